@@ -1,0 +1,93 @@
+# Each target sets itself up from a fresh machine: Python 3.10 or later, g++ and make are enough.
+#
+#   make demo [DEVICE=cpu] [EPOCHS=10] [DEMO_ARGS=...]   train the digits example
+#   make test [PARITY=1] [PYTEST_ARGS=...]               run every test; PARITY=1 compares with torch too
+#   make bench [BENCH_ARGS=...]                          time side by side with torch
+#   make docs | lint | format | asan | clean
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --quiet --disable-pip-version-check
+STAMPS := $(VENV)/stamps
+PROJECTS := pyproject.toml backends/cpu/pyproject.toml
+files = $(shell find $(1) -type f 2>/dev/null)
+CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt pyproject.toml
+CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
+CPP = $(shell git ls-files '*.cpp' '*.h')
+
+.PHONY: demo test test-without-onednn bench docs lint format asan build clean
+
+demo: build $(STAMPS)/examples
+	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
+
+test: build $(STAMPS)/test $(STAMPS)/examples $(if $(PARITY),$(STAMPS)/torch)
+	@for program in $$(ls -t build/core-*/tesserack_tests 2>/dev/null | head -n 1); do $$program; done
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+bench: build $(STAMPS)/bench $(STAMPS)/torch
+	$(PY) benchmarks/run.py $(BENCH_ARGS)
+
+docs: build $(STAMPS)/docs
+	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
+
+# Cheapest first.
+lint: build $(STAMPS)/lint
+	$(PY) tools/layers.py
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
+	$(PY) -m tesserack._tools.stubs --check
+	$(PY) -m mypy
+	$(PY) -m mypy benchmarks tools
+
+format: $(STAMPS)/lint
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i $(CPP)
+
+asan: $(STAMPS)/build-deps $(STAMPS)/test
+	tools/asan.sh $(PY) $(ASAN_ARGS)
+
+test-without-onednn: $(STAMPS)/build-deps $(STAMPS)/test
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --no-onednn
+	build/without-onednn/venv/bin/python -m pytest -q --ignore=tests/parity $(PYTEST_ARGS)
+
+# Editable installs over persistent build folders (build/), so that a second build compiles only what changed.
+build: $(STAMPS)/core $(STAMPS)/cpu
+
+$(STAMPS)/core: $(CORE) | $(STAMPS)/build-deps
+	@echo "building the core (a few minutes the first time)"
+	$(PIP) install --no-build-isolation --no-deps --config-settings=cmake.define.TESSERACK_TESTS=ON -e .
+	@touch $@
+
+$(STAMPS)/cpu: $(CPU) | $(STAMPS)/build-deps
+	@echo "building the cpu backend (a few minutes the first time)"
+	$(PIP) install --no-build-isolation --no-deps -e ./backends/cpu
+	@touch $@
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "make: $(PYTHON) is older than Python 3.10; name another: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+$(STAMPS)/build-deps: $(PROJECTS) | $(STAMPS)/venv
+	$(PY) tools/requirements.py build runtime > $@.txt
+	$(PIP) install -r $@.txt
+	@touch $@
+
+$(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint: $(PROJECTS) | $(STAMPS)/venv
+	$(PY) tools/requirements.py $(notdir $@) > $@.txt
+	$(PIP) install -r $@.txt
+	@touch $@
+
+$(STAMPS)/torch: | $(STAMPS)/venv
+	$(PIP) install $(TORCH)
+	@touch $@
+
+clean:
+	rm -rf build $(VENV) docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,95 @@
+"""Build the core and the cpu backend with CMake alone into one folder that Python can run from.
+
+``python tools/dev_build.py BUILD`` leaves ``BUILD/py`` with both packages and the backend's entry point, and a virtual
+environment, ``BUILD/venv/bin/python``, that runs this build with the packages of the calling Python, but not with
+a Tesserack installed there. Used for sanitizer builds, for builds with other options, and to keep several builds of one
+checkout apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CPU = ROOT / "backends" / "cpu"
+
+METADATA = "Metadata-Version: 2.1\nName: tesserack-cpu\nVersion: 0\n"
+ENTRY_POINTS = "[tesserack.backends]\ncpu = tesserack_cpu:library\n"
+
+
+def cmake(source: Path, build: Path, options: list[str], jobs: int) -> None:
+    """Configure and build one CMake project."""
+    pythons = [f"Python_EXECUTABLE={sys.executable}", f"Python3_EXECUTABLE={sys.executable}"]
+    defines = [f"-D{option}" for option in (*pythons, *options)]
+    subprocess.run(["cmake", "-S", source, "-B", build, "-G", "Ninja", "-Wno-dev", *defines], check=True)
+    subprocess.run(["cmake", "--build", build, "-j", str(jobs)], check=True)
+
+
+def onoff(value: bool) -> str:
+    """CMake's word for a truth value."""
+    return "ON" if value else "OFF"
+
+
+def link(target: Path, at: Path) -> None:
+    """Make ``at`` a symbolic link to ``target``, replacing what was there."""
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.unlink(missing_ok=True)
+    at.symlink_to(target)
+
+
+def assemble_cpu(build: Path, tree: Path) -> None:
+    """Lay the cpu backend's package and its entry point into ``tree``, as an installer would."""
+    library = next(build.rglob("libtesserack_cpu.so"))
+    link(library.resolve(), tree / "tesserack_cpu" / library.name)
+    for file in (CPU / "tesserack_cpu").iterdir():
+        if file.suffix == ".py" or file.name == "py.typed":
+            link(file, tree / "tesserack_cpu" / file.name)
+    info = tree / "tesserack_cpu-0.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(METADATA)
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+
+
+def make_environment(folder: Path, tree: Path) -> Path:
+    """A virtual environment that sees ``tree`` and this Python's packages, but runs none of their import hooks."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, symlinks=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    Path(packages, "tesserack_dev.pth").write_text(f"{tree}\n{sysconfig.get_path('purelib')}\n")
+    return python
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path, help="folder to build in")
+    parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UndefinedBehaviorSanitizer")
+    parser.add_argument("--no-onednn", action="store_true", help="build the cpu backend without oneDNN")
+    parser.add_argument("--tests", action="store_true", help="build the C++ unit tests too")
+    parser.add_argument("--core-only", action="store_true", help="leave the cpu backend out")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    build = arguments.build.resolve()
+    tree = build / "py"
+    sanitize, tests = onoff(arguments.sanitize), onoff(arguments.tests)
+    core = [f"TESSERACK_SANITIZE={sanitize}", f"TESSERACK_TESTS={tests}", f"TESSERACK_PACKAGE_TREE={tree}"]
+    cmake(ROOT, build / "core", core, arguments.jobs)
+    if not arguments.core_only:
+        cpu = [f"TESSERACK_CPU_SANITIZE={sanitize}", f"TESSERACK_CPU_ONEDNN={onoff(not arguments.no_onednn)}"]
+        cmake(CPU, build / "cpu", cpu, arguments.jobs)
+        assemble_cpu(build / "cpu", tree)
+    print(make_environment(build / "venv", tree))
+
+
+if __name__ == "__main__":
+    main()

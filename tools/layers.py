@@ -1,0 +1,90 @@
+"""Check that no layer includes or imports one above it, and that backends see only the core's public headers.
+
+``python tools/layers.py`` prints one line per violation and fails if there is any. The layers are those of
+``docs/architecture.md``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NATIVE = ROOT / "core" / "native"
+PACKAGE = ROOT / "core" / "tesserack"
+PUBLIC = ROOT / "core" / "include"
+
+# Lowest first. runtime stands beside dispatch: it runs backends, and knows operators only as kernels to launch.
+NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "dispatch": 1, "autograd": 2, "ops": 3, "python": 4}
+# Folders of the package; every other module is level 0. The package's own __init__ gathers all and is free.
+PACKAGE_LEVELS = {"nn": 1, "optim": 1, "utils": 1, "amp": 1, "testing": 2, "cli": 3}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+SOURCES = {".h", ".hpp", ".c", ".cpp", ".inc"}
+
+
+def sources(folder: Path) -> Iterator[Path]:
+    """Every C++ file under a folder."""
+    return (path for path in sorted(folder.rglob("*")) if path.suffix in SOURCES)
+
+
+def native_violations() -> Iterator[str]:
+    """Includes from a layer of core/native to one above it."""
+    for path in sources(NATIVE):
+        layer = path.relative_to(NATIVE).parts[0]
+        for include in INCLUDE.findall(path.read_text()):
+            other = include.split("/")[0]
+            if NATIVE_LEVELS.get(other, -1) > NATIVE_LEVELS[layer]:
+                yield f"{path.relative_to(ROOT)}: {layer} includes {include}"
+            if layer != "python" and (include == "Python.h" or other == "pybind11"):
+                yield f"{path.relative_to(ROOT)}: {include} outside native/python"
+
+
+def backend_violations() -> Iterator[str]:
+    """Includes from a native backend to a header of the core that is not public."""
+    for path in sources(ROOT / "backends"):
+        for include in INCLUDE.findall(path.read_text()):
+            private = (NATIVE / include).exists() and not (path.parent / include).exists()
+            escaping = (path.parent / include).resolve().is_relative_to(ROOT / "core")
+            missing = include.startswith("tesserack/") and not (PUBLIC / include).exists()
+            if private or escaping or missing:
+                yield f"{path.relative_to(ROOT)}: {include} is no public header of the core"
+
+
+def imported(tree: ast.Module, package: str) -> Iterator[str]:
+    """Absolute names of what a module imports when it is loaded; imports within functions are deferred and free."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            module = ".".join(filter(None, (base, node.module)))
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def package_violations() -> Iterator[str]:
+    """Imports from a layer of the Python package to one above it."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts == ("__init__",):
+            continue
+        level = PACKAGE_LEVELS.get(parts[0], 0)
+        package = ".".join(("tesserack", *parts[:-1]))
+        for name in imported(ast.parse(path.read_text()), package):
+            words = name.split(".")
+            if words[0] == "tesserack" and len(words) > 1 and PACKAGE_LEVELS.get(words[1], 0) > level:
+                yield f"{path.relative_to(ROOT)}: imports {name}, a layer above it"
+
+
+def violations() -> list[str]:
+    """Every violation, one line each."""
+    return [*native_violations(), *backend_violations(), *package_violations()]
+
+
+if __name__ == "__main__":
+    found = violations()
+    print("\n".join(found) or "layers: in order")
+    sys.exit(bool(found))
