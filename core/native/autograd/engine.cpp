@@ -1,0 +1,412 @@
+#include "autograd/engine.h"
+#include "autograd/meta.h"
+#include "autograd/ops.h"
+#include "runtime/interpreter.h"
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace ts {
+namespace {
+
+// Pointer to index, open addressing: one per run, so that graphs may be walked concurrently and re-entrantly.
+class NodeIndex {
+public:
+  void clear() {
+    count_ = 0;
+    if (table_.size() > 4096) table_.resize(64);
+    std::fill(table_.begin(), table_.end(), Entry{});
+  }
+  // Index of n, or -1 after adding it as `next`.
+  int32_t find_or_add(Node* n, int32_t next) {
+    if (2 * (count_ + 1) > table_.size()) grow();
+    Entry& e = probe(n);
+    if (e.node) return e.index;
+    e = {n, next};
+    ++count_;
+    return -1;
+  }
+  int32_t find(Node* n) {
+    if (table_.empty()) return -1;
+    Entry& e = probe(n);
+    return e.node ? e.index : -1;
+  }
+
+private:
+  struct Entry {
+    Node* node = nullptr;
+    int32_t index = 0;
+  };
+  Entry& probe(Node* n) {
+    size_t mask = table_.size() - 1;
+    size_t at = (reinterpret_cast<uintptr_t>(n) >> 6) * 0x9e3779b97f4a7c15ull >> 32 & mask;
+    while (table_[at].node && table_[at].node != n) at = (at + 1) & mask;
+    return table_[at];
+  }
+  void grow() {
+    std::vector<Entry> old(std::max<size_t>(64, table_.size() * 2));
+    old.swap(table_);
+    for (Entry& e : old)
+      if (e.node) probe(e.node) = e;
+  }
+  std::vector<Entry> table_;
+  size_t count_ = 0;
+};
+
+struct State {
+  Ref<Node> node;
+  int32_t dependencies = 0;
+  uint32_t first_grad = 0; // in Scratch::grads
+  bool needed = true;
+  std::vector<int32_t> captures; // indices of inputs; `capture_results` says of which result
+};
+
+struct Scratch {
+  NodeIndex index;
+  std::vector<State> states;
+  std::vector<Tensor> grads;
+  std::vector<std::pair<uint64_t, int32_t>> heap; // sequence, state
+  std::vector<int32_t> stack;
+  std::vector<std::function<void()>> callbacks;
+  void clear() {
+    index.clear();
+    states.clear();
+    grads.clear();
+    heap.clear();
+    callbacks.clear();
+  }
+};
+
+Scratch* take_spare() {
+  void*& spare = thread_state().backward_spare;
+  return spare ? static_cast<Scratch*>(std::exchange(spare, nullptr)) : new Scratch;
+}
+// Frees a thread's spare when the thread ends.
+struct SpareOwner {
+  ~SpareOwner() {
+    if (tls_state) delete static_cast<Scratch*>(std::exchange(tls_state->backward_spare, nullptr));
+  }
+};
+void keep_spare(std::unique_ptr<Scratch> s) {
+  static thread_local SpareOwner owner;
+  (void)owner;
+  if (!thread_state().backward_spare) thread_state().backward_spare = s.release();
+}
+
+class Run {
+public:
+  Run(const std::vector<Tensor>& inputs, const BackwardOptions& options)
+      : inputs_(inputs), options_(options), tls_(thread_state()), scratch_(take_spare()), s_(*scratch_),
+        outer_(std::exchange(tls_.backward_running, scratch_.get())), outer_node_(tls_.backward_node) {}
+  ~Run() {
+    tls_.backward_running = outer_;
+    tls_.backward_node = outer_node_;
+    scratch_->clear();
+    keep_spare(std::move(scratch_));
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  std::vector<Tensor> execute(const std::vector<Edge>& roots, std::vector<Tensor>& grads) {
+    discover(roots);
+    if (!inputs_.empty()) mark_needed();
+    for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], std::move(grads[i]));
+    // Roots were numbered first; those that other roots lead to wait for them.
+    for (size_t s = 0; s < root_states_; ++s)
+      if (s_.states[s].dependencies == 0) push(static_cast<int32_t>(s));
+    GradMode mode(options_.create_graph);
+    while (!s_.heap.empty()) {
+      std::pop_heap(s_.heap.begin(), s_.heap.end());
+      int32_t s = s_.heap.back().second;
+      s_.heap.pop_back();
+      evaluate(static_cast<size_t>(s));
+    }
+    for (size_t i = 0; i < s_.callbacks.size(); ++i) s_.callbacks[i]();
+    return std::move(captured_);
+  }
+
+private:
+  // Numbers every reachable node and counts the edges into it.
+  void discover(const std::vector<Edge>& roots) {
+    std::vector<int32_t>& stack = s_.stack;
+    auto visit = [&](const Edge& e) -> int32_t {
+      int32_t next = static_cast<int32_t>(s_.states.size());
+      int32_t known = s_.index.find_or_add(e.node.get(), next);
+      if (known >= 0) return known;
+      State state;
+      state.node = e.node;
+      state.first_grad = static_cast<uint32_t>(s_.grads.size());
+      s_.grads.resize(s_.grads.size() + e.node->num_results());
+      s_.states.push_back(std::move(state));
+      stack.push_back(next);
+      return next;
+    };
+    for (const Edge& e : roots) visit(e);
+    root_states_ = s_.states.size();
+    while (!stack.empty()) {
+      Node* n = s_.states[static_cast<size_t>(stack.back())].node.get();
+      stack.pop_back();
+      for (const Edge& e : n->edges())
+        if (e.node) ++s_.states[static_cast<size_t>(visit(e))].dependencies;
+    }
+  }
+
+  // With inputs given, only nodes on a path to one of them run. States are walked in topological order backwards.
+  void mark_needed() {
+    captured_.resize(inputs_.size());
+    std::vector<int32_t> order, left(s_.states.size());
+    for (size_t i = 0; i < s_.states.size(); ++i) {
+      s_.states[i].needed = false;
+      if ((left[i] = s_.states[i].dependencies) == 0) order.push_back(static_cast<int32_t>(i));
+    }
+    for (size_t i = 0; i < order.size(); ++i)
+      for (const Edge& e : s_.states[static_cast<size_t>(order[i])].node->edges())
+        if (e.node)
+          if (int32_t s = s_.index.find(e.node.get()); --left[static_cast<size_t>(s)] == 0) order.push_back(s);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      Edge e = gradient_edge(inputs_[i]);
+      int32_t s = e.node ? s_.index.find(e.node.get()) : -1;
+      if (s < 0) continue;
+      s_.states[static_cast<size_t>(s)].captures.push_back(static_cast<int32_t>(i));
+      capture_results_.resize(inputs_.size());
+      capture_results_[i] = e.input;
+    }
+    for (size_t i = order.size(); i-- > 0;) {
+      State& state = s_.states[static_cast<size_t>(order[i])];
+      for (const Edge& e : state.node->edges()) {
+        if (!e.node) continue;
+        const State& next = s_.states[static_cast<size_t>(s_.index.find(e.node.get()))];
+        state.needed |= next.needed || !next.captures.empty();
+      }
+    }
+  }
+
+  void push(int32_t s) {
+    s_.heap.emplace_back(s_.states[static_cast<size_t>(s)].node->sequence, s);
+    std::push_heap(s_.heap.begin(), s_.heap.end());
+  }
+
+  void deliver(const Edge& e, Tensor g) {
+    if (!g.defined()) return;
+    State& state = s_.states[static_cast<size_t>(s_.index.find(e.node.get()))];
+    fit(*e.node, e.input, g);
+    Tensor& slot = s_.grads[state.first_grad + e.input];
+    if (!slot.defined())
+      slot = std::move(g);
+    else if (!options_.create_graph && private_buffer(slot) && slot.dtype() == g.dtype() &&
+             same(slot.sizes(), g.sizes()))
+      aops::add_(slot, g);
+    else
+      slot = aops::add(slot, g);
+  }
+
+  static bool private_buffer(const Tensor& t) {
+    return t->refs.load() == 1 && t->storage && t->storage->refs.load() == 1 && t.is_contiguous() &&
+           !t->has(TensorImpl::kConstantData) && !t->wrapper;
+  }
+
+  // A gradient must have the shape, dtype and device of the forward result; broadcast dims are summed, dtypes cast.
+  static void fit(const Node& node, uint32_t k, Tensor& g) {
+    const ResultMeta& m = node.result_meta(k);
+    if (m.dtype == DType::Undefined) return;
+    if (!same(g.sizes(), m.sizes)) {
+      bool reducible = g.ndim() >= static_cast<int64_t>(m.sizes.size());
+      for (size_t i = 0; reducible && i < m.sizes.size(); ++i) {
+        int64_t have = g.sizes()[g.sizes().size() - m.sizes.size() + i];
+        reducible = have == m.sizes[i] || m.sizes[i] == 1;
+      }
+      TS_CHECK(reducible, node.name(), ": returned an invalid gradient: got ", g.sizes(),
+               " but expected shape compatible with ", m.sizes.span());
+      g = aops::sum_to_size(g, m.sizes);
+    }
+    if (g.dtype() != m.dtype) g = aops::to_dtype(g, m.dtype);
+    TS_CHECK(g.device() == m.device, node.name(), ": received a gradient on another device than its forward result");
+  }
+
+  void run_hooks(State& state, std::span<Tensor> grads) {
+    NodeHooks& hooks = *state.node->hooks;
+    auto each = [&](auto& list) {
+      for (size_t i = 0; i < list.size(); ++i) {
+        auto entry = list[i]; // a hook may remove itself
+        Tensor& g = grads[entry.output];
+        if (!g.defined()) continue;
+        if (Tensor r = entry.fn(g); r.defined()) {
+          fit(*state.node, entry.output, r);
+          g = std::move(r);
+        }
+      }
+    };
+    each(hooks.tensor);
+    each(hooks.retain);
+    for (size_t i = 0; i < hooks.pre.size(); ++i) {
+      std::vector<Tensor> list(grads.begin(), grads.end());
+      auto hook = hooks.pre[i].fn;
+      hook(list);
+      TS_CHECK(list.size() == grads.size(), state.node->name(), ": a pre-hook returned ", list.size(),
+               " gradients, expected ", grads.size());
+      std::move(list.begin(), list.end(), grads.begin());
+    }
+  }
+
+  void capture(State& state, std::span<Tensor> grads) {
+    for (int32_t i : state.captures) {
+      Tensor g = grads[capture_results_[static_cast<size_t>(i)]];
+      if (Tensor* leaf = state.node->accumulates_into(); leaf && autograd_meta(leaf->impl())->leaf_hooks)
+        for (auto& h : autograd_meta(leaf->impl())->leaf_hooks->tensor)
+          if (g.defined())
+            if (Tensor r = h.fn(g); r.defined()) g = r;
+      captured_[static_cast<size_t>(i)] = g;
+    }
+  }
+
+  void evaluate(size_t s) {
+    Ref<Node> node = s_.states[s].node;
+    size_t n = node->num_results();
+    // Nested runs never touch this scratch, so the span stays valid.
+    std::span<Tensor> grads(s_.grads.data() + s_.states[s].first_grad, n);
+    tls_.backward_node = node.get();
+    if (node->hooks) run_hooks(s_.states[s], grads);
+    if (!s_.states[s].captures.empty()) capture(s_.states[s], grads);
+    bool run = s_.states[s].needed;
+    std::vector<Tensor> out(0);
+    std::array<Tensor, 4> few;
+    std::span<Tensor> produced(few.data(), node->n_edges);
+    if (node->n_edges > few.size()) {
+      out.resize(node->n_edges);
+      produced = out;
+    }
+    if (run) {
+      compute(*node, grads, produced);
+      if (!options_.retain_graph) node->release_saved();
+    }
+    for (Tensor& g : grads) g = Tensor();
+    auto edges = node->edges();
+    for (size_t i = 0; i < edges.size(); ++i) {
+      if (!edges[i].node) continue;
+      int32_t next = s_.index.find(edges[i].node.get());
+      deliver(edges[i], std::move(produced[i]));
+      if (--s_.states[static_cast<size_t>(next)].dependencies == 0) push(next);
+    }
+    if ((++evaluated_ & 1023) == 0 && interpreter_hooks().interrupted && interpreter_hooks().interrupted())
+      fail(ErrorKind::Interrupted, "backward: interrupted");
+  }
+
+  void compute(Node& node, std::span<Tensor> grads, std::span<Tensor> out) {
+    std::vector<Tensor> incoming;
+    bool has_post = node.hooks && !node.hooks->post.empty();
+    if (has_post) incoming.assign(grads.begin(), grads.end());
+    if (!node.location) [[likely]] {
+      node.backward(grads, out);
+    } else {
+      compute_anomaly(node, grads, out);
+    }
+    if (!has_post) return;
+    for (size_t i = 0; i < node.hooks->post.size(); ++i) {
+      std::vector<Tensor> list(out.begin(), out.end());
+      auto hook = node.hooks->post[i].fn;
+      hook(list, incoming);
+      TS_CHECK(list.size() == out.size(), node.name(), ": a hook returned ", list.size(), " gradients, expected ",
+               out.size());
+      std::move(list.begin(), list.end(), out.begin());
+    }
+  }
+
+  // Errors and NaNs name the forward line that recorded the node.
+  void compute_anomaly(Node& node, std::span<Tensor> grads, std::span<Tensor> out) {
+    try {
+      node.backward(grads, out);
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::Python || e.kind() == ErrorKind::Interrupted) {
+        warn(concat("Error detected in ", node.name(), ". Forward call that caused the error:\n", *node.location));
+        throw;
+      }
+      throw Error(e.kind(), concat(e.what(), "\nError detected in ", node.name(),
+                                   ". Forward call that caused the error:\n", *node.location));
+    }
+    if (!thread_state().anomaly || !anomaly_checks_nan()) return;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (!out[i].defined() || !is_floating(out[i].dtype())) continue;
+      Results r;
+      ExcludeKeys off(key_bit(key::Autograd));
+      aops::local_scalar.invoke(r, aops::any(aops::isnan(out[i])));
+      TS_CHECK(r[0].i == 0, "Function '", node.name(), "' returned nan values in its ", i,
+               "th output. Forward call that caused the error:\n", *node.location);
+    }
+  }
+
+  const std::vector<Tensor>& inputs_;
+  const BackwardOptions& options_;
+  ThreadState& tls_;
+  std::unique_ptr<Scratch> scratch_;
+  Scratch& s_;
+  void* outer_;
+  const void* outer_node_;
+  std::vector<Tensor> captured_;
+  std::vector<uint32_t> capture_results_;
+  size_t root_states_ = 0;
+  uint32_t evaluated_ = 0;
+};
+
+Tensor initial_gradient(const Tensor& root, const Tensor& given, size_t i) {
+  if (given.defined()) {
+    TS_CHECK(same(given.sizes(), root.sizes()), "Mismatch in shape: grad_output[", i, "] has a shape of ",
+             given.sizes(), " and output[", i, "] has a shape of ", root.sizes(), ".");
+    TS_CHECK(is_complex(given.dtype()) == is_complex(root.dtype()), "backward: gradient of dtype ", given.dtype(),
+             " for output of dtype ", root.dtype());
+    return given;
+  }
+  TS_CHECK(root.numel() == 1, "grad can be implicitly created only for scalar outputs, got shape ", root.sizes());
+  TS_CHECK(is_floating(root.dtype()), "grad can be implicitly created only for real scalar outputs, got ",
+           root.dtype());
+  ExcludeKeys off(key_bit(key::Autograd));
+  return aops::ones_like(root);
+}
+
+} // namespace
+
+std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& grads,
+                                 const std::vector<Tensor>& inputs, const BackwardOptions& options) {
+  std::vector<Edge> edges;
+  std::vector<Tensor> initial;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    TS_CHECK(requires_grad(roots[i]), "element ", i, " of tensors does not require grad and does not have a grad_fn");
+    Edge e = gradient_edge(roots[i]);
+    TS_CHECK(e.node, "element ", i, " of tensors does not require grad and does not have a grad_fn");
+    edges.push_back(std::move(e));
+    initial.push_back(initial_gradient(roots[i], i < grads.size() ? grads[i] : Tensor(), i));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    TS_CHECK(requires_grad(inputs[i]), "One of the differentiated Tensors (input ", i, ") does not require grad");
+  std::vector<Tensor> captured = Run(inputs, options).execute(edges, initial);
+  captured.resize(inputs.size());
+  if (!options.accumulate) {
+    for (size_t i = 0; i < captured.size(); ++i)
+      TS_CHECK(captured[i].defined() || options.allow_unused, "The differentiated Tensor at index ", i,
+               " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
+    return captured;
+  }
+  for (size_t i = 0; i < captured.size(); ++i) {
+    if (!captured[i].defined()) continue;
+    AutogradMeta& m = make_autograd_meta(inputs[i].impl());
+    m.grad = m.grad.defined()       ? aops::add(m.grad, captured[i])
+             : options.create_graph ? captured[i]
+                                    : detach(captured[i]);
+  }
+  return {};
+}
+
+namespace {
+thread_local bool t_checks_nan = true;
+} // namespace
+bool anomaly_checks_nan() { return t_checks_nan; }
+void set_anomaly_checks_nan(bool on) { t_checks_nan = on; }
+
+bool in_backward() { return thread_state().backward_running != nullptr; }
+const Node* current_node() { return static_cast<const Node*>(thread_state().backward_node); }
+
+void queue_callback(std::function<void()> callback) {
+  TS_CHECK(in_backward(), "queue_callback: expected to be called during backward");
+  static_cast<Scratch*>(thread_state().backward_running)->callbacks.push_back(std::move(callback));
+}
+
+} // namespace ts

@@ -1,0 +1,28 @@
+// Runs gradients from roots back to leaves: iterative, in reverse order of recording, freeing as it goes.
+#pragma once
+#include "autograd/node.h"
+
+namespace ts {
+
+struct BackwardOptions {
+  bool retain_graph = false; // keep saved tensors
+  bool create_graph = false; // record the gradients' own computation
+  bool allow_unused = false;
+  bool accumulate = true; // into .grad of leaves; false: return the gradients of `inputs`
+};
+
+// grads: one per root; undefined means ones for a single-element root (RuntimeError otherwise).
+// With accumulate and inputs given, only these leaves accumulate. Returns one tensor per input when not accumulating.
+std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& grads,
+                                 const std::vector<Tensor>& inputs, const BackwardOptions& options);
+
+// Whether anomaly mode in this thread also refuses NaN gradients (it does by default).
+bool anomaly_checks_nan();
+void set_anomaly_checks_nan(bool on);
+
+bool in_backward(); // this thread is inside run_backward
+// Runs once at the end of the current backward. RuntimeError outside one.
+void queue_callback(std::function<void()> callback);
+const Node* current_node(); // being evaluated by this thread; NULL outside
+
+} // namespace ts

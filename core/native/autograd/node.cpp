@@ -1,0 +1,32 @@
+#include "autograd/node.h"
+
+namespace ts {
+
+Node::Node() : sequence(++thread_state().sequence) {}
+
+void Node::resize_edges(size_t n) {
+  if (n > 2) more_edges = std::make_unique<Edge[]>(n);
+  n_edges = static_cast<uint32_t>(n);
+}
+
+uint64_t next_hook_id() {
+  static std::atomic<uint64_t> next{0};
+  return ++next;
+}
+
+// Deleting a node drops its edges and saved tensors, which may drop further nodes: these queue up here instead of
+// nesting, so that a chain of any length needs constant stack.
+void Node::destroy(Node* n) {
+  ThreadState& tls = thread_state();
+  n->next_dying = static_cast<Node*>(tls.dying_nodes);
+  tls.dying_nodes = n;
+  if (tls.destroying) return;
+  tls.destroying = true;
+  while (auto* dying = static_cast<Node*>(tls.dying_nodes)) {
+    tls.dying_nodes = dying->next_dying;
+    delete dying;
+  }
+  tls.destroying = false;
+}
+
+} // namespace ts

@@ -1,0 +1,80 @@
+// The tape: nodes that turn gradients of results into gradients of inputs, and edges between them.
+#pragma once
+#include "tensor/tensor.h"
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ts {
+
+struct Node;
+
+struct Edge {
+  Ref<Node> node;
+  uint32_t input = 0; // which result of `node`'s operator the gradient belongs to
+};
+
+// Shape, dtype and device of a forward result: what its gradient must look like.
+struct ResultMeta {
+  Dims sizes;
+  DType dtype = DType::Undefined;
+  Device device;
+};
+
+using TensorHook = std::function<Tensor(const Tensor&)>;           // an undefined result leaves the gradient as it is
+using GradsHook = std::function<void(std::vector<Tensor>& grads)>; // may replace gradients
+using PostHook = std::function<void(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs)>;
+
+struct NodeHooks {
+  template <class F> struct Entry {
+    uint64_t id;
+    uint32_t output;
+    F fn;
+  };
+  std::vector<Entry<TensorHook>> tensor; // on the gradient of one result, in order of registration
+  std::vector<Entry<TensorHook>> retain; // keep .grad of a non-leaf; after all tensor hooks
+  std::vector<Entry<GradsHook>> pre;
+  std::vector<Entry<PostHook>> post;
+};
+uint64_t next_hook_id();
+
+struct Node {
+  std::atomic<int32_t> refs{1};
+  uint32_t n_edges = 0;
+  uint64_t sequence = 0;
+  Edge inline_edges[2];
+  std::unique_ptr<Edge[]> more_edges; // when there are more than two
+  std::unique_ptr<NodeHooks> hooks;
+  std::unique_ptr<std::string> location; // user's forward line, in anomaly mode
+  Node* next_dying = nullptr;
+  void* wrapper = nullptr; // the Python object standing for this node, borrowed
+
+  Node();
+  virtual ~Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  virtual std::string name() const = 0; // "AddBackward"
+  virtual size_t num_results() const { return 1; }
+  virtual const ResultMeta& result_meta(size_t k) const = 0;
+  // grads: one per result, undefined where nothing arrived. Fills one per edge; undefined means zero.
+  virtual void backward(std::span<Tensor> grads, std::span<Tensor> out) = 0;
+  virtual void release_saved() {}                        // after backward without retain_graph
+  virtual Tensor* accumulates_into() { return nullptr; } // leaf nodes
+
+  std::span<Edge> edges() { return {more_edges ? more_edges.get() : inline_edges, n_edges}; }
+  std::span<const Edge> edges() const { return {more_edges ? more_edges.get() : inline_edges, n_edges}; }
+  void resize_edges(size_t n);
+  NodeHooks& make_hooks() {
+    if (!hooks) hooks = std::make_unique<NodeHooks>();
+    return *hooks;
+  }
+  // Frees iteratively: a chain of any length is torn down without recursion.
+  static void destroy(Node* n);
+  static void* operator new(size_t bytes) { return allocate_block(bytes); }
+  static void operator delete(void* p, size_t bytes) { free_block(p, bytes); }
+};
+
+} // namespace ts

@@ -1,0 +1,223 @@
+#include "autograd/record.h"
+#include "autograd/gradient.h"
+#include "autograd/ops.h"
+#include "autograd/saved_tensor.h"
+#include "tensor/inline_array.h"
+
+namespace ts {
+namespace {
+
+// A tensor argument (or element of a list argument) as the gradient sees it.
+struct Slot {
+  ResultMeta meta;
+  SavedTensor saved;
+  int32_t edge = -1; // -1: nobody wants its gradient
+};
+
+struct OpNode final : Node, GradContext {
+  const Operator* forward = nullptr;
+  OwnedValues values; // arguments that are not tensors
+  InlineArray<Slot, 2> slots;
+  SmallVector<int32_t, 12> first_slot; // per argument; the next entry ends it
+  InlineArray<ResultMeta, 1> metas;
+  InlineArray<SavedTensor, 1> results;
+  // During backward:
+  std::span<Tensor> grads_, out_;
+  Tensor zeros_;
+  std::vector<Tensor> materialized_;
+
+  std::string name() const override { return backward_name(*forward); }
+  size_t num_results() const override { return metas.size(); }
+  const ResultMeta& result_meta(size_t k) const override { return metas[k]; }
+
+  void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
+    bool any = false;
+    for (const Tensor& g : grads) any |= g.defined();
+    if (!any || !forward->gradient) return;
+    grads_ = grads;
+    out_ = out;
+    forward->gradient(*this);
+    materialized_.clear();
+  }
+  void release_saved() override {
+    for (Slot& s : slots) s.saved.reset();
+    for (SavedTensor& r : results) r.reset();
+  }
+
+  // GradContext
+  const Operator& op() const override { return *forward; }
+  const Slot& slot(int k, int j) const { return slots[static_cast<size_t>(first_slot[static_cast<size_t>(k)] + j)]; }
+  const Tensor& grad(int k) override {
+    Tensor& g = grads_[static_cast<size_t>(k)];
+    if (g.defined()) return g;
+    if (materialized_.empty()) materialized_.resize(metas.size());
+    Tensor& z = materialized_[static_cast<size_t>(k)];
+    if (!z.defined()) {
+      static const Op zeros("zeros");
+      const ResultMeta& m = metas[static_cast<size_t>(k)];
+      z = zeros(m.sizes, m.dtype, m.device);
+    }
+    return z;
+  }
+  bool has_grad(int k) const override { return grads_[static_cast<size_t>(k)].defined(); }
+  Tensor arg(int k) override { return arg(k, 0); }
+  Tensor arg(int k, int j) override { return count(k) ? slot(k, j).saved.unpack(this) : Tensor(); }
+  Tensor result(int k) override { return results[static_cast<size_t>(k)].unpack(this); }
+  const Value& value(int k) const override { return values[static_cast<size_t>(k)]; }
+  bool needs(int k) const override {
+    for (int j = 0; j < count(k); ++j)
+      if (needs(k, j)) return true;
+    return false;
+  }
+  bool needs(int k, int j) const override { return j < count(k) && slot(k, j).edge >= 0; }
+  int count(int k) const override {
+    return first_slot[static_cast<size_t>(k) + 1] - first_slot[static_cast<size_t>(k)];
+  }
+  IntSpan sizes(int k, int j) const override { return slot(k, j).meta.sizes; }
+  DType dtype(int k, int j) const override { return slot(k, j).meta.dtype; }
+  Device device(int k, int j) const override { return slot(k, j).meta.device; }
+  void set(int k, Tensor g) override { set(k, 0, std::move(g)); }
+  void set(int k, int j, Tensor g) override {
+    if (!needs(k, j)) return;
+    Tensor& out = out_[static_cast<size_t>(slot(k, j).edge)];
+    out = out.defined() ? aops::add(out, g) : std::move(g);
+  }
+};
+
+template <class F> void each_tensor(const Frame& f, F visit) {
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor)
+      visit(k, v.as_tensor());
+    else if (v.tag == Tag::Tensors)
+      for (const Tensor& t : v.as_tensors()) visit(k, t);
+  }
+}
+
+bool wants_gradient(const Tensor& t) { return t.defined() && is_differentiable(t.dtype()) && requires_grad(t); }
+
+// The node with edges and saved arguments; before the kernel, which may overwrite argument 0.
+Ref<OpNode> prepare(const Operator& op, const Frame& f, bool overwrites) {
+  auto node = Ref<OpNode>::adopt(new OpNode);
+  node->forward = &op;
+  node->values = OwnedValues({f.args, static_cast<size_t>(f.nargs)});
+  size_t total = 0, edges = 0;
+  each_tensor(f, [&](int32_t, const Tensor& t) {
+    ++total;
+    edges += wants_gradient(t);
+  });
+  node->slots.resize(total);
+  node->resize_edges(edges);
+  size_t at = 0, edge = 0;
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    node->first_slot.push_back(static_cast<int32_t>(at));
+    bool save = op.save_args >> k & 1;
+    auto fill = [&](const Tensor& t) {
+      Slot& s = node->slots[at++];
+      if (!t.defined()) return;
+      s.meta = {Dims(t.sizes()), t.dtype(), t.device()};
+      if (wants_gradient(t)) {
+        s.edge = static_cast<int32_t>(edge);
+        node->edges()[edge++] = gradient_edge(t);
+      }
+      if (!save) return;
+      if (overwrites && k == 0) {
+        s.saved = SavedTensor(aops::clone(t), false); // recorded: its history matters to second derivatives
+      } else {
+        s.saved = SavedTensor(t, false);
+      }
+    };
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor)
+      fill(v.as_tensor());
+    else if (v.tag == Tag::Tensors)
+      for (const Tensor& t : v.as_tensors()) fill(t);
+  }
+  node->first_slot.push_back(static_cast<int32_t>(at));
+  return node;
+}
+
+void attach(const Operator& op, Frame& f, const Ref<OpNode>& node, bool inplace) {
+  auto visit_results = [&](auto visit) {
+    uint32_t nr = 0;
+    for (int32_t r = 0; r < f.nrets; ++r) {
+      const Value& v = f.rets[r];
+      if (v.tag == Tag::Tensors)
+        for (const Tensor& t : v.as_tensors()) visit(r, nr++, t);
+      else
+        visit(r, nr++, v.tag == Tag::Tensor ? v.as_tensor() : Tensor());
+    }
+  };
+  size_t n = 0;
+  visit_results([&](int32_t, uint32_t, const Tensor&) { ++n; });
+  node->metas.resize(n);
+  if (op.save_results) node->results.resize(n);
+  visit_results([&](int32_t, uint32_t nr, const Tensor& t) {
+    if (t.defined()) node->metas[nr] = {Dims(t.sizes()), t.dtype(), t.device()};
+  });
+  visit_results([&](int32_t r, uint32_t nr, const Tensor& t) {
+    if (!t.defined()) return;
+    if (inplace && r == 0)
+      record_inplace(t, node);
+    else if (is_differentiable(t.dtype())) {
+      set_history(t, node, nr);
+      if (op.view) {
+        t->flags = static_cast<uint8_t>(t->flags & ~TensorImpl::kViewNoGrad); // made below autograd, not under no_grad
+        t->view_version = t.version();
+      }
+    }
+    if (op.save_results >> r & 1) node->results[nr] = SavedTensor(t, true, nr);
+  });
+}
+
+struct InstallKernel {
+  InstallKernel() { set_key_default(key::Autograd, {autograd_kernel, nullptr, "tesserack"}); }
+} install;
+
+} // namespace
+
+std::string backward_name(const Operator& op) {
+  std::string out;
+  bool upper = true;
+  for (char c : op.schema->base) {
+    if (c == '_') {
+      upper = true;
+      continue;
+    }
+    out += upper ? static_cast<char>(std::toupper(c)) : c;
+    upper = false;
+  }
+  return out + "Backward0";
+}
+
+void refuse_out_gradient(const Operator& op) {
+  fail(ErrorKind::Runtime, op.schema->base,
+       "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+       "requires grad.");
+}
+
+void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
+  KeySet rest = keys & below(key::Autograd);
+  if (op.composite) return redispatch(op, f, rest);
+  bool inplace = !op.schema->args.empty() && op.schema->args[0].type.mutated && f.args[0].tag == Tag::Tensor;
+  bool needed = false;
+  each_tensor(f, [&](int32_t, const Tensor& t) { needed |= wants_gradient(t); });
+  if (inplace) {
+    const Tensor& self = f.args[0].as_tensor();
+    if (self->has(TensorImpl::kInference) || needed) check_inplace_history(op, self);
+    needed = needed && is_differentiable(self.dtype());
+  }
+  if (!needed || (!op.differentiable && !inplace)) {
+    if (!needed) return redispatch(op, f, rest);
+    ExcludeKeys below_autograd(key_bit(key::Autograd));
+    return redispatch(op, f, rest);
+  }
+  Ref<OpNode> node = prepare(op, f, inplace);
+  {
+    ExcludeKeys below_autograd(key_bit(key::Autograd));
+    redispatch(op, f, rest);
+  }
+  attach(op, f, node, inplace);
+}
+
+} // namespace ts

@@ -1,0 +1,18 @@
+// Recording: the autograd kernel of operators, in-place history, refusals.
+#pragma once
+#include "autograd/meta.h"
+
+namespace ts {
+
+// Kernel at the autograd key of every operator that does not bring its own.
+void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys);
+
+// RuntimeError when t may not be modified in place now: a leaf that requires grad, a view of one, an output of a
+// multi-view operator, an inference tensor.
+void check_inplace_history(const Operator& op, const Tensor& t);
+// `node` computed t's new value (as its result 0) from, among others, the old one. For views the base follows.
+void record_inplace(const Tensor& t, const Ref<Node>& node);
+[[noreturn]] void refuse_out_gradient(const Operator& op);
+std::string backward_name(const Operator& op); // "MulBackward0"
+
+} // namespace ts

@@ -1,0 +1,39 @@
+// A tensor kept for backward: version-checked, cycle-free for results, and passed through saved-tensor hooks.
+#pragma once
+#include "autograd/node.h"
+#include <functional>
+#include <memory>
+
+namespace ts {
+
+struct SavedTensorHooks {
+  std::function<std::shared_ptr<void>(const Tensor&)> pack;
+  std::function<Tensor(const std::shared_ptr<void>&)> unpack;
+};
+// Thread-local stack; the innermost pair applies.
+void push_saved_tensor_hooks(SavedTensorHooks hooks);
+void pop_saved_tensor_hooks();
+// While disabled, saving a tensor raises RuntimeError with this message (NULL: enabled).
+void disable_saved_tensor_hooks(const char* message);
+
+class SavedTensor {
+public:
+  SavedTensor() = default;
+  // is_result: the tensor is a result of the node that saves it, held without a reference cycle.
+  SavedTensor(const Tensor& t, bool is_result, uint32_t output_nr = 0);
+  bool defined() const { return data_.defined() || packed_; }
+  // `owner` is the saving node: restores the history of its results. RuntimeError when freed or modified in place.
+  Tensor unpack(Node* owner) const;
+  void reset();
+
+private:
+  Tensor data_;
+  uint32_t version_ = 0;
+  uint32_t output_nr_ = 0;
+  bool is_result_ = false, released_ = false;
+  struct Packed;
+  std::shared_ptr<Packed> packed_;
+  std::shared_ptr<Edge> edge_; // of hooked tensors: their history
+};
+
+} // namespace ts

@@ -1,0 +1,140 @@
+#include "autograd/view_history.h"
+#include "autograd/ops.h"
+#include "autograd/record.h"
+#include "runtime/interpreter.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+namespace {
+
+// How a view lies in its base.
+struct ViewGeometry {
+  Dims base_sizes, base_strides, sizes, strides;
+  int64_t offset = 0; // elements from the base's first
+  DType dtype;
+  Device device;
+  ViewGeometry(const Tensor& base, const Tensor& view)
+      : base_sizes(base.sizes()), base_strides(base.strides()), sizes(view.sizes()), strides(view.strides()),
+        offset((view->byte_offset - base->byte_offset) / view.item_size()), dtype(base.dtype()), device(base.device()) {
+  }
+};
+
+// result = view of base: gradient goes into the view's place.
+struct AsStridedNode final : Node {
+  ViewGeometry geometry;
+  ResultMeta meta;
+  AsStridedNode(const Tensor& base, const Tensor& view)
+      : geometry(base, view), meta{geometry.sizes, geometry.dtype, geometry.device} {
+    resize_edges(1);
+    edges()[0] = gradient_edge(base);
+  }
+  std::string name() const override { return "AsStridedBackward0"; }
+  const ResultMeta& result_meta(size_t) const override { return meta; }
+  void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
+    if (!grads[0].defined()) return;
+    static const Op scatter("as_strided_scatter_add");
+    out[0] = scatter(grads[0], geometry.base_sizes, geometry.base_strides, geometry.sizes, geometry.strides,
+                     geometry.offset);
+  }
+};
+
+// New base = old base with the view's place replaced by the view's new value (edge 1).
+struct CopySlices final : Node {
+  ViewGeometry geometry;
+  ResultMeta meta;
+  CopySlices(const Tensor& base, const Tensor& view, const Ref<Node>& value)
+      : geometry(base, view), meta{geometry.base_sizes, geometry.dtype, geometry.device} {
+    resize_edges(2);
+    edges()[0] = gradient_edge(base);
+    edges()[1] = {value, 0};
+  }
+  std::string name() const override { return "CopySlices"; }
+  const ResultMeta& result_meta(size_t) const override { return meta; }
+  void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
+    if (!grads[0].defined()) return;
+    static const Op take("as_strided_take"), clear("as_strided_clear");
+    if (edges()[0].node)
+      out[0] = clear(grads[0], geometry.base_strides, geometry.sizes, geometry.strides, geometry.offset);
+    out[1] = take(grads[0], geometry.base_strides, geometry.sizes, geometry.strides, geometry.offset);
+  }
+};
+
+} // namespace
+
+bool view_is_stale(const Tensor& view) { return view->view_version != view.version() && requires_grad(view->base); }
+
+void refresh_view_history(const Tensor& view) {
+  TS_CHECK(!view->has(TensorImpl::kViewNoGrad), "A view was created in no_grad mode and its base or another view of "
+                                                "its base has been modified inplace with grad mode enabled. "
+                                                "Given that this use case is ambiguous and error-prone, it is "
+                                                "forbidden. You can clarify your code by moving both the view and "
+                                                "the inplace either both inside the no_grad block (if you don't want "
+                                                "the inplace to be tracked) or both outside (if you want "
+                                                "the inplace to be tracked).");
+  Tensor base = Tensor::share(view->base);
+  view->view_version = view.version();
+  if (!grad_fn(base) || base.dtype() != view.dtype()) return; // base changed only outside autograd's sight
+  AutogradMeta& m = make_autograd_meta(view.impl());
+  m.grad_fn = Ref<Node>::adopt(new AsStridedNode(base, view));
+  m.output_nr = 0;
+}
+
+void record_inplace(const Tensor& t, const Ref<Node>& node) {
+  if (!t->base) {
+    set_history(t, node, 0);
+    return;
+  }
+  Tensor base = Tensor::share(t->base);
+  TS_CHECK(base.dtype() == t.dtype(),
+           "in-place: a view with another dtype than its base cannot be modified under autograd");
+  auto slices = Ref<Node>::adopt(new CopySlices(base, t, node));
+  set_history(base, slices, 0);
+  refresh_view_history(t);
+}
+
+void check_inplace_history(const Operator& op, const Tensor& t) {
+  bool inference = t->has(TensorImpl::kInference);
+  TS_CHECK(!inference || thread_state().inference, op.name(),
+           ": Inplace update to inference tensor outside InferenceMode is not allowed. "
+           "You can make a clone to get a normal tensor before doing inplace update.");
+  if (!requires_grad(t)) {
+    TS_CHECK(!t->has(TensorImpl::kViewMulti) || !t->base,
+             "Output of a multi-view operator is being modified inplace under autograd");
+    return;
+  }
+  TS_CHECK(!t->has(TensorImpl::kRequiresGrad) || grad_fn(t),
+           "a leaf Variable that requires grad is being used in an in-place operation.");
+  if (!t->base) return;
+  TS_CHECK(!t->has(TensorImpl::kViewMulti), "Output 0 of ", grad_fn(t) ? grad_fn(t)->name() : "a view operator",
+           " is a view and is being modified inplace. This view is the output of a function that returns multiple "
+           "views. Such functions do not "
+           "allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place "
+           "one.");
+  Tensor base = Tensor::share(t->base);
+  bool base_leaf = base->has(TensorImpl::kRequiresGrad) && !grad_fn(base);
+  TS_CHECK(!t->has(TensorImpl::kViewNoGrad), "A view was created in no_grad mode and is being modified inplace with "
+                                             "grad mode enabled. Given that this use case is "
+                                             "ambiguous and error-prone, it is forbidden. You can clarify your code by "
+                                             "moving both the view and the inplace either both inside the "
+                                             "no_grad block (if you don't want the inplace to be tracked) or both "
+                                             "outside (if you want the inplace to be tracked).");
+  TS_CHECK(!base_leaf, "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+}
+
+void note_location(Node& node) {
+  auto where = interpreter_hooks().location;
+  node.location = std::make_unique<std::string>(where ? where() : "");
+}
+
+std::weak_ptr<char> liveness_token(AutogradMeta& meta) {
+  if (!meta.alive) meta.alive = std::make_shared<char>();
+  return meta.alive;
+}
+
+Tensor accumulate_grads(const Tensor& a, const Tensor& b) { return aops::add(a, b); }
+
+bool is_dense_like(const Tensor& grad, const Tensor& variable) {
+  return same(grad.strides(), variable.strides()) || is_dense(grad.sizes(), grad.strides());
+}
+
+} // namespace ts

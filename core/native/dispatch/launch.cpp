@@ -1,0 +1,142 @@
+#include "dispatch/launch.h"
+#include "dispatch/describe.h"
+#include "runtime/interpreter.h"
+
+namespace ts {
+
+Launch::Launch(const KernelId& id, Device device) : id_(id), device_(device), call_{} {
+  call_.struct_size = sizeof(ts_call);
+  call_.host = host_table();
+  call_.op = id.name();
+  call_.device_index = device.index;
+  call_.compute_dtype = -1;
+  call_.tensor_size = sizeof(ts_tensor);
+}
+
+void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags) {
+  d = ts_tensor{};
+  d.struct_size = sizeof(ts_tensor);
+  d.flags = flags;
+  if (!t.defined()) {
+    d.flags |= TS_T_NONE;
+    return;
+  }
+  const TensorImpl& i = *t.impl();
+  TS_CHECK(i.device == device_, id_.name(),
+           ": Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
+           i.device);
+  d.handle = i.storage ? i.storage->handle : nullptr;
+  d.byte_offset = i.byte_offset;
+  d.numel = i.numel;
+  d.sizes = i.sizes_data();
+  d.strides = i.strides_data();
+  d.dtype = static_cast<int32_t>(i.dtype);
+  d.ndim = i.ndim;
+  if (i.has(TensorImpl::kContiguous))
+    d.flags |= TS_T_CONTIGUOUS;
+  else
+    strided_ = true;
+  dtypes_ |= uint64_t{1} << d.dtype;
+  work_ = std::max(work_, i.numel);
+}
+
+Launch& Launch::out(const Tensor& t) {
+  outputs_.push_back({});
+  describe_tensor(outputs_.back(), t, 0);
+  output_tensors_.push_back(t.impl());
+  return *this;
+}
+
+Launch& Launch::in(const Tensor& t) {
+  inputs_.push_back({});
+  describe_tensor(inputs_.back(), t, 0);
+  input_tensors_.push_back(t.impl());
+  return *this;
+}
+
+Launch& Launch::in_mutable(const Tensor& t) {
+  inputs_.push_back({});
+  describe_tensor(inputs_.back(), t, TS_T_MUTABLE);
+  input_tensors_.push_back(t.impl());
+  return *this;
+}
+
+Launch& Launch::ins(TensorList list, bool mutated) {
+  ts_value v{TS_V_TENSORS, static_cast<int32_t>(list.size()), {static_cast<int64_t>(inputs_.size())}};
+  for (const Tensor& t : list) mutated ? in_mutable(t) : in(t);
+  params_.push_back(v);
+  return *this;
+}
+
+Launch& Launch::scalar(Scalar value, DType dtype) {
+  inputs_.push_back({});
+  ts_tensor& d = inputs_.back();
+  d = ts_tensor{};
+  d.struct_size = sizeof(ts_tensor);
+  d.numel = 1;
+  d.dtype = static_cast<int32_t>(dtype);
+  d.flags = TS_T_SCALAR | TS_T_CONTIGUOUS;
+  if (is_floating(dtype))
+    d.scalar.f = value.to_double();
+  else
+    d.scalar.i = value.is_float() ? static_cast<int64_t>(value.f) : value.i;
+  input_tensors_.push_back(nullptr);
+  return *this;
+}
+
+Launch& Launch::param(Value v) {
+  ts_value out{static_cast<int32_t>(v.tag), v.len, {v.i}};
+  params_.push_back(out);
+  return *this;
+}
+Launch& Launch::opcode(int code) {
+  call_.opcode = code;
+  return *this;
+}
+Launch& Launch::compute(DType t) {
+  call_.compute_dtype = static_cast<int32_t>(t);
+  return *this;
+}
+Launch& Launch::program(const ts_program* p) {
+  call_.program = p;
+  return *this;
+}
+Launch& Launch::work(int64_t elements) {
+  work_ = elements;
+  return *this;
+}
+
+int Launch::invoke(const ts_kernel& kernel) {
+  Backend& b = backend_of(device_);
+  call_.backend_ctx = b.table().ctx;
+  call_.kernel_ctx = kernel.ctx;
+  call_.stream = b.stream(device_.index);
+  call_.inputs = inputs_.data();
+  call_.outputs = outputs_.data();
+  call_.params = params_.data();
+  call_.n_inputs = static_cast<int32_t>(inputs_.size());
+  call_.n_outputs = static_cast<int32_t>(outputs_.size());
+  call_.n_params = static_cast<int32_t>(params_.size());
+  SuspendInterpreter suspend(work_);
+  return kernel.run(&call_);
+}
+
+bool Launch::run() {
+  if (device_.is_meta()) return true; // shapes only
+  Backend& b = backend_of(device_);
+  const ts_kernel* kernel = b.kernel(id_);
+  if (!kernel || (dtypes_ & ~kernel->dtypes)) return false;
+  if (strided_ && kernel->layouts != TS_L_STRIDED) {
+    if (!layouts_suit(*kernel)) return run_contiguous();
+  }
+  int status = invoke(*kernel);
+  if (status == TS_DECLINED) return false;
+  b.check(status, id_.name());
+  return true;
+}
+
+void Launch::run_required() {
+  if (!run()) fall_back();
+}
+
+} // namespace ts

@@ -1,0 +1,54 @@
+// Calls one kernel of a backend: `Launch(id, device).out(y).in(x).param(dim).run()`.
+#pragma once
+#include "dispatch/value.h"
+#include "runtime/backend.h"
+
+namespace ts {
+
+class Launch {
+public:
+  Launch(const KernelId& id, Device device);
+  Launch& out(const Tensor& t);
+  Launch& in(const Tensor& t);                        // undefined: an absent optional tensor
+  Launch& in_mutable(const Tensor& t);                // written as well as read
+  Launch& ins(TensorList list, bool mutated = false); // a list argument: tensors in inputs, a TENSORS value in params
+  Launch& scalar(Scalar value, DType dtype);          // a 0-d operand without storage
+  Launch& param(Value v);
+  Launch& opcode(int code);
+  Launch& compute(DType t);
+  Launch& program(const ts_program* p);
+  Launch& work(int64_t elements); // decides whether the interpreter is released; default: largest operand
+
+  // False when the backend has no kernel for this case (missing, dtype not taken, declined): the caller decomposes.
+  bool run();
+  // Falls back to the cpu backend, visibly, when there is none; an error when that is impossible.
+  void run_required();
+
+private:
+  ts_tensor& next(bool output);
+  void describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags);
+  int invoke(const ts_kernel& kernel);
+  bool layouts_suit(const ts_kernel& kernel) const;
+  bool run_contiguous(); // with contiguous copies of strided operands
+  void fall_back();      // on the cpu backend, with copies
+  Launch on_copies(Device device, std::vector<Tensor>& ins, std::vector<Tensor>& outs) const;
+  bool mutable_input(size_t k) const { return inputs_[k].flags & TS_T_MUTABLE; }
+
+  const KernelId& id_;
+  Device device_;
+  ts_call call_;
+  SmallVector<ts_tensor, 8> inputs_, outputs_;
+  SmallVector<TensorImpl*, 8> input_tensors_, output_tensors_;
+  SmallVector<ts_value, 12> params_;
+  uint64_t dtypes_ = 0;
+  int64_t work_ = 0;
+  bool strided_ = false;
+};
+
+// Under set_fallback: 0 allow, 1 warn once per operator (default), 2 error. Counts by operator name.
+void set_fallback_mode(int mode);
+int fallback_mode();
+std::vector<std::pair<std::string, int64_t>> fallback_counts();
+void reset_fallback_counts();
+
+} // namespace ts

@@ -1,0 +1,138 @@
+// Kernel calls on copies: contiguous ones for kernels that need them, cpu ones for kernels a backend lacks.
+#include "dispatch/describe.h"
+#include "dispatch/launch.h"
+#include "runtime/empty.h"
+#include "runtime/interpreter.h"
+#include <map>
+#include <mutex>
+
+namespace ts {
+namespace {
+
+const KernelId kCopy("copy_cast");
+
+struct Fallbacks {
+  std::mutex mutex;
+  std::map<std::string, int64_t> counts;
+  std::atomic<int> mode{1};
+};
+Fallbacks& fallbacks() {
+  static Fallbacks f;
+  return f;
+}
+
+Tensor contiguous_copy(const Tensor& t) {
+  Tensor c = empty_tensor(t.sizes(), t.dtype(), t.device());
+  if (t.numel()) Launch(kCopy, t.device()).out(c).in(t).run_required();
+  return c;
+}
+
+Tensor to_device(const Tensor& t, Device device) {
+  Tensor src = t.is_contiguous() ? t : contiguous_copy(t);
+  Tensor dst = empty_tensor(t.sizes(), t.dtype(), device);
+  if (src.data())
+    copy_bytes_from_host(dst, src.data(), static_cast<size_t>(src.nbytes()));
+  else
+    copy_bytes_to_host(dst.data(), src, static_cast<size_t>(src.nbytes())); // the cpu side is host-addressable
+  return dst;
+}
+
+void write_back(const Tensor& dst, const Tensor& src) {
+  Tensor staged = src.device() == dst.device() ? src : to_device(src, dst.device());
+  if (dst.numel()) Launch(kCopy, dst.device()).out(dst).in(staged).run_required();
+}
+
+} // namespace
+
+void set_fallback_mode(int mode) { fallbacks().mode = mode; }
+int fallback_mode() { return fallbacks().mode; }
+
+std::vector<std::pair<std::string, int64_t>> fallback_counts() {
+  std::lock_guard lock(fallbacks().mutex);
+  return {fallbacks().counts.begin(), fallbacks().counts.end()};
+}
+
+void reset_fallback_counts() {
+  std::lock_guard lock(fallbacks().mutex);
+  fallbacks().counts.clear();
+}
+
+bool Launch::layouts_suit(const ts_kernel& kernel) const {
+  if (!(kernel.layouts & TS_L_CHANNELS_LAST)) return false;
+  auto suits = [](const TensorImpl* t) {
+    Tensor x = Tensor::share(const_cast<TensorImpl*>(t));
+    return !t || x.is_contiguous() || x.is_contiguous(MemoryFormat::ChannelsLast) ||
+           x.is_contiguous(MemoryFormat::ChannelsLast3d);
+  };
+  return std::all_of(input_tensors_.begin(), input_tensors_.end(), suits) &&
+         std::all_of(output_tensors_.begin(), output_tensors_.end(), suits);
+}
+
+Launch Launch::on_copies(Device device, std::vector<Tensor>& ins, std::vector<Tensor>& outs) const {
+  bool same_device = device == device_;
+  Launch copy(id_, device);
+  copy.call_.opcode = call_.opcode;
+  copy.call_.compute_dtype = call_.compute_dtype;
+  copy.call_.program = call_.program;
+  copy.params_ = params_;
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    if (inputs_[k].flags & TS_T_SCALAR) {
+      copy.inputs_.push_back(inputs_[k]);
+      copy.input_tensors_.push_back(nullptr);
+      ins.emplace_back();
+      continue;
+    }
+    Tensor t = Tensor::share(input_tensors_[k]);
+    if (t.defined()) t = same_device ? (t.is_contiguous() ? t : contiguous_copy(t)) : to_device(t, device);
+    ins.push_back(t);
+    mutable_input(k) ? copy.in_mutable(t) : copy.in(t);
+  }
+  for (TensorImpl* o : output_tensors_) {
+    Tensor t = Tensor::share(o);
+    // Outputs are copied in as well: scatter's holds its base.
+    if (t.defined() && !(same_device && t.is_contiguous())) t = same_device ? contiguous_copy(t) : to_device(t, device);
+    outs.push_back(t);
+    copy.out(t);
+  }
+  return copy;
+}
+
+bool Launch::run_contiguous() {
+  std::vector<Tensor> ins, outs;
+  if (!on_copies(device_, ins, outs).run()) return false;
+  for (size_t k = 0; k < outs.size(); ++k)
+    if (outs[k].defined() && outs[k].impl() != output_tensors_[k])
+      write_back(Tensor::share(output_tensors_[k]), outs[k]);
+  for (size_t k = 0; k < ins.size(); ++k)
+    if (mutable_input(k) && ins[k].defined() && ins[k].impl() != input_tensors_[k])
+      write_back(Tensor::share(input_tensors_[k]), ins[k]);
+  return true;
+}
+
+void Launch::fall_back() {
+  Backend& here = backend_of(device_);
+  Device cpu = parse_device("cpu");
+  std::string case_text;
+  for (TensorImpl* t : input_tensors_) case_text += (case_text.empty() ? "" : ", ") + describe(Tensor::share(t));
+  TS_CHECK_KIND(ErrorKind::NotImplemented, cpu.backend != device_.backend && fallback_mode() != 2, id_.name(),
+                ": backend '", here.name(), "' has no kernel for (", case_text, ")",
+                cpu.backend == device_.backend ? "" : ", and falling back to cpu is off (set_fallback)");
+  bool first;
+  {
+    std::lock_guard lock(fallbacks().mutex);
+    first = fallbacks().counts[id_.name()]++ == 0;
+  }
+  if (first && fallback_mode() == 1)
+    warn(concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text,
+                "); running it on the cpu, with copies"));
+  std::vector<Tensor> ins, outs;
+  Launch copy = on_copies(cpu, ins, outs);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, copy.run(), id_.name(), ": neither '", here.name(),
+                "' nor cpu has a kernel for (", case_text, ")");
+  for (size_t k = 0; k < outs.size(); ++k)
+    if (outs[k].defined()) write_back(Tensor::share(output_tensors_[k]), outs[k]);
+  for (size_t k = 0; k < ins.size(); ++k)
+    if (mutable_input(k) && ins[k].defined()) write_back(Tensor::share(input_tensors_[k]), ins[k]);
+}
+
+} // namespace ts

@@ -1,0 +1,133 @@
+#include "dispatch/operator.h"
+#include "dispatch/describe.h"
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+namespace ts {
+namespace {
+
+struct Registry {
+  std::recursive_mutex mutex;
+  std::unordered_map<std::string, std::unique_ptr<Operator>> by_name;
+  std::unordered_map<std::string, std::vector<const Operator*>> by_base;
+  std::vector<const Operator*> order;
+  Kernel defaults[Operator::kKeys];
+  std::map<std::string, int> keys = {{"Autograd", key::Autograd}, {"Batching", key::Batching},
+                                     {"Autocast", key::Autocast}, {"Profiler", key::Profiler},
+                                     {"Tracer", key::Tracer},     {"UserMode", key::UserMode}};
+};
+Registry& registry() {
+  static auto* r = new Registry;
+  return *r;
+}
+
+// Backend keys run the body, after checking that all tensors share the device.
+void run_body(void*, const Operator& op, Frame& f, KeySet) {
+  if (!op.any_device) check_same_device(op, f);
+  op.body(op, f);
+}
+
+// The same for operators that write arguments: their versions count up.
+void run_mutating_body(void* ctx, const Operator& op, Frame& f, KeySet keys) {
+  run_body(ctx, op, f, keys);
+  for (size_t k = 0; k < op.schema->args.size(); ++k) {
+    if (!op.schema->args[k].type.mutated) continue;
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor)
+      v.tensor->bump_version();
+    else if (v.tag == Tag::Tensors)
+      for (const Tensor& t : v.as_tensors())
+        if (t.defined()) t->bump_version();
+  }
+}
+
+} // namespace
+
+Operator& register_operator(std::unique_ptr<Operator> op) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  const std::string name = op->schema->name;
+  TS_CHECK(!r.by_name.contains(name), "operator: '", name, "' is already registered");
+  if (op->python_name.empty()) op->python_name = op->schema->base;
+  for (int k = 0; k < key::kBackendBits; ++k)
+    if (!op->table[k].fn) op->table[k] = {op->schema->mutates() ? run_mutating_body : run_body, nullptr, op->origin};
+  for (int k = key::kBackendBits; k < Operator::kKeys; ++k)
+    if (!op->table[k].fn) op->table[k] = r.defaults[k];
+  Operator& ref = *op;
+  r.order.push_back(op.get());
+  r.by_base[ref.schema->base].push_back(op.get());
+  r.by_name.emplace(name, std::move(op));
+  return ref;
+}
+
+const Operator* find_operator(std::string_view name) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  auto it = r.by_name.find(std::string(name));
+  return it == r.by_name.end() ? nullptr : it->second.get();
+}
+
+const Operator& get_operator(std::string_view name) {
+  const Operator* op = find_operator(name);
+  if (!op) fail(ErrorKind::Runtime, "operator: no operator named '", name, "'");
+  return *op;
+}
+
+std::vector<const Operator*> all_operators() {
+  std::lock_guard lock(registry().mutex);
+  return registry().order;
+}
+
+std::vector<const Operator*> overloads(std::string_view base) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  auto it = r.by_base.find(std::string(base));
+  return it == r.by_base.end() ? std::vector<const Operator*>() : it->second;
+}
+
+Operator& mutable_operator(const Operator& op) { return const_cast<Operator&>(op); }
+
+void set_key_default(int key, Kernel kernel) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  const Kernel old = r.defaults[key];
+  r.defaults[key] = kernel;
+  for (const Operator* op : r.order) {
+    Kernel& slot = mutable_operator(*op).table[key];
+    if (slot.fn == old.fn) slot = kernel;
+  }
+}
+
+int register_key(const std::string& name, int next_to, bool before) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  TS_CHECK(!r.keys.contains(name), "dispatch: a key named '", name, "' exists already");
+  // "before autograd" means considered earlier, so a higher bit.
+  int step = before ? 1 : -1;
+  for (int k = next_to + step; k >= key::kBackendBits && k < Operator::kKeys; k += step) {
+    bool taken = std::any_of(r.keys.begin(), r.keys.end(), [&](auto& e) { return e.second == k; });
+    if (!taken) return r.keys[name] = k;
+    bool builtin = k == key::Batching || k == key::Autocast || k == key::Profiler || k == key::Tracer ||
+                   k == key::UserMode || k == key::Autograd;
+    if (builtin) break;
+  }
+  fail(ErrorKind::Runtime, "dispatch: no free key next to ", key_name(next_to), " for '", name, "'");
+}
+
+int find_key(const std::string& name) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  auto it = r.keys.find(name);
+  return it == r.keys.end() ? -1 : it->second;
+}
+
+std::string key_name(int key) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  for (auto& [name, k] : r.keys)
+    if (k == key) return name;
+  return "key " + std::to_string(key);
+}
+
+} // namespace ts

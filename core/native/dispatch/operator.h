@@ -1,0 +1,132 @@
+// An operator: its schema, its kernels by key, and what its declaration says. Declared through ops/declare.h.
+#pragma once
+#include "dispatch/schema.h"
+#include "tensor/keys.h"
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ts {
+
+struct Operator;
+struct GradContext;   // autograd/gradient.h
+struct PointwiseInfo; // ops/pointwise/info.h
+
+// `keys` are those still to be considered, this kernel's key included.
+using KernelFn = void (*)(void* ctx, const Operator& op, Frame& frame, KeySet keys);
+using BodyFn = void (*)(const Operator& op, Frame& frame);
+using GradFn = void (*)(GradContext&);
+
+struct Kernel {
+  KernelFn fn = nullptr;
+  void* ctx = nullptr;
+  const char* owner = nullptr; // who registered it, for dispatch.table
+};
+
+enum class Variant : uint8_t { Functional, Inplace, Out };
+
+struct Operator {
+  static constexpr int kKeys = 64;
+
+  Kernel table[kKeys];
+  std::unique_ptr<Schema> schema;
+  BodyFn body = nullptr; // shape rule, allocation, kernel calls or decomposition
+  GradFn gradient = nullptr;
+  const PointwiseInfo* pointwise = nullptr;
+  const Operator* functional = nullptr; // of in-place and out variants: the operator they vary
+  const Operator* inplace = nullptr;    // of a functional operator: its variants, if any
+  const Operator* out = nullptr;
+  Variant variant = Variant::Functional;
+  bool composite = true;      // differentiated by tracing through its body
+  bool differentiable = true; // false: results never require gradients (comparisons, argmax)
+  bool view = false;          // results alias the first argument
+  bool any_device = false;    // tensors may live on different devices (copies, indexing)
+  bool is_function = true;    // tesserack.name
+  bool is_method = true;      // Tensor.name
+  bool hidden = false;        // internal: no public name
+  uint64_t save_args = 0;     // bit per argument whose tensor the gradient reads
+  uint64_t save_results = 0;  // bit per result it reads
+  std::string doc;
+  std::string python_name;             // defaults to schema->base
+  std::vector<std::string> namespaces; // extra public places: "nn.functional", "special"
+  void* extension = nullptr;           // of operators registered at run time
+  const char* origin = "tesserack";
+
+  const std::string& name() const { return schema->name; }
+};
+
+// Key set of a call: tensors' keys, thread-local include and exclude applied.
+inline KeySet call_keys(const Frame& f) {
+  KeySet keys = 0;
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor)
+      keys |= v.tensor->keys;
+    else if (v.tag == Tag::Tensors) {
+      for (const Tensor& t : v.as_tensors())
+        if (t.defined()) keys |= t->keys;
+    }
+  }
+  const ThreadState& tls = thread_state();
+  return (keys | tls.include) & ~tls.exclude;
+}
+
+// Runs the kernel of the highest key among `keys`; operators without tensor arguments run their body.
+inline void redispatch(const Operator& op, Frame& f, KeySet keys) {
+  while (keys) {
+    const Kernel& kernel = op.table[highest_key(keys)];
+    if (kernel.fn) [[likely]]
+      return kernel.fn(kernel.ctx, op, f, keys);
+    keys &= ~key_bit(highest_key(keys));
+  }
+  op.body(op, f);
+}
+inline void call(const Operator& op, Frame& f) { redispatch(op, f, call_keys(f)); }
+
+// --- registry ---------------------------------------------------------------------------------------------------
+// Adds an operator; RuntimeError if the name is taken. The registry owns it for the life of the process.
+Operator& register_operator(std::unique_ptr<Operator> op);
+const Operator* find_operator(std::string_view name); // "sum.dim", or NULL
+const Operator& get_operator(std::string_view name);  // RuntimeError with near names
+std::vector<const Operator*> all_operators();         // in order of declaration
+std::vector<const Operator*> overloads(std::string_view base);
+Operator& mutable_operator(const Operator& op); // to add kernels
+
+// Kernel used by every operator that has none of its own for `key`; also applied to operators declared later.
+void set_key_default(int key, Kernel kernel);
+// A functionality key for a plugin, next to an existing one. RuntimeError when the range is full or the name taken.
+int register_key(const std::string& name, int next_to, bool before);
+int find_key(const std::string& name); // -1 if unknown
+std::string key_name(int key);
+
+// --- thread-local modes -----------------------------------------------------------------------------------------
+class ExcludeKeys {
+public:
+  explicit ExcludeKeys(KeySet keys) : state_(thread_state()), saved_(state_.exclude) { state_.exclude |= keys; }
+  ~ExcludeKeys() { state_.exclude = saved_; }
+  ExcludeKeys(const ExcludeKeys&) = delete;
+  ExcludeKeys& operator=(const ExcludeKeys&) = delete;
+
+private:
+  ThreadState& state_;
+  KeySet saved_;
+};
+
+inline bool grad_enabled() { return !(thread_state().exclude & key_bit(key::Autograd)); }
+inline void set_grad_enabled(bool on) {
+  KeySet& exclude = thread_state().exclude;
+  exclude = on ? exclude & ~key_bit(key::Autograd) : exclude | key_bit(key::Autograd);
+}
+class GradMode {
+public:
+  explicit GradMode(bool on) : saved_(thread_state().exclude) { set_grad_enabled(on); }
+  ~GradMode() { thread_state().exclude = saved_; }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+private:
+  KeySet saved_;
+};
+
+} // namespace ts

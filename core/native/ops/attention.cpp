@@ -1,0 +1,121 @@
+// Scaled dot product attention (Vaswani et al., arXiv:1706.03762).
+#include "dispatch/launch.h"
+#include "ops/api.h"
+#include "ops/declare.h"
+#include "ops/raw.h"
+#include "ops/reduce_arrange.h"
+#include "tensor/geometry.h"
+#include <cmath>
+#include <limits>
+
+namespace ts {
+namespace {
+
+const KernelId kAttention("scaled_dot_product_attention");
+const Op softmax_op("softmax"), dropout_op("dropout");
+
+void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const char* op = "scaled_dot_product_attention";
+  TS_CHECK(q.ndim() >= 2 && k.ndim() >= 2 && v.ndim() >= 2, op,
+           ": Expected query, key, and value to all be at least 2 dimensional, but got ", q.sizes(), ", ", k.sizes(),
+           " and ", v.sizes());
+  TS_CHECK(is_floating(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(), op,
+           ": Expected query, key, and value to have the same floating dtype, but got ", q.dtype(), ", ", k.dtype(),
+           " and ", v.dtype());
+  TS_CHECK(q.sizes().back() == k.sizes().back(), op, ": expected query and key of one last size, got ", q.sizes(),
+           " and ", k.sizes());
+  TS_CHECK(k.size(-2) == v.size(-2), op, ": expected as many keys as values, got ", k.sizes(), " and ", v.sizes());
+}
+
+// The lower triangle: query i sees keys up to i.
+Tensor causal_mask(int64_t queries, int64_t keys, Device device) {
+  Tensor rows = ops::arange(0, queries, 1, DType::Int64, device),
+         columns = ops::arange(0, keys, 1, DType::Int64, device);
+  return ops::le(columns, ops::unsqueeze(rows, int64_t{1}));
+}
+
+// Heads of keys and values shared by groups of query heads (grouped-query attention).
+Tensor repeat_heads(const Tensor& t, int64_t heads) {
+  int64_t have = t.size(-3);
+  if (have == heads) return t;
+  TS_CHECK(
+      have > 0 && heads % have == 0,
+      "scaled_dot_product_attention: Number of heads in key and value must divide the number of heads in query, got ",
+      have, " and ", heads);
+  Dims split(t.sizes()), joined(t.sizes());
+  size_t at = split.size() - 3;
+  split.insert(split.begin() + at + 1, heads / have);
+  joined[at] = heads;
+  return ops::reshape(ops::expand(ops::unsqueeze(t, static_cast<int64_t>(at) + 1), split), joined);
+}
+
+bool same_batches(const Tensor& q, const Tensor& k, const Tensor& v) {
+  auto batch = [](const Tensor& t) { return t.sizes().first(t.sizes().size() - 2); };
+  return same(batch(q), batch(k)) && same(batch(q), batch(v));
+}
+
+Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, double scale) {
+  if (!is_plain(q, k, v, mask) || !same_batches(q, k, v) || q.numel() == 0 || k.numel() == 0 || v.numel() == 0)
+    return {};
+  Dims sizes(q.sizes());
+  sizes.back() = v.sizes().back();
+  Tensor out = empty_tensor(sizes, q.dtype(), q.device());
+  Launch launch(kAttention, q.device());
+  Tensor a = raw_contiguous(q), b = raw_contiguous(k), c = raw_contiguous(v),
+         m = mask.defined() ? raw_contiguous(mask) : mask;
+  return launch.out(out).in(a).in(b).in(c).in(m).param(is_causal).param(scale).run() ? out : Tensor();
+}
+
+// Rows that may see no key at all give zeros, not NaN, as PyTorch's do.
+Tensor safe_softmax(const Tensor& scores, const Tensor& allowed) {
+  Tensor weights = softmax_op(scores, int64_t{-1});
+  if (!allowed.defined()) return weights;
+  int64_t last[] = {-1};
+  static const Op any_dims("any.dims");
+  return ops::masked_fill(weights, ops::logical_not(any_dims(allowed, IntSpan(last), true)), 0.0);
+}
+
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p,
+                 bool is_causal, std::optional<double> given_scale, bool enable_gqa) {
+  const char* op = "scaled_dot_product_attention";
+  check_operands(query, key, value);
+  TS_CHECK(!is_causal || !mask.defined(), op, ": Explicit attn_mask should not be set when is_causal=True");
+  TS_CHECK(dropout_p >= 0 && dropout_p <= 1, op, ": expected dropout_p between 0 and 1, got ", dropout_p);
+  if (mask.defined())
+    TS_CHECK(mask.dtype() == DType::Bool || mask.dtype() == query.dtype() || mask.dtype() == DType::Float32, op,
+             ": Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: ",
+             mask.dtype(), " and  query.dtype: ", query.dtype(), " instead.");
+  bool heads = enable_gqa && query.ndim() >= 3 && key.ndim() >= 3 && value.ndim() >= 3;
+  Tensor k = heads ? repeat_heads(key, query.size(-3)) : key, v = heads ? repeat_heads(value, query.size(-3)) : value;
+  double scale = given_scale.value_or(1 / std::sqrt(static_cast<double>(query.sizes().back())));
+  if (dropout_p == 0)
+    if (Tensor out = by_kernel(query, k, v, mask, is_causal, scale); out.defined()) return out;
+  // Half of the scale on each side keeps products of half types in range.
+  double root = std::sqrt(std::abs(scale));
+  Tensor scores = ops::matmul(ops::mul(query, scale < 0 ? -root : root),
+                              ops::transpose(ops::mul(k, root), int64_t{-2}, int64_t{-1}));
+  Tensor allowed = is_causal ? causal_mask(query.size(-2), k.size(-2), query.device())
+                   : mask.defined() && mask.dtype() == DType::Bool ? mask
+                                                                   : Tensor();
+  if (allowed.defined())
+    scores = ops::masked_fill(scores, ops::logical_not(allowed), -std::numeric_limits<double>::infinity());
+  else if (mask.defined())
+    scores = ops::add(scores, as_dtype(mask, scores.dtype()));
+  Tensor weights = safe_softmax(scores, allowed);
+  if (dropout_p > 0) weights = dropout_op(weights, dropout_p, true);
+  return ops::matmul(weights, v);
+}
+
+} // namespace
+
+TS_OPERATORS(attention) {
+  def("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float "
+      "dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
+      .body<attention>()
+      .in("nn.functional")
+      .function_only()
+      .doc("softmax(query @ key^T * scale + mask) @ value over (..., L, E), (..., S, E), (..., S, V). attn_mask: bool "
+           "(True may be seen) or added; scale defaults to 1 / sqrt(E).");
+}
+
+} // namespace ts

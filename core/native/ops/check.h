@@ -1,0 +1,18 @@
+// Checks shared by operator bodies, and the reading of single elements.
+#pragma once
+#include "dispatch/value.h"
+
+namespace ts {
+
+// RuntimeError when writing to t would write an element twice (expanded, overlapping) or touch read-only memory.
+void check_inplace(const Tensor& t, const char* op);
+// RuntimeError when `in` shares some, but not exactly all, of the memory `out` covers.
+void check_no_partial_overlap(const Tensor& out, const Tensor& in, const char* op);
+// Gives an out= tensor the shape it needs, with a warning when it held elements of another shape.
+void resize_output(const Tensor& out, IntSpan sizes, const char* op);
+// RuntimeError naming both dtypes.
+void check_same_dtype(const Tensor& a, const Tensor& b, const char* op);
+// The element at a host address.
+Scalar read_scalar(const void* at, DType dtype);
+
+} // namespace ts

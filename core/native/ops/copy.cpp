@@ -1,0 +1,177 @@
+// Copies and casts: copy_, clone, contiguous, to and its shorthands, reading one element.
+#include "ops/copy.h"
+#include "ops/api.h"
+#include "ops/arguments.h"
+#include "ops/check.h"
+#include "ops/declare.h"
+
+namespace ts {
+namespace {
+
+using Format = std::optional<MemoryFormat>;
+
+// Straight into self when the bytes arrive as they must lie, else through a staging tensor on self's device.
+void copy_across(const Tensor& self, const Tensor& src) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta(), "copy_: Cannot copy out of meta tensor; no data!");
+  if (self.device().is_meta()) return;
+  Tensor staged = transfer(src.numel() ? src : raw_contiguous(src), self.device());
+  raw_copy(self, raw_expand(staged, self.sizes(), "copy_"));
+}
+
+Tensor copy_(const Tensor& self, const Tensor& src, bool) {
+  Tensor seen = raw_expand(src, self.sizes(), "copy_");
+  if (self.is(src)) return self;
+  check_inplace(self, "copy_");
+  if (self.numel() == 0) return self;
+  if (self.device() == src.device())
+    copy_into(self, seen);
+  else
+    copy_across(self, src);
+  return self;
+}
+
+void copy_gradient(GradContext& c) {
+  if (c.needs(0)) c.set(0, ops::zeros_like(c.grad()));
+  if (!c.needs(1)) return;
+  Tensor g = ops::sum_to_size(c.grad(), c.sizes(1));
+  c.set(1, ops::to_device(g, c.device(1), c.dtype(1)));
+}
+
+Tensor clone(const Tensor& self, Format format) {
+  return copy_as(self, self.dtype(), format.value_or(MemoryFormat::Preserve));
+}
+
+Tensor contiguous(const Tensor& self, Format format) {
+  MemoryFormat f = format.value_or(MemoryFormat::Contiguous);
+  TS_CHECK(f != MemoryFormat::Preserve, "contiguous: preserve memory format is unsupported by the contiguous operator");
+  return self.is_contiguous(f) ? self : ops::clone(self, f);
+}
+
+// Always a copy. Casts where fewer bytes then travel.
+Tensor to_copy(const Tensor& self, DType dtype, Device device, Format format) {
+  DType t = dtype == DType::Undefined ? self.dtype() : dtype;
+  Device d = device.defined() ? device : self.device();
+  MemoryFormat f = format.value_or(MemoryFormat::Preserve);
+  if (d == self.device()) return copy_as(self, t, f);
+  bool cast_first = item_size(t) <= self.item_size() && t != self.dtype();
+  bool lay_out = f != MemoryFormat::Preserve && !self.is_contiguous(f);
+  Tensor here = cast_first || lay_out ? copy_as(self, cast_first ? t : self.dtype(), f) : self;
+  Tensor there = transfer(here, d);
+  return there.dtype() == t ? there : copy_as(there, t, MemoryFormat::Preserve);
+}
+
+const Op to_copy_op("_to_copy");
+
+Tensor to(const Tensor& self, DType dtype, Device device, bool copy, Format format) {
+  bool same_dtype = dtype == DType::Undefined || dtype == self.dtype();
+  bool same_device = !device.defined() || device == self.device();
+  bool same_layout = !format || *format == MemoryFormat::Preserve || self.is_contiguous(*format);
+  if (same_dtype && same_device && same_layout && !copy) return self;
+  return to_copy_op(self, dtype, device, format);
+}
+
+Tensor to_dtype(const Tensor& self, DType dtype, bool, bool copy, Format format) {
+  return to(self, dtype, {}, copy, format);
+}
+Tensor to_device(const Tensor& self, Device device, DType dtype, bool, bool copy, Format format) {
+  return to(self, dtype, device, copy, format);
+}
+Tensor to_any(const Tensor& self, DType dtype, Device device, bool, bool copy, Format format) {
+  return to(self, dtype, device, copy, format);
+}
+Tensor to_other(const Tensor& self, const Tensor& other, bool, bool copy, Format format) {
+  return to(self, other.dtype(), other.device(), copy, format);
+}
+Tensor type_as(const Tensor& self, const Tensor& other) { return to(self, other.dtype(), other.device(), false, {}); }
+Tensor cpu(const Tensor& self, Format format) { return to(self, DType::Undefined, parse_device("cpu"), false, format); }
+template <DType T> Tensor cast(const Tensor& self, Format format) { return to(self, T, {}, false, format); }
+
+Scalar local_scalar_dense(const Tensor& self) {
+  TS_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
+  TS_CHECK(!self.device().is_meta(), "Tensor.item() cannot be called on meta tensors");
+  alignas(16) char element[16];
+  copy_bytes_to_host(element, self, static_cast<size_t>(self.item_size()));
+  return read_scalar(element, self.dtype());
+}
+
+void declare_casts() {
+#define CAST(name, type)                                                                                               \
+  def(name "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)")                                       \
+      .body<cast<DType::type>>()                                                                                       \
+      .method_only()                                                                                                   \
+      .doc("self.to(" name "): self if it has that dtype already.")
+  CAST("float", Float32);
+  CAST("double", Float64);
+  CAST("half", Float16);
+  CAST("bfloat16", BFloat16);
+  CAST("long", Int64);
+  CAST("int", Int32);
+  CAST("short", Int16);
+  CAST("char", Int8);
+  CAST("byte", UInt8);
+  CAST("bool", Bool);
+#undef CAST
+}
+
+} // namespace
+
+TS_OPERATORS(copy) {
+  def("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)")
+      .body<copy_>()
+      .any_device()
+      .gradient(copy_gradient)
+      .method_only()
+      .doc("Copies src, broadcast to self's shape, into self; dtypes and devices may differ.");
+  def("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
+      .body<clone>()
+      .gradient([](GradContext& c) { c.set(0, c.grad()); })
+      .doc("A copy in fresh memory, with self's strides if it is dense (preserve_format).");
+  def("contiguous(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)")
+      .body<contiguous>()
+      .method_only()
+      .doc("self if its elements lie in row-major order (or in the given format), else a copy that does.");
+  def("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> "
+      "Tensor")
+      .body<to_copy>()
+      .hidden()
+      .gradient([](GradContext& c) { c.set(0, ops::to_device(c.grad(), c.device(0), c.dtype(0))); })
+      .doc("A copy with another dtype, device or layout.");
+  def("to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
+      "MemoryFormat? memory_format=None) -> Tensor(a)")
+      .body<to_dtype>()
+      .method_only()
+      .doc("self with another dtype; self itself if nothing changes and copy is False.");
+  def("to.device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, "
+      "MemoryFormat? memory_format=None) -> Tensor(a)")
+      .body<to_device>()
+      .method_only()
+      .doc("self on another device, and with another dtype; self itself if nothing changes and copy is False.");
+  def("to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, "
+      "MemoryFormat? memory_format=None) -> Tensor(a)")
+      .body<to_other>()
+      .any_device()
+      .method_only()
+      .doc("self with the dtype and device of other.");
+  def("to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False, "
+      "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)")
+      .body<to_any>()
+      .method_only()
+      .doc("self with another dtype, device or memory format; self itself if nothing changes and copy is False.");
+  def("type_as(Tensor(a) self, Tensor other) -> Tensor(a)")
+      .body<type_as>()
+      .any_device()
+      .method_only()
+      .doc("self with the dtype and device of other.");
+  def("cpu(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)")
+      .body<cpu>()
+      .method_only()
+      .doc("self in host memory.");
+  declare_casts();
+  def("_local_scalar_dense(Tensor self) -> Scalar")
+      .body<local_scalar_dense>()
+      .hidden()
+      .not_differentiable()
+      .doc("The value of a one-element tensor: Tensor.item(). Waits for the device. RuntimeError unless numel is 1.");
+}
+
+} // namespace ts

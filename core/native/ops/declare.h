@@ -1,0 +1,91 @@
+// How operators are declared. One statement per operator, in the file of its family:
+//
+//   TS_OPERATORS(activations) {
+//     def("silu(Tensor self) -> Tensor")
+//         .pointwise("self * sigmoid(self)").promote(Promote::Float).inplace().out()
+//         .doc("Sigmoid linear unit, x * sigmoid(x), elementwise.");
+//     def("softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+//         .body<softmax>()
+//         .saves("result")
+//         .gradient([](GradContext& c) { c.set(0, ops::softmax_backward(c.grad(), c.result(), c.value<int64_t>(1))); })
+//         .doc("...");
+//   }
+//
+// Three kinds. A *pointwise* operator is an expression; its kernel, dtype rule and gradient follow from it. A
+// *primitive* has a body (shape rule, allocation, Launch of kernels) and a gradient. A *composite* has only a body
+// made of other operators, and is differentiated by tracing through it.
+#pragma once
+#include "autograd/gradient.h"
+#include "dispatch/boxing.h"
+#include "dispatch/operator.h"
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace ts {
+
+// How a pointwise operator's result dtype follows from its operands.
+enum class Promote : uint8_t {
+  Arith,   // the promoted dtype: add, mul, maximum
+  Float,   // the promoted dtype, integers becoming the default float dtype: exp, div
+  Compare, // operands promoted among themselves, the result is bool: eq, lt, isnan
+  Integer, // promoted, must not be floating: bitwise
+  Keep,    // the first tensor's dtype whatever the others are: masked_fill
+};
+
+class Def {
+public:
+  explicit Def(const char* schema);
+  Def(Def&&) = default;
+  ~Def() noexcept(false); // registers the operator and its variants
+
+  // Pointwise: an expression over argument names with + - * / and comparisons, and functions named as the scalar
+  // instructions of abi.h in lower case (exp, select(c, a, b), max, floordiv, ...). Tensor, Operand and Scalar
+  // arguments may appear. See ops/pointwise/expr.h.
+  Def& pointwise(const char* expression);
+  Def& promote(Promote rule);
+  // Better conditioned or cheaper derivatives than symbolic ones; may use grad, result and argument names.
+  Def& derivative(const char* arg, const char* expression);
+  Def& no_bool();                // RuntimeError for bool tensors (sub, neg)
+  Def& no_integer();             // RuntimeError unless floating (after promotion)
+  Def& boolean(const char* arg); // the argument must be a bool tensor, and takes no part in promotion
+
+  template <auto Fn> Def& body() { return boxed(&Body<Fn>::run, Body<Fn>::arity); }
+  Def& boxed(BodyFn fn, int arity = -1);
+  Def& gradient(GradFn fn);      // .saves names the tensors it reads: argument names, "result" or "result1"
+  Def& saves(const char* names); // space-separated
+  Def& not_differentiable();
+  Def& view();       // results alias argument 0; made with make_view
+  Def& any_device(); // tensor arguments may be on different devices
+
+  Def& inplace(); // also declare name_(Tensor(a!) self, ...)
+  Def& out();     // also declare the out= form
+  Def& function_only();
+  Def& method_only();
+  Def& hidden();                      // no public name: reached from C++ and by tesserack.ops.<name>
+  Def& in(const char* ns);            // also public in a namespace: "nn.functional", "special"
+  Def& python_name(const char* name); // when it differs from the schema's
+  Def& doc(const char* text);
+  const Operator& finish(); // registers now; the destructor then does nothing
+
+private:
+  std::unique_ptr<Operator> op_;
+  std::unique_ptr<PointwiseInfo, void (*)(PointwiseInfo*)> pointwise_;
+  bool inplace_ = false, out_ = false;
+};
+
+inline Def def(const char* schema) { return Def(schema); }
+
+// Runs once when the library loads.
+#define TS_OPERATORS(family)                                                                                           \
+  static void declare_##family();                                                                                      \
+  static const ::ts::detail::Registrar registrar_##family(declare_##family, __FILE__);                                 \
+  static void declare_##family()
+
+namespace detail {
+struct Registrar {
+  Registrar(void (*declare)(), const char* file);
+};
+} // namespace detail
+
+} // namespace ts

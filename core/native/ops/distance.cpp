@@ -1,0 +1,100 @@
+// Distances and angles between vectors, traces and cross products.
+#include "ops/api.h"
+#include "ops/declare.h"
+#include "ops/raw.h"
+#include "tensor/geometry.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+const Op vector_norm("linalg_vector_norm");
+
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
+  int64_t last[] = {-1};
+  return vector_norm(ops::add(ops::sub(x1, x2), eps), p, IntSpan(last), keepdim);
+}
+
+// x1 . x2 / (max(|x1|, eps) max(|x2|, eps))
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
+  TS_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()),
+           "cosine_similarity: expected common dtype to be floating point, yet got ", x1.dtype(), " and ", x2.dtype());
+  Dims sizes = broadcast_sizes(x1.sizes(), x2.sizes(), "cosine_similarity");
+  int64_t dims[] = {wrap_dim(dim, static_cast<int64_t>(sizes.size()), "cosine_similarity")};
+  Tensor a = ops::expand(x1, sizes), b = ops::expand(x2, sizes);
+  auto unit = [&](const Tensor& x) { return ops::div(x, ops::clamp(vector_norm(x, 2, IntSpan(dims), true), eps)); };
+  Tensor products = ops::mul(unit(a), unit(b));
+  return sizes.empty() ? products : ops::sum_dim(products, IntSpan(dims));
+}
+
+// (..., P, M) and (..., R, M) to (..., P, R).
+Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode) {
+  TS_CHECK(x1.ndim() >= 2 && x2.ndim() >= 2, "cdist: only supports at least 2D tensors, got ", x1.sizes(), " and ",
+           x2.sizes());
+  TS_CHECK(x1.sizes().back() == x2.sizes().back(),
+           "cdist: X1 and X2 must have the same number of columns. X1: ", x1.sizes(), " X2: ", x2.sizes());
+  TS_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()), "cdist: only supports floating-point dtypes, got ",
+           x1.dtype(), " and ", x2.dtype());
+  TS_CHECK(p >= 0, "cdist: only supports non-negative p values, got ", p);
+  TS_CHECK(compute_mode.value_or(0) >= 0 && compute_mode.value_or(0) <= 2,
+           "cdist: possible modes: 0, 1, 2, but was: ", *compute_mode);
+  int64_t last[] = {-1};
+  return vector_norm(ops::sub(ops::unsqueeze(x1, int64_t{-2}), ops::unsqueeze(x2, int64_t{-3})), p, IntSpan(last));
+}
+
+Tensor cross_along(const Tensor& a, const Tensor& b, int64_t dim) {
+  Dims sizes = broadcast_sizes(a.sizes(), b.sizes(), "cross");
+  int64_t d = wrap_dim(dim, static_cast<int64_t>(sizes.size()), "cross");
+  TS_CHECK(!sizes.empty() && sizes[static_cast<size_t>(d)] == 3, "linalg.cross: inputs dimension ", dim,
+           " must have length 3. Got shapes ", a.sizes(), " and ", b.sizes());
+  Tensor x = ops::expand(a, sizes), y = ops::expand(b, sizes);
+  auto part = [&](const Tensor& t, int64_t k) { return ops::narrow(t, d, k, int64_t{1}); };
+  std::vector<Tensor> parts;
+  for (int64_t k = 0; k < 3; ++k) {
+    int64_t i = (k + 1) % 3, j = (k + 2) % 3;
+    parts.push_back(ops::sub(ops::mul(part(x, i), part(y, j)), ops::mul(part(x, j), part(y, i))));
+  }
+  return ops::cat(parts, d);
+}
+// Without dim: the first one of size three.
+Tensor cross(const Tensor& a, const Tensor& b, std::optional<int64_t> dim) {
+  if (dim) return cross_along(a, b, *dim);
+  for (int64_t d = 0; d < a.ndim(); ++d)
+    if (a.size(d) == 3) return cross_along(a, b, d);
+  fail(ErrorKind::Runtime, "cross: no dimension of size 3 in input of shape ", a.sizes());
+}
+
+Tensor trace(const Tensor& self) {
+  TS_CHECK(self.ndim() == 2, "trace: expected a matrix, but got tensor with dim ", self.ndim());
+  return ops::sum(ops::diagonal(self));
+}
+
+} // namespace
+
+TS_OPERATORS(distance) {
+  def("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor")
+      .body<pairwise_distance>()
+      .in("nn.functional")
+      .function_only()
+      .doc("p-norm of x1 - x2 + eps over the last dim.");
+  def("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor")
+      .body<cosine_similarity>()
+      .in("nn.functional")
+      .function_only()
+      .doc("Cosine of the angle between vectors along dim; norms count as eps at least.");
+  def("cdist(Tensor x1, Tensor x2, float p=2.0, int? compute_mode=None) -> Tensor")
+      .body<cdist>()
+      .function_only()
+      .doc("p-norm distances between all rows of (..., P, M) and (..., R, M): (..., P, R).");
+  def("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+      .body<cross>()
+      .doc("Cross products of vectors of three along dim.");
+  def("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor")
+      .body<cross_along>()
+      .hidden()
+      .in("linalg")
+      .doc("Cross products of vectors of three along dim.");
+  def("trace(Tensor self) -> Tensor").body<trace>().doc("Sum of the diagonal of a matrix.");
+}
+
+} // namespace ts

@@ -1,0 +1,160 @@
+// Greatest and least elements, and where they are.
+#include "dispatch/launch.h"
+#include "ops/api.h"
+#include "ops/declare.h"
+#include "ops/raw.h"
+#include "ops/reduce_arrange.h"
+
+namespace ts {
+namespace {
+
+using OptionalDims = std::optional<IntSpan>;
+using Two = std::tuple<Tensor, Tensor>;
+
+void check_some(const Tensor& self, const char* op) {
+  TS_CHECK(!is_complex(self.dtype()), op, ": not defined for complex tensors, got ", self.dtype());
+  TS_CHECK(self.numel() > 0, op,
+           "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+           "'dim' argument.");
+}
+void check_real(const Tensor& self, const char* op) {
+  TS_CHECK(!is_complex(self.dtype()), op, ": not defined for complex tensors, got ", self.dtype());
+}
+
+template <int Opcode> Tensor extreme(const Tensor& self) {
+  const char* op = Opcode == TS_R_MAX ? "max" : "min";
+  check_some(self, op);
+  return run_reduce(op, Opcode, self, all_dims(self.ndim()), false, self.dtype());
+}
+
+template <int Opcode> Tensor extreme_over(const Tensor& self, IntSpan dim, bool keepdim) {
+  const char* op = Opcode == TS_R_MAX ? "amax" : "amin";
+  check_real(self, op);
+  return run_reduce(op, Opcode, self, dim_set(OptionalDims(dim), self.ndim(), op), keepdim, self.dtype());
+}
+
+// Where the extreme is, NaN included.
+Tensor is_extreme(const Tensor& self, const Tensor& extreme) {
+  return ops::logical_or(ops::eq(self, extreme), ops::logical_and(ops::isnan(self), ops::isnan(extreme)));
+}
+// Equal shares for equal elements.
+Tensor share_evenly(const Tensor& grad, const Tensor& mask, DimSet dims) {
+  Tensor shares = ops::to_dtype(mask, grad.dtype());
+  return ops::mul(ops::div(shares, ops::sum_dim(shares, dim_list(dims), true)), grad);
+}
+
+void extreme_gradient(GradContext& c) {
+  Tensor self = c.arg(0);
+  c.set(0, share_evenly(c.grad(), is_extreme(self, c.result()), all_dims(self.ndim())));
+}
+void extreme_over_gradient(GradContext& c) {
+  Tensor self = c.arg(0);
+  DimSet dims = dim_set(c.value<OptionalDims>(1), self.ndim(), "amax");
+  bool keepdim = c.value<bool>(2);
+  Tensor result = restore_dims(c.result(), self.sizes(), dims, keepdim),
+         grad = restore_dims(c.grad(), self.sizes(), dims, keepdim);
+  c.set(0, share_evenly(grad, is_extreme(self, result), dims));
+}
+
+template <int Opcode> Tensor position(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  const char* op = Opcode == TS_R_ARGMAX ? "argmax" : "argmin";
+  check_real(self, op);
+  if (dim) return run_reduce(op, Opcode, self, dim_set(*dim, self.ndim(), op), keepdim, DType::Int64);
+  TS_CHECK_INDEX(self.numel() > 0, op,
+                 "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+                 "the 'dim' argument.");
+  return run_reduce(op, Opcode, self, all_dims(self.ndim()), keepdim, DType::Int64);
+}
+
+// Values and first positions along one dim.
+template <int Opcode> Two extreme_along(const Tensor& self, int64_t dim, bool keepdim) {
+  const char* op = Opcode == TS_R_ARGMAX ? "max" : "min";
+  check_real(self, op);
+  DimSet dims = dim_set(dim, self.ndim(), op);
+  Tensor indices = run_reduce(op, Opcode, self, dims, true, DType::Int64);
+  Tensor values = self.ndim() == 0 || indices.numel() == 0
+                      ? run_reduce(op, Opcode == TS_R_ARGMAX ? TS_R_MAX : TS_R_MIN, self, dims, true, self.dtype())
+                      : raw_contiguous(ops::gather(self, wrap_dim(dim, self.ndim(), op), indices));
+  if (keepdim || self.ndim() == 0) return {values, indices};
+  Dims sizes(indices.sizes());
+  sizes.erase(sizes.begin() + wrap_dim(dim, self.ndim(), op));
+  return {reshaped(std::move(values), sizes), reshaped(std::move(indices), sizes)};
+}
+void extreme_along_gradient(GradContext& c) {
+  IntSpan sizes = c.sizes(0);
+  if (sizes.empty()) return c.set(0, c.grad());
+  int64_t ndim = static_cast<int64_t>(sizes.size()), dim = wrap_dim(c.value<int64_t>(1), ndim, "max");
+  DimSet dims = DimSet{1} << dim;
+  bool keepdim = c.value<bool>(2);
+  Tensor at = restore_dims(c.result(1), sizes, dims, keepdim), grad = restore_dims(c.grad(), sizes, dims, keepdim);
+  Tensor zeros = filled(sizes, 0, grad.dtype(), grad.device());
+  c.set(0, grad.numel() ? ops::scatter(zeros, dim, at, grad) : zeros);
+}
+
+const Op amax_op("amax"), amin_op("amin"), maximum_op("maximum"), minimum_op("minimum");
+
+Two aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  if (!dim) check_some(self, "aminmax");
+  int64_t dims[] = {dim.value_or(0)};
+  IntSpan list = dim ? IntSpan(dims) : IntSpan();
+  return {amin_op(self, list, keepdim), amax_op(self, list, keepdim)};
+}
+
+Tensor max_other(const Tensor& self, const Tensor& other) { return maximum_op(self, other); }
+Tensor min_other(const Tensor& self, const Tensor& other) { return minimum_op(self, other); }
+
+} // namespace
+
+TS_OPERATORS(extrema) {
+  def("max(Tensor self) -> Tensor")
+      .body<extreme<TS_R_MAX>>()
+      .saves("self result")
+      .gradient(extreme_gradient)
+      .doc("The greatest element, 0-d; NaN if there is one. Equal elements share the gradient.");
+  def("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<extreme_along<TS_R_ARGMAX>>()
+      .saves("result1")
+      .gradient(extreme_along_gradient)
+      .out()
+      .doc("Greatest elements along one dim and their first positions (int64).");
+  def("max.other(Tensor self, Tensor other) -> Tensor").body<max_other>().out().doc("maximum: elementwise.");
+  def("min(Tensor self) -> Tensor")
+      .body<extreme<TS_R_MIN>>()
+      .saves("self result")
+      .gradient(extreme_gradient)
+      .doc("The least element, 0-d; NaN if there is one. Equal elements share the gradient.");
+  def("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<extreme_along<TS_R_ARGMIN>>()
+      .saves("result1")
+      .gradient(extreme_along_gradient)
+      .out()
+      .doc("Least elements along one dim and their first positions (int64).");
+  def("min.other(Tensor self, Tensor other) -> Tensor").body<min_other>().out().doc("minimum: elementwise.");
+  def("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor")
+      .body<extreme_over<TS_R_MAX>>()
+      .saves("self result")
+      .gradient(extreme_over_gradient)
+      .out()
+      .doc("Greatest elements over the dims (all if none are given); equal ones share the gradient.");
+  def("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor")
+      .body<extreme_over<TS_R_MIN>>()
+      .saves("self result")
+      .gradient(extreme_over_gradient)
+      .out()
+      .doc("Least elements over the dims (all if none are given); equal ones share the gradient.");
+  def("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)")
+      .body<aminmax>()
+      .doc("amin and amax over one dim, or over all.");
+  def("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+      .body<position<TS_R_ARGMAX>>()
+      .not_differentiable()
+      .out()
+      .doc("First position of the greatest element along dim, or in the flattened tensor: int64.");
+  def("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+      .body<position<TS_R_ARGMIN>>()
+      .not_differentiable()
+      .out()
+      .doc("First position of the least element along dim, or in the flattened tensor: int64.");
+}
+
+} // namespace ts

@@ -1,0 +1,121 @@
+// Reading by index: gather, index_select, take, take_along_dim.
+#include "dispatch/launch.h"
+#include "ops/api.h"
+#include "ops/arguments.h"
+#include "ops/declare.h"
+#include "ops/gather_scatter.h"
+
+namespace ts {
+
+namespace {
+const KernelId kGather("gather"), kIndexSelect("index_select");
+} // namespace
+
+Tensor raw_1d(const Tensor& t) { return t.ndim() ? t : raw_view(t, Dims{1}); }
+
+Tensor select_along(const Tensor& self, int64_t dim, const Tensor& index) {
+  Dims sizes(self.sizes());
+  sizes[dim] = index.numel();
+  Tensor out = empty_tensor(sizes, self.dtype(), self.device());
+  if (out.numel() == 0) return out;
+  TS_CHECK_INDEX(self.sizes()[dim] > 0, "index is out of bounds for dimension ", dim, " with size 0");
+  if (self.is_contiguous() && Launch(kIndexSelect, self.device()).out(out).in(self).in(index).param(dim).run())
+    return out;
+  Dims shape(sizes.size(), 1);
+  shape[dim] = index.numel();
+  Tensor seen = raw_expand(raw_view(index, shape), sizes, "index_select");
+  Launch(kGather, self.device()).out(out).in(self).in(seen).param(dim).run_required();
+  return out;
+}
+
+namespace {
+
+Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
+  check_index_dtype(index, "gather");
+  check_same_device(self, index, "gather");
+  int64_t d = wrap_dim(dim, self.ndim(), "gather");
+  Tensor out = empty_tensor(index.sizes(), self.dtype(), self.device());
+  Tensor from = raw_1d(self), at = raw_1d(index);
+  TS_CHECK(from.ndim() == at.ndim(),
+           "gather: Index tensor must have the same number of dimensions as input tensor, got index ", index.sizes(),
+           " and input ", self.sizes());
+  for (int64_t k = 0; k < at.ndim(); ++k) {
+    if (k == d) continue;
+    TS_CHECK(at.sizes()[k] <= from.sizes()[k], "gather: Size does not match at dimension ", k, " expected index ",
+             index.sizes(), " to be no larger than self ", self.sizes(), " apart from dimension ", d);
+    from = raw_narrow(from, k, 0, at.sizes()[k]);
+  }
+  if (out.numel() == 0) return out;
+  TS_CHECK_INDEX(from.sizes()[d] > 0, "gather: index is out of bounds for dimension ", d, " with size 0");
+  Launch(kGather, self.device()).out(raw_1d(out)).in(from).in(at).param(d).run_required();
+  return out;
+}
+
+Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  check_index_dtype(index, "index_select");
+  check_same_device(self, index, "index_select");
+  TS_CHECK_INDEX(index.ndim() <= 1, "index_select: Index is supposed to be a vector, got sizes ", index.sizes());
+  int64_t d = wrap_dim(dim, self.ndim(), "index_select");
+  TS_CHECK(self.ndim() > 0 || index.numel() == 1, "index_select: Index to scalar can have only 1 value, got ",
+           index.numel(), " value(s)");
+  Tensor out = select_along(raw_1d(self), d, raw_1d(index));
+  return self.ndim() ? out : reshaped(out, {});
+}
+
+Tensor take(const Tensor& self, const Tensor& index) {
+  check_index_dtype(index, "take");
+  Tensor flat = ops::reshape(self, Dims{-1});
+  return ops::index(flat, TensorList(&index, 1));
+}
+
+Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<int64_t> dim) {
+  check_index_dtype(indices, "take_along_dim");
+  if (!dim) return ops::gather(ops::reshape(self, Dims{-1}), 0, ops::reshape(indices, Dims{-1}));
+  TS_CHECK(self.ndim() == indices.ndim(),
+           "take_along_dim: input and indices should have the same number of dimensions, but got ", self.ndim(),
+           " dimensions for input, and ", indices.ndim(), " dimensions for indices");
+  int64_t d = wrap_dim(*dim, self.ndim(), "take_along_dim");
+  Dims self_sizes(self.sizes()), index_sizes(indices.sizes());
+  if (self.ndim() == 0) return ops::gather(self, d, indices);
+  self_sizes[d] = index_sizes[d] = 1;
+  Dims common = broadcast_sizes(self_sizes, index_sizes, "take_along_dim");
+  self_sizes = index_sizes = common;
+  self_sizes[d] = self.sizes()[d];
+  index_sizes[d] = indices.sizes()[d];
+  return ops::gather(ops::expand(self, self_sizes), d, ops::expand(indices, index_sizes));
+}
+
+} // namespace
+
+TS_OPERATORS(gather) {
+  def("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
+      .body<gather>()
+      .saves("index")
+      .out()
+      .gradient([](GradContext& c) {
+        c.set(0, ops::scatter_add(ops::zeros(c.sizes(0), c.grad().dtype(), c.grad().device()), c.value<int64_t>(1),
+                                  c.arg(2), c.grad()));
+      })
+      .doc(
+          "Elements of self taken along `dim` at index, whose shape the result has. IndexError outside the dimension.");
+  def("index_select(Tensor self, int dim, Tensor index) -> Tensor")
+      .body<index_select>()
+      .saves("index")
+      .out()
+      .gradient([](GradContext& c) {
+        c.set(0, ops::index_add(ops::zeros(c.sizes(0), c.grad().dtype(), c.grad().device()), c.value<int64_t>(1),
+                                c.arg(2), c.grad()));
+      })
+      .doc("The slices of self along `dim` at the positions of a one-dimensional index.");
+  def("take(Tensor self, Tensor index) -> Tensor")
+      .body<take>()
+      .out()
+      .doc("Elements of the flattened self at index, whose shape the result has; negative positions count from the "
+           "end.");
+  def("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")
+      .body<take_along_dim>()
+      .out()
+      .doc("As gather, with self and indices broadcast against each other apart from `dim`; flattened without dim.");
+}
+
+} // namespace ts

@@ -1,0 +1,113 @@
+#include "ops/index_plan.h"
+#include "ops/api.h"
+#include "runtime/backend.h"
+#include "runtime/interpreter.h"
+
+namespace ts {
+namespace {
+
+const Op wrap_index("_wrap_index"), index_outside("_index_outside");
+
+bool is_mask(const Tensor& t) { return t.dtype() == DType::Bool || t.dtype() == DType::UInt8; }
+
+// A mask of k dims stands for k position tensors.
+void expand_mask(const Tensor& self, const Tensor& mask, int64_t dim, std::vector<Tensor>& out) {
+  if (mask.dtype() == DType::UInt8) warn("indexing with dtype uint8 is deprecated, please use a dtype bool instead.");
+  for (int64_t k = 0; k < mask.ndim(); ++k)
+    TS_CHECK_INDEX(dim + k < self.ndim() && mask.sizes()[k] == self.sizes()[dim + k], "The shape of the mask ",
+                   mask.sizes(), " at index ", k, " does not match the shape of the indexed tensor ", self.sizes(),
+                   " at index ", dim + k);
+  Tensor found = ops::nonzero(mask);
+  for (int64_t k = 0; k < mask.ndim(); ++k) out.push_back(ops::select(found, 1, k));
+}
+
+Tensor with_new_dim(const Tensor& self, int64_t at) {
+  Dims sizes(self.sizes()), strides(self.strides());
+  TS_CHECK_INDEX(at <= self.ndim(), "too many indices for tensor of dimension ", self.ndim());
+  sizes.insert(sizes.begin() + at, 1);
+  strides.insert(strides.begin() + at, 1);
+  return alias(self, sizes, strides, self->byte_offset);
+}
+
+Dims broadcast_shape(const std::vector<Tensor>& at) {
+  Dims shape;
+  for (const Tensor& t : at) {
+    try {
+      if (t.defined()) shape = broadcast_sizes(shape, t.sizes(), "index");
+    } catch (const Error&) {
+      std::string shapes;
+      for (const Tensor& each : at)
+        if (each.defined()) shapes += (shapes.empty() ? "" : ", ") + concat(each.sizes());
+      fail(ErrorKind::Index, "shape mismatch: indexing tensors could not be broadcast together with shapes ", shapes);
+    }
+  }
+  return shape;
+}
+
+// Finds the offending position on the host, for the message alone.
+[[noreturn]] void fail_outside(const Tensor& at, int64_t dim, int64_t size) {
+  Tensor flat = raw_contiguous(at);
+  std::vector<int64_t> host(static_cast<size_t>(flat.numel()));
+  copy_bytes_to_host(host.data(), flat, host.size() * sizeof(int64_t));
+  for (int64_t v : host)
+    TS_CHECK_INDEX(v >= 0 && v < size, "index ", v < 0 ? v - size : v, " is out of bounds for dimension ", dim,
+                   " with size ", size);
+  fail(ErrorKind::Index, "index is out of bounds for dimension ", dim, " with size ", size);
+}
+
+} // namespace
+
+std::vector<Tensor> normalized_indices(Tensor& self, TensorList indices) {
+  std::vector<Tensor> out;
+  for (const Tensor& given : indices) {
+    if (!given.defined()) {
+      out.emplace_back();
+      continue;
+    }
+    Tensor t = transfer(given, self.device());
+    TS_CHECK_INDEX(is_mask(t) || t.dtype() == DType::Int64 || t.dtype() == DType::Int32,
+                   "tensors used as indices must be long, int, byte or bool tensors, got ", t.dtype());
+    if (is_mask(t) && t.ndim() == 0) {
+      self = with_new_dim(self, static_cast<int64_t>(out.size()));
+      out.push_back(nonzero_flat(raw_1d(t)));
+    } else if (is_mask(t))
+      expand_mask(self, t, static_cast<int64_t>(out.size()), out);
+    else
+      out.push_back(raw_cast(t, DType::Int64));
+  }
+  TS_CHECK_INDEX(static_cast<int64_t>(out.size()) <= self.ndim(), "too many indices for tensor of dimension ",
+                 self.ndim(), " (got ", out.size(), ")");
+  return out;
+}
+
+IndexPlan make_index_plan(const Tensor& self, const std::vector<Tensor>& at) {
+  IndexPlan p;
+  p.shape = broadcast_shape(at);
+  int64_t n = p.count();
+  for (size_t d = 0; d < at.size(); ++d) {
+    if (!at[d].defined()) continue;
+    int64_t dim = static_cast<int64_t>(d), size = self.sizes()[d];
+    TS_CHECK_INDEX(size > 0 || n == 0, "index is out of bounds for dimension ", dim, " with size 0");
+    p.adjacent &= p.dims.empty() || p.dims.back() == dim - 1;
+    p.dims.push_back(dim);
+    Tensor wrapped = n ? wrap_index(at[d], Scalar(size)) : at[d];
+    if (n && raw_truth(ops::any(index_outside(wrapped, Scalar(size))))) fail_outside(wrapped, dim, size);
+    p.at.push_back(raw_expand(wrapped, p.shape, "index"));
+  }
+  TS_CHECK_INDEX(!p.dims.empty(), "index: expected at least one index tensor");
+  auto put_shape = [&] {
+    for (int64_t s : p.shape) p.result.push_back(s);
+  };
+  if (!p.adjacent) put_shape();
+  size_t next = 0;
+  for (int64_t d = 0; d < self.ndim(); ++d) {
+    bool indexed = next < p.dims.size() && p.dims[next] == d;
+    if (!indexed)
+      p.result.push_back(self.sizes()[d]);
+    else if (next++ == 0 && p.adjacent)
+      put_shape();
+  }
+  return p;
+}
+
+} // namespace ts

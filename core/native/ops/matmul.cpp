@@ -1,0 +1,228 @@
+// Products of matrices and vectors.
+#include "ops/api.h"
+#include "ops/declare.h"
+#include "ops/matmul_launch.h"
+#include "ops/raw.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+namespace {
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return multiply(a, b, "matmul"); }
+Tensor mm(const Tensor& a, const Tensor& b) { return multiply_matrices(a, b, "mm"); }
+
+// Without a trace to keep, transposes are bare geometry.
+Tensor times_transposed(const Tensor& a, const Tensor& b) {
+  if (is_plain(a, b)) return multiply_matrices(a, raw_transpose(b, 0, 1), "mm");
+  return ops::mm(a, ops::transpose(b, int64_t{0}, int64_t{1}));
+}
+Tensor transposed_times(const Tensor& a, const Tensor& b) {
+  if (is_plain(a, b)) return multiply_matrices(raw_transpose(a, 0, 1), b, "mm");
+  return ops::mm(ops::transpose(a, int64_t{0}, int64_t{1}), b);
+}
+
+void mm_gradient(GradContext& c) {
+  if (c.needs(0)) c.set(0, times_transposed(c.grad(), c.arg(1)));
+  if (c.needs(1)) c.set(1, transposed_times(c.arg(0), c.grad()));
+}
+
+Tensor turned(const Tensor& t) { return ops::transpose(t, int64_t{-2}, int64_t{-1}); }
+Tensor rows_of(const Tensor& t) {
+  int64_t sizes[] = {checked_numel(t.sizes().first(t.sizes().size() - 1)), t.sizes().back()};
+  return ops::reshape(t, IntSpan(sizes));
+}
+Tensor sum_as(const Tensor& t, IntSpan sizes) { return same(t.sizes(), sizes) ? t : ops::sum_to_size(t, sizes); }
+
+void matmul_gradient(GradContext& c) {
+  if (c.sizes(0).size() == 2 && c.sizes(1).size() == 2) return mm_gradient(c);
+  Tensor a = c.arg(0), b = c.arg(1), grad = c.grad();
+  if (b.ndim() == 1) {
+    b = ops::unsqueeze(b, int64_t{-1});
+    grad = ops::unsqueeze(grad, int64_t{-1});
+  }
+  if (a.ndim() == 1) {
+    a = ops::unsqueeze(a, int64_t{0});
+    grad = ops::unsqueeze(grad, int64_t{-2});
+  }
+  if (c.needs(0)) c.set(0, ops::reshape(sum_as(ops::matmul(grad, turned(b)), a.sizes()), c.sizes(0)));
+  if (!c.needs(1)) return;
+  // One matrix shared by a stack: its gradient is one product over all rows.
+  Tensor db = b.ndim() == 2 && a.ndim() > 2 ? transposed_times(rows_of(a), rows_of(grad))
+                                            : sum_as(ops::matmul(turned(a), grad), b.sizes());
+  c.set(1, ops::reshape(db, c.sizes(1)));
+}
+
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  TS_CHECK(a.ndim() == 3 && b.ndim() == 3, "bmm: batch1 and batch2 must be 3D tensors, got shapes ", a.sizes(), " and ",
+           b.sizes());
+  TS_CHECK(a.size(0) == b.size(0) && a.size(2) == b.size(1),
+           "bmm: Expected size for first two dimensions of batch2 tensor to be: [", a.size(0), ", ", a.size(2),
+           "] but got: [", b.size(0), ", ", b.size(1), "].");
+  return multiply(a, b, "bmm");
+}
+void bmm_gradient(GradContext& c) {
+  if (c.needs(0)) c.set(0, ops::bmm(c.grad(), turned(c.arg(1))));
+  if (c.needs(1)) c.set(1, ops::bmm(turned(c.arg(0)), c.grad()));
+}
+
+Tensor mv(const Tensor& m, const Tensor& v) {
+  TS_CHECK(m.ndim() == 2 && v.ndim() == 1, "mv: vector + matrix @ vector expected, got ", m.ndim(), ", ", v.ndim());
+  TS_CHECK(m.size(1) == v.size(0), "mv: size mismatch, got input (", m.size(0), "x", m.size(1), ") and vec (",
+           v.size(0), ")");
+  return ops::matmul(m, v);
+}
+
+void check_vectors(const Tensor& a, const Tensor& b, const char* op) {
+  TS_CHECK(a.ndim() == 1 && b.ndim() == 1, op, ": 1D tensors expected, but got ", a.ndim(), "D and ", b.ndim(),
+           "D tensors");
+  check_same_dtype(a, b, op);
+  TS_CHECK(a.numel() == b.numel(), op, ": inconsistent tensor size, expected tensor [", a.numel(), "] and src [",
+           b.numel(), "] to have the same number of elements");
+}
+Tensor dot(const Tensor& a, const Tensor& b) {
+  check_vectors(a, b, "dot");
+  return ops::matmul(a, b);
+}
+Tensor inner(const Tensor& a, const Tensor& b) {
+  if (a.ndim() == 0 || b.ndim() == 0) return ops::mul(a, b);
+  TS_CHECK(a.sizes().back() == b.sizes().back(),
+           "inner: the last dimension must match on both input tensors but got shapes ", a.sizes(), " and ", b.sizes());
+  if (b.ndim() == 1) return ops::matmul(a, b);
+  Dims sizes(a.sizes().first(a.sizes().size() - 1));
+  for (int64_t s : b.sizes().first(b.sizes().size() - 1)) sizes.push_back(s);
+  if (a.numel() == 0 || b.numel() == 0) { // also keeps a link to both in the graph
+    Tensor zero = ops::add(ops::sum(a), ops::sum(b));
+    return ops::expand(ops::mul(zero, 0), sizes);
+  }
+  return ops::reshape(ops::mm(rows_of(a), turned(rows_of(b))), sizes);
+}
+Tensor outer(const Tensor& a, const Tensor& b) {
+  TS_CHECK(a.ndim() == 1 && b.ndim() == 1, "outer: Expected 1-D arguments, but got shapes ", a.sizes(), " and ",
+           b.sizes());
+  return ops::mul(ops::unsqueeze(a, int64_t{1}), b);
+}
+
+// beta * self + alpha * product, as addmm and its kin do; beta 0 ignores NaN in self.
+Tensor blend(const char* op, const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  check_same_dtype(a, b, op);
+  TS_CHECK(self.dtype() == a.dtype(), op, ": self and the matrices must have the same dtype, but got ", self.dtype(),
+           " and ", a.dtype());
+  Dims sizes(a.sizes());
+  sizes.back() = b.sizes().back();
+  Tensor base = raw_expand(self, sizes, op);
+  Tensor out = empty_tensor(sizes, a.dtype(), a.device());
+  bool fused = beta.to_double() == 1 && alpha.to_double() == 1;
+  launch_matmul(out, a, b, fused ? base : Tensor());
+  if (fused) return out;
+  if (alpha.to_double() != 1) ops::mul_(out, alpha);
+  if (beta.to_double() == 0) return out;
+  return ops::add_(out, beta.to_double() == 1 ? base : ops::mul(base, beta));
+}
+
+Tensor addmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  TS_CHECK(a.ndim() == 2 && b.ndim() == 2, "addmm: mat1 and mat2 must be matrices, got shapes ", a.sizes(), " and ",
+           b.sizes());
+  TS_CHECK(a.size(1) == b.size(0), "addmm: mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1),
+           " and ", b.size(0), "x", b.size(1), ")");
+  return blend("addmm", self, a, b, beta, alpha);
+}
+Tensor baddbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  TS_CHECK(a.ndim() == 3 && b.ndim() == 3, "baddbmm: batch1 and batch2 must be 3D tensors, got shapes ", a.sizes(),
+           " and ", b.sizes());
+  TS_CHECK(a.size(0) == b.size(0) && a.size(2) == b.size(1), "baddbmm: shapes ", a.sizes(), " and ", b.sizes(),
+           " cannot be multiplied");
+  return blend("baddbmm", self, a, b, beta, alpha);
+}
+
+Tensor scaled(const Tensor& t, Scalar by) { return by.to_double() == 1 ? t : ops::mul(t, by); }
+
+// self, first, second, beta, alpha: shared by addmm and baddbmm.
+void blend_gradient(GradContext& c) {
+  Scalar beta = c.value<Scalar>(3), alpha = c.value<Scalar>(4);
+  const Op& product = c.sizes(1).size() == 2 ? ops::mm : ops::bmm;
+  if (c.needs(0)) c.set(0, sum_as(scaled(c.grad(), beta), c.sizes(0)));
+  if (c.needs(1)) c.set(1, scaled(product(c.grad(), turned(c.arg(2))), alpha));
+  if (c.needs(2)) c.set(2, scaled(product(turned(c.arg(1)), c.grad()), alpha));
+}
+
+Tensor add_scaled(const Tensor& self, const Tensor& product, Scalar beta, Scalar alpha) {
+  Tensor right = scaled(product, alpha);
+  return beta.to_double() == 0 ? ops::expand(right, broadcast_sizes(self.sizes(), right.sizes(), "addmv"))
+                               : ops::add(scaled(self, beta), right);
+}
+Tensor addmv(const Tensor& self, const Tensor& m, const Tensor& v, Scalar beta, Scalar alpha) {
+  return add_scaled(self, mv(m, v), beta, alpha);
+}
+Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  return add_scaled(self, outer(a, b), beta, alpha);
+}
+Tensor addbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  TS_CHECK(a.ndim() == 3 && b.ndim() == 3, "addbmm: batch1 and batch2 must be 3D tensors, got shapes ", a.sizes(),
+           " and ", b.sizes());
+  int64_t first[] = {0};
+  return add_scaled(self, ops::sum_dim(ops::bmm(a, b), IntSpan(first)), beta, alpha);
+}
+
+} // namespace
+
+TS_OPERATORS(matmul) {
+  def("matmul(Tensor self, Tensor other) -> Tensor")
+      .body<matmul>()
+      .saves("self other")
+      .gradient(matmul_gradient)
+      .out()
+      .doc("Matrix product of the last two dims; leading dims broadcast, 1-d operands are a row (left) or a column "
+           "(right).");
+  def("mm(Tensor self, Tensor mat2) -> Tensor")
+      .body<mm>()
+      .saves("self mat2")
+      .gradient(mm_gradient)
+      .out()
+      .doc("Product of two matrices (M, K) and (K, N).");
+  def("bmm(Tensor self, Tensor mat2) -> Tensor")
+      .body<bmm>()
+      .saves("self mat2")
+      .gradient(bmm_gradient)
+      .out()
+      .doc("Products of two stacks of matrices (B, M, K) and (B, K, N).");
+  def("mv(Tensor self, Tensor vec) -> Tensor").body<mv>().doc("Product of a matrix (M, K) and a vector (K).");
+  def("dot(Tensor self, Tensor tensor) -> Tensor")
+      .body<dot>()
+      .doc("Sum of the products of two vectors of one length, 0-d.");
+  def("vdot(Tensor self, Tensor other) -> Tensor")
+      .body<dot>()
+      .doc("dot, the first vector conjugated; of real vectors.");
+  def("inner(Tensor self, Tensor other) -> Tensor").body<inner>().doc("Sums of products over the last dims of both.");
+  def("outer(Tensor self, Tensor vec2) -> Tensor")
+      .body<outer>()
+      .doc("All products of two vectors: (N), (M) to (N, M).");
+  def("ger(Tensor self, Tensor vec2) -> Tensor").body<outer>().doc("outer, under its BLAS name.");
+  def("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .body<addmm>()
+      .saves("mat1 mat2")
+      .gradient(blend_gradient)
+      .inplace()
+      .out()
+      .doc("beta * self + alpha * (mat1 @ mat2); self broadcasts. With beta 0 self is not read.");
+  def("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .body<baddbmm>()
+      .saves("batch1 batch2")
+      .gradient(blend_gradient)
+      .inplace()
+      .out()
+      .doc("beta * self + alpha * (batch1 @ batch2) for stacks of matrices.");
+  def("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .body<addmv>()
+      .inplace()
+      .doc("beta * self + alpha * (mat @ vec).");
+  def("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .body<addr>()
+      .inplace()
+      .doc("beta * self + alpha * outer(vec1, vec2).");
+  def("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .body<addbmm>()
+      .inplace()
+      .doc("beta * self + alpha * (batch1 @ batch2).sum(0).");
+}
+
+} // namespace ts

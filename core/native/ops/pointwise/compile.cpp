@@ -1,0 +1,97 @@
+// Expressions to register programs, with common subexpressions computed once.
+#include "ops/pointwise/expr.h"
+#include "tensor/error.h"
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+
+namespace ts::pointwise {
+namespace {
+
+void collect(const Expr& e, std::vector<int>& variables, std::vector<double>& constants) {
+  if (!e) return;
+  if (e->kind == ExprNode::Variable) {
+    if (std::find(variables.begin(), variables.end(), e->variable) == variables.end()) variables.push_back(e->variable);
+  } else if (e->kind == ExprNode::Constant) {
+    auto same_bits = [&](double v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(e->value); };
+    if (std::find_if(constants.begin(), constants.end(), same_bits) == constants.end()) constants.push_back(e->value);
+  } else {
+    for (const Expr& child : {e->a, e->b, e->c}) collect(child, variables, constants);
+  }
+}
+
+class Compiler {
+public:
+  explicit Compiler(Program& p) : p_(p) {}
+  uint16_t emit(const Expr& e) {
+    if (e->kind == ExprNode::Variable) return position(p_.inputs, e->variable);
+    if (e->kind == ExprNode::Constant) {
+      for (size_t i = 0; i < p_.constants.size(); ++i)
+        if (std::bit_cast<uint64_t>(p_.constants[i]) == std::bit_cast<uint64_t>(e->value))
+          return static_cast<uint16_t>(p_.inputs.size() + i);
+    }
+    if (auto known = done_.find(e.get()); known != done_.end()) return known->second;
+    uint16_t a = emit(e->a), b = e->b ? emit(e->b) : uint16_t{0}, c = e->c ? emit(e->c) : uint16_t{0};
+    auto [it, fresh] = seen_.try_emplace({e->op, a, b, c}, 0);
+    if (fresh) {
+      p_.instructions.push_back({e->op, a, b, c});
+      size_t reg = p_.inputs.size() + p_.constants.size() + p_.instructions.size() - 1;
+      TS_CHECK(reg < 0xffff, "expression: too long");
+      it->second = static_cast<uint16_t>(reg);
+    }
+    return done_[e.get()] = it->second;
+  }
+
+private:
+  static uint16_t position(const std::vector<int>& list, int item) {
+    return static_cast<uint16_t>(std::find(list.begin(), list.end(), item) - list.begin());
+  }
+  Program& p_;
+  std::unordered_map<const ExprNode*, uint16_t> done_;
+  std::map<std::tuple<uint16_t, uint16_t, uint16_t, uint16_t>, uint16_t> seen_;
+};
+
+// Equal texts over equal inputs are equal programs: kernels compiled for one serve the other.
+uint64_t program_id(const std::string& text) {
+  static std::mutex mutex;
+  static std::map<std::string, uint64_t> ids;
+  std::lock_guard lock(mutex);
+  return ids.try_emplace(text, ids.size() + 1).first->second;
+}
+
+} // namespace
+
+std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<const std::string> variables) {
+  auto p = std::make_unique<Program>();
+  for (const Expr& e : outputs) collect(e, p->inputs, p->constants);
+  std::sort(p->inputs.begin(), p->inputs.end());
+  Compiler compiler(*p);
+  for (const Expr& e : outputs) {
+    uint16_t reg = compiler.emit(e);
+    // An output that is an input or constant is stored through a copy.
+    if (reg < p->inputs.size() + p->constants.size()) {
+      p->instructions.push_back({TS_I_COPY, reg, 0, 0});
+      reg = static_cast<uint16_t>(p->inputs.size() + p->constants.size() + p->instructions.size() - 1);
+    }
+    p->outputs.push_back(reg);
+    p->text += (p->text.empty() ? "" : "; ") + to_string(e, variables);
+  }
+  std::string key;
+  for (int v : p->inputs) key += std::to_string(v) + ",";
+  p->c = {sizeof(ts_program),
+          program_id(key + p->text),
+          static_cast<int32_t>(p->inputs.size()),
+          static_cast<int32_t>(p->constants.size()),
+          static_cast<int32_t>(p->instructions.size()),
+          static_cast<int32_t>(p->outputs.size()),
+          p->constants.data(),
+          p->instructions.data(),
+          p->outputs.data(),
+          p->text.c_str()};
+  return p;
+}
+
+} // namespace ts::pointwise

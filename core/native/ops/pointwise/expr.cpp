@@ -1,0 +1,256 @@
+#include "ops/pointwise/expr.h"
+#include "tensor/error.h"
+#include <cctype>
+#include <cmath>
+#include <sstream>
+#include <unordered_map>
+
+namespace ts::pointwise {
+namespace {
+
+struct Info {
+  std::string_view name;
+  int arity;
+};
+constexpr Info kInstructions[TS_NUM_INSTRUCTIONS] = {
+    {"copy", 1},     {"neg", 1},      {"abs", 1},     {"sign", 1},    {"recip", 1}, {"sqrt", 1},  {"rsqrt", 1},
+    {"exp", 1},      {"exp2", 1},     {"expm1", 1},   {"log", 1},     {"log2", 1},  {"log10", 1}, {"log1p", 1},
+    {"sin", 1},      {"cos", 1},      {"tan", 1},     {"asin", 1},    {"acos", 1},  {"atan", 1},  {"sinh", 1},
+    {"cosh", 1},     {"tanh", 1},     {"asinh", 1},   {"acosh", 1},   {"atanh", 1}, {"erf", 1},   {"erfc", 1},
+    {"erfinv", 1},   {"lgamma", 1},   {"digamma", 1}, {"sigmoid", 1}, {"floor", 1}, {"ceil", 1},  {"trunc", 1},
+    {"round", 1},    {"bitnot", 1},   {"not", 1},     {"add", 2},     {"sub", 2},   {"mul", 2},   {"div", 2},
+    {"floordiv", 2}, {"mod", 2},      {"fmod", 2},    {"pow", 2},     {"max", 2},   {"min", 2},   {"atan2", 2},
+    {"hypot", 2},    {"copysign", 2}, {"eq", 2},      {"ne", 2},      {"lt", 2},    {"le", 2},    {"gt", 2},
+    {"ge", 2},       {"and", 2},      {"or", 2},      {"xor", 2},     {"shl", 2},   {"shr", 2},   {"select", 3},
+    {"fma", 3}};
+
+bool is_constant(const Expr& e) { return e && e->kind == ExprNode::Constant; }
+bool is_constant(const Expr& e, double v) { return is_constant(e) && e->value == v; }
+
+Expr make(uint16_t op, Expr a, Expr b, Expr c) {
+  auto n = std::make_shared<ExprNode>();
+  n->kind = ExprNode::Instruction;
+  n->op = op;
+  n->a = std::move(a);
+  n->b = std::move(b);
+  n->c = std::move(c);
+  return n;
+}
+
+Expr fold(uint16_t op, double x, double y) {
+  switch (op) {
+  case TS_I_ADD: return constant(x + y);
+  case TS_I_SUB: return constant(x - y);
+  case TS_I_MUL: return constant(x * y);
+  case TS_I_POW: return constant(std::pow(x, y));
+  default: return nullptr; // division is left to the compute dtype: integers truncate
+  }
+}
+
+Expr simplify(uint16_t op, const Expr& a, const Expr& b) {
+  if (is_constant(a) && is_constant(b))
+    if (Expr folded = fold(op, a->value, b->value)) return folded;
+  switch (op) {
+  case TS_I_ADD:
+    if (is_constant(a, 0)) return b;
+    if (is_constant(b, 0)) return a;
+    break;
+  case TS_I_SUB:
+    if (is_constant(b, 0)) return a;
+    if (is_constant(a, 0)) return instruction(TS_I_NEG, b);
+    break;
+  case TS_I_MUL:
+    if (is_constant(a, 0) || is_constant(b, 0)) return constant(0);
+    if (is_constant(a, 1)) return b;
+    if (is_constant(b, 1)) return a;
+    if (is_constant(a, -1)) return instruction(TS_I_NEG, b);
+    if (is_constant(b, -1)) return instruction(TS_I_NEG, a);
+    break;
+  case TS_I_DIV:
+    if (is_constant(b, 1)) return a;
+    if (is_constant(a, 0)) return a;
+    break;
+  case TS_I_POW:
+    if (is_constant(b, 1)) return a;
+    break;
+  case TS_I_NEG:
+    if (is_constant(a)) return constant(-a->value);
+    if (a->kind == ExprNode::Instruction && a->op == TS_I_NEG) return a->a;
+    break;
+  default: break;
+  }
+  return nullptr;
+}
+
+class Parser {
+public:
+  Parser(std::string_view text, std::span<const std::string> variables) : text_(text), variables_(variables) {}
+  Expr parse() {
+    Expr e = comparison();
+    skip();
+    if (at_ != text_.size()) error("an operator");
+    return e;
+  }
+
+private:
+  [[noreturn]] void error(std::string_view wanted) const {
+    fail(ErrorKind::Value, "expression: expected ", wanted, " at '", text_.substr(at_), "' in '", text_, "'");
+  }
+  void skip() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+  }
+  bool accept(std::string_view token) {
+    skip();
+    if (text_.substr(at_, token.size()) != token) return false;
+    at_ += token.size();
+    return true;
+  }
+  Expr comparison() {
+    Expr left = sum();
+    constexpr std::pair<std::string_view, uint16_t> kOps[] = {{"==", TS_I_EQ}, {"!=", TS_I_NE}, {"<=", TS_I_LE},
+                                                              {">=", TS_I_GE}, {"<", TS_I_LT},  {">", TS_I_GT}};
+    for (auto [token, op] : kOps)
+      if (accept(token)) return instruction(op, left, sum());
+    return left;
+  }
+  Expr sum() {
+    Expr left = product();
+    for (;;) {
+      if (accept("+"))
+        left = instruction(TS_I_ADD, left, product());
+      else if (accept("-"))
+        left = instruction(TS_I_SUB, left, product());
+      else
+        return left;
+    }
+  }
+  Expr product() {
+    Expr left = unary();
+    for (;;) {
+      if (accept("*"))
+        left = instruction(TS_I_MUL, left, unary());
+      else if (accept("/"))
+        left = instruction(TS_I_DIV, left, unary());
+      else
+        return left;
+    }
+  }
+  Expr unary() { return accept("-") ? instruction(TS_I_NEG, unary()) : primary(); }
+  Expr primary() {
+    skip();
+    if (accept("(")) {
+      Expr e = comparison();
+      if (!accept(")")) error("')'");
+      return e;
+    }
+    if (at_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '.'))
+      return number();
+    return name();
+  }
+  Expr number() {
+    std::string rest(text_.substr(at_));
+    size_t used = 0;
+    double v = std::stod(rest, &used);
+    at_ += used;
+    return constant(v);
+  }
+  Expr name() {
+    size_t start = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
+    std::string_view word = text_.substr(start, at_ - start);
+    if (word.empty()) error("a value");
+    if (accept("(")) return application(word);
+    for (size_t i = 0; i < variables_.size(); ++i)
+      if (variables_[i] == word) return variable(static_cast<int>(i));
+    if (word == "inf") return constant(INFINITY);
+    at_ = start;
+    error("a known name");
+  }
+  Expr application(std::string_view function) {
+    int op = find_instruction(function);
+    if (op < 0) error(concat("a known function instead of ", function));
+    std::vector<Expr> args;
+    do args.push_back(comparison());
+    while (accept(","));
+    if (!accept(")")) error("')'");
+    if (static_cast<int>(args.size()) != instruction_arity(static_cast<uint16_t>(op)))
+      error(concat(instruction_arity(static_cast<uint16_t>(op)), " arguments to ", function));
+    args.resize(3);
+    return instruction(static_cast<uint16_t>(op), args[0], args[1], args[2]);
+  }
+
+  std::string_view text_;
+  std::span<const std::string> variables_;
+  size_t at_ = 0;
+};
+
+using Memo = std::unordered_map<const ExprNode*, Expr>;
+
+Expr rewrite(const Expr& e, int index, const Expr& by, Memo& memo) {
+  if (!e || e->kind == ExprNode::Constant) return e;
+  if (e->kind == ExprNode::Variable) return e->variable == index ? by : e;
+  auto it = memo.find(e.get());
+  if (it != memo.end()) return it->second;
+  return memo[e.get()] = instruction(e->op, rewrite(e->a, index, by, memo), rewrite(e->b, index, by, memo),
+                                     rewrite(e->c, index, by, memo));
+}
+
+} // namespace
+
+Expr variable(int index) {
+  auto n = std::make_shared<ExprNode>();
+  n->kind = ExprNode::Variable;
+  n->variable = index;
+  return n;
+}
+
+Expr constant(double value) {
+  auto n = std::make_shared<ExprNode>();
+  n->kind = ExprNode::Constant;
+  n->value = value;
+  return n;
+}
+
+Expr instruction(uint16_t op, Expr a, Expr b, Expr c) {
+  if (op == TS_I_SELECT && is_constant(a)) return a->value != 0 ? b : c;
+  if (Expr simple = c ? nullptr : simplify(op, a, b)) return simple;
+  return make(op, std::move(a), std::move(b), std::move(c));
+}
+
+int instruction_arity(uint16_t op) { return kInstructions[op].arity; }
+std::string_view instruction_name(uint16_t op) { return kInstructions[op].name; }
+
+int find_instruction(std::string_view name) {
+  for (int i = 0; i < TS_NUM_INSTRUCTIONS; ++i)
+    if (kInstructions[i].name == name) return i;
+  return -1;
+}
+
+Expr parse(std::string_view text, std::span<const std::string> variables) { return Parser(text, variables).parse(); }
+
+Expr substitute(const Expr& e, int index, const Expr& by) {
+  Memo memo;
+  return rewrite(e, index, by, memo);
+}
+
+bool uses(const Expr& e, int index) {
+  if (!e || e->kind == ExprNode::Constant) return false;
+  if (e->kind == ExprNode::Variable) return e->variable == index;
+  return uses(e->a, index) || uses(e->b, index) || uses(e->c, index);
+}
+
+std::string to_string(const Expr& e, std::span<const std::string> variables) {
+  if (e->kind == ExprNode::Variable) return variables[static_cast<size_t>(e->variable)];
+  if (e->kind == ExprNode::Constant) {
+    std::ostringstream out;
+    out.precision(17);
+    out << e->value;
+    return out.str();
+  }
+  std::string text = std::string(instruction_name(e->op)) + "(" + to_string(e->a, variables);
+  if (e->b) text += ", " + to_string(e->b, variables);
+  if (e->c) text += ", " + to_string(e->c, variables);
+  return text + ")";
+}
+
+} // namespace ts::pointwise

@@ -1,0 +1,218 @@
+// Gradients of pointwise operators: derived expressions, registered as pointwise operators of their own, so that
+// they can be differentiated again.
+#include "autograd/meta.h"
+#include "autograd/record.h"
+#include "autograd/saved_tensor.h"
+#include "ops/api.h"
+#include "ops/pointwise/info.h"
+#include <algorithm>
+
+namespace ts {
+namespace {
+
+using pointwise::Expr;
+
+// One expression's gradient operator: "mul_grad0(Operand grad, Operand other)".
+const Operator* declare_gradient(const Operator& op, const PointwiseInfo& info, int arg, const Expr& expr,
+                                 PointwiseGradient& g) {
+  int n_args = static_cast<int>(info.variables.size()) - 2, result = n_args, grad = n_args + 1;
+  std::string schema = op.schema->base + (op.schema->overload.empty() ? "" : "_" + op.schema->overload) + "_grad" +
+                       std::to_string(arg) + "(";
+  std::vector<Expr> renamed = {expr};
+  // The incoming gradient needs a name of its own where an argument is called grad: gradients of gradients.
+  std::vector<std::string> names = info.variables;
+  auto taken = [&](const std::string& n) {
+    return std::find(names.begin(), names.begin() + n_args, n) != names.begin() + n_args;
+  };
+  for (int special : {result, grad})
+    while (taken(names[static_cast<size_t>(special)])) names[static_cast<size_t>(special)] += "_";
+  auto add = [&](int variable, int source, const char* type) {
+    if (!uses(expr, variable)) return;
+    schema += std::string(g.sources.empty() ? "" : ", ") + type + " " + names[static_cast<size_t>(variable)];
+    g.sources.push_back(source);
+  };
+  add(grad, PointwiseGradient::kGrad, "Operand");
+  for (int k = 0; k < n_args; ++k)
+    add(k, k, op.schema->args[static_cast<size_t>(k)].type.kind == TypeKind::Scalar ? "Scalar" : "Operand");
+  add(result, PointwiseGradient::kResult, "Operand");
+  schema += ") -> Tensor";
+  Def d(schema.c_str());
+  // Gradients are floating: arithmetic promotion of floating operands is exact.
+  d.hidden().pointwise(pointwise::to_string(expr, names).c_str());
+  return &d.finish();
+}
+
+} // namespace
+
+const PointwiseGradient& PointwiseInfo::gradient(const Operator& op, int arg) const {
+  const PointwiseGradient* known = gradients_[static_cast<size_t>(arg)].load(std::memory_order_acquire);
+  if (known) return *known;
+  std::lock_guard lock(mutex_);
+  if ((known = gradients_[static_cast<size_t>(arg)].load())) return *known;
+  int n_args = static_cast<int>(variables.size()) - 2;
+  Expr grad = pointwise::variable(n_args + 1);
+  const Expr& declared = derivatives[static_cast<size_t>(arg)];
+  Expr d = declared ? declared : pointwise::instruction(TS_I_MUL, grad, pointwise::differentiate(expr, arg));
+  auto g = std::make_unique<PointwiseGradient>();
+  if (d->kind == pointwise::ExprNode::Constant)
+    g->zero = true; // only 0 is possible: it is a multiple of grad
+  else if (!(d->kind == pointwise::ExprNode::Variable && d->variable == n_args + 1)) {
+    g->op = declare_gradient(op, *this, arg, d, *g);
+    for (int s : g->sources) {
+      if (s == PointwiseGradient::kResult)
+        g->save_result = true;
+      else if (s >= 0)
+        g->save_args |= uint64_t{1} << s;
+    }
+  }
+  owned_.push_back(std::move(g));
+  gradients_[static_cast<size_t>(arg)].store(owned_.back().get(), std::memory_order_release);
+  return *owned_.back();
+}
+
+namespace {
+
+constexpr int kMaxArgs = 6;
+
+struct PointwiseNode final : Node {
+  const Operator* op = nullptr;   // functional
+  uint8_t n_args = 0, needed = 0; // bit per argument that has an edge
+  uint8_t broadcast = 0;          // bit per argument whose shape differs from the result's
+  DType arg_dtypes[kMaxArgs];
+  ResultMeta meta;
+  Value numbers[kMaxArgs];
+  SavedTensor saved[kMaxArgs];
+  SavedTensor result;
+  std::unique_ptr<Dims[]> arg_sizes;
+
+  std::string name() const override { return backward_name(*op); }
+  const ResultMeta& result_meta(size_t) const override { return meta; }
+
+  void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
+    const Tensor& grad = grads[0];
+    if (!grad.defined()) return;
+    size_t edge = 0;
+    for (int k = 0; k < n_args; ++k) {
+      if (!(needed >> k & 1)) continue;
+      out[edge++] = argument_gradient(k, grad);
+    }
+  }
+
+  Tensor argument_gradient(int k, const Tensor& grad) {
+    const PointwiseGradient& g = op->pointwise->gradient(*op, k);
+    if (g.zero) return {};
+    Tensor d = g.op ? evaluate(g, grad) : grad;
+    if (broadcast >> k & 1) d = ops::sum_to_size(d, arg_sizes[static_cast<size_t>(k)]);
+    return d.dtype() == arg_dtypes[k] ? d : ops::to_dtype(d, arg_dtypes[k]);
+  }
+
+  Tensor evaluate(const PointwiseGradient& g, const Tensor& grad) {
+    Tensor held[kMaxArgs + 2];
+    Value args[kMaxArgs + 2];
+    size_t n = g.sources.size();
+    for (size_t i = 0; i < n; ++i) {
+      int s = g.sources[i];
+      if (s == PointwiseGradient::kGrad)
+        args[i] = grad;
+      else if (s == PointwiseGradient::kResult)
+        args[i] = held[i] = result.unpack(this);
+      else if (numbers[s].is_number())
+        args[i] = numbers[s];
+      else
+        args[i] = held[i] = saved[s].unpack(this);
+    }
+    Results r;
+    Frame f{args, r.data(), static_cast<int32_t>(n), 1};
+    call(*g.op, f);
+    return r.take(0);
+  }
+
+  void release_saved() override {
+    for (SavedTensor& s : saved) s.reset();
+    result.reset();
+  }
+};
+
+// Everything that must be read before an in-place kernel overwrites it.
+Ref<PointwiseNode> prepare(const Operator& op, const Operator& functional, Frame& f, uint8_t needed,
+                           bool& save_result) {
+  auto node = Ref<PointwiseNode>::adopt(new PointwiseNode);
+  const PointwiseInfo& info = *functional.pointwise;
+  node->op = &functional;
+  node->n_args = static_cast<uint8_t>(functional.schema->args.size());
+  node->needed = needed;
+  uint64_t save = 0;
+  size_t edges = 0;
+  for (int k = 0; k < node->n_args; ++k)
+    if (needed >> k & 1) {
+      const PointwiseGradient& g = info.gradient(functional, k);
+      save |= g.save_args;
+      save_result |= g.save_result;
+      ++edges;
+    }
+  node->resize_edges(edges);
+  size_t e = 0;
+  for (int k = 0; k < node->n_args; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag != Tag::Tensor) {
+      node->numbers[k] = v;
+      continue;
+    }
+    node->arg_dtypes[k] = v.tensor->dtype;
+    if (needed >> k & 1) node->edges()[e++] = gradient_edge(v.as_tensor());
+    if (!(save >> k & 1)) continue;
+    bool overwritten = op.variant == Variant::Inplace && k == 0;
+    if (overwritten) {
+      // The gradient needs the value that is about to go, and its history too when differentiated again.
+      node->saved[k] = SavedTensor(ops::clone(v.as_tensor()), false);
+    } else {
+      node->saved[k] = SavedTensor(v.as_tensor(), false);
+    }
+  }
+  return node;
+}
+
+void note_shapes(PointwiseNode& node, const Frame& f, const Tensor& out) {
+  node.meta = {Dims(out.sizes()), out.dtype(), out.device()};
+  for (int k = 0; k < node.n_args; ++k) {
+    const Value& v = f.args[k];
+    if (!(node.needed >> k & 1) || same(v.tensor->sizes(), out.sizes())) continue;
+    if (!node.arg_sizes) node.arg_sizes = std::make_unique<Dims[]>(node.n_args);
+    node.arg_sizes[static_cast<size_t>(k)] = Dims(v.tensor->sizes());
+    node.broadcast |= static_cast<uint8_t>(1 << k);
+  }
+}
+
+} // namespace
+
+void pointwise_autograd(void*, const Operator& op, Frame& f, KeySet keys) {
+  const Operator& functional = op.functional ? *op.functional : op;
+  KeySet rest = keys & below(key::Autograd);
+  uint8_t needed = 0;
+  for (int32_t k = 0; k < f.nargs && k < kMaxArgs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor && requires_grad(v.tensor) && is_differentiable(v.tensor->dtype))
+      needed |= static_cast<uint8_t>(1 << k);
+  }
+  bool inplace = op.variant == Variant::Inplace;
+  if (!functional.differentiable || !needed) {
+    if (inplace && functional.differentiable == false && needed) check_inplace_history(op, f.args[0].as_tensor());
+    return redispatch(op, f, rest);
+  }
+  if (op.variant == Variant::Out) refuse_out_gradient(op);
+  // out of in-place: the target is arg 0 whether or not it requires a gradient itself.
+  if (inplace) check_inplace_history(op, f.args[0].as_tensor());
+  bool save_result = false;
+  Ref<PointwiseNode> node = prepare(op, functional, f, needed, save_result);
+  redispatch(op, f, rest);
+  const Tensor& out = f.rets[0].as_tensor();
+  if (!is_differentiable(out.dtype())) return;
+  note_shapes(*node, f, out);
+  if (inplace)
+    record_inplace(f.args[0].as_tensor(), node);
+  else
+    set_history(out, node, 0);
+  if (save_result) node->result = SavedTensor(out, true, 0);
+}
+
+} // namespace ts

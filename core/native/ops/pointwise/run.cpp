@@ -1,0 +1,356 @@
+// Running a pointwise operator: result dtype and shape, allocation, merging of dimensions, the kernel call.
+#include "dispatch/describe.h"
+#include "dispatch/launch.h"
+#include "ops/check.h"
+#include "ops/pointwise/info.h"
+#include "ops/promotion.h"
+#include "runtime/empty.h"
+#include "runtime/interpreter.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+namespace {
+
+const KernelId kPointwise("pointwise");
+constexpr int kMaxOperands = 16;
+
+struct Operand {
+  const TensorImpl* tensor = nullptr; // NULL: a number
+  Scalar number;
+};
+
+bool equal_number(const Value& a, const Value& b) {
+  return a.is_number() && b.is_number() && a.as_double() == b.as_double();
+}
+
+const pointwise::Program& choose(const PointwiseInfo& info, const Operator& functional, const Frame& f) {
+  if (!info.default_program) return *info.program;
+  for (int k : info.scalar_args)
+    if (!equal_number(f.args[k], functional.schema->args[static_cast<size_t>(k)].default_value)) return *info.program;
+  return *info.default_program;
+}
+
+void fill_scalar(ts_tensor& d, Scalar s, DType compute) {
+  d = ts_tensor{};
+  d.struct_size = sizeof(ts_tensor);
+  d.numel = 1;
+  d.flags = TS_T_SCALAR;
+  d.dtype = static_cast<int32_t>(compute);
+  if (is_floating(compute))
+    d.scalar.f = s.to_double();
+  else
+    d.scalar.i = s.is_float() ? static_cast<int64_t>(s.f) : s.i;
+}
+
+void fill_tensor(ts_tensor& d, const TensorImpl& t, const int64_t* sizes, const int64_t* strides, int ndim,
+                 int64_t numel, bool contiguous) {
+  d.struct_size = sizeof(ts_tensor);
+  d.handle = t.storage ? t.storage->handle : nullptr;
+  d.byte_offset = t.byte_offset;
+  d.numel = numel;
+  d.sizes = sizes;
+  d.strides = strides;
+  d.dtype = static_cast<int32_t>(t.dtype);
+  d.ndim = ndim;
+  d.flags = contiguous ? TS_T_CONTIGUOUS : 0;
+  d.reserved = 0;
+  d.scalar.i = 0;
+}
+
+// Result dtype when all tensors share `dtype` and numbers do not raise it; Undefined otherwise.
+DType fast_result(const PointwiseInfo& info, DType dtype) {
+  switch (info.promote) {
+  case Promote::Arith: return is_bool(dtype) ? DType::Undefined : dtype;
+  case Promote::Float: return is_floating(dtype) ? dtype : DType::Undefined;
+  case Promote::Compare: return DType::Bool;
+  case Promote::Keep: return dtype;
+  default: return DType::Undefined;
+  }
+}
+
+int run_kernel(Device device, const pointwise::Program& p, DType compute, ts_tensor* out, ts_tensor* in, int n_in,
+               int64_t work, bool& found) {
+  Backend& b = backend_of(device);
+  const ts_kernel* kernel = b.kernel(kPointwise);
+  found = kernel;
+  if (!kernel) return TS_DECLINED;
+  ts_call call{};
+  call.struct_size = sizeof call;
+  call.host = host_table();
+  call.backend_ctx = b.table().ctx;
+  call.kernel_ctx = kernel->ctx;
+  call.stream = b.stream(device.index);
+  call.op = kPointwise.name();
+  call.device_index = device.index;
+  call.compute_dtype = static_cast<int32_t>(compute);
+  call.n_outputs = 1;
+  call.n_inputs = n_in;
+  call.tensor_size = sizeof(ts_tensor);
+  call.outputs = out;
+  call.inputs = in;
+  call.program = &p.c;
+  SuspendInterpreter suspend(work);
+  return kernel->run(&call);
+}
+
+// Same shape and dtype, contiguous, one device: no broadcasting, no merging.
+bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, Frame& f) {
+  const TensorImpl* first = nullptr;
+  bool float_number = false, any_number = false;
+  for (int a : p.inputs) {
+    const Value& v = f.args[a];
+    if (v.tag == Tag::Tensor) {
+      const TensorImpl* t = v.tensor;
+      if (!t->has(TensorImpl::kContiguous)) return false;
+      if (!first)
+        first = t;
+      else if (t->dtype != first->dtype || !(t->device == first->device) || t->has(TensorImpl::kNumber) ||
+               !same(t->sizes(), first->sizes()))
+        return false;
+    } else {
+      any_number = true;
+      float_number |= v.tag == Tag::Float;
+      if (!v.is_number()) return false;
+    }
+  }
+  if (!first || first->numel == 0 || first->device.is_meta() || is_complex(first->dtype)) return false;
+  if (any_number && !is_floating(first->dtype) && (float_number || is_bool(first->dtype))) return false;
+  if (is_integral(first->dtype, true) && (info.no_integer || info.no_bool || info.boolean_arg >= 0)) return false;
+  DType result = fast_result(info, first->dtype);
+  if (result == DType::Undefined) return false;
+  Tensor out;
+  if (op.variant == Variant::Functional) {
+    out = empty_tensor(first->sizes(), result, first->device);
+  } else {
+    const TensorImpl* target = f.args[op.variant == Variant::Inplace ? 0 : f.nargs - 1].tensor;
+    if (target->dtype != result || !target->has(TensorImpl::kContiguous) || !same(target->sizes(), first->sizes()) ||
+        op.variant == Variant::Out || target->has(TensorImpl::kConstantData))
+      return false;
+    for (int a : p.inputs) // identical or disjoint storage only
+      if (const Value& v = f.args[a];
+          v.tag == Tag::Tensor && v.tensor != target && v.tensor->storage == target->storage)
+        return false;
+    out = Tensor::share(const_cast<TensorImpl*>(target));
+  }
+  DType compute = compute_type(first->dtype);
+  int64_t n = first->numel, one = 1;
+  ts_tensor in[kMaxOperands], od;
+  int n_in = 0;
+  for (int a : p.inputs) {
+    const Value& v = f.args[a];
+    if (v.tag == Tag::Tensor)
+      fill_tensor(in[n_in++], *v.tensor, &n, &one, 1, n, true);
+    else
+      fill_scalar(in[n_in++], v.as_scalar(), compute);
+  }
+  fill_tensor(od, *out.impl(), &n, &one, 1, n, true);
+  bool found;
+  int status = run_kernel(first->device, p, compute, &od, in, n_in, n, found);
+  if (status != TS_OK) [[unlikely]] {
+    if (status == TS_DECLINED) return false; // the general path falls back
+    backend_of(first->device).check(status, op.name().c_str());
+  }
+  f.give(0, std::move(out));
+  return true;
+}
+
+// Operands at the common shape, ready to be merged.
+struct Plan {
+  SmallVector<Operand, kMaxOperands> operands;
+  Dims sizes;
+  Device device;
+  DType common = DType::Undefined, result = DType::Undefined, compute = DType::Undefined;
+};
+
+// A 0-d tensor on another, host-addressable device takes part as a number.
+std::optional<Scalar> host_number(const TensorImpl& t) {
+  if (t.ndim != 0 || !t.storage || !t.storage->host) return std::nullopt;
+  const char* p = static_cast<const char*>(t.storage->host) + t.byte_offset;
+  return read_scalar(p, t.dtype);
+}
+
+void choose_dtypes(const Operator& op, const PointwiseInfo& info, const ResultType& types, const TensorImpl* first,
+                   Plan& plan) {
+  DType t = types.get();
+  if (t == DType::Undefined) t = default_dtype();
+  TS_CHECK(!is_complex(t), op.name(), ": complex tensors are not supported by this operator, got ", t);
+  TS_CHECK(!info.no_bool || !is_bool(t), op.name(),
+           ": expected a numeric dtype, got bool; try logical_xor, logical_not or .to() a number type");
+  plan.common = t;
+  switch (info.promote) {
+  case Promote::Arith: plan.result = t; break;
+  case Promote::Float: plan.common = plan.result = to_floating(t); break;
+  case Promote::Compare: plan.result = DType::Bool; break;
+  case Promote::Integer:
+    TS_CHECK(is_integral(t, true), op.name(), ": expected integer or bool operands, got ", t);
+    plan.result = t;
+    break;
+  case Promote::Keep: plan.common = plan.result = first ? first->dtype : t; break;
+  }
+  TS_CHECK(!info.no_integer || is_floating(plan.common), op.name(), ": expected a floating dtype, got ", t);
+  plan.compute = compute_type(plan.common);
+}
+
+Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, const Frame& f) {
+  Plan plan;
+  ResultType types;
+  const TensorImpl* first = nullptr;
+  bool float_scalar = false;
+  for (int32_t k = 0; k < f.nargs - (op.variant == Variant::Out); ++k) {
+    const Value& v = f.args[k];
+    bool parameter =
+        op.schema->args[static_cast<size_t>(k)].type.kind == TypeKind::Scalar; // takes no part in promotion
+    if (v.tag == Tag::Tensor) {
+      if (k == info.boolean_arg)
+        TS_CHECK(is_bool(v.tensor->dtype), op.name(), ": expected ", op.schema->args[static_cast<size_t>(k)].name,
+                 " to be a bool tensor, got ", v.tensor->dtype);
+      else
+        types.add(*v.tensor);
+      if (!first && k != info.boolean_arg) first = v.tensor;
+      if (v.tensor->ndim > 0 || !plan.device.defined()) {
+        if (!plan.device.defined() || !(host_number(*v.tensor) && !(v.tensor->device == plan.device)))
+          plan.device = v.tensor->device;
+      }
+    } else if (v.is_number()) {
+      if (!parameter)
+        types.add(v);
+      else
+        float_scalar |= v.tag == Tag::Float && &p != info.default_program.get();
+    }
+  }
+  for (int a : p.inputs) {
+    const Value& v = f.args[a];
+    Operand o;
+    if (v.tag != Tag::Tensor)
+      o.number = v.as_scalar();
+    else if (v.tensor->device == plan.device)
+      o.tensor = v.tensor;
+    else {
+      auto number = host_number(*v.tensor);
+      if (!number) check_same_device(op, f);
+      o.number = *number;
+    }
+    plan.operands.push_back(o);
+    if (o.tensor)
+      plan.sizes = plan.operands.size() == 1 ? Dims(o.tensor->sizes())
+                                             : broadcast_sizes(plan.sizes, o.tensor->sizes(), op.name().c_str());
+  }
+  if (!plan.device.defined()) plan.device = default_device();
+  choose_dtypes(op, info, types, first, plan);
+  TS_CHECK(!float_scalar || is_floating(plan.common), op.name(),
+           ": for integral input tensors, number arguments must not be floating point");
+  return plan;
+}
+
+// Result memory laid out like the first operand that has the full shape.
+Tensor allocate_result(const Plan& plan) {
+  for (const Operand& o : plan.operands)
+    if (o.tensor && same(o.tensor->sizes(), plan.sizes) && !o.tensor->has(TensorImpl::kContiguous) &&
+        is_dense(o.tensor->sizes(), o.tensor->strides()))
+      return empty_strided_tensor(plan.sizes, o.tensor->strides(), plan.result, plan.device);
+    else if (o.tensor && same(o.tensor->sizes(), plan.sizes))
+      break;
+  return empty_tensor(plan.sizes, plan.result, plan.device);
+}
+
+// Sorts dims by the output's strides and merges neighbours that are contiguous to each other in every operand.
+struct Merged {
+  Dims sizes;
+  SmallVector<int64_t, 64> strides; // operand-major: output first
+};
+Merged merge_dims(IntSpan sizes, IntSpan out_strides, std::span<const Dims> operand_strides) {
+  Merged m;
+  Dims order = memory_order(sizes, out_strides);
+  size_t n_ops = operand_strides.size() + 1;
+  auto stride = [&](size_t operand, int64_t dim) {
+    return operand == 0 ? out_strides[dim] : operand_strides[operand - 1][static_cast<size_t>(dim)];
+  };
+  Dims kept; // representative (innermost) dim of each merged run
+  for (int64_t d : order) {
+    if (sizes[d] == 1) continue;
+    bool joins = !kept.empty();
+    for (size_t o = 0; joins && o < n_ops; ++o) joins = stride(o, kept.back()) == stride(o, d) * sizes[d];
+    if (joins) {
+      m.sizes.back() *= sizes[d];
+      kept.back() = d;
+    } else {
+      m.sizes.push_back(sizes[d]);
+      kept.push_back(d);
+    }
+  }
+  if (kept.empty()) m.sizes.push_back(1);
+  for (size_t o = 0; o < n_ops; ++o) {
+    if (kept.empty()) m.strides.push_back(1);
+    for (int64_t d : kept) m.strides.push_back(stride(o, d));
+  }
+  return m;
+}
+
+void run_merged(const Operator& op, const pointwise::Program& p, const Plan& plan, const Tensor& out) {
+  std::array<Dims, kMaxOperands> strides;
+  for (size_t k = 0; k < plan.operands.size(); ++k) {
+    const Operand& o = plan.operands[k];
+    strides[k] = o.tensor ? expand_strides(o.tensor->sizes(), o.tensor->strides(), plan.sizes, op.name().c_str())
+                          : Dims(plan.sizes.size(), 0);
+  }
+  Merged m = merge_dims(plan.sizes, out.strides(), std::span(strides.data(), plan.operands.size()));
+  int ndim = static_cast<int>(m.sizes.size());
+  int64_t n = out.numel();
+  ts_tensor in[kMaxOperands], od;
+  for (size_t k = 0; k < plan.operands.size(); ++k) {
+    const int64_t* s = m.strides.data() + (k + 1) * static_cast<size_t>(ndim);
+    if (const TensorImpl* t = plan.operands[k].tensor)
+      fill_tensor(in[k], *t, m.sizes.data(), s, ndim, n,
+                  geometry_is_contiguous(m.sizes, {s, static_cast<size_t>(ndim)}));
+    else
+      fill_scalar(in[k], plan.operands[k].number, plan.compute);
+  }
+  fill_tensor(od, *out.impl(), m.sizes.data(), m.strides.data(), ndim, n,
+              geometry_is_contiguous(m.sizes, {m.strides.data(), static_cast<size_t>(ndim)}));
+  bool found;
+  int status = run_kernel(plan.device, p, plan.compute, &od, in, static_cast<int>(plan.operands.size()), n, found);
+  if (status == TS_OK) return;
+  if (status != TS_DECLINED) backend_of(plan.device).check(status, op.name().c_str());
+  Launch launch(kPointwise, plan.device); // counted fallback
+  launch.out(out).program(&p.c).compute(plan.compute);
+  for (size_t k = 0; k < plan.operands.size(); ++k) {
+    const TensorImpl* t = plan.operands[k].tensor;
+    if (!t)
+      launch.scalar(plan.operands[k].number, plan.compute);
+    else
+      launch.in(alias(Tensor::share(const_cast<TensorImpl*>(t)), plan.sizes, strides[k], t->byte_offset));
+  }
+  launch.run_required();
+}
+
+// The tensor the result goes to: fresh, self, or out= (resized when its shape is wrong).
+Tensor target(const Operator& op, Frame& f, Plan& plan, const pointwise::Program& p) {
+  if (op.variant == Variant::Functional) return allocate_result(plan);
+  const Tensor& t = f.args[op.variant == Variant::Inplace ? 0 : f.nargs - 1].as_tensor();
+  TS_CHECK(can_cast(plan.result, t.dtype()), op.name(), ": result type ", plan.result,
+           " can't be cast to the desired output type ", t.dtype());
+  TS_CHECK(t.device() == plan.device, op.name(),
+           ": Expected all tensors to be on the same device, but found at least two devices, ", t.device(), " and ",
+           plan.device);
+  if (op.variant == Variant::Out) resize_output(t, plan.sizes, op.name().c_str());
+  TS_CHECK(same(t.sizes(), plan.sizes), op.name(), ": output with shape ", t.sizes(),
+           " doesn't match the broadcast shape ", plan.sizes.span());
+  check_inplace(t, op.name().c_str());
+  for (int a : p.inputs)
+    if (f.args[a].tag == Tag::Tensor) check_no_partial_overlap(t, f.args[a].as_tensor(), op.name().c_str());
+  return t;
+}
+
+} // namespace
+
+void run_pointwise(const Operator& op, Frame& f) {
+  const PointwiseInfo& info = *op.pointwise;
+  const pointwise::Program& p = choose(info, op.functional ? *op.functional : op, f);
+  if (run_fast(op, info, p, f)) return;
+  Plan plan = make_plan(op, info, p, f);
+  Tensor out = target(op, f, plan, p);
+  if (!plan.device.is_meta() && out.numel() > 0) run_merged(op, p, plan, out);
+  f.give(0, std::move(out));
+}
+
+} // namespace ts

@@ -1,0 +1,166 @@
+// Random draws into a tensor, and Bernoulli draws by element. See random_bits.h for the words they consume.
+#include "ops/api.h"
+#include "ops/arguments.h"
+#include "ops/check.h"
+#include "ops/copy.h"
+#include "ops/declare.h"
+#include "ops/random_bits.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+Generator& begin_draw(const Tensor& self, Generator* g, const char* op) {
+  check_inplace(self, op);
+  return generator_for(g, self.device(), op);
+}
+
+Tensor uniform_(const Tensor& self, double from, double to, Generator* g) {
+  floating_dtype(self.dtype(), "uniform_");
+  TS_CHECK(from <= to, "uniform_: expects to return a [from, to) range, but found from=", from, " > to=", to);
+  convert_scalar(Scalar(from), self.dtype(), "uniform_");
+  convert_scalar(Scalar(to), self.dtype(), "uniform_");
+  TS_CHECK(std::isfinite(to - from), "uniform_: expects to-from to be finite, but found to=", to, " and from=", from);
+  Generator& generator = begin_draw(self, g, "uniform_");
+  fill_uniform(self, generator);
+  scale_and_shift(self, to - from, from);
+  return self;
+}
+
+Tensor normal_(const Tensor& self, double mean, double std, Generator* g) {
+  floating_dtype(self.dtype(), "normal_");
+  TS_CHECK(std >= 0, "normal_: expects std >= 0.0, but found std ", std);
+  Generator& generator = begin_draw(self, g, "normal_");
+  fill_normal(self, generator);
+  scale_and_shift(self, std, mean);
+  return self;
+}
+
+// Without bounds: every integer the dtype holds exactly, from zero, as PyTorch.
+int64_t natural_limit(DType t) {
+  if (is_bool(t)) return 1;
+  if (is_floating(t))
+    return int64_t{1} << (t == DType::Float64 ? 53 : t == DType::Float32 ? 24 : t == DType::Float16 ? 11 : 8);
+  return item_size(t) == 8 ? INT64_MAX : (int64_t{1} << (item_size(t) * 8 - !is_unsigned(t))) - 1;
+}
+
+Tensor random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, Generator* g) {
+  int64_t limit = natural_limit(self.dtype()), high = to.value_or(limit == INT64_MAX ? limit : limit + 1);
+  check_integer_range(from, high, self.dtype(), "random_");
+  Generator& generator = begin_draw(self, g, "random_");
+  if (self.numel()) copy_into(self, integer_tensor(self.sizes(), from, high, self.device(), generator));
+  return self;
+}
+Tensor random_to(const Tensor& self, int64_t to, Generator* g) { return random_from(self, 0, to, g); }
+Tensor random_(const Tensor& self, Generator* g) { return random_from(self, 0, std::nullopt, g); }
+
+Tensor uniforms_for(const Tensor& self, Generator& g) {
+  return uniform_tensor(self.sizes(), self.dtype() == DType::Float64 ? DType::Float64 : DType::Float32, self.device(),
+                        g);
+}
+
+// -log(1 - u) / rate.
+Tensor exponential_(const Tensor& self, double rate, Generator* g) {
+  floating_dtype(self.dtype(), "exponential_");
+  TS_CHECK(rate > 0, "exponential_: expects lambda > 0.0, but found lambda=", rate);
+  static const Op log1p("log1p");
+  Generator& generator = begin_draw(self, g, "exponential_");
+  if (self.numel()) copy_into(self, ops::mul(log1p(ops::neg(uniforms_for(self, generator))), Scalar(-1.0 / rate)));
+  return self;
+}
+
+void check_probability(double p, const char* op) {
+  TS_CHECK(p >= 0 && p <= 1, op, ": expects p to be in [0, 1], but got p=", p);
+}
+
+Tensor bernoulli_float(const Tensor& self, double p, Generator* g) {
+  check_probability(p, "bernoulli_");
+  Generator& generator = begin_draw(self, g, "bernoulli_");
+  if (self.numel()) copy_into(self, ops::lt(uniforms_for(self, generator), Scalar(p)));
+  return self;
+}
+
+void check_probabilities(const Tensor& p, const char* op) {
+  floating_dtype(p.dtype(), op);
+  if (p.numel() == 0) return;
+  Tensor bad = ops::any(ops::logical_not(ops::logical_and(ops::ge(p, Scalar(0)), ops::le(p, Scalar(1)))));
+  TS_CHECK(!raw_truth(bad), op, ": Expected p_in >= 0 && p_in <= 1 for every probability");
+}
+
+Tensor bernoulli_tensor(const Tensor& self, const Tensor& p, Generator* g) {
+  check_probabilities(p, "bernoulli_");
+  check_same_device(self, p, "bernoulli_");
+  Tensor seen = raw_expand(p, self.sizes(), "bernoulli_");
+  Generator& generator = begin_draw(self, g, "bernoulli_");
+  if (self.numel()) copy_into(self, ops::lt(uniforms_for(self, generator), seen));
+  return self;
+}
+
+Tensor bernoulli(const Tensor& self, Generator* g) {
+  check_probabilities(self, "bernoulli");
+  Generator& generator = generator_for(g, self.device(), "bernoulli");
+  return raw_cast(ops::lt(uniforms_for(self, generator), self), self.dtype());
+}
+Tensor bernoulli_p(const Tensor& self, double p, Generator* g) {
+  return bernoulli_float(empty_like_tensor(self, self.dtype()), p, g);
+}
+
+void draws_gradient(GradContext& c) { c.set(0, ops::zeros_like(c.grad())); }
+
+} // namespace
+
+TS_OPERATORS(random_inplace) {
+  def("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor")
+      .body<bernoulli>()
+      .gradient(draws_gradient)
+      .doc("1 with the probability that stands in each element of self, else 0.");
+  def("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
+      .body<bernoulli_p>()
+      .gradient(draws_gradient)
+      .doc("1 with probability p, else 0, in self's shape and dtype.");
+  def("uniform_(Tensor(a!) self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .body<uniform_>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with uniform numbers in [from, to).");
+  def("normal_(Tensor(a!) self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .body<normal_>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with normal numbers.");
+  def("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)")
+      .body<random_>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with integers from 0 to the largest its dtype holds exactly.");
+  def("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)")
+      .body<random_to>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with integers from [0, to).");
+  def("random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)")
+      .body<random_from>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with integers from [from, to).");
+  def("exponential_(Tensor(a!) self, float lambd=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .body<exponential_>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with exponentially distributed numbers of rate lambd.");
+  def("bernoulli_(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)")
+      .body<bernoulli_float>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with 1 with probability p, else 0.");
+  def("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)")
+      .body<bernoulli_tensor>()
+      .gradient([](GradContext& c) {
+        draws_gradient(c);
+        if (c.needs(1)) c.set(1, ops::zeros(c.sizes(1), c.dtype(1), c.device(1)));
+      })
+      .method_only()
+      .doc("Fills self with 1 with the probabilities p, broadcast to self, else 0.");
+}
+
+} // namespace ts

@@ -1,0 +1,39 @@
+// Below the dispatcher: constants, copies and geometry for bodies and gradients, straight from kernels.
+#pragma once
+#include "dispatch/operator.h"
+#include "runtime/empty.h"
+
+namespace ts {
+
+// Nothing but a backend would see an operation on these: no recording, tracing, batching.
+inline bool is_plain(KeySet keys) {
+  const ThreadState& tls = thread_state();
+  return !(((keys | tls.include) & ~tls.exclude) & ~backend_bits());
+}
+inline KeySet keys_of(const Tensor& t) { return t.defined() ? t->keys : 0; }
+template <class... T> bool is_plain(const T&... tensors) { return is_plain((keys_of(tensors) | ...)); }
+
+// A fresh tensor with every element set.
+Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device);
+// Sets every element of a tensor nobody else reads yet.
+void raw_fill(const Tensor& t, Scalar value);
+// dst = cast(src), same sizes, any strides.
+void raw_copy(const Tensor& dst, const Tensor& src);
+// t itself when it is so already.
+Tensor raw_cast(const Tensor& t, DType dtype);
+Tensor raw_contiguous(const Tensor& t);
+// The same data with two dims exchanged, or seen at broadcast sizes: untracked.
+Tensor raw_transpose(const Tensor& t, int64_t a, int64_t b);
+Tensor raw_expand(const Tensor& t, IntSpan sizes, const char* op);
+// A one-dimensional tensor holding these numbers.
+Tensor raw_vector(std::span<const double> values, DType dtype, Device device);
+// Host value of a 0-d bool tensor; waits for the device. False for meta tensors.
+bool raw_truth(const Tensor& t);
+
+// Gives a fresh tensor other sizes of the same element count.
+inline Tensor reshaped(Tensor fresh, IntSpan sizes) {
+  fresh->set_contiguous(sizes);
+  return fresh;
+}
+
+} // namespace ts

@@ -1,0 +1,232 @@
+// Sums, means, products and truth over dimensions.
+#include "ops/api.h"
+#include "ops/declare.h"
+#include "ops/raw.h"
+#include "ops/reduce_arrange.h"
+
+namespace ts {
+namespace {
+
+using OptionalDims = std::optional<IntSpan>;
+
+DType sum_dtype(const Tensor& self, DType asked) {
+  if (asked != DType::Undefined) return asked;
+  return is_integral(self.dtype(), true) ? DType::Int64 : self.dtype();
+}
+
+// A float cast to an integer type is cast first, so that fractions do not add up.
+const Tensor& before_integer(const Tensor& self, DType dtype, Tensor& hold) {
+  if (is_integral(dtype, true) && !is_integral(self.dtype(), true)) return hold = raw_cast(self, dtype);
+  return self;
+}
+
+Tensor sum_over(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType asked) {
+  Tensor hold;
+  DType dtype = sum_dtype(self, asked);
+  return run_reduce(op, opcode, before_integer(self, dtype, hold), dims, keepdim, dtype);
+}
+
+Tensor sum(const Tensor& self, DType dtype) {
+  return sum_over("sum", TS_R_SUM, self, all_dims(self.ndim()), false, dtype);
+}
+Tensor sum_dim(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
+  return sum_over("sum", TS_R_SUM, self, dim_set(dim, self.ndim(), "sum"), keepdim, dtype);
+}
+
+void sum_gradient(GradContext& c) { c.set(0, expand_reduced(as_dtype(c.grad(), c.dtype(0)), c.sizes(0), 0, false)); }
+void sum_dim_gradient(GradContext& c) {
+  IntSpan sizes = c.sizes(0);
+  DimSet dims = dim_set(c.value<OptionalDims>(1), static_cast<int64_t>(sizes.size()), "sum");
+  c.set(0, expand_reduced(as_dtype(c.grad(), c.dtype(0)), sizes, dims, c.value<bool>(2)));
+}
+
+Tensor mean_over(const Tensor& self, DimSet dims, bool keepdim, DType asked) {
+  DType dtype = asked == DType::Undefined ? self.dtype() : asked;
+  TS_CHECK(!is_integral(dtype, true),
+           "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ",
+           dtype, "; give dtype= a floating one");
+  // Half types are summed and divided in float32: the sum alone may overflow.
+  Tensor total = sum_over("mean", TS_R_SUM, self, dims, keepdim, accumulate_type(dtype));
+  ops::div_(total, static_cast<double>(reduced_count(self.sizes(), dims)));
+  return raw_cast(total, dtype);
+}
+
+Tensor mean(const Tensor& self, DType dtype) { return mean_over(self, all_dims(self.ndim()), false, dtype); }
+Tensor mean_dim(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
+  return mean_over(self, dim_set(dim, self.ndim(), "mean"), keepdim, dtype);
+}
+
+void spread_mean(GradContext& c, DimSet dims, bool keepdim) {
+  double count = static_cast<double>(reduced_count(c.sizes(0), dims));
+  Tensor share = ops::div(as_dtype(c.grad(), c.dtype(0)), count);
+  c.set(0, expand_reduced(share, c.sizes(0), dims, keepdim));
+}
+void mean_gradient(GradContext& c) { spread_mean(c, all_dims(static_cast<int64_t>(c.sizes(0).size())), false); }
+void mean_dim_gradient(GradContext& c) {
+  int64_t ndim = static_cast<int64_t>(c.sizes(0).size());
+  spread_mean(c, dim_set(c.value<OptionalDims>(1), ndim, "mean"), c.value<bool>(2));
+}
+
+Tensor prod(const Tensor& self, DType dtype) {
+  return sum_over("prod", TS_R_PROD, self, all_dims(self.ndim()), false, dtype);
+}
+Tensor prod_dim(const Tensor& self, int64_t dim, bool keepdim, DType dtype) {
+  return sum_over("prod", TS_R_PROD, self, dim_set(dim, self.ndim(), "prod"), keepdim, dtype);
+}
+
+// Products of all elements before each one along the last dim: 1, x0, x0 x1, ...
+Tensor products_before(const Tensor& x) {
+  int64_t n = x.size(-1);
+  Dims one(x.sizes());
+  one.back() = 1;
+  std::vector<Tensor> parts = {filled(one, 1, x.dtype(), x.device())};
+  if (n > 1) parts.push_back(ops::cumprod(ops::narrow(x, int64_t{-1}, int64_t{0}, n - 1), int64_t{-1}));
+  return ops::cat(parts, int64_t{-1});
+}
+
+// The derivative by each element is the product of all others: those before times those after, so zeros are safe.
+Tensor product_of_others(const Tensor& x) {
+  int64_t last[] = {-1};
+  Tensor after = ops::flip(products_before(ops::flip(x, IntSpan(last))), IntSpan(last));
+  return ops::mul(products_before(x), after);
+}
+
+void prod_gradient(GradContext& c) {
+  Tensor x = as_dtype(c.arg(0), c.grad().dtype());
+  if (x.numel() == 0) return c.set(0, filled(c.sizes(0), 0, c.dtype(0), x.device()));
+  int64_t flat[] = {-1};
+  Tensor others = ops::reshape(product_of_others(ops::reshape(x, IntSpan(flat))), c.sizes(0));
+  c.set(0, as_dtype(ops::mul(c.grad(), others), c.dtype(0)));
+}
+void prod_dim_gradient(GradContext& c) {
+  Tensor x = as_dtype(c.arg(0), c.grad().dtype());
+  int64_t ndim = x.ndim(), dim = wrap_dim(c.value<int64_t>(1), ndim, "prod");
+  if (ndim == 0 || x.numel() == 0)
+    return c.set(
+        0, as_dtype(expand_reduced(c.grad(), c.sizes(0), dim_set(dim, ndim, "prod"), c.value<bool>(2)), c.dtype(0)));
+  Tensor others = ops::transpose(product_of_others(ops::transpose(x, dim, int64_t{-1})), dim, int64_t{-1});
+  Tensor grad = restore_dims(c.grad(), c.sizes(0), DimSet{1} << dim, c.value<bool>(2));
+  c.set(0, as_dtype(ops::mul(grad, others), c.dtype(0)));
+}
+
+// PyTorch's any and all give uint8 for uint8.
+Tensor truth(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim) {
+  Tensor out = run_reduce(op, opcode, self, dims, keepdim, DType::Bool);
+  return self.dtype() == DType::UInt8 ? raw_cast(out, DType::UInt8) : out;
+}
+Tensor any(const Tensor& self) { return truth("any", TS_R_ANY, self, all_dims(self.ndim()), false); }
+Tensor any_dim(const Tensor& self, OptionalDims dim, bool keepdim) {
+  return truth("any", TS_R_ANY, self, dim_set(dim, self.ndim(), "any"), keepdim);
+}
+Tensor all(const Tensor& self) { return truth("all", TS_R_ALL, self, all_dims(self.ndim()), false); }
+Tensor all_dim(const Tensor& self, OptionalDims dim, bool keepdim) {
+  return truth("all", TS_R_ALL, self, dim_set(dim, self.ndim(), "all"), keepdim);
+}
+
+Tensor count_nonzero(const Tensor& self, OptionalDims dim) {
+  Tensor nonzero = self.dtype() == DType::Bool ? self : ops::ne(self, 0);
+  return run_reduce("count_nonzero", TS_R_SUM, nonzero, dim_set(dim, self.ndim(), "count_nonzero"), false,
+                    DType::Int64);
+}
+
+// Integers hold no NaN; they are summed as they are.
+Tensor nansum(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
+  Tensor x = is_integral(self.dtype(), true) ? self : ops::masked_fill(self, ops::isnan(self), 0.0);
+  return ops::sum_dim(x, dim, keepdim, dtype);
+}
+Tensor nanmean(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
+  TS_CHECK(!is_integral(self.dtype(), true), "nanmean: expected input to have floating point or complex dtype but got ",
+           self.dtype());
+  Tensor total = nansum(self, dim, keepdim, dtype);
+  Tensor counted = ops::sum_dim(ops::logical_not(ops::isnan(self)), dim, keepdim, DType::Int64);
+  return ops::div(total, ops::to_dtype(counted, total.dtype()));
+}
+
+const Op raw_sum_to_size("_sum_to_size");
+
+Tensor sum_to_size(const Tensor& self, IntSpan size) {
+  return same(self.sizes(), size) ? self : raw_sum_to_size(self, size);
+}
+
+Tensor sum_broadcast_dims(const Tensor& self, IntSpan size) {
+  IntSpan from = self.sizes();
+  TS_CHECK(size.size() <= from.size(), "sum_to_size: size {", size, "} is not expandable to size {", from, "}");
+  size_t lead = from.size() - size.size();
+  DimSet dims = all_dims(static_cast<int64_t>(lead));
+  for (size_t d = 0; d < size.size(); ++d) {
+    if (size[d] == from[lead + d]) continue;
+    TS_CHECK(size[d] == 1, "sum_to_size: size {", size, "} is not expandable to size {", from, "}");
+    dims |= DimSet{1} << (lead + d);
+  }
+  return reshaped(run_reduce("sum_to_size", TS_R_SUM, self, dims, false, self.dtype()), size);
+}
+
+} // namespace
+
+TS_OPERATORS(reduce) {
+  def("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor")
+      .body<sum>()
+      .gradient(sum_gradient)
+      .doc("Sum of all elements, 0-d. Integers and bool are summed as int64 unless dtype says otherwise.");
+  def("sum.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .body<sum_dim>()
+      .gradient(sum_dim_gradient)
+      .out()
+      .doc("Sum over the dims given (all for None); they stay as size one with keepdim.");
+  def("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor")
+      .body<mean>()
+      .gradient(mean_gradient)
+      .doc("Mean of all elements, 0-d; NaN of none. RuntimeError for integers without a floating dtype.");
+  def("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .body<mean_dim>()
+      .gradient(mean_dim_gradient)
+      .out()
+      .doc("Mean over the dims given (all for None).");
+  def("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor")
+      .body<prod>()
+      .saves("self")
+      .gradient(prod_gradient)
+      .doc("Product of all elements, 0-d; 1 of none.");
+  def("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .body<prod_dim>()
+      .saves("self")
+      .gradient(prod_dim_gradient)
+      .out()
+      .doc("Product over one dim.");
+  def("any(Tensor self) -> Tensor")
+      .body<any>()
+      .not_differentiable()
+      .doc("Whether some element is not zero: bool, 0-d.");
+  def("any.dims(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor")
+      .body<any_dim>()
+      .not_differentiable()
+      .out()
+      .doc("Whether some element along the dims is not zero.");
+  def("all(Tensor self) -> Tensor").body<all>().not_differentiable().doc("Whether no element is zero: bool, 0-d.");
+  def("all.dims(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor")
+      .body<all_dim>()
+      .not_differentiable()
+      .out()
+      .doc("Whether no element along the dims is zero.");
+  def("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor")
+      .body<count_nonzero>()
+      .not_differentiable()
+      .doc("How many elements are not zero: int64.");
+  def("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .body<nansum>()
+      .doc("sum with NaN counted as zero.");
+  def("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .body<nanmean>()
+      .doc("Mean of the elements that are not NaN.");
+  def("sum_to_size(Tensor self, int[] size) -> Tensor")
+      .body<sum_to_size>()
+      .method_only()
+      .doc("Sums over the dims that broadcasting from size to the tensor's shape has repeated.");
+  def("_sum_to_size(Tensor self, int[] size) -> Tensor")
+      .body<sum_broadcast_dims>()
+      .hidden()
+      .gradient([](GradContext& c) { c.set(0, ops::expand(c.grad(), c.sizes(0))); })
+      .doc("sum_to_size of a different shape.");
+}
+
+} // namespace ts

@@ -1,0 +1,155 @@
+#include "ops/reduce_arrange.h"
+#include "dispatch/launch.h"
+#include "ops/api.h"
+#include "ops/raw.h"
+
+namespace ts {
+namespace {
+
+const KernelId kReduce("reduce");
+
+struct Axes {
+  Dims sizes, strides;
+  // Merges with the previous dim when one step of that is a whole run of this.
+  void push(int64_t size, int64_t stride) {
+    if (size == 1) return;
+    if (!sizes.empty() && strides.back() == size * stride) {
+      sizes.back() *= size;
+      strides.back() = stride;
+      return;
+    }
+    sizes.push_back(size);
+    strides.push_back(stride);
+  }
+};
+
+// Reduced dims by falling stride, so that dense layouts merge into one run.
+void order_by_stride(Dims& dims, IntSpan strides) {
+  for (size_t i = 1; i < dims.size(); ++i)
+    for (size_t j = i; j > 0; --j) {
+      auto reach = [&](size_t k) { return std::abs(strides[static_cast<size_t>(dims[k])]); };
+      if (reach(j - 1) >= reach(j)) break;
+      std::swap(dims[j - 1], dims[j]);
+    }
+}
+
+bool has_identity(int opcode) {
+  return opcode == TS_R_SUM || opcode == TS_R_PROD || opcode == TS_R_ANY || opcode == TS_R_ALL;
+}
+bool positional(int opcode) { return opcode == TS_R_ARGMAX || opcode == TS_R_ARGMIN; }
+
+void check_not_empty(const char* op, const Tensor& self, DimSet dims) {
+  for (size_t d = 0; d < self.sizes().size(); ++d)
+    TS_CHECK_INDEX(!in_set(dims, d) || self.sizes()[d] != 0, op, ": Expected reduction dim ", d,
+                   " to have non-zero size, got shape ", self.sizes());
+}
+
+} // namespace
+
+DimSet dim_set(std::optional<IntSpan> dims, int64_t ndim, const char* op) {
+  if (!dims || dims->empty()) return all_dims(ndim);
+  DimSet set = 0;
+  for (int64_t d : *dims) {
+    int64_t w = wrap_dim(d, ndim, op);
+    TS_CHECK(!in_set(set, static_cast<size_t>(w)), op, ": dim ", w, " appears multiple times in the list of dims ",
+             *dims);
+    set |= DimSet{1} << w;
+  }
+  return ndim ? set : 0;
+}
+
+int64_t reduced_count(IntSpan sizes, DimSet dims) {
+  int64_t n = 1;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (in_set(dims, d)) n *= sizes[d];
+  return n;
+}
+
+Arranged arrange(const Tensor& self, DimSet dims, bool keepdim, bool ordered) {
+  Arranged a;
+  IntSpan sizes = self.sizes(), strides = self.strides();
+  size_t n = sizes.size();
+  for (size_t d = 0; d < n; ++d) {
+    if (!in_set(dims, d))
+      a.result.push_back(sizes[d]);
+    else if (keepdim)
+      a.result.push_back(1);
+  }
+  if ((n == 2 && dims == 2) || (n == 1 && dims == 1)) { // arranged already
+    a.source = self;
+    if (n == 2) a.kept.push_back(sizes[0]);
+    a.n_reduced = 1;
+    return a;
+  }
+  Axes kept, reduced;
+  Dims inner;
+  for (size_t d = 0; d < n; ++d) {
+    if (in_set(dims, d))
+      inner.push_back(static_cast<int64_t>(d));
+    else
+      kept.push(sizes[d], strides[d]);
+  }
+  if (!ordered) order_by_stride(inner, strides);
+  for (int64_t d : inner) reduced.push(sizes[static_cast<size_t>(d)], strides[static_cast<size_t>(d)]);
+  if (reduced.sizes.empty()) {
+    reduced.sizes.push_back(1);
+    reduced.strides.push_back(1);
+  }
+  a.kept = kept.sizes;
+  a.n_reduced = static_cast<int64_t>(reduced.sizes.size());
+  for (size_t d = 0; d < reduced.sizes.size(); ++d) {
+    kept.sizes.push_back(reduced.sizes[d]);
+    kept.strides.push_back(reduced.strides[d]);
+  }
+  a.source = alias(self, kept.sizes, kept.strides, self->byte_offset);
+  return a;
+}
+
+Tensor run_reduce(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype) {
+  if (self.numel() == 0 && !has_identity(opcode)) check_not_empty(op, self, dims);
+  Arranged a = arrange(self, dims, keepdim, positional(opcode));
+  Tensor out = empty_tensor(a.kept, dtype, self.device());
+  if (out.numel() == 0) return reshaped(std::move(out), a.result);
+  if (self.numel() == 0) {
+    raw_fill(out, opcode == TS_R_PROD || opcode == TS_R_ALL ? 1 : 0);
+    return reshaped(std::move(out), a.result);
+  }
+  // Integers are summed in the result's type; positions and truth are found in the operand's own.
+  bool arithmetic = opcode == TS_R_SUM || opcode == TS_R_PROD;
+  DType accumulate = accumulate_type(arithmetic ? dtype : self.dtype());
+  auto launch = [&](const Tensor& in, bool required) {
+    Launch l(kReduce, in.device());
+    l.out(out).in(in).param(a.n_reduced).opcode(opcode).compute(accumulate);
+    if (!required) return l.run();
+    l.run_required();
+    return true;
+  };
+  // A backend may take only operands of the result's dtype.
+  if (!launch(a.source, false)) launch(arithmetic ? raw_cast(a.source, dtype) : a.source, true);
+  return reshaped(std::move(out), a.result);
+}
+
+Tensor restore_dims(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keepdim) {
+  if (keepdim || sizes.empty() || reduced.ndim() == static_cast<int64_t>(sizes.size())) return reduced;
+  Dims with_ones(sizes);
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (in_set(dims, d)) with_ones[d] = 1;
+  return ops::reshape(reduced, with_ones);
+}
+
+Tensor expand_reduced(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keepdim) {
+  // A 0-d result broadcasts as it is.
+  Tensor r = reduced.ndim() == 0 ? reduced : restore_dims(reduced, sizes, dims, keepdim);
+  return is_plain(r) ? raw_expand(r, sizes, "expand") : ops::expand(r, sizes);
+}
+
+Dims dim_list(DimSet dims) {
+  Dims out;
+  for (int64_t d = 0; dims; ++d, dims >>= 1)
+    if (dims & 1) out.push_back(d);
+  return out;
+}
+
+Tensor as_dtype(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : ops::to_dtype(t, dtype); }
+
+} // namespace ts

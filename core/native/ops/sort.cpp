@@ -1,0 +1,176 @@
+// Order: sort, argsort, msort, topk, kthvalue, median.
+#include "dispatch/launch.h"
+#include "ops/api.h"
+#include "ops/arguments.h"
+#include "ops/copy.h"
+#include "ops/declare.h"
+#include "tensor/geometry.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+using Pair = std::tuple<Tensor, Tensor>;
+const KernelId kSort("sort"), kTopk("topk");
+
+// With dim last. A 0-d tensor counts as one element of one dimension.
+Tensor dim_last(const Tensor& t, int64_t d) {
+  return t.ndim() ? raw_transpose(t, d, t.ndim() - 1) : raw_view(t, Dims{1});
+}
+
+void check_orderable(const Tensor& t, const char* op) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(t.dtype()), op, ": complex numbers have no order, got ",
+                t.dtype());
+}
+
+Pair sort(const Tensor& self, int64_t dim, bool descending, bool) {
+  check_orderable(self, "sort");
+  int64_t d = wrap_dim(dim, self.ndim(), "sort");
+  Tensor values = empty_like_tensor(self, self.dtype()), positions = empty_like_tensor(self, DType::Int64);
+  if (values.numel() == 0) return {values, positions};
+  bool as_bytes = is_bool(self.dtype());
+  Tensor in = as_bytes ? copy_as(self, DType::UInt8, MemoryFormat::Contiguous) : self;
+  Tensor out = as_bytes ? empty_tensor(self.sizes(), DType::UInt8, self.device()) : values;
+  Launch(kSort, self.device())
+      .out(dim_last(out, d))
+      .out(dim_last(positions, d))
+      .in(dim_last(in, d))
+      .param(descending)
+      .run_required();
+  if (as_bytes) raw_copy(values, out);
+  return {values, positions};
+}
+
+// The gradient of a selection along dim goes back to where the elements came from.
+void selection_gradient(GradContext& c, int dim_argument) {
+  Tensor zeros = ops::zeros(c.sizes(0), c.grad().dtype(), c.grad().device());
+  c.set(0, ops::scatter_add(zeros, c.value<int64_t>(dim_argument), c.result(1), c.grad(0)));
+}
+
+Pair topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted) {
+  check_orderable(self, "topk");
+  int64_t d = wrap_dim(dim, self.ndim(), "topk");
+  int64_t size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK(k >= 0 && k <= size, "topk: selected index k out of range, got k = ", k, " for dimension ", d, " of size ",
+           size);
+  Dims sizes(self.sizes());
+  if (self.ndim()) sizes[d] = k;
+  Tensor values = empty_tensor(sizes, self.dtype(), self.device()),
+         positions = empty_tensor(sizes, DType::Int64, self.device());
+  if (values.numel() == 0 || (self.ndim() == 0 && k == 0)) return {values, positions};
+  bool last = self.ndim() == 0 || d == self.ndim() - 1;
+  if (last && !is_bool(self.dtype()) &&
+      Launch(kTopk, self.device())
+          .out(raw_view(values, dim_last(values, d).sizes()))
+          .out(raw_view(positions, dim_last(positions, d).sizes()))
+          .in(raw_contiguous(dim_last(self, d)))
+          .param(k)
+          .param(dim_last(self, d).ndim() - 1)
+          .param(largest)
+          .param(sorted)
+          .run())
+    return {values, positions};
+  auto [all, order] = sort(self, d, largest, true);
+  if (self.ndim() == 0) return {all, order};
+  raw_copy(values, raw_narrow(all, d, 0, k));
+  raw_copy(positions, raw_narrow(order, d, 0, k));
+  return {values, positions};
+}
+
+Tensor argsort(const Tensor& self, int64_t dim, bool descending, bool stable) {
+  return std::get<1>(sort(self, dim, descending, stable));
+}
+Tensor msort(const Tensor& self) { return ops::sort.multi<2>(self, 0)[0]; }
+
+// --- composites over sort
+Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  int64_t d = wrap_dim(dim, self.ndim(), "kthvalue"), size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK(k >= 1 && k <= size, "kthvalue: selected number k out of range for dimension ", dim, ", got k = ", k,
+           " for size ", size);
+  auto [values, positions] = ops::sort.multi<2>(self, d);
+  if (self.ndim() == 0) return {values, positions};
+  auto pick = [&](const Tensor& t) { return keepdim ? ops::slice(t, d, k - 1, k, 1) : ops::select(t, d, k - 1); };
+  return {pick(values), pick(positions)};
+}
+
+// The lower middle; NaN if there is any (or, ignoring them, the middle of the rest).
+Pair median_dim(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) {
+  const char* op = ignore_nan ? "nanmedian" : "median";
+  int64_t d = wrap_dim(dim, self.ndim(), op), size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK_INDEX(size > 0, op, ": Expected reduction dim ", d, " to have non-zero size.");
+  if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
+  auto [values, positions] = ops::sort.multi<2>(self, d);
+  Tensor value, position;
+  if (is_floating(self.dtype())) {
+    // NaN sorts last: with n of them the first is at size - n, and the rest's middle at (size - n - 1) / 2.
+    Tensor nans = ops::sum_dim(ops::isnan(self), IntSpan(&d, 1), true);
+    Tensor rest = ops::sub(filled({}, Scalar(size), DType::Int64, self.device()), nans);
+    static const Op halve("_lower_middle");
+    Tensor middle = halve(rest);
+    Tensor rank = ignore_nan ? middle : ops::where(ops::gt(nans, Scalar(0)), rest, middle);
+    value = ops::gather(values, d, rank);
+    position = ops::gather(positions, d, rank);
+  } else {
+    value = ops::slice(values, d, (size - 1) / 2, (size - 1) / 2 + 1, 1);
+    position = ops::slice(positions, d, (size - 1) / 2, (size - 1) / 2 + 1, 1);
+  }
+  if (!keepdim) return {ops::squeeze(value, IntSpan(&d, 1)), ops::squeeze(position, IntSpan(&d, 1))};
+  return {value, position};
+}
+
+template <bool ignore_nan> Pair median_along(const Tensor& self, int64_t dim, bool keepdim) {
+  return median_dim(self, dim, keepdim, ignore_nan);
+}
+template <bool ignore_nan> Tensor median_all(const Tensor& self) {
+  if (self.numel() == 0) {
+    TS_CHECK(is_floating(self.dtype()), "median: expected at least one element for dtype ", self.dtype());
+    return ops::full(IntSpan(), Scalar(std::nan("")), self.dtype(), self.device());
+  }
+  return std::get<0>(median_dim(ops::reshape(self, Dims{-1}), 0, false, ignore_nan));
+}
+
+} // namespace
+
+TS_OPERATORS(sort) {
+  def("sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor values, Tensor indices)")
+      .body<sort>()
+      .saves("result1")
+      .gradient([](GradContext& c) { selection_gradient(c, 1); })
+      .out()
+      .doc(
+          "Elements in order along `dim`, and where they came from. Equal elements keep their order; NaN is greatest.");
+  def("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
+      .body<argsort>()
+      .not_differentiable()
+      .doc("Positions that sort self along `dim`; equal elements keep their order.");
+  def("msort(Tensor self) -> Tensor").body<msort>().doc("self sorted along its first dimension.");
+  def("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)")
+      .body<topk>()
+      .saves("result1")
+      .gradient([](GradContext& c) { selection_gradient(c, 2); })
+      .out()
+      .doc("The k largest (or smallest) elements along `dim`, and where they came from.");
+  def("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<kthvalue>()
+      .doc("The k-th smallest element along `dim`, counted from 1, and where it came from.");
+  def("median(Tensor self) -> Tensor")
+      .body<median_all<false>>()
+      .doc("The lower of the middle elements of all; NaN if there is any.");
+  def("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<median_along<false>>()
+      .doc("The lower of the middle elements along `dim`, and where it came from; NaN if there is any.");
+  def("nanmedian(Tensor self) -> Tensor")
+      .body<median_all<true>>()
+      .doc("The lower of the middle elements that are not NaN.");
+  def("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<median_along<true>>()
+      .doc("The lower of the middle elements along `dim` that are not NaN, and where it came from.");
+  def("_lower_middle(Tensor self) -> Tensor")
+      .pointwise("max(floordiv(self - 1, 2), 0)")
+      .promote(Promote::Keep)
+      .not_differentiable()
+      .hidden()
+      .doc("Rank of the lower middle of so many elements.");
+}
+
+} // namespace ts

@@ -1,0 +1,139 @@
+// Norms of vectors and log-sum-exp.
+#include "ops/api.h"
+#include "ops/declare.h"
+#include "ops/raw.h"
+#include "ops/reduce_arrange.h"
+#include <cmath>
+#include <cstring>
+
+namespace ts {
+namespace {
+
+using OptionalDims = std::optional<IntSpan>;
+const Op vector_norm_op("linalg_vector_norm");
+
+// Sum over the dims; an empty set would mean all of them to the operator.
+Tensor sum_over(const Tensor& x, DimSet dims, bool keepdim) {
+  return x.ndim() == 0 ? x : ops::sum_dim(x, dim_list(dims), keepdim);
+}
+
+Tensor vector_norm(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {
+  const char* op = "linalg_vector_norm";
+  TS_CHECK(is_floating(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ", self.dtype());
+  TS_CHECK(dtype == DType::Undefined || is_floating(dtype), op, ": dtype should be floating point, got ", dtype);
+  DType result = dtype == DType::Undefined ? self.dtype() : dtype;
+  DimSet dims = dim_set(dim, self.ndim(), op);
+  double p = ord.to_double();
+  TS_CHECK(self.numel() > 0 || reduced_count(self.sizes(), dims) > 0 || (p >= 0 && !std::isinf(p)), op,
+           ": cannot compute the ", p, " norm on an empty tensor because the operation does not have an identity");
+  Tensor x = ops::abs(raw_cast(self, accumulate_type(result)));
+  Tensor out;
+  if (p == 0)
+    out = sum_over(ops::to_dtype(ops::ne(x, 0), x.dtype()), dims, keepdim);
+  else if (p == 1)
+    out = sum_over(x, dims, keepdim);
+  else if (p == 2)
+    out = ops::sqrt(sum_over(ops::square(x), dims, keepdim));
+  else if (std::isinf(p))
+    out = x.ndim() == 0 ? x : (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim);
+  else
+    out = ops::pow(sum_over(ops::pow(x, p), dims, keepdim), 1 / p);
+  return raw_cast(out, result);
+}
+
+// Where the norm is zero the gradient is zero, a subgradient.
+Tensor vector_norm_gradient_of(const Tensor& x, const Tensor& grad, const Tensor& norm, double p, DimSet dims) {
+  if (p == 0) return ops::mul(ops::mul(x, 0), grad);
+  if (p == 1) return ops::mul(ops::sign(x), grad);
+  Tensor zero = ops::eq(norm, 0);
+  if (p == 2) return ops::mul(x, ops::masked_fill(ops::div(grad, norm), zero, 0.0));
+  if (std::isinf(p)) {
+    Tensor mask = ops::to_dtype(
+        ops::logical_or(ops::eq(ops::abs(x), norm), ops::logical_and(ops::isnan(x), ops::isnan(norm))), x.dtype());
+    return ops::mul(ops::mul(ops::sign(x), mask), ops::div(grad, sum_over(mask, dims, true)));
+  }
+  Tensor scale = ops::masked_fill(ops::div(grad, ops::pow(norm, p - 1)), zero, 0.0);
+  // |x|^(p-2) is not finite at zero for p < 2, but x |x|^(p-2) is zero there for p > 1 and taken so below.
+  Tensor at_zero = ops::eq(x, 0);
+  Tensor power = ops::pow(ops::masked_fill(ops::abs(x), at_zero, 1.0), p - 1);
+  return ops::mul(ops::mul(ops::sign(x), ops::masked_fill(power, at_zero, 0.0)), scale);
+}
+void vector_norm_gradient(GradContext& c) {
+  DType wide = c.grad().dtype();
+  Tensor x = as_dtype(c.arg(0), wide);
+  DimSet dims = dim_set(c.value<OptionalDims>(2), x.ndim(), "linalg_vector_norm");
+  bool keepdim = c.value<bool>(3);
+  Tensor grad = restore_dims(c.grad(), x.sizes(), dims, keepdim),
+         norm = restore_dims(c.result(), x.sizes(), dims, keepdim);
+  c.set(0, as_dtype(vector_norm_gradient_of(x, grad, norm, c.value<Scalar>(1).to_double(), dims), c.dtype(0)));
+}
+
+Tensor norm(const Tensor& self, std::optional<Scalar> p, OptionalDims dim, bool keepdim, DType dtype) {
+  return vector_norm_op(self, p.value_or(Scalar(2)), dim, keepdim, dtype);
+}
+// 'fro' over any dims is the 2-norm of the elements.
+Tensor norm_named(const Tensor& self, const char* p, OptionalDims dim, bool keepdim, DType dtype) {
+  TS_CHECK_VALUE(std::strcmp(p, "fro") == 0, "norm: expected p to be a number or 'fro', got '", p,
+                 "'; a nuclear norm needs singular values, which this build has not");
+  return vector_norm_op(self, 2, dim, keepdim, dtype);
+}
+
+Tensor logsumexp(const Tensor& self, IntSpan dim, bool keepdim) {
+  Tensor x = is_integral(self.dtype(), true) ? raw_cast(self, default_dtype()) : self;
+  DimSet dims = dim_set(OptionalDims(dim), x.ndim(), "logsumexp");
+  if (x.ndim() == 0) return ops::clone(x);
+  if (x.numel() == 0) return ops::log(sum_over(x, dims, keepdim));
+  Tensor wide = raw_cast(x, accumulate_type(x.dtype()));
+  Tensor top = ops::amax(wide, dim_list(dims), true);
+  // An infinite maximum is the result itself; subtracting it would give NaN.
+  Tensor shift = ops::masked_fill(top, ops::eq(ops::abs(top), INFINITY), 0.0);
+  Tensor sums = ops::sum_dim(ops::exp(ops::sub(wide, shift)), dim_list(dims), true);
+  Tensor out = raw_contiguous(raw_cast(ops::add(ops::log(sums), shift), x.dtype()));
+  Dims sizes;
+  for (size_t d = 0; d < x.sizes().size(); ++d) {
+    if (!in_set(dims, d))
+      sizes.push_back(x.sizes()[d]);
+    else if (keepdim)
+      sizes.push_back(1);
+  }
+  return reshaped(std::move(out), sizes);
+}
+void logsumexp_gradient(GradContext& c) {
+  Tensor x = c.arg(0);
+  if (x.ndim() == 0) return c.set(0, c.grad());
+  DimSet dims = dim_set(c.value<OptionalDims>(1), x.ndim(), "logsumexp");
+  bool keepdim = c.value<bool>(2);
+  Tensor grad = restore_dims(c.grad(), x.sizes(), dims, keepdim),
+         result = restore_dims(c.result(), x.sizes(), dims, keepdim);
+  // Rows of -inf alone have no share to give.
+  Tensor share = ops::exp(ops::sub(x, ops::masked_fill(result, ops::eq(ops::abs(result), INFINITY), 0.0)));
+  c.set(0, ops::mul(grad, share));
+}
+
+} // namespace
+
+TS_OPERATORS(vector_norm) {
+  constexpr const char* kDoc = "p-norm of the elements over the dims (all for None): (sum |x|^p)^(1/p); the count of "
+                               "nonzeros for 0, extremes for infinities.";
+  def("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) "
+      "-> Tensor")
+      .body<vector_norm>()
+      .saves("self result")
+      .gradient(vector_norm_gradient)
+      .hidden()
+      .in("linalg")
+      .doc(kDoc);
+  def("norm(Tensor self, Scalar? p=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .body<norm>()
+      .doc(kDoc);
+  def("norm.name(Tensor self, str p, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .body<norm_named>()
+      .doc(kDoc);
+  def("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor")
+      .body<logsumexp>()
+      .saves("self result")
+      .gradient(logsumexp_gradient)
+      .doc("log(sum(exp(x))) over the dims, without overflow.");
+}
+
+} // namespace ts

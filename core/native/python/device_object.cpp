@@ -1,0 +1,148 @@
+// tesserack.device: a backend's name and an index; a context manager that sets the default device.
+#include "python/types.h"
+#include "runtime/backend.h"
+
+namespace ts::py {
+namespace {
+
+Device device_value(PyObject* o) { return reinterpret_cast<DeviceObject*>(o)->value; }
+
+std::string backend_name(Device d) { return d.is_meta() ? "meta" : backend_of(d).name(); }
+
+// device("acme:1"), device("acme", 1), device(type="acme", index=1), device(device)
+PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"type", "index", nullptr};
+  PyObject *type = nullptr, *index = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index))
+    return nullptr;
+  return guarded([&] {
+    if (!index || index == Py_None) return device_object(expect_device(type, "device"));
+    TS_CHECK_TYPE(PyUnicode_Check(type), "device: expected the backend's name as str, got ", type_name(type));
+    std::string text = to_utf8(type);
+    TS_CHECK(text.find(':') == std::string::npos, "device: '", text, "' names an index already; leave out index=");
+    Py_ssize_t i = PyNumber_AsSsize_t(index, PyExc_OverflowError);
+    if (i == -1 && PyErr_Occurred()) throw_python();
+    TS_CHECK(i >= 0, "device: expected an index of at least 0, got ", i);
+    return device_object(parse_device(text + ":" + std::to_string(i)));
+  });
+}
+
+void device_dealloc(PyObject* self) {
+  Py_CLEAR(reinterpret_cast<DeviceObject*>(self)->entered);
+  PyObject_Free(self);
+}
+
+PyObject* device_str(PyObject* self) {
+  return guarded([&] { return to_python(to_string(device_value(self))).release(); });
+}
+PyObject* device_repr(PyObject* self) {
+  return guarded([&] {
+    Device d = device_value(self);
+    std::string text = to_string(d), out = "device(type='" + backend_name(d) + "'";
+    if (text.find(':') != std::string::npos) out += ", index=" + std::to_string(d.index);
+    return to_python(out + ")").release();
+  });
+}
+Py_hash_t device_hash(PyObject* self) { return static_cast<Py_hash_t>(device_value(self).pack() + 2); }
+
+PyObject* device_compare(PyObject* a, PyObject* b, int op) {
+  if (!is_device(a) || !is_device(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  return PyBool_FromLong((device_value(a) == device_value(b)) == (op == Py_EQ));
+}
+
+PyObject* device_type(PyObject* self, void*) {
+  return guarded([&] { return to_python(backend_name(device_value(self))).release(); });
+}
+PyObject* device_index(PyObject* self, void*) {
+  return guarded([&] {
+    Device d = device_value(self);
+    if (to_string(d).find(':') == std::string::npos) return none();
+    return checked(PyLong_FromLong(d.index)).release();
+  });
+}
+PyObject* device_reduce(PyObject* self, PyObject*) {
+  return guarded(
+      [&] { return checked(Py_BuildValue("(O(s))", &DeviceType, to_string(device_value(self)).c_str())).release(); });
+}
+
+PyObject* device_enter(PyObject* self, PyObject*) {
+  return guarded([&] {
+    auto* o = reinterpret_cast<DeviceObject*>(self);
+    if (!o->entered) o->entered = checked(PyList_New(0)).release();
+    PyRef old = checked(device_object(default_device()));
+    checked_status(PyList_Append(o->entered, old.get()));
+    set_default_device(o->value);
+    return Py_NewRef(self);
+  });
+}
+PyObject* device_exit(PyObject* self, PyObject*) {
+  return guarded([&] {
+    PyObject* entered = reinterpret_cast<DeviceObject*>(self)->entered;
+    Py_ssize_t n = entered ? PyList_GET_SIZE(entered) : 0;
+    TS_CHECK(n > 0, "device: left a context that was not entered");
+    set_default_device(device_value(PyList_GET_ITEM(entered, n - 1)));
+    checked_status(PyList_SetSlice(entered, n - 1, n, nullptr));
+    return none();
+  });
+}
+
+PyMethodDef g_methods[] = {
+    {"__reduce__", device_reduce, METH_NOARGS, nullptr},
+    {"__enter__", device_enter, METH_NOARGS, "Make this the device of factories called without one."},
+    {"__exit__", device_exit, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyGetSetDef g_properties[] = {
+    {"type", device_type, nullptr, "The backend's name.", nullptr},
+    {"index", device_index, nullptr, "Which of the backend's devices; None where there can be only one.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject make_type() {
+  PyTypeObject t = blank_type(
+      "tesserack.device", sizeof(DeviceObject),
+      "device(type, index=None)\n--\n\nWhere a tensor lives: a backend's name and an index, as in device('cpu').");
+  t.tp_new = device_new;
+  t.tp_dealloc = device_dealloc;
+  t.tp_repr = device_repr;
+  t.tp_str = device_str;
+  t.tp_hash = device_hash;
+  t.tp_richcompare = device_compare;
+  t.tp_methods = g_methods;
+  t.tp_getset = g_properties;
+  return t;
+}
+
+} // namespace
+
+PyTypeObject DeviceType = make_type();
+
+PyObject* device_object(Device d) {
+  auto* o = PyObject_New(DeviceObject, &DeviceType);
+  if (!o) throw_python();
+  o->value = d;
+  o->entered = nullptr;
+  return reinterpret_cast<PyObject*>(o);
+}
+
+Device expect_device(PyObject* o, const char* what) {
+  if (is_device(o)) return device_value(o);
+  TS_CHECK_TYPE(PyUnicode_Check(o), what, ": expected a device or its name, got ", type_name(o),
+                PyLong_Check(o) ? "; there is no unnamed device, write for example 'cpu:0'" : "");
+  return parse_device(to_utf8(o));
+}
+
+Device host_device() {
+  Device d = default_device();
+  if (!d.is_meta() && backend_of(d).host_memory()) return d;
+  for (Backend* b : backends())
+    if (b->device_count() > 0 && b->host_memory()) return {b->id(), 0};
+  return parse_device("cpu");
+}
+
+void init_device_type(PyObject* module) {
+  checked_status(PyType_Ready(&DeviceType));
+  add_object(module, "device", reinterpret_cast<PyObject*>(&DeviceType));
+}
+
+} // namespace ts::py

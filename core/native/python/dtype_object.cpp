@@ -1,0 +1,140 @@
+// tesserack.dtype, memory_format and layout: immutable singletons.
+#include "python/types.h"
+#include <array>
+
+namespace ts::py {
+namespace {
+
+DTypeObject g_dtypes[kNumDTypes];
+
+DType dtype_value(PyObject* o) { return reinterpret_cast<DTypeObject*>(o)->value; }
+
+PyObject* dtype_repr(PyObject* self) {
+  return PyUnicode_FromFormat("tesserack.%s", std::string(name(dtype_value(self))).c_str());
+}
+PyObject* dtype_reduce(PyObject* self, PyObject*) {
+  return PyUnicode_FromString(std::string(name(dtype_value(self))).c_str());
+}
+PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLongLong(item_size(dtype_value(self))); }
+PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_value(self))); }
+PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_value(self))); }
+PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(!is_unsigned(dtype_value(self))); }
+
+PyObject* dtype_to_complex(PyObject* self, PyObject*) {
+  return guarded([&] {
+    DType t = dtype_value(self);
+    TS_CHECK_TYPE(t >= DType::Float32, "dtype.to_complex: expected float32, float64 or a complex dtype, got ", t);
+    DType c = t == DType::Float64 || t == DType::Complex128 ? DType::Complex128 : DType::Complex64;
+    return Py_NewRef(dtype_object(c));
+  });
+}
+PyObject* dtype_to_real(PyObject* self, PyObject*) {
+  DType t = dtype_value(self);
+  if (is_complex(t)) t = t == DType::Complex128 ? DType::Float64 : DType::Float32;
+  return Py_NewRef(dtype_object(t));
+}
+
+PyMethodDef g_dtype_methods[] = {
+    {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
+    {"to_complex", dtype_to_complex, METH_NOARGS, "The complex dtype of the same precision."},
+    {"to_real", dtype_to_real, METH_NOARGS, "The real dtype of the same precision."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyGetSetDef g_dtype_properties[] = {
+    {"itemsize", dtype_itemsize, nullptr, "Bytes per element.", nullptr},
+    {"is_floating_point", dtype_is_floating, nullptr, "Whether it is a floating dtype.", nullptr},
+    {"is_complex", dtype_is_complex, nullptr, "Whether it is a complex dtype.", nullptr},
+    {"is_signed", dtype_is_signed, nullptr, "Whether it has negative values.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+// --- memory_format and layout ------------------------------------------------------------------------------------
+
+constexpr const char* kFormatNames[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+FormatObject g_formats[4];
+
+PyObject* format_repr(PyObject* self) {
+  return PyUnicode_FromFormat("tesserack.%s",
+                              kFormatNames[static_cast<int>(reinterpret_cast<FormatObject*>(self)->value)]);
+}
+PyObject* format_reduce(PyObject* self, PyObject*) {
+  return PyUnicode_FromString(kFormatNames[static_cast<int>(reinterpret_cast<FormatObject*>(self)->value)]);
+}
+PyMethodDef g_format_methods[] = {{"__reduce__", format_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+
+PyObject g_strided;
+PyObject* layout_repr(PyObject*) { return PyUnicode_FromString("tesserack.strided"); }
+PyObject* layout_reduce(PyObject*, PyObject*) { return PyUnicode_FromString("strided"); }
+PyMethodDef g_layout_methods[] = {{"__reduce__", layout_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+
+PyTypeObject plain_type(const char* type_name, size_t size, reprfunc repr, PyMethodDef* methods, const char* doc) {
+  PyTypeObject t = blank_type(type_name, size, doc);
+  t.tp_repr = repr;
+  t.tp_methods = methods;
+  return t;
+}
+
+struct Alias {
+  const char* name;
+  DType type;
+};
+constexpr Alias kAliases[] = {{"float", DType::Float32},    {"double", DType::Float64},    {"half", DType::Float16},
+                              {"long", DType::Int64},       {"int", DType::Int32},         {"short", DType::Int16},
+                              {"cfloat", DType::Complex64}, {"cdouble", DType::Complex128}};
+
+void add_dtypes(PyObject* module) {
+  for (int k = 0; k < kNumDTypes; ++k) {
+    auto t = static_cast<DType>(k);
+    PyObject_Init(reinterpret_cast<PyObject*>(&g_dtypes[k]), &DTypeType);
+    g_dtypes[k].value = t;
+    add_object(module, std::string(name(t)).c_str(), dtype_object(t));
+  }
+  for (const Alias& a : kAliases) add_object(module, a.name, dtype_object(a.type));
+}
+
+void add_formats(PyObject* module) {
+  for (int k = 0; k < 4; ++k) {
+    PyObject_Init(reinterpret_cast<PyObject*>(&g_formats[k]), &FormatType);
+    g_formats[k].value = static_cast<MemoryFormat>(k);
+    add_object(module, kFormatNames[k], reinterpret_cast<PyObject*>(&g_formats[k]));
+  }
+  PyObject_Init(&g_strided, &LayoutType);
+  add_object(module, "strided", &g_strided);
+}
+
+} // namespace
+
+PyTypeObject DTypeType =
+    plain_type("tesserack.dtype", sizeof(DTypeObject), dtype_repr, g_dtype_methods, "An element type.");
+PyTypeObject FormatType = plain_type("tesserack.memory_format", sizeof(FormatObject), format_repr, g_format_methods,
+                                     "How the dimensions of a tensor are laid out in memory.");
+PyTypeObject LayoutType = plain_type("tesserack.layout", sizeof(PyObject), layout_repr, g_layout_methods,
+                                     "The storage scheme of a tensor; always strided.");
+
+PyObject* dtype_object(DType t) { return reinterpret_cast<PyObject*>(&g_dtypes[static_cast<int>(t)]); }
+PyObject* format_object(MemoryFormat f) { return reinterpret_cast<PyObject*>(&g_formats[static_cast<int>(f)]); }
+PyObject* strided_layout() { return &g_strided; }
+
+std::optional<DType> as_dtype(PyObject* o) {
+  if (is_dtype(o)) return dtype_value(o);
+  auto* t = reinterpret_cast<PyTypeObject*>(o);
+  if (t == &PyFloat_Type) return DType::Float64;
+  if (t == &PyLong_Type) return DType::Int64;
+  if (t == &PyBool_Type) return DType::Bool;
+  return std::nullopt;
+}
+
+void init_types(PyObject* module) {
+  DTypeType.tp_getset = g_dtype_properties;
+  for (PyTypeObject* t : {&DTypeType, &FormatType, &LayoutType}) {
+    checked_status(PyType_Ready(t));
+    add_object(module, strrchr(t->tp_name, '.') + 1, reinterpret_cast<PyObject*>(t));
+  }
+  add_dtypes(module);
+  add_formats(module);
+  init_size_type(module);
+  init_device_type(module);
+  init_generator_type(module);
+}
+
+} // namespace ts::py

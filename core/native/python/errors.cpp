@@ -1,0 +1,196 @@
+// Errors across the border, and what the core asks of the interpreter (locks, signals, warnings, source lines).
+#include "python/common.h"
+#include "runtime/interpreter.h"
+#include "tensor/thread_state.h"
+#include <chrono>
+#include <cxxabi.h>
+#include <frameobject.h> // PyFrame_GetBack, before Python 3.11
+#include <new>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace ts::py {
+
+PyObject* OutOfMemoryError = nullptr;
+PyObject* BackendUnavailableError = nullptr;
+
+void throw_python() {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "tesserack: a Python call failed without an error");
+  throw Error(ErrorKind::Python, "a Python exception is set");
+}
+
+void raise(PyObject* type, const std::string& message) {
+  PyErr_SetString(type, message.c_str());
+  throw Error(ErrorKind::Python, message);
+}
+
+namespace {
+
+PyObject* exception_class(ErrorKind kind) {
+  switch (kind) {
+  case ErrorKind::Value: return PyExc_ValueError;
+  case ErrorKind::Type: return PyExc_TypeError;
+  case ErrorKind::Index: return PyExc_IndexError;
+  case ErrorKind::NotImplemented: return PyExc_NotImplementedError;
+  case ErrorKind::OutOfMemory: return OutOfMemoryError;
+  case ErrorKind::BackendUnavailable: return BackendUnavailableError;
+  case ErrorKind::Interrupted: return PyExc_KeyboardInterrupt;
+  default: return PyExc_RuntimeError;
+  }
+}
+
+void set_error(const Error& e) {
+  bool reported = PyErr_Occurred() && (e.kind() == ErrorKind::Python || e.kind() == ErrorKind::Interrupted);
+  if (reported) return;
+  PyErr_SetString(exception_class(e.kind()), e.kind() == ErrorKind::Interrupted ? "" : e.what());
+}
+
+// --- interpreter hooks -------------------------------------------------------------------------------------------
+
+pthread_t g_main_thread;
+
+void* suspend() {
+  ThreadState& tls = thread_state();
+  if (tls.released_gil || !PyGILState_Check()) return nullptr;
+  tls.released_gil = true;
+  return PyEval_SaveThread();
+}
+void resume(void* token) {
+#ifdef __GLIBCXX__
+  try {
+    PyEval_RestoreThread(static_cast<PyThreadState*>(token));
+  } catch (abi::__forced_unwind&) {
+    // The interpreter is going and ends this thread. Its kernel cannot be unwound: it sleeps until the process ends.
+    for (;;) pause();
+  }
+#else
+  PyEval_RestoreThread(static_cast<PyThreadState*>(token));
+#endif
+  thread_state().released_gil = false;
+}
+
+// Only the main thread sees signals, so only it asks; others would wait for a lock that their team's master may hold.
+bool interrupted() {
+  if (!pthread_equal(pthread_self(), g_main_thread)) return false;
+  if (!thread_state().released_gil) return PyGILState_Check() && PyErr_CheckSignals() != 0;
+  using Clock = std::chrono::steady_clock;
+  static Clock::time_point next_check;
+  Clock::time_point now = Clock::now();
+  if (now < next_check) return false;
+  next_check = now + std::chrono::milliseconds(20);
+  GilGuard gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+PyObject* warning_class(const std::string& category) {
+  if (category == "RuntimeWarning") return PyExc_RuntimeWarning;
+  if (category == "DeprecationWarning") return PyExc_DeprecationWarning;
+  if (category == "FutureWarning") return PyExc_FutureWarning;
+  return PyExc_UserWarning;
+}
+void warn_user(const char* message, const char* category) {
+  GilGuard gil;
+  PyObject *type, *value, *trace; // of an error already on its way: a warning must not replace it
+  PyErr_Fetch(&type, &value, &trace);
+  int status = PyErr_WarnEx(warning_class(category), message, 1);
+  if (type) return PyErr_Restore(type, value, trace);
+  // Under "error" filters the warning is an exception: it stays set and unwinds the operator.
+  if (status < 0) throw_python();
+}
+
+bool inside_package(const std::string& file) { return file.find("/tesserack/") != std::string::npos; }
+
+std::string describe_frame(PyFrameObject* frame) {
+  PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  auto* c = reinterpret_cast<PyCodeObject*>(code.get());
+  return to_utf8(c->co_filename) + ":" + std::to_string(PyFrame_GetLineNumber(frame)) + ", in " + to_utf8(c->co_name);
+}
+
+// The innermost frame outside the package; failing that, the innermost of all.
+std::string location() {
+  GilGuard gil;
+  PyRef frame = PyRef::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  std::string innermost;
+  while (frame) {
+    auto* f = reinterpret_cast<PyFrameObject*>(frame.get());
+    std::string text = describe_frame(f);
+    if (!inside_package(text)) return text;
+    if (innermost.empty()) innermost = text;
+    frame = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(f)));
+  }
+  return innermost.empty() ? "unknown location" : innermost;
+}
+
+bool interpreter_gone() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return !Py_IsInitialized() || Py_IsFinalizing();
+#else
+  return !Py_IsInitialized() || _Py_IsFinalizing();
+#endif
+}
+
+} // namespace
+
+void set_error_from_exception() noexcept {
+  try {
+    throw;
+  } catch (const Error& e) {
+    set_error(e);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "tesserack: unknown C++ exception");
+  }
+}
+
+void release_anywhere(PyObject* object) {
+  if (!object || interpreter_gone()) return;
+  GilGuard gil;
+  Py_DECREF(object);
+}
+
+std::shared_ptr<PyObject> hold(PyObject* object) {
+  Py_XINCREF(object);
+  return std::shared_ptr<PyObject>(object, release_anywhere);
+}
+
+std::string to_utf8(PyObject* text) {
+  Py_ssize_t n = 0;
+  const char* s = PyUnicode_AsUTF8AndSize(text, &n);
+  if (!s) throw_python();
+  return std::string(s, static_cast<size_t>(n));
+}
+
+std::string type_name(PyObject* object) {
+  const char* full = Py_TYPE(object)->tp_name;
+  const char* dot = std::char_traits<char>::length(full) ? strrchr(full, '.') : nullptr;
+  return dot ? dot + 1 : full;
+}
+
+void init_errors(PyObject* module) {
+  OutOfMemoryError =
+      checked(PyErr_NewExceptionWithDoc("tesserack.OutOfMemoryError", "A device has no memory left for an allocation.",
+                                        PyExc_RuntimeError, nullptr))
+          .release();
+  BackendUnavailableError =
+      checked(PyErr_NewExceptionWithDoc("tesserack.BackendUnavailableError",
+                                        "A device was named whose backend is not installed or failed to load.",
+                                        PyExc_RuntimeError, nullptr))
+          .release();
+  add_object(module, "OutOfMemoryError", OutOfMemoryError);
+  add_object(module, "BackendUnavailableError", BackendUnavailableError);
+}
+
+void init_interpreter_hooks() {
+  g_main_thread = pthread_self();
+  InterpreterHooks& hooks = interpreter_hooks();
+  hooks.suspend = suspend;
+  hooks.resume = resume;
+  hooks.interrupted = interrupted;
+  hooks.warn = warn_user;
+  hooks.location = location;
+}
+
+} // namespace ts::py

@@ -1,0 +1,199 @@
+#include "python/node_object.h"
+#include "python/function_node.h"
+#include "python/tensor_object.h"
+#include <map>
+
+namespace ts::py {
+namespace {
+
+struct NodeObject {
+  PyObject_HEAD Ref<Node> node;
+  PyObject* metadata; // the user's dictionary, made on demand
+};
+
+PyTypeObject* g_base = nullptr;
+
+Node& value(PyObject* self) { return *reinterpret_cast<NodeObject*>(self)->node; }
+
+void dealloc(PyObject* self) {
+  auto* o = reinterpret_cast<NodeObject*>(self);
+  o->node->wrapper = nullptr;
+  Py_CLEAR(o->metadata);
+  o->node.~Ref<Node>();
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* repr(PyObject* self) { return PyUnicode_FromFormat("<%s object at %p>", Py_TYPE(self)->tp_name, self); }
+
+PyObject* get_name(PyObject* self, PyObject*) {
+  return guarded([&] { return to_python(value(self).name()).release(); });
+}
+
+PyObject* next_functions(PyObject* self, void*) {
+  return guarded([&] {
+    std::span<Edge> edges = value(self).edges();
+    PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(edges.size())));
+    for (size_t k = 0; k < edges.size(); ++k) {
+      PyRef pair = checked(Py_BuildValue("(NI)", node_object(edges[k].node), edges[k].input));
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), pair.release());
+    }
+    return tuple.release();
+  });
+}
+
+PyObject* metadata(PyObject* self, void*) {
+  auto* o = reinterpret_cast<NodeObject*>(self);
+  if (!o->metadata) o->metadata = PyDict_New();
+  Py_XINCREF(o->metadata);
+  return o->metadata;
+}
+
+PyObject* variable(PyObject* self, void*) {
+  return guarded([&] {
+    Tensor* t = value(self).accumulates_into();
+    if (!t) raise(PyExc_AttributeError, "'" + value(self).name() + "' object has no attribute 'variable'");
+    return wrap(*t);
+  });
+}
+
+// Attributes of a Python Function's context, through its node.
+PyObject* get_attribute(PyObject* self, PyObject* name) {
+  PyObject* found = PyObject_GenericGetAttr(self, name);
+  if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyObject* context = function_context(value(self));
+  if (!context) return nullptr;
+  PyErr_Clear();
+  return PyObject_GetAttr(context, name);
+}
+
+// --- hooks -------------------------------------------------------------------------------------------------------
+
+PyRef grads_tuple(const std::vector<Tensor>& grads) {
+  PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(grads.size())));
+  for (size_t k = 0; k < grads.size(); ++k) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), wrap(grads[k]));
+  return tuple;
+}
+
+// A hook's answer: None leaves the gradients, a tensor or a tuple replaces them.
+void replace_grads(std::vector<Tensor>& grads, PyObject* answer, const char* what) {
+  if (answer == Py_None) return;
+  PyRef one = PyTuple_Check(answer) ? PyRef::borrow(answer) : checked(PyTuple_Pack(1, answer));
+  TS_CHECK(static_cast<size_t>(PyTuple_GET_SIZE(one.get())) == grads.size(), what,
+           ": hook returned an incorrect number of values (expected ", grads.size(), ", got ",
+           PyTuple_GET_SIZE(one.get()), ")");
+  for (size_t k = 0; k < grads.size(); ++k) {
+    PyObject* g = PyTuple_GET_ITEM(one.get(), static_cast<Py_ssize_t>(k));
+    grads[k] = g == Py_None ? Tensor() : expect_tensor(g, what);
+  }
+}
+
+PyObject* register_hook(PyObject* self, PyObject* fn) {
+  return guarded([&] {
+    uint64_t id = next_hook_id();
+    auto callable = hold(fn);
+    value(self).make_hooks().post.push_back(
+        {id, 0, [callable](std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
+           GilGuard gil;
+           PyRef a = grads_tuple(inputs), b = grads_tuple(outputs);
+           replace_grads(inputs, checked(PyObject_CallFunctionObjArgs(callable.get(), a.get(), b.get(), nullptr)).get(),
+                         "register_hook");
+         }});
+    return PyLong_FromUnsignedLongLong(id);
+  });
+}
+
+PyObject* register_prehook(PyObject* self, PyObject* fn) {
+  return guarded([&] {
+    uint64_t id = next_hook_id();
+    auto callable = hold(fn);
+    value(self).make_hooks().pre.push_back(
+        {id, 0, [callable](std::vector<Tensor>& grads) {
+           GilGuard gil;
+           PyRef a = grads_tuple(grads);
+           replace_grads(grads, checked(PyObject_CallFunctionObjArgs(callable.get(), a.get(), nullptr)).get(),
+                         "register_prehook");
+         }});
+    return PyLong_FromUnsignedLongLong(id);
+  });
+}
+
+PyObject* remove_hook(PyObject* self, PyObject* number) {
+  uint64_t id = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) return nullptr;
+  if (NodeHooks* hooks = value(self).hooks.get()) {
+    std::erase_if(hooks->pre, [id](auto& e) { return e.id == id; });
+    std::erase_if(hooks->post, [id](auto& e) { return e.id == id; });
+  }
+  return none();
+}
+
+PyMethodDef g_methods[] = {
+    {"name", get_name, METH_NOARGS, "name()\n--\n\nThe node's name."},
+    {"_register_hook", register_hook, METH_O, nullptr},
+    {"_register_prehook", register_prehook, METH_O, nullptr},
+    {"_remove_hook", remove_hook, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyGetSetDef g_properties[] = {
+    {"next_functions", next_functions, nullptr, "The nodes that receive this node's gradients, with result numbers.",
+     nullptr},
+    {"metadata", metadata, nullptr, "A dictionary for the user.", nullptr},
+    {"variable", variable, nullptr, "The leaf an AccumulateGrad node adds to.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject* make_base() {
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+      {Py_tp_repr, reinterpret_cast<void*>(repr)},
+      {Py_tp_getattro, reinterpret_cast<void*>(get_attribute)},
+      {Py_tp_methods, g_methods},
+      {Py_tp_getset, g_properties},
+      {Py_tp_doc,
+       const_cast<char*>("A recorded operation: what turns gradients of its results into gradients of its inputs.")},
+      {0, nullptr}};
+  static PyType_Spec spec = {"tesserack.autograd.graph.Node", sizeof(NodeObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)).release());
+}
+
+// One class per name of node, made when first seen.
+PyTypeObject* type_named(const std::string& node_name) {
+  static std::map<std::string, PyTypeObject*> known;
+  auto [it, fresh] = known.try_emplace(node_name, nullptr);
+  if (it->second) return it->second;
+  PyType_Slot slots[] = {{0, nullptr}};
+  // Kept for good, as the class is.
+  auto* full_name = new std::string("tesserack.autograd." + node_name);
+  PyType_Spec spec = {full_name->c_str(), sizeof(NodeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      slots};
+  PyRef bases = checked(PyTuple_Pack(1, g_base));
+  PyRef type = checked(PyType_FromSpecWithBases(&spec, bases.get()));
+  it->second = reinterpret_cast<PyTypeObject*>(type.release());
+  it->second->tp_name = it->first.c_str(); // as messages show it
+  return it->second;
+}
+
+} // namespace
+
+PyObject* node_object(Ref<Node> node) {
+  if (!node) return none();
+  if (node->wrapper) return Py_NewRef(static_cast<PyObject*>(node->wrapper));
+  PyTypeObject* type = type_named(node->name());
+  PyObject* self = checked(type->tp_alloc(type, 0)).release();
+  auto* o = reinterpret_cast<NodeObject*>(self);
+  new (&o->node) Ref<Node>(std::move(node));
+  o->node->wrapper = self;
+  return self;
+}
+
+Node* node_of(PyObject* o) { return PyType_IsSubtype(Py_TYPE(o), g_base) ? &value(o) : nullptr; }
+
+void init_node_type(PyObject* module) {
+  g_base = make_base();
+  add_object(module, "Node", reinterpret_cast<PyObject*>(g_base));
+}
+
+} // namespace ts::py

@@ -1,0 +1,122 @@
+// Running a bound call and handing its results to Python.
+#include "autograd/meta.h"
+#include "python/operator_plan.h"
+#include <cstring>
+
+namespace ts::py {
+namespace {
+
+// Results in place, without the bookkeeping of `Results` for the usual single one.
+struct OneResult {
+  Value value;
+  ~OneResult() {
+    if (value.tag == Tag::Tensor)
+      release(value.tensor);
+    else if (value.tag == Tag::Tensors)
+      delete[] value.tensors;
+  }
+};
+
+PyObject* list_to_tuple(Value& v) {
+  std::unique_ptr<Tensor[]> owned(const_cast<Tensor*>(v.tensors));
+  v.tag = Tag::None;
+  PyRef tuple = checked(PyTuple_New(v.len));
+  for (int32_t k = 0; k < v.len; ++k) PyTuple_SET_ITEM(tuple.get(), k, wrap(std::move(owned[static_cast<size_t>(k)])));
+  return tuple.release();
+}
+
+PyObject* value_to_python(Value& v) {
+  switch (v.tag) {
+  case Tag::Tensor: {
+    v.tag = Tag::None;
+    return wrap(Tensor::adopt(v.tensor));
+  }
+  case Tag::Tensors: return list_to_tuple(v);
+  case Tag::Int: return checked(PyLong_FromLongLong(v.i)).release();
+  case Tag::Float: return checked(PyFloat_FromDouble(v.f)).release();
+  case Tag::Bool: return Py_NewRef(v.i ? Py_True : Py_False);
+  default: return none();
+  }
+}
+
+PyObject* several_to_python(Value* rets, size_t n, PyTypeObject* tuple_type) {
+  if (n == 0) return none();
+  PyRef out = checked(tuple_type ? PyStructSequence_New(tuple_type) : PyTuple_New(static_cast<Py_ssize_t>(n)));
+  for (size_t k = 0; k < n; ++k) PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(k), value_to_python(rets[k]));
+  return out.release();
+}
+
+// max(values=..., indices=...) with a line for each, as PyTorch prints it.
+PyObject* tuple_repr(PyObject* self) {
+  return guarded([&] {
+    std::string out = Py_TYPE(self)->tp_name + std::string("(");
+    PyRef names = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__"));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self); ++k) {
+      PyRef text = checked(PyObject_Repr(PyTuple_GET_ITEM(self, k)));
+      out += (k ? ",\n" : "\n") + to_utf8(PyTuple_GET_ITEM(names.get(), k)) + "=" + to_utf8(text.get());
+    }
+    return to_python(out + ")").release();
+  });
+}
+
+PyObject* run_single(const Operator& op, Frame& f, Value& result, bool want_grad) {
+  call(op, f);
+  if (want_grad) set_requires_grad(result.as_tensor(), true);
+  return value_to_python(result);
+}
+
+PyObject* run(const Operator& op, const Value* values, const Signature* s, const std::string* name, bool want_grad) {
+  auto nargs = static_cast<int32_t>(op.schema->args.size());
+  auto nrets = static_cast<int32_t>(op.schema->returns.size());
+  if (nrets == 1) [[likely]] {
+    OneResult r;
+    Frame f{values, &r.value, nargs, 1};
+    return run_single(op, f, r.value, want_grad);
+  }
+  Results results;
+  Frame f{values, results.data(), nargs, nrets};
+  call(op, f);
+  if (s && !s->tuple_type && nrets > 1) s->tuple_type = make_tuple_type(*s, *name);
+  return several_to_python(results.data(), static_cast<size_t>(nrets),
+                           s && s->tuple_type != &PyTuple_Type ? s->tuple_type : nullptr);
+}
+
+} // namespace
+
+// Plain tuples for results without names.
+PyTypeObject* make_tuple_type(const Signature& s, const std::string& name) {
+  const std::vector<std::string>& names = s.op->schema->return_names;
+  for (const std::string& field : names)
+    if (field.empty()) return &PyTuple_Type;
+  // Names and fields are kept for good, as the types built from them are.
+  auto* fields = new std::vector<PyStructSequence_Field>(names.size() + 1);
+  for (size_t k = 0; k < names.size(); ++k) (*fields)[k] = {names[k].c_str(), nullptr};
+  auto* full_name = new std::string("tesserack.return_types." + name);
+  PyStructSequence_Desc desc = {full_name->c_str(), nullptr, fields->data(), static_cast<int>(names.size())};
+  auto* type =
+      reinterpret_cast<PyTypeObject*>(checked(reinterpret_cast<PyObject*>(PyStructSequence_NewType(&desc))).release());
+  type->tp_repr = tuple_repr;
+  return type;
+}
+
+PyObject* invoke(const Plan& plan, const Signature& s, Bound& bound) {
+  bool want_grad = bound.requires_grad || (s.requires_grad_param >= 0 && bound.values()[s.requires_grad_param].i);
+  return run(*s.op, bound.values(), &s, &plan.name, want_grad);
+}
+
+PyObject* invoke_operator(const Operator& op, const Value* given, size_t n) {
+  const Schema& schema = *op.schema;
+  ValueBuffer values;
+  std::copy_n(given, n, values.data());
+  for (size_t k = n; k < schema.args.size(); ++k) values.data()[k] = schema.args[k].default_value;
+  return run(op, values.data(), nullptr, nullptr, false);
+}
+
+PyObject* invoke_single(const Operator& op, const Value* values, int32_t n) {
+  OneResult r;
+  Frame f{values, &r.value, n, 1};
+  call(op, f);
+  return value_to_python(r.value);
+}
+
+} // namespace ts::py

@@ -1,0 +1,255 @@
+// Everything here is called rarely: pybind11 keeps it short.
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "dispatch/describe.h"
+#include "dispatch/launch.h"
+#include "ops/promotion.h"
+#include "python/operator_object.h"
+#include "python/runtime_bindings.h"
+#include "runtime/backend.h"
+
+namespace pb = pybind11;
+
+namespace ts::py_runtime {
+namespace {
+
+using ts::py::expect_device;
+
+pb::object steal(PyObject* o) { return pb::reinterpret_steal<pb::object>(o); }
+
+Device device_arg(const pb::object& o) { return o.is_none() ? default_device() : expect_device(o.ptr(), "device"); }
+DType dtype_arg(const pb::handle& o, const char* what) {
+  std::optional<DType> t = ts::py::as_dtype(o.ptr());
+  TS_CHECK_TYPE(t, what, ": expected a dtype, got ", ts::py::type_name(o.ptr()));
+  return *t;
+}
+pb::object dtype_result(DType t) { return pb::reinterpret_borrow<pb::object>(ts::py::dtype_object(t)); }
+
+Backend& named_backend(const std::string& name) {
+  Backend* b = find_backend(name);
+  if (!b) fail(ErrorKind::BackendUnavailable, "backend: no backend named '", name, "' is loaded");
+  return *b;
+}
+
+// --- backends ----------------------------------------------------------------------------------------------------
+
+pb::dict describe_backend(Backend& b) {
+  using namespace pybind11::literals;
+  return pb::dict("name"_a = b.name(), "vendor"_a = b.vendor(), "version"_a = b.version(), "source"_a = b.source(),
+                  "device_count"_a = b.device_count(), "reason"_a = b.reason(), "host_memory"_a = b.host_memory());
+}
+
+pb::dict device_properties(const pb::object& device) {
+  using namespace pybind11::literals;
+  Device d = device_arg(device);
+  ts_properties p = backend_of(d).properties(d.index);
+  return pb::dict("name"_a = std::string(p.name), "total_memory"_a = p.total_memory, "free_memory"_a = p.free_memory,
+                  "dtypes"_a = p.dtypes, "max_ndim"_a = p.max_ndim, "compute_units"_a = p.compute_units,
+                  "max_allocation"_a = p.max_allocation, "alignment"_a = p.alignment, "flags"_a = p.flags);
+}
+
+void define_backends(pb::module_& m) {
+  m.def("_set_backend_loader", [](pb::function loader) {
+    auto held = ts::py::hold(loader.ptr());
+    set_backend_loader([held](const std::string& name) {
+      ts::py::GilGuard gil;
+      ts::py::PyRef text = ts::py::to_python(name);
+      ts::py::checked(PyObject_CallOneArg(held.get(), text.get()));
+    });
+  });
+  m.def("_load_backend", [](const std::string& path) { return load_backend(path).name(); });
+  m.def("_backends", [] {
+    pb::list all;
+    for (Backend* b : backends()) all.append(describe_backend(*b));
+    return all;
+  });
+  m.def("_is_loaded", [](const std::string& name) { return find_backend(name) != nullptr; });
+  m.def("_device_count", [](const std::string& name) { return named_backend(name).device_count(); });
+  m.def("_backend_reason", [](const std::string& name) { return named_backend(name).reason(); });
+  m.def("_device_properties", device_properties);
+  m.def("_set_fallback", set_fallback_mode);
+  m.def("_fallback_mode", fallback_mode);
+  m.def("_fallbacks", fallback_counts);
+  m.def("_reset_fallbacks", reset_fallback_counts);
+}
+
+// --- devices and memory ------------------------------------------------------------------------------------------
+
+pb::dict memory_stats(const pb::object& device) {
+  using namespace pybind11::literals;
+  Device d = device_arg(device);
+  MemoryStats s = backend_of(d).allocator(d.index).stats();
+  return pb::dict("allocated"_a = s.allocated, "allocated_peak"_a = s.allocated_peak, "reserved"_a = s.reserved,
+                  "reserved_peak"_a = s.reserved_peak, "allocations"_a = s.allocations,
+                  "device_allocations"_a = s.device_allocations);
+}
+
+DeviceAllocator& allocator_arg(const pb::object& device) {
+  Device d = device_arg(device);
+  return backend_of(d).allocator(d.index);
+}
+
+void define_devices(pb::module_& m) {
+  using namespace pybind11::literals;
+  m.def(
+      "get_default_device", [] { return steal(ts::py::device_object(default_device())); },
+      "The device of factories called without one.");
+  m.def(
+      "set_default_device",
+      [](const pb::object& device) { set_default_device(device.is_none() ? Device() : device_arg(device)); },
+      "device"_a, "Set the device of factories called without one; None restores the declared default.");
+  m.def("memory_stats", memory_stats, "device"_a = pb::none(),
+        "Bytes allocated and reserved on a device, now and at most, as a dictionary.");
+  m.def(
+      "empty_cache", [](const pb::object& device) { allocator_arg(device).release_cached(); }, "device"_a = pb::none(),
+      "Give memory that no live tensor uses back to the device.");
+  m.def(
+      "reset_peak_memory_stats", [](const pb::object& device) { allocator_arg(device).reset_peak(); },
+      "device"_a = pb::none(), "Start measuring the peaks of memory_stats anew.");
+  m.def(
+      "synchronize", [](const pb::object& device) { synchronize(device_arg(device)); }, "device"_a = pb::none(),
+      "Wait until a device has finished all work given to it.");
+  m.def("_set_num_threads", [](const std::string& name, int n) {
+    auto set = named_backend(name).table().set_num_threads;
+    if (set) set(named_backend(name).table().ctx, n);
+    return set != nullptr;
+  });
+  m.def("_get_num_threads", [](const std::string& name) {
+    auto get = named_backend(name).table().get_num_threads;
+    return get ? get(named_backend(name).table().ctx) : 1;
+  });
+}
+
+// --- dtypes ------------------------------------------------------------------------------------------------------
+
+// Value of a tensor or number argument, for promotion only.
+Value operand(const pb::handle& o) {
+  if (ts::py::is_tensor(o.ptr())) return Value(ts::py::impl_of(o.ptr()));
+  Value v;
+  TS_CHECK_TYPE(ts::py::as_number(o.ptr(), v), "result_type: expected a Tensor or a number, got ",
+                ts::py::type_name(o.ptr()));
+  return v;
+}
+
+void define_dtypes(pb::module_& m) {
+  using namespace pybind11::literals;
+  m.def(
+      "get_default_dtype", [] { return dtype_result(default_dtype()); },
+      "The dtype of tensors made from Python floats.");
+  m.def(
+      "set_default_dtype", [](const pb::object& d) { set_default_dtype(dtype_arg(d, "set_default_dtype")); }, "d"_a,
+      "Set the dtype of tensors made from Python floats.");
+  m.def(
+      "promote_types",
+      [](const pb::object& a, const pb::object& b) {
+        return dtype_result(promote_types(dtype_arg(a, "promote_types"), dtype_arg(b, "promote_types")));
+      },
+      "type1"_a, "type2"_a, "The smallest dtype both convert to.");
+  m.def(
+      "can_cast",
+      [](const pb::object& from, const pb::object& to) {
+        return can_cast(dtype_arg(from, "can_cast"), dtype_arg(to, "can_cast"));
+      },
+      "from_"_a, "to"_a, "Whether values keep their category: bool, integer, floating, complex.");
+  m.def(
+      "result_type",
+      [](const pb::object& a, const pb::object& b) {
+        Value operands[2] = {operand(a), operand(b)};
+        return dtype_result(result_type(operands));
+      },
+      "tensor1"_a, "tensor2"_a, "The dtype an arithmetic operation of two tensors or numbers gives.");
+}
+
+// --- random numbers ----------------------------------------------------------------------------------------------
+
+void define_random(pb::module_& m) {
+  m.def("_manual_seed_all", manual_seed_all);
+  m.def("_default_generator", [](const pb::object& device) {
+    return steal(ts::py::generator_object(default_generator(device_arg(device))));
+  });
+}
+
+// --- operators ---------------------------------------------------------------------------------------------------
+
+pb::dict describe_operator(const Operator& op) {
+  using namespace pybind11::literals;
+  const char* variant = op.variant == Variant::Functional ? "functional"
+                        : op.variant == Variant::Inplace  ? "inplace"
+                                                          : "out";
+  return pb::dict("name"_a = op.name(), "base"_a = op.schema->base, "python_name"_a = op.python_name,
+                  "schema"_a = to_string(*op.schema), "doc"_a = op.doc, "variant"_a = variant,
+                  "function"_a = op.is_function, "method"_a = op.is_method, "hidden"_a = op.hidden, "view"_a = op.view,
+                  "composite"_a = op.composite, "differentiable"_a = op.differentiable,
+                  "pointwise"_a = op.pointwise != nullptr, "namespaces"_a = op.namespaces,
+                  "origin"_a = std::string(op.origin));
+}
+
+pb::list kernel_table(const std::string& name) {
+  const Operator& op = get_operator(name);
+  pb::list rows;
+  for (int k = 0; k < Operator::kKeys; ++k)
+    if (op.table[k].fn && k >= key::kBackendBits)
+      rows.append(pb::make_tuple(key_name(k), op.table[k].owner ? op.table[k].owner : ""));
+  return rows;
+}
+
+pb::list keys_in(KeySet keys) {
+  pb::list names;
+  for (; keys; keys &= ~key_bit(highest_key(keys))) {
+    int k = highest_key(keys);
+    if (k >= key::kBackendBits)
+      names.append(key_name(k));
+    else
+      names.append(k == kMetaBackend ? std::string("meta") : ts::backends()[static_cast<size_t>(k) - 1]->name());
+  }
+  return names;
+}
+
+void define_operators(pb::module_& m) {
+  m.def("_operators", [] {
+    pb::list all;
+    for (const Operator* op : all_operators()) all.append(describe_operator(*op));
+    return all;
+  });
+  m.def("_install_operators", [] { return pb::reinterpret_steal<pb::object>(ts::py::install_operators().release()); });
+  m.def("_kernel_table", kernel_table);
+  m.def("_keys_of", [](const pb::object& tensor) {
+    const ThreadState& tls = thread_state();
+    return keys_in((ts::py::expect_tensor(tensor.ptr(), "dispatch")->keys | tls.include) & ~tls.exclude);
+  });
+}
+
+} // namespace
+
+void define_all(PyObject* module) {
+  auto m = pb::reinterpret_borrow<pb::module_>(module);
+  pb::register_local_exception_translator([](std::exception_ptr p) {
+    try {
+      if (p) std::rethrow_exception(p);
+    } catch (const ts::Error&) {
+      ts::py::set_error_from_exception();
+    }
+  });
+  define_backends(m);
+  define_devices(m);
+  define_dtypes(m);
+  define_random(m);
+  define_operators(m);
+}
+
+} // namespace ts::py_runtime
+
+namespace ts::py {
+
+void init_runtime(PyObject* module) {
+  try {
+    py_runtime::define_all(module);
+  } catch (pybind11::error_already_set& e) {
+    e.restore();
+    throw_python();
+  }
+}
+
+} // namespace ts::py

@@ -1,0 +1,218 @@
+// a.backward(), hooks, detach_ and what else changes a tensor's autograd state; the engine for tesserack.autograd.
+#include "autograd/engine.h"
+#include "autograd/meta.h"
+#include "python/autograd_bindings.h"
+#include "python/parse.h"
+#include "python/tensor_slots.h"
+
+namespace ts::py {
+namespace {
+
+bool truth(PyObject* o, bool fallback) {
+  if (!o || o == Py_None) return fallback;
+  int value = PyObject_IsTrue(o);
+  checked_status(value);
+  return value == 1;
+}
+
+// A tensor or a sequence of tensors; None elements are allowed where `optional`.
+std::vector<Tensor> tensor_list(PyObject* o, const char* what, bool optional) {
+  if (is_tensor(o)) return {tensor_of(o)};
+  PyRef items = PyRef::steal(PySequence_Fast(o, ""));
+  if (!items) {
+    PyErr_Clear();
+    raise(PyExc_TypeError, std::string(what) + ": expected a Tensor or a sequence of Tensors, got " + type_name(o));
+  }
+  std::vector<Tensor> out;
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); ++k) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), k);
+    if (item == Py_None && optional)
+      out.emplace_back();
+    else
+      out.push_back(expect_tensor(item, what));
+  }
+  return out;
+}
+
+PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
+  PyObject *gradient = nullptr, *retain = nullptr, *create = nullptr, *inputs = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:backward", const_cast<char**>(names), &gradient, &retain,
+                                   &create, &inputs))
+    return nullptr;
+  return guarded([&] {
+    std::vector<Tensor> grads(1), wanted;
+    if (gradient && gradient != Py_None) grads[0] = expect_tensor(gradient, "backward");
+    if (inputs && inputs != Py_None) {
+      wanted = tensor_list(inputs, "backward", false);
+      TS_CHECK(!wanted.empty(), "'inputs' argument to backward() cannot be empty.");
+    }
+    BackwardOptions options;
+    options.create_graph = truth(create, false);
+    options.retain_graph = truth(retain, options.create_graph);
+    run_backward({tensor_of(self)}, grads, wanted, options);
+    return none();
+  });
+}
+
+// _run_backward(tensors, grads, retain_graph, create_graph, inputs, allow_unused, accumulate) -> gradients of inputs
+PyObject* run_engine(PyObject*, PyObject* args) {
+  PyObject *tensors, *grads, *inputs;
+  int retain, create, allow_unused, accumulate;
+  if (!PyArg_ParseTuple(args, "OOppOpp:_run_backward", &tensors, &grads, &retain, &create, &inputs, &allow_unused,
+                        &accumulate))
+    return nullptr;
+  return guarded([&] {
+    BackwardOptions options;
+    options.retain_graph = retain;
+    options.create_graph = create;
+    options.allow_unused = allow_unused;
+    options.accumulate = accumulate;
+    std::vector<Tensor> results =
+        run_backward(tensor_list(tensors, "backward", false), tensor_list(grads, "grad_tensors", true),
+                     tensor_list(inputs, "inputs", false), options);
+    PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+    for (size_t k = 0; k < results.size(); ++k)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), wrap(results[k]));
+    return tuple.release();
+  });
+}
+
+PyObject* queue_python_callback(PyObject*, PyObject* fn) {
+  return guarded([&] {
+    auto callable = hold(fn);
+    queue_callback([callable] {
+      GilGuard gil;
+      checked(PyObject_CallNoArgs(callable.get()));
+    });
+    return none();
+  });
+}
+
+PyObject* py_anomaly_checks_nan(PyObject*, PyObject*) { return PyBool_FromLong(anomaly_checks_nan()); }
+PyObject* py_set_anomaly_checks_nan(PyObject*, PyObject* on) {
+  int value = PyObject_IsTrue(on);
+  if (value < 0) return nullptr;
+  set_anomaly_checks_nan(value == 1);
+  return none();
+}
+
+// --- hooks -------------------------------------------------------------------------------------------------------
+
+Tensor call_tensor_hook(PyObject* callable, const Tensor& grad) {
+  GilGuard gil;
+  PyRef argument = PyRef::steal(wrap(grad));
+  PyRef result = checked(PyObject_CallOneArg(callable, argument.get()));
+  if (result.get() == Py_None) return {};
+  return expect_tensor(result.get(), "register_hook: the hook's result");
+}
+
+PyObject* register_hook(PyObject* self, PyObject* fn) {
+  return guarded([&] {
+    auto callable = hold(fn);
+    uint64_t id = register_tensor_hook(tensor_of(self),
+                                       [callable](const Tensor& g) { return call_tensor_hook(callable.get(), g); });
+    if (is_leaf(tensor_of(self))) remember_hook(self, fn);
+    return PyLong_FromUnsignedLongLong(id);
+  });
+}
+
+PyObject* register_post_hook(PyObject* self, PyObject* fn) {
+  return guarded([&] {
+    auto callable = hold(fn);
+    uint64_t id = register_post_accumulate_hook(tensor_of(self), [callable](const Tensor& t) {
+      GilGuard gil;
+      PyRef argument = PyRef::steal(wrap(t));
+      checked(PyObject_CallOneArg(callable.get(), argument.get()));
+    });
+    remember_hook(self, fn);
+    return PyLong_FromUnsignedLongLong(id);
+  });
+}
+
+PyObject* remove_hook(PyObject* self, PyObject* args) {
+  unsigned long long id = 0;
+  PyObject* fn = nullptr;
+  if (!PyArg_ParseTuple(args, "KO:_remove_hook", &id, &fn)) return nullptr;
+  return guarded([&] {
+    remove_tensor_hook(tensor_of(self), id);
+    remove_post_accumulate_hook(tensor_of(self), id);
+    forget_hook(self, fn);
+    return none();
+  });
+}
+
+// --- state -------------------------------------------------------------------------------------------------------
+
+PyObject* requires_grad_(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"requires_grad", nullptr};
+  int on = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", const_cast<char**>(names), &on)) return nullptr;
+  return guarded([&] {
+    set_requires_grad(tensor_of(self), on);
+    return Py_NewRef(self);
+  });
+}
+
+PyObject* retain_grad_method(PyObject* self, PyObject*) {
+  return guarded([&] {
+    retain_grad(tensor_of(self));
+    return none();
+  });
+}
+
+PyObject* detach_(PyObject* self, PyObject*) {
+  return guarded([&] {
+    detach_inplace(tensor_of(self));
+    return Py_NewRef(self);
+  });
+}
+
+PyObject* make_subclass(PyObject*, PyObject* args) {
+  PyObject *type, *data;
+  int on = 0;
+  if (!PyArg_ParseTuple(args, "OO|p:_make_subclass", &type, &data, &on)) return nullptr;
+  return guarded([&] {
+    bool subclass = PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), TensorType);
+    TS_CHECK_TYPE(subclass, "_make_subclass: expected a subclass of Tensor, got ", type_name(type));
+    Tensor t = shallow_copy(expect_tensor(data, "_make_subclass"));
+    if (on) set_requires_grad(t, true);
+    return wrap_as(reinterpret_cast<PyTypeObject*>(type), std::move(t));
+  });
+}
+
+PyMethodDef g_functions[] = {
+    {"_run_backward", run_engine, METH_VARARGS, nullptr},
+    {"_queue_callback", queue_python_callback, METH_O, nullptr},
+    {"is_anomaly_check_nan_enabled", py_anomaly_checks_nan, METH_NOARGS,
+     "is_anomaly_check_nan_enabled()\n--\n\nWhether anomaly mode refuses NaN gradients."},
+    {"_set_anomaly_checks_nan", py_set_anomaly_checks_nan, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+} // namespace
+
+std::vector<PyMethodDef> autograd_methods() {
+  auto fast = [](auto* f) { return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f)); };
+  return {
+      {"backward", fast(backward), METH_VARARGS | METH_KEYWORDS,
+       "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\nAdd the gradient of this "
+       "tensor to .grad of the leaves it "
+       "was computed from.\n\n`gradient` stands for the derivative of some scalar by this tensor; it may be left out "
+       "for a single element."},
+      {"_register_hook", register_hook, METH_O, nullptr},
+      {"_register_post_hook", register_post_hook, METH_O, nullptr},
+      {"_remove_hook", remove_hook, METH_VARARGS, nullptr},
+      {"requires_grad_", fast(requires_grad_), METH_VARARGS | METH_KEYWORDS,
+       "requires_grad_(requires_grad=True)\n--\n\nSet whether gradients are recorded for this leaf; returns it."},
+      {"retain_grad", retain_grad_method, METH_NOARGS,
+       "retain_grad()\n--\n\nKeep the gradient of this non-leaf in .grad."},
+      {"detach_", detach_, METH_NOARGS, "detach_()\n--\n\nForget the history in place."},
+      {"_make_subclass", make_subclass, METH_VARARGS | METH_STATIC,
+       "_make_subclass(cls, data, require_grad=False)\n--\n\nThe same memory as an instance of a subclass."},
+  };
+}
+
+void init_autograd(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+
+} // namespace ts::py

@@ -1,0 +1,185 @@
+// Methods that answer questions about shape and memory, and resize_.
+#include "autograd/meta.h"
+#include "python/parse.h"
+#include "python/tensor_slots.h"
+#include "runtime/backend.h"
+#include "runtime/empty.h"
+#include "tensor/geometry.h"
+
+namespace ts::py {
+namespace {
+
+// size(), size(dim), stride(), stride(dim): all, or one.
+template <class All, class One>
+PyObject* all_or_one(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, const char* name,
+                     All all, One one) {
+  return guarded([&]() -> PyObject* {
+    Py_ssize_t given = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    bool named_dim = !kwnames || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "dim") == 0;
+    if (given > 1 || !named_dim) raise(PyExc_TypeError, std::string(name) + "(): expected at most one argument, dim");
+    if (given == 0 || args[0] == Py_None) return all(tensor_of(self));
+    int64_t dim = 0;
+    if (!as_int(args[0], dim))
+      raise(PyExc_TypeError, std::string(name) + "(): argument 'dim' must be int, not " + type_name(args[0]));
+    const Tensor& t = tensor_of(self);
+    TS_CHECK_INDEX(t.ndim() > 0, "dimension specified as ", dim, " but tensor has no dimensions");
+    return checked(PyLong_FromLongLong(one(t, wrap_dim(dim, t.ndim(), name)))).release();
+  });
+}
+
+PyObject* size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return all_or_one(
+      self, args, nargs, kwnames, "size", [](const Tensor& t) { return size_object(t.sizes()); },
+      [](const Tensor& t, int64_t d) { return t.sizes()[static_cast<size_t>(d)]; });
+}
+
+PyObject* int_tuple(IntSpan values) {
+  PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  for (size_t k = 0; k < values.size(); ++k)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), checked(PyLong_FromLongLong(values[k])).release());
+  return tuple.release();
+}
+PyObject* stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return all_or_one(
+      self, args, nargs, kwnames, "stride", [](const Tensor& t) { return int_tuple(t.strides()); },
+      [](const Tensor& t, int64_t d) { return t.strides()[static_cast<size_t>(d)]; });
+}
+
+PyObject* dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).ndim()); }
+PyObject* numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).numel()); }
+PyObject* element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).item_size()); }
+PyObject* storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).storage_offset()); }
+PyObject* is_floating_point(PyObject* self, PyObject*) { return PyBool_FromLong(is_floating(tensor_of(self).dtype())); }
+PyObject* is_complex_method(PyObject* self, PyObject*) { return PyBool_FromLong(is_complex(tensor_of(self).dtype())); }
+PyObject* is_signed(PyObject* self, PyObject*) { return PyBool_FromLong(!is_unsigned(tensor_of(self).dtype())); }
+PyObject* is_inference(PyObject* self, PyObject*) {
+  return PyBool_FromLong(tensor_of(self)->has(TensorImpl::kInference));
+}
+PyObject* is_view(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).is_view()); }
+PyObject* get_device(PyObject* self, PyObject*) { return PyLong_FromLong(tensor_of(self).device().index); }
+
+PyObject* data_ptr(PyObject* self, PyObject*) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(self);
+    TS_CHECK(!t.device().is_meta(), "data_ptr: a meta tensor has no data");
+    if (t.numel() == 0) return PyLong_FromLong(0);
+    // Without a host address, the handle tells tensors apart as well.
+    char* at = t.data<char>();
+    auto address = reinterpret_cast<uintptr_t>(t->storage->handle) + static_cast<uintptr_t>(t->byte_offset);
+    return PyLong_FromUnsignedLongLong(at ? reinterpret_cast<uintptr_t>(at) : address);
+  });
+}
+
+PyObject* storage_ptr(PyObject* self, PyObject*) {
+  const Tensor& t = tensor_of(self);
+  return PyLong_FromVoidPtr(t->storage ? t->storage->handle : nullptr);
+}
+PyObject* storage_nbytes(PyObject* self, PyObject*) {
+  const Tensor& t = tensor_of(self);
+  return PyLong_FromSize_t(t->storage ? t->storage->nbytes : 0);
+}
+
+PyObject* is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"memory_format", nullptr};
+  PyObject* format = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O!:is_contiguous", const_cast<char**>(names), &FormatType, &format))
+    return nullptr;
+  MemoryFormat f = format ? reinterpret_cast<FormatObject*>(format)->value : MemoryFormat::Contiguous;
+  return PyBool_FromLong(tensor_of(self).is_contiguous(f));
+}
+
+PyObject* is_set_to(PyObject* self, PyObject* other) {
+  return guarded([&] {
+    const Tensor &a = tensor_of(self), &b = expect_tensor(other, "is_set_to");
+    bool equal = a->storage == b->storage && a->byte_offset == b->byte_offset && same(a.sizes(), b.sizes()) &&
+                 same(a.strides(), b.strides());
+    return PyBool_FromLong(equal);
+  });
+}
+
+// --- resize_ -----------------------------------------------------------------------------------------------------
+
+// A larger block with the old bytes in front, as far as they were.
+void grow_storage(const Tensor& t, size_t nbytes) {
+  int64_t n = static_cast<int64_t>(nbytes);
+  Tensor fresh = empty_tensor(IntSpan(&n, 1), DType::UInt8, t.device());
+  if (t->storage && t->storage->nbytes) {
+    int64_t old = static_cast<int64_t>(t->storage->nbytes);
+    auto bytes = std::make_unique<char[]>(t->storage->nbytes);
+    Tensor source = shallow_copy(t);
+    source->byte_offset = 0;
+    copy_bytes_to_host(bytes.get(), source, static_cast<size_t>(old));
+    copy_bytes_from_host(fresh, bytes.get(), static_cast<size_t>(old));
+  }
+  Storage* old = t->storage;
+  retain(fresh->storage);
+  fresh->storage->version.store(t.version(), std::memory_order_relaxed);
+  t->storage = fresh->storage;
+  if (old) release(old);
+}
+
+void resize(const Tensor& t, IntSpan sizes, MemoryFormat format) {
+  TS_CHECK(!requires_grad(t), "cannot resize variables that require grad");
+  TS_CHECK(!t.is_view(), "resize_: expected a tensor that is not a view of another one");
+  TS_CHECK(!t->has(TensorImpl::kConstantData), "resize_: the memory is read-only; clone() the tensor first");
+  int64_t n = checked_numel(sizes), bytes = 0;
+  TS_CHECK(!__builtin_mul_overflow(n, t.item_size(), &bytes) && !__builtin_add_overflow(bytes, t->byte_offset, &bytes),
+           "resize_: sizes ", sizes, " exceed 64-bit sizes");
+  if (!t.device().is_meta() && (!t->storage || static_cast<size_t>(bytes) > t->storage->nbytes))
+    grow_storage(t, static_cast<size_t>(bytes));
+  t->set_geometry(sizes, strides_for(sizes, format));
+}
+
+PyObject* resize_(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guarded([&] {
+    MemoryFormat format = MemoryFormat::Contiguous;
+    PyObject* given = kwargs ? PyDict_GetItemString(kwargs, "memory_format") : nullptr;
+    if (given && is_format(given)) format = reinterpret_cast<FormatObject*>(given)->value;
+    TS_CHECK_TYPE(!kwargs || PyDict_GET_SIZE(kwargs) == (given ? 1 : 0),
+                  "resize_() got an unexpected keyword argument");
+    bool one_list = PyTuple_GET_SIZE(args) == 1 &&
+                    (PyTuple_Check(PyTuple_GET_ITEM(args, 0)) || PyList_Check(PyTuple_GET_ITEM(args, 0)));
+    Scratch scratch;
+    Value sizes;
+    TS_CHECK_TYPE(as_int_list(one_list ? PyTuple_GET_ITEM(args, 0) : args, sizes, scratch),
+                  "resize_(): expected sizes as ints");
+    resize(tensor_of(self), sizes.as_ints(), format);
+    return Py_NewRef(self);
+  });
+}
+
+} // namespace
+
+std::vector<PyMethodDef> metadata_methods() {
+  auto fast = [](auto* f) { return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f)); };
+  constexpr int kFast = METH_FASTCALL | METH_KEYWORDS, kSlow = METH_VARARGS | METH_KEYWORDS;
+  return {
+      {"size", fast(size), kFast, "size(dim=None)\n--\n\nThe Size, or the size of one dimension."},
+      {"stride", fast(stride), kFast, "stride(dim=None)\n--\n\nSteps between elements of each dimension, or of one."},
+      {"dim", dim, METH_NOARGS, "dim()\n--\n\nThe number of dimensions."},
+      {"ndimension", dim, METH_NOARGS, "ndimension()\n--\n\nThe number of dimensions."},
+      {"numel", numel, METH_NOARGS, "numel()\n--\n\nThe number of elements."},
+      {"nelement", numel, METH_NOARGS, "nelement()\n--\n\nThe number of elements."},
+      {"element_size", element_size, METH_NOARGS, "element_size()\n--\n\nBytes per element."},
+      {"storage_offset", storage_offset, METH_NOARGS,
+       "storage_offset()\n--\n\nElements between the start of the storage and the first."},
+      {"data_ptr", data_ptr, METH_NOARGS, "data_ptr()\n--\n\nThe address of the first element."},
+      {"_storage_ptr", storage_ptr, METH_NOARGS, nullptr},
+      {"_storage_nbytes", storage_nbytes, METH_NOARGS, nullptr},
+      {"is_contiguous", fast(is_contiguous), kSlow,
+       "is_contiguous(memory_format=contiguous_format)\n--\n\nWhether elements lie in order, without gaps."},
+      {"is_set_to", is_set_to, METH_O, "is_set_to(other)\n--\n\nWhether both are the same memory seen the same way."},
+      {"is_floating_point", is_floating_point, METH_NOARGS,
+       "is_floating_point()\n--\n\nWhether the dtype is floating."},
+      {"is_complex", is_complex_method, METH_NOARGS, "is_complex()\n--\n\nWhether the dtype is complex."},
+      {"is_signed", is_signed, METH_NOARGS, "is_signed()\n--\n\nWhether the dtype has negative values."},
+      {"is_inference", is_inference, METH_NOARGS, "is_inference()\n--\n\nWhether it was made under inference_mode."},
+      {"_is_view", is_view, METH_NOARGS, "_is_view()\n--\n\nWhether it is a view of another tensor."},
+      {"get_device", get_device, METH_NOARGS, "get_device()\n--\n\nThe device's index."},
+      {"resize_", fast(resize_), kSlow,
+       "resize_(*sizes, memory_format=contiguous_format)\n--\n\nGive the tensor other sizes in place; new elements are "
+       "undefined."},
+  };
+}
+
+} // namespace ts::py

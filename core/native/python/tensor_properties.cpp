@@ -1,0 +1,124 @@
+// a.shape, a.dtype, a.grad and the other attributes of tensors.
+#include "autograd/meta.h"
+#include "ops/api.h"
+#include "python/node_object.h"
+#include "python/tensor_object.h"
+#include "python/tensor_slots.h"
+#include "python/types.h"
+#include "runtime/backend.h"
+
+namespace ts::py {
+namespace {
+
+#define TS_GETTER(name, expression)                                                                                    \
+  PyObject* name(PyObject* self, void*) {                                                                              \
+    return guarded([&]() -> PyObject* {                                                                                \
+      const Tensor& t = tensor_of(self);                                                                               \
+      (void)t;                                                                                                         \
+      return expression;                                                                                               \
+    });                                                                                                                \
+  }
+
+TS_GETTER(get_shape, size_object(t.sizes()))
+TS_GETTER(get_dtype, Py_NewRef(dtype_object(t.dtype())))
+TS_GETTER(get_device, device_object(t.device()))
+TS_GETTER(get_layout, Py_NewRef(strided_layout()))
+TS_GETTER(get_ndim, PyLong_FromLongLong(t.ndim()))
+TS_GETTER(get_itemsize, PyLong_FromLongLong(t.item_size()))
+TS_GETTER(get_nbytes, PyLong_FromLongLong(t.nbytes()))
+TS_GETTER(get_grad, wrap(grad_of(t)))
+TS_GETTER(get_grad_fn, node_object(grad_fn(t)))
+TS_GETTER(get_requires_grad, PyBool_FromLong(requires_grad(t)))
+TS_GETTER(get_is_leaf, PyBool_FromLong(is_leaf(t)))
+TS_GETTER(get_retains_grad, PyBool_FromLong(t->has(TensorImpl::kRetainGrad)))
+TS_GETTER(get_output_nr, PyLong_FromUnsignedLong(autograd_meta(t.impl()) ? autograd_meta(t.impl())->output_nr : 0))
+TS_GETTER(get_version, PyLong_FromUnsignedLong(t.version()))
+TS_GETTER(get_base, wrap(Tensor::share(t->base)))
+TS_GETTER(get_is_meta, PyBool_FromLong(t.device().is_meta()))
+TS_GETTER(get_false, Py_NewRef(Py_False))
+TS_GETTER(get_self, Py_NewRef(self))
+TS_GETTER(get_data, wrap(shallow_copy(t, true)))
+
+Tensor reversed_dims(const Tensor& t) {
+  Dims order(static_cast<size_t>(t.ndim()));
+  for (size_t k = 0; k < order.size(); ++k) order[k] = t.ndim() - 1 - static_cast<int64_t>(k);
+  return ops::permute(t, order);
+}
+Tensor matrix_transpose(const Tensor& t, const char* name) {
+  TS_CHECK(t.ndim() >= 2, "tensor.", name, " is only supported on matrices or batches of matrices. Got ", t.ndim(),
+           "-D tensor.");
+  return ops::transpose(t, -2, -1);
+}
+Tensor adjoint(const Tensor& t) {
+  TS_CHECK(t.ndim() == 2 || t.ndim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ", t.ndim(),
+           "-D tensor.", t.ndim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+  return t.ndim() == 2 ? ops::transpose(t, 0, 1) : t;
+}
+TS_GETTER(get_T, wrap(reversed_dims(t)))
+TS_GETTER(get_mT, wrap(matrix_transpose(t, "mT")))
+TS_GETTER(get_mH, wrap(matrix_transpose(t, "mH")))
+TS_GETTER(get_H, wrap(adjoint(t)))
+#undef TS_GETTER
+
+int set_grad(PyObject* self, PyObject* value, void*) {
+  return guarded([&] {
+    bool clear = !value || value == Py_None;
+    if (!clear && !is_tensor(value)) raise(PyExc_TypeError, "grad: expected a Tensor or None, got " + type_name(value));
+    TS_CHECK(clear || value != self, "can't assign a Tensor as its own grad");
+    set_grad_of(tensor_of(self), clear ? Tensor() : tensor_of(value));
+    return 0;
+  });
+}
+
+int set_requires_grad_property(PyObject* self, PyObject* value, void*) {
+  return guarded([&] {
+    if (!value) raise(PyExc_TypeError, "requires_grad cannot be deleted");
+    if (!PyBool_Check(value)) raise(PyExc_TypeError, "requires_grad: expected a bool, got " + type_name(value));
+    set_requires_grad(tensor_of(self), value == Py_True);
+    return 0;
+  });
+}
+
+int set_data_property(PyObject* self, PyObject* value, void*) {
+  return guarded([&] {
+    if (!value) raise(PyExc_TypeError, "data cannot be deleted");
+    set_data(tensor_of(self), expect_tensor(value, "data"));
+    return 0;
+  });
+}
+
+} // namespace
+
+std::vector<PyGetSetDef> tensor_properties() {
+  return {
+      {"shape", get_shape, nullptr, "The size of every dimension, a Size.", nullptr},
+      {"dtype", get_dtype, nullptr, "The element type.", nullptr},
+      {"device", get_device, nullptr, "Where the elements are.", nullptr},
+      {"layout", get_layout, nullptr, "Always tesserack.strided.", nullptr},
+      {"ndim", get_ndim, nullptr, "The number of dimensions.", nullptr},
+      {"itemsize", get_itemsize, nullptr, "Bytes per element.", nullptr},
+      {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
+      {"grad", get_grad, set_grad, "The accumulated gradient, or None.", nullptr},
+      {"grad_fn", get_grad_fn, nullptr, "The node that computed this tensor; None for leaves.", nullptr},
+      {"requires_grad", get_requires_grad, set_requires_grad_property, "Whether gradients are recorded for it.",
+       nullptr},
+      {"is_leaf", get_is_leaf, nullptr, "Whether it was created by the user rather than computed.", nullptr},
+      {"retains_grad", get_retains_grad, nullptr, "Whether this non-leaf keeps its gradient.", nullptr},
+      {"output_nr", get_output_nr, nullptr, "Which result of grad_fn it is.", nullptr},
+      {"_version", get_version, nullptr, "How often its memory was modified in place.", nullptr},
+      {"_base", get_base, nullptr, "The tensor this one is a view of, or None.", nullptr},
+      {"data", get_data, set_data_property,
+       "The same memory without history; assigning replaces memory, shape and dtype.", nullptr},
+      {"is_meta", get_is_meta, nullptr, "Whether it has shape and dtype but no data.", nullptr},
+      {"is_sparse", get_false, nullptr, "Always False.", nullptr},
+      {"is_quantized", get_false, nullptr, "Always False.", nullptr},
+      {"is_nested", get_false, nullptr, "Always False.", nullptr},
+      {"real", get_self, nullptr, "The tensor itself.", nullptr},
+      {"T", get_T, nullptr, "A view with the dimensions in reverse order.", nullptr},
+      {"mT", get_mT, nullptr, "A view with the last two dimensions exchanged.", nullptr},
+      {"H", get_H, nullptr, "The adjoint of a matrix.", nullptr},
+      {"mH", get_mH, nullptr, "The adjoints of the matrices in the last two dimensions.", nullptr},
+  };
+}
+
+} // namespace ts::py

@@ -1,0 +1,106 @@
+// Registered backends: their tables, devices, kernels and default streams.
+#pragma once
+#include "runtime/allocator.h"
+#include "tensor/tensor.h"
+#include "tesserack/abi.h"
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace ts {
+
+// A kernel name, interned once; backends cache their kernels by its index.
+class KernelId {
+public:
+  explicit KernelId(const char* name);
+  int index() const { return index_; }
+  const char* name() const { return name_; }
+  static constexpr int kMax = 2048;
+
+private:
+  int index_;
+  const char* name_;
+};
+
+class Backend {
+public:
+  Backend(int16_t id, const ts_backend* table, std::string source);
+  int16_t id() const { return id_; }
+  const std::string& name() const { return name_; }
+  const std::string& vendor() const { return vendor_; }
+  const std::string& version() const { return version_; }
+  const std::string& source() const { return source_; }
+  const ts_backend& table() const { return table_; }
+  bool host_memory() const { return host_memory_; }
+
+  int device_count(); // probes once; 0 with `reason()` when there is none
+  const std::string& reason();
+  ts_properties properties(int index);
+  DeviceAllocator& allocator(int index); // RuntimeError for an index that does not exist
+  // NULL when the backend has no such kernel.
+  const ts_kernel* kernel(const KernelId& id) {
+    const Entry* e = kernels_[static_cast<size_t>(id.index())].load(std::memory_order_acquire);
+    if (!e) [[unlikely]]
+      e = resolve(id);
+    return e->present ? &e->kernel : nullptr;
+  }
+  void* stream(int index) const;                  // the calling thread's current stream; NULL is the default one
+  void check(int status, const char* what) const; // raises the error a callback returned
+
+private:
+  struct Entry {
+    bool present;
+    ts_kernel kernel;
+  };
+  const Entry* resolve(const KernelId& id);
+  void probe();
+
+  int16_t id_;
+  ts_backend table_;
+  std::string name_, vendor_, version_, source_, reason_;
+  bool host_memory_ = false, probed_ = false;
+  int device_count_ = 0;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<DeviceAllocator>> allocators_;
+  std::vector<std::unique_ptr<Entry>> owned_;
+  std::array<std::atomic<const Entry*>, KernelId::kMax> kernels_{};
+};
+
+// Registers a table (copied; what it points to must outlive the process). Returns the backend.
+// RuntimeError on another ABI major, a missing required slot, a taken name.
+Backend& register_backend(const ts_backend* table, const std::string& source);
+// Opens a shared library and registers what its entry point returns. RuntimeError with the cause.
+Backend& load_backend(const std::string& path);
+Backend* find_backend(const std::string& name); // registered ones only
+Backend& backend_of(Device device);
+std::vector<Backend*> backends();
+
+// Called with the name of a backend not registered yet: loads it or raises what to install.
+void set_backend_loader(std::function<void(const std::string&)> loader);
+
+// "acme", "acme:1", "meta" -> device. RuntimeError on malformed text, unknown name or missing index.
+Device parse_device(const std::string& text);
+std::string to_string(Device device); // "acme:0"; "cpu" alone for single-device host backends, as PyTorch prints
+std::ostream& operator<<(std::ostream& out, Device device);
+
+// Device of factories called without one.
+Device default_device();
+void set_default_device(Device device); // undefined: back to the declared default
+
+// Message of the last failing callback of this thread.
+void set_last_error(const char* message);
+std::string take_last_error();
+const ts_host* host_table();
+
+// Raises the error for a kernel or runtime status other than TS_OK.
+[[noreturn]] void fail_status(int status, const std::string& backend, const char* what);
+
+void synchronize(Device device);
+void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes); // dst contiguous
+void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes);         // src contiguous
+
+} // namespace ts

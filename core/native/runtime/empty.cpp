@@ -1,0 +1,63 @@
+#include "runtime/empty.h"
+#include "runtime/backend.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+namespace {
+
+Storage* allocate(Device device, int64_t elements, DType dtype) {
+  int64_t bytes = 0;
+  TS_CHECK(!__builtin_mul_overflow(elements, item_size(dtype), &bytes), "empty: ", elements, " elements of ", dtype,
+           " exceed 64-bit sizes");
+  if (device.is_meta()) return nullptr;
+  return backend_of(device).allocator(device.index).allocate(static_cast<size_t>(bytes));
+}
+
+TensorImpl* bare(DType dtype, Device device) {
+  TensorImpl* t = TensorImpl::make();
+  t->dtype = dtype;
+  t->device = device;
+  t->keys = key_bit(device.backend);
+  return t;
+}
+
+} // namespace
+
+Tensor empty_tensor(IntSpan sizes, DType dtype, Device device) {
+  Tensor t = Tensor::adopt(bare(dtype, device));
+  t->set_contiguous(sizes);
+  t->storage = allocate(device, t.numel(), dtype);
+  return t;
+}
+
+Tensor empty_strided_tensor(IntSpan sizes, IntSpan strides, DType dtype, Device device) {
+  Tensor t = Tensor::adopt(bare(dtype, device));
+  t->set_geometry(sizes, strides);
+  auto [low, high] = byte_extent(sizes, strides, 1);
+  TS_CHECK(low == 0, "empty_strided: expected strides that are not negative, got ", strides);
+  t->storage = allocate(device, high, dtype);
+  return t;
+}
+
+Tensor empty_like_tensor(const Tensor& like, DType dtype) {
+  if (like.is_contiguous() || !is_dense(like.sizes(), like.strides()))
+    return empty_tensor(like.sizes(), dtype, like.device());
+  return empty_strided_tensor(like.sizes(), like.strides(), dtype, like.device());
+}
+
+Tensor from_external(void* handle, IntSpan sizes, IntSpan strides, DType dtype, Device device,
+                     void (*deleter)(Storage&), void* ctx) {
+  Tensor t = Tensor::adopt(bare(dtype, device));
+  t->set_geometry(sizes, strides);
+  auto [low, high] = byte_extent(sizes, strides, item_size(dtype));
+  // The handle addresses the first element; negative strides reach below it.
+  Backend& b = backend_of(device);
+  b.allocator(device.index);
+  void* start = b.host_memory() ? static_cast<char*>(handle) + low : handle;
+  t->storage =
+      Storage::make(device, static_cast<size_t>(high - low), start, b.host_memory() ? start : nullptr, deleter, ctx);
+  t->byte_offset = b.host_memory() ? -low : 0;
+  return t;
+}
+
+} // namespace ts

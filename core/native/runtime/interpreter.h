@@ -1,0 +1,36 @@
+// What the core asks of a host language, if there is one. All default to nothing: libtesserack runs without Python.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace ts {
+
+struct InterpreterHooks {
+  void* (*suspend)() = nullptr; // let other threads of the interpreter run; result goes to resume
+  void (*resume)(void*) = nullptr;
+  bool (*interrupted)() = nullptr; // the user pressed Ctrl-C; may be called while suspended
+  void (*warn)(const char* message, const char* category) = nullptr;
+  std::string (*location)() = nullptr; // "file.py:12" of the user's innermost frame
+};
+InterpreterHooks& interpreter_hooks();
+void warn(const std::string& message, const char* category = "UserWarning");
+
+// Kernels over more elements than this run with the interpreter released (releasing costs about 30 ns).
+inline constexpr int64_t kSuspendThreshold = 16384;
+
+class SuspendInterpreter {
+public:
+  explicit SuspendInterpreter(int64_t work) {
+    if (work > kSuspendThreshold && interpreter_hooks().suspend) token_ = interpreter_hooks().suspend();
+  }
+  ~SuspendInterpreter() {
+    if (token_) interpreter_hooks().resume(token_);
+  }
+  SuspendInterpreter(const SuspendInterpreter&) = delete;
+  SuspendInterpreter& operator=(const SuspendInterpreter&) = delete;
+
+private:
+  void* token_ = nullptr;
+};
+
+} // namespace ts

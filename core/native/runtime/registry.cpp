@@ -1,0 +1,178 @@
+// The table of registered backends, device names, and opening of native plugins.
+#include "runtime/backend.h"
+#include <cctype>
+#include <cstring>
+#include <dlfcn.h>
+
+namespace ts {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::array<std::unique_ptr<Backend>, kMaxBackends> slots; // 0 stays empty: meta
+  std::atomic<int> count{1};
+  std::function<void(const std::string&)> loader;
+  std::atomic<int64_t> default_device{Device{}.pack()};
+};
+Registry& registry() {
+  static auto* r = new Registry; // never destroyed: tensors may outlive static destruction
+  return *r;
+}
+constexpr const char* kDefaultDevice = "cpu"; // the declared default, the only name the core mentions
+
+void check_table(const ts_backend* t, const std::string& source) {
+  TS_CHECK(t && t->struct_size >= offsetof(ts_backend, get_kernel) + sizeof(void*), "backend: ", source,
+           " gave a table too small to hold the required slots");
+  TS_CHECK(t->abi_major == TS_ABI_MAJOR, "backend: ", source, " was built for ABI ", t->abi_major,
+           ".x, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; install a matching version of the package");
+  TS_CHECK(t->abi_minor_needed <= TS_ABI_MINOR, "backend: ", source, " needs ABI ", t->abi_major, ".",
+           t->abi_minor_needed, " or later, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; upgrade tesserack");
+  TS_CHECK(t->name && *t->name, "backend: ", source, " has no name");
+  struct {
+    const char* slot;
+    bool filled;
+  } required[] = {{"probe", t->probe != nullptr},
+                  {"properties", t->properties != nullptr},
+                  {"alloc", t->alloc != nullptr},
+                  {"free", t->free != nullptr},
+                  {"copy_from_host", t->copy_from_host != nullptr},
+                  {"copy_to_host", t->copy_to_host != nullptr},
+                  {"copy_within", t->copy_within != nullptr},
+                  {"synchronize", t->synchronize != nullptr},
+                  {"get_kernel", t->get_kernel != nullptr}};
+  for (auto& r : required)
+    TS_CHECK(r.filled, "backend: '", t->name, "' from ", source, " leaves the required slot ", r.slot, " empty");
+}
+
+} // namespace
+
+Backend& register_backend(const ts_backend* table, const std::string& source) {
+  check_table(table, source);
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  int n = r.count.load();
+  for (int i = 1; i < n; ++i)
+    TS_CHECK(r.slots[i]->name() != table->name, "backend: the name '", table->name, "' is claimed by both ",
+             r.slots[i]->source(), " and ", source, "; uninstall one");
+  TS_CHECK(std::strcmp(table->name, "meta") != 0, "backend: the name 'meta' is built in, claimed by ", source);
+  TS_CHECK(n < kMaxBackends, "backend: at most ", kMaxBackends - 1, " backends can be registered");
+  r.slots[n] = std::make_unique<Backend>(static_cast<int16_t>(n), table, source);
+  r.count.store(n + 1);
+  return *r.slots[n];
+}
+
+Backend& load_backend(const std::string& path) {
+  void* lib = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!lib) {
+    const char* why = dlerror();
+    fail(ErrorKind::Runtime, "backend: cannot open ", path, ": ", why ? why : "unknown error");
+  }
+  auto entry = reinterpret_cast<ts_backend_entry>(dlsym(lib, TS_BACKEND_ENTRY_SYMBOL));
+  TS_CHECK(entry, "backend: ", path, " does not export ", TS_BACKEND_ENTRY_SYMBOL);
+  const ts_backend* table = nullptr;
+  int status = entry(host_table(), &table);
+  if (status != TS_OK) fail_status(status, path, "backend");
+  return register_backend(table, path);
+}
+
+Backend* find_backend(const std::string& name) {
+  Registry& r = registry();
+  for (int i = 1; i < r.count.load(); ++i)
+    if (r.slots[i]->name() == name) return r.slots[i].get();
+  return nullptr;
+}
+
+Backend& backend_of(Device device) {
+  Registry& r = registry();
+  TS_CHECK(device.backend > 0 && device.backend < r.count.load(), "device: meta tensors have no data; ",
+           "move the computation to a real device");
+  return *r.slots[device.backend];
+}
+
+std::vector<Backend*> backends() {
+  std::vector<Backend*> all;
+  for (int i = 1; i < registry().count.load(); ++i) all.push_back(registry().slots[i].get());
+  return all;
+}
+
+void set_backend_loader(std::function<void(const std::string&)> loader) { registry().loader = std::move(loader); }
+
+Device parse_device(const std::string& text) {
+  size_t colon = text.find(':');
+  std::string name = text.substr(0, colon);
+  int64_t index = 0;
+  bool valid = !name.empty();
+  if (colon != std::string::npos) {
+    std::string digits = text.substr(colon + 1);
+    valid = valid && !digits.empty() && digits.size() <= 4;
+    for (char c : digits) valid = valid && std::isdigit(static_cast<unsigned char>(c));
+    if (valid) index = std::stoll(digits);
+  }
+  TS_CHECK(valid, "device: expected 'name' or 'name:index', got '", text, "'");
+  if (name == "meta") return {kMetaBackend, static_cast<int16_t>(index)};
+  Backend* b = find_backend(name);
+  if (!b && registry().loader) {
+    registry().loader(name);
+    b = find_backend(name);
+  }
+  if (!b)
+    fail(ErrorKind::BackendUnavailable, "device: no backend named '", name,
+         "' is installed; try pip install tesserack-", name);
+  b->allocator(static_cast<int>(index)); // raises for a missing device
+  return {b->id(), static_cast<int16_t>(index)};
+}
+
+std::string to_string(Device d) {
+  if (!d.defined()) return "undefined";
+  if (d.is_meta()) return "meta";
+  Backend& b = backend_of(d);
+  if (b.host_memory() && b.device_count() == 1) return b.name();
+  return b.name() + ":" + std::to_string(d.index);
+}
+
+std::ostream& operator<<(std::ostream& out, Device d) { return out << to_string(d); }
+
+Device default_device() {
+  Device d = Device::unpack(registry().default_device.load(std::memory_order_relaxed));
+  if (d.defined()) [[likely]]
+    return d;
+  d = parse_device(kDefaultDevice);
+  registry().default_device.store(d.pack());
+  return d;
+}
+
+void set_default_device(Device device) { registry().default_device.store(device.pack()); }
+
+void synchronize(Device device) {
+  if (device.is_meta()) return;
+  Backend& b = backend_of(device);
+  b.check(b.table().synchronize(b.table().ctx, device.index, b.stream(device.index)), "synchronize");
+}
+
+void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes) {
+  if (bytes == 0) return;
+  if (void* host = dst.data()) {
+    std::memcpy(host, src, bytes);
+    return;
+  }
+  Backend& b = backend_of(dst.device());
+  b.check(b.table().copy_from_host(b.table().ctx, dst.device().index, dst->storage->handle, dst->byte_offset, src,
+                                   bytes, b.stream(dst.device().index)),
+          "copy_from_host");
+}
+
+void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
+  if (bytes == 0) return;
+  if (const void* host = src.data()) {
+    std::memcpy(dst, host, bytes);
+    return;
+  }
+  Backend& b = backend_of(src.device());
+  void* stream = b.stream(src.device().index);
+  b.check(b.table().copy_to_host(b.table().ctx, src.device().index, dst, src->storage->handle, src->byte_offset, bytes,
+                                 stream),
+          "copy_to_host");
+  b.check(b.table().synchronize(b.table().ctx, src.device().index, stream), "copy_to_host");
+}
+
+} // namespace ts

@@ -1,0 +1,60 @@
+// Element types. Values are those of abi.h.
+#pragma once
+#include "tesserack/abi.h"
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string_view>
+
+namespace ts {
+
+enum class DType : int8_t {
+  Bool = TS_BOOL,
+  UInt8 = TS_UINT8,
+  UInt16 = TS_UINT16,
+  UInt32 = TS_UINT32,
+  UInt64 = TS_UINT64,
+  Int8 = TS_INT8,
+  Int16 = TS_INT16,
+  Int32 = TS_INT32,
+  Int64 = TS_INT64,
+  Float16 = TS_FLOAT16,
+  BFloat16 = TS_BFLOAT16,
+  Float32 = TS_FLOAT32,
+  Float64 = TS_FLOAT64,
+  Complex64 = TS_COMPLEX64,
+  Complex128 = TS_COMPLEX128,
+  Undefined = -1
+};
+inline constexpr int kNumDTypes = TS_NUM_DTYPES;
+
+namespace detail {
+inline constexpr int8_t kItemSize[kNumDTypes] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+}
+inline constexpr int64_t item_size(DType t) { return detail::kItemSize[static_cast<int>(t)]; }
+inline constexpr bool is_complex(DType t) { return t >= DType::Complex64; }
+inline constexpr bool is_floating(DType t) { return t >= DType::Float16 && t <= DType::Float64; }
+inline constexpr bool is_bool(DType t) { return t == DType::Bool; }
+inline constexpr bool is_integral(DType t, bool include_bool) {
+  return (t >= DType::UInt8 && t <= DType::Int64) || (include_bool && t == DType::Bool);
+}
+inline constexpr bool is_unsigned(DType t) { return t >= DType::Bool && t <= DType::UInt64; }
+// Only floating and complex tensors take part in differentiation.
+inline constexpr bool is_differentiable(DType t) { return t >= DType::Float16; }
+inline constexpr bool is_half(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
+
+std::string_view name(DType t);               // "float32"
+DType dtype_from_name(std::string_view text); // Undefined if unknown
+std::ostream& operator<<(std::ostream& out, DType t);
+
+// The smallest dtype both convert to, as PyTorch's promote_types.
+DType promote_types(DType a, DType b);
+// The type registers of a pointwise program hold for operands of dtype t.
+DType compute_type(DType t);
+// Accumulation type of matmul and floating reductions: float32 for half types.
+inline constexpr DType accumulate_type(DType t) { return is_half(t) ? DType::Float32 : t; }
+
+DType default_dtype();           // of factories given Python floats; float32
+void set_default_dtype(DType t); // ValueError unless floating
+
+} // namespace ts

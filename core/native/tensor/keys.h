@@ -1,0 +1,27 @@
+// Dispatch keys: a 64-bit set. Low bits are backends, high bits functionality in order of priority.
+#pragma once
+#include "tensor/device.h"
+#include <bit>
+#include <cstdint>
+
+namespace ts {
+
+using KeySet = uint64_t;
+
+// Gaps are left for keys that plugins register "before" or "after" one of these.
+namespace key {
+inline constexpr int kBackendBits = kMaxBackends;
+inline constexpr int Autograd = 28;
+inline constexpr int Batching = 36;
+inline constexpr int Autocast = 44;
+inline constexpr int Profiler = 50;
+inline constexpr int Tracer = 54;
+inline constexpr int UserMode = 58;
+} // namespace key
+
+inline constexpr KeySet key_bit(int key) { return KeySet{1} << key; }
+inline constexpr KeySet backend_bits() { return key_bit(key::kBackendBits) - 1; }
+inline constexpr KeySet below(int key) { return key_bit(key) - 1; }
+inline int highest_key(KeySet keys) { return 63 - std::countl_zero(keys); }
+
+} // namespace ts

@@ -1,0 +1,135 @@
+#include "tensor/tensor.h"
+#include "tensor/geometry.h"
+#include <new>
+
+namespace ts {
+
+TensorImpl* TensorImpl::make() {
+  auto* t = new (allocate_block(sizeof(TensorImpl))) TensorImpl;
+  if (thread_state().inference) t->flags |= kInference;
+  return t;
+}
+
+void TensorImpl::destroy(TensorImpl* t) {
+  if (t->wrapper) [[unlikely]]
+    if (keep_for_wrapper(t)) return;
+  delete t->autograd;
+  if (t->base) release(t->base);
+  if (t->own_version) release(t->own_version);
+  if (t->storage) release(t->storage);
+  delete[] t->heap_dims;
+  t->~TensorImpl();
+  free_block(t, sizeof(TensorImpl));
+}
+
+int64_t* TensorImpl::reserve_dims(size_t n) {
+  TS_CHECK(n <= kMaxDims, "tensor: expected at most ", kMaxDims, " dimensions, got ", n);
+  if (n > static_cast<size_t>(kInlineDims)) {
+    auto* grown = new int64_t[2 * n];
+    delete[] heap_dims;
+    heap_dims = grown;
+  } else if (heap_dims) {
+    delete[] heap_dims;
+    heap_dims = nullptr;
+  }
+  ndim = static_cast<uint8_t>(n);
+  return heap_dims ? heap_dims : inline_dims;
+}
+
+void TensorImpl::set_geometry(IntSpan new_sizes, IntSpan new_strides) {
+  Dims size_copy(new_sizes), stride_copy(new_strides); // the spans may point into this very tensor
+  int64_t* s = reserve_dims(size_copy.size());
+  int64_t* st = heap_dims ? s + ndim : inline_dims + kInlineDims;
+  std::copy(size_copy.begin(), size_copy.end(), s);
+  std::copy(stride_copy.begin(), stride_copy.end(), st);
+  numel = checked_numel(sizes());
+  flags = static_cast<uint8_t>(flags & ~kContiguous);
+  if (geometry_is_contiguous(sizes(), strides())) flags |= kContiguous;
+}
+
+void TensorImpl::set_contiguous(IntSpan new_sizes) {
+  size_t n = new_sizes.size();
+  int64_t* s = reserve_dims(n);
+  int64_t* st = heap_dims ? s + n : inline_dims + kInlineDims;
+  int64_t total = 1;
+  for (size_t i = n; i-- > 0;) {
+    int64_t extent = new_sizes[i];
+    s[i] = extent;
+    st[i] = total;
+    if (__builtin_mul_overflow(total, extent > 1 ? extent : 1, &total)) [[unlikely]]
+      fail(ErrorKind::Runtime, "tensor: shape ", new_sizes, " has more elements than fit in 64 bits");
+  }
+  numel = checked_numel(sizes());
+  flags |= kContiguous;
+}
+
+void TensorImpl::copy_geometry(const TensorImpl& o) {
+  int64_t* s = reserve_dims(o.ndim);
+  std::copy_n(o.sizes_data(), o.ndim, s);
+  std::copy_n(o.strides_data(), o.ndim, heap_dims ? s + ndim : inline_dims + kInlineDims);
+  numel = o.numel;
+  flags = static_cast<uint8_t>((flags & ~kContiguous) | (o.flags & kContiguous));
+}
+
+int64_t Tensor::size(int64_t dim) const { return sizes()[wrap_dim(dim, ndim(), "size")]; }
+int64_t Tensor::stride(int64_t dim) const { return strides()[wrap_dim(dim, ndim(), "stride")]; }
+
+bool Tensor::is_contiguous(MemoryFormat format) const {
+  if (format == MemoryFormat::Contiguous || format == MemoryFormat::Preserve) return is_contiguous();
+  return geometry_is_channels_last(sizes(), strides(), format == MemoryFormat::ChannelsLast ? 4 : 5);
+}
+
+namespace {
+TensorImpl* share_storage(const TensorImpl& of) {
+  TensorImpl* t = TensorImpl::make();
+  t->dtype = of.dtype;
+  t->device = of.device;
+  t->keys = of.keys & backend_bits();
+  t->byte_offset = of.byte_offset;
+  t->flags |= of.flags & (TensorImpl::kConstantData | TensorImpl::kInference);
+  if (of.storage) {
+    retain(of.storage);
+    t->storage = of.storage;
+  }
+  return t;
+}
+
+void share_version(TensorImpl* t, const TensorImpl& of) {
+  if (!of.own_version) return;
+  retain(of.own_version);
+  t->own_version = of.own_version;
+}
+} // namespace
+
+Tensor alias(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_offset) {
+  Tensor t = Tensor::adopt(share_storage(*of.impl()));
+  t->set_geometry(sizes, strides);
+  t->byte_offset = byte_offset;
+  share_version(t.impl(), *of.impl());
+  return t;
+}
+
+Tensor shallow_copy(const Tensor& of, bool own_version) {
+  Tensor t = Tensor::adopt(share_storage(*of.impl()));
+  t->copy_geometry(*of.impl());
+  if (own_version)
+    t->own_version = new VersionCounter;
+  else
+    share_version(t.impl(), *of.impl());
+  return t;
+}
+
+Tensor make_view(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_offset) {
+  Tensor t = alias(of, sizes, strides, byte_offset);
+  if (thread_state().inference) return t;
+  TensorImpl* base = of->base ? of->base : of.impl();
+  retain(base);
+  t->base = base;
+  t->view_version = t->version();
+  // Views always pass through autograd: their base may come to require gradients after they were made.
+  t->keys |= key_bit(key::Autograd);
+  if (thread_state().exclude & key_bit(key::Autograd)) t->flags |= TensorImpl::kViewNoGrad;
+  return t;
+}
+
+} // namespace ts

@@ -1,0 +1,50 @@
+"""Tesserack: tensors with gradients on any device, every device a plugin. The API is PyTorch's.
+
+>>> import tesserack as ts
+>>> x = ts.tensor([1.0, 2.0, 3.0], requires_grad=True)
+>>> (x * x).sum().backward()
+>>> x.grad
+tensor([2., 4., 6.])
+"""
+
+# The names of this package are collected, not listed: operators come from the native registry. What type checkers and
+# editors see is __init__.pyi, written by `python -m tesserack._tools.stubs`.
+from __future__ import annotations
+
+import importlib
+
+from tesserack._native import *  # noqa: F403
+from tesserack._native import Tensor, __version__  # noqa: F401
+from tesserack._registry import public_functions
+
+globals().update(public_functions())
+
+from tesserack import _selection, _tensor_methods  # noqa: E402
+from tesserack import backends as backends  # noqa: E402
+from tesserack._functions import *  # noqa: E402, F403
+from tesserack._products import *  # noqa: E402, F403
+from tesserack._selection import *  # noqa: E402, F403
+from tesserack._tensor_str import set_printoptions as set_printoptions  # noqa: E402
+from tesserack.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402, F401
+
+_tensor_methods.install(Tensor)
+_selection.install(Tensor)
+backends.install()
+
+# Imported when first used: `import tesserack` stays quick.
+_LAZY_MODULES = ("autograd", "dispatch", "linalg", "nn", "ops", "optim", "random", "testing", "types", "utils")
+_LAZY_NAMES = {"load": "serialization", "save": "serialization", "set_anomaly_enabled": "autograd._anomaly"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f"tesserack.{name}")
+    if name in _LAZY_NAMES:
+        value = getattr(importlib.import_module(f"tesserack.{_LAZY_NAMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'tesserack' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})

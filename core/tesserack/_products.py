@@ -1,0 +1,55 @@
+"""Products whose PyTorch signatures take a variable number of tensors, or one argument of several forms."""
+
+from __future__ import annotations
+
+from tesserack._registry import operators
+
+TYPE_CHECKING = False  # typing takes a good part of the time to import the package
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tesserack._native import Tensor
+
+__all__ = ["chain_matmul", "einsum", "tensordot"]
+
+_einsum = operators()["einsum"]
+_tensordot = operators()["tensordot"]
+_chain_matmul = operators()["chain_matmul"]
+
+
+def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
+    """Sum of products by Einstein's convention; the operands one by one or as one list.
+
+    One letter names each dim, ``->`` the dims of the result, ``...`` stands for the rest; letters that the result
+    leaves out are summed. Raises ``RuntimeError`` for an equation that does not fit the operands.
+
+    >>> import tesserack as ts
+    >>> ts.einsum("ij,jk->ik", ts.ones(2, 3), ts.ones(3, 4)).shape
+    tesserack.Size([2, 4])
+    """
+    tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    return _einsum(equation, tensors)  # type: ignore[no-any-return]
+
+
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] | Tensor = 2) -> Tensor:
+    """Products of ``a`` and ``b`` summed over dims: the last ``dims`` of ``a`` with the first of ``b``, or two lists.
+
+    >>> import tesserack as ts
+    >>> ts.tensordot(ts.ones(2, 3, 4), ts.ones(4, 3), dims=([2, 1], [0, 1])).tolist()
+    [12.0, 12.0]
+    """
+    pairs = dims if isinstance(dims, (int, list, tuple)) else dims.tolist()  # type: ignore[union-attr]
+    if isinstance(pairs, int):
+        return _tensordot(a, b, pairs)  # type: ignore[no-any-return]
+    first, second = ([d] if isinstance(d, int) else list(d) for d in pairs)
+    return _tensordot(a, b, first, second)  # type: ignore[no-any-return]
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of matrices, from the left.
+
+    >>> import tesserack as ts
+    >>> ts.chain_matmul(ts.ones(1, 2), ts.ones(2, 3), ts.ones(3, 1)).item()
+    6.0
+    """
+    return _chain_matmul(matrices)  # type: ignore[no-any-return]

@@ -1,0 +1,26 @@
+"""The operators of the native registry, as Python functions by name."""
+
+from __future__ import annotations
+
+from tesserack import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["operators", "public_functions"]
+
+_functions, _shown = _native._install_operators()
+
+
+def operators() -> dict[str, Any]:
+    """Every operator, hidden ones included, by Python name."""
+    return _functions  # type: ignore[no-any-return]
+
+
+def public_functions(namespace: str | None = None) -> dict[str, Any]:
+    """The operators that ``tesserack``, or a namespace such as ``"special"``, shows as functions."""
+    names = _shown
+    if namespace is not None:
+        names = {record["python_name"] for record in _native._operators() if namespace in record["namespaces"]}
+    return {name: _functions[name] for name in names}

@@ -1,0 +1,313 @@
+"""Methods of Tensor that are called rarely enough to be written in Python; ``install`` hangs them on the class."""
+
+from __future__ import annotations
+
+import weakref
+
+from tesserack import _native
+from tesserack._native import Tensor
+
+TYPE_CHECKING = False  # typing takes a good part of the time to import the package
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from tesserack._native import dtype
+
+__all__ = ["HookHandle", "install"]
+
+
+class HookHandle:
+    """Returned by ``register_hook`` and its like; :meth:`remove` takes the hook away again."""
+
+    def __init__(self, remove: Callable[[], None]) -> None:
+        self._remove: Callable[[], None] | None = remove
+
+    def remove(self) -> None:
+        """Remove the hook; a second time does nothing."""
+        remove, self._remove = self._remove, None
+        if remove is not None:
+            remove()
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def _removal(tensor: Tensor, number: int, hook: Any) -> HookHandle:
+    owner, function = weakref.ref(tensor), weakref.ref(hook) if hasattr(hook, "__weakref__") else lambda: hook
+
+    def remove() -> None:
+        alive = owner()
+        if alive is not None:
+            alive._remove_hook(number, function())
+
+    return HookHandle(remove)
+
+
+def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+    """Call ``hook(grad)`` whenever this tensor's gradient is computed; what it returns, unless None, replaces it.
+
+    Raises ``RuntimeError`` if the tensor requires no gradient.
+    """
+    if not callable(hook):
+        raise TypeError(f"register_hook: expected a callable, got {type(hook).__name__}")
+    return _removal(self, self._register_hook(hook), hook)
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> HookHandle:
+    """Call ``hook(tensor)`` after the gradient of this leaf was added to ``.grad``."""
+    if not callable(hook):
+        raise TypeError(f"register_post_accumulate_grad_hook: expected a callable, got {type(hook).__name__}")
+    return _removal(self, self._register_post_hook(hook), hook)
+
+
+# --- copies --------------------------------------------------------------------------------------------------------
+
+
+def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    if id(self) in memo:
+        return memo[id(self)]  # type: ignore[no-any-return]
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment; "
+            "use .detach().clone() for this one"
+        )
+    with _native.no_grad():
+        result = Tensor._make_subclass(type(self), self.detach().clone(), self.requires_grad)
+    import copy
+
+    memo[id(self)] = result
+    if self.grad is not None:
+        result.grad = copy.deepcopy(self.grad, memo)
+    if type(self) is not Tensor or self.__dict__:
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return result
+
+
+def __copy__(self: Tensor) -> Tensor:
+    result = Tensor._make_subclass(type(self), self.detach(), self.requires_grad)
+    result.__dict__.update(self.__dict__)
+    return result
+
+
+def __reduce_ex__(self: Tensor, protocol: int) -> Any:
+    raise TypeError("Tensors cannot be pickled, because unpickling runs code; use tesserack.save and tesserack.load")
+
+
+# --- text ----------------------------------------------------------------------------------------------------------
+
+
+def __format__(self: Tensor, format_spec: str) -> str:
+    if self.dim() == 0 and not self.is_meta:
+        return format(self.item(), format_spec)
+    return object.__format__(self, format_spec)
+
+
+# --- NumPy ---------------------------------------------------------------------------------------------------------
+
+
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """A numpy.ndarray sharing this tensor's memory; with ``force``, a copy where sharing is impossible.
+
+    Raises ``RuntimeError`` if it requires grad, ``TypeError`` unless its memory is the host's or for bfloat16.
+    """
+    if force:
+        return self.detach().cpu()._numpy()
+    return self._numpy()
+
+
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+    array = self._numpy()
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype, copy=True)
+    return array.copy() if copy else array
+
+
+def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    if array.dtype == bool:
+        return _native.from_numpy(array.astype("bool"))
+    return _native.as_tensor(array)
+
+
+# --- types ---------------------------------------------------------------------------------------------------------
+
+
+def type_(self: Tensor, dtype: dtype | str | None = None, non_blocking: bool = False) -> Any:
+    """The dtype's historical name, such as ``"tesserack.FloatTensor"``; or the tensor cast to a dtype."""
+    if dtype is None:
+        return f"tesserack.{_LEGACY_NAMES.get(self.dtype, str(self.dtype).removeprefix('tesserack.'))}"
+    if isinstance(dtype, str):
+        name = dtype.removeprefix("tesserack.")
+        found = {legacy: kind for kind, legacy in _LEGACY_NAMES.items()}.get(name) or getattr(_native, name, None)
+        if not isinstance(found, _native.dtype):
+            raise ValueError(f"type: expected the name of a dtype, got {dtype!r}")
+        dtype = found
+    return self.to(dtype, non_blocking=non_blocking)
+
+
+_LEGACY_NAMES = {
+    _native.float32: "FloatTensor",
+    _native.float64: "DoubleTensor",
+    _native.float16: "HalfTensor",
+    _native.bfloat16: "BFloat16Tensor",
+    _native.uint8: "ByteTensor",
+    _native.int8: "CharTensor",
+    _native.int16: "ShortTensor",
+    _native.int32: "IntTensor",
+    _native.int64: "LongTensor",
+    _native.bool: "BoolTensor",
+}
+
+
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A new tensor of ``data`` with this one's dtype and device unless given."""
+    kind, place = dtype or self.dtype, device if device is not None else self.device
+    if isinstance(data, Tensor):
+        import warnings
+
+        warnings.warn("new_tensor: to copy a tensor, use source.detach().clone()", UserWarning, stacklevel=2)
+        return data.detach().clone().to(place, kind).requires_grad_(requires_grad)
+    return _native.tensor(data, dtype=kind, device=place, requires_grad=requires_grad)
+
+
+# --- storage -------------------------------------------------------------------------------------------------------
+
+
+class UntypedStorage:
+    """The bytes behind a tensor: enough to compare storages and ask their size."""
+
+    def __init__(self, owner: Tensor) -> None:
+        self._owner = owner
+        self.device = owner.device
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return self._owner._storage_ptr()
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._owner._storage_nbytes()
+
+    size = __len__ = nbytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr() and self.device == other.device
+
+    def __hash__(self) -> int:
+        return hash(self.data_ptr())
+
+    def tolist(self) -> list[int]:
+        """The bytes as integers."""
+        whole = self._owner.detach().as_strided((self.nbytes() // self._owner.element_size(),), (1,), 0)
+        return whole.view(_native.uint8).tolist()  # type: ignore[no-any-return]
+
+
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The storage this tensor is a view of."""
+    return UntypedStorage(self.detach())
+
+
+def set_(self: Tensor, source: Tensor) -> Tensor:
+    """Make this tensor another view of ``source``'s memory, with its shape and strides; returns it."""
+    if source.dtype is not self.dtype:
+        raise RuntimeError(f"set_: expected a source of dtype {self.dtype}, got {source.dtype}")
+    self.data = source.detach()
+    return self
+
+
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """The tensor itself: host memory is handed to devices as it is."""
+    return self
+
+
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Always False."""
+    return False
+
+
+def __reversed__(self: Tensor) -> Tensor:
+    return self if self.dim() == 0 else self.flip(0)
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replace every element by ``callable(element)``, in Python; returns the tensor."""
+    flat = [callable(value) for value in self.detach().reshape(-1).tolist()]
+    return self.copy_(_native.tensor(flat, dtype=self.dtype, device=self.device).reshape(self.shape))
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replace every element by ``callable(element, element of tensor)``, in Python; returns the tensor."""
+    others = tensor.detach().expand(self.shape).reshape(-1).tolist()
+    flat = [callable(a, b) for a, b in zip(self.detach().reshape(-1).tolist(), others, strict=True)]
+    return self.copy_(_native.tensor(flat, dtype=self.dtype, device=self.device).reshape(self.shape))
+
+
+def is_nonzero(self: Tensor) -> bool:
+    """Whether the only element is not zero."""
+    return bool(self)
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape."""
+    return self.shape == other.shape
+
+
+# --- gradient nodes ------------------------------------------------------------------------------------------------
+
+
+def _node_register_hook(self: Any, fn: Callable[..., Any]) -> HookHandle:
+    """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; its result, unless None, replaces grad_inputs."""
+    number = self._register_hook(fn)
+    return HookHandle(lambda: self._remove_hook(number))
+
+
+def _node_register_prehook(self: Any, fn: Callable[..., Any]) -> HookHandle:
+    """Call ``fn(grad_outputs)`` before this node runs; what it returns, unless None, replaces them."""
+    number = self._register_prehook(fn)
+    return HookHandle(lambda: self._remove_hook(number))
+
+
+# --- generators ----------------------------------------------------------------------------------------------------
+
+
+def _generator_get_state(self: Any) -> Tensor:
+    """The state, a uint8 tensor for ``set_state``."""
+    from tesserack.random import _pack
+
+    return _pack(self)
+
+
+def _generator_set_state(self: Any, new_state: Tensor) -> Any:
+    """Restore what ``get_state`` returned; returns the generator."""
+    from tesserack.random import _unpack
+
+    return self._set_position(*_unpack(new_state))
+
+
+_NAMES = (
+    *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
+    *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
+    *("__reversed__", "apply_", "map_", "is_nonzero", "is_same_size"),
+)
+
+
+def _members() -> Iterator[tuple[str, Any]]:
+    for name in _NAMES:
+        yield name, globals()[name]
+    yield "type", type_
+    yield "__array_priority__", 1000  # above numpy.ndarray's: array + tensor gives a tensor
+
+
+def install(cls: type[Tensor]) -> None:
+    """Hang the methods of this module on the native classes."""
+    for name, member in _members():
+        setattr(cls, name, member)
+    _native.Node.register_hook = _node_register_hook
+    _native.Node.register_prehook = _node_register_prehook
+    _native._add_generator_method("get_state", _generator_get_state)
+    _native._add_generator_method("set_state", _generator_set_state)

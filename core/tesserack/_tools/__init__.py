@@ -1,0 +1,1 @@
+"""Tools of the project that work on the live registry."""

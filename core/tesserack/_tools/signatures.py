@@ -1,0 +1,39 @@
+"""``inspect.signature`` of operators."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+__all__ = ["of_operator"]
+
+
+def of_operator(operator: Any) -> inspect.Signature:
+    """The signature of an operator with one overload; ``(*args, **kwargs)`` for several."""
+    text = operator.__text_signature__.replace("$self", "self").replace("/, ", "")
+    function = ast.parse(f"def f{text}: pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    arguments = function.args
+    parameters = []
+    plain = arguments.args
+    defaults: list[Any] = [inspect.Parameter.empty] * (len(plain) - len(arguments.defaults)) + [
+        _value(d) for d in arguments.defaults
+    ]
+    for argument, default in zip(plain, defaults, strict=True):
+        parameters.append(inspect.Parameter(argument.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
+    if arguments.vararg:
+        parameters.append(inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL))
+    for argument, node in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        default = inspect.Parameter.empty if node is None else _value(node)
+        parameters.append(inspect.Parameter(argument.arg, inspect.Parameter.KEYWORD_ONLY, default=default))
+    if arguments.kwarg:
+        parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
+    return inspect.Signature(parameters)
+
+
+def _value(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ast.unparse(node)

@@ -1,0 +1,123 @@
+"""``backward`` and ``grad``: running the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tesserack import _native
+from tesserack._native import Tensor
+
+__all__ = ["backward", "grad"]
+
+TensorOrTensors = Tensor | Sequence[Tensor]
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if value is None or isinstance(value, Tensor) else tuple(value)
+
+
+def _output_grads(outputs: tuple[Tensor, ...], given: Any) -> tuple[Tensor | None, ...]:
+    if given is None:
+        return (None,) * len(outputs)
+    grads = _tuple(given)
+    if len(grads) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
+    return grads
+
+
+def backward(
+    tensors: TensorOrTensors,
+    grad_tensors: TensorOrTensors | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: TensorOrTensors | None = None,
+    inputs: TensorOrTensors | None = None,
+) -> None:
+    """Add the gradients of ``tensors`` to ``.grad`` of the leaves they were computed from.
+
+    Args:
+        tensors: what to differentiate.
+        grad_tensors: for each of them, the derivative of some scalar by it; None stands for one.
+        retain_graph: keep the graph for another run; defaults to ``create_graph``.
+        create_graph: record the computation of the gradients, for higher derivatives.
+        inputs: accumulate into these leaves only.
+    """
+    roots = _tuple(tensors)
+    wanted = () if inputs is None else _tuple(inputs)
+    if inputs is not None and not wanted:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    grads = _output_grads(roots, grad_variables if grad_tensors is None else grad_tensors)
+    _native._run_backward(roots, grads, _retain(retain_graph, create_graph), create_graph, wanted, True, True)
+
+
+def _retain(retain_graph: bool | None, create_graph: bool) -> bool:
+    return create_graph if retain_graph is None else retain_graph
+
+
+def grad(
+    outputs: TensorOrTensors,
+    inputs: TensorOrTensors,
+    grad_outputs: TensorOrTensors | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]:
+    """The gradients of ``outputs`` with respect to ``inputs``, summed over outputs; touches no ``.grad``.
+
+    Args:
+        allow_unused: give None for inputs that do not matter, instead of an error.
+        is_grads_batched: the first dimension of every ``grad_outputs`` counts independent gradients.
+        materialize_grads: zeros instead of None for inputs that do not matter.
+
+    >>> import tesserack as ts
+    >>> x = ts.tensor(3.0, requires_grad=True)
+    >>> ts.autograd.grad(x * x, x)[0]
+    tensor(6.)
+    """
+    roots, wanted = _tuple(outputs), _tuple(inputs)
+    if not only_inputs:
+        raise ValueError("grad: only_inputs=False is not supported; use backward to accumulate into leaves")
+    if not wanted:
+        raise ValueError("grad: expected at least one input, got none")
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    if materialize_grads and not allow_unused:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: False.")
+    keep = _retain(retain_graph, create_graph)
+    if is_grads_batched:
+        results = _batched(roots, wanted, _output_grads(roots, grad_outputs), keep, create_graph, allow_unused)
+    else:
+        results = _native._run_backward(
+            roots, _output_grads(roots, grad_outputs), keep, create_graph, wanted, allow_unused, False
+        )
+    if materialize_grads:
+        from tesserack import zeros_like as zeros
+
+        results = tuple(
+            zeros(tensor) if result is None else result for result, tensor in zip(results, wanted, strict=True)
+        )
+    return results
+
+
+def _batched(
+    roots: Any, wanted: Any, grads: Any, keep: bool, create_graph: bool, allow_unused: bool
+) -> tuple[Any, ...]:
+    from tesserack import stack
+
+    sizes = {g.shape[0] for g in grads if g is not None}
+    if len(sizes) != 1:
+        raise RuntimeError(
+            f"grad: with is_grads_batched every gradient needs the same first dimension, got {sorted(sizes)}"
+        )
+    count = sizes.pop()
+    runs = []
+    for index in range(count):
+        chosen = tuple(None if g is None else g[index] for g in grads)
+        runs.append(
+            _native._run_backward(roots, chosen, keep or index + 1 < count, create_graph, wanted, allow_unused, False)
+        )
+    return tuple(None if column[0] is None else stack(list(column)) for column in zip(*runs, strict=True))

@@ -1,0 +1,107 @@
+"""``Function``: operations whose gradient is written in Python."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tesserack import _native
+from tesserack._native import FunctionCtx, Tensor
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+
+class Function:
+    """Base class of custom differentiable operations.
+
+    Define ``forward(ctx, *args)`` and ``backward(ctx, *grads)`` as static methods, or ``forward(*args)`` with
+    ``setup_context(ctx, inputs, output)``; call it as ``MyFunction.apply(*args)``. ``backward`` returns one gradient
+    (or None) per argument of ``forward``; written with tensor operations, it can be differentiated again.
+
+    >>> import tesserack as ts
+    >>> class Square(ts.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 2 * x * grad
+    >>> x = ts.tensor(3.0, requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad
+    tensor(6.)
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(
+            f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, "
+            "so you should call apply()."
+        )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
+            cls.backward = cls.vjp  # type: ignore[method-assign]
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the result; history is not recorded inside."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Save what backward needs, when ``forward`` takes no ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Turn the gradients of the results into those of the arguments."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function "
+            "to use it with backward mode AD."
+        )
+
+    vjp = backward
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run ``forward`` on the arguments and record ``backward`` for them."""
+        return _native._function_apply(cls, cls.setup_context is not Function.setup_context, *args)
+
+
+class _OnceOnly(Function):
+    """Passes values through; its own backward says that there is no second derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, *values: Any) -> Any:
+        return tuple(value.detach() if isinstance(value, Tensor) else value for value in values)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator for ``backward``: it may use anything, recorded or not, and differentiating it again is an error."""
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *grads: Any) -> Any:
+        with _native.no_grad():
+            results = function(ctx, *grads)
+        wanted = any(isinstance(grad, Tensor) and grad.requires_grad for grad in grads)
+        if not _native.is_grad_enabled() or not wanted:
+            return results
+        several = isinstance(results, tuple)
+        marked = _OnceOnly.apply(*[_requiring_grad(result) for result in (results if several else (results,))])
+        return marked if several else marked[0]
+
+    return wrapper
+
+
+def _requiring_grad(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.detach().requires_grad_()
+    return value

@@ -1,0 +1,348 @@
+"""Gradients checked against finite differences."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tesserack import _native
+from tesserack._native import Tensor
+from tesserack.autograd._run import grad
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """What :func:`gradcheck` and :func:`gradgradcheck` raise."""
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    fast_mode: bool = False,
+) -> bool:
+    """Compare the gradients of ``func`` with central differences, for every input that requires grad.
+
+    Inputs should be float64: the differences of float32 are too coarse for the default tolerances.
+
+    Args:
+        func: takes the inputs, returns a tensor or a tuple of tensors.
+        eps: step of the differences.
+        atol, rtol: tolerances.
+        raise_exception: raise :class:`GradcheckError` rather than return False.
+        nondet_tol: how much two runs of the same backward may differ.
+        check_undefined_grad: also run backward with some output gradients missing.
+        check_grad_dtypes: also require that gradients have the dtypes of their inputs.
+        fast_mode: compare along one random direction instead of every element.
+
+    >>> import tesserack as ts
+    >>> ts.autograd.gradcheck(lambda x: x.exp(), ts.tensor([0.5, 1.0], dtype=ts.float64, requires_grad=True))
+    True
+    """
+    arguments = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    try:
+        _check_inputs(arguments, eps)
+        outputs = _differentiable_outputs(func, arguments)
+        if not outputs:
+            _check_constant(func, arguments, eps)
+            return True
+        compare = _compare_direction if fast_mode else _compare_jacobians
+        for index in range(len(outputs)):
+            compare(func, arguments, index, eps, atol, rtol, nondet_tol)
+        if check_grad_dtypes:
+            _check_grad_dtypes(outputs, arguments)
+        if check_undefined_grad:
+            _check_undefined_grads(func, arguments)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+# --- inputs and outputs --------------------------------------------------------------------------------------------
+
+
+def _wanted(arguments: Sequence[Any]) -> list[Tensor]:
+    return [a for a in arguments if isinstance(a, Tensor) and a.requires_grad]
+
+
+def _check_inputs(arguments: Sequence[Any], eps: float) -> None:
+    wanted = _wanted(arguments)
+    if not wanted:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
+        )
+    for tensor in wanted:
+        if tensor.dtype is not _native.float64:
+            warnings.warn(
+                f"gradcheck: an input is {tensor.dtype}; without float64 the check will likely fail", stacklevel=3
+            )
+        if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+            raise RuntimeError("gradcheck: an input was expanded, its elements share memory; clone() it first")
+    for tensor in wanted:
+        if tensor.is_leaf:
+            continue
+        tensor.retain_grad()
+
+
+def _outputs(func: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:
+    result = func(*arguments)
+    results = [result] if isinstance(result, Tensor) else [*result]
+    return [r for r in results if isinstance(r, Tensor)]
+
+
+def _differentiable_outputs(func: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:
+    return [output for output in _outputs(func, arguments) if output.requires_grad]
+
+
+def _check_constant(func: Callable[..., Any], arguments: Sequence[Any], eps: float) -> None:
+    """No output requires grad: then none may depend on the inputs."""
+    for number, tensor in enumerate(_wanted(arguments)):
+        for output in range(len(_outputs(func, arguments))):
+            for column in _numeric_columns(func, arguments, tensor, output, eps, differentiable=False):
+                if any(value != 0 for value in column):
+                    raise GradcheckError(
+                        f"Numerical gradient expected to be zero, but input {number} changes output {output}"
+                    )
+
+
+# --- full Jacobians --------------------------------------------------------------------------------------------------
+
+
+def _flat(tensor: Tensor) -> list[float]:
+    values = tensor.detach().to(_native.float64).reshape(-1).tolist()
+    return values  # type: ignore[no-any-return]
+
+
+def _evaluate(func: Callable[..., Any], arguments: Sequence[Any], output: int, differentiable: bool) -> list[float]:
+    outputs = _differentiable_outputs(func, arguments) if differentiable else _outputs(func, arguments)
+    return _flat(outputs[output])
+
+
+def _numeric_columns(
+    func: Callable[..., Any],
+    arguments: Sequence[Any],
+    tensor: Tensor,
+    output: int,
+    eps: float,
+    differentiable: bool = True,
+) -> list[list[float]]:
+    """d output / d element, one list for every element of ``tensor``."""
+    columns = []
+    data = tensor.detach()
+    for position in itertools.product(*(range(size) for size in tensor.shape)):
+        original = data[position].item()
+        data[position] = original + eps
+        above = _evaluate(func, arguments, output, differentiable)
+        data[position] = original - eps
+        below = _evaluate(func, arguments, output, differentiable)
+        data[position] = original
+        columns.append([(a - b) / (2 * eps) for a, b in zip(above, below, strict=True)])
+    return columns
+
+
+def _analytic_columns(output: Tensor, wanted: list[Tensor]) -> list[list[list[float]]]:
+    """The same by backward: for every input, for every element of it."""
+    rows: list[list[list[float]]] = [[] for _ in wanted]
+    for index in range(output.numel()):
+        seed = _native.tensor(
+            [float(k == index) for k in range(output.numel())], dtype=output.dtype, device=output.device
+        )
+        grads = grad(output, wanted, seed.reshape(output.shape), retain_graph=True, allow_unused=True)
+        for row, g, tensor in zip(rows, grads, wanted, strict=True):
+            row.append([0.0] * tensor.numel() if g is None else _flat(g))
+    return [
+        [[row[k] for row in table] for k in range(tensor.numel())] for table, tensor in zip(rows, wanted, strict=True)
+    ]
+
+
+def _close(a: float, b: float, atol: float, rtol: float) -> bool:
+    return a == b or (a != a and b != b) or abs(a - b) <= atol + rtol * abs(b)
+
+
+def _tables_close(left: list[list[float]], right: list[list[float]], atol: float, rtol: float) -> bool:
+    return all(_close(a, b, atol, rtol) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True))
+
+
+def _compare_jacobians(
+    func: Callable[..., Any],
+    arguments: Sequence[Any],
+    index: int,
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet_tol: float,
+) -> None:
+    wanted = _wanted(arguments)
+    output = _differentiable_outputs(func, arguments)[index]
+    analytic, again = _analytic_columns(output, wanted), _analytic_columns(output, wanted)
+    for number, tensor in enumerate(wanted):
+        numeric = _numeric_columns(func, arguments, tensor, index, eps)
+        if not _tables_close(analytic[number], numeric, atol, rtol):
+            raise GradcheckError(
+                f"Jacobian mismatch for output {index} with respect to input {number},\n"
+                f"numerical:{_native.tensor(numeric, dtype=_native.float64)}\n"
+                f"analytical:{_native.tensor(analytic[number], dtype=_native.float64)}\n"
+            )
+        if not _tables_close(analytic[number], again[number], nondet_tol, 0.0):
+            raise GradcheckError(
+                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
+                "gives different values, "
+                f"although analytical gradient matches numerical gradient, for output {index} and input {number}."
+            )
+
+
+# --- one direction ---------------------------------------------------------------------------------------------------
+
+
+def _random_like(tensor: Tensor, generator: Any) -> Tensor:
+    from tesserack import rand
+
+    return rand(tensor.shape, dtype=_native.float64, generator=generator, device=tensor.device).to(tensor.dtype)
+
+
+def _compare_direction(
+    func: Callable[..., Any],
+    arguments: Sequence[Any],
+    index: int,
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet_tol: float,
+) -> None:
+    wanted = _wanted(arguments)
+    generator = _native.Generator(device=wanted[0].device).manual_seed(0)
+    output = _differentiable_outputs(func, arguments)[index]
+    weights = _random_like(output, generator)
+    grads = grad(output, wanted, weights, retain_graph=True, allow_unused=True)
+    for number, (tensor, g) in enumerate(zip(wanted, grads, strict=True)):
+        direction = _random_like(tensor, generator)
+        analytic = 0.0 if g is None else (g * direction).sum().item()
+        numeric = _directional(func, arguments, tensor, direction, weights, index, eps)
+        scale = max(1.0, float(tensor.numel() * output.numel()) ** 0.5)
+        if not _close(analytic, numeric, atol * scale, rtol):
+            raise GradcheckError(
+                f"Jacobian mismatch for output {index} with respect to input {number} along a random direction, "
+                f"numerical:{numeric} analytical:{analytic}"
+            )
+
+
+def _directional(
+    func: Callable[..., Any],
+    arguments: Sequence[Any],
+    tensor: Tensor,
+    direction: Tensor,
+    weights: Tensor,
+    index: int,
+    eps: float,
+) -> float:
+    data, original = tensor.detach(), tensor.detach().clone()
+    values = []
+    for sign in (1.0, -1.0):
+        data.copy_(original + direction * (sign * eps))
+        values.append((_differentiable_outputs(func, arguments)[index].detach() * weights).sum().item())
+    data.copy_(original)
+    return (values[0] - values[1]) / (2 * eps)  # type: ignore[no-any-return]
+
+
+# --- other properties ----------------------------------------------------------------------------------------------
+
+
+def _check_grad_dtypes(outputs: list[Tensor], arguments: Sequence[Any]) -> None:
+    from tesserack import ones_like
+
+    wanted = _wanted(arguments)
+    for g, tensor in zip(
+        grad(outputs, wanted, [ones_like(o) for o in outputs], allow_unused=True), wanted, strict=True
+    ):
+        if g is not None and g.dtype is not tensor.dtype:
+            raise GradcheckError(f"Gradient has dtype {g.dtype}, its input {tensor.dtype}")
+
+
+def _check_undefined_grads(func: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Missing output gradients must count as zeros."""
+    from tesserack import zeros_like
+
+    wanted = _wanted(arguments)
+    outputs = _differentiable_outputs(func, arguments)
+    if len(outputs) < 2:
+        return
+    for index, output in enumerate(outputs):
+        given = [zeros_like(o) if k == index else None for k, o in enumerate(outputs)]
+        roots = [o for o, g in zip(outputs, given, strict=True) if g is not None]
+        for number, g in enumerate(grad(roots, wanted, [zeros_like(output)], retain_graph=True, allow_unused=True)):
+            if g is not None and any(value != 0 for value in _flat(g)):
+                raise GradcheckError(
+                    f"Expected gradient of input {number} to be zero when only output {index} has a gradient, of zeros"
+                )
+
+
+# --- second derivatives --------------------------------------------------------------------------------------------
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    fast_mode: bool = False,
+) -> bool:
+    """:func:`gradcheck` of the gradient itself: second derivatives by ``inputs`` and ``grad_outputs``."""
+    arguments = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    seeds = _seeds(func, arguments, gen_non_contig_grad_outputs) if grad_outputs is None else _as_tuple(grad_outputs)
+    count = len(arguments)
+
+    def gradient(*values: Any) -> tuple[Tensor, ...]:
+        point, weights = values[:count], values[count:]
+        outputs = _differentiable_outputs(func, point)
+        grads = grad(outputs, _wanted(point), weights, create_graph=True, allow_unused=True)
+        return tuple(g for g in grads if g is not None)
+
+    return gradcheck(
+        gradient,
+        arguments + seeds,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        fast_mode=fast_mode,
+    )
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, Tensor) else tuple(value)
+
+
+def _seeds(func: Callable[..., Any], arguments: Sequence[Any], strided: bool) -> tuple[Tensor, ...]:
+    from tesserack import randn, stack
+
+    seeds = []
+    for output in _differentiable_outputs(func, arguments):
+        generator = _native.Generator(device=output.device).manual_seed(1)
+        seed = randn(output.shape, dtype=_native.float64, device=output.device, generator=generator).to(output.dtype)
+        if strided and seed.dim():
+            seed = stack([seed, seed], dim=-1)[..., 0]
+        seeds.append(seed.detach().requires_grad_())
+    return tuple(seeds)

@@ -1,0 +1,15 @@
+"""Linear algebra, with the names of ``torch.linalg``: ``linalg_name`` in the registry is ``linalg.name`` here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tesserack._registry import operators
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["cross", "vector_norm"]
+
+cross: Any = operators()["linalg_cross"]
+vector_norm: Any = operators()["linalg_vector_norm"]

@@ -1,0 +1,391 @@
+"""The operators of neural networks as functions, with PyTorch's names and argument orders.
+
+Most are the native operators themselves. The wrappers here add what a native signature does not have: ``inplace=``,
+``dtype=``, and the ``size_average``/``reduce`` arguments that older programs still pass to losses.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack._registry import public_functions
+
+linear = ts.linear
+conv1d = ts.conv1d
+conv2d = ts.conv2d
+conv3d = ts.conv3d
+
+gelu = ts.gelu
+glu = ts.glu
+logsigmoid = ts.logsigmoid
+prelu = ts.prelu
+sigmoid = ts.sigmoid
+softplus = ts.softplus
+softsign = ts.softsign
+tanh = ts.tanh
+
+layer_norm = ts.layer_norm
+group_norm = ts.group_norm
+batch_norm = ts.batch_norm
+normalize = ts.normalize
+
+avg_pool2d = ts.avg_pool2d
+cosine_similarity = ts.cosine_similarity
+one_hot = ts.one_hot
+pad = ts.pad
+
+
+def __getattr__(name: str) -> Any:
+    """The other operators of this namespace, which need no wrapper."""
+    function = public_functions("nn.functional").get(name)
+    if function is None:
+        raise AttributeError(f"module 'tesserack.nn.functional' has no attribute {name!r}")
+    globals()[name] = function
+    return function
+
+
+# --- activations that may work in place ----------------------------------------------------------------------------
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``max(input, 0)``."""
+    return ts.relu_(input) if inplace else ts.relu(input)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """``min(max(input, 0), 6)``."""
+    return ts.relu6_(input) if inplace else ts.relu6(input)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``input`` where positive, else ``alpha * (exp(input) - 1)``."""
+    return ts.elu_(input, alpha) if inplace else ts.elu(input, alpha)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Scaled elu with the two constants of "Self-Normalizing Neural Networks" (arXiv:1706.02515)."""
+    return ts.selu_(input) if inplace else ts.selu(input)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``input`` where positive, else ``alpha * (exp(input / alpha) - 1)``."""
+    return ts.celu_(input, alpha) if inplace else ts.celu(input, alpha)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """``input`` where positive, else ``negative_slope * input``."""
+    return ts.leaky_relu_(input, negative_slope) if inplace else ts.leaky_relu(input, negative_slope)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """``input`` limited to ``[min_val, max_val]``."""
+    return ts.hardtanh_(input, min_val, max_val) if inplace else ts.hardtanh(input, min_val, max_val)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input * sigmoid(input)``."""
+    return ts.silu_(input) if inplace else ts.silu(input)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input * tanh(softplus(input))``."""
+    return ts.mish_(input) if inplace else ts.mish(input)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """``relu6(input + 3) / 6``."""
+    return ts.hardsigmoid_(input) if inplace else ts.hardsigmoid(input)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input * relu6(input + 3) / 6``."""
+    return ts.hardswish_(input) if inplace else ts.hardswish(input)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """``input`` where it exceeds ``threshold``, else ``value``."""
+    return ts.threshold_(input, threshold, value) if inplace else ts.threshold(input, threshold, value)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero each element with probability ``p`` and scale the rest by ``1 / (1 - p)``; the identity if not training."""
+    return ts.dropout_(input, p, training) if inplace else ts.dropout(input, p, training)
+
+
+# --- softmax -------------------------------------------------------------------------------------------------------
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``exp(input) / exp(input).sum(dim)``, without overflow; computed in ``dtype`` if given.
+
+    >>> import tesserack
+    >>> softmax(tesserack.zeros(1, 4), dim=1).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+    input = input if dtype is None else input.to(dtype)
+    return ts.softmax(input, _softmax_dim("softmax", input, _stacklevel) if dim is None else dim)
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``softmax(-input)``."""
+    return softmax(-input, dim, _stacklevel + 1, dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``log(softmax(input))``, computed directly; in ``dtype`` if given."""
+    input = input if dtype is None else input.to(dtype)
+    return ts.log_softmax(input, _softmax_dim("log_softmax", input, _stacklevel) if dim is None else dim)
+
+
+def _softmax_dim(name: str, input: Tensor, stacklevel: int) -> int:
+    dim = 0 if input.ndim in (0, 1, 3) else 1
+    warnings.warn(f"{name}: dim was not given, took dim={dim}; pass it explicitly", stacklevel=stacklevel)
+    return dim
+
+
+# --- pooling and embedding -----------------------------------------------------------------------------------------
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Maximum of each window of (N, C, H, W) or (C, H, W); with ``return_indices`` also its place in the H*W plane."""
+    if not return_indices:
+        return ts.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+    kernel_size = _pair(kernel_size)
+    batched = input if input.ndim == 4 else input.unsqueeze(0)
+    values, indices = ts.max_pool2d_with_indices(
+        batched, kernel_size, _pair(stride) or kernel_size, _pair(padding), _pair(dilation), ceil_mode
+    )
+    return (values, indices) if input.ndim == 4 else (values.squeeze(0), indices.squeeze(0))
+
+
+def _pair(value: Any) -> list[int]:
+    if value is None:
+        return []
+    return [value, value] if isinstance(value, int) else list(value)
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of ``weight`` (num, dim) at the integer ``input`` (*): (*, dim).
+
+    The row ``padding_idx`` gets no gradient. ``max_norm`` first scales, in place, the rows in use down to that norm.
+    Raises ``IndexError`` for an index outside the table, ``ValueError`` for a bad ``padding_idx`` and for
+    ``scale_grad_by_freq`` or ``sparse``, which Tesserack does not have.
+    """
+    if scale_grad_by_freq or sparse:
+        raise ValueError("embedding: scale_grad_by_freq and sparse gradients are not available; leave both False")
+    if padding_idx is not None:
+        rows = weight.shape[0]
+        if not -rows <= padding_idx < rows:
+            raise ValueError(f"embedding: expected padding_idx within {rows} rows, got {padding_idx}")
+        padding_idx %= rows
+    if max_norm is not None:
+        _renorm_rows(weight, input, max_norm, norm_type)
+    return ts.embedding(input, weight, padding_idx)
+
+
+def _renorm_rows(weight: Tensor, used: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scale the used rows whose norm exceeds ``max_norm`` down to it."""
+    with ts.no_grad():
+        rows = used.reshape(-1)
+        values = weight.detach().index_select(0, rows)
+        norms = values.norm(norm_type, 1, True)
+        scale = ts.where(norms > max_norm, max_norm / (norms + 1e-7), ts.ones_like(norms))
+        weight.detach()[rows] = values * scale
+
+
+# --- losses --------------------------------------------------------------------------------------------------------
+
+
+def _reduction(reduction: str, size_average: bool | None, reduce: bool | None) -> str:
+    """The reduction asked for, also through the two arguments it replaced."""
+    if size_average is None and reduce is None:
+        return reduction
+    warnings.warn("size_average and reduce are deprecated, use reduction=", stacklevel=3)
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Negative log likelihood of ``target`` under ``softmax(input)``.
+
+    ``input`` holds logits (N, C), (C) or (N, C, d1, ...); ``target`` class indices int64 of the same shape without C,
+    or probabilities of the shape of ``input``. ``weight`` (C) weighs the classes, ``ignore_index`` marks targets to
+    leave out, ``label_smoothing`` in [0, 1] mixes in the uniform distribution. ``reduction``: mean, sum or none.
+
+    >>> import tesserack
+    >>> round(cross_entropy(tesserack.zeros(2, 4), tesserack.tensor([0, 3])).item(), 4)
+    1.3863
+    """
+    reduction = _reduction(reduction, size_average, reduce)
+    return ts.cross_entropy(input, target, weight, ignore_index=ignore_index, reduction=reduction,
+                            label_smoothing=label_smoothing)  # fmt: skip
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``-weight[target] * input[target]`` for log probabilities ``input`` (N, C), (C) or (N, C, d1, ...)."""
+    reduction = _reduction(reduction, size_average, reduce)
+    return ts.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """``(input - target) ** 2``, reduced; warns when the two shapes differ and are broadcast.
+
+    ``weight``, of the same shape, multiplies each element; the mean is then over the sum of the weights.
+    """
+    _warn_broadcast("mse_loss", input, target)
+    reduction = _reduction(reduction, size_average, reduce)
+    if weight is None:
+        return ts.mse_loss(input, target, reduction=reduction)
+    return _weighted(ts.mse_loss(input, target, reduction="none"), weight, reduction)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """``abs(input - target)``, reduced; ``weight`` as in :func:`mse_loss`."""
+    _warn_broadcast("l1_loss", input, target)
+    reduction = _reduction(reduction, size_average, reduce)
+    if weight is None:
+        return ts.l1_loss(input, target, reduction=reduction)
+    return _weighted(ts.l1_loss(input, target, reduction="none"), weight, reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """With ``d = abs(input - target)``: ``d ** 2 / (2 * beta)`` where ``d < beta``, else ``d - beta / 2``."""
+    _warn_broadcast("smooth_l1_loss", input, target)
+    return ts.smooth_l1_loss(input, target, reduction=_reduction(reduction, size_average, reduce), beta=beta)
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """With ``d = abs(input - target)``: ``d ** 2 / 2`` where ``d < delta``, else ``delta * (d - delta / 2)``.
+
+    ``weight`` multiplies each element; unlike in :func:`mse_loss` the mean is over the number of elements.
+    """
+    _warn_broadcast("huber_loss", input, target)
+    if weight is None:
+        return ts.huber_loss(input, target, reduction=reduction, delta=delta)
+    loss = ts.huber_loss(input, target, reduction="none", delta=delta)
+    return _weighted(loss, weight, reduction, divide_by_weights=False)
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``-(target * log(input) + (1 - target) * log(1 - input))`` for probabilities; each log is cut off at -100."""
+    reduction = _reduction(reduction, size_average, reduce)
+    return ts.binary_cross_entropy(input, target, weight, reduction=reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """:func:`binary_cross_entropy` of ``sigmoid(input)``, without overflow; ``pos_weight`` weighs the positive term."""
+    reduction = _reduction(reduction, size_average, reduce)
+    return ts.binary_cross_entropy_with_logits(input, target, weight, reduction=reduction, pos_weight=pos_weight)
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """``target * (log(target) - input)`` for log probabilities ``input``; reduction may also be ``"batchmean"``."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if reduction == "batchmean":
+        total = ts.kl_div(input, target, reduction="sum", log_target=log_target)
+        return total / input.shape[0] if input.ndim else total
+    return ts.kl_div(input, target, reduction=reduction, log_target=log_target)
+
+
+def _warn_broadcast(name: str, input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        warnings.warn(
+            f"{name}: input {tuple(input.shape)} and target {tuple(target.shape)} differ in shape and are broadcast; "
+            "this is rarely meant, give both the same shape",
+            stacklevel=3,
+        )
+
+
+def _weighted(loss: Tensor, weight: Tensor, reduction: str, divide_by_weights: bool = True) -> Tensor:
+    if weight.shape != loss.shape:
+        raise ValueError(f"weighted loss: expected a weight of shape {tuple(loss.shape)}, got {tuple(weight.shape)}")
+    if reduction == "none":
+        return loss * weight
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"weighted loss: expected reduction 'none', 'mean' or 'sum', got {reduction!r}")
+    total = (loss * weight).sum()
+    if reduction == "sum":
+        return total
+    return total / weight.sum() if divide_by_weights else total / loss.numel()

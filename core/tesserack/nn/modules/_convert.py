@@ -1,0 +1,118 @@
+"""Moving a module's tensors to another dtype or device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import tesserack as ts
+from tesserack import Tensor, no_grad
+from tesserack.nn.modules._registry import Registry
+
+Self = TypeVar("Self", bound="ConvertMixin")
+
+
+class ConvertMixin:
+    """``to`` and its short forms: all work in place and return the module."""
+
+    _parameters: Registry
+    _buffers: Registry
+    _modules: Registry
+
+    def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Replace every parameter's data and gradient, and every buffer, by ``fn`` of it.
+
+        Parameters stay the same objects, so an optimizer that holds them goes on working.
+        """
+        if recurse:
+            for child in self._modules.values():
+                if child is not None:
+                    child._apply(fn)
+        with no_grad():
+            for parameter in self._parameters.values():
+                if parameter is None:
+                    continue
+                grad = parameter.grad
+                parameter.grad = None
+                parameter.data = fn(parameter.data)
+                if grad is not None:
+                    parameter.grad = fn(grad)
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = fn(buffer)
+        return self
+
+    def _cast(self: Self, dtype: Any) -> Self:
+        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+    def to(self: Self, *args: Any, **kwargs: Any) -> Self:
+        """``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(tensor)``, in place.
+
+        A dtype must be floating point or complex, and changes only tensors of such dtypes; integer buffers keep
+        theirs. Raises ``TypeError`` for other dtypes, and what the tensor core raises for an unknown device.
+
+        >>> import tesserack
+        >>> from tesserack import nn
+        >>> nn.Linear(2, 2).to(tesserack.float64).weight.dtype == tesserack.float64
+        True
+        """
+        device, dtype, options = _parse_to(args, kwargs)
+
+        def convert(tensor: Tensor) -> Tensor:
+            if dtype is not None and (tensor.is_floating_point() or tensor.is_complex()):
+                return tensor.to(tensor.device if device is None else device, dtype, **options)
+            return tensor if device is None else tensor.to(device, **options)
+
+        return self._apply(convert)
+
+    def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
+        """Move to ``device`` without copying values: the tensors there are uninitialised."""
+        return self._apply(lambda tensor: ts.empty_like(tensor, device=device), recurse=recurse)
+
+    def type(self: Self, dst_type: Any) -> Self:
+        """Cast every parameter and buffer, integer ones included."""
+        return self._apply(lambda tensor: tensor.to(dst_type))
+
+    def float(self: Self) -> Self:
+        """Cast floating-point parameters and buffers to float32."""
+        return self._cast(ts.float32)
+
+    def double(self: Self) -> Self:
+        """Cast floating-point parameters and buffers to float64."""
+        return self._cast(ts.float64)
+
+    def half(self: Self) -> Self:
+        """Cast floating-point parameters and buffers to float16."""
+        return self._cast(ts.float16)
+
+    def bfloat16(self: Self) -> Self:
+        """Cast floating-point parameters and buffers to bfloat16."""
+        return self._cast(ts.bfloat16)
+
+    def cpu(self: Self) -> Self:
+        """Move all parameters and buffers to the cpu device."""
+        return self._apply(lambda tensor: tensor.cpu())
+
+
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Device, dtype and the remaining options of a ``to`` call in any of its forms."""
+    device = kwargs.pop("device", None)
+    dtype = kwargs.pop("dtype", None)
+    options: dict[str, Any] = {n: kwargs.pop(n) for n in ("non_blocking", "memory_format") if n in kwargs}
+    like = kwargs.pop("tensor", None)
+    if kwargs or len(args) > 3:
+        raise TypeError(f"Module.to: unexpected arguments {sorted(kwargs) or args}; expected device, dtype or tensor")
+    for position, value in enumerate(args):
+        if isinstance(value, Tensor):
+            like = value
+        elif isinstance(value, ts.dtype):
+            dtype = value
+        elif isinstance(value, bool) and position > 0:
+            options["non_blocking"] = value
+        elif value is not None:
+            device = value
+    if like is not None:
+        device, dtype = like.device, like.dtype
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        raise TypeError(f"Module.to: expected a floating-point or complex dtype, got {dtype}")
+    return device, dtype, options

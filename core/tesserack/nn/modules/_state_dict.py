@@ -1,0 +1,292 @@
+"""Writing the state of a module tree into a flat dictionary, and reading it back."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from tesserack import Tensor, no_grad
+from tesserack.nn.modules._hooks import Hooks, add_hook
+from tesserack.nn.modules._registry import Registry
+from tesserack.nn.parameter import Parameter
+from tesserack.utils.hooks import RemovableHandle
+
+_EXTRA_STATE = "_extra_state"
+
+
+class IncompatibleKeys(NamedTuple):
+    """What ``load_state_dict`` did not find, and what it found but had no use for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+
+class StateDict(OrderedDict[str, Any]):
+    """What ``Module.state_dict`` returns: an ordered dictionary with the modules' versions in ``_metadata``."""
+
+    _metadata: OrderedDict[str, dict[str, Any]]
+
+
+class StateDictMixin:
+    """``state_dict``, ``load_state_dict`` and their hooks."""
+
+    _version: int | None = 1
+    _parameters: Registry
+    _buffers: Registry
+    _modules: Registry
+    _non_persistent_buffers_set: set[str]
+    _state_dict_hooks: Hooks
+    _state_dict_pre_hooks: Hooks
+    _load_state_dict_pre_hooks: Hooks
+    _load_state_dict_post_hooks: Hooks
+
+    def get_extra_state(self) -> Any:
+        """Override to store more than parameters and buffers; saved under the module's name + ``_extra_state``."""
+        raise RuntimeError(f"{type(self).__name__}.get_extra_state is not defined")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Override to restore what :meth:`get_extra_state` returned."""
+        raise RuntimeError(f"{type(self).__name__}.set_extra_state is not defined, yet the state dict has extra state")
+
+    def state_dict(
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
+        """All parameters and persistent buffers by dotted name, in registration order.
+
+        The tensors share memory with the module and do not require grad, unless ``keep_vars`` hands out the
+        parameters themselves. ``prefix`` goes before every name; ``destination`` is filled instead of a new one.
+
+        >>> from tesserack import nn
+        >>> list(nn.Sequential(nn.Linear(2, 3), nn.ReLU()).state_dict())
+        ['0.weight', '0.bias']
+        """
+        if destination is None:
+            destination = StateDict()
+            destination._metadata = OrderedDict()
+        local_metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local_metadata
+        for hook in list(self._state_dict_pre_hooks.values()):
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in list(self._state_dict_hooks.values()):
+            replaced = hook(self, destination, prefix, local_metadata)
+            if replaced is not None:
+                destination = replaced
+        return destination
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Store this module's own tensors; override to store them in another way."""
+        for name, tensor in self._own_state():
+            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+        if _overrides(self, "get_extra_state"):
+            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+
+    def _own_state(self) -> list[tuple[str, Tensor]]:
+        own = [*self._parameters.items()]
+        own += [
+            (name, buffer) for name, buffer in self._buffers.items() if name not in self._non_persistent_buffers_set
+        ]
+        return [(name, tensor) for name, tensor in own if tensor is not None]
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Copy the tensors of ``state_dict`` into the parameters and buffers of the same names.
+
+        With ``strict`` every name must match on both sides. ``assign=True`` puts the given tensors in place instead
+        of copying values. Raises ``TypeError`` when ``state_dict`` is not a mapping and ``RuntimeError`` listing all
+        missing and unexpected names and all shapes that differ. Returns the names that did not match.
+
+        >>> from tesserack import nn
+        >>> a, b = nn.Linear(2, 3), nn.Linear(2, 3)
+        >>> b.load_state_dict(a.state_dict())
+        <All keys matched successfully>
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict: expected a dict of tensors, got {type(state_dict).__name__}")
+        load = _Load(getattr(state_dict, "_metadata", None), assign)
+        load.into(self, "", OrderedDict(state_dict))
+        if strict:
+            load.complain_about_names()
+        if load.errors:
+            raise RuntimeError(
+                f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(load.errors)
+            )
+        return IncompatibleKeys(load.missing, load.unexpected)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load this module's own tensors; override to accept older layouts. Problems are appended to the lists."""
+        loading = (state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        for hook in list(self._load_state_dict_pre_hooks.values()):
+            if isinstance(hook, _ModuleHook):
+                hook.hook(self, *loading)
+            else:
+                hook(*loading)
+        assign = bool(local_metadata.get("assign_to_params_buffers", False))
+        own = dict(self._own_state())
+        for name, tensor in own.items():
+            key = prefix + name
+            if key in state_dict:
+                self._load_tensor(name, tensor, key, state_dict[key], assign, error_msgs)
+            elif strict:
+                missing_keys.append(key)
+        self._load_extra_state(state_dict, prefix, strict, missing_keys, unexpected_keys)
+        if strict:
+            unexpected_keys += self._strangers(state_dict, prefix, own)
+
+    def _load_tensor(
+        self, name: str, tensor: Tensor, key: str, value: Any, assign: bool, error_msgs: list[str]
+    ) -> None:
+        if not isinstance(value, Tensor):
+            error_msgs.append(f"{key}: expected a Tensor, got {type(value).__name__}")
+            return
+        if tuple(value.shape) != tuple(tensor.shape):
+            error_msgs.append(
+                f"size mismatch for {key}: the state dict has shape {tuple(value.shape)}, "
+                f"the module has shape {tuple(tensor.shape)}."
+            )
+            return
+        try:
+            with no_grad():
+                if assign:
+                    self._assign_tensor(name, tensor, value)
+                else:
+                    tensor.copy_(value)
+        except Exception as error:
+            error_msgs.append(
+                f"{key}: copying {value.dtype} on {value.device} into {tensor.dtype} on {tensor.device} failed: {error}"
+            )
+
+    def _assign_tensor(self, name: str, tensor: Tensor, value: Tensor) -> None:
+        if isinstance(tensor, Parameter):
+            if not isinstance(value, Parameter):
+                value = Parameter(value, requires_grad=tensor.requires_grad)
+            self._parameters[name] = value
+        else:
+            self._buffers[name] = value
+
+    def _load_extra_state(
+        self, state_dict: dict[str, Any], prefix: str, strict: bool, missing: list[str], unexpected: list[str]
+    ) -> None:
+        key = prefix + _EXTRA_STATE
+        if _overrides(self, "set_extra_state"):
+            if key in state_dict:
+                self.set_extra_state(state_dict[key])
+            elif strict:
+                missing.append(key)
+        elif strict and key in state_dict:
+            unexpected.append(key)
+
+    def _strangers(self, state_dict: dict[str, Any], prefix: str, own: Mapping[str, Any]) -> list[str]:
+        """Names below ``prefix`` that neither this module nor one of its children could own."""
+        found = []
+        for key in state_dict:
+            if not key.startswith(prefix) or key == prefix + _EXTRA_STATE:
+                continue
+            first, *deeper = key[len(prefix) :].split(".", 1)
+            if deeper:
+                if first not in self._modules:
+                    found.append(key)
+            elif first not in own:
+                found.append(key)
+        return found
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, prefix, keep_vars)`` before the module's state is collected."""
+        return add_hook(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata)`` afterwards; it may edit ``state_dict`` in place."""
+
+        def checked(module: Any, state_dict: Any, prefix: str, metadata: Any) -> None:
+            if hook(module, state_dict, prefix, metadata) is not None:
+                raise RuntimeError("state_dict post-hook: expected None, edit the state_dict in place")
+
+        return add_hook(
+            self._state_dict_hooks, functools.wraps(hook)(checked) if hasattr(hook, "__name__") else checked
+        )
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        return add_hook(self._state_dict_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)`` before loading.
+
+        It may edit ``state_dict`` (a copy of the caller's) in place, for example to rename keys.
+        """
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        return add_hook(self._load_state_dict_pre_hooks, _ModuleHook(hook) if with_module else hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, incompatible_keys)`` after loading; it may edit both lists in place."""
+        return add_hook(self._load_state_dict_post_hooks, hook)
+
+
+class _ModuleHook:
+    """Marks a hook that wants the module first, without holding the module (that would be a reference cycle)."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, module: Any, *loading: Any) -> Any:
+        return self.hook(module, *loading)
+
+
+class _Load:
+    """One ``load_state_dict``: walks the modules and gathers what does not fit."""
+
+    def __init__(self, metadata: Any, assign: bool) -> None:
+        self.metadata = metadata or {}
+        self.assign = assign
+        self.missing: list[str] = []
+        self.unexpected: list[str] = []
+        self.errors: list[str] = []
+
+    def into(self, module: Any, prefix: str, state: dict[str, Any]) -> None:
+        local = dict(self.metadata.get(prefix[:-1], {}), assign_to_params_buffers=self.assign)
+        # Always strict here: what did not match is reported to the caller even if it is no error.
+        module._load_from_state_dict(state, prefix, local, True, self.missing, self.unexpected, self.errors)
+        for name, child in module._modules.items():
+            if child is not None:
+                below = f"{prefix}{name}."
+                self.into(child, below, {key: value for key, value in state.items() if key.startswith(below)})
+        for hook in list(module._load_state_dict_post_hooks.values()):
+            if hook(module, IncompatibleKeys(self.missing, self.unexpected)) is not None:
+                raise RuntimeError("load_state_dict post-hook: expected None, edit the two lists in place")
+
+    def complain_about_names(self) -> None:
+        """Turn missing and unexpected names into errors, before those about shapes."""
+        lists = (("Missing", self.missing), ("Unexpected", self.unexpected))
+        self.errors[:0] = [
+            f"{kind} key(s) in state_dict: " + ", ".join(f'"{name}"' for name in names) + "."
+            for kind, names in lists
+            if names
+        ]
+
+
+def _overrides(module: StateDictMixin, method: str) -> bool:
+    return getattr(type(module), method) is not getattr(StateDictMixin, method)

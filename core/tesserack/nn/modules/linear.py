@@ -1,0 +1,74 @@
+"""Fully connected layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tesserack import Tensor, empty
+from tesserack.nn import init
+from tesserack.nn.functional import linear  # by name: one look-up less in the call that models make most
+from tesserack.nn.modules._common import uniform_bias_
+from tesserack.nn.modules.module import Module
+from tesserack.nn.parameter import Parameter
+
+__all__ = ["Identity", "Linear"]
+
+
+class Identity(Module):
+    """Returns its input; takes and ignores any arguments, so that it can stand in for another layer.
+
+    >>> from tesserack import nn, ones
+    >>> nn.Identity(54, unused=True)(ones(2)).tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input
+
+
+class Linear(Module):
+    """``input @ weight.T + bias``: (..., in_features) -> (..., out_features).
+
+    ``weight`` is (out_features, in_features); both parameters start uniform in +-1/sqrt(in_features).
+
+    >>> from tesserack import nn, ones
+    >>> layer = nn.Linear(20, 30)
+    >>> layer
+    Linear(in_features=20, out_features=30, bias=True)
+    >>> tuple(layer(ones(8, 20)).shape)
+    (8, 30)
+    """
+
+    in_features: int
+    out_features: int
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = Parameter(empty((out_features, in_features), device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(empty((out_features,), device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            uniform_bias_(self.bias, self.in_features)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -1,0 +1,293 @@
+"""The base class of everything that has parameters."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, TypeVar
+
+from tesserack import Tensor
+from tesserack.nn.modules._convert import ConvertMixin
+from tesserack.nn.modules._hooks import (
+    HookMixin,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
+from tesserack.nn.modules._registry import Registry
+from tesserack.nn.modules._state_dict import IncompatibleKeys, StateDictMixin
+from tesserack.nn.modules._traversal import TraversalMixin
+from tesserack.nn.modules._where import note_module
+from tesserack.nn.parameter import Buffer, Parameter
+
+__all__ = [
+    "IncompatibleKeys",
+    "Module",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+]
+
+Self = TypeVar("Self", bound="Module")
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+_HOOK_TABLES = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+
+class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
+    """A part of a model: parameters, buffers, submodules and a ``forward``.
+
+    Subclasses call ``super().__init__()``, assign parameters and modules as attributes, and define ``forward``.
+    Calling the module runs ``forward`` and its hooks. An error raised inside carries a note with the path of the
+    module it came from (Python 3.11 and later).
+
+    >>> from tesserack import nn, ones
+    >>> class Net(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.fc = nn.Linear(4, 2)
+    ...     def forward(self, x):
+    ...         return self.fc(x).relu()
+    >>> Net()
+    Net(
+      (fc): Linear(in_features=4, out_features=2, bias=True)
+    )
+    >>> tuple(Net()(ones(3, 4)).shape)
+    (3, 2)
+    """
+
+    training: bool
+    call_super_init = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init and (args or kwargs):
+            raise TypeError(f"{type(self).__name__}.__init__: nn.Module takes no arguments, got {[*args, *kwargs]}")
+        own = self.__dict__
+        own["training"] = True
+        own["_non_persistent_buffers_set"] = set()
+        for name in _HOOK_TABLES:
+            own[name] = OrderedDict()
+        for name in _REGISTRIES:
+            own[name] = Registry(self)
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; every subclass defines it."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if self._hooked:
+                return self._call_hooked(args, kwargs)
+            if kwargs:
+                return self.forward(*args, **kwargs)
+            return self.forward(*args)
+        except Exception as error:
+            note_module(error, self)
+            raise
+
+    # --- registration -------------------------------------------------------------------------------------------
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter (or the place for one, None). The name must be new and contain no dot."""
+        self._check_name(name, "parameter", self._registry("_parameters"))
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"register_parameter: expected a nn.Parameter or None for {name!r}, got {type(param).__name__}"
+            )
+        if param is not None and param.grad_fn is not None:
+            raise ValueError(
+                f"register_parameter: {name!r} is the result of an operation (not a leaf tensor); "
+                "create the Parameter from a tensor, and compute the value in forward"
+            )
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that belongs to the state but is not trained; with ``persistent=False`` it is not saved."""
+        self._check_name(name, "buffer", self._registry("_buffers"))
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"register_buffer: expected a Tensor or None for {name!r}, got {type(tensor).__name__}")
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Add a submodule; same as :meth:`add_module`."""
+        self.add_module(name, module)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a submodule. The name must be new and contain no dot."""
+        if not isinstance(module, Module) and module is not None:
+            raise TypeError(f"add_module: expected a Module or None for {name!r}, got {type(module).__name__}")
+        self._check_name(name, "module", self._registry("_modules"))
+        self._modules[name] = module
+
+    def _registry(self, registry: str) -> Registry:
+        if registry not in self.__dict__:
+            kind = registry.strip("_")
+            raise AttributeError(
+                f"cannot assign {kind} before Module.__init__() call; "
+                f"call super().__init__() first in {type(self).__name__}.__init__"
+            )
+        return self.__dict__[registry]  # type: ignore[no-any-return]
+
+    def _check_name(self, name: Any, kind: str, registry: Registry) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name: expected a string, got {type(name).__name__}")
+        if not name or "." in name:
+            raise KeyError(f'{kind} name can\'t be empty or contain ".", got {name!r}')
+        # Not hasattr(self, name): a subclass may forward __getattr__ to a member that is not there yet.
+        if name not in registry and (name in self.__dict__ or hasattr(type(self), name)):
+            raise KeyError(f"attribute '{name}' already exists in {type(self).__name__}")
+
+    # --- attributes ---------------------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        if isinstance(value, Parameter):
+            self._claim(name, "_parameters")
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self._claim(name, "_modules")
+            self._modules[name] = value
+        elif isinstance(value, Buffer):
+            self._claim(name, "_buffers")
+            self.register_buffer(name, value, value.persistent)
+        elif name in own and self._reassign(name, value):
+            return
+        elif name in _REGISTRIES:
+            own[name] = Registry(self, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def _claim(self, name: str, registry: str) -> None:
+        """Take ``name`` away from whatever held it, unless ``registry`` itself does."""
+        if name in self._registry(registry):
+            return
+        for other in _REGISTRIES:
+            self.__dict__[other].pop(name, None)
+        self._non_persistent_buffers_set.discard(name)
+        self.__dict__.pop(name, None)
+
+    def _reassign(self, name: str, value: Any) -> bool:
+        """Give a registered name a new value that is no Parameter, Module or Buffer; False if it is not registered."""
+        own = self.__dict__
+        if name in own.get("_parameters", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{type(value).__name__}' object to parameter '{name}' "
+                    "(nn.Parameter or None required); use .data or no_grad and copy_ to change its values"
+                )
+            self._parameters[name] = None
+        elif name in own.get("_modules", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{type(value).__name__}' object to module '{name}' (nn.Module or None required)"
+                )
+            self._modules[name] = None
+        elif name in own.get("_buffers", ()):
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"cannot assign '{type(value).__name__}' object to buffer '{name}' (Tensor or None required)"
+                )
+            self._buffers[name] = value
+        else:
+            return False
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only when normal lookup failed: registered names normally lie in __dict__ (see Registry).
+        for registry in _REGISTRIES:
+            members = self.__dict__.get(registry, ())
+            if name in members:
+                return members[name]
+        declared = getattr(type(self), name, None)
+        if isinstance(declared, property) and declared.fget is not None:
+            return declared.fget(self)  # the property itself failed with an AttributeError: show that one
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __delattr__(self, name: str) -> None:
+        for registry in _REGISTRIES:
+            if name in self.__dict__.get(registry, ()):
+                del self.__dict__[registry][name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for registry in _REGISTRIES:
+            self.__dict__[registry] = Registry(self, state.get(registry))
+        for table in _HOOK_TABLES:
+            self.__dict__.setdefault(table, OrderedDict())
+
+    def __dir__(self) -> list[str]:
+        names = {*object.__dir__(self), *self._parameters, *self._modules, *self._buffers}
+        return sorted(name for name in names if not name[:1].isdigit())
+
+    # --- mode and gradients -------------------------------------------------------------------------------------
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Set training mode (dropout on, batch statistics) here and in all submodules; returns the module."""
+        if not isinstance(mode, bool):
+            raise ValueError(f"train: expected a bool mode, got {mode!r}")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self: Self) -> Self:
+        """Set evaluation mode: ``train(False)``."""
+        return self.train(False)
+
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
+        """Let gradients be recorded for all parameters, or not; returns the module."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zeros."""
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.detach_()
+                parameter.grad.zero_()
+
+    # --- repr ---------------------------------------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """What ``repr`` shows between the parentheses; override to describe a layer."""
+        return ""
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [f"({name}): {indented(repr(module))}" for name, module in self._modules.items()]
+        if not children and len(lines) <= 1:
+            return f"{self._get_name()}({extra})"
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
+
+
+def indented(text: str, spaces: int = 2) -> str:
+    """``text`` with every line but the first moved to the right."""
+    return text.replace("\n", "\n" + " " * spaces)

@@ -1,0 +1,96 @@
+"""Limiting gradients before an optimizer step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import tesserack as ts
+from tesserack import Tensor, no_grad
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _listed(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
+def _grads(parameters: Iterable[Tensor]) -> list[Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all ``tensors`` as if they were one vector; 0 for none. ``foreach`` is accepted and has no effect.
+
+    Raises ``RuntimeError`` for a norm that is not finite, if ``error_if_nonfinite``.
+    """
+    tensors = _listed(tensors)
+    norm_type = float(norm_type)
+    if not tensors:
+        return ts.tensor(0.0)
+    with no_grad():
+        device = tensors[0].device
+        norms = ts.stack([tensor.norm(norm_type).to(device) for tensor in tensors])
+        total = norms.max() if math.isinf(norm_type) else norms.norm(norm_type)
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise RuntimeError(
+            f"get_total_norm: the norm of order {norm_type} is {total.item()}; "
+            "look for infinities or NaNs, or pass error_if_nonfinite=False"
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale all gradients by ``max_norm / total_norm`` if that is below 1, in place."""
+    grads = _grads(_listed(parameters))
+    with no_grad():
+        # Always multiplied, by 1 at most: no wait for the device to learn whether clipping is needed.
+        scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad.mul_(scale.to(grad.device))
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale the gradients of ``parameters``, in place, so that their joint norm is at most ``max_norm``.
+
+    Returns the norm before. ``foreach`` is accepted for compatibility and has no effect.
+
+    >>> from tesserack import nn, zeros, tensor
+    >>> w = nn.Parameter(zeros(2))
+    >>> w.grad = tensor([3.0, 4.0])
+    >>> clip_grad_norm_(w, 1.0).item(), [round(x, 4) for x in w.grad.tolist()]
+    (5.0, [0.6, 0.8])
+    """
+    listed = _listed(parameters)
+    total = get_total_norm(_grads(listed), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(listed, max_norm, total)
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
+    """Limit every element of the gradients to ``[-clip_value, clip_value]``, in place.
+
+    >>> from tesserack import nn, zeros, tensor
+    >>> w = nn.Parameter(zeros(2))
+    >>> w.grad = tensor([3.0, -0.5])
+    >>> clip_grad_value_(w, 1.0)
+    >>> w.grad.tolist()
+    [1.0, -0.5]
+    """
+    limit = float(clip_value)
+    with no_grad():
+        for grad in _grads(_listed(parameters)):
+            grad.clamp_(min=-limit, max=limit)

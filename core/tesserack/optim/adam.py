@@ -1,0 +1,150 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.optim.optimizer import Group, Optimizer, require, require_plain, same_kind
+
+__all__ = ["Adam", "AdamW"]
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba, arXiv:1412.6980); ``amsgrad`` as in Reddi et al. (ICLR 2018).
+
+    ``m = beta1 * m + (1 - beta1) * g``, ``v = beta2 * v + (1 - beta2) * g * g``, both divided by ``1 - beta ** step``,
+    and ``param -= lr * m / (sqrt(v) + eps)``. ``weight_decay`` is added to the gradient, or with
+    ``decoupled_weight_decay`` taken from the parameter (then this is :class:`AdamW`). ``maximize`` turns the sign of
+    the gradient. ``foreach`` and ``fused`` are accepted and change nothing: steps are always fused.
+
+    Raises ``ValueError`` for negative lr, eps or weight_decay, and for betas outside [0, 1).
+
+    >>> from tesserack import nn, optim, ones
+    >>> w = nn.Parameter(ones(2))
+    >>> opt = optim.Adam([w], lr=0.5)
+    >>> (w * w).sum().backward()
+    >>> opt.step()
+    >>> [round(x, 4) for x in w.tolist()]
+    [0.5, 0.5]
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        require_plain(differentiable, capturable)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: Group) -> None:
+        require(group["lr"] >= 0, "learning rate", group["lr"], "lr >= 0")
+        require(group["eps"] >= 0, "epsilon value", group["eps"], "eps >= 0")
+        require(group["weight_decay"] >= 0, "weight_decay value", group["weight_decay"], "weight_decay >= 0")
+        for i, beta in enumerate(group["betas"]):
+            require(0 <= beta < 1, f"beta parameter at index {i}", beta, "0 <= beta < 1")
+
+    def _update(self, group: Group) -> None:
+        for params in same_kind(group["params"]):
+            states = self._counted_states(params, group["amsgrad"])
+            steps = [state["step"] for state in states]
+            if steps.count(steps[0]) == len(steps):
+                self._fused(group, params, states, steps[0])
+                continue
+            for step in dict.fromkeys(steps):
+                rows = [row for row in zip(params, states, strict=True) if row[1]["step"] == step]
+                self._fused(group, [param for param, _ in rows], [state for _, state in rows], step)
+
+    def _counted_states(self, params: list[Tensor], amsgrad: bool) -> list[dict[str, Any]]:
+        """The states of ``params``, started if need be, with their step counted."""
+        states = [self.state[param] for param in params]
+        for param, state in zip(params, states, strict=True):
+            if not state:
+                state["step"] = 0
+                state["exp_avg"] = ts.zeros_like(param)
+                state["exp_avg_sq"] = ts.zeros_like(param)
+            if amsgrad and "max_exp_avg_sq" not in state:
+                state["max_exp_avg_sq"] = ts.zeros_like(param)
+            state["step"] += 1
+        return states
+
+    def _fused(self, group: Group, params: list[Tensor], states: list[dict[str, Any]], step: int) -> None:
+        beta1, beta2 = group["betas"]
+        amsgrad = group["amsgrad"]
+        ts.adam_step_(
+            params,
+            [cast("Tensor", param.grad) for param in params],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [state["max_exp_avg_sq"] for state in states] if amsgrad else [],
+            step,
+            float(group["lr"]),
+            float(beta1),
+            float(beta2),
+            float(group["weight_decay"]),
+            float(group["eps"]),
+            amsgrad,
+            group["maximize"],
+            group.get("decoupled_weight_decay", False),
+        )
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, arXiv:1711.05101).
+
+    ``param *= 1 - lr * weight_decay`` before the update of :class:`Adam`, whose other options it takes.
+
+    >>> from tesserack import nn, optim, ones
+    >>> w = nn.Parameter(ones(2))
+    >>> optim.AdamW([w], lr=0.1).defaults["weight_decay"]
+    0.01
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            decoupled_weight_decay=True,
+        )

@@ -1,0 +1,36 @@
+"""Learning rates that change during training: call ``scheduler.step()`` after ``optimizer.step()``."""
+
+from tesserack.optim.lr_scheduler._base import LRScheduler
+from tesserack.optim.lr_scheduler._combined import ChainedScheduler, SequentialLR
+from tesserack.optim.lr_scheduler._factors import (
+    ConstantLR,
+    CosineAnnealingLR,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    MultiplicativeLR,
+    MultiStepLR,
+    PolynomialLR,
+    StepLR,
+)
+from tesserack.optim.lr_scheduler._one_cycle import OneCycleLR
+from tesserack.optim.lr_scheduler._plateau import ReduceLROnPlateau
+
+_LRScheduler = LRScheduler  # the name before PyTorch 2.0, still imported by programs
+
+__all__ = [
+    "ChainedScheduler",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "MultiplicativeLR",
+    "OneCycleLR",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "SequentialLR",
+    "StepLR",
+]

@@ -1,0 +1,88 @@
+"""The base class of learning-rate schedules."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from tesserack.optim.optimizer import Optimizer
+
+
+class LRScheduler:
+    """Sets ``group["lr"]`` of every parameter group at each :meth:`step`.
+
+    ``last_epoch`` counts the steps taken; -1 starts anew, any other value resumes (the groups then need their
+    ``"initial_lr"``). A subclass defines :meth:`get_lr`, from the current rates, and if it can ``_get_closed_form_lr``,
+    from the base rates alone. Works on what the groups hold, so several schedules can act on one optimizer.
+    """
+
+    optimizer: Optimizer
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(self).__name__}: expected an Optimizer, got {type(optimizer).__name__}")
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"{type(self).__name__}: param 'initial_lr' is not specified in param_groups[{i}], "
+                    "needed to resume with last_epoch != -1"
+                )
+        self.optimizer = optimizer
+        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._step_count = 0
+        self._last_lr: list[float] = []
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        """Set the rates of epoch 0 (or of the epoch resumed)."""
+        self._step_count = 0
+        self._advance(None)
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go to the next epoch, or to ``epoch``; call it after ``optimizer.step()``."""
+        if self._step_count == 1 and self.optimizer._steps_taken == 0:
+            warnings.warn(
+                "lr_scheduler.step() before optimizer.step(): the first learning rate is skipped; swap the two calls",
+                stacklevel=2,
+            )
+        self._advance(epoch)
+
+    def _advance(self, epoch: int | None) -> None:
+        self._step_count += 1
+        if epoch is None:
+            self.last_epoch += 1
+            rates = self.get_lr()
+        else:
+            self.last_epoch = math.floor(epoch)
+            closed = self._get_closed_form_lr()
+            rates = self.get_lr() if closed is None else closed
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def get_lr(self) -> list[float]:
+        """The rates of ``last_epoch``, computed from the rates the groups have now."""
+        raise NotImplementedError(f"{type(self).__name__}: define get_lr()")
+
+    def _get_closed_form_lr(self) -> list[float] | None:
+        """The rates of ``last_epoch`` from the base rates, or None if only :meth:`get_lr` knows."""
+        return None
+
+    def get_last_lr(self) -> list[float]:
+        """The rates set last, one per group."""
+        return self._last_lr
+
+    def _group_lrs(self) -> list[float]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer."""
+        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what :meth:`state_dict` returned; load the optimizer's state as well."""
+        self.__dict__.update(state_dict)

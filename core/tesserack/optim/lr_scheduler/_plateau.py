@@ -1,0 +1,105 @@
+"""Lowering the learning rate when a metric stops improving."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from tesserack.optim.lr_scheduler._base import LRScheduler
+from tesserack.optim.optimizer import Optimizer
+
+__all__ = ["ReduceLROnPlateau"]
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """``lr *= factor`` once ``metrics`` has not improved for more than ``patience`` steps.
+
+    Better means lower for ``mode="min"``, higher for ``"max"``, by a relative (``threshold_mode="rel"``) or absolute
+    (``"abs"``) ``threshold``. ``cooldown`` steps pass after a reduction before counting resumes; ``min_lr`` (one, or
+    one per group) and ``eps`` (the smallest change made) bound the reductions.
+
+    >>> from tesserack import nn, optim, zeros
+    >>> opt = optim.SGD([nn.Parameter(zeros(1))], lr=8.0)
+    >>> schedule = ReduceLROnPlateau(opt, factor=0.5, patience=1)
+    >>> for loss in (1.0, 1.0, 1.0):
+    ...     opt.step(); schedule.step(loss)
+    >>> schedule.get_last_lr()
+    [4.0]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: Any = 0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1.0:
+            raise ValueError(f"ReduceLROnPlateau: expected factor < 1, got {factor}")
+        if mode not in ("min", "max"):
+            raise ValueError(f"ReduceLROnPlateau: expected mode 'min' or 'max', got {mode!r}")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"ReduceLROnPlateau: expected threshold_mode 'rel' or 'abs', got {threshold_mode!r}")
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"ReduceLROnPlateau: expected an Optimizer, got {type(optimizer).__name__}")
+        groups = len(optimizer.param_groups)
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
+        if len(self.min_lrs) != groups:
+            raise ValueError(f"ReduceLROnPlateau: expected {groups} values of min_lr, got {len(self.min_lrs)}")
+        self.optimizer = optimizer
+        self.mode, self.factor, self.patience = mode, factor, patience
+        self.threshold, self.threshold_mode = threshold, threshold_mode
+        self.cooldown, self.eps = cooldown, eps
+        self.last_epoch = 0
+        self._last_lr = [float(group["lr"]) for group in optimizer.param_groups]
+        self._reset()
+
+    def _reset(self) -> None:
+        self.best = math.inf if self.mode == "min" else -math.inf
+        self.cooldown_counter = 0
+        self.num_bad_epochs = 0
+
+    @property
+    def in_cooldown(self) -> bool:
+        """Whether a recent reduction still keeps bad steps from counting."""
+        return self.cooldown_counter > 0
+
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Take note of ``metrics`` (a number or a 0-dim tensor), and lower the rates if it is time."""
+        current = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self.is_better(current, self.best):
+            self.best = current
+            self.num_bad_epochs = 0
+        else:
+            self.num_bad_epochs += 1
+        if self.in_cooldown:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            self._reduce()
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _reduce(self) -> None:
+        groups = self.optimizer.param_groups
+        if len(groups) != len(self.min_lrs):
+            warnings.warn("ReduceLROnPlateau: groups were added since; they have no lower bound", stacklevel=3)
+            self.min_lrs += [0.0] * (len(groups) - len(self.min_lrs))
+        for group, lowest in zip(groups, self.min_lrs, strict=True):
+            new = max(group["lr"] * self.factor, lowest)
+            if group["lr"] - new > self.eps:
+                group["lr"] = new
+
+    def is_better(self, a: float, best: float) -> bool:
+        """Whether ``a`` improves on ``best`` by more than the threshold."""
+        if self.mode == "min":
+            return a < (best * (1 - self.threshold) if self.threshold_mode == "rel" else best - self.threshold)
+        return a > (best * (1 + self.threshold) if self.threshold_mode == "rel" else best + self.threshold)

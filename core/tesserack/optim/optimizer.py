@@ -1,0 +1,292 @@
+"""The base class of optimizers: parameter groups, state, saving, hooks.
+
+A new optimizer defines ``_check_group`` (complain about bad options) and ``_update`` (one step of one group, best as
+one fused operator for each list of :func:`same_kind`); the rest is here. Overriding ``step`` as in PyTorch works too.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.utils.hooks import RemovableHandle
+
+__all__ = ["Optimizer"]
+
+Group = dict[str, Any]
+Hooks = OrderedDict[int, Callable[..., Any]]
+
+
+def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``step`` with its hooks around it; the ``super().step()`` of a subclass runs them once."""
+
+    @functools.wraps(run)
+    def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if self._stepping:
+            return run(self, *args, **kwargs)
+        self._stepping = True
+        try:
+            for pre in list(self._step_pre_hooks.values()) if self._step_pre_hooks else ():
+                args, kwargs = _replaced_arguments(pre(self, (self, *args), kwargs), args, kwargs)
+            result = run(self, *args, **kwargs)
+            for post in list(self._step_post_hooks.values()) if self._step_post_hooks else ():
+                post(self, (self, *args), kwargs)
+        finally:
+            self._stepping = False
+        self._steps_taken += 1
+        return result
+
+    return step
+
+
+def _replaced_arguments(answer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    if answer is None:
+        return args, kwargs
+    if not (isinstance(answer, tuple) and len(answer) == 2):
+        raise RuntimeError(f"optimizer step pre-hook: expected None or (args, kwargs), got {answer!r}")
+    return tuple(answer[0])[1:], answer[1]
+
+
+class Optimizer:
+    """Parameters in groups with options, and a state per parameter.
+
+    ``params`` is an iterable of tensors, of (name, tensor) pairs, or of dicts with such an iterable under "params"
+    and the options in which the group differs from ``defaults``. Raises ``TypeError`` for a lone tensor and
+    ``ValueError`` for no parameters, non-leaf tensors, bad options, or a parameter in two groups.
+    """
+
+    state: defaultdict[Any, dict[str, Any]]
+    param_groups: list[Group]
+    _stepping = False
+    _steps_taken = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError("optimizer: expected an iterable of tensors or dicts, got a Tensor; pass [tensor]")
+        self.defaults = defaults
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        self._step_pre_hooks: Hooks = OrderedDict()
+        self._step_post_hooks: Hooks = OrderedDict()
+        self._state_dict_pre_hooks: Hooks = OrderedDict()
+        self._state_dict_post_hooks: Hooks = OrderedDict()
+        self._load_state_dict_pre_hooks: Hooks = OrderedDict()
+        self._load_state_dict_post_hooks: Hooks = OrderedDict()
+        self._check_group(defaults)
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer: got an empty parameter list")
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self.add_param_group(group)
+
+    # --- the step -----------------------------------------------------------------------------------------------
+
+    @_with_hooks
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient. A ``closure`` is called first, to compute the loss returned."""
+        loss = None
+        if closure is not None:
+            with ts.enable_grad():
+                loss = closure()
+        with ts.no_grad():
+            for group in self.param_groups:
+                self._update(group)
+        return loss
+
+    def _update(self, group: Group) -> None:
+        """One step of one group; called without gradient recording."""
+        raise NotImplementedError(f"{type(self).__name__}: define _update(group), or override step()")
+
+    def _check_group(self, group: Group) -> None:
+        """Raise ``ValueError`` for options out of range; called with the defaults and with every group."""
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients; with ``set_to_none=False`` fill them with zeros instead."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none:
+                    param.grad = None
+                elif param.grad is not None:
+                    param.grad = param.grad.detach().zero_()
+
+    # --- groups -------------------------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a dict with "params" and options; options not given are the optimizer's defaults."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"add_param_group: expected a dict, got {type(param_group).__name__}")
+        if "params" not in param_group:
+            raise ValueError(f"add_param_group: expected the key 'params', got {sorted(param_group)}")
+        group = {**self.defaults, **param_group}
+        group["params"] = self._listed(group)
+        self._check_group(group)
+        self._check_params(group["params"])
+        self.param_groups.append(group)
+
+    def _listed(self, group: Group) -> list[Tensor]:
+        """The parameters of a new group as a list; their names, if given, go to ``group["param_names"]``."""
+        params = group["params"]
+        if isinstance(params, Tensor):
+            return [params]
+        if isinstance(params, (set, frozenset)):
+            raise TypeError("optimizer: expected parameters in a fixed order, got a set; use a list")
+        params = list(params)
+        if params and all(isinstance(param, tuple) and len(param) == 2 for param in params):
+            group["param_names"] = [name for name, _ in params]
+            params = [param for _, param in params]
+        named = any("param_names" in other for other in self.param_groups)
+        if self.param_groups and named != ("param_names" in group):
+            raise ValueError("add_param_group: give names for the parameters of all groups, or of none")
+        return params
+
+    def _check_params(self, params: list[Any]) -> None:
+        for param in params:
+            if not isinstance(param, Tensor):
+                raise TypeError(f"optimizer: expected tensors as parameters, got {type(param).__name__}")
+            if not param.is_leaf:
+                raise ValueError("optimizer: can't optimize a non-leaf Tensor; pass the tensors it was computed from")
+        if len(set(params)) != len(params):
+            warnings.warn("optimizer: a group contains a parameter twice; it would be updated twice", stacklevel=4)
+        taken = {param for group in self.param_groups for param in group["params"]}
+        if not taken.isdisjoint(params):
+            raise ValueError("optimizer: some parameters appear in more than one parameter group")
+
+    # --- saving -------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """``{"state": {index: state}, "param_groups": [options with indices]}``; the tensors are shared, not copied.
+
+        Parameters are numbered through all groups, so the dict can be loaded into an optimizer built alike.
+        """
+        for hook in list(self._state_dict_pre_hooks.values()):
+            hook(self)
+        index = {param: i for i, param in enumerate(self._all_params())}
+        packed: dict[str, Any] = {
+            "state": {index.get(key, key): dict(value) for key, value in self.state.items()},
+            "param_groups": [dict(group, params=[index[p] for p in group["params"]]) for group in self.param_groups],
+        }
+        for hook in list(self._state_dict_post_hooks.values()):
+            packed = hook(self, packed) or packed
+        return packed
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over options and state; tensors are copied, to the device and floating-point dtype of their parameter.
+
+        Raises ``ValueError`` when the groups differ in number or size.
+        """
+        packed = dict(state_dict)
+        for hook in list(self._load_state_dict_pre_hooks.values()):
+            packed = hook(self, packed) or packed
+        saved = packed["param_groups"]
+        sizes, saved_sizes = ([len(group["params"]) for group in groups] for groups in (self.param_groups, saved))
+        if sizes != saved_sizes:
+            raise ValueError(
+                f"load_state_dict: expected parameter groups of sizes {sizes}, the loaded state has {saved_sizes}"
+            )
+        numbers = (number for group in saved for number in group["params"])
+        params = dict(zip(numbers, self._all_params(), strict=True))
+        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        for key, value in packed["state"].items():
+            param = params.get(key)
+            state[key if param is None else param] = value if param is None else _state_for(param, value)
+        self.state = state
+        self.param_groups = [
+            {**group, **old, "params": group["params"]} for group, old in zip(self.param_groups, saved, strict=True)
+        ]
+        for hook in list(self._load_state_dict_post_hooks.values()):
+            hook(self)
+
+    def _all_params(self) -> Iterable[Tensor]:
+        return (param for group in self.param_groups for param in group["params"])
+
+    # --- hooks --------------------------------------------------------------------------------------------------
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before each step; it may return new ``(args, kwargs)``."""
+        return _add(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after each step."""
+        return _add(self._step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer)`` before ``state_dict``."""
+        return _add(self._state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` after ``state_dict``; a returned dict replaces it."""
+        return _add(self._state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` before loading; a returned dict replaces it."""
+        return _add(self._load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer)`` after loading."""
+        return _add(self._load_state_dict_post_hooks, hook, prepend)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def _add(table: Hooks, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    if not callable(hook):
+        raise TypeError(f"register hook: expected a callable, got {type(hook).__name__}")
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    if prepend:
+        table.move_to_end(handle.id, last=False)
+    return handle
+
+
+def _state_for(param: Tensor, value: Any, key: str = "") -> Any:
+    """A copy of saved state that fits ``param``; step counts become plain ints."""
+    if isinstance(value, Tensor):
+        if key == "step":
+            return int(value.item())
+        dtype = param.dtype if param.is_floating_point() and value.is_floating_point() else value.dtype
+        return value.detach().to(param.device, dtype).clone()
+    if isinstance(value, Mapping):
+        return {name: _state_for(param, item, name) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_state_for(param, item) for item in value)
+    return int(value) if key == "step" else value
+
+
+def same_kind(params: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """The parameters that have gradients, in lists of one dtype and device: what one fused operator call takes."""
+    ready = [param for param in params if param.grad is not None]
+    dtypes = [param.dtype for param in ready]
+    devices = [param.device for param in ready]
+    if ready and dtypes.count(dtypes[0]) == len(ready) == devices.count(devices[0]):
+        yield ready
+        return
+    kinds = list(zip(dtypes, devices, strict=True))
+    for kind in dict.fromkeys(kinds):
+        yield [param for param, other in zip(ready, kinds, strict=True) if other == kind]
+
+
+def require(condition: bool, option: str, value: Any, expected: str) -> None:
+    """Raise ``ValueError`` naming a bad option."""
+    if not condition:
+        raise ValueError(f"Invalid {option}: {value}; expected {expected}")
+
+
+def require_plain(differentiable: bool, capturable: bool = False) -> None:
+    """Refuse the two PyTorch options whose behaviour the fused steps do not have."""
+    if differentiable or capturable:
+        raise ValueError("optimizer: differentiable=True and capturable=True are not available")

@@ -1,0 +1,81 @@
+"""Seeds and states of random number generators."""
+
+from __future__ import annotations
+
+import struct
+
+from tesserack import _native
+from tesserack._native import Generator, Tensor
+
+TYPE_CHECKING = False  # typing takes a good part of the time to import the package
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+
+
+def default_generator(device: Any = None) -> Generator:
+    """The generator that random operators on a device use unless given another."""
+    return _native._default_generator(device)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generators of all devices from one seed; returns that of the default device if there is one.
+
+    The same seed gives the same numbers on every backend.
+    """
+    _native._manual_seed_all(int(seed) & 0xFFFF_FFFF_FFFF_FFFF)
+    return _native._default_generator(None)
+
+
+def seed() -> int:
+    """Seed the default generators from the operating system and return the seed."""
+    import secrets
+
+    value = secrets.randbits(53)
+    manual_seed(value)
+    return value
+
+
+def initial_seed() -> int:
+    """The seed the default generator started from."""
+    return default_generator().initial_seed()
+
+
+def _pack(generator: Generator) -> Tensor:
+    from tesserack import frombuffer
+
+    return frombuffer(bytearray(struct.pack("<QQ", *generator._position())), dtype=_native.uint8)
+
+
+def _unpack(state: Tensor) -> tuple[int, int]:
+    values = bytes(state.tolist()) if state.dtype is _native.uint8 else b""
+    if len(values) != 16:
+        raise ValueError(f"random state: expected a uint8 tensor of 16 bytes, got {tuple(state.shape)} {state.dtype}")
+    seed, offset = struct.unpack("<QQ", values)
+    return seed, offset
+
+
+def get_rng_state(device: Any = None) -> Tensor:
+    """The state of a default generator, as a uint8 tensor for :func:`set_rng_state`."""
+    return _pack(default_generator(device))
+
+
+def set_rng_state(new_state: Tensor, device: Any = None) -> None:
+    """Restore what :func:`get_rng_state` returned. ``ValueError`` for anything else."""
+    default_generator(device)._set_position(*_unpack(new_state))
+
+
+class fork_rng:
+    """Context manager: random states inside do not affect those outside."""
+
+    def __init__(self, devices: Any = (None,), enabled: bool = True) -> None:
+        self._generators = [default_generator(device) for device in devices] if enabled else []
+        self._positions: list[tuple[int, int]] = []
+
+    def __enter__(self) -> None:
+        self._positions = [generator._position() for generator in self._generators]
+
+    def __exit__(self, *exc: object) -> None:
+        for generator, position in zip(self._generators, self._positions, strict=True):
+            generator._set_position(*position)

@@ -1,0 +1,208 @@
+"""``assert_close``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Number
+from typing import Any
+
+from tesserack import _native
+from tesserack._native import Tensor
+
+__all__ = ["assert_close"]
+
+# Default tolerances by dtype, (rtol, atol); exact for the rest.
+_TOLERANCES = {
+    _native.float16: (1e-3, 1e-5),
+    _native.bfloat16: (1.6e-2, 1e-5),
+    _native.float32: (1.3e-6, 1e-5),
+    _native.float64: (1e-7, 1e-7),
+    _native.complex64: (1.3e-6, 1e-5),
+    _native.complex128: (1e-7, 1e-7),
+}
+
+_INF = float("inf")
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
+) -> None:
+    """Raise ``AssertionError`` unless ``|actual - expected| <= atol + rtol * |expected|`` everywhere.
+
+    Takes tensors, numbers, arrays, and sequences and mappings of these. Default tolerances follow from the dtypes; give
+    both or none. Shapes must agree, and unless switched off dtypes and devices; infinities must agree exactly.
+
+    >>> import tesserack as ts
+    >>> assert_close(ts.tensor([1.0, 2.0]), ts.tensor([1.0, 2.0 + 1e-7]))
+    """
+    if (rtol is None) != (atol is None):
+        raise ValueError(
+            f"assert_close: rtol and atol must both be given or both be left out, got rtol={rtol} and atol={atol}"
+        )
+    rules = _Rules(rtol, atol, equal_nan, check_device, check_dtype, check_stride, allow_subclasses)
+    complaint = _compare(actual, expected, rules, "")
+    if complaint is None:
+        return
+    if callable(msg):
+        complaint = msg(complaint)
+    raise AssertionError(msg if isinstance(msg, str) else complaint)
+
+
+class _Rules:
+    def __init__(
+        self,
+        rtol: float | None,
+        atol: float | None,
+        equal_nan: bool,
+        device: bool,
+        dtype: bool,
+        stride: bool,
+        subclasses: bool,
+    ) -> None:
+        self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
+        self.device, self.dtype, self.stride, self.subclasses = device, dtype, stride, subclasses
+
+    def tolerances(self, *dtypes: Any) -> tuple[float, float]:
+        if self.rtol is not None and self.atol is not None:
+            return self.rtol, self.atol
+        found = [_TOLERANCES.get(dtype, (0.0, 0.0)) for dtype in dtypes]
+        return max(r for r, _ in found), max(a for _, a in found)
+
+
+def _compare(actual: Any, expected: Any, rules: _Rules, where: str) -> str | None:
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        return _compare_mappings(actual, expected, rules, where)
+    if _is_sequence(actual) and _is_sequence(expected):
+        return _compare_sequences(actual, expected, rules, where)
+    for value in (actual, expected):
+        if not isinstance(value, (Tensor, Number)) and not hasattr(value, "__array__"):
+            raise TypeError(
+                f"assert_close: no way to compare {type(actual).__name__} with {type(expected).__name__}{where}"
+            )
+    if not rules.subclasses and type(actual) is not type(expected):
+        return f"types differ: {type(actual).__name__} and {type(expected).__name__}{where}"
+    numbers = not isinstance(actual, Tensor) and not isinstance(expected, Tensor)
+    return _compare_tensors(_tensor(actual, numbers), _tensor(expected, numbers), rules, where, numbers)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _tensor(value: Any, number: bool) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach()
+    if number and isinstance(value, float):
+        return _native.tensor(value, dtype=_native.float64)
+    return _native.as_tensor(value)
+
+
+def _compare_mappings(actual: Mapping[Any, Any], expected: Mapping[Any, Any], rules: _Rules, where: str) -> str | None:
+    if actual.keys() != expected.keys():
+        missing, extra = [*(expected.keys() - actual.keys())], [*(actual.keys() - expected.keys())]
+        return f"The keys of the mappings do not match: missing {missing}, additional {extra}{where}"
+    for key in actual:
+        complaint = _compare(actual[key], expected[key], rules, f"{where}\n\nThe failure occurred for item [{key!r}]")
+        if complaint:
+            return complaint
+    return None
+
+
+def _compare_sequences(actual: Sequence[Any], expected: Sequence[Any], rules: _Rules, where: str) -> str | None:
+    if len(actual) != len(expected):
+        return f"The length of the sequences mismatch: {len(actual)} != {len(expected)}{where}"
+    for index, (a, b) in enumerate(zip(actual, expected, strict=True)):
+        complaint = _compare(a, b, rules, f"{where}\n\nThe failure occurred for item [{index}]")
+        if complaint:
+            return complaint
+    return None
+
+
+def _attributes(actual: Tensor, expected: Tensor, rules: _Rules) -> str | None:
+    checks: list[tuple[str, Any, Any, bool]] = [
+        ("shape", tuple(actual.shape), tuple(expected.shape), True),
+        ("device", str(actual.device), str(expected.device), rules.device),
+        ("dtype", actual.dtype, expected.dtype, rules.dtype),
+        ("stride()", actual.stride(), expected.stride(), rules.stride),
+    ]
+    for name, left, right, wanted in checks:
+        if wanted and left != right:
+            return f"The values for attribute '{name}' do not match: {left} != {right}."
+    return None
+
+
+def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, where: str, numbers: bool) -> str | None:
+    from tesserack import logical_or
+
+    complaint = _attributes(actual, expected, rules) if not numbers else None
+    if complaint or actual.numel() == 0:
+        return complaint and complaint + where
+    rtol, atol = rules.tolerances(actual.dtype, expected.dtype)
+    if actual.device != expected.device:
+        actual, expected = actual.cpu(), expected.cpu()
+    if (
+        not actual.is_complex()
+        and not expected.is_complex()
+        and (actual.is_floating_point() or expected.is_floating_point())
+    ):
+        actual, expected = actual.to(_native.float64), expected.to(_native.float64)
+    elif actual.dtype is not expected.dtype or actual.dtype is _native.bool:
+        actual, expected = actual.to(_native.int64), expected.to(_native.int64)
+    close = actual == expected
+    if actual.is_floating_point():
+        close = logical_or(close, (actual - expected).abs() <= atol + rtol * expected.abs())
+        close = close & (expected.abs() != _INF) | (actual == expected)
+        if rules.equal_nan:
+            close = logical_or(close, (actual != actual) & (expected != expected))
+    elif rtol or atol:
+        difference = (actual - expected).abs().to(_native.float64)
+        close = logical_or(close, difference <= atol + rtol * expected.abs().to(_native.float64))
+    if close.all().item():
+        return None
+    return _describe(actual, expected, close, rtol, atol, numbers) + where
+
+
+def _describe(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float, numbers: bool) -> str:
+    left, right, good = actual.reshape(-1).tolist(), expected.reshape(-1).tolist(), close.reshape(-1).tolist()
+    kind = "equal" if rtol == atol == 0 else "close"
+    if len(left) == 1 and numbers:
+        return f"Scalars are not {kind}!\n\nExpected {right[0]} but got {left[0]}.\n" + _worst(
+            left, right, good, actual, rtol, atol
+        )
+    wrong = good.count(False)
+    head = f"Tensor-likes are not {kind}!\n\nMismatched elements: {wrong} / {len(good)} ({wrong / len(good):.1%})\n"
+    return head + _worst(left, right, good, actual, rtol, atol)
+
+
+def _worst(left: list[Any], right: list[Any], good: list[bool], actual: Tensor, rtol: float, atol: float) -> str:
+    absolute = [0.0 if ok else _distance(a, b) for a, b, ok in zip(left, right, good, strict=True)]
+    relative = [d / abs(b) if b else (float("inf") if d else 0.0) for d, b in zip(absolute, right, strict=True)]
+    lines = []
+    for name, values, allowed in (("absolute", absolute, atol), ("relative", relative, rtol)):
+        worst = max(range(len(values)), key=lambda k: (values[k] != values[k], values[k]))
+        limit = f" (up to {allowed} allowed)" if rtol or atol else ""
+        lines.append(f"Greatest {name} difference: {values[worst]} at index {_position(worst, actual)}{limit}")
+    return "\n".join(lines)
+
+
+def _distance(a: Any, b: Any) -> float:
+    return abs(a - b)  # type: ignore[no-any-return]
+
+
+def _position(flat: int, tensor: Tensor) -> tuple[int, ...]:
+    position = []
+    for size in reversed(tensor.shape):
+        position.append(flat % size)
+        flat //= size
+    return tuple(reversed(position))
