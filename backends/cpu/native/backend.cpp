@@ -1,0 +1,169 @@
+// The ts_backend table of the cpu backend. A handle is a host address.
+#include <tesserack/backend.hpp>
+
+#include "isa.h"
+#include "threads.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tesserack::cpu {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugePageThreshold = size_t{4} << 20;
+
+const ts_host* the_host = nullptr;
+
+int probe(void*, int32_t* device_count, char* reason, size_t reason_capacity) {
+  *device_count = 1;
+  if (reason != nullptr && reason_capacity > 0) reason[0] = '\0';
+  return TS_OK;
+}
+
+void read_processor_name(char* name, size_t capacity) {
+  std::snprintf(name, capacity, "cpu");
+  std::FILE* file = std::fopen("/proc/cpuinfo", "r");
+  if (file == nullptr) return;
+  char line[256];
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::strncmp(line, "model name", 10) != 0) continue;
+    const char* value = std::strchr(line, ':');
+    if (value != nullptr)
+      std::snprintf(name, capacity, "%.*s", static_cast<int>(std::strcspn(value + 2, "\n")), value + 2);
+    break;
+  }
+  std::fclose(file);
+  const size_t used = std::strlen(name);
+  std::snprintf(name + used, capacity - used, " (%s)", isa_name(active_isa()));
+}
+
+int properties(void*, int32_t, ts_properties* out) {
+  ts_properties p{};
+  read_processor_name(p.name, sizeof p.name);
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  p.total_memory = page * static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  p.free_memory = page * static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES));
+  p.dtypes = (uint64_t{1} << TS_NUM_DTYPES) - 1;
+  p.compute_units = num_threads();
+  p.alignment = 1;
+  p.flags = TS_P_HOST_MEMORY;
+  p.struct_size = out->struct_size < sizeof p ? out->struct_size : sizeof p;
+  std::memcpy(out, &p, p.struct_size);
+  return TS_OK;
+}
+
+int alloc(void*, int32_t, size_t bytes, void*, void** handle) {
+  *handle = nullptr;
+  const size_t alignment = bytes >= kHugePageThreshold ? kHugePage : kAlignment;
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX) - alignment) bytes = SIZE_MAX;
+  void* block = nullptr;
+  if (bytes == SIZE_MAX || posix_memalign(&block, alignment, bytes == 0 ? 1 : bytes) != 0) {
+    char text[96];
+    std::snprintf(text, sizeof text, "cpu: cannot allocate %zu bytes of host memory", bytes);
+    return backend::report(the_host, TS_OUT_OF_MEMORY, text);
+  }
+#ifdef MADV_HUGEPAGE
+  if (bytes >= kHugePageThreshold) madvise(block, bytes & ~(kHugePage - 1), MADV_HUGEPAGE);
+#endif
+  *handle = block;
+  return TS_OK;
+}
+
+void release(void*, int32_t, void* handle, size_t, void*) { std::free(handle); }
+
+constexpr int64_t kCopyGrain = int64_t{1} << 20;
+
+void copy_bytes(char* dst, const char* src, size_t bytes) {
+  if (bytes == 0) return;
+  const bool overlap = dst < src + bytes && src < dst + bytes;
+  if (overlap) {
+    std::memmove(dst, src, bytes);
+    return;
+  }
+  parallel_for(0, static_cast<int64_t>(bytes), kCopyGrain, [=](int64_t begin, int64_t end) {
+    std::memcpy(dst + begin, src + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+int copy_from_host(void*, int32_t, void* dst, int64_t dst_offset, const void* src, size_t bytes, void*) {
+  copy_bytes(static_cast<char*>(dst) + dst_offset, static_cast<const char*>(src), bytes);
+  return TS_OK;
+}
+
+int copy_to_host(void*, int32_t, void* dst, const void* src, int64_t src_offset, size_t bytes, void*) {
+  copy_bytes(static_cast<char*>(dst), static_cast<const char*>(src) + src_offset, bytes);
+  return TS_OK;
+}
+
+int copy_within(void*, int32_t, void* dst, int64_t dst_offset, const void* src, int64_t src_offset, size_t bytes,
+                void*) {
+  copy_bytes(static_cast<char*>(dst) + dst_offset, static_cast<const char*>(src) + src_offset, bytes);
+  return TS_OK;
+}
+
+int synchronize(void*, int32_t, void*) { return TS_OK; }
+
+int get_kernel(void*, const char* op, ts_kernel* out) {
+  const backend::Registration* found = backend::find_kernel(op, active_isa());
+  if (found == nullptr) return TS_DECLINED;
+  ts_kernel kernel{};
+  kernel.run = found->run;
+  kernel.dtypes = found->dtypes;
+  kernel.layouts = found->layouts;
+  kernel.struct_size = out->struct_size != 0 && out->struct_size < sizeof kernel ? out->struct_size : sizeof kernel;
+  std::memcpy(out, &kernel, kernel.struct_size);
+  return TS_OK;
+}
+
+void* host_pointer(void*, int32_t, void* handle) { return handle; }
+
+void set_threads(void*, int32_t count) { set_num_threads(count); }
+int32_t get_threads(void*) { return forked_child() ? 1 : num_threads(); }
+
+ts_backend make_table() {
+  ts_backend table{};
+  table.struct_size = sizeof table;
+  table.abi_major = TS_ABI_MAJOR;
+  table.abi_minor_needed = 0;
+  table.name = "cpu";
+  table.vendor = "org.tesserack.cpu";
+  table.version = TESSERACK_CPU_VERSION;
+  table.probe = probe;
+  table.properties = properties;
+  table.alloc = alloc;
+  table.free = release;
+  table.copy_from_host = copy_from_host;
+  table.copy_to_host = copy_to_host;
+  table.copy_within = copy_within;
+  table.synchronize = synchronize;
+  table.get_kernel = get_kernel;
+  table.host_pointer = host_pointer;
+  table.set_num_threads = set_threads;
+  table.get_num_threads = get_threads;
+  return table;
+}
+
+} // namespace
+} // namespace tesserack::cpu
+
+extern "C" __attribute__((visibility("default"))) int tesserack_backend(const ts_host* host, const ts_backend** out) {
+  using namespace tesserack;
+  static const ts_backend table = cpu::make_table();
+  if (host != nullptr && host->abi_major != TS_ABI_MAJOR) {
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "cpu: built for backend ABI %d.%d, got a core with ABI %d.%d; install matching versions",
+                  TS_ABI_MAJOR, TS_ABI_MINOR, host->abi_major, host->abi_minor);
+    return backend::report(host, TS_ERROR, text);
+  }
+  cpu::the_host = host;
+  *out = &table;
+  return TS_OK;
+}

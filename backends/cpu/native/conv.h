@@ -1,0 +1,32 @@
+// What the three convolution kernels share: the geometry, and the fallback by im2col.
+#ifndef TESSERACK_CPU_CONV_H
+#define TESSERACK_CPU_CONV_H
+
+#include <cstdint>
+
+#include "onednn.h"
+
+namespace tesserack::cpu {
+
+// Sizes of the forward convolution; missing spatial dimensions stand as size 1 in front.
+struct ConvGeometry {
+  int spatial;
+  bool channels_last;
+  int64_t batch, in_channels, out_channels, groups;
+  int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+
+  int64_t positions() const { return out[0] * out[1] * out[2]; }
+  int64_t in_positions() const { return in[0] * in[1] * in[2]; }
+  int64_t patch() const { return in_channels / groups * kernel[0] * kernel[1] * kernel[2]; }
+};
+
+// Dense tensors of the forward convolution in float32 or float64; the one of `kind` is written.
+struct ConvTensors {
+  char *input, *weight, *bias, *output;
+};
+
+void conv_by_gemm(onednn::Conv kind, const ConvGeometry& geometry, int32_t dtype, const ConvTensors& tensors);
+
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_CONV_H

@@ -1,0 +1,156 @@
+// Convolution as matrix products over patches, some output positions at a time so that patches stay in the cache.
+#include "conv.h"
+#include "dtype_switch.h"
+#include "matmul.h"
+#include "threads.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tesserack::cpu {
+namespace {
+
+constexpr int64_t kPatchElements = 1 << 18; // of one block of patches
+
+template <class T> class ByPatches {
+public:
+  ByPatches(const ConvGeometry& geometry, int32_t dtype, const ConvTensors& tensors)
+      : g_(geometry), dtype_(dtype), t_(tensors), patch_(g_.patch()), positions_(g_.positions()),
+        in_group_(g_.in_channels / g_.groups), out_group_(g_.out_channels / g_.groups) {
+    block_ = std::clamp<int64_t>(kPatchElements / std::max<int64_t>(1, patch_), 16, std::max<int64_t>(16, positions_));
+    in_channel_ = g_.channels_last ? 1 : g_.in_positions();
+    in_position_ = g_.channels_last ? g_.in_channels : 1;
+    out_channel_ = g_.channels_last ? 1 : positions_;
+    out_position_ = g_.channels_last ? g_.out_channels : 1;
+  }
+
+  void run(onednn::Conv kind) {
+    if (kind == onednn::Conv::backward_weight) return backward_weight();
+    const int64_t jobs = g_.batch * g_.groups;
+    const auto range = [&](int64_t begin, int64_t end) {
+      std::vector<T> patches(static_cast<size_t>(patch_ * block_));
+      for (int64_t job = begin; job < end; ++job) {
+        kind == onednn::Conv::forward ? forward(job / g_.groups, job % g_.groups, patches)
+                                      : backward_input(job / g_.groups, job % g_.groups, patches);
+      }
+    };
+    // Few jobs share threads inside each product instead.
+    jobs < max_threads() ? range(0, jobs) : parallel_for(0, jobs, 1, range);
+  }
+
+private:
+  const ConvGeometry& g_;
+  int32_t dtype_;
+  const ConvTensors& t_;
+  int64_t patch_, positions_, in_group_, out_group_, block_;
+  int64_t in_channel_, in_position_, out_channel_, out_position_; // strides
+
+  T* input(int64_t image, int64_t group) const {
+    return reinterpret_cast<T*>(t_.input) + image * g_.in_channels * g_.in_positions() +
+           group * in_group_ * in_channel_;
+  }
+  Matrix weight(int64_t group) const {
+    return {t_.weight + group * out_group_ * patch_ * static_cast<int64_t>(sizeof(T)), patch_, 1};
+  }
+  Matrix output(int64_t image, int64_t group, int64_t position) const {
+    T* data = reinterpret_cast<T*>(t_.output) + image * g_.out_channels * positions_ +
+              group * out_group_ * out_channel_ + position * out_position_;
+    return {reinterpret_cast<char*>(data), out_channel_, out_position_};
+  }
+  static Matrix matrix(std::vector<T>& data, int64_t row_stride, int64_t col_stride) {
+    return {reinterpret_cast<char*>(data.data()), row_stride, col_stride};
+  }
+  static Matrix transposed(const Matrix& m) { return {m.data, m.col_stride, m.row_stride}; }
+
+  // c (rows, cols) = a @ b + addend; a column-major c is computed as its transpose.
+  void product(int64_t rows, int64_t cols, int64_t depth, const Matrix& a, const Matrix& b, const Matrix& c,
+               const Matrix& addend) const {
+    if (c.col_stride == 1 || c.row_stride != 1) return run_gemm({dtype_, rows, cols, depth, a, b, c, addend});
+    run_gemm({dtype_, cols, rows, depth, transposed(b), transposed(a), transposed(c), transposed(addend)});
+  }
+
+  void forward(int64_t image, int64_t group, std::vector<T>& patches) const {
+    Matrix bias{};
+    if (t_.bias) bias = {t_.bias + group * out_group_ * static_cast<int64_t>(sizeof(T)), 1, 0};
+    for (int64_t p = 0; p < positions_; p += block_) {
+      const int64_t count = std::min(block_, positions_ - p);
+      visit_patches(p, count, [&](int64_t row, int64_t col, int64_t from) {
+        patches[static_cast<size_t>(row * count + col)] = from < 0 ? T{0} : input(image, group)[from];
+      });
+      product(out_group_, count, patch_, weight(group), matrix(patches, count, 1), output(image, group, p), bias);
+    }
+  }
+
+  void backward_input(int64_t image, int64_t group, std::vector<T>& patches) const {
+    T* target = input(image, group);
+    for (int64_t i = 0; i < g_.in_positions(); ++i)
+      for (int64_t c = 0; c < in_group_; ++c) target[i * in_position_ + c * in_channel_] = T{0};
+    for (int64_t p = 0; p < positions_; p += block_) {
+      const int64_t count = std::min(block_, positions_ - p);
+      product(patch_, count, out_group_, transposed(weight(group)), output(image, group, p), matrix(patches, count, 1),
+              {});
+      visit_patches(p, count, [&](int64_t row, int64_t col, int64_t to) {
+        if (to >= 0) target[to] += patches[static_cast<size_t>(row * count + col)];
+      });
+    }
+  }
+
+  void backward_weight() const {
+    std::vector<T> patches(static_cast<size_t>(patch_ * block_));
+    for (int64_t group = 0; group < g_.groups; ++group) {
+      for (int64_t image = 0; image < g_.batch; ++image) {
+        for (int64_t p = 0; p < positions_; p += block_) {
+          const int64_t count = std::min(block_, positions_ - p);
+          visit_patches(p, count, [&](int64_t row, int64_t col, int64_t from) {
+            patches[static_cast<size_t>(row * count + col)] = from < 0 ? T{0} : input(image, group)[from];
+          });
+          const Matrix sum = weight(group);
+          product(out_group_, patch_, count, output(image, group, p), matrix(patches, 1, count), sum,
+                  image == 0 && p == 0 ? Matrix{} : sum);
+        }
+      }
+    }
+  }
+
+  // f(patch row, column, input offset or -1 in the padding) for output positions first .. first + count - 1.
+  template <class F> void visit_patches(int64_t first, int64_t count, const F& f) const {
+    int64_t row = 0;
+    for (int64_t c = 0; c < in_group_; ++c) {
+      for (int64_t kd = 0; kd < g_.kernel[0]; ++kd) {
+        for (int64_t kh = 0; kh < g_.kernel[1]; ++kh) {
+          for (int64_t kw = 0; kw < g_.kernel[2]; ++kw, ++row) visit_row(row, c, kd, kh, kw, first, count, f);
+        }
+      }
+    }
+  }
+
+  template <class F>
+  void visit_row(int64_t row, int64_t c, int64_t kd, int64_t kh, int64_t kw, int64_t first, int64_t count,
+                 const F& f) const {
+    int64_t ow = first % g_.out[2], oh = first / g_.out[2] % g_.out[1], od = first / g_.out[2] / g_.out[1];
+    for (int64_t col = 0; col < count;) {
+      const int64_t d = od * g_.stride[0] - g_.padding[0] + kd * g_.dilation[0];
+      const int64_t h = oh * g_.stride[1] - g_.padding[1] + kh * g_.dilation[1];
+      const bool inside = d >= 0 && d < g_.in[0] && h >= 0 && h < g_.in[1];
+      const int64_t line = c * in_channel_ + (d * g_.in[1] + h) * g_.in[2] * in_position_;
+      for (; ow < g_.out[2] && col < count; ++ow, ++col) {
+        const int64_t w = ow * g_.stride[2] - g_.padding[2] + kw * g_.dilation[2];
+        f(row, col, inside && w >= 0 && w < g_.in[2] ? line + w * in_position_ : -1);
+      }
+      ow = 0;
+      if (++oh == g_.out[1]) oh = 0, ++od;
+    }
+  }
+};
+
+} // namespace
+
+void conv_by_gemm(onednn::Conv kind, const ConvGeometry& geometry, int32_t dtype, const ConvTensors& tensors) {
+  if (dtype == TS_FLOAT64) {
+    ByPatches<double>(geometry, dtype, tensors).run(kind);
+  } else {
+    ByPatches<float>(geometry, dtype, tensors).run(kind);
+  }
+}
+
+} // namespace tesserack::cpu

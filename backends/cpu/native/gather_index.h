@@ -1,0 +1,49 @@
+// Index tensors of gather, scatter, embedding and their kind: int32 or int64, checked before use.
+#ifndef TESSERACK_CPU_GATHER_INDEX_H
+#define TESSERACK_CPU_GATHER_INDEX_H
+
+#include "dtype_switch.h"
+
+#include <array>
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+
+// f(TypeTag<int32_t or int64_t>).
+template <class F> void switch_index(const char* op, int32_t dtype, F&& f) {
+  if (dtype == TS_INT64) {
+    f(TypeTag<int64_t>{});
+  } else if (dtype == TS_INT32) {
+    f(TypeTag<int32_t>{});
+  } else {
+    backend::fail(TS_ERROR, "%s: expected an index of dtype int32 or int64, got %s", op, backend::dtype_name(dtype));
+  }
+}
+
+[[noreturn]] __attribute__((noinline, cold)) inline void fail_index(const char* op, int64_t index, int64_t dim,
+                                                                    int64_t size) {
+  backend::fail(TS_INDEX_ERROR, "%s: index %lld is out of bounds for dimension %lld with size %lld", op,
+                static_cast<long long>(index), static_cast<long long>(dim), static_cast<long long>(size));
+}
+
+inline int64_t checked_index(const char* op, int64_t index, int64_t dim, int64_t size) {
+  if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(size)) fail_index(op, index, dim, size);
+  return index;
+}
+
+// An unsigned word of each element size: data movement needs no more type than that.
+template <class F> void switch_word(const char* op, int64_t item_size, F&& f) {
+  switch (item_size) {
+  case 1: return f(TypeTag<uint8_t>{});
+  case 2: return f(TypeTag<uint16_t>{});
+  case 4: return f(TypeTag<uint32_t>{});
+  case 8: return f(TypeTag<uint64_t>{});
+  case 16: return f(TypeTag<std::array<uint64_t, 2>>{});
+  default: backend::fail(TS_ERROR, "%s: unknown element size %lld", op, static_cast<long long>(item_size));
+  }
+}
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_GATHER_INDEX_H

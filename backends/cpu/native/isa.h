@@ -1,0 +1,16 @@
+// Instruction sets the sources under native/isa are compiled for, and the one chosen when the library loads.
+#ifndef TESSERACK_CPU_ISA_H
+#define TESSERACK_CPU_ISA_H
+
+namespace tesserack::cpu {
+
+// Values of TESSERACK_VARIANT_LEVEL.
+enum IsaLevel { ISA_BASELINE = 0, ISA_AVX2 = 1, ISA_AVX512 = 2 };
+
+// The best level of this processor, lowered by the environment variable TESSERACK_CPU_ISA. Fixed at first use.
+int active_isa();
+const char* isa_name(int level);
+
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_ISA_H

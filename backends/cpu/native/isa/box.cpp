@@ -1,0 +1,184 @@
+#include "box.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+namespace {
+
+template <typename D, typename S> inline void convert_row(D* __restrict dst, const S* __restrict src, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = convert<D>(src[i]);
+}
+
+#if defined(__F16C__)
+// GCC 12 does not vectorise half conversions by itself.
+inline void convert_row(float* __restrict dst, const Half* __restrict src, int64_t n) {
+  int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 16 <= n; i += 16)
+    _mm512_storeu_ps(dst + i,
+                     _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i))));
+#endif
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
+  for (; i < n; ++i) dst[i] = half_to_float(src[i]);
+}
+inline void convert_row(Half* __restrict dst, const float* __restrict src, int64_t n) {
+  int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 16 <= n; i += 16)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + i),
+                        _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(src + i), 0));
+#endif
+  for (; i + 8 <= n; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), 0));
+  for (; i < n; ++i) dst[i] = float_to_half(src[i]);
+}
+#endif
+
+// Walks the shorter stride innermost: whole cache lines, whatever the orientation.
+inline bool rows_are_nearer(int64_t row_stride, int64_t col_stride) {
+  return row_stride != 0 && std::llabs(row_stride) < std::llabs(col_stride);
+}
+
+// out[r * out_stride + c] = in[c * in_stride + r]: blocks of 4 x 4 words (2 x 2 double words) in registers.
+template <typename U>
+void transpose_block(U* out, int64_t out_stride, const U* in, int64_t in_stride, int64_t rows, int64_t cols) {
+  constexpr int64_t side = sizeof(U) == 4 ? 4 : sizeof(U) == 8 ? 2 : 1;
+  if constexpr (side == 1) {
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r) out[r * out_stride + c] = in[c * in_stride + r];
+    return;
+  } else {
+    typedef U V __attribute__((vector_size(16)));
+    typedef std::conditional_t<sizeof(U) == 8, int64_t, int32_t> I;
+    const int64_t whole_rows = rows / side * side, whole_cols = cols / side * side;
+    for (int64_t c = 0; c < whole_cols; c += side)
+      for (int64_t r = 0; r < whole_rows; r += side) {
+        V v[side], w[side];
+        for (int k = 0; k < side; ++k) std::memcpy(&v[k], in + (c + k) * in_stride + r, sizeof(V));
+        if constexpr (side == 4) {
+          typedef I M __attribute__((vector_size(16)));
+          const V a = __builtin_shuffle(v[0], v[1], M{0, 4, 1, 5}), b = __builtin_shuffle(v[2], v[3], M{0, 4, 1, 5});
+          const V d = __builtin_shuffle(v[0], v[1], M{2, 6, 3, 7}), e = __builtin_shuffle(v[2], v[3], M{2, 6, 3, 7});
+          w[0] = __builtin_shuffle(a, b, M{0, 1, 4, 5});
+          w[1] = __builtin_shuffle(a, b, M{2, 3, 6, 7});
+          w[2] = __builtin_shuffle(d, e, M{0, 1, 4, 5});
+          w[3] = __builtin_shuffle(d, e, M{2, 3, 6, 7});
+        } else {
+          typedef I M __attribute__((vector_size(16)));
+          w[0] = __builtin_shuffle(v[0], v[1], M{0, 2});
+          w[1] = __builtin_shuffle(v[0], v[1], M{1, 3});
+        }
+        for (int k = 0; k < side; ++k) std::memcpy(out + (r + k) * out_stride + c, &w[k], sizeof(V));
+      }
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = c < whole_cols ? whole_rows : 0; r < rows; ++r) out[r * out_stride + c] = in[c * in_stride + r];
+  }
+}
+
+template <typename S, typename T> void load_box(T* dst, const char* from, const Box& box) {
+  const S* src = reinterpret_cast<const S*>(from);
+  const int64_t rows = box.rows, cols = box.cols, rs = box.row_stride, cs = box.col_stride;
+  if (cs == 1) {
+    if (rs == cols) return convert_row(dst, src, rows * cols);
+    for (int64_t r = 0; r < rows; ++r) convert_row(dst + r * cols, src + r * rs, cols);
+  } else if (cs == 0) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T value = convert<T>(src[r * rs]);
+      for (int64_t c = 0; c < cols; ++c) dst[r * cols + c] = value;
+    }
+  } else if (rows > 1 && rows_are_nearer(rs, cs)) {
+    if constexpr (std::is_same_v<S, T>)
+      if (rs == 1) return transpose_block(dst, cols, src, cs, rows, cols);
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r) dst[r * cols + c] = convert<T>(src[r * rs + c * cs]);
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) dst[r * cols + c] = convert<T>(src[r * rs + c * cs]);
+  }
+}
+
+template <typename D, typename T> void store_box(char* to, const T* src, const Box& box) {
+  D* dst = reinterpret_cast<D*>(to);
+  const int64_t rows = box.rows, cols = box.cols, rs = box.row_stride, cs = box.col_stride;
+  if (cs == 1) {
+    if (rs == cols) return convert_row(dst, src, rows * cols);
+    for (int64_t r = 0; r < rows; ++r) convert_row(dst + r * rs, src + r * cols, cols);
+  } else if (rows > 1 && rows_are_nearer(rs, cs)) {
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r) dst[r * rs + c * cs] = convert<D>(src[r * cols + c]);
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) dst[r * rs + c * cs] = convert<D>(src[r * cols + c]);
+  }
+}
+
+struct Bytes16 {
+  uint64_t low, high;
+};
+constexpr int64_t kMoveElements = 1024;
+
+template <typename U> void move_box(char* to, const Box& box, const char* from, int64_t srs, int64_t scs) {
+  U* dst = reinterpret_cast<U*>(to);
+  const U* src = reinterpret_cast<const U*>(from);
+  const int64_t rows = box.rows, cols = box.cols, rs = box.row_stride, cs = box.col_stride;
+  if (cs == 1 && scs == 1) {
+    for (int64_t r = 0; r < rows; ++r) std::memcpy(dst + r * rs, src + r * srs, static_cast<size_t>(cols) * sizeof(U));
+  } else if (cs == 1 && scs == 0) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const U value = src[r * srs];
+      for (int64_t c = 0; c < cols; ++c) dst[r * rs + c] = value;
+    }
+  } else if (cs == 1 && srs == 1 && rows * cols <= kMoveElements) {
+    // Through a dense tile: writing a few columns of many rows at once would fight over a few sets of the L1 cache.
+    alignas(64) U tile[kMoveElements];
+    transpose_block(tile, cols, src, scs, rows, cols);
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(dst + r * rs, tile + r * cols, static_cast<size_t>(cols) * sizeof(U));
+  } else if (rows > 1 && rows_are_nearer(srs, scs)) {
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r) dst[r * rs + c * cs] = src[r * srs + c * scs];
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) dst[r * rs + c * cs] = src[r * srs + c * scs];
+  }
+}
+
+} // namespace
+
+template <typename T> LoadFn<T> loader(int32_t dtype) {
+  return with_storage(dtype, []<typename S>() -> LoadFn<T> { return &load_box<S, T>; });
+}
+template <typename T> StoreFn<T> storer(int32_t dtype) {
+  return with_storage(dtype, []<typename D>() -> StoreFn<T> { return &store_box<D, T>; });
+}
+
+MoveFn mover(int64_t item) {
+  switch (item) {
+  case 1: return &move_box<uint8_t>;
+  case 2: return &move_box<uint16_t>;
+  case 4: return &move_box<uint32_t>;
+  case 8: return &move_box<uint64_t>;
+  default: return &move_box<Bytes16>;
+  }
+}
+
+template LoadFn<float> loader<float>(int32_t);
+template LoadFn<double> loader<double>(int32_t);
+template LoadFn<int32_t> loader<int32_t>(int32_t);
+template LoadFn<int64_t> loader<int64_t>(int32_t);
+template LoadFn<uint64_t> loader<uint64_t>(int32_t);
+template StoreFn<float> storer<float>(int32_t);
+template StoreFn<double> storer<double>(int32_t);
+template StoreFn<int32_t> storer<int32_t>(int32_t);
+template StoreFn<int64_t> storer<int64_t>(int32_t);
+template StoreFn<uint64_t> storer<uint64_t>(int32_t);
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu

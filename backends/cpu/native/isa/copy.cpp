@@ -1,0 +1,158 @@
+// Entry point `copy_cast`.
+#include "copy.h"
+
+#include "program.h"
+#include "threads.h"
+
+#include <complex>
+#include <cstring>
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+namespace {
+
+constexpr int64_t kBoxElements = 1024;
+constexpr int64_t kParallelBytes = int64_t{1} << 18;
+
+bool one_run(const Space& space, int k) {
+  return space.nd == 2 && space.size[0] == 1 && (space.operands[k].stride[1] == 1 || space.size[1] == 1);
+}
+
+template <typename F> void for_boxes(const Space& space, const Tiling& tiling, F&& body) {
+  const int64_t bytes = tiling.rows * tiling.cols * space.operands[0].item;
+  parallel_for(0, tiling.count(), kParallelBytes / bytes + 1, [&](int64_t first, int64_t last) {
+    BoxWalk walk(space, tiling, first);
+    for (int64_t box = first; box < last; ++box) {
+      body(walk);
+      if (box + 1 < last) walk.next();
+    }
+  });
+}
+
+// Same dtype: bytes are moved, never interpreted, so that NaN payloads survive.
+void move_space(const Space& space) {
+  Operand &to = space.operands[0], &from = space.operands[1];
+  if (one_run(space, 0) && one_run(space, 1)) {
+    const int64_t item = to.item;
+    parallel_for(0, space.size[1], kParallelBytes / item, [&](int64_t begin, int64_t end) {
+      std::memcpy(to.base + begin * item, from.base + begin * item, static_cast<size_t>((end - begin) * item));
+    });
+    return;
+  }
+  // Long rows stay whole: the mover copies them at once.
+  const bool rows = to.stride[space.nd - 1] == 1 && from.stride[space.nd - 1] == 1;
+  const Tiling tiling = make_tiling(space, rows ? 16 * kBoxElements : kBoxElements);
+  const MoveFn move = mover(to.item);
+  for_boxes(space, tiling, [&](const BoxWalk& walk) {
+    move(walk.at(0), walk.box(0), walk.at(1), walk.row_stride(1), walk.col_stride(1));
+  });
+}
+
+// Through the compute type that holds every source value; a source of that very type is stored from in place.
+template <typename T> void cast_space(const Space& space) {
+  const Tiling tiling = make_tiling(space, kBoxElements);
+  const Operand &to = space.operands[0], &from = space.operands[1];
+  const LoadFn<T> load = loader<T>(from.dtype);
+  const StoreFn<T> store = storer<T>(to.dtype);
+  const bool whole_rows = tiling.col_blocks == 1, one_row = tiling.rows == 1;
+  const int last = space.nd - 1;
+  const auto dense = [&](const Operand& a) {
+    return a.dtype == dtype_of<T>() && a.stride[last] == 1 &&
+           (one_row || (whole_rows && a.stride[last - 1] == space.cols()));
+  };
+  const bool from_dense = dense(from), to_dense = dense(to);
+  for_boxes(space, tiling, [&](const BoxWalk& walk) {
+    alignas(64) T tile[kBoxElements];
+    if (to_dense) return load(reinterpret_cast<T*>(walk.at(0)), walk.at(1), walk.box(1));
+    const T* values = tile;
+    if (from_dense)
+      values = reinterpret_cast<const T*>(walk.at(1));
+    else
+      load(tile, walk.at(1), walk.box(1));
+    store(walk.at(0), values, walk.box(0));
+  });
+}
+
+// Complex on either side, element by element through complex128; 64-bit integers pass through float64.
+std::complex<double> read_complex(const char* at, int32_t dtype) {
+  if (dtype == TS_COMPLEX64) {
+    std::complex<float> z;
+    std::memcpy(&z, at, sizeof z);
+    return z;
+  }
+  std::complex<double> z;
+  if (dtype == TS_COMPLEX128)
+    std::memcpy(&z, at, sizeof z);
+  else
+    loader<double>(dtype)(reinterpret_cast<double*>(&z), at, Box{1, 1, 0, 0});
+  return z;
+}
+void write_complex(char* at, int32_t dtype, std::complex<double> z) {
+  if (dtype == TS_COMPLEX64) {
+    const std::complex<float> narrow(z);
+    std::memcpy(at, &narrow, sizeof narrow);
+  } else if (dtype == TS_COMPLEX128) {
+    std::memcpy(at, &z, sizeof z);
+  } else {
+    const double real = dtype == TS_BOOL ? static_cast<double>(z != 0.0) : z.real();
+    storer<double>(dtype)(at, &real, Box{1, 1, 0, 0});
+  }
+}
+void cast_complex(const Space& space) {
+  const Tiling tiling = make_tiling(space, kBoxElements);
+  const Operand &to = space.operands[0], &from = space.operands[1];
+  for_boxes(space, tiling, [&](const BoxWalk& walk) {
+    for (int64_t r = 0; r < walk.rows(); ++r)
+      for (int64_t c = 0; c < walk.cols(); ++c) {
+        const char* source = walk.at(1) + (r * walk.row_stride(1) + c * walk.col_stride(1)) * from.item;
+        char* target = walk.at(0) + (r * walk.row_stride(0) + c * walk.col_stride(0)) * to.item;
+        write_complex(target, to.dtype, read_complex(source, from.dtype));
+      }
+  });
+}
+
+void copy_cast(const backend::Call& call) {
+  const ts_tensor *out = call.out(0).raw(), *in = call.in(0).raw();
+  Operand operands[2];
+  double value[2] = {0.0, 0.0}; // a scalar source, spread with stride 0
+  require_dims("copy_cast", out->ndim);
+  set_operand(operands[0], out);
+  Space space;
+  space.operands = operands;
+  space.n_operands = 2;
+  space.nd = out->ndim;
+  for (int d = 0; d < space.nd; ++d) space.size[d] = out->sizes[d];
+  if ((in->flags & TS_T_SCALAR) != 0) {
+    write_complex(reinterpret_cast<char*>(value), in->dtype, backend::Tensor(in).scalar());
+    if (backend::is_integral(in->dtype))
+      storer<int64_t>(in->dtype)(reinterpret_cast<char*>(value), &in->scalar.i, Box{1, 1, 0, 0});
+    operands[1].base = reinterpret_cast<char*>(value);
+    operands[1].dtype = in->dtype;
+    operands[1].item = backend::dtype_size(in->dtype);
+    for (int d = 0; d < space.nd; ++d) operands[1].stride[d] = 0;
+  } else {
+    set_operand(operands[1], in);
+    if ((in->flags & out->flags & TS_T_CONTIGUOUS) != 0) {
+      space.nd = 1;
+      space.size[0] = out->numel;
+      operands[0].stride[0] = operands[1].stride[0] = 1;
+    }
+  }
+  copy_space(space);
+}
+
+} // namespace
+
+void copy_space(Space& space) {
+  normalise(space);
+  const int32_t to = space.operands[0].dtype, from = space.operands[1].dtype;
+  if (to == from) return move_space(space);
+  if (backend::is_complex(to) || backend::is_complex(from)) return cast_complex(space);
+  with_compute(natural_compute(from), [&]<typename T>() { cast_space<T>(space); });
+}
+
+constexpr uint64_t kAllDtypes = (uint64_t{1} << TS_NUM_DTYPES) - 1;
+TS_KERNEL_AS("copy_cast", copy_cast, kAllDtypes, TS_L_STRIDED);
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu

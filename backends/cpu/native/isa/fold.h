@@ -1,0 +1,143 @@
+// Associative folds over runs of a compute type: the arithmetic of reduce, one vector register at a time.
+#ifndef TESSERACK_CPU_FOLD_H
+#define TESSERACK_CPU_FOLD_H
+
+#include "storage.h"
+
+#include <cstring>
+#include <limits>
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+template <typename T> struct VectorOf { typedef T type __attribute__((vector_size(kVectorBytes))); };
+template <typename T> using Vector = typename VectorOf<T>::type;
+template <typename T> constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+
+template <typename T> inline Vector<T> load_vector(const T* p) {
+  Vector<T> v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+// A fold has: Acc, held while a run is folded; Wide, in which runs are added up and stored; start(); step(acc, x);
+// merge(a, b) of two accumulators. step and merge of float folds also take vectors.
+template <typename T> struct SumFold {
+  using Acc = T;
+  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+  static Acc start() { return T(0); }
+  template <typename V> static V step(V acc, V x) { return acc + x; }
+  template <typename V> static V merge(V a, V b) { return a + b; }
+};
+template <typename T> struct ProdFold {
+  using Acc = T;
+  using Wide = T;
+  static Acc start() { return T(1); }
+  template <typename V> static V step(V acc, V x) { return acc * x; }
+  template <typename V> static V merge(V a, V b) { return a * b; }
+};
+template <typename T> struct MaxFold {
+  using Acc = T;
+  using Wide = T;
+  static Acc start() {
+    return std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+  }
+  template <typename V> static V step(V acc, V x) { return (x > acc) | (x != x) ? x : acc; }
+  template <typename V> static V merge(V a, V b) { return step(a, b); }
+};
+template <typename T> struct MinFold {
+  using Acc = T;
+  using Wide = T;
+  static Acc start() {
+    return std::is_floating_point_v<T> ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
+  }
+  template <typename V> static V step(V acc, V x) { return (x < acc) | (x != x) ? x : acc; }
+  template <typename V> static V merge(V a, V b) { return step(a, b); }
+};
+template <typename T> struct AnyFold {
+  using Acc = int32_t;
+  using Wide = int32_t;
+  static Acc start() { return 0; }
+  static Acc step(Acc acc, T x) { return acc | static_cast<Acc>(x != T(0)); }
+  static Acc merge(Acc a, Acc b) { return a | b; }
+};
+template <typename T> struct AllFold {
+  using Acc = int32_t;
+  using Wide = int32_t;
+  static Acc start() { return 1; }
+  static Acc step(Acc acc, T x) { return acc & static_cast<Acc>(x != T(0)); }
+  static Acc merge(Acc a, Acc b) { return a & b; }
+};
+
+// Elements folded in Acc before the result moves to Wide: bounds the rounding of a float sum.
+constexpr int64_t kRun = 8192;
+
+// Folds n contiguous elements. Floats keep eight vectors in flight; integer loops the compiler vectorises itself.
+template <typename Fold, typename T> inline typename Fold::Acc fold_run(const T* p, int64_t n) {
+  typename Fold::Acc acc = Fold::start();
+  int64_t i = 0;
+  if constexpr (std::is_same_v<typename Fold::Acc, T> && std::is_floating_point_v<T>) {
+    constexpr int lanes = kLanes<T>;
+    if (n >= lanes) {
+      constexpr int ways = 8;
+      const Vector<T> start = Fold::start() - Vector<T>{};
+      Vector<T> acc_v[ways];
+      for (int k = 0; k < ways; ++k) acc_v[k] = start;
+      for (; i + ways * lanes <= n; i += ways * lanes) {
+#pragma GCC unroll 8
+        for (int k = 0; k < ways; ++k) acc_v[k] = Fold::step(acc_v[k], load_vector(p + i + k * lanes));
+      }
+      for (; i + lanes <= n; i += lanes) acc_v[0] = Fold::step(acc_v[0], load_vector(p + i));
+#pragma GCC unroll 4
+      for (int width = ways / 2; width > 0; width /= 2)
+#pragma GCC unroll 4
+        for (int k = 0; k < width; ++k) acc_v[k] = Fold::merge(acc_v[k], acc_v[k + width]);
+      const Vector<T> a = acc_v[0];
+      T lane[lanes];
+      std::memcpy(lane, &a, sizeof a);
+      for (int width = lanes / 2; width > 0; width /= 2)
+        for (int j = 0; j < width; ++j) lane[j] = Fold::merge(lane[j], lane[j + width]);
+      acc = lane[0];
+    }
+  }
+  for (; i < n; ++i) acc = Fold::step(acc, p[i]);
+  return acc;
+}
+
+// Folds any number of contiguous elements into Wide.
+template <typename Fold, typename T> inline typename Fold::Wide fold_long(const T* p, int64_t n) {
+  using Wide = typename Fold::Wide;
+  if (n <= kRun) return static_cast<Wide>(fold_run<Fold>(p, n));
+  Wide wide = static_cast<Wide>(Fold::start());
+  for (int64_t i = 0; i < n; i += kRun)
+    wide = Fold::merge(wide, static_cast<Wide>(fold_run<Fold>(p + i, n - i < kRun ? n - i : kRun)));
+  return wide;
+}
+
+// acc[j] = fold of column j over `rows` rows of `cols` contiguous elements.
+template <typename Fold, typename T>
+inline void fold_rows(typename Fold::Acc* __restrict acc, const T* p, int64_t row_stride, int64_t rows, int64_t cols) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const T* __restrict a = p + r * row_stride, * __restrict b = a + row_stride, * __restrict c = b + row_stride, * __restrict d = c + row_stride;
+    for (int64_t j = 0; j < cols; ++j)
+      acc[j] = Fold::step(Fold::step(Fold::step(Fold::step(acc[j], a[j]), b[j]), c[j]), d[j]);
+  }
+  for (; r < rows; ++r) {
+    const T* __restrict a = p + r * row_stride;
+    for (int64_t j = 0; j < cols; ++j) acc[j] = Fold::step(acc[j], a[j]);
+  }
+}
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_FOLD_H

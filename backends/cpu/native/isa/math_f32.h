@@ -1,0 +1,204 @@
+// Branch-free float32 functions written so that the compiler vectorises a loop over them. Polynomials are minimax fits
+// (Remez exchange, weighted by relative error) made for these reductions; the largest error in ulp, found by running
+// over every float32, stands with each function.
+#ifndef TESSERACK_CPU_MATH_F32_H
+#define TESSERACK_CPU_MATH_F32_H
+
+#include "math_f64.h"
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+
+TS_INLINE float fused(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+constexpr float kLn2HighF = 0x1.62e4p-1f, kLn2LowF = 0x1.7f7d1cp-20f; // the high part has 15 bits: n * high is exact
+constexpr float kLog2EF = 0x1.715476p+0f;
+constexpr float kRoundF = 0x1.8p23f; // adding it rounds to an integer, left in the low mantissa bits
+
+TS_INLINE uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
+TS_INLINE float float_of(uint32_t x) { return std::bit_cast<float>(x); }
+
+// exp(r) - 1 for |r| <= ln2 / 2
+TS_INLINE float expm1_reduced(float r) {
+  float q = 0x1.6d9970p-10f;
+  q = fused(q, r, 0x1.1227f8p-7f);
+  q = fused(q, r, 0x1.555486p-5f);
+  q = fused(q, r, 0x1.5554b0p-3f);
+  q = fused(q, r, 0.5f);
+  return fused(q, r * r, r);
+}
+
+struct ExpParts {
+  float high, low;
+};
+
+// exp(x) as a float32 and what its rounding left. NaN passes every clamp: comparisons with it are false.
+TS_INLINE ExpParts exp_parts(float x) {
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  const float t = fused(x, kLog2EF, kRoundF);
+  const float n = t - kRoundF;
+  const float r = fused(n, -kLn2LowF, fused(n, -kLn2HighF, x));
+  const int32_t i = static_cast<int32_t>(bits_of(t) - bits_of(kRoundF));
+  const int32_t half = i >> 1; // two factors: the exponent of either alone stays in range
+  const float first = float_of(static_cast<uint32_t>(half + 127) << 23);
+  const float second = float_of(static_cast<uint32_t>(i - half + 127) << 23);
+  const float p = expm1_reduced(r), high = 1.0f + p, low = (1.0f - high) + p;
+  return {high * first * second, low * first * second};
+}
+TS_INLINE float exp_f32(float x) { return exp_parts(x).high; }
+
+// exp(x) - 1 for -25 <= x <= 0
+TS_INLINE float expm1_negative(float x) {
+  const float t = fused(x, kLog2EF, kRoundF);
+  const float n = t - kRoundF;
+  const float r = fused(n, -kLn2LowF, fused(n, -kLn2HighF, x));
+  const float scale = float_of((bits_of(t) - bits_of(kRoundF) + 127) << 23);
+  return fused(scale, expm1_reduced(r), scale - 1.0f);
+}
+
+// (a + a_low) / (d + d_low), the quotient corrected once by its remainder
+TS_INLINE float divide_accurately(float a, float a_low, float d, float d_low) {
+  const float r = 1.0f / d, q = a * r;
+  return fused(r, fused(-q, d, a) + (a_low - q * d_low), q);
+}
+
+TS_INLINE float tanh_f32(float x) {
+  float a = __builtin_fabsf(x);
+  a = a > 10.0f ? 10.0f : a;
+  const float e = expm1_negative(-2.0f * a);
+  const float d = e + 2.0f, d_low = (2.0f - d) + e;
+  return __builtin_copysignf(divide_accurately(-e, 0.0f, d, d_low), x);
+}
+
+TS_INLINE float sigmoid_f32(float x) {
+  const ExpParts z = exp_parts(-__builtin_fabsf(x));
+  const float d = 1.0f + z.high, d_low = ((1.0f - d) + z.high) + z.low;
+  const bool positive = x >= 0.0f;
+  return divide_accurately(positive ? 1.0f : z.high, positive ? 0.0f : z.low, d, d_low);
+}
+
+TS_INLINE float log_f32(float x) {
+  const bool tiny = x < 0x1p-126f;
+  const float scaled = tiny ? x * 0x1p23f : x;
+  const uint32_t t = bits_of(scaled) - 0x3f3504f3u; // mantissa from sqrt(1/2) up
+  const float e = static_cast<float>((static_cast<int32_t>(t) >> 23) - (tiny ? 23 : 0));
+  const float f = float_of((t & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  float p = 0x1.1b421cp-4f;
+  p = fused(p, f, -0x1.e2e940p-4f);
+  p = fused(p, f, 0x1.e650b2p-4f);
+  p = fused(p, f, -0x1.fb4342p-4f);
+  p = fused(p, f, 0x1.2332c0p-3f);
+  p = fused(p, f, -0x1.5562e2p-3f);
+  p = fused(p, f, 0x1.99a546p-3f);
+  p = fused(p, f, -0x1.ffffeep-3f);
+  p = fused(p, f, 0x1.555546p-2f);
+  const float f2 = f * f;
+  const float tail = fused(e, kLn2LowF, fused(f2, -0.5f, f2 * f * p));
+  float y = fused(e, kLn2HighF, f + tail);
+  y = x < __builtin_inff() ? y : x; // +inf, NaN
+  y = x == 0.0f ? -__builtin_inff() : y;
+  return x < 0.0f ? __builtin_nanf("") : y;
+}
+
+// The rest goes through float64, where a short polynomial leaves no error to speak of.
+
+TS_INLINE float log2_f32(float x) { return static_cast<float>(log_short(x) * 0x1.71547652b82fep+0); }
+TS_INLINE float log10_f32(float x) { return static_cast<float>(log_short(x) * 0x1.bcb7b1526e50ep-2); }
+TS_INLINE float exp2_f32(float x) { return static_cast<float>(exp_short(x * 0x1.62e42fefa39efp-1)); }
+
+TS_INLINE float log1p_f32(float x) {
+  const double d = x;
+  const double small = d - d * d * (0.5 - d * (1.0 / 3)); // |x| < 2^-12: next term 2^-38 relative
+  const double a = __builtin_fabs(d);
+  const double y = a < 0x1p-12 ? small : log_short(1.0 + d);
+  return a == 0.0 ? x : static_cast<float>(y);
+}
+
+TS_INLINE float expm1_f32(float x) {
+  const float y = static_cast<float>(expm1_short(x));
+  return x == 0.0f ? x : y;
+}
+
+// Quadrant and remainder for |x| < kTrigLimit: n * high is exact for n < 2^20.
+constexpr float kTrigLimit = 1.0e6f;
+struct Reduced {
+  double r;
+  uint64_t quadrant;
+};
+TS_INLINE Reduced reduce_half_pi(float x) {
+  const double d = x;
+  const double t = d * 0x1.45f306dc9c883p-1 + kRound;
+  const double n = t - kRound;
+  const double r = (d - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34;
+  return {r, std::bit_cast<uint64_t>(t)};
+}
+TS_INLINE float sin_or_cos(float x, uint64_t shift) {
+  const Reduced a = reduce_half_pi(x);
+  const uint64_t quadrant = a.quadrant + shift;
+  const double z = a.r * a.r;
+  const double s = a.r + a.r * z *
+                             (-0x1.5555554caaf57p-3 +
+                              z * (0x1.1111088aa4c3dp-7 + z * (-0x1.a00f93d8d29a0p-13 + z * 0x1.6cd5f0aa6f019p-19)));
+  const double c = 1.0 - 0.5 * z +
+                   z * z *
+                       (0x1.5555554f42aa0p-5 +
+                        z * (-0x1.6c16b88c076f5p-10 + z * (0x1.a01117979362ep-16 + z * -0x1.24290af71e5c2p-22)));
+  const double y = (quadrant & 1) != 0 ? c : s;
+  return static_cast<float>(std::bit_cast<double>(std::bit_cast<uint64_t>(y) ^ ((quadrant & 2) << 62)));
+}
+TS_INLINE float sin_f32(float x) { return x == 0.0f ? x : sin_or_cos(x, 0); }
+TS_INLINE float cos_f32(float x) { return sin_or_cos(x, 1); }
+
+TS_INLINE float erf_f32(float x) {
+  const double d = x;
+  double a = __builtin_fabs(d);
+  const double z = a * a;
+  const double small =
+      d *
+      (0x1.20dd75040096fp+0 +
+       z * (-0x1.8127465fd3958p-2 +
+            z * (0x1.ce2f079d36fecp-4 +
+                 z * (-0x1.b829a7effaad8p-6 +
+                      z * (0x1.5628f0107e624p-8 +
+                           z * (-0x1.bcbea89b24489p-11 + z * (0x1.d826b0a9095f3p-14 + z * -0x1.4383eacdd3c31p-17)))))));
+  a = a > 4.1 ? 4.1 : a;
+  // log(erfc(a)) on [1, 4.1]
+  double p = 0x1.181a6b04e46b9p-23;
+  p = fused(p, a, -0x1.8b7f8c92b0c11p-16);
+  p = fused(p, a, 0x1.db0b3701f4920p-12);
+  p = fused(p, a, -0x1.1636c49a7cfcfp-8);
+  p = fused(p, a, 0x1.9e6e066cfe14bp-6);
+  p = fused(p, a, -0x1.bc8e61599a457p-4);
+  p = fused(p, a, -0x1.4428f90dcdf40p-1);
+  p = fused(p, a, -0x1.212ee8a172639p+0);
+  p = fused(p, a, 0x1.9c6b9f5b91565p-13);
+  const double large = __builtin_copysign(1.0 - exp_short(p), d);
+  return static_cast<float>(a < 1.0 ? small : large);
+}
+
+TS_INLINE float pow_f32(float base, float exponent) {
+  const double x = base, y = exponent, ax = __builtin_fabs(x);
+  double t = y * log_short(ax);
+  t = t < -800.0 ? -800.0 : t; // float32 under- and overflows long before
+  t = t > 800.0 ? 800.0 : t;
+  double power = exp_short(t);
+  const double half = y * 0.5;
+  const bool whole = __builtin_rint(y) == y, odd = whole && __builtin_rint(half) != half;
+  const bool unsigned_base = !(std::bit_cast<int64_t>(x) < 0);
+  power = (!unsigned_base && odd) ? -power : power;
+  power = (x < 0.0 && !whole && ax < __builtin_inf()) ? __builtin_nan("") : power;
+  power = (y == 0.0 || x == 1.0 || (x == -1.0 && __builtin_fabs(y) == __builtin_inf())) ? 1.0 : power;
+  return static_cast<float>(power);
+}
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_MATH_F32_H

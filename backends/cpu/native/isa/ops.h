@@ -1,0 +1,38 @@
+// One vectorised loop per scalar instruction and compute type: the instruction set of the tile machine.
+#ifndef TESSERACK_CPU_OPS_H
+#define TESSERACK_CPU_OPS_H
+
+#include "storage.h"
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+
+// out may be exactly a, b or c. Returns 0, or 1 for an integer division by zero (out is then unspecified).
+template <typename T> using OpFn = int (*)(T* out, const T* a, const T* b, const T* c, int64_t n);
+
+// fn[op][mask]: bit k of mask says that operand k is one value, not n. Every mask below 1 << arity but the full one is
+// there; an all-scalar instruction runs with mask 0 and n = 1. A null entry: not defined for T.
+template <typename T> struct OpTable {
+  OpFn<T> fn[TS_NUM_INSTRUCTIONS][8] = {};
+};
+
+template <typename T> const OpTable<T>& op_table();
+
+// Operand count, and the cost of one element relative to an addition.
+inline int arity(int op) {
+  if (op < TS_I_ADD) return 1;
+  return op < TS_I_SELECT ? 2 : 3;
+}
+
+inline int cost(int op) {
+  if (op >= TS_I_EXP && op <= TS_I_SIGMOID) return op == TS_I_EXP || op == TS_I_TANH || op == TS_I_SIGMOID ? 3 : 10;
+  if (op == TS_I_POW || op == TS_I_ATAN2 || (op >= TS_I_FLOORDIV && op <= TS_I_FMOD)) return 12;
+  return 1;
+}
+
+const char* op_name(int op);
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_OPS_H

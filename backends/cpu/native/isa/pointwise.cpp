@@ -1,0 +1,116 @@
+// Entry point `pointwise`: one instruction over contiguous operands runs as its bare loop, the rest as a Program.
+#include "program.h"
+#include "stream.h"
+
+#include "threads.h"
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+namespace {
+
+constexpr int64_t kParallelElements = 32768;
+
+template <typename T> struct Single {
+  OpFn<T> run;
+  T* out;
+  const T* operand[3];
+  int mask;
+  T values[3];
+};
+
+// Binds register `reg` to operand `k` if it is a contiguous T, a scalar or a constant.
+template <typename T> inline bool bind(const ts_call* call, Single<T>& single, int k, int reg) {
+  const ts_program* program = call->program;
+  if (reg < program->n_inputs) {
+    const ts_tensor* t = TS_IN(call, reg);
+    if ((t->flags & TS_T_SCALAR) == 0) {
+      if ((t->flags & TS_T_CONTIGUOUS) == 0 || t->dtype != dtype_of<T>()) return false;
+      single.operand[k] = reinterpret_cast<const T*>(static_cast<const char*>(t->handle) + t->byte_offset);
+      return true;
+    }
+    single.values[k] = scalar_value<T>(t);
+  } else {
+    if (reg >= program->n_inputs + program->n_constants) return false;
+    single.values[k] = convert<T>(program->constants[reg - program->n_inputs]);
+  }
+  single.operand[k] = &single.values[k];
+  single.mask |= 1 << k;
+  return true;
+}
+
+[[noreturn]] __attribute__((cold)) void divided_by_zero() {
+  backend::fail(TS_ERROR, "ZeroDivisionError: integer division or modulo by zero");
+}
+
+template <typename T> inline void run_part(const Single<T>& s, int64_t begin, int64_t end, T* out) {
+  const T* a = s.operand[0] + (s.mask & 1 ? 0 : begin);
+  const T* b = s.operand[1] + (s.mask & 2 ? 0 : begin);
+  const T* c = s.operand[2] + (s.mask & 4 ? 0 : begin);
+  if (s.run(out, a, b, c, end - begin) != 0) divided_by_zero();
+}
+
+// Through a tile in the L1 cache, for a result too large to stay in the others.
+template <typename T> void run_streamed(const Single<T>& s, int64_t begin, int64_t end) {
+  alignas(64) T tile[kTileElements<T>];
+  for (int64_t i = begin; i < end; i += kTileElements<T>) {
+    const int64_t n = end - i < kTileElements<T> ? end - i : kTileElements<T>;
+    run_part(s, i, i + n, tile);
+    stream_copy(s.out + i, tile, n * static_cast<int64_t>(sizeof(T)));
+  }
+  stream_fence();
+}
+
+// The hot path: a + b on small tensors spends nothing but this.
+template <typename T> inline bool run_single(const ts_call* call) {
+  const ts_program* program = call->program;
+  const ts_tensor* out = TS_OUT(call, 0);
+  if ((out->flags & TS_T_CONTIGUOUS) == 0 || out->dtype != dtype_of<T>()) return false;
+  const ts_instruction in = program->instructions[0];
+  if (in.op >= TS_NUM_INSTRUCTIONS) return false;
+  const int count = arity(in.op);
+  Single<T> single;
+  single.mask = 0;
+  if (!bind(call, single, 0, in.a)) return false;
+  single.operand[1] = single.operand[2] = single.operand[0];
+  if (count > 1 && !bind(call, single, 1, in.b)) return false;
+  if (count > 2 && !bind(call, single, 2, in.c)) return false;
+  if (single.mask == (1 << count) - 1) return false;
+  single.run = op_table<T>().fn[in.op][single.mask];
+  if (single.run == nullptr) return false;
+  single.out = reinterpret_cast<T*>(static_cast<char*>(out->handle) + out->byte_offset);
+  if (out->numel * cost(in.op) <= kParallelElements) {
+    if (single.run(single.out, single.operand[0], single.operand[1], single.operand[2], out->numel) != 0)
+      divided_by_zero();
+    return true;
+  }
+  const int64_t vectors = 1 + count - __builtin_popcount(static_cast<unsigned>(single.mask));
+  const bool streamed = worth_streaming(vectors * out->numel * static_cast<int64_t>(sizeof(T)));
+  parallel_for(0, out->numel, kParallelElements / cost(in.op), [&](int64_t begin, int64_t end) {
+    if (streamed)
+      run_streamed(single, begin, end);
+    else
+      run_part(single, begin, end, single.out + begin);
+  });
+  return true;
+}
+
+template <typename T> void run_compute(const ts_call* call) {
+  const ts_program* program = call->program;
+  if (program->n_instructions == 1 && program->n_outputs == 1 && call->n_outputs == 1 &&
+      program->outputs[0] == program->n_inputs + program->n_constants && run_single<T>(call))
+    return;
+  Program<T>(call).run();
+}
+
+void pointwise(const backend::Call& wrapped) {
+  const ts_call* call = wrapped.raw();
+  if (call->compute_dtype == TS_FLOAT32) return run_compute<float>(call);
+  with_compute(call->compute_dtype, [&]<typename T>() { run_compute<T>(call); });
+}
+
+} // namespace
+
+TS_KERNEL("pointwise", pointwise);
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu

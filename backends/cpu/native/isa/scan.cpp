@@ -1,0 +1,158 @@
+// Entry point `scan`: inclusive sums, products, maxima and minima along the last dimension.
+#include "geometry.h"
+#include "rows.h"
+#include "threads.h"
+
+#include <vector>
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+namespace {
+
+constexpr int64_t kParallelElements = 16384;
+constexpr int64_t kTile = 1024;
+
+// float32 sums and products are carried in float64.
+template <typename T> using Carry = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+
+template <int Op, typename T> inline void accumulate(T* tile, int64_t n, Carry<T>& carry) {
+  Carry<T> c = carry;
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (Op == TS_R_SUM)
+      c += static_cast<Carry<T>>(tile[i]);
+    else
+      c *= static_cast<Carry<T>>(tile[i]);
+    tile[i] = static_cast<T>(c);
+  }
+  carry = c;
+}
+
+struct Row {
+  const char* in;
+  char* out;
+  int64_t* positions; // may be null
+  int64_t in_stride, out_stride, position_stride;
+};
+
+// Several rows side by side: one addition waits for the one before it only within its own row.
+constexpr int kTogether = 4;
+template <int Op, typename T> inline void accumulate_together(T* tile, int64_t n, Carry<T>* carry) {
+  Carry<T> c[kTogether];
+  for (int k = 0; k < kTogether; ++k) c[k] = carry[k];
+  for (int64_t i = 0; i < n; ++i)
+    for (int k = 0; k < kTogether; ++k) {
+      const Carry<T> x = static_cast<Carry<T>>(tile[k * n + i]);
+      c[k] = Op == TS_R_SUM ? c[k] + x : c[k] * x;
+      tile[k * n + i] = static_cast<T>(c[k]);
+    }
+  for (int k = 0; k < kTogether; ++k) carry[k] = c[k];
+}
+
+// The last of equal values wins, and the last NaN.
+template <bool Largest, typename T>
+inline void extreme(T* tile, int64_t n, int64_t first, T& best, int64_t& best_at, const Row& row) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T x = tile[i];
+    if (best_at < 0 || (Largest ? x >= best : x <= best) || x != x) {
+      // A number never replaces a NaN: the comparison above is false for it.
+      best = x;
+      best_at = first + i;
+    }
+    tile[i] = best;
+    if (row.positions != nullptr) row.positions[(first + i) * row.position_stride] = best_at;
+  }
+}
+
+template <int Op, typename T>
+void scan_row(const Row& row, int64_t n, LoadFn<T> load, StoreFn<T> store, int64_t in_item, int64_t out_item) {
+  alignas(64) T tile[kTile];
+  Carry<T> carry = Op == TS_R_SUM ? 0 : 1;
+  T best{};
+  int64_t best_at = -1;
+  for (int64_t i = 0; i < n; i += kTile) {
+    const int64_t part = n - i < kTile ? n - i : kTile;
+    load(tile, row.in + i * row.in_stride * in_item, Box{1, part, 0, row.in_stride});
+    if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
+      accumulate<Op>(tile, part, carry);
+    else
+      extreme<Op == TS_R_MAX>(tile, part, i, best, best_at, row);
+    store(row.out + i * row.out_stride * out_item, tile, Box{1, part, 0, row.out_stride});
+  }
+}
+
+template <int Op, typename T>
+void scan_rows_together(const Row* rows, int64_t n, LoadFn<T> load, StoreFn<T> store, int64_t in_item,
+                        int64_t out_item) {
+  constexpr int64_t kPart = kTile / kTogether;
+  alignas(64) T tile[kTile];
+  Carry<T> carry[kTogether];
+  for (Carry<T>& c : carry) c = Op == TS_R_SUM ? 0 : 1;
+  for (int64_t i = 0; i < n; i += kPart) {
+    const int64_t part = n - i < kPart ? n - i : kPart;
+    for (int k = 0; k < kTogether; ++k)
+      load(tile + k * part, rows[k].in + i * rows[k].in_stride * in_item, Box{1, part, 0, rows[k].in_stride});
+    accumulate_together<Op>(tile, part, carry);
+    for (int k = 0; k < kTogether; ++k)
+      store(rows[k].out + i * rows[k].out_stride * out_item, tile + k * part, Box{1, part, 0, rows[k].out_stride});
+  }
+}
+
+template <int Op, typename T> void scan_rows(const backend::Call& call) {
+  const ts_tensor *in = call.in(0).raw(), *out = call.out(0).raw();
+  const ts_tensor* positions = call.n_outputs() > 1 ? call.out(1).raw() : nullptr;
+  if (positions != nullptr && positions->dtype != TS_INT64)
+    backend::fail(TS_ERROR, "scan: expected int64 positions, got %s", backend::dtype_name(positions->dtype));
+  if (positions != nullptr && (Op == TS_R_SUM || Op == TS_R_PROD))
+    backend::fail(TS_ERROR, "scan: expected one output of a sum or product, got 2");
+  const int last = in->ndim - 1;
+  const int64_t n = in->ndim == 0 ? 1 : in->sizes[last], rows = in->numel / n;
+  const LoadFn<T> load = loader<T>(in->dtype);
+  const StoreFn<T> store = storer<T>(out->dtype);
+  const int64_t in_item = backend::dtype_size(in->dtype), out_item = backend::dtype_size(out->dtype);
+  parallel_for(0, rows, kParallelElements / n + 1, [&](int64_t first, int64_t end) {
+    const auto row = [&](int64_t r) {
+      const auto at = [&](const ts_tensor* t) {
+        int64_t offset = 0, rest = r;
+        for (int d = last - 1; d >= 0; --d) {
+          offset += rest % in->sizes[d] * t->strides[d];
+          rest /= in->sizes[d];
+        }
+        return static_cast<char*>(t->handle) + t->byte_offset + offset * backend::dtype_size(t->dtype);
+      };
+      const auto stride = [&](const ts_tensor* t) { return last < 0 ? 1 : t->strides[last]; };
+      return Row{at(in),     at(out),     positions != nullptr ? reinterpret_cast<int64_t*>(at(positions)) : nullptr,
+                 stride(in), stride(out), positions != nullptr ? stride(positions) : 0};
+    };
+    int64_t r = first;
+    if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
+      for (; r + kTogether <= end; r += kTogether) {
+        const Row rows_now[kTogether] = {row(r), row(r + 1), row(r + 2), row(r + 3)};
+        scan_rows_together<Op, T>(rows_now, n, load, store, in_item, out_item);
+      }
+    for (; r < end; ++r) scan_row<Op, T>(row(r), n, load, store, in_item, out_item);
+  });
+}
+
+void scan(const backend::Call& call) {
+  const int op = call.opcode();
+  const bool adds = op == TS_R_SUM || op == TS_R_PROD;
+  const int32_t dtype = natural_compute(adds ? call.compute_dtype() : call.in(0).dtype());
+  if ((call.in(0).raw()->flags & TS_T_SCALAR) != 0)
+    backend::fail(TS_ERROR, "scan: expected a stored tensor, got a scalar");
+  with_compute(dtype, [&]<typename T>() {
+    switch (op) {
+    case TS_R_SUM: return scan_rows<TS_R_SUM, T>(call);
+    case TS_R_PROD: return scan_rows<TS_R_PROD, T>(call);
+    case TS_R_MAX: return scan_rows<TS_R_MAX, T>(call);
+    case TS_R_MIN: return scan_rows<TS_R_MIN, T>(call);
+    default: backend::fail(TS_ERROR, "scan: expected opcode sum, prod, max or min, got %d", op);
+    }
+  });
+}
+
+} // namespace
+
+TS_KERNEL("scan", scan);
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu

@@ -1,0 +1,62 @@
+// Stores past the caches, for results too large to be found there again: saves reading every line before writing it.
+#ifndef TESSERACK_CPU_STREAM_H
+#define TESSERACK_CPU_STREAM_H
+
+#include <tesserack/backend.hpp>
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+
+// For calls whose operands exceed the last cache several times over. On a quiet machine with 32 MiB of it, adding two
+// 16 MiB tensors takes 1.28 of PyTorch's time when streamed and 1.05 when not (two threads; 1.17 and 0.88 with one).
+constexpr int64_t kStreamBytes = int64_t{128} << 20;
+inline bool worth_streaming(int64_t bytes_touched) { return bytes_touched >= kStreamBytes; }
+
+// Call stream_fence() before another thread may read the destination.
+inline void stream_copy(void* to, const void* from, int64_t bytes) {
+#if defined(__x86_64__)
+  char* dst = static_cast<char*>(to);
+  const char* src = static_cast<const char*>(from);
+#if defined(__AVX512F__)
+  constexpr int64_t width = 64;
+#elif defined(__AVX2__)
+  constexpr int64_t width = 32;
+#else
+  constexpr int64_t width = 16;
+#endif
+  int64_t i = (width - static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst) % width)) % width;
+  if (i > bytes) i = bytes;
+  std::memcpy(dst, src, static_cast<size_t>(i));
+  for (; i + width <= bytes; i += width) {
+#if defined(__AVX512F__)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(dst + i), _mm512_loadu_si512(src + i));
+#elif defined(__AVX2__)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
+#else
+    _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i)));
+#endif
+  }
+  std::memcpy(dst + i, src + i, static_cast<size_t>(bytes - i));
+#else
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+#endif
+}
+
+inline void stream_fence() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_STREAM_H

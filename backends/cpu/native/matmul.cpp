@@ -1,0 +1,169 @@
+// run_gemm: which library or kernel multiplies, and on how many threads.
+#include "matmul.h"
+#include "blas.h"
+#include "gather_index.h"
+#include "matmul_kernels.h"
+#include "onednn.h"
+#include "threads.h"
+
+#include <algorithm>
+#include <array>
+#include <complex>
+#include <vector>
+
+namespace tesserack::cpu {
+namespace {
+
+// Multiply-adds. Measured on Zen 4: OpenBLAS starts faster, oneDNN runs faster, and two threads pay off early.
+constexpr int64_t kOnednnFrom = 150'000, kThreadsFrom = 100'000;
+constexpr int64_t kFewRows = 16; // up to here oneDNN's sgemm, which packs nothing, beats its matmul primitive
+
+bool same_matrix(const Matrix& a, const Matrix& b) {
+  return a.data == b.data && a.row_stride == b.row_stride && a.col_stride == b.col_stride;
+}
+
+Matrix shifted(const Matrix& matrix, int64_t row, int64_t col, int64_t item) {
+  if (matrix.data == nullptr) return matrix;
+  return {matrix.data + (row * matrix.row_stride + col * matrix.col_stride) * item, matrix.row_stride,
+          matrix.col_stride};
+}
+
+// c = addend, or zeros.
+void fill_with_addend(const Gemm& g) {
+  const int64_t item = backend::dtype_size(g.dtype);
+  switch_word("matmul", item, [&](auto tag) {
+    using Word = typename decltype(tag)::type;
+    for (int64_t i = 0; i < g.m; ++i) {
+      Word* to = reinterpret_cast<Word*>(shifted(g.c, i, 0, item).data);
+      const Word* from = reinterpret_cast<const Word*>(shifted(g.addend, i, 0, item).data);
+      for (int64_t j = 0; j < g.n; ++j) to[j * g.c.col_stride] = from ? from[j * g.addend.col_stride] : Word{};
+    }
+  });
+}
+
+template <class T> void multiply_plainly(const Gemm& g) {
+  const T *a = reinterpret_cast<const T*>(g.a.data), *b = reinterpret_cast<const T*>(g.b.data);
+  T* c = reinterpret_cast<T*>(g.c.data);
+  for (int64_t i = 0; i < g.m; ++i) {
+    for (int64_t j = 0; j < g.n; ++j) {
+      T sum{};
+      for (int64_t p = 0; p < g.k; ++p)
+        sum += a[i * g.a.row_stride + p * g.a.col_stride] * b[p * g.b.row_stride + j * g.b.col_stride];
+      c[i * g.c.row_stride + j * g.c.col_stride] += sum;
+    }
+  }
+}
+
+// c = a @ b (+ c) on this thread.
+void multiply_here(const Gemm& g, bool accumulate) {
+  if (blas::gemm(g, accumulate)) return;
+  if (!backend::is_complex(g.dtype)) return pick_packed_gemm()(g, accumulate);
+  if (!accumulate) {
+    Gemm zeros = g;
+    zeros.addend = {};
+    fill_with_addend(zeros);
+  }
+  g.dtype == TS_COMPLEX64 ? multiply_plainly<std::complex<float>>(g) : multiply_plainly<std::complex<double>>(g);
+}
+
+// The same with rows or columns shared among threads.
+void multiply_shared(const Gemm& g, bool accumulate) {
+  const int64_t item = backend::dtype_size(g.dtype);
+  const bool by_rows = g.m >= g.n;
+  const int64_t extent = by_rows ? g.m : g.n, other = by_rows ? g.n : g.m;
+  const int64_t grain = std::max<int64_t>(8, kThreadsFrom / 2 / std::max<int64_t>(1, other * g.k));
+  parallel_for(0, extent, grain, [&](int64_t begin, int64_t end) {
+    Gemm part = g;
+    (by_rows ? part.m : part.n) = end - begin;
+    part.c = shifted(g.c, by_rows ? begin : 0, by_rows ? 0 : begin, item);
+    if (by_rows) part.a = shifted(g.a, begin, 0, item);
+    if (!by_rows) part.b = shifted(g.b, 0, begin, item);
+    multiply_here(part, accumulate);
+  });
+}
+
+// Whether a library may read the matrix as it lies: one unit stride, the other at least as long as a line.
+bool is_plain(const Matrix& m, int64_t rows, int64_t cols) {
+  return (m.col_stride == 1 && m.row_stride >= cols) || (m.row_stride == 1 && m.col_stride >= rows);
+}
+
+bool multiply_onednn(const Gemm& g, onednn::Type type, bool accumulate, bool row_bias) {
+  if (!is_plain(g.a, g.m, g.k) || !is_plain(g.b, g.k, g.n) || g.c.col_stride != 1 || g.c.row_stride < g.n) return false;
+  const int threads = g.m * g.n * g.k < kThreadsFrom ? 1 : max_threads();
+  if (type == onednn::Type::f32 && !row_bias && std::min(g.m, g.n) <= kFewRows) {
+    const bool ta = g.a.col_stride != 1, tb = g.b.col_stride != 1;
+    return onednn::sgemm(ta, tb, g.m, g.n, g.k, reinterpret_cast<const float*>(g.a.data),
+                         ta ? g.a.col_stride : g.a.row_stride, reinterpret_cast<const float*>(g.b.data),
+                         tb ? g.b.col_stride : g.b.row_stride, accumulate ? 1.0f : 0.0f,
+                         reinterpret_cast<float*>(g.c.data), g.c.row_stride, threads);
+  }
+  const onednn::MatmulProblem problem{
+      type,           threads,        g.m,      g.n,       g.k, g.a.row_stride, g.a.col_stride, g.b.row_stride,
+      g.b.col_stride, g.c.row_stride, row_bias, accumulate};
+  return onednn::matmul(problem, g.a.data, g.b.data, g.addend.data, g.c.data);
+}
+
+// Half types where no library takes them: through float32 copies, rounded once at the end.
+void multiply_widened(const Gemm& g) {
+  std::vector<float> a(static_cast<size_t>(g.m * g.k)), b(static_cast<size_t>(g.k * g.n));
+  std::vector<float> c(static_cast<size_t>(g.m * g.n));
+  const auto as_bytes = [](std::vector<float>& v) { return reinterpret_cast<char*>(v.data()); };
+  pick_widen_half()(g.dtype, g.m, g.k, g.a, a.data());
+  // A transposed operand is widened as it lies.
+  const bool b_transposed = g.b.col_stride != 1 && g.b.row_stride == 1;
+  const Matrix flipped{g.b.data, g.b.col_stride, g.b.row_stride};
+  b_transposed ? pick_widen_half()(g.dtype, g.n, g.k, flipped, b.data())
+               : pick_widen_half()(g.dtype, g.k, g.n, g.b, b.data());
+  Gemm wide{TS_FLOAT32, g.m, g.n, g.k, {as_bytes(a), g.k, 1}, {as_bytes(b), g.n, 1}, {as_bytes(c), g.n, 1}, {}};
+  if (b_transposed) wide.b = {as_bytes(b), 1, g.k};
+  if (g.addend.data != nullptr) {
+    pick_widen_half()(g.dtype, g.m, g.n, g.addend, c.data());
+    wide.addend = wide.c;
+  }
+  run_gemm(wide);
+  pick_narrow_half()(g.dtype, g.m, g.n, c.data(), g.c);
+}
+
+// Strides of dimensions of size 1 mean nothing: make them such that a library takes the matrix.
+void normalise(Matrix& matrix, int64_t rows, int64_t cols) {
+  if (cols == 1) matrix.col_stride = matrix.row_stride == 1 || rows == 1 ? rows : 1;
+  if (rows == 1) matrix.row_stride = matrix.col_stride == 1 || cols == 1 ? cols : 1;
+  if (rows == 1 && cols == 1) matrix.row_stride = matrix.col_stride = 1;
+}
+
+} // namespace
+
+void run_gemm(const Gemm& gemm) {
+  Gemm g = gemm;
+  normalise(g.a, g.m, g.k);
+  normalise(g.b, g.k, g.n);
+  // A unit stride along the columns of c is what libraries ask for.
+  if (g.n == 1) g.c.col_stride = 1;
+  if (g.m == 1) g.c.row_stride = g.n;
+  const bool has_addend = g.addend.data != nullptr;
+  if (g.k == 0) return fill_with_addend(g);
+  const int64_t work = g.m * g.n * g.k;
+  const bool row_bias = has_addend && g.addend.row_stride == 0 && g.addend.col_stride == 1;
+  const auto fill_first = [&] {
+    if (has_addend && !same_matrix(g.addend, g.c)) fill_with_addend(g);
+  };
+  if (g.dtype == TS_BFLOAT16) {
+    if (!has_addend || row_bias) {
+      if (multiply_onednn(g, onednn::Type::bf16, false, row_bias)) return;
+    }
+    return multiply_widened(g);
+  }
+  if (g.dtype == TS_FLOAT16) return multiply_widened(g);
+  if (g.dtype == TS_FLOAT32 && work >= kOnednnFrom) {
+    if (row_bias && std::min(g.m, g.n) > kFewRows) {
+      if (multiply_onednn(g, onednn::Type::f32, false, true)) return;
+    }
+    fill_first();
+    if (multiply_onednn(g, onednn::Type::f32, has_addend, false)) return;
+  } else {
+    fill_first();
+  }
+  work < kThreadsFrom ? multiply_here(g, has_addend) : multiply_shared(g, has_addend);
+}
+
+} // namespace tesserack::cpu

@@ -1,0 +1,115 @@
+// The entry points matmul and linear: batches, folding and the additive third input.
+#include "dtype_switch.h"
+#include "matmul.h"
+#include "strided_rows.h"
+#include "threads.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace tesserack::cpu {
+namespace {
+
+using backend::Call;
+using backend::Tensor;
+
+constexpr uint64_t kAnyDtype = (uint64_t{1} << TS_NUM_DTYPES) - 1;
+constexpr int64_t kBatchGrain = 65536; // multiply-adds worth a thread
+
+Matrix matrix_of(const Tensor& tensor) {
+  return {tensor.bytes(), tensor.stride(tensor.ndim() - 2), tensor.stride(tensor.ndim() - 1)};
+}
+
+// A product and its batch dimensions with the strides of a, b, c and addend along each.
+struct Batched {
+  Gemm gemm{};
+  std::vector<int64_t> sizes;
+  std::array<std::vector<int64_t>, 4> strides;
+
+  explicit Batched(const Call& call) {
+    const Tensor out = call.out(0), a = call.in(0), b = call.in(1);
+    const bool has_addend = call.has_in(2);
+    const int ndim = out.ndim();
+    if (ndim < 2 || a.ndim() != ndim || b.ndim() != ndim || (has_addend && call.in(2).ndim() != ndim)) {
+      backend::fail(TS_ERROR, "matmul: expected operands of one rank, at least 2, got %d and %d for an output of %d",
+                    a.ndim(), b.ndim(), ndim);
+    }
+    gemm = {out.dtype(),  out.size(ndim - 2), out.size(ndim - 1), a.size(ndim - 1),
+            matrix_of(a), matrix_of(b),       matrix_of(out),     has_addend ? matrix_of(call.in(2)) : Matrix{}};
+    for (int d = 0; d < ndim - 2; ++d) {
+      if (out.size(d) == 1) continue;
+      sizes.push_back(out.size(d));
+      strides[0].push_back(a.stride(d));
+      strides[1].push_back(b.stride(d));
+      strides[2].push_back(out.stride(d));
+      strides[3].push_back(has_addend ? call.in(2).stride(d) : 0);
+    }
+  }
+
+  // Batches that share b and follow each other as rows of a and c are more rows of one product.
+  void fold_into_rows() {
+    while (!sizes.empty() && strides[1].back() == 0 && follows(0, gemm.a) && follows(2, gemm.c) &&
+           (gemm.addend.data == nullptr || follows(3, gemm.addend))) {
+      if (gemm.m == 1) {
+        gemm.a.row_stride = strides[0].back();
+        gemm.c.row_stride = strides[2].back();
+        gemm.addend.row_stride = strides[3].back();
+      }
+      gemm.m *= sizes.back();
+      sizes.pop_back();
+      for (auto& list : strides) list.pop_back();
+    }
+  }
+
+private:
+  bool follows(size_t operand, const Matrix& matrix) const {
+    return gemm.m == 1 || strides[operand].back() == gemm.m * matrix.row_stride;
+  }
+};
+
+void run_batches(const Batched& batched, int64_t begin, int64_t end) {
+  StridedRows<4> rows(batched.sizes, -1,
+                      {batched.strides[0], batched.strides[1], batched.strides[2], batched.strides[3]});
+  const int64_t item = backend::dtype_size(batched.gemm.dtype);
+  rows.seek(begin);
+  for (int64_t i = begin; i < end; ++i, rows.next()) {
+    Gemm gemm = batched.gemm;
+    gemm.a.data += rows.offset(0) * item;
+    gemm.b.data += rows.offset(1) * item;
+    gemm.c.data += rows.offset(2) * item;
+    if (gemm.addend.data != nullptr) gemm.addend.data += rows.offset(3) * item;
+    run_gemm(gemm);
+  }
+}
+
+void matmul(const Call& call) {
+  Batched batched(call);
+  if (!batched.sizes.empty()) batched.fold_into_rows();
+  if (batched.sizes.empty()) return run_gemm(batched.gemm);
+  int64_t count = 1;
+  for (int64_t size : batched.sizes) count *= size;
+  const int64_t work = std::max<int64_t>(1, batched.gemm.m * batched.gemm.n * std::max<int64_t>(1, batched.gemm.k));
+  // Few large products share threads inside each; many are dealt out whole.
+  if (count < max_threads()) return run_batches(batched, 0, count);
+  parallel_for(0, count, std::max<int64_t>(1, kBatchGrain / work),
+               [&](int64_t begin, int64_t end) { run_batches(batched, begin, end); });
+}
+
+int linear(const Call& call) {
+  const Tensor out = call.out(0), input = call.in(0), weight = call.in(1);
+  if (!input.is_contiguous() || weight.ndim() != 2) return TS_DECLINED;
+  const int64_t n = weight.size(0), k = weight.size(1), m = n == 0 ? 0 : out.numel() / n;
+  Gemm gemm{out.dtype(),         m, n, k, {input.bytes(), k, 1}, {weight.bytes(), weight.stride(1), weight.stride(0)},
+            {out.bytes(), n, 1}, {}};
+  if (call.has_in(2)) gemm.addend = {call.in(2).bytes(), 0, call.in(2).stride(0)};
+  run_gemm(gemm);
+  return TS_OK;
+}
+
+} // namespace
+
+TS_KERNEL_AS("matmul", matmul, kAnyDtype, TS_L_STRIDED);
+TS_KERNEL_AS("linear", linear, kAnyDtype, TS_L_STRIDED);
+
+} // namespace tesserack::cpu

@@ -1,0 +1,19 @@
+// Own packed matrix product (native/isa/matmul_packed.cpp): any strides, one thread.
+#ifndef TESSERACK_CPU_MATMUL_KERNELS_H
+#define TESSERACK_CPU_MATMUL_KERNELS_H
+
+#include "isa_pick.h"
+#include "matmul.h"
+
+namespace tesserack::cpu {
+
+// c = a @ b, added to c if `accumulate`. dtype: bool, integers (which wrap), float32, float64.
+TS_ISA_FUNCTION(void, packed_gemm, (const Gemm& gemm, bool accumulate));
+
+// Between float16 or bfloat16 and float32, rows of `cols` elements: to (rows, cols) row-major, or from it.
+TS_ISA_FUNCTION(void, widen_half, (int32_t dtype, int64_t rows, int64_t cols, const Matrix& from, float* to));
+TS_ISA_FUNCTION(void, narrow_half, (int32_t dtype, int64_t rows, int64_t cols, const float* from, const Matrix& to));
+
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_MATMUL_KERNELS_H

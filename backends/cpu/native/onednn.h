@@ -1,0 +1,46 @@
+// oneDNN behind plain pointers: the rest of the backend sees no type of it. Every call says how many threads it may
+// use, because oneDNN bakes the number into a primitive (and a forked child must never ask for more than one).
+#pragma once
+
+#include <cstdint>
+
+namespace tesserack::cpu::onednn {
+
+enum class Type : int32_t { f32, bf16 };
+
+// C = A @ B (+ bias, or + C). Row-major C with unit column stride; strides in elements.
+struct MatmulProblem {
+  Type type;
+  int32_t threads;
+  int64_t m, n, k;
+  int64_t a_row, a_col, b_row, b_col, c_row;
+  int32_t row_bias;   // bias of n elements, of the same type
+  int32_t accumulate; // add to what C holds
+};
+
+// False when oneDNN has no implementation for the problem on this processor (or was not built in).
+bool matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
+
+// Row-major f32 C = op(A) @ op(B) + beta * C without a primitive: the fastest for few rows or few columns.
+bool sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
+           const float* b, int64_t ldb, float beta, float* c, int64_t ldc, int threads);
+
+enum class Conv : int32_t { forward, backward_input, backward_weight };
+
+// Up to three spatial dimensions; sizes of the forward convolution whatever the direction.
+struct ConvProblem {
+  Conv kind;
+  Type type;
+  int32_t threads;
+  int32_t spatial;
+  int32_t channels_last; // of input, output and their gradients
+  int32_t bias;          // forward only
+  int64_t batch, in_channels, out_channels, groups;
+  int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+};
+
+// The tensors of the forward convolution; the one being computed is written. Weight is row-major.
+bool convolution(const ConvProblem& problem, const void* input, const void* weight, const void* bias,
+                 const void* output);
+
+} // namespace tesserack::cpu::onednn

@@ -1,0 +1,154 @@
+// sort and topk along the last dimension.
+#include "dtype_switch.h"
+#include "sort_row.h"
+#include "strided_rows.h"
+#include "threads.h"
+
+#include <limits>
+
+namespace tesserack::cpu {
+namespace {
+
+using backend::Call;
+using backend::Tensor;
+
+template <class T> auto key_of(T value) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return float_sort_key<uint16_t>(value.bits, 0x7C00u);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return float_sort_key<uint16_t>(value.bits, 0x7F80u);
+  } else {
+    return sort_key(value);
+  }
+}
+
+template <class T> using Key = decltype(key_of(T{}));
+
+// Keys of a row, complemented when descending, so that positions of equal values still ascend.
+template <class T, class Item>
+void fill_items(const T* row, int64_t stride, int64_t n, bool descending, std::vector<Item>& items) {
+  items.clear();
+  items.reserve(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    const Key<T> key = key_of(row[i * stride]);
+    items.emplace_back(descending ? static_cast<Key<T>>(~key) : key, i);
+  }
+}
+
+template <class T, class Item>
+void store_items(const std::vector<Item>& items, int64_t count, const T* row, int64_t row_stride, T* values,
+                 int64_t value_stride, int64_t* positions, int64_t position_stride) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t position = items[static_cast<size_t>(i)].position();
+    values[i * value_stride] = row[position * row_stride];
+    positions[i * position_stride] = position;
+  }
+}
+
+struct Layout {
+  Tensor input, values, positions;
+  int dim;
+  int64_t n, input_stride, value_stride, position_stride;
+
+  explicit Layout(const Call& call)
+      : input(call.in(0)), values(call.out(0)), positions(call.out(1)), dim(input.ndim() - 1),
+        n(dim < 0 ? 1 : input.size(dim)), input_stride(dim < 0 ? 1 : input.stride(dim)),
+        value_stride(dim < 0 ? 1 : values.stride(dim)), position_stride(dim < 0 ? 1 : positions.stride(dim)) {}
+
+  // Rows of the input shape; the last dimension, which topk shortens, takes no part.
+  StridedRows<3> rows() const { return {input.sizes(), dim, {input.strides(), values.strides(), positions.strides()}}; }
+};
+
+// work(input row, values row, positions row, items, spare) for every row, shared among threads.
+template <class T, class Item, class Work> void for_each_row(const Layout& layout, const Work& work) {
+  const int64_t grain = std::max<int64_t>(1, 2048 / std::max<int64_t>(1, layout.n));
+  parallel_for(0, layout.rows().count(), grain, [&](int64_t begin, int64_t end) {
+    std::vector<Item> items, spare;
+    StridedRows<3> rows = layout.rows();
+    rows.seek(begin);
+    for (int64_t row = begin; row < end; ++row, rows.next()) {
+      work(layout.input.data<T>() + rows.offset(0), layout.values.data<T>() + rows.offset(1),
+           layout.positions.data<int64_t>() + rows.offset(2), items, spare);
+    }
+  });
+}
+
+// f(TypeTag<T>, TypeTag<Item>): positions share a word with keys of up to 32 bits where they fit.
+template <class F> void switch_item(const Layout& layout, const char* op, F&& f) {
+  switch_real(op, layout.input.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (sizeof(T) <= 4 && layout.n <= int64_t{std::numeric_limits<uint32_t>::max()}) {
+      f(tag, TypeTag<PackedItem>{});
+    } else {
+      f(tag, TypeTag<WideItem>{});
+    }
+  });
+}
+
+void sort(const Call& call) {
+  const Layout layout(call);
+  const bool descending = call.param(0).as_bool();
+  switch_item(layout, "sort", [&](auto type, auto item) {
+    using T = typename decltype(type)::type;
+    using Item = typename decltype(item)::type;
+    for_each_row<T, Item>(layout, [&](const T* row, T* values, int64_t* positions, auto& items, auto& spare) {
+      fill_items(row, layout.input_stride, layout.n, descending, items);
+      sort_items(items, spare, sizeof(T));
+      store_items(items, layout.n, row, layout.input_stride, values, layout.value_stride, positions,
+                  layout.position_stride);
+    });
+  });
+}
+
+// Keeps the k first items in order: a bound that tightens as better ones arrive, so that most are only compared.
+template <class T, class Item>
+void select_first(const T* row, int64_t stride, int64_t n, int64_t k, bool largest, std::vector<Item>& items) {
+  items.clear();
+  const size_t capacity = static_cast<size_t>(std::max<int64_t>(2 * k, k + 64));
+  Key<T> bound = static_cast<Key<T>>(~Key<T>{0});
+  for (int64_t i = 0; i < n; ++i) {
+    Key<T> key = key_of(row[i * stride]);
+    if (largest) key = static_cast<Key<T>>(~key);
+    if (key > bound) continue;
+    items.emplace_back(key, i);
+    if (items.size() < capacity) continue;
+    std::nth_element(items.begin(), items.begin() + k - 1, items.end());
+    items.resize(static_cast<size_t>(k));
+    bound = static_cast<Key<T>>(items.back().key());
+  }
+  if (items.size() > static_cast<size_t>(k)) std::nth_element(items.begin(), items.begin() + k - 1, items.end());
+  items.resize(static_cast<size_t>(k));
+}
+
+void topk(const Call& call) {
+  const Layout layout(call);
+  const int64_t k = call.param(0).as_int();
+  const bool largest = call.param(2).as_bool(), sorted = call.param(3).as_bool();
+  if (k < 0 || k > layout.n) {
+    backend::fail(TS_VALUE_ERROR, "topk: expected k between 0 and %lld, got %lld", static_cast<long long>(layout.n),
+                  static_cast<long long>(k));
+  }
+  if (k == 0) return;
+  switch_item(layout, "topk", [&](auto type, auto item) {
+    using T = typename decltype(type)::type;
+    using Item = typename decltype(item)::type;
+    for_each_row<T, Item>(layout, [&](const T* row, T* values, int64_t* positions, auto& items, auto&) {
+      if (k > layout.n / 4) {
+        fill_items(row, layout.input_stride, layout.n, largest, items);
+        if (k < layout.n) std::nth_element(items.begin(), items.begin() + k - 1, items.end());
+        items.resize(static_cast<size_t>(k));
+      } else {
+        select_first(row, layout.input_stride, layout.n, k, largest, items);
+      }
+      if (sorted) std::sort(items.begin(), items.end());
+      store_items(items, k, row, layout.input_stride, values, layout.value_stride, positions, layout.position_stride);
+    });
+  });
+}
+
+} // namespace
+
+TS_KERNEL("sort", sort);
+TS_KERNEL("topk", topk);
+
+} // namespace tesserack::cpu

@@ -1,0 +1,40 @@
+// Work sharing over OpenMP. One thread below a threshold, inside another parallel region and in a forked child.
+#ifndef TESSERACK_CPU_THREADS_H
+#define TESSERACK_CPU_THREADS_H
+
+#include <cstdint>
+#include <type_traits>
+
+namespace tesserack::cpu {
+
+// Threads a region started now may use: 1 inside a region or after a fork.
+int max_threads();
+
+// What the user asked for (default: OMP_NUM_THREADS or the processors available).
+int num_threads();
+void set_num_threads(int count);
+
+// True in a process forked after this library was loaded: its OpenMP pool is gone.
+bool forked_child();
+
+using RangeFunction = void (*)(void* context, int64_t begin, int64_t end);
+
+// Splits [begin, end) into at most max_threads() ranges of at least `grain` and runs them. Rethrows the first
+// exception of a worker on the calling thread.
+void parallel_ranges(int64_t begin, int64_t end, int64_t grain, RangeFunction run, void* context);
+
+// parallel_for(0, n, grain, [&](int64_t begin, int64_t end) {...}). `grain`: indices too few to be worth a thread.
+template <typename F> inline void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& body) {
+  if (end - begin <= grain) {
+    if (begin < end) body(begin, end);
+    return;
+  }
+  using Body = std::remove_reference_t<F>;
+  parallel_ranges(
+      begin, end, grain, [](void* context, int64_t b, int64_t e) { (*static_cast<Body*>(context))(b, e); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_THREADS_H

@@ -1,0 +1,93 @@
+"""The cpu backend of Tesserack: a shared library behind the C contract ``tesserack/abi.h``.
+
+The entry point ``cpu`` of the group ``tesserack.backends`` is :func:`library`. Nothing here imports the core.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["library"]
+
+_LIBRARY = "libtesserack_cpu.so"
+
+
+def library() -> str:
+    """Path of the backend's shared library, with the libraries it needs already loaded.
+
+    The library carries run paths to oneDNN and OpenBLAS as pip lays them out; loading both here first makes other
+    layouts (``pip install --target``) work too. What is absent is left for the loader to complain about: a build
+    without oneDNN does not need it.
+
+    Raises:
+        FileNotFoundError: the shared library is not in the package, so the installation is damaged.
+
+    >>> library().endswith("libtesserack_cpu.so")
+    True
+    """
+    path = _find_library()
+    with _load_time_settings():
+        for needed in (_onednn(), _openblas(), path):
+            if needed is not None:
+                ctypes.CDLL(str(needed))
+    return str(path)
+
+
+# Read once, while the libraries load. libgomp's default is to spin for milliseconds at every barrier: two threads on a
+# busy machine then take 20 times longer than one. OpenBLAS is only called from our own threads.
+_SETTINGS = {"GOMP_SPINCOUNT": "1000", "OPENBLAS_NUM_THREADS": "1"}
+
+
+@contextlib.contextmanager
+def _load_time_settings() -> Iterator[None]:
+    """Sets the variables that the user has not set, for the time of loading only."""
+    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+    ours = {k: v for k, v in _SETTINGS.items() if k not in os.environ and not (chosen and k == "GOMP_SPINCOUNT")}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
+
+
+def _find_library() -> Path:
+    # An editable install has two folders: the sources and the one with the built library.
+    for folder in __path__:
+        path = Path(folder) / _LIBRARY
+        if path.exists():
+            return path
+    searched = ", ".join(__path__)
+    raise FileNotFoundError(f"tesserack_cpu: {_LIBRARY} not found in {searched}; reinstall tesserack-cpu")
+
+
+def _onednn() -> Path | None:
+    usual = Path(sys.prefix, "lib", "libdnnl.so.3")
+    if usual.exists():
+        return usual
+    return next(_files_of("onednn-cpu-gomp", "libdnnl.so.3"), None)
+
+
+def _openblas() -> Path | None:
+    spec = importlib.util.find_spec("scipy_openblas32")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return next(Path(spec.submodule_search_locations[0], "lib").glob("libscipy_openblas*.so"), None)
+
+
+def _files_of(distribution: str, name: str) -> Iterator[Path]:
+    try:
+        files = importlib.metadata.distribution(distribution).files or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for file in files:
+        path = Path(str(file.locate())).resolve()
+        if file.name == name and path.exists():
+            yield path

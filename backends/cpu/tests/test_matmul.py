@@ -1,0 +1,185 @@
+"""matmul and linear against float64 (or exact integer) products."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_harness import BFLOAT16, Array, backend, call
+
+FLOATS = [np.dtype("f4"), np.dtype("f8"), np.dtype("f2"), BFLOAT16]
+INTEGERS = [np.dtype(d) for d in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")]
+# Elements are multiples of 1/8 below 1: products are exact, so only the sum and the store round.
+EPS = {np.dtype("f4"): 1e-6, np.dtype("f8"): 1e-15, np.dtype("f2"): 1e-3, BFLOAT16: 8e-3}
+
+SHAPES = [
+    (1, 1, 1),
+    (1, 1, 500),
+    (1, 7, 5),
+    (5, 1, 9),
+    (4, 64, 64),
+    (3, 5, 0),
+    (17, 33, 65),
+    (64, 64, 64),
+    (1, 300, 700),
+    (300, 1, 700),
+    (8, 257, 300),
+    (130, 129, 131),
+    (2, 1000, 300),
+]
+
+
+def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
+    if np.dtype(dtype) in FLOATS:
+        return (rng.integers(-8, 9, shape) / 8).astype(dtype)
+    if np.dtype(dtype).kind == "c":
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    if np.dtype(dtype).kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+
+
+def check(out: Array, a: Array, b: Array, bias: Array | None = None) -> None:
+    """Compares with the product in float64, or modulo 2^n for integers."""
+    if out.dtype in FLOATS:
+        want = a.astype("f8") @ b.astype("f8")
+        if bias is not None:
+            want = want + bias.astype("f8")
+        scale = max(1.0, float(np.abs(want).max()) if want.size else 1.0)
+        assert np.abs(out.astype("f8") - want).max() <= EPS[out.dtype] * scale * 4
+        return
+    wide = np.dtype("u8") if out.dtype.kind in "iu" else out.dtype
+    want = (a.astype(wide) @ b.astype(wide)).astype(out.dtype)
+    if bias is not None:
+        want = want + bias if out.dtype != bool else want | bias
+    np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS + [np.dtype(bool)], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_two_dimensional(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(m * 7919 + n * 31 + k)
+    a, b = random_array(rng, (m, k), dtype), random_array(rng, (k, n), dtype)
+    for left in (a, np.asfortranarray(a)):
+        for right in (b, np.asfortranarray(b)):
+            out = np.empty((m, n), dtype)
+            call("matmul", [out], [left, right], compute="f4")
+            check(out, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + [np.dtype("i4"), np.dtype(bool)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 5, 4), (70, 80, 90), (1, 600, 600), (4, 5, 0)], ids=str)
+def test_addend(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(1)
+    a, b = random_array(rng, (m, k), dtype), random_array(rng, (k, n), dtype)
+    for base in ((1, n), (m, 1), (1, 1), (m, n)):
+        bias = np.broadcast_to(random_array(rng, base, dtype), (m, n))
+        out = np.empty((m, n), dtype)
+        call("matmul", [out], [a, b, bias], compute="f4")
+        check(out, a, b, bias)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + [np.dtype("i2")], ids=str)
+def test_strides_no_library_takes(dtype: np.dtype[Any]) -> None:
+    rng = np.random.default_rng(2)
+    a, b = random_array(rng, (90, 200), dtype), random_array(rng, (200, 140), dtype)
+    row = random_array(rng, (1, 100), dtype)
+    for left, right in (
+        (a[:, ::2], b[::2]),
+        (a[::-1, :100], b[:100, ::-1]),
+        (np.broadcast_to(row, (90, 100)), b[:100]),
+        (a[:, :100], np.broadcast_to(row.T, (100, 140))),
+    ):
+        out = np.empty((90, 140), dtype) if right.shape[1] == 140 else np.empty((90, right.shape[1]), dtype)
+        call("matmul", [out], [left, right], compute="f4")
+        check(out, left, right)
+    wide = np.full((90, 300), 7, dtype)
+    call("matmul", [wide[:, 3:283:2]], [a, b], compute="f4")
+    check(wide[:, 3:283:2], a, b)
+    assert (wide[:, 4:284:2] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("f4"), BFLOAT16, np.dtype("i8")], ids=str)
+def test_batches(dtype: np.dtype[Any]) -> None:
+    rng = np.random.default_rng(3)
+    for a_shape, b_shape, m, n, k in (
+        ((6,), (6,), 5, 7, 3),
+        ((2, 3), (1, 3), 9, 4, 8),
+        ((4, 1), (1, 5), 1, 6, 7),
+        ((3,), (1,), 50, 60, 70),
+        ((1,), (40,), 16, 16, 16),
+    ):
+        a, b = random_array(rng, (*a_shape, m, k), dtype), random_array(rng, (*b_shape, k, n), dtype)
+        batch = np.broadcast_shapes(a_shape, b_shape)
+        out = np.empty((*batch, m, n), dtype)
+        wide_a, wide_b = np.broadcast_to(a, (*batch, m, k)), np.broadcast_to(b, (*batch, k, n))
+        call("matmul", [out], [wide_a, wide_b], compute="f4")
+        check(out, wide_a, wide_b)
+        bias = np.broadcast_to(random_array(rng, (n,), dtype), out.shape)
+        call("matmul", [out], [wide_a, wide_b, bias], compute="f4")
+        check(out, wide_a, wide_b, bias)
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_complex(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    a, b = random_array(rng, (9, 14), dtype), random_array(rng, (14, 6), dtype)
+    for left, right in ((a, b), (a[:, ::2], b[::2]), (np.asfortranarray(a), b)):
+        out = np.empty((9, 6), dtype)
+        call("matmul", [out], [left, right], compute=dtype)
+        np.testing.assert_allclose(out, left.astype("c16") @ right.astype("c16"), rtol=1e-5, atol=1e-5)
+
+
+def test_nan_and_infinity_spread() -> None:
+    for size in (4, 100):
+        a, b = np.ones((size, size), "f4"), np.zeros((size, size), "f4")
+        a[1, 2] = np.inf
+        b[3, 1] = np.nan
+        out = np.empty((size, size), "f4")
+        call("matmul", [out], [a, b], compute="f4")
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("shape", [(3, 5, 4), (64, 10, 784), (1, 50, 60), (200, 100, 90)], ids=str)
+def test_linear(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(5)
+    x, w, bias = random_array(rng, (2, m, k), dtype), random_array(rng, (n, k), dtype), random_array(rng, (n,), dtype)
+    for weight in (w, np.asfortranarray(w)):
+        for b in (None, bias):
+            out = np.empty((2, m, n), dtype)
+            call("linear", [out], [x, weight, b])
+            check(out, x, w.T, b)
+
+
+def test_a_forked_child_multiplies_alone() -> None:
+    """The OpenMP pool does not survive a fork: the child must not wait for it."""
+    table = backend()
+    before = table.get_num_threads(None)
+    table.set_num_threads(None, 2)
+    a = np.eye(400, dtype="f4")
+    out = np.empty_like(a)
+    call("matmul", [out], [a, a], compute="f4")
+    child = os.fork()
+    if child == 0:
+        out[:] = 0
+        call("matmul", [out], [a, a], compute="f4")
+        os._exit(0 if (out == a).all() else 1)
+    table.set_num_threads(None, before)
+    deadline = time.monotonic() + 60
+    while (waited := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child hangs")
+        time.sleep(0.01)
+    assert waited[1] == 0

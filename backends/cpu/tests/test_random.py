@@ -1,0 +1,98 @@
+"""The Philox stream word by word, and the fills made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_harness import BFLOAT16, Array, call
+from scipy import stats
+
+MASK = (1 << 32) - 1
+
+
+def philox_word(key: int, word: int) -> int:
+    """One word of the stream, from the definition of Philox4x32-10."""
+    block = word // 4
+    c = [block & MASK, block >> 32 & MASK, 0, 0]
+    k0, k1 = key & MASK, key >> 32 & MASK
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(p1 >> 32) ^ c[1] ^ k0, p1 & MASK, (p0 >> 32) ^ c[3] ^ k1, p0 & MASK]
+        k0, k1 = (k0 + 0x9E3779B9) & MASK, (k1 + 0xBB67AE85) & MASK
+    return c[word % 4]
+
+
+def words(key: int, first: int, count: int) -> Array:
+    return np.array([philox_word(key, first + i) for i in range(count)], "u4")
+
+
+def test_published_vector() -> None:
+    out = np.empty(4, "u4")
+    call("random_bits", [out], [], [0, 0])
+    assert [hex(w) for w in out] == ["0x6627e8d5", "0xe169c58d", "0xbc57ac4c", "0x9b00dbd8"]
+
+
+@pytest.mark.parametrize("key", [0, 42, 0x1234_5678_9ABC_DEF0, (1 << 64) - 1])
+@pytest.mark.parametrize("first", [0, 1, 2, 3, 61, 4 * ((1 << 32) - 3) + 1])
+def test_bits_at_any_offset(key: int, first: int) -> None:
+    for n in (1, 5, 64, 200):
+        want = words(key, first, 2 * n)
+        out = np.empty(n, "u4")
+        call("random_bits", [out], [], [key, first])
+        np.testing.assert_array_equal(out, want[:n])
+        wide = np.empty(n, "u8")
+        call("random_bits", [wide], [], [key, first])
+        np.testing.assert_array_equal(wide, want.view("u8"))
+
+
+def test_a_long_stream_is_its_parts() -> None:
+    whole = np.empty(300_001, "u4")
+    call("random_bits", [whole], [], [7, 3])
+    for first, n in ((0, 100), (16_383, 77), (150_000, 1000), (299_900, 101)):
+        part = np.empty(n, "u4")
+        call("random_bits", [part], [], [7, 3 + first])
+        np.testing.assert_array_equal(part, whole[first : first + n])
+
+
+@pytest.mark.parametrize("n", [1, 100, 50_000])
+def test_uniform_fill_is_exact(n: int) -> None:
+    bits, wide = np.empty(n, "u4"), np.empty(n, "u8")
+    call("random_bits", [bits], [], [9, 5])
+    call("random_bits", [wide], [], [9, 5])
+    wanted: list[tuple[Any, Array]] = [
+        ("f4", (bits >> 8) * 2.0**-24),
+        ("f8", (wide >> np.uint64(11)) * 2.0**-53),
+        ("f2", (bits >> 21) * 2.0**-11),
+        (BFLOAT16, (bits >> 24) * 2.0**-8),
+    ]
+    for dtype, want in wanted:
+        out = np.empty(n, dtype)
+        call("rand_fill", [], [out], [9, 5])
+        np.testing.assert_array_equal(out.astype("f8"), want)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", BFLOAT16], ids=str)
+def test_normal_fill(dtype: Any) -> None:
+    n = 100_000
+    out = np.empty(n, dtype)
+    call("randn_fill", [], [out], [11, 6])
+    if dtype == "f8":
+        bits = np.empty(2 * n, "u8")
+        call("random_bits", [bits], [], [11, 6])
+        u = (bits >> np.uint64(11)) * 2.0**-53
+    else:
+        narrow = np.empty(2 * n, "u4")
+        call("random_bits", [narrow], [], [11, 6])
+        u = (narrow >> 8) * 2.0**-24
+    want = np.sqrt(-2 * np.log(1 - u[::2])) * np.cos(2 * np.pi * u[1::2])
+    tolerance = {"f4": 2e-6, "f8": 1e-14, "f2": 2e-3}.get(dtype, 1.6e-2) if isinstance(dtype, str) else 1.6e-2
+    np.testing.assert_allclose(out.astype("f8"), want, atol=tolerance, rtol=tolerance)
+    assert stats.kstest(out.astype("f8"), "norm").pvalue > 1e-4
+
+
+def test_extreme_words_stay_finite() -> None:
+    out = np.empty(4_000_000, "f4")
+    call("randn_fill", [], [out], [0, 0])
+    assert np.isfinite(out).all() and np.abs(out).max() < 5.78
