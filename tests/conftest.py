@@ -1,0 +1,50 @@
+"""Options and fixtures of the whole suite: tests that take ``device`` run on the one named on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import tesserack as ts
+
+# float32 first: the dtype a quick look would use.
+FLOATS = (ts.float32, ts.float64, ts.bfloat16, ts.float16)
+INTEGERS = (ts.int64, ts.int32, ts.int16, ts.int8, ts.uint8)
+DTYPES = (*FLOATS, *INTEGERS, ts.bool)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tesserack-device", default="cpu", metavar="NAME", help="device the tests run on (default: cpu)")
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> ts.device:
+    """The device under test; tests are skipped, with the reason, where it cannot be used."""
+    name = str(request.config.getoption("--tesserack-device"))
+    reason = ts.backends.why_unavailable(name)
+    if reason:
+        pytest.skip(reason)
+    return ts.device(name)
+
+
+@pytest.fixture(params=FLOATS, ids=str)
+def float_dtype(request: pytest.FixtureRequest) -> ts.dtype:
+    """Every floating dtype in turn."""
+    return request.param
+
+
+@pytest.fixture(params=DTYPES, ids=str)
+def dtype(request: pytest.FixtureRequest) -> ts.dtype:
+    """Every real dtype in turn."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _fresh_state() -> Iterator[None]:
+    """Each test starts from the same seed, and leaves the modes of the thread as it found them."""
+    if ts.backends.list():
+        ts.manual_seed(0)
+    default_dtype = ts.get_default_dtype()
+    yield
+    ts.set_default_dtype(default_dtype)
+    assert ts.is_grad_enabled(), "a test left gradients switched off"

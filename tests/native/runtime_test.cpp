@@ -1,0 +1,104 @@
+#include "dispatch/operator.h"
+#include "harness.h"
+#include "ops/api.h"
+#include "runtime/backend.h"
+#include "runtime/empty.h"
+#include "toy_backend.h"
+#include <thread>
+
+using namespace ts;
+
+TEST(allocator_reuses_and_counts) {
+  DeviceAllocator& a = backend_of(toy_device()).allocator(0);
+  MemoryStats before = a.stats();
+  void* first;
+  {
+    Tensor t = empty_tensor(Dims{100}, DType::Float64, toy_device());
+    first = t.data();
+    CHECK(a.stats().allocated >= before.allocated + 800);
+  }
+  CHECK(a.stats().allocated == before.allocated);
+#ifndef TESSERACK_SANITIZE
+  CHECK(empty_tensor(Dims{100}, DType::Float64, toy_device()).data() == first);
+#endif
+  (void)first;
+}
+
+TEST(impossible_sizes_raise) {
+  CHECK_ERROR(empty_tensor(Dims{int64_t{1} << 50}, DType::Float64, toy_device()), "out of memory");
+  CHECK_ERROR(empty_tensor(Dims{int64_t{1} << 62}, DType::Float64, toy_device()), "64-bit");
+}
+
+TEST(memory_freed_by_other_threads_returns) {
+  DeviceAllocator& a = backend_of(toy_device()).allocator(0);
+  int64_t before = a.stats().allocated;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Tensor> made;
+    std::thread maker([&] {
+      for (int i = 0; i < 1000; ++i) made.push_back(empty_tensor(Dims{i + 1}, DType::Float64, toy_device()));
+    });
+    maker.join();
+    made.clear();
+  }
+  CHECK(a.stats().allocated == before);
+}
+
+TEST(backends_are_validated) {
+  ts_backend t{};
+  t.struct_size = 16;
+  CHECK_ERROR(register_backend(&t, "short"), "too small");
+  t.struct_size = sizeof t;
+  t.abi_major = 9;
+  CHECK_ERROR(register_backend(&t, "future"), "built for ABI 9");
+  t.abi_major = TS_ABI_MAJOR;
+  t.abi_minor_needed = 99;
+  CHECK_ERROR(register_backend(&t, "newer"), "upgrade tesserack");
+  t.abi_minor_needed = 0;
+  t.name = "hollow";
+  CHECK_ERROR(register_backend(&t, "hollow"), "leaves the required slot probe empty");
+  CHECK_ERROR(load_backend("/nonexistent.so"), "cannot open");
+}
+
+TEST(device_names_are_parsed) {
+  toy_device();
+  CHECK(parse_device("toy:1").index == 1);
+  CHECK(parse_device("meta").is_meta());
+  for (const char* bad : {"", ":", "toy:", "toy:x", "toy:-1", "toy:99999"})
+    CHECK_ERROR(parse_device(bad), "device: expected");
+  CHECK_ERROR(parse_device("toy:7"), "index below 2");
+  CHECK_ERROR(parse_device("nosuch"), "nosuch");
+}
+
+TEST(mixed_devices_are_refused) {
+  Tensor a = ops::full(Dims{2}, Scalar(1.0), DType::Float64, toy_device());
+  Tensor b = ops::full(Dims{2}, Scalar(1.0), DType::Float64, parse_device("toy:1"));
+  CHECK_ERROR(ops::add(a, b), "same device");
+}
+
+TEST(meta_tensors_have_shapes_only) {
+  Tensor a = empty_tensor(Dims{3, 1}, DType::Float32, parse_device("meta")),
+         b = empty_tensor(Dims{4}, DType::Float64, parse_device("meta"));
+  Tensor c = ops::add(a, b);
+  CHECK(c.dtype() == DType::Float64 && same(c.sizes(), Dims{3, 4}) && c.device().is_meta());
+}
+
+TEST(user_keys_see_calls_first) {
+  static int seen = 0;
+  int k = register_key("Counting", key::Autograd, true);
+  Operator& add = mutable_operator(get_operator("add"));
+  Kernel old = add.table[k];
+  add.table[k] = {[](void*, const Operator& op, Frame& f, KeySet keys) {
+                    ++seen;
+                    redispatch(op, f, keys & below(highest_key(keys)));
+                  },
+                  nullptr, "test"};
+  Tensor a = ops::full(Dims{2}, Scalar(1.0), DType::Float64, toy_device());
+  thread_state().include |= key_bit(k);
+  ops::add(a, a);
+  ops::mul(a, a); // no kernel at the key: passes through
+  thread_state().include &= ~key_bit(k);
+  ops::add(a, a);
+  add.table[k] = old;
+  CHECK(seen == 1);
+  CHECK_ERROR(register_key("Counting", key::Autograd, true), "exists already");
+}

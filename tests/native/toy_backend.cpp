@@ -1,0 +1,138 @@
+#include "toy_backend.h"
+#include "runtime/backend.h"
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+namespace {
+
+std::map<std::string, int> g_calls;
+
+double* element(const ts_tensor& t, int64_t flat) {
+  int64_t at = 0;
+  for (int d = t.ndim - 1; d >= 0; --d) {
+    at += flat % t.sizes[d] * t.strides[d];
+    flat /= t.sizes[d];
+  }
+  return reinterpret_cast<double*>(static_cast<char*>(t.handle) + t.byte_offset) + at;
+}
+
+bool all_float64(const ts_call* c) {
+  for (int k = 0; k < c->n_inputs; ++k)
+    if (!(TS_IN(c, k)->flags & (TS_T_SCALAR | TS_T_NONE)) && TS_IN(c, k)->dtype != TS_FLOAT64) return false;
+  return TS_OUT(c, 0)->dtype == TS_FLOAT64;
+}
+
+int fill(const ts_call* c) {
+  ++g_calls["fill"];
+  if (!all_float64(c)) return TS_DECLINED;
+  double v = c->params[0].tag == TS_V_FLOAT ? c->params[0].as.f : static_cast<double>(c->params[0].as.i);
+  for (int64_t i = 0; i < c->outputs->numel; ++i) *element(*c->outputs, i) = v;
+  return TS_OK;
+}
+
+int copy(const ts_call* c) {
+  ++g_calls["copy_cast"];
+  if (!all_float64(c)) return TS_DECLINED;
+  for (int64_t i = 0; i < c->outputs->numel; ++i) *element(*c->outputs, i) = *element(*TS_IN(c, 0), i);
+  return TS_OK;
+}
+
+double evaluate(const ts_instruction& n, const std::vector<double>& r) {
+  double a = r[n.a], b = r[n.b], c = r[n.c];
+  switch (n.op) {
+  case TS_I_COPY: return a;
+  case TS_I_NEG: return -a;
+  case TS_I_SQRT: return std::sqrt(a);
+  case TS_I_RECIP: return 1 / a;
+  case TS_I_EXP: return std::exp(a);
+  case TS_I_LOG: return std::log(a);
+  case TS_I_SIN: return std::sin(a);
+  case TS_I_COS: return std::cos(a);
+  case TS_I_TANH: return std::tanh(a);
+  case TS_I_SIGMOID: return 1 / (1 + std::exp(-a));
+  case TS_I_ADD: return a + b;
+  case TS_I_SUB: return a - b;
+  case TS_I_MUL: return a * b;
+  case TS_I_DIV: return a / b;
+  case TS_I_MAX: return std::max(a, b);
+  case TS_I_POW: return std::pow(a, b);
+  case TS_I_EQ: return a == b;
+  case TS_I_GT: return a > b;
+  case TS_I_GE: return a >= b;
+  case TS_I_SELECT: return a != 0 ? b : c;
+  default: return NAN;
+  }
+}
+
+int pointwise(const ts_call* c) {
+  ++g_calls["pointwise"];
+  if (!all_float64(c)) return TS_DECLINED;
+  const ts_program& p = *c->program;
+  for (int64_t i = 0; i < c->outputs->numel; ++i) {
+    std::vector<double> r;
+    for (int k = 0; k < p.n_inputs; ++k)
+      r.push_back(TS_IN(c, k)->flags & TS_T_SCALAR ? TS_IN(c, k)->scalar.f : *element(*TS_IN(c, k), i));
+    r.insert(r.end(), p.constants, p.constants + p.n_constants);
+    for (int k = 0; k < p.n_instructions; ++k) r.push_back(evaluate(p.instructions[k], r));
+    *element(*c->outputs, i) = r[p.outputs[0]];
+  }
+  return TS_OK;
+}
+
+int probe(void*, int32_t* count, char*, size_t) { return *count = 2, TS_OK; }
+int properties(void*, int32_t, ts_properties* out) {
+  out->flags = TS_P_HOST_MEMORY | TS_P_SIMULATED;
+  return TS_OK;
+}
+int allocate(void*, int32_t, size_t bytes, void*, void** handle) {
+  if (bytes > (size_t{1} << 40)) return TS_OUT_OF_MEMORY;
+  return (*handle = std::malloc(bytes)) ? TS_OK : TS_OUT_OF_MEMORY;
+}
+void release(void*, int32_t, void* handle, size_t, void*) { std::free(handle); }
+int from_host(void*, int32_t, void* dst, int64_t at, const void* src, size_t n, void*) {
+  return std::memcpy(static_cast<char*>(dst) + at, src, n), TS_OK;
+}
+int to_host(void*, int32_t, void* dst, const void* src, int64_t at, size_t n, void*) {
+  return std::memcpy(dst, static_cast<const char*>(src) + at, n), TS_OK;
+}
+int within(void*, int32_t, void* dst, int64_t d, const void* src, int64_t s, size_t n, void*) {
+  return std::memmove(static_cast<char*>(dst) + d, static_cast<const char*>(src) + s, n), TS_OK;
+}
+int synchronize(void*, int32_t, void*) { return TS_OK; }
+void* host_pointer(void*, int32_t, void* handle) { return handle; }
+int get_kernel(void*, const char* op, ts_kernel* out) {
+  out->run = !std::strcmp(op, "fill")        ? fill
+             : !std::strcmp(op, "copy_cast") ? copy
+             : !std::strcmp(op, "pointwise") ? pointwise
+                                             : nullptr;
+  return out->run ? TS_OK : TS_DECLINED;
+}
+
+} // namespace
+
+ts::Device toy_device() {
+  static const ts::Device device = [] {
+    ts_backend t{};
+    t.struct_size = sizeof t;
+    t.abi_major = TS_ABI_MAJOR;
+    t.name = "toy";
+    t.vendor = "org.tesserack.tests.toy";
+    t.version = "1";
+    t.probe = probe;
+    t.properties = properties;
+    t.alloc = allocate;
+    t.free = release;
+    t.copy_from_host = from_host;
+    t.copy_to_host = to_host;
+    t.copy_within = within;
+    t.synchronize = synchronize;
+    t.host_pointer = host_pointer;
+    t.get_kernel = get_kernel;
+    return ts::Device{ts::register_backend(&t, "tests").id(), 0};
+  }();
+  return device;
+}
+
+int toy_kernel_calls(const char* op) { return g_calls[op]; }

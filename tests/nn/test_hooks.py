@@ -1,0 +1,164 @@
+"""Forward and backward hooks of modules."""
+
+import pytest
+import tesserack as ts
+from tesserack import nn
+from tesserack.nn.modules import module as module_file
+
+
+def test_forward_hooks_see_and_replace():
+    layer = nn.Identity()
+    pre = layer.register_forward_pre_hook(lambda m, args: args[0] + 1)
+    post = layer.register_forward_hook(lambda m, args, out: (args[0], out * 10))
+    assert layer(1) == (2, 20)
+    pre.remove()
+    assert layer(1) == (1, 10)
+    post.remove()
+    assert layer(1) == 1
+    post.remove()  # a second time does nothing
+
+
+def test_hooks_run_in_order_and_prepend_goes_first():
+    order = []
+    layer = nn.Identity()
+    for name, prepend in (("a", False), ("b", False), ("c", True)):
+        layer.register_forward_hook(lambda *_, name=name: order.append(name), prepend=prepend)
+        layer.register_forward_pre_hook(lambda *_, name=name: order.append("pre " + name), prepend=prepend)
+    layer(0)
+    assert order == ["pre c", "pre a", "pre b", "c", "a", "b"]
+
+
+def test_hooks_with_keyword_arguments():
+    class Add(nn.Module):
+        def forward(self, x, *, y=0):
+            return x + y
+
+    layer = Add()
+    layer.register_forward_pre_hook(lambda m, args, kwargs: (args, {"y": kwargs["y"] * 2}), with_kwargs=True)
+    layer.register_forward_hook(lambda m, args, kwargs, out: (out, kwargs), with_kwargs=True)
+    assert layer(1, y=3) == (7, {"y": 6})
+
+
+def test_always_called_hooks_run_after_an_error():
+    class Bad(nn.Module):
+        def forward(self, x):
+            raise ValueError("oops")
+
+    seen = []
+    layer = Bad()
+    layer.register_forward_hook(lambda m, args, out: seen.append(out), always_call=True)
+    layer.register_forward_hook(lambda m, args, out: seen.append("never"))
+    with pytest.raises(ValueError, match="oops"):
+        layer(1)
+    assert seen == [None]
+
+
+def test_a_hook_may_remove_itself():
+    layer = nn.Identity()
+    calls = []
+
+    def once(module, args, out):
+        calls.append(1)
+        handle.remove()
+
+    handle = layer.register_forward_hook(once)
+    layer(1), layer(1)
+    assert calls == [1]
+
+
+def test_handle_is_a_context_manager():
+    layer = nn.Identity()
+    with layer.register_forward_hook(lambda m, args, out: out + 1):
+        assert layer(1) == 2
+    assert layer(1) == 1
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(TypeError, match="callable"):
+        nn.Identity().register_forward_hook(3)
+
+
+def test_a_bad_answer_of_a_keyword_pre_hook_is_refused():
+    layer = nn.Identity()
+    layer.register_forward_pre_hook(lambda m, args, kwargs: 3, with_kwargs=True)
+    with pytest.raises(RuntimeError, match="args, kwargs"):
+        layer(1)
+
+
+def test_global_hooks_see_every_module():
+    seen = []
+    net = nn.Sequential(nn.Identity(), nn.ReLU())
+    with module_file.register_module_forward_hook(lambda m, args, out: seen.append(type(m).__name__)):
+        net(ts.ones(1))
+    net(ts.ones(1))
+    assert seen == ["Identity", "ReLU", "Sequential"]
+    with module_file.register_module_forward_pre_hook(lambda m, args: seen.append("pre")):
+        net(ts.ones(1))
+    assert seen[3:] == ["pre"] * 3
+
+
+def test_full_backward_hooks_see_gradients(device):
+    layer = nn.Linear(2, 1, bias=False).to(device)
+    with ts.no_grad():
+        layer.weight.copy_(ts.tensor([[2.0, 3.0]]))
+    seen = {}
+    layer.register_full_backward_pre_hook(lambda m, out: seen.update(pre=out))
+    layer.register_full_backward_hook(lambda m, inp, out: seen.update(inp=inp, out=out))
+    x = ts.ones(1, 2, device=device, requires_grad=True)
+    (layer(x) * 5).sum().backward()
+    assert seen["pre"][0].tolist() == [[5.0]] and seen["out"][0].tolist() == [[5.0]]
+    assert seen["inp"][0].tolist() == [[10.0, 15.0]] and x.grad.tolist() == [[10.0, 15.0]]
+
+
+def test_full_backward_hooks_replace_gradients(device):
+    layer = nn.Identity()
+    layer.register_full_backward_pre_hook(lambda m, out: (out[0] * 2,))
+    layer.register_full_backward_hook(lambda m, inp, out: (inp[0] * 10,))
+    x = ts.ones(2, device=device, requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad.tolist() == [20.0, 20.0]
+
+
+def test_full_backward_hook_without_input_gradients(device):
+    layer = nn.Linear(2, 1, bias=False).to(device)
+    seen = []
+    handle = layer.register_full_backward_hook(lambda m, inp, out: seen.append((inp, out[0].tolist())))
+    layer(ts.ones(1, 2, device=device)).sum().backward()
+    assert seen == [((None,), [[1.0]])]
+    handle.remove()
+    layer.register_full_backward_hook(lambda m, inp, out: (ts.ones(1),))
+    with pytest.raises(RuntimeError, match="requires grad"):
+        layer(ts.ones(1, 2, device=device)).sum().backward()
+
+
+def test_full_backward_hook_with_several_inputs_and_outputs(device):
+    class Swap(nn.Module):
+        def forward(self, a, b, flag):
+            return b * 2, a * 3
+
+    seen = []
+    layer = Swap()
+    layer.register_full_backward_hook(lambda m, inp, out: seen.append((inp, out)))
+    a = ts.ones(1, device=device, requires_grad=True)
+    b = ts.ones(1, device=device)
+    second = layer(a, b, True)[1]
+    second.sum().backward()
+    ((inp, out),) = seen
+    assert inp[0].tolist() == [3.0] and inp[1] is None and inp[2] is None
+    assert out[0] is None and out[1].tolist() == [1.0]
+
+
+def test_wrong_number_of_replaced_gradients_is_refused(device):
+    layer = nn.Identity()
+    layer.register_full_backward_hook(lambda m, inp, out: (inp[0], inp[0]))
+    x = ts.ones(1, device=device, requires_grad=True)
+    with pytest.raises(RuntimeError, match="expected None or 1"):
+        layer(x).sum().backward()
+
+
+def test_backward_hooks_do_nothing_without_recording():
+    layer = nn.Identity()
+    layer.register_full_backward_hook(lambda m, inp, out: (_ for _ in ()).throw(AssertionError))
+    with ts.no_grad():
+        x = ts.ones(1, requires_grad=True)
+        assert layer(x) is x

@@ -1,0 +1,68 @@
+"""Gradient clipping, and parameters as one vector."""
+
+import math
+
+import pytest
+import tesserack as ts
+from tesserack import nn
+from tesserack.nn.utils import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    get_total_norm,
+    parameters_to_vector,
+    vector_to_parameters,
+)
+
+
+def with_grads(device):
+    params = [nn.Parameter(ts.zeros(2, device=device)) for _ in range(3)]
+    params[0].grad = ts.tensor([3.0, 0.0], device=device)
+    params[1].grad = ts.tensor([0.0, -4.0], device=device)
+    return params
+
+
+@pytest.mark.parametrize(("order", "norm"), [(2, 5.0), (1, 7.0), (math.inf, 4.0), (3, 91 ** (1 / 3))])
+def test_clip_grad_norm(order, norm, device):
+    params = with_grads(device)
+    assert clip_grad_norm_(params, 1.0, order).item() == pytest.approx(norm, rel=1e-6)
+    assert params[0].grad.tolist() == pytest.approx([3 / norm, 0], rel=1e-5)
+    assert params[1].grad.tolist() == pytest.approx([0, -4 / norm], rel=1e-5)
+    assert params[2].grad is None
+
+
+def test_small_gradients_are_left_alone(device):
+    params = with_grads(device)
+    clip_grad_norm_(iter(params), 10.0)
+    assert params[0].grad.tolist() == [3.0, 0.0]
+    assert clip_grad_norm_([], 1.0).item() == 0 and clip_grad_norm_(params[2], 1.0).item() == 0
+    assert get_total_norm([p.grad for p in params[:2]]).item() == 5
+
+
+def test_norms_that_are_not_finite(device):
+    params = with_grads(device)
+    params[0].grad[0] = math.nan
+    with pytest.raises(RuntimeError, match="nan"):
+        clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
+    assert params[1].grad.tolist() == [0.0, -4.0]
+    assert math.isnan(clip_grad_norm_(params, 1.0).item())
+
+
+def test_clip_grad_value(device):
+    params = with_grads(device)
+    clip_grad_value_(params, 3.5)
+    assert params[0].grad.tolist() == [3.0, 0.0] and params[1].grad.tolist() == [0.0, -3.5]
+
+
+def test_vector_round_trip(device):
+    a, b = nn.Linear(3, 2).to(device), nn.Linear(3, 2).to(device)
+    vector = parameters_to_vector(a.parameters())
+    assert tuple(vector.shape) == (8,) and vector.requires_grad
+    vector_to_parameters(vector, b.parameters())
+    assert ts.equal(a.weight, b.weight) and ts.equal(a.bias, b.bias)
+    assert isinstance(b.weight, nn.Parameter) and b.weight.is_leaf
+    with pytest.raises(ValueError, match="shape"):
+        vector_to_parameters(vector[1:], b.parameters())
+    with pytest.raises(TypeError, match="Tensor"):
+        vector_to_parameters([1.0], b.parameters())
+    with pytest.raises(TypeError, match="device"):
+        parameters_to_vector([])

@@ -1,0 +1,156 @@
+"""Factories and fills against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tesserack as ts
+from tesserack.autograd import gradcheck
+
+DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_constants(device: str, dtype: str) -> None:
+    d = getattr(ts, dtype)
+    for got, want in [
+        (ts.zeros(2, 3, dtype=d, device=device), np.zeros((2, 3), dtype)),
+        (ts.ones((2, 3), dtype=d, device=device), np.ones((2, 3), dtype)),
+        (ts.full((2,), 1, dtype=d, device=device), np.full((2,), 1, dtype)),
+        (ts.eye(3, 4, dtype=d, device=device), np.eye(3, 4, dtype=dtype)),
+        (ts.eye(2, dtype=d, device=device), np.eye(2, dtype=dtype)),
+    ]:
+        assert got.dtype == d
+        np.testing.assert_array_equal(got.cpu().numpy(), want)
+
+
+def test_default_dtypes(device: str) -> None:
+    assert ts.zeros(1, device=device).dtype == ts.float32
+    assert ts.full((1,), 1, device=device).dtype == ts.int64
+    assert ts.full((1,), 1.0, device=device).dtype == ts.float32
+    assert ts.full((1,), True, device=device).dtype == ts.bool
+    assert ts.arange(3, device=device).dtype == ts.int64
+    assert ts.arange(3.0, device=device).dtype == ts.float32
+    assert ts.linspace(0, 1, 3, device=device).dtype == ts.float32
+
+
+@pytest.mark.parametrize(
+    "args", [(5,), (2, 7), (0, 10, 3), (10, 0, -3), (0, 1, 0.25), (1.0, -1.0, -0.3), (0, 0), (-3, 3.5)]
+)
+def test_arange(device: str, args: tuple[float, ...]) -> None:
+    want = np.arange(*args)
+    got = ts.arange(*args, device=device).cpu().numpy()
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_arange_integers_beyond_doubles(device: str) -> None:
+    start = 2**53
+    assert ts.arange(start, start + 3, device=device).cpu().numpy().tolist() == [start, start + 1, start + 2]
+    assert ts.arange(0, 5, 2, dtype=ts.int16, device=device).dtype == ts.int16
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, 8])
+def test_linspace(device: str, steps: int) -> None:
+    np.testing.assert_allclose(
+        ts.linspace(-1, 2, steps, dtype=ts.float64, device=device).cpu().numpy(), np.linspace(-1, 2, steps), rtol=1e-15
+    )
+    np.testing.assert_allclose(
+        ts.logspace(0, 2, steps, dtype=ts.float64, device=device).cpu().numpy(), np.logspace(0, 2, steps), rtol=1e-12
+    )
+
+
+def test_linspace_ends_are_exact(device: str) -> None:
+    x = ts.linspace(0.1, 0.7, 7, dtype=ts.float64, device=device).cpu().numpy()
+    assert x[0] == 0.1 and x[-1] == 0.7
+    assert ts.linspace(0, 10, 5, dtype=ts.int64, device=device).cpu().numpy().tolist() == [0, 2, 5, 7, 10]
+
+
+def test_like_forms(device: str) -> None:
+    x = ts.zeros(2, 3, dtype=ts.int32, device=device)
+    assert ts.ones_like(x).cpu().numpy().tolist() == [[1] * 3] * 2
+    assert ts.ones_like(x).dtype == ts.int32
+    assert ts.full_like(x, 7, dtype=ts.float64).cpu().numpy().tolist() == [[7.0] * 3] * 2
+    assert ts.empty_like(x.t()).stride() == (1, 3)
+    assert ts.zeros_like(x[:1].expand(2, 3)).stride() == (3, 1)
+    assert x.new_zeros(4).dtype == ts.int32
+    assert x.new_ones((2,), dtype=ts.float32).dtype == ts.float32
+    assert x.new_full((2,), 3).cpu().numpy().tolist() == [3, 3]
+    assert x.new_empty(0, 2).shape == (0, 2)
+
+
+def test_requires_grad(device: str) -> None:
+    assert ts.zeros(2, device=device, requires_grad=True).requires_grad
+    with pytest.raises(RuntimeError):
+        ts.zeros(2, dtype=ts.int64, device=device, requires_grad=True)
+
+
+@pytest.mark.parametrize("diagonal", [-10, -1, 0, 1, 10])
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 3), (0, 3)])
+def test_triangles(device: str, shape: tuple[int, ...], diagonal: int) -> None:
+    a = np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+    x = ts.tensor(a, device=device)
+    np.testing.assert_array_equal(ts.tril(x, diagonal).cpu().numpy(), np.tril(a, diagonal))
+    np.testing.assert_array_equal(ts.triu(x, diagonal).cpu().numpy(), np.triu(a, diagonal))
+    np.testing.assert_array_equal(x.clone().tril_(diagonal).cpu().numpy(), np.tril(a, diagonal))
+
+
+def test_triangle_indices_and_gradient(device: str) -> None:
+    for offset in (-1, 0, 2):
+        np.testing.assert_array_equal(
+            ts.tril_indices(3, 4, offset, device=device).cpu().numpy(), np.stack(np.tril_indices(3, offset, 4))
+        )
+        np.testing.assert_array_equal(
+            ts.triu_indices(3, 4, offset, device=device).cpu().numpy(), np.stack(np.triu_indices(3, offset, 4))
+        )
+    x = ts.tensor(np.arange(6.0).reshape(2, 3), device=device, requires_grad=True)
+    assert gradcheck(lambda t: ts.tril(t * t) + ts.triu(t, 1), (x,))
+
+
+def test_fill(device: str) -> None:
+    x = ts.zeros(2, 3, device=device)
+    assert x.fill_(2.5) is x
+    assert x.cpu().numpy().tolist() == [[2.5] * 3] * 2
+    x.t()[1].fill_(ts.tensor(1, device=device))
+    assert x.cpu().numpy().tolist() == [[2.5, 1.0, 2.5]] * 2
+    assert x.zero_().cpu().numpy().sum() == 0
+    y = ts.tensor(np.arange(3.0), device=device, requires_grad=True)
+    v = ts.tensor(2.0, dtype=ts.float64, device=device, requires_grad=True)
+    assert gradcheck(lambda a, b: (a * 1).fill_(b) * a, (y, v))
+
+
+def test_unsigned_wrap_like_pytorch(device: str) -> None:
+    assert ts.full((1,), -1, dtype=ts.uint8, device=device).item() == 255
+
+
+ERRORS: dict[str, tuple[Callable[[str], Any], type[Exception], str]] = {
+    "negative": (lambda d: ts.zeros(-1, device=d), RuntimeError, "negative dimension"),
+    "overflow": (lambda d: ts.empty(2**62, 2**62, device=d), RuntimeError, "64 bits"),
+    "fill_overflow": (lambda d: ts.full((2,), 300, dtype=ts.uint8, device=d), RuntimeError, "without overflow"),
+    "fill_half": (lambda d: ts.full((2,), 1e6, dtype=ts.float16, device=d), RuntimeError, "without overflow"),
+    "fill_nan": (lambda d: ts.zeros(2, dtype=ts.int32, device=d).fill_(float("nan")), RuntimeError, "without overflow"),
+    "fill_shape": (lambda d: ts.zeros(2, device=d).fill_(ts.zeros(2, device=d)), RuntimeError, "0-dimension"),
+    "fill_expanded": (lambda d: ts.zeros(1, device=d).expand(3).fill_(1), RuntimeError, "more than one element"),
+    "arange_zero": (lambda d: ts.arange(0, 3, 0, device=d), RuntimeError, "step must be nonzero"),
+    "arange_sign": (lambda d: ts.arange(3, 0, device=d), RuntimeError, "inconsistent with step sign"),
+    "arange_inf": (lambda d: ts.arange(0, float("inf"), device=d), RuntimeError, "unsupported range"),
+    "linspace": (lambda d: ts.linspace(0, 1, -1, device=d), RuntimeError, "non-negative"),
+    "eye": (lambda d: ts.eye(-1, device=d), RuntimeError, "greater or equal to 0"),
+    "tril": (lambda d: ts.tril(ts.zeros(3, device=d)), RuntimeError, "at least 2 dimensions"),
+    "strided_negative": (lambda d: ts.empty_strided((2,), (-1,), device=d), RuntimeError, "not negative"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(device: str, name: str) -> None:
+    call, kind, text = ERRORS[name]
+    with pytest.raises(kind, match=text):
+        call(device)
+
+
+def test_too_large_to_allocate(device: str) -> None:
+    with pytest.raises((RuntimeError, MemoryError)):
+        ts.empty(2**50, device=device)

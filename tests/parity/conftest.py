@@ -1,0 +1,113 @@
+"""One call on both libraries: values, shapes, dtypes, gradients and second gradients must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tesserack as ts
+
+TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+def _leaves(result: Any) -> Iterator[Any]:
+    if isinstance(result, (tuple, list)):
+        for item in result:
+            yield from _leaves(item)
+    else:
+        yield result
+
+
+def _dtype_name(tensor: Any) -> str:
+    return str(tensor.dtype).rsplit(".", 1)[-1]
+
+
+def _numpy(tensor: Any) -> np.ndarray:
+    tensor = tensor.detach()
+    if _dtype_name(tensor) == "bfloat16":
+        tensor = tensor.float()
+    return np.asarray(tensor.cpu().tolist(), dtype=None).reshape(tuple(tensor.shape))
+
+
+def assert_same(ours: Any, theirs: Any, what: str) -> None:
+    """Compare results leaf by leaf."""
+    left, right = list(_leaves(ours)), list(_leaves(theirs))
+    assert len(left) == len(right), what
+    for a, b in zip(left, right, strict=True):
+        if not hasattr(b, "shape"):
+            assert a == b, what
+            continue
+        assert tuple(a.shape) == tuple(b.shape), f"{what}: shape {tuple(a.shape)} for {tuple(b.shape)}"
+        assert _dtype_name(a) == _dtype_name(b), f"{what}: dtype {a.dtype} for {b.dtype}"
+        tolerance = TOLERANCE.get(_dtype_name(b), 0.0)
+        np.testing.assert_allclose(_numpy(a), _numpy(b), rtol=tolerance, atol=tolerance, err_msg=what)
+
+
+def _leaf(module: Any, array: np.ndarray, dtype: str, device: Any, grad: bool) -> Any:
+    made = module.tensor(array.tolist(), dtype=getattr(module, dtype), device=device).reshape(array.shape)
+    return made.requires_grad_() if grad else made
+
+
+def _weights(module: Any, tensor: Any, like: str) -> Any:
+    values = np.cos(np.arange(1, tensor.numel() + 1)).reshape(tuple(tensor.shape))
+    return module.tensor(values.tolist(), dtype=tensor.dtype, device=like).reshape(tuple(tensor.shape))
+
+
+def _gradients(
+    module: Any, call: Callable[..., Any], arrays: list[np.ndarray], dtype: str, device: Any, order: int
+) -> list[Any]:
+    leaves = [
+        _leaf(module, a, dtype if a.dtype.kind == "f" else a.dtype.name, device, a.dtype.kind == "f") for a in arrays
+    ]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    results = [r for r in _leaves(call(module, *leaves)) if r.requires_grad]
+    found: list[Any] = []
+    for level in range(order):
+        total = sum((r * _weights(module, r, device)).sum() for r in results)
+        grads = module.autograd.grad(total, wanted, create_graph=level + 1 < order, allow_unused=True)
+        found += [module.zeros_like(w) if g is None else g for g, w in zip(grads, wanted, strict=True)]
+        results = [g for g in grads if g is not None and g.requires_grad]
+        if not results:
+            break
+    return found
+
+
+@pytest.fixture
+def compare(device: Any) -> Callable[..., None]:
+    """``compare(call, *arrays)``: ``call(module, *tensors)`` with tesserack and with torch must agree."""
+
+    torch = pytest.importorskip("torch", reason="parity tests compare with torch, which is not installed")
+
+    def run(call: Callable[..., Any], *arrays: np.ndarray, dtype: str = "float64", order: int = 2) -> None:
+        typed = [dtype if a.dtype.kind == "f" else a.dtype.name for a in arrays]
+        ours = call(ts, *[_leaf(ts, a, t, device, False) for a, t in zip(arrays, typed, strict=True)])
+        theirs = call(torch, *[_leaf(torch, a, t, "cpu", False) for a, t in zip(arrays, typed, strict=True)])
+        assert_same(ours, theirs, "values")
+        if order and dtype == "float64" and any(a.dtype.kind == "f" for a in arrays):
+            left = _gradients(ts, call, list(arrays), dtype, device, order)
+            right = _gradients(torch, call, list(arrays), dtype, "cpu", order)
+            # Where one library sees that a higher derivative vanishes, the other may compute the zeros.
+            common = min(len(left), len(right))
+            assert_same(left[:common], right[:common], "gradients")
+            for rest in (*left[common:], *right[common:]):
+                assert not _numpy(rest).any()
+
+    return run
+
+
+@pytest.fixture
+def compare_errors(device: Any) -> Callable[..., None]:
+    """``compare_errors(call, *arrays)``: both libraries must refuse, with the same kind of exception."""
+
+    torch = pytest.importorskip("torch", reason="parity tests compare with torch, which is not installed")
+
+    def run(call: Callable[..., Any], *arrays: np.ndarray) -> None:
+        typed = ["float64" if a.dtype.kind == "f" else a.dtype.name for a in arrays]
+        with pytest.raises(Exception) as theirs:
+            call(torch, *[_leaf(torch, a, t, "cpu", False) for a, t in zip(arrays, typed, strict=True)])
+        with pytest.raises(theirs.type):
+            call(ts, *[_leaf(ts, a, t, device, False) for a, t in zip(arrays, typed, strict=True)])
+
+    return run

@@ -1,0 +1,126 @@
+"""Corners of in-place autograd that random programs found, on both libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tesserack as ts
+
+torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
+
+
+def leaf(module: Any) -> Any:
+    return module.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=module.float64, requires_grad=True)
+
+
+def write_through_detached(module: Any) -> Any:
+    """A detached alias takes the gradient of what is written to it, even if that is the same memory."""
+    x = leaf(module) * 1
+    alias = x.detach()
+    alias[0] = x[0]
+    return [alias.requires_grad, alias.is_leaf]
+
+
+def view_of_detached_base(module: Any) -> Any:
+    """A view of a base that was written to and then detached in place has no way back to the leaf."""
+    x = leaf(module)
+    base = x * 2
+    view = base[0]
+    base.mul_(x.detach())
+    base.detach_()
+    view.sum().backward()
+    return None if x.grad is None else x.grad.tolist()
+
+
+def clamp_twice(module: Any) -> Any:
+    """Writes in place by operators made of others."""
+    x = leaf(module)
+    y = x * 1
+    y.clamp_(1.5, 3.5).pow_(2)
+    y[0].clamp_(max=3)
+    y.sum().backward()
+    return x.grad.tolist()
+
+
+def view_of_view(module: Any) -> Any:
+    """Writes to a view of a view reach the base and the other views."""
+    x = leaf(module)
+    y = x * 1
+    row, column = y[0], y[:, 1]
+    row[1:].mul_(column[1])
+    column.sin_()
+    (y * 3 + row).sum().backward()
+    return x.grad.tolist()
+
+
+def no_grad_view(module: Any) -> Any:
+    """Writes under no_grad bump versions but record nothing."""
+    x = leaf(module)
+    y = x * 1
+    with module.no_grad():
+        y[0].mul_(5)
+    (y * y.detach()).sum().backward()
+    return x.grad.tolist()
+
+
+def double_backward_through_write(module: Any) -> Any:
+    """A second derivative through an in-place product."""
+    x = leaf(module)
+    y = x * 1
+    y[0].mul_(x[1])
+    (grad,) = module.autograd.grad(y.pow(2).sum(), x, create_graph=True)
+    (second,) = module.autograd.grad(grad.sum(), x)
+    return second.tolist()
+
+
+def base_requires_grad_later(module: Any) -> Any:
+    """A view made before its base required gradients has a way to it once a write renews its history."""
+    base = module.ones(2, 2, dtype=module.float64)
+    view = base[0]
+    base.requires_grad_()
+    base.detach().mul_(2)
+    (view * 3).sum().backward()
+    return [view.requires_grad, view.is_leaf, None if base.grad is None else base.grad.tolist()]
+
+
+def strided_beyond_its_view(module: Any) -> Any:
+    """as_strided of a view reaches what the view does not show, and so does a write through it."""
+    x = leaf(module)
+    y = x * 1
+    y[0].as_strided((3,), (1,)).mul_(2)
+    (y * x.detach()).sum().backward()
+    return x.grad.tolist()
+
+
+# To be closed: what is wrong today.
+WRONG = {
+    write_through_detached: "writing a tensor to its own memory is taken for nothing to do, and not recorded",
+    base_requires_grad_later: "the view stays a leaf, and its gradient goes nowhere",
+    strided_beyond_its_view: "the gradient of what lies outside the view is lost",
+    view_of_detached_base: "the view falls back on its history from before the write",
+}
+CASES: list[Callable[[Any], Any]] = [
+    write_through_detached, view_of_detached_base, clamp_twice, view_of_view, no_grad_view,
+    double_backward_through_write, base_requires_grad_later, strided_beyond_its_view,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(c, id=c.__name__, marks=[pytest.mark.xfail(reason=WRONG[c], strict=True)] if c in WRONG else [])
+        for c in CASES
+    ],
+)
+def test_edge(case: Callable[[Any], Any]) -> None:
+    """Both libraries say the same, errors included."""
+
+    def outcome(module: Any) -> Any:
+        try:
+            return case(module)
+        except RuntimeError:
+            return "refused"
+
+    assert outcome(ts) == outcome(torch)

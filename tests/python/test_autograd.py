@@ -1,0 +1,621 @@
+"""The Python side of automatic differentiation: running, hooks, modes, custom functions, checks."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+
+import pytest
+import tesserack as ts
+from tesserack.autograd import Function, grad, gradcheck, gradgradcheck
+from tesserack.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
+
+
+def leaf(*values: float) -> ts.Tensor:
+    return ts.tensor(values, dtype=ts.float64, requires_grad=True)
+
+
+# --- running -------------------------------------------------------------------------------------------------------
+
+
+def test_backward_accumulates() -> None:
+    x = leaf(1, 2)
+    for _ in range(2):
+        (x * x).sum().backward()
+    assert x.grad.tolist() == [4.0, 8.0]
+    (x * 3).backward(ts.tensor([1.0, 2.0], dtype=ts.float64))
+    assert x.grad.tolist() == [7.0, 14.0]
+
+
+def test_backward_of_several_tensors_and_into_chosen_leaves() -> None:
+    x, y = leaf(1), leaf(2)
+    ts.autograd.backward([x * y, x + y], [None, ts.tensor([10.0], dtype=ts.float64)])
+    assert x.grad.item() == 12.0 and y.grad.item() == 11.0
+    (x * y).backward(inputs=[x])
+    assert x.grad.item() == 14.0 and y.grad.item() == 11.0
+
+
+def test_grad_and_its_options() -> None:
+    x, y = leaf(3), leaf(1)
+    z = x * x * x
+    (first,) = grad(z, x, create_graph=True)
+    (second,) = grad(first, x)
+    assert (first.item(), second.item()) == (27.0, 18.0) and x.grad is None
+    with pytest.raises(RuntimeError, match="allow_unused"):
+        grad(x * 2, y)
+    assert grad(x * 2, y, allow_unused=True) == (None,)
+    assert grad(x * 2, y, materialize_grads=True)[0].item() == 0.0
+    with pytest.raises(ValueError, match="materialize_grads"):
+        grad(x * 2, y, allow_unused=False, materialize_grads=True)
+    batched = grad(leaf_square := x * x, x, ts.tensor([[1.0], [2.0]], dtype=ts.float64), is_grads_batched=True)
+    assert batched[0].tolist() == [[6.0], [12.0]] and leaf_square.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda x: (x * 2).backward(), "scalar outputs"),
+        (lambda x: x.detach().sum().backward(), "does not require grad"),
+        (lambda x: (x * 2).backward(ts.ones(5, dtype=ts.float64)), "shape"),
+        (lambda x: grad(x.sum(), []), "at least one input"),
+        (lambda x: x.sum().backward(inputs=[]), "cannot be empty"),
+    ],
+)
+def test_refusals(run: object, message: str) -> None:
+    with pytest.raises((RuntimeError, ValueError), match=message):
+        run(leaf(1, 2))  # type: ignore[operator]
+
+
+def test_the_graph_is_freed_once_used() -> None:
+    x = leaf(2)
+    y = x.exp()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+
+
+def test_modified_saved_tensors_are_noticed() -> None:
+    x = leaf(1, 2)
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_leaf_rules() -> None:
+    x = leaf(1)
+    with pytest.raises(RuntimeError, match="leaf"):
+        x.add_(1)
+    with ts.no_grad():
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="leaf"):
+        (x * 2).requires_grad_(False)
+    with pytest.raises(RuntimeError, match="floating"):
+        ts.ones(2, dtype=ts.int64).requires_grad_()
+    with pytest.raises(TypeError, match="bool"):
+        x.requires_grad = 1
+
+
+def test_deep_chains_need_no_stack() -> None:
+    x = leaf(1)
+    y = x
+    for _ in range(100_000):
+        y = y + 0
+    y.backward()
+    assert x.grad.item() == 1.0
+
+
+# --- hooks ---------------------------------------------------------------------------------------------------------
+
+
+def test_tensor_hooks() -> None:
+    x = leaf(1)
+    y = x * 2
+    seen = []
+    y.register_hook(lambda g: seen.append(g.item()))
+    handle = x.register_hook(lambda g: g * 10)
+    y.sum().backward(retain_graph=True)
+    assert seen == [1.0] and x.grad.item() == 20.0
+    handle.remove()
+    handle.remove()
+    y.sum().backward()
+    assert x.grad.item() == 22.0
+    with pytest.raises(RuntimeError, match="doesn't require gradient"):
+        ts.ones(1).register_hook(print)
+    with pytest.raises(TypeError, match="callable"):
+        x.register_hook(5)
+
+
+def test_errors_in_hooks_come_through() -> None:
+    class Boom(Exception):
+        pass
+
+    def hook(g: ts.Tensor) -> None:
+        raise Boom("now")
+
+    x = leaf(1)
+    x.register_hook(hook)
+    with pytest.raises(Boom, match="now"):
+        (x * 2).backward()
+    y = leaf(1)
+    y.register_hook(lambda g: 5)
+    with pytest.raises(TypeError, match="expected a Tensor"):
+        (y * 2).backward()
+
+
+def test_post_accumulate_hooks() -> None:
+    x = leaf(1)
+    seen = []
+    handle = x.register_post_accumulate_grad_hook(lambda t: seen.append((t is x, t.grad.item())))
+    (x * 3).backward()
+    handle.remove()
+    (x * 3).backward()
+    assert seen == [(True, 3.0)]
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        (x * 2).register_post_accumulate_grad_hook(print)
+
+
+def test_node_hooks_and_structure() -> None:
+    x = leaf(1)
+    y = x * 2
+    node = y.grad_fn
+    assert node is y.grad_fn and node.name() == "MulBackward0" and repr(node).startswith("<MulBackward0 object at")
+    ((accumulate, number),) = [pair for pair in node.next_functions if pair[0] is not None]
+    assert accumulate.name() == "AccumulateGrad" and number == 0 and accumulate.variable is x
+    with pytest.raises(AttributeError):
+        node.variable
+    node.metadata["a"] = 1
+    assert node.metadata == {"a": 1}
+    seen = []
+    node.register_prehook(lambda grads: (grads[0] * 5,))
+    handle = node.register_hook(lambda inputs, outputs: seen.append(outputs[0].item()))
+    y.backward(retain_graph=True)
+    assert seen == [5.0] and x.grad.item() == 10.0
+    handle.remove()
+    y.backward()
+    assert len(seen) == 1
+    with pytest.raises(TypeError):
+        type(node)()
+
+
+def test_retain_grad() -> None:
+    x = leaf(1)
+    y = x * 2
+    y.retain_grad()
+    assert y.retains_grad
+    (y * 3).backward()
+    assert y.grad.item() == 3.0
+    with pytest.raises(RuntimeError, match="retain_grad"):
+        ts.ones(1).retain_grad()
+
+
+# --- modes ---------------------------------------------------------------------------------------------------------
+
+
+def test_modes_nest_and_restore() -> None:
+    x = leaf(1)
+    with ts.no_grad():
+        assert not (x * 2).requires_grad
+        with ts.enable_grad():
+            assert (x * 2).requires_grad
+        with ts.set_grad_enabled(True):
+            assert ts.is_grad_enabled()
+        assert not ts.is_grad_enabled()
+    with pytest.raises(ZeroDivisionError), ts.no_grad():
+        1 / 0
+    assert ts.is_grad_enabled()
+    ts.set_grad_enabled(False)
+    assert not ts.is_grad_enabled()
+    ts.set_grad_enabled(mode=True)
+    mode = ts.no_grad()
+    with mode, mode:
+        assert not ts.is_grad_enabled()
+    assert ts.is_grad_enabled()
+    with pytest.raises(RuntimeError, match="not entered"):
+        mode.__exit__(None, None, None)
+
+
+def test_modes_decorate() -> None:
+    @ts.no_grad()
+    def one() -> bool:
+        return ts.is_grad_enabled()
+
+    @ts.no_grad
+    def two() -> bool:
+        return ts.is_grad_enabled()
+
+    @ts.set_grad_enabled(False)
+    def three() -> bool:
+        return ts.is_grad_enabled()
+
+    @ts.inference_mode()
+    def four() -> bool:
+        return ts.ones(1).is_inference()
+
+    @ts.no_grad()
+    def generate():  # type: ignore[no-untyped-def]
+        got = yield ts.is_grad_enabled()
+        yield (got, ts.is_grad_enabled())
+
+    assert one() is two() is three() is False and four() and one.__name__ == "one"
+    assert ts.is_grad_enabled()
+    steps = generate()
+    assert next(steps) is False and ts.is_grad_enabled()
+    assert steps.send("x") == ("x", False)
+    with pytest.raises(TypeError, match="class"):
+        ts.no_grad()(object.__class__)
+
+
+def test_inference_mode() -> None:
+    with ts.inference_mode():
+        x = ts.ones(2)
+        assert x.is_inference() and ts.is_inference_mode_enabled()
+    assert not ts.is_inference_mode_enabled()
+    w = ts.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"[Ii]nference"):
+        (w * x).sum().backward()
+    assert (w * x.clone()).requires_grad
+    with ts.inference_mode(False):
+        assert not ts.ones(1).is_inference()
+
+
+def test_anomaly_mode_names_the_line() -> None:
+    x = leaf(-1)
+    with pytest.warns(UserWarning, match="Anomaly"), ts.autograd.detect_anomaly():
+        y = x.sqrt()  # the line
+        with pytest.raises(RuntimeError, match=r"(?s)test_autograd\.py:\d+"):
+            y.backward()
+    assert not ts._native.is_anomaly_enabled()
+    with ts.autograd.set_detect_anomaly(True):
+        assert ts._native.is_anomaly_enabled()
+    assert not ts._native.is_anomaly_enabled()
+
+
+def test_anomaly_mode_may_let_nan_pass_and_keeps_errors_of_functions() -> None:
+    x = leaf(-1)
+    with ts.autograd.set_detect_anomaly(True, check_nan=False):
+        x.sqrt().backward()
+    assert x.grad.isnan().all().item() and ts._native.is_anomaly_check_nan_enabled()
+    failing = returning(lambda g: 1 / 0)
+    with ts.autograd.set_detect_anomaly(True):
+        y = failing.apply(leaf(1), 2)
+        for action in ("ignore", "error"):
+            with warnings.catch_warnings(), pytest.raises(ZeroDivisionError):
+                warnings.simplefilter(action)
+                y.backward(retain_graph=True)
+
+
+# --- custom functions ------------------------------------------------------------------------------------------------
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * g
+
+
+class Mixed(Function):
+    """Several inputs and outputs, keeping things on ctx, in the separate style."""
+
+    @staticmethod
+    def forward(x, scale, y):  # type: ignore[no-untyped-def]
+        return x * scale, (x + y).to(ts.int64), x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        x, ctx.scale, y = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(x, y, output[2])
+
+    @staticmethod
+    def backward(ctx, a, b, c):  # type: ignore[no-untyped-def]
+        x, y, _ = ctx.saved_tensors
+        assert b.dtype is ts.int64
+        return a * ctx.scale + c * y, None, c * x if ctx.needs_input_grad[2] else None
+
+
+def test_function_gradients_of_both_orders() -> None:
+    x = leaf(1, 2)
+    assert gradcheck(Cube.apply, x) and gradgradcheck(Cube.apply, x)
+    y = leaf(3, 4)
+    assert gradcheck(lambda a, b: Mixed.apply(a, 2.5, b)[::2], (x, y))
+    assert gradgradcheck(lambda a, b: Mixed.apply(a, 2.5, b)[::2], (x, y))
+    node = Cube.apply(x).grad_fn
+    assert node.name() == "CubeBackward" and node.saved_tensors[0] is x
+
+
+def test_function_without_gradient() -> None:
+    x = ts.ones(2)
+    assert not Cube.apply(x).requires_grad
+    with ts.no_grad():
+        assert not Cube.apply(leaf(1)).requires_grad
+    outputs = Mixed.apply(leaf(1), 2, leaf(2))
+    assert [o.requires_grad for o in outputs] == [True, False, True]
+
+
+def returning(result):  # type: ignore[no-untyped-def]
+    class Odd(Function):
+        @staticmethod
+        def forward(ctx, x, k):  # type: ignore[no-untyped-def]
+            return x * k
+
+        @staticmethod
+        def backward(ctx, g):  # type: ignore[no-untyped-def]
+            return result(g)
+
+    return Odd
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "message"),
+    [
+        (lambda g: g, RuntimeError, r"incorrect number of gradients \(expected 2, got 1\)"),
+        (lambda g: (g, None, g), RuntimeError, "incorrect number of gradients"),
+        (lambda g: (g, g), RuntimeError, "different from None at position 2"),
+        (lambda g: (5, None), TypeError, "expected a Tensor or None"),
+        (lambda g: (ts.ones(7), None), RuntimeError, "shape"),
+        (lambda g: 1 / 0, ZeroDivisionError, "division"),
+    ],
+)
+def test_wrong_backwards(result: object, error: type[Exception], message: str) -> None:
+    y = returning(result).apply(leaf(1, 2), 2)
+    with pytest.raises(error, match=message):
+        y.sum().backward()
+
+
+def test_trailing_nones_are_allowed() -> None:
+    x = leaf(1)
+    returning(lambda g: (g, None, None)).apply(x, 2).backward()
+    assert x.grad.item() == 1.0
+
+
+def test_errors_in_forward_come_through() -> None:
+    class Fails(Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            raise KeyError("inside")
+
+    with pytest.raises(KeyError, match="inside"):
+        Fails.apply(leaf(1))
+    assert ts.is_grad_enabled()
+    with pytest.raises(RuntimeError, match="should not be instantiated"):
+        Cube()
+    with pytest.raises(NotImplementedError, match="forward"):
+        Function.apply(leaf(1))
+
+    class NoBackward(Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            return x * 2
+
+    with pytest.raises(NotImplementedError, match="backward"):
+        NoBackward.apply(leaf(1)).backward()
+
+
+def test_dirty_inputs() -> None:
+    class AddInPlace(Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            ctx.mark_dirty(x)
+            return x.add_(1)
+
+        @staticmethod
+        def backward(ctx, g):  # type: ignore[no-untyped-def]
+            return g * 7
+
+    w = leaf(1)
+    x = w * 2
+    y = AddInPlace.apply(x)
+    assert y is x
+    x.backward()
+    assert w.grad.item() == 14.0
+    with pytest.raises(RuntimeError, match="leaf"):
+        AddInPlace.apply(leaf(1))
+
+
+def test_inputs_returned_as_they_are() -> None:
+    class Identity(Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            return x
+
+        @staticmethod
+        def backward(ctx, g):  # type: ignore[no-untyped-def]
+            return g * 5
+
+    x = leaf(1)
+    y = Identity.apply(x)
+    assert y is not x and x.is_leaf and y.data_ptr() == x.data_ptr()
+    y.backward()
+    assert x.grad.item() == 5.0
+
+
+def test_materialized_gradients() -> None:
+    class Two(Function):
+        wanted = True
+
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            ctx.set_materialize_grads(Two.wanted)
+            return x * 1, x * 2
+
+        @staticmethod
+        def backward(ctx, a, b):  # type: ignore[no-untyped-def]
+            Two.seen = b
+            return a
+
+    x = leaf(1, 2)
+    Two.apply(x)[0].sum().backward()
+    assert Two.seen.tolist() == [0.0, 0.0]
+    Two.wanted = False
+    Two.apply(x)[0].sum().backward()
+    assert Two.seen is None
+
+
+def test_once_differentiable() -> None:
+    from tesserack.autograd.function import once_differentiable
+
+    class Once(Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, g):  # type: ignore[no-untyped-def]
+            return 2 * ctx.saved_tensors[0] * g
+
+    x = leaf(3)
+    assert grad(Once.apply(x), x)[0].item() == 6.0
+    (first,) = grad(Once.apply(x).exp(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.backward()
+
+
+def test_saved_results_make_no_cycle() -> None:
+    class SavesResult(Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):  # type: ignore[no-untyped-def]
+            return g * ctx.saved_tensors[0]
+
+    x = leaf(1)
+    y = SavesResult.apply(x)
+    assert gradgradcheck(SavesResult.apply, x)
+    seen = weakref.ref(y)
+    gc.disable()
+    del y
+    gc.enable()
+    assert seen() is None
+
+
+def test_save_for_backward_takes_tensors_only() -> None:
+    class Saves(Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            ctx.save_for_backward(x, None, 5)
+            return x * 1
+
+    with pytest.raises(TypeError, match="can only save tensors"):
+        Saves.apply(leaf(1))
+
+
+# --- saved-tensor hooks --------------------------------------------------------------------------------------------
+
+
+def test_saved_tensor_hooks() -> None:
+    x = leaf(2)
+    log = []
+    with ts.autograd.graph.saved_tensors_hooks(
+        lambda t: log.append("pack") or t.tolist(), lambda v: ts.tensor(v, dtype=ts.float64)
+    ):
+        y = x.exp()
+    y.backward()
+    assert log == ["pack"] and x.grad.item() == pytest.approx(7.38905609893065)
+    with ts.autograd.graph.saved_tensors_hooks(lambda t: t, lambda v: 5):
+        y = x * x
+    with pytest.raises(TypeError, match="return a Tensor"):
+        y.backward()
+    with ts.autograd.graph.save_on_cpu():
+        z = (x * x).exp()
+    z.backward()
+    with (
+        pytest.raises(RuntimeError, match="not here"),
+        ts.autograd.graph.disable_saved_tensors_hooks("not here"),
+        ts.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_draws_the_same_numbers_again(reentrant: bool) -> None:
+    x = leaf(*range(20))
+    runs = []
+
+    def noisy(t: ts.Tensor) -> ts.Tensor:
+        runs.append(1)
+        return (t.exp() * ts.rand(20, dtype=ts.float64)).sin()
+
+    ts.manual_seed(3)
+    expected = grad(noisy(x).sum(), x)[0]
+    after = ts.rand(1)
+    ts.manual_seed(3)
+    checkpoint(noisy, x, use_reentrant=reentrant).sum().backward()
+    assert x.grad.tolist() == expected.tolist() and len(runs) == 3
+    assert ts.rand(1).item() == after.item()
+
+
+def test_checkpoint_keeps_nothing_and_notices_changes() -> None:
+    x = leaf(1, 2)
+    calls = []
+
+    def changes(t: ts.Tensor) -> ts.Tensor:
+        calls.append(1)
+        return t.exp() if len(calls) == 1 else t.repeat(2).exp()
+
+    y = checkpoint(changes, x)
+    with pytest.raises(CheckpointError, match="first run"):
+        y.sum().backward()
+    with pytest.raises(ValueError, match="determinism_check"):
+        checkpoint(changes, x, determinism_check="x")
+
+
+def test_checkpoint_sequential() -> None:
+    x = leaf(0.1, 0.2)
+    steps = [ts.exp, ts.sin, lambda t: t * 2, ts.tanh]
+    expected = grad(((x.exp().sin()) * 2).tanh().sum(), x)[0]
+    checkpoint_sequential(steps, 2, x).sum().backward()
+    assert x.grad.tolist() == expected.tolist()
+    with pytest.raises(ValueError, match="segments"):
+        checkpoint_sequential(steps, 9, x)
+
+
+# --- checks and functionals ----------------------------------------------------------------------------------------
+
+
+class Wrong(Function):
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        return g
+
+
+def test_gradcheck_finds_wrong_gradients() -> None:
+    x = leaf(1, 2)
+    for fast in (False, True):
+        with pytest.raises(ts.autograd.GradcheckError, match="Jacobian mismatch for output 0 with respect to input 0"):
+            gradcheck(Wrong.apply, x, fast_mode=fast)
+        assert gradcheck(Wrong.apply, x, fast_mode=fast, raise_exception=False) is False
+    with pytest.raises(ValueError, match="at least one input"):
+        gradcheck(ts.exp, ts.ones(2))
+    with pytest.warns(UserWarning, match="float64"):
+        gradcheck(lambda t: t * 2, ts.ones(2, requires_grad=True), eps=1e-2)
+
+
+def test_functionals() -> None:
+    x = ts.tensor([1.0, 2.0], dtype=ts.float64)
+    functional = ts.autograd.functional
+    assert functional.jacobian(lambda t: t**2, x).tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    assert functional.hessian(lambda t: (t**3).sum(), x).tolist() == [[6.0, 0.0], [0.0, 12.0]]
+    assert functional.vjp(lambda t: t**2, x, ts.ones(2, dtype=ts.float64))[1].tolist() == [2.0, 4.0]
+    assert functional.jvp(lambda t: t**2, x, ts.ones(2, dtype=ts.float64))[1].tolist() == [2.0, 4.0]
+    assert functional.hvp(lambda t: (t**3).sum(), x, ts.ones(2, dtype=ts.float64))[1].tolist() == [6.0, 12.0]
+    two = functional.jacobian(lambda a, b: (a * b, a + b), (x, x))
+    assert two[0][1].tolist() == [[1.0, 0.0], [0.0, 2.0]]

@@ -1,0 +1,151 @@
+"""Random state, dtype objects, test helpers, dispatch explanations."""
+
+from __future__ import annotations
+
+import pytest
+import tesserack as ts
+from tesserack.testing import assert_close, make_tensor
+
+
+def test_seeds() -> None:
+    ts.manual_seed(5)
+    first = ts.rand(4).tolist()
+    ts.manual_seed(5)
+    assert ts.rand(4).tolist() == first and ts.initial_seed() == 5
+    assert ts.seed() == ts.initial_seed()
+
+
+def test_generators() -> None:
+    g = ts.Generator().manual_seed(7)
+    first = ts.rand(3, generator=g).tolist()
+    assert ts.rand(3, generator=g).tolist() != first
+    assert ts.rand(3, generator=ts.Generator("cpu").manual_seed(7)).tolist() == first
+    assert g.initial_seed() == 7 and g.device.type == "cpu"
+    assert ts.Generator().manual_seed(-1).initial_seed() == 2**64 - 1
+    state = g.get_state()
+    again = ts.rand(2, generator=g).tolist()
+    g.set_state(state)
+    assert ts.rand(2, generator=g).tolist() == again
+    with pytest.raises(TypeError):
+        g.manual_seed("a")
+    with pytest.raises(ValueError, match="16 bytes"):
+        g.set_state(ts.ones(3))
+
+
+def test_rng_state() -> None:
+    state = ts.get_rng_state()
+    first = ts.rand(3).tolist()
+    ts.set_rng_state(state)
+    assert ts.rand(3).tolist() == first
+    with pytest.raises(ValueError, match="16 bytes"):
+        ts.set_rng_state(ts.zeros(2))
+    with ts.random.fork_rng():
+        ts.rand(5)
+    after = ts.rand(1).item()
+    ts.set_rng_state(state)
+    ts.rand(3)
+    assert ts.rand(1).item() == after
+
+
+def test_dtypes() -> None:
+    assert ts.float is ts.float32 and ts.long is ts.int64 and ts.half is ts.float16
+    assert (
+        ts.float64.itemsize == 8 and ts.float64.is_floating_point and not ts.uint8.is_signed and ts.complex64.is_complex
+    )
+    assert ts.float32.to_complex() is ts.complex64 and ts.complex128.to_real() is ts.float64
+    with pytest.raises(TypeError):
+        ts.int64.to_complex()
+    with pytest.raises(TypeError):
+        type(ts.float32)()
+    assert (
+        ts.promote_types(ts.int32, ts.float16) is ts.float16
+        and ts.result_type(ts.ones(1, dtype=ts.int32), 1.5) is ts.float32
+    )
+    assert ts.can_cast(ts.int64, ts.float32) and not ts.can_cast(ts.float32, ts.int64)
+    assert (
+        ts.ones(1, dtype=float).dtype is ts.float64
+        and ts.ones(1, dtype=int).dtype is ts.int64
+        and ts.ones(1, dtype=bool).dtype is ts.bool
+    )
+    assert (ts.finfo(ts.bfloat16).eps, ts.finfo(ts.float64).tiny) == (2.0**-7, 2.2250738585072014e-308)
+    with pytest.raises(TypeError, match="iinfo"):
+        ts.finfo(ts.int8)
+    with pytest.raises(TypeError, match="finfo"):
+        ts.iinfo(ts.float32)
+
+
+def test_small_functions() -> None:
+    x = ts.ones(2, 3)
+    assert (
+        ts.is_tensor(x)
+        and not ts.is_tensor(3)
+        and ts.numel(x) == 6
+        and ts.is_floating_point(x)
+        and not ts.is_complex(x)
+    )
+    assert ts.typename(x) == "tesserack.Tensor" and ts.typename(3) == "int"
+    assert ts.broadcast_shapes((2, 1), (3,), 1) == (2, 3)
+    with pytest.raises(RuntimeError, match="broadcast"):
+        ts.broadcast_shapes((2,), (3,))
+    assert ts.pi > 3 and ts.inf > 1e308 and ts.newaxis is None
+    with pytest.raises(AttributeError, match="nosuch"):
+        ts.nosuch
+
+
+def test_assert_close_messages() -> None:
+    assert_close([ts.ones(2), {"a": 1.0}], [ts.ones(2), {"a": 1.0 + 1e-9}])
+    assert_close(ts.tensor([1.0, ts.inf]), ts.tensor([1.0, ts.inf]))
+    assert_close(ts.tensor([ts.nan]), ts.tensor([ts.nan]), equal_nan=True)
+    for actual, expected, message in [
+        (
+            ts.ones(2),
+            ts.tensor([1.0, 1.1]),
+            r"Mismatched elements: 1 / 2 \(50.0%\)\nGreatest absolute difference: 0.1\d+ at index \(1,\)",
+        ),
+        (ts.ones(2), ts.ones(3), "'shape' do not match"),
+        (ts.ones(2), ts.ones(2, dtype=ts.float64), "'dtype' do not match"),
+        (1.0, 2.0, "Scalars are not close"),
+        ([1], [1, 2], "length"),
+        ({"a": 1}, {"b": 1}, "keys"),
+        ([1, 2], [1, 3], r"item \[1\]"),
+        (ts.tensor([ts.inf]), ts.tensor([1.0]), "not close"),
+        (ts.tensor([1.0]), ts.tensor([ts.inf]), "not close"),
+        (ts.tensor([ts.nan]), ts.tensor([ts.nan]), "not close"),
+        (ts.tensor([True]), ts.tensor([False]), "not equal"),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            assert_close(actual, expected)
+    with pytest.raises(TypeError, match="no way to compare"):
+        assert_close("a", "a")
+    with pytest.raises(ValueError, match="both"):
+        assert_close(1, 1, rtol=0.1)
+
+
+def test_make_tensor(dtype: ts.dtype) -> None:
+    x = make_tensor(3, 4, dtype=dtype, noncontiguous=True)
+    assert x.shape == (3, 4) and x.dtype is dtype and not x.is_contiguous()
+    assert not (make_tensor((50,), dtype=dtype, low=0, high=2, exclude_zero=True) == 0).any().item()
+    with pytest.raises(ValueError, match="low < high"):
+        make_tensor(2, dtype=ts.float32, low=2, high=1)
+
+
+def test_dispatch_explains() -> None:
+    text = ts.dispatch.explain(ts.relu, ts.ones(2, requires_grad=True))
+    assert (
+        text.splitlines()[0].startswith("relu(Tensor self)")
+        and "Autograd: a node is recorded" in text
+        and "cpu: " in text
+    )
+    assert "sum.dim" in " ".join(ts.dispatch.schemas("sum"))
+    with pytest.raises(RuntimeError, match="nosuch"):
+        ts.dispatch.explain("nosuch")
+
+
+def test_storage() -> None:
+    x = ts.arange(4.0)
+    assert x.untyped_storage() == x[1:].untyped_storage() and x.untyped_storage().nbytes() >= 16
+    assert x.untyped_storage() != x.clone().untyped_storage()
+    y = ts.zeros(1)
+    assert y.set_(x).data_ptr() == x.data_ptr()
+    assert x.apply_(lambda v: v + 1).tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert x.is_set_to(x[:]) and not x.is_set_to(x[1:])

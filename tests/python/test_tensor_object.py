@@ -1,0 +1,286 @@
+"""The life of Tensor objects: identity, attributes, ownership, garbage collection, copies."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import weakref
+
+import pytest
+import tesserack as ts
+
+
+class Tagged(ts.Tensor):
+    pass
+
+
+def tagged(*sizes: int) -> ts.Tensor:
+    return ts.Tensor._make_subclass(Tagged, ts.zeros(*sizes))
+
+
+def test_a_tensor_has_one_object() -> None:
+    x = ts.ones(2, requires_grad=True)
+    assert x.add_.__self__ is x
+    y = x.detach()
+    assert y.add_(1) is y
+    assert y.view(2)._base is y
+    assert hash(x) == hash(x) and x in {x}
+
+
+def test_attributes_live_with_the_object() -> None:
+    x = ts.zeros(2)
+    x.note = "kept"
+    assert x.__dict__ == {"note": "kept"}
+    del x.note
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'note'"):
+        x.note
+
+
+def test_an_object_with_state_outlives_its_python_references_while_the_core_holds_the_tensor() -> None:
+    x = ts.ones(2, requires_grad=True)
+    x.grad = tagged(2)
+    x.grad.note = 5
+    gc.collect()
+    assert type(x.grad) is Tagged
+    assert x.grad.note == 5
+
+
+def test_a_flipped_object_can_be_flipped_again() -> None:
+    x = ts.ones(2, requires_grad=True)
+    grad = tagged(2)
+    x.grad = grad
+    for _ in range(5):
+        del grad
+        gc.collect()
+        grad = x.grad
+        assert type(grad) is Tagged
+    seen = weakref.ref(grad)
+    del grad
+    assert seen() is x.grad
+    x.grad = None
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_weak_reference_to_a_flipped_object_keeps_its_tensor_usable() -> None:
+    x = ts.ones(2, requires_grad=True)
+    x.grad = tagged(2)
+    seen = weakref.ref(x.grad)
+    strong = seen()
+    x.grad = None
+    assert strong is not None and strong.tolist() == [0.0, 0.0]
+    del strong
+    assert seen() is None
+
+
+def test_weak_references_die_with_plain_tensors() -> None:
+    x = ts.ones(2)
+    seen = weakref.ref(x)
+    assert seen() is x
+    del x
+    assert seen() is None
+
+
+def test_cycles_through_attributes_are_collected() -> None:
+    x = ts.ones(2)
+    x.me = x
+    seen = weakref.ref(x)
+    del x
+    gc.collect()
+    assert seen() is None
+
+
+def test_cycles_through_hooks_are_collected() -> None:
+    def tangled() -> weakref.ref[ts.Tensor]:
+        x = ts.ones(2, requires_grad=True)
+        x.register_hook(lambda grad: grad * x.sum())
+        return weakref.ref(x)
+
+    seen = tangled()
+    gc.collect()
+    assert seen() is None
+
+
+def test_subclasses_in_cycles_are_collected() -> None:
+    x = tagged(2)
+    x.me = [x]
+    seen = weakref.ref(x)
+    del x
+    gc.collect()
+    assert seen() is None
+
+
+def test_subclass_results_are_plain_tensors() -> None:
+    assert type(tagged(2) + 1) is ts.Tensor
+    assert type(tagged(2).add_(1)) is Tagged
+    assert repr(tagged(1)) == "Tagged([0.])"
+
+
+def test_make_subclass_shares_memory() -> None:
+    data = ts.zeros(2)
+    x = ts.Tensor._make_subclass(Tagged, data, True)
+    data.fill_(3)
+    assert x.tolist() == [3.0, 3.0] and x.requires_grad and x.is_leaf
+    with pytest.raises(TypeError, match="subclass of Tensor"):
+        ts.Tensor._make_subclass(int, data)
+
+
+def test_deepcopy_and_copy() -> None:
+    x = ts.ones(2, requires_grad=True)
+    x.tag = [1]
+    (x * 2).sum().backward()
+    deep, shallow = copy.deepcopy(x), copy.copy(x)
+    deep.detach().fill_(7)
+    assert x.tolist() == [1.0, 1.0]
+    assert (
+        deep.requires_grad
+        and deep.grad is not None
+        and deep.grad is not x.grad
+        and deep.tag == [1]
+        and deep.tag is not x.tag
+    )
+    assert shallow.data_ptr() == x.data_ptr() and shallow.requires_grad and shallow.tag is x.tag
+    pair = [x, x]
+    first, second = copy.deepcopy(pair)
+    assert first is second
+    with pytest.raises(RuntimeError, match="graph leaves"):
+        copy.deepcopy(x * 2)
+
+
+def test_pickling_is_refused_in_favour_of_save() -> None:
+    with pytest.raises(TypeError, match=r"tesserack\.save"):
+        pickle.dumps(ts.ones(2))
+
+
+@pytest.mark.parametrize(
+    "value", [ts.float32, ts.bool, ts.channels_last, ts.strided, ts.Size([2, 3]), ts.add, ts.Tensor.add]
+)
+def test_small_objects_pickle(value: object) -> None:
+    again = pickle.loads(pickle.dumps(value))
+    assert again == value or again.__name__ == value.__name__  # type: ignore[attr-defined]
+
+
+def test_legacy_constructor() -> None:
+    assert ts.Tensor(2, 3).shape == (2, 3)
+    assert ts.Tensor([1, 2]).dtype is ts.float32
+    assert ts.Tensor().shape == (0,)
+    assert ts.Tensor(ts.Size([4])).shape == (4,)
+    with pytest.raises(TypeError):
+        ts.Tensor(2, "a")
+
+
+def test_properties_of_a_leaf_and_of_a_result(device: ts.device) -> None:
+    x = ts.ones(2, 3, device=device, requires_grad=True)
+    y = (x * 2).t()
+    assert (x.ndim, x.itemsize, x.nbytes, x.layout) == (2, 4, 24, ts.strided)
+    assert x.is_leaf and x.grad_fn is None and not y.is_leaf
+    assert y.grad_fn.name() == type(y.grad_fn).__name__ == "TBackward0"
+    assert y._base is not None and x._base is None
+    assert x.T.shape == x.mT.shape == x.H.shape == (3, 2)
+    assert x.device == device and x.is_meta is False
+    with pytest.raises(RuntimeError, match="matrices"):
+        ts.ones(3).mT
+    for name in ("shape", "dtype", "grad_fn"):
+        with pytest.raises(AttributeError):
+            setattr(x, name, 1)
+
+
+def test_data_and_grad_can_be_assigned() -> None:
+    x = ts.ones(2, requires_grad=True)
+    x.data = ts.zeros(3, dtype=ts.float64)
+    assert x.shape == (3,) and x.dtype is ts.float64 and x.requires_grad
+    x.grad = ts.ones(3, dtype=ts.float64)
+    del x.grad
+    assert x.grad is None
+    for wrong in (ts.ones(2, dtype=ts.float64), ts.ones(3), 5, x):
+        with pytest.raises((RuntimeError, TypeError)):
+            x.grad = wrong
+    with pytest.raises(TypeError, match="expected a Tensor"):
+        x.data = [1, 2]
+
+
+def test_version_counts_in_place_changes() -> None:
+    x = ts.ones(4)
+    assert x._version == 0
+    x[:2].add_(1)
+    x.mul_(2)
+    assert x._version == x[1]._version == 2
+    x.data.add_(1)
+    assert x._version == 2
+
+
+def test_resize_keeps_the_elements_in_front() -> None:
+    x = ts.arange(6.0)
+    assert x.resize_(2, 2).tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert x.resize_((8,))[:4].tolist() == [0.0, 1.0, 2.0, 3.0]
+    with pytest.raises(RuntimeError, match="require grad"):
+        ts.ones(2, requires_grad=True).resize_(3)
+    with pytest.raises(RuntimeError, match="64 bits"):
+        x.resize_(2**40, 2**30)
+
+
+def test_number_conversions() -> None:
+    assert int(ts.tensor(3.7)) == 3 and float(ts.tensor(2)) == 2.0 and bool(ts.tensor([0.5]))
+    assert [10, 20, 30][ts.tensor(1)] == 20
+    assert f"{ts.tensor(2.0):.2f}" == "2.00"
+    assert ts.tensor(True).item() is True and ts.tensor(7, dtype=ts.uint8).item() == 7
+    assert ts.tensor(1.5, dtype=ts.bfloat16).item() == 1.5
+    with pytest.raises(RuntimeError, match="more than one value is ambiguous"):
+        bool(ts.ones(2))
+    with pytest.raises(RuntimeError, match="no values is ambiguous"):
+        bool(ts.ones(0))
+    with pytest.raises(ValueError, match="only one element"):
+        int(ts.ones(2))
+    with pytest.raises(TypeError, match="integer tensors"):
+        [1, 2][ts.tensor(1.0)]
+    with pytest.raises(OverflowError):
+        int(ts.tensor(float("inf")))
+
+
+def test_tolist_of_any_layout() -> None:
+    x = ts.arange(6).reshape(2, 3)
+    assert x.t().tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert ts.tensor(5).tolist() == 5
+    assert ts.zeros(2, 0).tolist() == [[], []]
+    assert ts.tensor([1.5]).expand(3).tolist() == [1.5, 1.5, 1.5]
+
+
+def test_iteration_length_membership() -> None:
+    x = ts.arange(6).reshape(3, 2)
+    assert len(x) == 3 and [row.tolist() for row in x] == x.tolist()
+    assert 5 in x and 9 not in x
+    assert [row.tolist() for row in reversed(x)] == x.tolist()[::-1]
+    with pytest.raises(TypeError, match="0-d"):
+        len(ts.tensor(1))
+    with pytest.raises(TypeError, match="0-d"):
+        iter(ts.tensor(1))
+    with pytest.raises(RuntimeError, match="only supports Tensor or scalar"):
+        assert "a" in x
+
+
+def test_sizes_are_tuples() -> None:
+    size = ts.ones(2, 3).shape
+    assert size == (2, 3) and isinstance(size, tuple) and size.numel() == 6
+    assert repr(size) == "tesserack.Size([2, 3])"
+    assert type(size[:1]) is type(size + (4,)) is type(size * 2) is ts.Size
+    assert type(size + ("a",)) is tuple
+    with pytest.raises(TypeError, match="item 1 is 'float'"):
+        ts.Size([1, 2.5])
+
+
+@pytest.mark.skipif("TESSERACK_SANITIZED" in os.environ, reason="the sanitizer keeps freed memory for a while")
+def test_a_million_objects_do_not_leak() -> None:
+    import resource
+
+    def churn(count: int) -> None:
+        x = ts.ones(4)
+        for _ in range(count):
+            x = x + 1
+            x[0]
+
+    churn(2000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    churn(500_000)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096  # kB

@@ -1,0 +1,154 @@
+"""Threads at once, forked children, interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tesserack as ts
+
+
+def train(device: ts.device, seed: int, steps: int = 30) -> list[float]:
+    """A few steps of a small network, from a generator of its own."""
+    generator = ts.Generator(device).manual_seed(seed)
+    weights = [
+        ts.randn(a, b, generator=generator, device=device, dtype=ts.float64).requires_grad_()
+        for a, b in ((8, 16), (16, 4))
+    ]
+    x = ts.randn(32, 8, generator=generator, device=device, dtype=ts.float64)
+    losses = []
+    for _ in range(steps):
+        loss = ((x @ weights[0]).tanh() @ weights[1]).pow(2).mean()
+        for w, g in zip(weights, ts.autograd.grad(loss, weights), strict=True):
+            with ts.no_grad():
+                w -= 0.05 * g
+        losses.append(loss.item())
+    return losses
+
+
+def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Runs work(0), work(1), ... at once; raises what any of them raised."""
+    results: list[Any] = [None] * count
+    failures: list[BaseException] = []
+    start = threading.Barrier(count)
+
+    def body(index: int) -> None:
+        start.wait()
+        try:
+            results[index] = work(index)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=body, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "hangs"
+    if failures:
+        raise failures[0]
+    return results
+
+
+def test_training_in_eight_threads(device: ts.device) -> None:
+    """Eight networks at once learn exactly what they learn one after another."""
+    alone = [train(device, seed) for seed in range(8)]
+    assert in_threads(8, lambda seed: train(device, seed)) == alone
+    assert all(losses[-1] < losses[0] for losses in alone)
+
+
+def test_one_graph_backward_in_eight_threads(device: ts.device) -> None:
+    """Backward passes that meet in one leaf add up."""
+    x = ts.ones(64, dtype=ts.float64, device=device, requires_grad=True)
+
+    def work(index: int) -> None:
+        for _ in range(50):
+            (x * (index + 1)).sum().backward()
+
+    in_threads(8, work)
+    assert x.grad is not None
+    assert x.grad.tolist() == [50.0 * 36] * 64
+
+
+def test_modes_belong_to_threads(device: ts.device) -> None:
+    """no_grad in one thread leaves the others recording."""
+
+    def work(index: int) -> list[bool]:
+        seen = []
+        for _ in range(200):
+            with ts.set_grad_enabled(index % 2 == 0):
+                seen.append((ts.ones(1, device=device, requires_grad=True) * 2).requires_grad)
+        return seen
+
+    assert in_threads(8, work) == [[i % 2 == 0] * 200 for i in range(8)]
+
+
+def test_large_kernels_in_threads(device: ts.device) -> None:
+    """Kernels that release the interpreter run beside each other."""
+    a = ts.arange(300 * 300, dtype=ts.float64, device=device).reshape(300, 300) / 1e4
+    expected = (a @ a).sum().item()
+    assert in_threads(8, lambda _: [(a @ a).sum().item() for _ in range(5)]) == [[expected] * 5] * 8
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_forked_child_computes(run_python: Any) -> None:
+    """A child forked after the parent used all threads computes, forward and backward, without hanging."""
+    run_python(
+        """
+        import os, threading, warnings
+        warnings.simplefilter("ignore")
+        big = ts.ones(400, 400, device=DEVICE)
+        (big @ big).exp().sum().item()
+        child = os.fork()
+        if child == 0:
+            threading.Timer(60, lambda: os._exit(9)).start()
+            x = ts.ones(400, 400, device=DEVICE, requires_grad=True)
+            filtered = ts.nn.functional.conv2d(x.reshape(1, 1, 400, 400), ts.ones(4, 1, 3, 3, device=DEVICE))
+            ((x @ x).sum() + filtered.sum()).backward()
+            os._exit(0 if x.grad is not None else 1)
+        status = os.waitpid(child, 0)[1]
+        assert status == 0, status
+        assert (big @ big)[0, 0].item() == 400
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    ["a @ a", "big.sort()", "big.exp().sum()", "step(x)"],
+)
+def test_interrupt(kernel: str, device: ts.device) -> None:
+    """SIGINT while kernels run ends in KeyboardInterrupt, and the process can go on computing."""
+    code = f"""
+import sys, tesserack as ts
+a = ts.ones(1200, 1200, device={str(device)!r})
+big = ts.arange(3_000_000.0, device={str(device)!r}).sin()
+x = ts.ones(300, 300, device={str(device)!r}, requires_grad=True)
+def step(x):
+    for _ in range(20):
+        (x @ x).tanh().sum().backward()
+print("ready", flush=True)
+try:
+    while True:
+        {kernel}
+except KeyboardInterrupt:
+    assert ts.ones(2, device={str(device)!r}).sum().item() == 2
+    print("interrupted", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (0, "interrupted\n"), err
