@@ -1,0 +1,46 @@
+"""What a benchmark row is, and where to find the rows of each family."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+FAMILIES = ("overhead", "kernels", "models")
+
+# A row's setup gets the framework's module (torch or tesserack) and the device, and returns the statement's names.
+Setup = Callable[[Any, str], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One timed statement, written once for every framework with PyTorch's names."""
+
+    family: str
+    name: str
+    statement: str
+    setup: Setup
+    limit: float | None  # the ratio to stay under, tesserack's time over torch's
+
+
+_rows: dict[str, Row] = {}
+
+
+def row(name: str, statement: str, limit: float | None = None) -> Callable[[Setup], Setup]:
+    """Register the decorated setup as the row ``name`` of the family its module is called after."""
+
+    def register(setup: Setup) -> Setup:
+        if name in _rows:
+            raise ValueError(f"benchmarks: two rows are called {name!r}")
+        _rows[name] = Row(setup.__module__, name, statement, setup, limit)
+        return setup
+
+    return register
+
+
+def all_rows() -> dict[str, Row]:
+    """Every row by name, in the order of the files."""
+    for family in FAMILIES:
+        importlib.import_module(family)
+    return _rows

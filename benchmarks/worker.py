@@ -1,0 +1,77 @@
+"""One framework in one process: times the rows it is asked for.
+
+Started as ``worker.py FRAMEWORK DEVICE THREADS``. Every request is a line of JSON on standard input,
+``{"row": name, "seconds": budget}``; every answer a line ``{"seconds": per call}`` or ``{"error": message}``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+import timeit
+from typing import Any
+
+from rows import all_rows
+
+REPEAT_SECONDS = 0.002  # an inner loop long enough that reading the clock costs nothing
+
+
+class Prepared:
+    """A row set up in this process, its inner loop calibrated."""
+
+    def __init__(self, fw: Any, device: str, name: str) -> None:
+        row = all_rows()[name]
+        fw.manual_seed(0)
+        names = row.setup(fw, device)
+        # timeit stops the garbage collector, programs do not.
+        self.timer = timeit.Timer(row.statement, "import gc; gc.enable()", globals=names)
+        self.name = name
+        self.calls = self._calibrate()
+
+    def _calibrate(self) -> int:
+        calls = 1
+        self.timer.timeit(1)
+        while (seconds := self.timer.timeit(calls)) < REPEAT_SECONDS:
+            calls = max(calls + 1, min(10 * calls, int(1.1 * calls * REPEAT_SECONDS / max(seconds, 1e-9))))
+        return calls
+
+    def measure(self, budget: float) -> float:
+        """Seconds per call: the least over as many repeats as the budget holds, three at least."""
+        end = time.perf_counter() + budget
+        best = min(self.timer.timeit(self.calls) for _ in range(3))
+        while time.perf_counter() < end:
+            best = min(best, self.timer.timeit(self.calls))
+        return best / self.calls
+
+
+def serve(fw: Any, device: str, answers: Any) -> None:
+    """Answer requests until standard input closes."""
+    prepared: Prepared | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer: dict[str, float | str]
+        try:
+            if prepared is None or prepared.name != request["row"]:
+                prepared = None  # frees the last row's tensors first
+                prepared = Prepared(fw, device, request["row"])
+            answer = {"seconds": prepared.measure(request["seconds"])}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def main() -> None:
+    framework, device, threads = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a framework prints must not mix with the answers
+    fw = importlib.import_module(framework)
+    fw.set_num_threads(int(threads))
+    print(json.dumps({"version": fw.__version__}), file=answers, flush=True)
+    serve(fw, device, answers)
+
+
+if __name__ == "__main__":
+    main()
