@@ -3,6 +3,7 @@
 #include "dispatch/launch.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
+#include "tensor/geometry.h"
 #include <map>
 #include <mutex>
 
@@ -38,8 +39,42 @@ Tensor to_device(const Tensor& t, Device device) {
 }
 
 void write_back(const Tensor& dst, const Tensor& src) {
+  if (src.device() != dst.device() && src.data() && dst.is_contiguous() && src.is_contiguous())
+    return copy_bytes_from_host(dst, src.data(), static_cast<size_t>(src.nbytes()));
   Tensor staged = src.device() == dst.device() ? src : to_device(src, dst.device());
   if (dst.numel()) Launch(kCopy, dst.device()).out(dst).in(staged).run_required();
+}
+
+// The bytes from a tensor's lowest element to its highest, as a block on the cpu and in place.
+struct Extent {
+  explicit Extent(const Tensor& t) : tensor(t) {
+    auto [low, high] = byte_extent(t.sizes(), t.strides(), t.item_size());
+    start = t->byte_offset + low;
+    bytes = static_cast<size_t>(high - low);
+  }
+  Tensor in_place() const {
+    int64_t one[] = {1};
+    return alias(tensor, one, one, start);
+  }
+  Tensor fetch(Device cpu) {
+    int64_t n[] = {static_cast<int64_t>(bytes) / tensor.item_size()};
+    block = empty_tensor(n, tensor.dtype(), cpu);
+    copy_bytes_to_host(block.data(), in_place(), bytes);
+    return alias(block, tensor.sizes(), tensor.strides(), tensor->byte_offset - start);
+  }
+  void put_back() const { copy_bytes_from_host(in_place(), block.data(), bytes); }
+
+  Tensor tensor, block;
+  int64_t start = 0;
+  size_t bytes = 0;
+};
+
+// The fallback of copy_cast itself, on which all others rest: moves bytes alone.
+void copy_on_cpu(const Tensor& dst, const Tensor& src, Device cpu) {
+  Extent from(src), to(dst);
+  Tensor there = to.fetch(cpu);
+  Launch(kCopy, cpu).out(there).in(from.fetch(cpu)).run_required();
+  to.put_back();
 }
 
 } // namespace
@@ -125,6 +160,8 @@ void Launch::fall_back() {
   if (first && fallback_mode() == 1)
     warn(concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text,
                 "); running it on the cpu, with copies"));
+  if (id_.index() == kCopy.index() && input_tensors_[0])
+    return copy_on_cpu(Tensor::share(output_tensors_[0]), Tensor::share(input_tensors_[0]), cpu);
   std::vector<Tensor> ins, outs;
   Launch copy = on_copies(cpu, ins, outs);
   TS_CHECK_KIND(ErrorKind::NotImplemented, copy.run(), id_.name(), ": neither '", here.name(),

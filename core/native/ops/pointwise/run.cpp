@@ -311,6 +311,8 @@ void run_merged(const Operator& op, const pointwise::Program& p, const Plan& pla
   int status = run_kernel(plan.device, p, plan.compute, &od, in, static_cast<int>(plan.operands.size()), n, found);
   if (status == TS_OK) return;
   if (status != TS_DECLINED) backend_of(plan.device).check(status, op.name().c_str());
+  std::vector<Tensor> views; // the launch only refers to its tensors
+  views.reserve(plan.operands.size());
   Launch launch(kPointwise, plan.device); // counted fallback
   launch.out(out).program(&p.c).compute(plan.compute);
   for (size_t k = 0; k < plan.operands.size(); ++k) {
@@ -318,7 +320,8 @@ void run_merged(const Operator& op, const pointwise::Program& p, const Plan& pla
     if (!t)
       launch.scalar(plan.operands[k].number, plan.compute);
     else
-      launch.in(alias(Tensor::share(const_cast<TensorImpl*>(t)), plan.sizes, strides[k], t->byte_offset));
+      launch.in(
+          views.emplace_back(alias(Tensor::share(const_cast<TensorImpl*>(t)), plan.sizes, strides[k], t->byte_offset)));
   }
   launch.run_required();
 }
