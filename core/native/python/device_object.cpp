@@ -1,6 +1,7 @@
-// tesserack.device: a backend's name and an index; a context manager that sets the default device.
+// tesserack.device: a backend's name and an index; as context manager or decorator it sets the default device.
 #include "python/types.h"
 #include "runtime/backend.h"
+#include "runtime/default_device.h"
 
 namespace ts::py {
 namespace {
@@ -27,10 +28,7 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   });
 }
 
-void device_dealloc(PyObject* self) {
-  Py_CLEAR(reinterpret_cast<DeviceObject*>(self)->entered);
-  PyObject_Free(self);
-}
+void device_dealloc(PyObject* self) { PyObject_Free(self); }
 
 PyObject* device_str(PyObject* self) {
   return guarded([&] { return to_python(to_string(device_value(self))).release(); });
@@ -67,29 +65,32 @@ PyObject* device_reduce(PyObject* self, PyObject*) {
 
 PyObject* device_enter(PyObject* self, PyObject*) {
   return guarded([&] {
-    auto* o = reinterpret_cast<DeviceObject*>(self);
-    if (!o->entered) o->entered = checked(PyList_New(0)).release();
-    PyRef old = checked(device_object(default_device()));
-    checked_status(PyList_Append(o->entered, old.get()));
-    set_default_device(o->value);
+    enter_device(device_value(self));
     return Py_NewRef(self);
   });
 }
 PyObject* device_exit(PyObject* self, PyObject*) {
   return guarded([&] {
-    PyObject* entered = reinterpret_cast<DeviceObject*>(self)->entered;
-    Py_ssize_t n = entered ? PyList_GET_SIZE(entered) : 0;
-    TS_CHECK(n > 0, "device: left a context that was not entered");
-    set_default_device(device_value(PyList_GET_ITEM(entered, n - 1)));
-    checked_status(PyList_SetSlice(entered, n - 1, n, nullptr));
+    TS_CHECK(leave_device(device_value(self)), "device: left a context that was not entered");
     return none();
   });
+}
+// Contexts are kept by the thread, not by the object: the object itself can be entered again by every call.
+PyObject* device_clone(PyObject* self, PyObject*) { return Py_NewRef(self); }
+
+PyObject* device_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"function", nullptr};
+  PyObject* fn = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &fn)) return nullptr;
+  PyRef module = PyRef::steal(PyImport_ImportModule("tesserack.autograd._decorator"));
+  return module ? PyObject_CallMethod(module.get(), "decorate", "OO", self, fn) : nullptr;
 }
 
 PyMethodDef g_methods[] = {
     {"__reduce__", device_reduce, METH_NOARGS, nullptr},
-    {"__enter__", device_enter, METH_NOARGS, "Make this the device of factories called without one."},
+    {"__enter__", device_enter, METH_NOARGS, "Make this the device of this thread's factories called without one."},
     {"__exit__", device_exit, METH_VARARGS, nullptr},
+    {"clone", device_clone, METH_NOARGS, "The device itself: what a decorated function enters."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef g_properties[] = {
@@ -108,6 +109,7 @@ PyTypeObject make_type() {
   t.tp_str = device_str;
   t.tp_hash = device_hash;
   t.tp_richcompare = device_compare;
+  t.tp_call = device_call;
   t.tp_methods = g_methods;
   t.tp_getset = g_properties;
   return t;
@@ -121,7 +123,6 @@ PyObject* device_object(Device d) {
   auto* o = PyObject_New(DeviceObject, &DeviceType);
   if (!o) throw_python();
   o->value = d;
-  o->entered = nullptr;
   return reinterpret_cast<PyObject*>(o);
 }
 

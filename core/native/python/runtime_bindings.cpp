@@ -8,7 +8,8 @@
 #include "ops/promotion.h"
 #include "python/operator_object.h"
 #include "python/runtime_bindings.h"
-#include "runtime/backend.h"
+#include "runtime/default_device.h"
+#include "runtime/plugin.h"
 
 namespace pb = pybind11;
 
@@ -38,7 +39,19 @@ Backend& named_backend(const std::string& name) {
 pb::dict describe_backend(Backend& b) {
   using namespace pybind11::literals;
   return pb::dict("name"_a = b.name(), "vendor"_a = b.vendor(), "version"_a = b.version(), "source"_a = b.source(),
-                  "device_count"_a = b.device_count(), "reason"_a = b.reason(), "host_memory"_a = b.host_memory());
+                  "device_count"_a = b.device_count(), "reason"_a = b.reason(), "host_memory"_a = b.host_memory(),
+                  "streams"_a = b.table().stream_create != nullptr, "events"_a = b.table().event_create != nullptr,
+                  "peer_copies"_a = b.table().copy_peer != nullptr,
+                  "own_allocator"_a = (b.table().flags & TS_B_OWN_ALLOCATOR) != 0);
+}
+
+// The kernels a backend answers for, with the dtypes each takes.
+pb::dict backend_kernels(const std::string& name) {
+  Backend& b = named_backend(name);
+  pb::dict found;
+  for (const std::string& kernel : kernel_names())
+    if (const ts_kernel* k = b.kernel(KernelId(kernel.c_str()))) found[pb::str(kernel)] = k->dtypes;
+  return found;
 }
 
 pb::dict device_properties(const pb::object& device) {
@@ -59,7 +72,32 @@ void define_backends(pb::module_& m) {
       ts::py::checked(PyObject_CallOneArg(held.get(), text.get()));
     });
   });
-  m.def("_load_backend", [](const std::string& path) { return load_backend(path).name(); });
+  m.def("_set_default_chooser", [](pb::function chooser) {
+    auto held = ts::py::hold(chooser.ptr());
+    set_default_chooser([held] {
+      ts::py::GilGuard gil;
+      return expect_device(ts::py::checked(PyObject_CallNoArgs(held.get())).get(), "default device");
+    });
+  });
+  m.def("_declared_default", declared_default);
+  m.def("_forget_chosen_device", forget_chosen_device);
+  m.def("_load_backend", [](const std::string& path, const std::string& name, const std::string& owner) {
+    load_plugin(path, name, owner);
+  });
+  m.def("_probe_again", [](const std::string& name) { probe_again(name); });
+  m.def("_abi_version", [] { return pb::make_tuple(TS_ABI_MAJOR, TS_ABI_MINOR); });
+  m.def("_kernel_names", kernel_names);
+  m.def("_required_kernels", [] {
+    auto names = required_kernels();
+    return std::vector<std::string>(names.begin(), names.end());
+  });
+  m.def("_backend_kernels", backend_kernels);
+  m.def("_current_index", [](const std::string& name) { return current_index(named_backend(name).id()); });
+  m.def("_set_current_index", [](const std::string& name, int index) {
+    Backend& b = named_backend(name);
+    b.allocator(index); // raises for a missing device
+    set_current_index(b.id(), static_cast<int16_t>(index));
+  });
   m.def("_backends", [] {
     pb::list all;
     for (Backend* b : backends()) all.append(describe_backend(*b));

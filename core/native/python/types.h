@@ -12,7 +12,6 @@ struct DTypeObject {
 };
 struct DeviceObject {
   PyObject_HEAD Device value;
-  PyObject* entered; // devices to restore, while used as a context manager
 };
 struct FormatObject {
   PyObject_HEAD MemoryFormat value;

@@ -1,5 +1,5 @@
-#include "runtime/backend.h"
 #include "runtime/interpreter.h"
+#include "runtime/plugin.h"
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -13,7 +13,7 @@ struct KernelNames {
   std::mutex mutex;
   std::map<std::string, int> index;
 };
-KernelNames& kernel_names() {
+KernelNames& kernel_names_table() {
   static KernelNames names;
   return names;
 }
@@ -64,12 +64,26 @@ void fail_status(int status, const std::string& backend, const char* what) {
 }
 
 KernelId::KernelId(const char* name) {
-  KernelNames& names = kernel_names();
+  KernelNames& names = kernel_names_table();
   std::lock_guard lock(names.mutex);
   auto [it, fresh] = names.index.try_emplace(name, static_cast<int>(names.index.size()));
   if (fresh && it->second >= kMax) fail(ErrorKind::Runtime, "kernel: more than ", kMax, " kernel names");
   index_ = it->second;
   name_ = it->first.c_str();
+}
+
+std::vector<std::string> kernel_names() {
+  KernelNames& names = kernel_names_table();
+  std::lock_guard lock(names.mutex);
+  std::vector<std::string> all;
+  for (auto& [name, index] : names.index) all.push_back(name);
+  return all;
+}
+
+std::span<const char* const> required_kernels() {
+  static constexpr const char* kRequired[] = {"copy_cast", "fill",   "iota",    "pointwise", "reduce",     "scan",
+                                              "matmul",    "gather", "scatter", "sort",      "random_bits"};
+  return kRequired;
 }
 
 Backend::Backend(int16_t id, const ts_backend* table, std::string source)
@@ -87,7 +101,8 @@ void Backend::probe() {
   int status = table_.probe(table_.ctx, &count, reason, sizeof reason);
   reason[sizeof reason - 1] = 0;
   device_count_ = status == TS_OK && count > 0 ? count : 0;
-  reason_ = reason;
+  std::string said = take_last_error();
+  reason_ = reason[0] ? std::string(reason) : said;
   if (device_count_ == 0 && reason_.empty()) reason_ = "no device found";
   if (device_count_ > 0) {
     ts_properties p{};
@@ -119,7 +134,9 @@ ts_properties Backend::properties(int index) {
 
 DeviceAllocator& Backend::allocator(int index) {
   int n = device_count();
-  TS_CHECK(n > 0, "device: backend '", name_, "' is installed but has no device: ", reason_);
+  TS_CHECK_KIND(ErrorKind::BackendUnavailable, n > 0, "device: backend '", name_, "' from ", source_,
+                " is installed but has no device: ", reason_, "; when that is mended: tesserack.backends.reload('",
+                name_, "')");
   TS_CHECK(index >= 0 && index < n, "device: expected ", name_, " with an index below ", n, ", got ", name_, ":",
            index);
   return *allocators_[static_cast<size_t>(index)];

@@ -1,8 +1,8 @@
-// The table of registered backends, device names, and opening of native plugins.
-#include "runtime/backend.h"
+// The table of registered backends, and device names.
+#include "runtime/default_device.h"
+#include "runtime/plugin.h"
 #include <cctype>
 #include <cstring>
-#include <dlfcn.h>
 
 namespace ts {
 namespace {
@@ -12,15 +12,16 @@ struct Registry {
   std::array<std::unique_ptr<Backend>, kMaxBackends> slots; // 0 stays empty: meta
   std::atomic<int> count{1};
   std::function<void(const std::string&)> loader;
-  std::atomic<int64_t> default_device{Device{}.pack()};
+  bool announced = false; // the loader was told that devices are in use
 };
 Registry& registry() {
   static auto* r = new Registry; // never destroyed: tensors may outlive static destruction
   return *r;
 }
-constexpr const char* kDefaultDevice = "cpu"; // the declared default, the only name the core mentions
 
-void check_table(const ts_backend* t, const std::string& source) {
+} // namespace
+
+void check_backend_table(const ts_backend* t, const std::string& source) {
   TS_CHECK(t && t->struct_size >= offsetof(ts_backend, get_kernel) + sizeof(void*), "backend: ", source,
            " gave a table too small to hold the required slots");
   TS_CHECK(t->abi_major == TS_ABI_MAJOR, "backend: ", source, " was built for ABI ", t->abi_major,
@@ -44,10 +45,8 @@ void check_table(const ts_backend* t, const std::string& source) {
     TS_CHECK(r.filled, "backend: '", t->name, "' from ", source, " leaves the required slot ", r.slot, " empty");
 }
 
-} // namespace
-
 Backend& register_backend(const ts_backend* table, const std::string& source) {
-  check_table(table, source);
+  check_backend_table(table, source);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   int n = r.count.load();
@@ -61,25 +60,25 @@ Backend& register_backend(const ts_backend* table, const std::string& source) {
   return *r.slots[n];
 }
 
-Backend& load_backend(const std::string& path) {
-  void* lib = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!lib) {
-    const char* why = dlerror();
-    fail(ErrorKind::Runtime, "backend: cannot open ", path, ": ", why ? why : "unknown error");
-  }
-  auto entry = reinterpret_cast<ts_backend_entry>(dlsym(lib, TS_BACKEND_ENTRY_SYMBOL));
-  TS_CHECK(entry, "backend: ", path, " does not export ", TS_BACKEND_ENTRY_SYMBOL);
-  const ts_backend* table = nullptr;
-  int status = entry(host_table(), &table);
-  if (status != TS_OK) fail_status(status, path, "backend");
-  return register_backend(table, path);
-}
-
 Backend* find_backend(const std::string& name) {
   Registry& r = registry();
   for (int i = 1; i < r.count.load(); ++i)
     if (r.slots[i]->name() == name) return r.slots[i].get();
   return nullptr;
+}
+
+Backend& probe_again(const std::string& name) {
+  Backend* old = find_backend(name);
+  TS_CHECK(old, "backend: no backend named '", name, "' is loaded");
+  if (old->device_count() > 0) return *old;
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  auto& slot = r.slots[static_cast<size_t>(old->id())];
+  if (slot.get() != old) return *slot; // another thread was faster
+  // Without devices nothing was allocated; another thread may still read the old one's reason, so it stays.
+  slot.release();
+  slot = std::make_unique<Backend>(old->id(), &old->table(), old->source());
+  return *slot;
 }
 
 Backend& backend_of(Device device) {
@@ -97,6 +96,16 @@ std::vector<Backend*> backends() {
 
 void set_backend_loader(std::function<void(const std::string&)> loader) { registry().loader = std::move(loader); }
 
+namespace {
+// Has the loader load a backend; "meta" is always there, and told once only.
+void announce(const std::string& name) {
+  Registry& r = registry();
+  if (!r.loader || (r.announced && name == "meta")) return;
+  r.announced = true;
+  r.loader(name);
+}
+} // namespace
+
 Device parse_device(const std::string& text) {
   size_t colon = text.find(':');
   std::string name = text.substr(0, colon);
@@ -109,15 +118,19 @@ Device parse_device(const std::string& text) {
     if (valid) index = std::stoll(digits);
   }
   TS_CHECK(valid, "device: expected 'name' or 'name:index', got '", text, "'");
-  if (name == "meta") return {kMetaBackend, static_cast<int16_t>(index)};
+  if (name == "meta") {
+    announce(name);
+    return {kMetaBackend, static_cast<int16_t>(index)};
+  }
   Backend* b = find_backend(name);
-  if (!b && registry().loader) {
-    registry().loader(name);
+  if (!b) {
+    announce(name);
     b = find_backend(name);
   }
   if (!b)
     fail(ErrorKind::BackendUnavailable, "device: no backend named '", name,
          "' is installed; try pip install tesserack-", name);
+  if (colon == std::string::npos) index = current_index(b->id());
   b->allocator(static_cast<int>(index)); // raises for a missing device
   return {b->id(), static_cast<int16_t>(index)};
 }
@@ -131,17 +144,6 @@ std::string to_string(Device d) {
 }
 
 std::ostream& operator<<(std::ostream& out, Device d) { return out << to_string(d); }
-
-Device default_device() {
-  Device d = Device::unpack(registry().default_device.load(std::memory_order_relaxed));
-  if (d.defined()) [[likely]]
-    return d;
-  d = parse_device(kDefaultDevice);
-  registry().default_device.store(d.pack());
-  return d;
-}
-
-void set_default_device(Device device) { registry().default_device.store(device.pack()); }
 
 void synchronize(Device device) {
   if (device.is_meta()) return;
