@@ -20,7 +20,7 @@ PUBLIC = ROOT / "core" / "include"
 # Lowest first. runtime stands beside dispatch: it runs backends, and knows operators only as kernels to launch.
 NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "dispatch": 1, "autograd": 2, "ops": 3, "python": 4}
 # Folders of the package; every other module is level 0. The package's own __init__ gathers all and is free.
-PACKAGE_LEVELS = {"nn": 1, "optim": 1, "utils": 1, "amp": 1, "testing": 2, "cli": 3}
+PACKAGE_LEVELS = {"nn": 1, "optim": 1, "utils": 1, "amp": 1, "testing": 2, "cli": 3, "__main__": 4}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".inc"}

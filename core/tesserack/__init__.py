@@ -32,7 +32,19 @@ _selection.install(Tensor)
 backends.install()
 
 # Imported when first used: `import tesserack` stays quick.
-_LAZY_MODULES = ("autograd", "dispatch", "linalg", "nn", "ops", "optim", "random", "testing", "types", "utils")
+_LAZY_MODULES = (
+    "autograd",
+    "dispatch",
+    "linalg",
+    "nn",
+    "ops",
+    "optim",
+    "plugins",
+    "random",
+    "testing",
+    "types",
+    "utils",
+)
 _LAZY_NAMES = {"load": "serialization", "save": "serialization", "set_anomaly_enabled": "autograd._anomaly"}
 
 
@@ -43,6 +55,8 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"tesserack.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
         return value
+    if not name.startswith("_") and name in backends.list():
+        return get_device_module(name)  # noqa: F405
     raise AttributeError(f"module 'tesserack' has no attribute {name!r}")
 
 

@@ -11,6 +11,7 @@ from tesserack import linalg as linalg
 from tesserack import nn as nn
 from tesserack import ops as ops
 from tesserack import optim as optim
+from tesserack import plugins as plugins
 from tesserack import random as random
 from tesserack import testing as testing
 from tesserack import types as types
@@ -80,6 +81,7 @@ from tesserack._functions import compiled_with_cxx11_abi as compiled_with_cxx11_
 from tesserack._functions import finfo as finfo
 from tesserack._functions import from_dlpack as from_dlpack
 from tesserack._functions import frombuffer as frombuffer
+from tesserack._functions import get_device_module as get_device_module
 from tesserack._functions import get_num_threads as get_num_threads
 from tesserack._functions import iinfo as iinfo
 from tesserack._functions import is_complex as is_complex
@@ -108,6 +110,7 @@ from tesserack.random import seed as seed
 from tesserack.random import set_rng_state as set_rng_state
 from tesserack.serialization import load as load
 from tesserack.serialization import save as save
+from tesserack.backends._device_module import DeviceModule
 
 _dtype = dtype
 _device = device
@@ -118,6 +121,7 @@ _float = builtins.float
 _bool = builtins.bool
 Number = _int | _float | _bool
 
+cpu: DeviceModule
 __version__: str
 pi: _float
 e: _float

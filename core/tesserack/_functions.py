@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from tesserack._native import device, dtype
+    from tesserack.backends._device_module import DeviceModule
 
 __all__ = [
     "asarray",
@@ -23,6 +24,7 @@ __all__ = [
     "finfo",
     "from_dlpack",
     "frombuffer",
+    "get_device_module",
     "get_num_threads",
     "iinfo",
     "inf",
@@ -229,6 +231,22 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+# --- devices -------------------------------------------------------------------------------------------------------
+
+
+def get_device_module(device: device | str | None = None) -> DeviceModule:
+    """The functions of a backend, by its name or a device of it: ``tesserack.<name>``, also where that means another.
+
+    Raises ``BackendUnavailableError`` for a name that no installed backend has.
+
+    >>> get_device_module("cpu").device_count()
+    1
+    """
+    from tesserack.backends import _device_module
+
+    return _device_module.of(device)
 
 
 # --- memory and threads --------------------------------------------------------------------------------------------

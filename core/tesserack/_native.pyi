@@ -15,6 +15,7 @@ _float = builtins.float
 _bool = builtins.bool
 Number = _int | _float | _bool
 _Subclass = TypeVar("_Subclass")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 __version__: str
 
@@ -42,6 +43,8 @@ class device:
     def __init__(self, type: str | device, index: _int | None = ...) -> None: ...
     def __enter__(self) -> device: ...
     def __exit__(self, *exc: object) -> None: ...
+    def __call__(self, function: _Function) -> _Function: ...
+    def clone(self) -> device: ...
 
 _device = device
 
@@ -930,28 +933,38 @@ class Tensor:
     def xlogy_(self, other: Tensor | Number) -> Tensor: ...
     def zero_(self) -> Tensor: ...
 
+_abi_version: Any
 _add_generator_method: Any
+_backend_kernels: Any
 _backend_reason: Any
 _backends: Any
+_current_index: Any
+_declared_default: Any
 _device_count: Any
 _disable_saved_tensors_hooks: Any
 _fallback_mode: Any
 _fallbacks: Any
+_forget_chosen_device: Any
 _install_operators: Any
 _is_loaded: Any
+_kernel_names: Any
 _kernel_table: Any
 _keys_of: Any
 _load_backend: Any
 _manual_seed_all: Any
 _operators: Any
 _pop_saved_tensors_hooks: Any
+_probe_again: Any
 _push_saved_tensors_hooks: Any
 _queue_callback: Any
+_required_kernels: Any
 _reset_fallbacks: Any
 _run_backward: Any
 _set_anomaly: Any
 _set_anomaly_checks_nan: Any
 _set_backend_loader: Any
+_set_current_index: Any
+_set_default_chooser: Any
 _set_fallback: Any
 _set_num_threads: Any
 

@@ -300,6 +300,7 @@ _float = builtins.float
 _bool = builtins.bool
 Number = _int | _float | _bool
 _Subclass = TypeVar("_Subclass")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 __version__: str
 
@@ -327,6 +328,8 @@ class device:
     def __init__(self, type: str | device, index: _int | None = ...) -> None: ...
     def __enter__(self) -> device: ...
     def __exit__(self, *exc: object) -> None: ...
+    def __call__(self, function: _Function) -> _Function: ...
+    def clone(self) -> device: ...
 
 _device = device
 
@@ -502,6 +505,7 @@ def package_stub() -> str:
     ]
     lines += [f"from tesserack._native import {name} as {name}" for name in native]
     lines += [f"from {module} import {name} as {name}" for module, name in sorted(python_names())]
+    lines += ["from tesserack.backends._device_module import DeviceModule"]
     aliases = [f"_{name} = {name}" for name in ("dtype", "device", "layout", "memory_format")]
     lines += [
         "",
@@ -512,7 +516,15 @@ def package_stub() -> str:
         "Number = _int | _float | _bool",
         "",
     ]
-    lines += ["__version__: str", "pi: _float", "e: _float", "inf: _float", "nan: _float", "newaxis: None"]
+    lines += [
+        "cpu: DeviceModule",
+        "__version__: str",
+        "pi: _float",
+        "e: _float",
+        "inf: _float",
+        "nan: _float",
+        "newaxis: None",
+    ]
     defined = set(native) | {name for _, name in python_names()}
     for name, function in sorted(public_functions().items()):
         if name not in defined and not keyword.iskeyword(name):

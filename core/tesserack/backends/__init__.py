@@ -1,24 +1,47 @@
 """Backends: the plugins that bring devices. Found by entry point, loaded when a device of theirs is first named.
 
 >>> import tesserack as ts
+>>> ts.backends.get("cpu").status
+'ready'
 >>> ts.backends.why_unavailable("nosuch") is None
 False
+
+``priority`` is the order in which backends are tried for the default device, ``("cpu",)`` unless the user sets it:
+``tesserack.backends.priority = ["acme", "cpu"]``. Installing a package never changes it. ``TESSERACK_DEVICE`` and
+``tesserack.set_default_device`` come before it.
 """
 
 from __future__ import annotations
 
+import sys
+
 from tesserack import _native
-from tesserack.backends._loader import install, installed, load
+from tesserack.backends._loader import failures, install, installed, load, reload
 from tesserack.backends._loader import list_backends as list
 
+TYPE_CHECKING = False  # typing takes a good part of the time to import the package
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from tesserack.backends._info import BackendInfo, DeviceProperties
+
+    priority: tuple[str, ...]
+
 __all__ = [
+    "BackendInfo",
+    "DeviceProperties",
+    "capabilities",
+    "failures",
     "fallbacks",
+    "get",
     "get_fallback",
     "install",
     "installed",
     "list",
     "load",
     "properties",
+    "reload",
     "reset_fallbacks",
     "set_fallback",
     "why_unavailable",
@@ -27,18 +50,50 @@ __all__ = [
 _MODES = ("allow", "warn", "error")
 
 
+def get(name: str, load: bool = True) -> BackendInfo:
+    """Everything about one backend: package, version, state, devices. Loads it unless ``load=False``.
+
+    Raises ``BackendUnavailableError`` only for a name that nothing claims: one that fails to load is described.
+
+    >>> get("cpu").package
+    'tesserack-cpu'
+    """
+    from tesserack.backends import _info
+
+    return _info.get(name, load)
+
+
+def capabilities(name: str) -> dict[str, Any]:
+    """What a backend can do, as plain data: dtypes, kernels, missing ones, streams, properties of each device.
+
+    Raises ``BackendUnavailableError`` if the backend has no device.
+
+    >>> capabilities("cpu")["missing"]
+    []
+    """
+    from tesserack.backends import _info
+
+    return _info.capabilities(name)
+
+
 def why_unavailable(name: str) -> str | None:
-    """None if a device of this name works; otherwise one line saying what is missing and what to do."""
+    """None if a device of this name works; otherwise one line saying what is missing and what to do. Never raises."""
     try:
         _native.device(name)
-    except (RuntimeError, ValueError) as error:
+    except Exception as error:
         return " ".join(str(error).split())
     return None
 
 
-def properties(device: _native.device | str | None = None) -> dict[str, int | str]:
-    """What a device says about itself: name, memory, number of compute units."""
-    return _native._device_properties(device)
+def properties(device: _native.device | str | None = None) -> dict[str, Any]:
+    """What a device says about itself: name, memory, dtypes, limits.
+
+    >>> properties("cpu")["max_ndim"]
+    0
+    """
+    from tesserack.backends import _info
+
+    return vars(_info.device_properties(device))
 
 
 def set_fallback(mode: str) -> None:
@@ -64,3 +119,31 @@ def fallbacks() -> dict[str, int]:
 def reset_fallbacks() -> None:
     """Count fallbacks from zero again."""
     _native._reset_fallbacks()
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("BackendInfo", "DeviceProperties"):
+        from tesserack.backends import _info
+
+        return getattr(_info, name)
+    raise AttributeError(f"module 'tesserack.backends' has no attribute {name!r}")
+
+
+class _Module(type(sys)):  # type: ignore[misc]
+    """This module, with ``priority`` checked when it is set."""
+
+    @property
+    def priority(self) -> tuple[str, ...]:
+        """The order in which backends are tried for the default device."""
+        from tesserack.backends import _default
+
+        return _default.priority()
+
+    @priority.setter
+    def priority(self, names: Iterable[str]) -> None:
+        from tesserack.backends import _default
+
+        _default.set_priority(names)
+
+
+sys.modules[__name__].__class__ = _Module

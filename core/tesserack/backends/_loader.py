@@ -1,114 +1,201 @@
-"""Finding backends by entry point and loading one when its name is first used."""
+"""Loading a backend when its name is first used, and saying what failed when that fails."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 
 from tesserack import _native
-from tesserack._native import BackendUnavailableError, Tensor
+from tesserack._native import BackendUnavailableError
+from tesserack.backends._discovery import Claim, claims, forget, plugins_enabled
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
     from typing import Any
 
-GROUP = "tesserack.backends"
-DEFAULT = "cpu"
+__all__ = ["failures", "install", "installed", "list_backends", "load", "reload"]
 
 _lock = threading.RLock()
-_entry_points: dict[str, list[EntryPoint]] | None = None
-
-
-def _discover() -> dict[str, list[EntryPoint]]:
-    """Entry points by device name, read from the metadata of installed packages without importing any."""
-    global _entry_points
-    with _lock:
-        if _entry_points is None:
-            from importlib.metadata import entry_points
-
-            found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
-            for point in entry_points(group=GROUP):
-                # The same package may lie on the path twice.
-                found.setdefault(point.name, {}).setdefault((point.value, _package(point)), point)
-            _entry_points = {name: [*points.values()] for name, points in sorted(found.items())}
-            _add_device_flags(_entry_points)
-    return _entry_points
-
-
-def _package(point: EntryPoint) -> str:
-    distribution = point.dist
-    return f"{distribution.name} {distribution.version}" if distribution is not None else point.value
-
-
-def _add_device_flags(names: Any) -> None:
-    """``x.is_acme`` for every backend that is installed."""
-    for name in names:
-        if not hasattr(Tensor, f"is_{name}"):
-            setattr(Tensor, f"is_{name}", _device_flag(name))
-
-
-def _device_flag(name: str) -> property:
-    def is_there(self: Tensor) -> bool:
-        return self.device.type == name
-
-    return property(is_there, doc=f"Whether it is on a {name} device.")
+_failures: dict[str, tuple[str, BaseException | None]] = {}
+_loading: set[str] = set()
 
 
 def installed() -> dict[str, str]:
-    """Names of the installed backends, with the package and version each comes from; loads none."""
-    return {name: _package(points[0]) for name, points in _discover().items()}
+    """Names of the installed backends, with the package and version each comes from; loads none.
+
+    >>> installed()["cpu"].split()[0]
+    'tesserack-cpu'
+    """
+    return {name: str(claimed[0]) for name, claimed in claims().items()}
 
 
 def list_backends() -> list[str]:
-    """Names of all backends that can be named as a device: installed or registered at run time."""
+    """Names of all backends that can be named as a device: installed or registered at run time; loads none."""
     registered = {backend["name"] for backend in _native._backends()}
-    return sorted(registered | _discover().keys())
+    return sorted(registered | claims().keys())
+
+
+def failures() -> dict[str, str]:
+    """Backends that failed to load in this process, with the message each use of them gets."""
+    return {name: message for name, (message, _) in _failures.items()}
 
 
 def load(name: str) -> None:
-    """Load a backend now. ``BackendUnavailableError`` saying what failed and what to do."""
+    """Load a backend now. A failure is remembered: see :func:`reload`.
+
+    Raises:
+        BackendUnavailableError: saying which package and version, what failed (also as ``__cause__``) and what to do.
+    """
     with _lock:
         if _native._is_loaded(name):
             return
-        points = _discover().get(name, [])
-        if not points:
-            raise BackendUnavailableError(_unknown(name))
-        if len(points) > 1:
-            packages = " and ".join(_package(point) for point in points)
-            raise BackendUnavailableError(f"device: the name {name!r} is claimed by {packages}; uninstall one of them")
-        _load_point(name, points[0])
+        if name in _failures:
+            message, cause = _failures[name]
+            raise BackendUnavailableError(message) from cause
+        claim = _only_claim(name)
+        if name in _loading:
+            raise BackendUnavailableError(
+                f"device: the backend {name!r} from {claim} uses its own device while it is being loaded; "
+                f"report this to the authors of {claim.package}"
+            )
+        _loading.add(name)
+        try:
+            _load_claim(claim)
+        finally:
+            _loading.discard(name)
 
 
-def _load_point(name: str, point: EntryPoint) -> None:
+def reload(name: str) -> None:
+    """Try again to load a backend that failed, or to find devices where there were none.
+
+    Reads the metadata of installed packages anew, and imports the backend's module anew. A backend that has devices
+    stays as it is. Raises what :func:`load` raises, also if there is still no device.
+
+    >>> reload("cpu")
+    """
+    with _lock:
+        if _native._is_loaded(name):
+            _native._probe_again(name)
+        else:
+            _failures.pop(name, None)
+            for claim in claims().get(name, []):
+                _forget_module(claim.value.partition(":")[0])
+            forget()
+            load(name)
+    _native.device(name)
+
+
+def _forget_module(module: str) -> None:
+    for known in [*sys.modules]:
+        if known == module or known.startswith(f"{module}."):
+            del sys.modules[known]
+
+
+def _only_claim(name: str) -> Claim:
+    claimed = claims().get(name, [])
+    if len(claimed) == 1:
+        return claimed[0]
+    if not claimed:
+        raise BackendUnavailableError(_unknown(name))
+    raise BackendUnavailableError(
+        f"device: the name {name!r} is claimed by {' and '.join(map(str, claimed))}; uninstall one of them"
+    )
+
+
+# --- one backend ---------------------------------------------------------------------------------------------------
+
+
+def _load_claim(claim: Claim) -> None:
     try:
-        entry = point.load()
-        path = entry() if callable(entry) else entry
-        loaded = _native._load_backend(str(path))
-    except Exception as error:
-        raise BackendUnavailableError(
-            f"device: the backend {name!r} from {_package(point)} ({point.value}) failed to load: "
-            f"{type(error).__name__}: {error}; try reinstalling {_package(point).split()[0]}"
-        ) from error
-    if loaded != name:
-        raise BackendUnavailableError(
-            f"device: {_package(point)} announces a backend {name!r} but its library calls itself {loaded!r}; "
-            "report this to the authors of the package"
+        _register(claim, claim.point.load())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a module may call sys.exit while it is imported
+        message = (
+            f"device: the backend {claim.name!r} from {claim} ({claim.value}) failed to load: "
+            f"{type(error).__name__}: {error}; {_cure(error, claim)}, then restart or call "
+            f"tesserack.backends.reload({claim.name!r})"
         )
+        _failures[claim.name] = (message, error)
+        raise BackendUnavailableError(message) from error
+
+
+def _register(claim: Claim, entry: Any) -> None:
+    """Register what an entry point names: a library's path, a Python backend, or a callable that returns either."""
+    if callable(entry) and not _is_python_backend(entry):
+        entry = entry()
+    if _is_python_backend(entry):
+        if entry.name != claim.name:
+            raise RuntimeError(
+                f"backend: {claim} calls itself {entry.name!r}, but is announced as {claim.name!r}; "
+                "report this to the authors of the package"
+            )
+        native: Any = _native
+        native._register_python_backend(entry)
+    elif isinstance(entry, (str, os.PathLike)):
+        _native._load_backend(os.fspath(entry), claim.name, str(claim))
+    else:
+        raise TypeError(
+            f"expected {claim.value} to be the path of a library, a tesserack.backends.Backend or a function that "
+            f"returns either, got {type(entry).__name__}"
+        )
+
+
+def _is_python_backend(entry: Any) -> bool:
+    # An instance can only exist once the module of its class was imported.
+    module = sys.modules.get("tesserack.backends._python")
+    return module is not None and isinstance(entry, module.Backend)
+
+
+# --- what to do ----------------------------------------------------------------------------------------------------
+
+
+def _cure(error: BaseException, claim: Claim) -> str:
+    text = str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        own = error.name.partition(".")[0] == claim.value.partition(":")[0].partition(".")[0]
+        return f"try reinstalling {claim.package}" if own else f"install the missing Python module {error.name!r}"
+    if "built for ABI" in text or "needs ABI" in text:
+        major, minor = _native._abi_version()
+        return f"install a version of {claim.package} for ABI {major}.{minor}, or the tesserack it was made for"
+    if "cannot open shared object file" in text:
+        return "install the library that is missing; it may be part of the device's driver"
+    if "announced as" in text or isinstance(error, TypeError):
+        return f"try another version of {claim.package}"
+    return f"try reinstalling {claim.package}"
 
 
 def _unknown(name: str) -> str:
     have = list_backends()
+    default = _native._declared_default()
+    hidden = "" if plugins_enabled() or name == default else "; TESSERACK_PLUGINS=off hides all others"
     if not have:
         return (
             f"device: no backend is installed, so there is no device {name!r}; "
-            f"install one, for example: pip install tesserack-{DEFAULT}"
+            f"install one, for example: pip install tesserack-{default}{hidden}"
         )
     return (
-        f"device: no backend named {name!r} is installed (installed: {', '.join(have)}); "
+        f"device: no backend named {name!r} is installed (installed: {', '.join(have)}{hidden}); "
         f"its package may be called: pip install tesserack-{name}"
     )
 
 
+def _load_by_name(name: str) -> None:
+    """What the native core calls for a name it does not know; for "meta", which it knows, only once."""
+    if name == "meta":
+        claims()
+    else:
+        load(name)
+
+
 def install() -> None:
-    """Let the native core load backends by name."""
-    _native._set_backend_loader(load)
+    """Let the native core load backends by name, and ask which device is the default."""
+    _native._set_backend_loader(_load_by_name)
+    _native._set_default_chooser(_choose_default)
+
+
+def _choose_default() -> Any:
+    from tesserack.backends import _default
+
+    return _default.choose()

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Any, TypeVar
 
 from tesserack import Tensor
+from tesserack.backends import _accessors
 from tesserack.nn.modules._convert import ConvertMixin
 from tesserack.nn.modules._hooks import (
     HookMixin,
@@ -219,7 +220,9 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
         declared = getattr(type(self), name, None)
         if isinstance(declared, property) and declared.fget is not None:
             return declared.fget(self)  # the property itself failed with an AttributeError: show that one
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        if _accessors.appeared(name):
+            return getattr(self, name)
+        raise AttributeError(_accessors.missing(type(self), name))
 
     def __delattr__(self, name: str) -> None:
         for registry in _REGISTRIES:
@@ -286,6 +289,9 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
         if not children and len(lines) <= 1:
             return f"{self._get_name()}({extra})"
         return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
+
+
+_accessors.announce_to_module(Module)
 
 
 def indented(text: str, spaces: int = 2) -> str:

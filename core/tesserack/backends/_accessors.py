@@ -1,0 +1,145 @@
+"""``x.acme()``, ``module.acme()`` and ``x.is_acme`` for every backend whose name is known, without importing it.
+
+They are hung on the classes when the names are read, so that looking up an attribute stays as quick as without them.
+For a device the distribution declares as an extra but that is not installed, the attribute stays missing, and the
+``AttributeError`` says what to install.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tesserack import _native
+from tesserack._native import Tensor
+
+TYPE_CHECKING = False  # typing takes a good part of the time to import the package
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+__all__ = ["announce", "announce_to_module", "appeared", "missing", "resolve"]
+
+_names: list[str] = []
+_absent: list[str] = []
+
+
+class Absent:
+    """Stands where a known device's accessor would: reading it fails, with advice."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise AttributeError(missing(owner, self.name), name=self.name, obj=instance or owner)
+
+
+def missing(owner: type, name: str) -> str:
+    """The message for an attribute that an object of a class does not have."""
+    advice = f": no backend named {name!r} is installed; try pip install tesserack-{name}" if name in _absent else ""
+    return f"{owner.__name__!r} object has no attribute {name!r}{advice}"
+
+
+def appeared(name: str) -> bool:
+    """Whether an accessor of this name came just now, because the names of the backends had not been read before."""
+    if _names or name.startswith("_"):
+        return False
+    from tesserack.backends._discovery import claims
+
+    claims()
+    return name in _names
+
+
+def announce(names: Iterable[str]) -> None:
+    """Give the classes accessors for these names, and advice for known ones that are absent."""
+    fresh = [name for name in names if name.isidentifier() and name not in _names]
+    _names.extend(fresh)
+    _absent.extend(name for name in _declared_extras() if name not in _names and name not in _absent)
+    _install(Tensor, fresh, _absent, tensor_accessor)
+    for name in fresh:
+        _set(Tensor, f"is_{name}", device_flag(name))
+    modules = sys.modules.get("tesserack.nn.modules.module")
+    if modules is not None and hasattr(modules, "Module"):
+        announce_to_module(modules.Module)
+
+
+def announce_to_module(cls: type) -> None:
+    """Give ``nn.Module`` the accessors known so far."""
+    _install(cls, _names, _absent, module_accessor)
+
+
+def _install(cls: type, names: Iterable[str], absent: Iterable[str], make: Callable[[str], Any]) -> None:
+    for name in names:
+        _set(cls, name, make(name))
+    for name in absent:
+        _set(cls, name, Absent(name))
+
+
+def _set(cls: type, name: str, member: Any) -> None:
+    """Set an attribute of a class unless it means something else already."""
+    there = cls.__dict__.get(name)
+    if isinstance(there, Absent) or (there is None and not hasattr(cls, name)):
+        setattr(cls, name, member)
+
+
+def _declared_extras() -> list[str]:
+    """Names of devices that the distribution of the core offers packages for: extra ``x`` requiring ``tesserack-x``."""
+    from importlib import metadata
+
+    try:
+        extras = metadata.metadata("tesserack").get_all("Provides-Extra") or []
+        required = metadata.requires("tesserack") or []
+    except metadata.PackageNotFoundError:
+        return []
+    wanted = {line.split(";")[0].strip() for line in required}
+    return [extra for extra in extras if f"tesserack-{extra}" in wanted]
+
+
+# --- the accessors -------------------------------------------------------------------------------------------------
+
+
+def resolve(name: str, device: Any = None) -> _native.device:
+    """A device of the backend ``name``: its current one, the one of an index, or ``device`` itself if it is one.
+
+    Raises ``ValueError`` for a device of another backend.
+    """
+    if device is None:
+        return _native.device(name)
+    if isinstance(device, int) and not isinstance(device, bool):
+        return _native.device(name, device)
+    found = _native.device(device)
+    if found.type != name:
+        raise ValueError(f"{name}: expected a {name} device or an index, got {str(found)!r}")
+    return found
+
+
+def tensor_accessor(name: str) -> Callable[..., Tensor]:
+    """The method ``Tensor.<name>``."""
+
+    def move(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+        options = {} if memory_format is None else {"memory_format": memory_format}
+        return self.to(resolve(name, device), non_blocking=non_blocking, **options)
+
+    move.__name__, move.__qualname__ = name, f"Tensor.{name}"
+    move.__doc__ = f"This tensor on a {name} device, the current one unless given; itself if it is there already."
+    return move
+
+
+def module_accessor(name: str) -> Callable[..., Any]:
+    """The method ``nn.Module.<name>``."""
+
+    def move(self: Any, device: Any = None) -> Any:
+        place = resolve(name, device)
+        return self._apply(lambda tensor: tensor.to(place))
+
+    move.__name__, move.__qualname__ = name, f"Module.{name}"
+    move.__doc__ = f"Move all parameters and buffers to a {name} device, the current one unless given."
+    return move
+
+
+def device_flag(name: str) -> property:
+    """The property ``Tensor.is_<name>``."""
+
+    def is_there(self: Tensor) -> bool:
+        return self.device.type == name
+
+    return property(is_there, doc=f"Whether it is on a {name} device.")

@@ -1,0 +1,97 @@
+"""Which packages bring backends: entry points, read from metadata without importing anything.
+
+``TESSERACK_PLUGINS=off`` hides every package but the declared default's own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from tesserack import _native
+
+TYPE_CHECKING = False  # typing takes a good part of the time to import the package
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from importlib.metadata import EntryPoint
+    from typing import Any
+
+__all__ = ["GROUP", "Claim", "claims", "entry_points", "forget", "plugins_enabled"]
+
+GROUP = "tesserack.backends"
+VARIABLE = "TESSERACK_PLUGINS"
+_SWITCH = {"": True, "on": True, "1": True, "off": False, "0": False}
+
+_lock = threading.RLock()
+_claims: dict[str, list[Claim]] | None = None
+
+
+class Claim:
+    """One package's claim to a name: the entry point and where it comes from."""
+
+    __slots__ = ("name", "package", "point", "value", "version")
+
+    def __init__(self, point: EntryPoint) -> None:
+        distribution = point.dist
+        self.name = point.name
+        self.value = point.value
+        self.point = point
+        self.package = str(distribution.name) if distribution is not None else point.value
+        self.version = str(distribution.version) if distribution is not None else ""
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version}".rstrip()
+
+
+def plugins_enabled() -> bool:
+    """What ``TESSERACK_PLUGINS`` says. ``ValueError`` for a value other than on or off."""
+    text = os.environ.get(VARIABLE, "").strip().lower()
+    if text not in _SWITCH:
+        raise ValueError(f"{VARIABLE}: expected 'on' or 'off', got {text!r}")
+    return _SWITCH[text]
+
+
+def entry_points(group: str) -> Iterable[Any]:
+    """The entry points of a group on the path now."""
+    from importlib import metadata
+
+    return metadata.entry_points(group=group)
+
+
+def claims() -> dict[str, list[Claim]]:
+    """Claims by device name; read once, see :func:`forget`. Announces the names to :mod:`._accessors`."""
+    global _claims
+    with _lock:
+        if _claims is None:
+            from tesserack.backends import _accessors
+
+            _claims = _read()
+            _accessors.announce(_claims)
+        return _claims
+
+
+def _read() -> dict[str, list[Claim]]:
+    found: dict[str, dict[tuple[str, str], Claim]] = {}
+    for point in entry_points(GROUP):
+        claim = Claim(point)
+        # The same package may lie on the path twice.
+        found.setdefault(claim.name, {}).setdefault((claim.value, str(claim)), claim)
+    everything = {name: sorted(by_value.values(), key=str) for name, by_value in sorted(found.items())}
+    return everything if plugins_enabled() else _declared_default_only(everything)
+
+
+def _declared_default_only(everything: dict[str, list[Claim]]) -> dict[str, list[Claim]]:
+    name = _native._declared_default()
+    claimed = everything.get(name, [])
+    own = [claim for claim in claimed if claim.package == f"tesserack-{name}"] or claimed
+    return {name: own} if own else {}
+
+
+def forget() -> None:
+    """Read the metadata again at the next use: something may have been installed since."""
+    global _claims
+    import importlib
+
+    with _lock:
+        _claims = None
+        importlib.invalidate_caches()
