@@ -1,7 +1,8 @@
 # Each target sets itself up from a fresh machine: Python 3.10 or later, g++ and make are enough.
 #
 #   make demo [DEVICE=cpu] [EPOCHS=10] [DEMO_ARGS=...]   train the digits example
-#   make test [PARITY=1] [PYTEST_ARGS=...]               run every test; PARITY=1 compares with torch too
+#   make test [PARITY=1] [PYTEST_ARGS=...] [TESTS=...]   run every test; PARITY=1 compares with torch too
+#   make conform [DEVICE=cpu] [CONFORM_ARGS=...]         the conformance kit on a device, with a report in build/
 #   make bench [BENCH_ARGS=...]                          time side by side with torch
 #   make docs | lint | format | asan | clean
 
@@ -16,16 +17,21 @@ PROJECTS := pyproject.toml backends/cpu/pyproject.toml
 files = $(shell find $(1) -type f 2>/dev/null)
 CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt pyproject.toml
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
+# The conformance kit ships in the package: its tests are named as a module.
+TESTS ?= tests backends/cpu/tests tesserack.testing.conformance
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: demo test test-without-onednn bench docs lint format asan build clean
+.PHONY: demo test conform test-without-onednn bench docs lint format asan build clean
 
 demo: build $(STAMPS)/examples
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
 test: build $(STAMPS)/test $(STAMPS)/examples $(if $(PARITY),$(STAMPS)/torch)
 	@for program in $$(ls -t build/core-*/tesserack_tests 2>/dev/null | head -n 1); do $$program; done
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest --pyargs $(PYTEST_ARGS) $(TESTS)
+
+conform: build $(STAMPS)/test
+	$(PY) -m tesserack.testing.conform $(or $(DEVICE),cpu) --report build/conformance $(CONFORM_ARGS)
 
 bench: build $(STAMPS)/bench $(STAMPS)/torch
 	$(PY) benchmarks/run.py $(BENCH_ARGS)
@@ -53,7 +59,7 @@ asan: $(STAMPS)/build-deps $(STAMPS)/test
 
 test-without-onednn: $(STAMPS)/build-deps $(STAMPS)/test
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --no-onednn
-	build/without-onednn/venv/bin/python -m pytest -q --ignore=tests/parity $(PYTEST_ARGS)
+	build/without-onednn/venv/bin/python -m pytest -q --pyargs --ignore=tests/parity $(PYTEST_ARGS) $(TESTS)
 
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed.
 build: $(STAMPS)/core $(STAMPS)/cpu

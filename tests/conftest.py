@@ -13,18 +13,10 @@ INTEGERS = (ts.int64, ts.int32, ts.int16, ts.int8, ts.uint8)
 DTYPES = (*FLOATS, *INTEGERS, ts.bool)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tesserack-device", default="cpu", metavar="NAME", help="device the tests run on (default: cpu)")
-
-
 @pytest.fixture(scope="session")
-def device(request: pytest.FixtureRequest) -> ts.device:
-    """The device under test; tests are skipped, with the reason, where it cannot be used."""
-    name = str(request.config.getoption("--tesserack-device"))
-    reason = ts.backends.why_unavailable(name)
-    if reason:
-        pytest.skip(reason)
-    return ts.device(name)
+def device(tesserack_device: ts.device) -> ts.device:
+    """The device under test, ``--tesserack-device``."""
+    return tesserack_device
 
 
 @pytest.fixture(params=FLOATS, ids=str)

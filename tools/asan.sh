@@ -17,5 +17,5 @@ export PYTHONMALLOC=malloc TESSERACK_SANITIZED=1
 
 program=build/asan/core/tesserack_tests
 if [ -x $program ]; then $program; fi
-if [ $# -eq 0 ]; then set -- tests backends/cpu/tests --ignore=tests/parity -q; fi
+if [ $# -eq 0 ]; then set -- --pyargs tests backends/cpu/tests tesserack.testing.conformance --ignore=tests/parity -q; fi
 exec env LD_PRELOAD="$preload" build/asan/venv/bin/python -m pytest -p no:cacheprovider "$@"

@@ -19,8 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CPU = ROOT / "backends" / "cpu"
 
-METADATA = "Metadata-Version: 2.1\nName: tesserack-cpu\nVersion: 0\n"
-ENTRY_POINTS = "[tesserack.backends]\ncpu = tesserack_cpu:library\n"
+CPU_ENTRY_POINTS = "[tesserack.backends]\ncpu = tesserack_cpu:library\n"
+CORE_ENTRY_POINTS = "[pytest11]\ntesserack.testing.pytest_plugin = tesserack.testing.pytest_plugin\n"
 
 
 def cmake(source: Path, build: Path, options: list[str], jobs: int) -> None:
@@ -50,10 +50,15 @@ def assemble_cpu(build: Path, tree: Path) -> None:
     for file in (CPU / "tesserack_cpu").iterdir():
         if file.suffix == ".py" or file.name == "py.typed":
             link(file, tree / "tesserack_cpu" / file.name)
-    info = tree / "tesserack_cpu-0.dist-info"
+    write_metadata(tree, "tesserack-cpu", CPU_ENTRY_POINTS)
+
+
+def write_metadata(tree: Path, name: str, entry_points: str) -> None:
+    """What an installer would leave about a distribution, so that its entry points are found."""
+    info = tree / f"{name.replace('-', '_')}-0.dist-info"
     info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text(METADATA)
-    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(entry_points)
 
 
 def make_environment(folder: Path, tree: Path) -> Path:
@@ -84,6 +89,7 @@ def main() -> None:
     sanitize, tests = onoff(arguments.sanitize), onoff(arguments.tests)
     core = [f"TESSERACK_SANITIZE={sanitize}", f"TESSERACK_TESTS={tests}", f"TESSERACK_PACKAGE_TREE={tree}"]
     cmake(ROOT, build / "core", core, arguments.jobs)
+    write_metadata(tree, "tesserack", CORE_ENTRY_POINTS)
     if not arguments.core_only:
         cpu = [f"TESSERACK_CPU_SANITIZE={sanitize}", f"TESSERACK_CPU_ONEDNN={onoff(not arguments.no_onednn)}"]
         cmake(CPU, build / "cpu", cpu, arguments.jobs)

@@ -16,7 +16,7 @@ def test_operators_without_samples_are_listed(reasons_without_samples: dict[str,
 def test_known_gaps_name_tests(request: pytest.FixtureRequest, unused_gaps: list[str]) -> None:
     """A gap that no test answers to is a leftover."""
     collected = {item.path.name for item in request.session.items}
-    if {"test_values.py", "test_gradients.py", "test_forms.py"} <= collected and not request.config.getoption("-k"):
+    if "test_forms.py" in collected and not request.config.getoption("-k"):
         assert unused_gaps == []
 
 

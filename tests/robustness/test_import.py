@@ -12,7 +12,7 @@ def test_import_loads_neither_numpy_nor_a_backend() -> None:
     code = """
 import sys
 import tesserack as ts
-names = ("numpy", "scipy", "torch", "importlib.metadata", "tesserack.nn", "tesserack_cpu")
+names = ("numpy", "scipy", "torch", "importlib.metadata", "pytest", "rich", "tesserack.nn", "tesserack_cpu")
 heavy = [m for m in names if m in sys.modules]
 assert not heavy, heavy
 assert not any(ts._native._is_loaded(name) for name in ts.backends.list()), "a backend is loaded"

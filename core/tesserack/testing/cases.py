@@ -21,7 +21,21 @@ from tesserack.testing.samples import Input, Sample, dtypes, records
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DTYPES", "LAYOUTS", "build", "call", "claims", "is_floating", "leaves", "suits", "tensor", "values"]
+__all__ = [
+    "DTYPES",
+    "LAYOUTS",
+    "build",
+    "call",
+    "claims",
+    "expand",
+    "functional_name",
+    "is_floating",
+    "leaves",
+    "rounded",
+    "suits",
+    "tensor",
+    "values",
+]
 
 FLOATING = ("float64", "float32", "bfloat16", "float16")
 SIGNED = ("int64", "int32", "int16", "int8")
@@ -63,11 +77,58 @@ def tensor(item: Input, dtype: ts.dtype, device: Any, layout: str = "contiguous"
     if not item.varies:
         dtype = ts.bool if array.dtype.kind == "b" else ts.int64
     elif not dtype.is_floating_point:
-        array = np.floor(array).astype(np.int64)
-        if dtype == ts.uint8 and array.size:
-            array = array - min(0, array.min())
-        array = array % 2 if dtype == ts.bool else array
+        array = _whole(array, dtype == ts.uint8, dtype == ts.bool)
+    if layout == "expanded":
+        shared = _shared(item)
+        return _plain(array[shared], dtype, device).expand(array.shape) if shared else _plain(array, dtype, device)
     return _LAYOUT[layout if array.ndim else "contiguous"](array, dtype, device)
+
+
+def _whole(array: NDArray[Any], unsigned: bool, truth: bool) -> NDArray[Any]:
+    array = np.floor(array).astype(np.int64)
+    if unsigned and array.size:
+        array = array - min(0, array.min())
+    return array % 2 if truth else array
+
+
+def rounded(item: Input, dtype: str) -> NDArray[Any]:
+    """The numbers that :func:`tensor` stores, as float64, int64 or bool, worked out without any device."""
+    array = item.array
+    if not item.varies:
+        return array.astype(bool if array.dtype.kind == "b" else np.int64)
+    if dtype == "bfloat16":
+        bits = array.astype(np.float32).view(np.uint32).astype(np.uint64)
+        even = (bits + 0x7FFF + (bits >> np.uint64(16) & np.uint64(1))) & np.uint64(0xFFFF0000)
+        kept = np.where(np.isfinite(array), even, bits & np.uint64(0xFFFF0000))
+        return np.asarray(kept.astype(np.uint32).view(np.float32).astype(np.float64))
+    if is_floating(dtype):
+        with np.errstate(over="ignore"):
+            return array.astype(dtype).astype(np.float64)
+    whole = _whole(array, dtype == "uint8", dtype == "bool")
+    return whole.astype(bool) if dtype == "bool" else whole
+
+
+def expand(sample: Sample) -> Sample | None:
+    """The sample with tensors that repeat along their first dimension, fit for the layout "expanded"; None without
+    one that can."""
+
+    def repeat(item: Input) -> Input:
+        shared = _shared(item)
+        array = np.broadcast_to(item.array[shared], item.array.shape) if shared else item.array
+        return Input(array, item.varies, item.grad)
+
+    if not any(_shared(item) for item in sample.inputs()):
+        return None
+    args, kwargs = sample.map(repeat)
+    return Sample(args, kwargs, sample.grad, sample.only)
+
+
+def _shared(item: Input) -> tuple[slice, ...] | None:
+    """Where the part lies that a tensor repeats when it is expanded; None for those that are kept as they are."""
+    along = next((dim for dim, size in enumerate(item.array.shape) if size > 1), None)
+    if not item.varies or along is None or item.array.size == 0:
+        return None
+    return (*[slice(None)] * along, slice(0, 1))
 
 
 def _plain(array: NDArray[Any], dtype: ts.dtype, device: Any) -> ts.Tensor:
@@ -99,6 +160,16 @@ def call(name: str, args: Any, kwargs: Any) -> Any:
     if record["function"] or record["namespaces"]:
         return operators()[record["python_name"]](*args, **kwargs)
     return getattr(args[0], base)(*args[1:], **kwargs)
+
+
+def functional_name(record: dict[str, Any]) -> str:
+    """The operator that an in-place or out= form varies: "add_" and "add.out" are forms of "add"."""
+    base, _, overload = record["name"].partition(".")
+    if record["variant"] == "inplace":
+        base = base.removesuffix("_")
+    else:
+        overload = overload.removesuffix("out").removesuffix("_")
+    return f"{base}.{overload}" if overload else str(base)
 
 
 def leaves(result: Any) -> list[Any]:

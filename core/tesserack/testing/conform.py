@@ -1,0 +1,124 @@
+"""``python -m tesserack.testing.conform NAME``: what a device must do to be trusted, and how far it gets.
+
+Runs the conformance kit on a device, prints a table and the level reached (*boots*, *trains*, *complete*), and writes a
+report. Needs the extra ``tesserack[test]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["main"]
+
+_NEEDED = ("numpy", "scipy", "pytest", "rich")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run with the arguments of a command line. 0: the level asked for is reached, or nothing failed; 1: it is not;
+    2: the device or a package is missing, or an argument is wrong."""
+    missing = _missing()
+    if missing:
+        print(f"conform: {', '.join(missing)} not installed; try: pip install 'tesserack[test]'", file=sys.stderr)
+        return 2
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as exit:
+        return int(exit.code or 0)
+    problem = _problem(arguments)
+    if problem:
+        print(f"conform: {problem}", file=sys.stderr)
+        return 2
+    return _conform(arguments)
+
+
+def _missing() -> list[str]:
+    from importlib.util import find_spec
+
+    return [name for name in _NEEDED if find_spec(name) is None]
+
+
+def _parser() -> argparse.ArgumentParser:
+    from tesserack.testing.conformance.areas import LEVELS
+
+    parser = argparse.ArgumentParser(
+        prog="tesserack conform",
+        description="Test a device: every operator against a float64 reference, gradients, copies, memory, training.",
+        epilog="Levels: " + "; ".join(f"{name}: {means}" for name, means in LEVELS.items()) + ".",
+    )
+    parser.add_argument("device", metavar="NAME", help="the device, as in tesserack.device(NAME)")
+    parser.add_argument("--level", choices=[*LEVELS], help="test what this level needs, and fail unless it is reached")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="write report.html, report.json and badge.svg here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument(
+        "--expected-failures",
+        type=Path,
+        metavar="FILE",
+        help="lines of 'test-pattern  # reason [until=YYYY-MM-DD] [lacks=CAPABILITY]'; a pass or a past date fails",
+    )
+    parser.add_argument("--quick", action="store_true", help="a sample of the tests, under a minute on a cpu")
+    parser.add_argument("-k", dest="expression", metavar="EXPR", help="only tests that match, as in pytest")
+    parser.add_argument(
+        "--timeout", type=float, default=300, metavar="SECONDS", help="a test that takes longer hangs (default: 300)"
+    )
+    return parser
+
+
+def _problem(arguments: argparse.Namespace) -> str | None:
+    """What is wrong with the arguments, before anything runs."""
+    import tesserack as ts
+    from tesserack.testing import expected_failures
+
+    if arguments.expected_failures:
+        try:
+            expected_failures.read(arguments.expected_failures)
+        except (OSError, ValueError) as error:
+            return str(error)
+    if arguments.timeout <= 0:
+        return f"--timeout: expected a positive number of seconds, got {arguments.timeout:g}"
+    return ts.backends.why_unavailable(arguments.device)
+
+
+def _conform(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from tesserack.testing.conformance import run, terminal
+    from tesserack.testing.conformance.areas import LEVELS
+    from tesserack.testing.conformance.report import write_json, write_report
+
+    console = Console()
+    options = run.Options(
+        arguments.device,
+        arguments.level or [*LEVELS][-1],
+        arguments.expected_failures,
+        arguments.quick,
+        arguments.expression,
+        arguments.timeout,
+    )
+    try:
+        with terminal.progress(console, arguments.device) as watch:
+            results = run.run(options, watch)
+    except run.KitError as error:
+        print(f"conform: {error}", file=sys.stderr)
+        return 2
+    terminal.show(console, results, options.level)
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        write_json(results, arguments.json)
+    if arguments.report:
+        write_report(results, arguments.report)
+        console.print(f"report: {arguments.report / 'report.html'}")
+    return _status(results, arguments.level)
+
+
+def _status(results: Any, level: str | None) -> int:
+    if level and not results.partial:
+        return 1 if results.obstacles(level) else 0
+    return 1 if results.failures() or not results.cases or (results.unused and not results.partial) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

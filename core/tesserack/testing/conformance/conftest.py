@@ -1,0 +1,43 @@
+"""Fixtures of the conformance tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import tesserack as ts
+from tesserack.testing.conformance.card import Card, Record, describe
+from tesserack.testing.conformance.selection import properties_of
+
+for _module in ("values", "gradients"):
+    pytest.register_assert_rewrite(f"tesserack.testing.conformance.{_module}")
+
+
+@pytest.fixture(scope="session")
+def card(tesserack_device: ts.device) -> Card:
+    """The device under test and what it declares."""
+    return describe(tesserack_device)
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Record:
+    """Where a test writes down what the report should say."""
+    return Record(properties_of(request.node))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_state(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The same seed for each test, no word from NumPy about infinities; what ran on the cpu instead is counted."""
+    ts.manual_seed(0)
+    mode = ts.backends.get_fallback()
+    ts.backends.set_fallback("allow")
+    ts.backends.reset_fallbacks()
+    with np.errstate(all="ignore"):
+        yield
+    fallbacks = ts.backends.fallbacks()
+    ts.backends.set_fallback(mode)
+    if fallbacks:
+        properties_of(request.node)["fallbacks"] = fallbacks
+    assert ts.is_grad_enabled(), "a test left gradients switched off"

@@ -1,0 +1,222 @@
+"""The page: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from tesserack.testing.conformance.areas import LEVELS
+from tesserack.testing.conformance.report.matrix import matrix
+from tesserack.testing.conformance.results import OUTCOMES, Case, Results
+
+__all__ = ["page"]
+
+_HERE = Path(__file__).parent
+_MARKS = {"passed": "p", "failed": "f", "xfailed": "x", "skipped": "s"}
+_WORST = 25
+
+
+def page(results: Results) -> str:
+    """The report as HTML."""
+    versions = results.environment["versions"]
+    parts = {
+        "title": escape(f"{results.device}: {results.level or 'does not boot'} (Tesserack conformance)"),
+        "style": (_HERE / "page.css").read_text(encoding="utf-8"),
+        "script": (_HERE / "page.js").read_text(encoding="utf-8"),
+        "partial": " · a quick or filtered run" if results.partial else "",
+        "device": escape(results.device),
+        "hardware": escape(versions.get("hardware", "")),
+        "ladder": "".join(_rung(results, level) for level in LEVELS),
+        "tiles": _tiles(results),
+        "areas": _areas(results),
+        "failures": _failures(results),
+        "coverage": matrix(results),
+        "errors": _errors(results),
+        "timings": _timings(results),
+        "expected": _expected(results),
+        "fallbacks": _fallbacks(results),
+        "skips": _skips(results),
+        "environment": _environment(results),
+    }
+    sections = {"Areas": "areas", "Coverage": "coverage"}
+    optional = ("failures", "errors", "timings", "expected", "fallbacks", "skips")
+    titles = ("Failures", "Worst errors", "Timings", "Expected failures", "Help from the cpu", "Skipped")
+    sections |= {title: part for title, part in zip(titles, optional, strict=True) if parts[part]}
+    sections["Environment"] = "environment"
+    parts["nav"] = "".join(f'<a href="#{anchor}">{title}</a>' for title, anchor in sections.items())
+    return Template((_HERE / "page.html").read_text(encoding="utf-8")).substitute(parts)
+
+
+def _rung(results: Results, level: str) -> str:
+    obstacles = results.obstacles(level)
+    listed = "".join(f"<li>{escape(text)}</li>" for text in obstacles[:6])
+    if len(obstacles) > 6:
+        listed += f"<li>and {len(obstacles) - 6} more</li>"
+    mark, kind = ("✗", "no") if obstacles else ("✓", "yes")
+    why = f"<ul>{listed}</ul>" if obstacles else ""
+    return f'<li class="{kind}"><b>{mark} {level}</b>{escape(LEVELS[level])}{why}</li>'
+
+
+def _tiles(results: Results) -> str:
+    words = {"passed": "passed", "failed": "failed", "xfailed": "expected failures", "skipped": "skipped"}
+    tiles = [
+        (f"{results.count(outcome):,}", words[outcome], outcome == "failed" and results.count(outcome))
+        for outcome in OUTCOMES
+    ]
+    operators = {c.properties["op"] for c in results.cases if c.area in ("operators", "required") and _has_op(c)}
+    tiles += [(f"{len(operators):,}", "operators", False), (_duration(results.seconds), "of tests", False)]
+    return "".join(
+        f'<div class="tile{" bad" if bad else ""}"><b>{value}</b><span>{label}</span></div>'
+        for value, label, bad in tiles
+    )
+
+
+def _has_op(case: Case) -> bool:
+    return "op" in case.properties
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def _areas(results: Results) -> str:
+    rows = []
+    for summary in results.areas():
+        total = summary.counts.total()
+        bar = "".join(
+            f'<i class="{_MARKS[o]}" style="width:{100 * summary.counts[o] / total:.2f}%"></i>'
+            for o in OUTCOMES
+            if summary.counts[o]
+        )
+        cells = "".join(f'<td class="n">{summary.counts[o] or ""}</td>' for o in OUTCOMES)
+        rows.append(
+            f"<tr><td><b>{summary.area.name}</b><br><small>{escape(summary.area.title)}</small></td>"
+            f"<td>{summary.area.level}</td><td><div class=bar>{bar}</div></td>{cells}"
+            f'<td class="n">{summary.seconds:.1f} s</td></tr>'
+        )
+    numbers = "".join(f'<th class="n">{name}</th>' for name in ("passed", "failed", "expected", "skipped", "time"))
+    return _table(f"<th>area</th><th>level</th><th></th>{numbers}", rows)
+
+
+def _table(head: str, rows: Iterable[str], kind: str = "") -> str:
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _section(anchor: str, title: str, note: str, body: str) -> str:
+    return f'<section id="{anchor}"><h2>{title}</h2><p class="note">{note}</p>{body}</section>' if body else ""
+
+
+def _failures(results: Results) -> str:
+    body = "".join(
+        f"<details><summary>{escape(case.title[:300])}<code>{case.area} · {escape(case.id)}</code></summary>"
+        f"<pre>{escape(case.message[:6000])}</pre></details>"
+        for case in results.failures()
+    )
+    return _section("failures", f"Failures ({results.count('failed')})", "What went wrong, test by test.", body)
+
+
+def _errors(results: Results) -> str:
+    cases = [c for c in results.cases if _has_op(c) and c.properties.get("error") and c.outcome == "passed"]
+    cases = [c for c in cases if math.isfinite(c.properties["error"])]
+    worst = sorted(cases, key=lambda c: (-c.properties.get("ulp", 0.0), -c.properties["error"]))[:_WORST]
+    rows = [
+        f"<tr><td><code>{escape(c.properties['op'])}</code></td><td>{escape(c.properties['dtype'])}</td>"
+        f"<td>{escape(c.properties['direction'])}</td>"
+        f'<td class="n">{c.properties["error"]:.1e}</td><td class="n">{_ulp(c.properties.get("ulp"))}</td></tr>'
+        for c in worst
+    ]
+    head = '<th>operator</th><th>dtype</th><th>direction</th><th class="n">relative error</th><th class="n">ulp</th>'
+    note = f"The {_WORST} largest among tests that passed, by units in the last place of the dtype."
+    return _section("errors", "Worst errors", note, _table(head, rows) if rows else "")
+
+
+def _ulp(ulp: float | None) -> str:
+    if ulp is None:
+        return ""
+    return f"{ulp:,.1f}" if ulp < 1e5 else f"{ulp:.1e}"
+
+
+def _timings(results: Results) -> str:
+    rows = []
+    for case in results.cases:
+        for timing in case.properties.get("timings", []):
+            rows.append(_timing(timing, case.properties["direction"]))
+    head = (
+        f'<th>operation</th><th>direction</th><th class="n">{escape(results.device)}</th><th class="n">cpu</th>'
+        '<th class="n">speed</th><th>slower · quicker than the cpu</th>'
+    )
+    note = "float32, the fastest of a few calls, waiting for the device after each. The line marks the cpu's speed."
+    return _section("timings", "Timings against cpu", note, _table(head, rows) if rows else "")
+
+
+def _timing(timing: dict[str, Any], direction: str) -> str:
+    ratio = timing["cpu"] / timing["device"]
+    share = max(-50.0, min(50.0, 50 * math.log(ratio) / math.log(64)))
+    kind, left, width = ("quick", 50.0, share) if share >= 0 else ("slow", 50 + share, -share)
+    return (
+        f'<tr><td>{escape(timing["name"])}</td><td>{direction}</td><td class="n">{_time(timing["device"])}</td>'
+        f'<td class="n">{_time(timing["cpu"])}</td><td class="n">{ratio:.2f}×</td>'
+        f'<td><div class="ratio"><i class="{kind}" style="left:{left:.1f}%;width:{width:.1f}%"></i></div></td></tr>'
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def _expected(results: Results) -> str:
+    rows = [
+        f"<tr><td><code>{escape(case.id)}</code></td><td>{escape(case.message)}</td></tr>"
+        for case in results.cases
+        if case.outcome == "xfailed"
+    ]
+    rows += [
+        f"<tr><td><code>{escape(text)}</code></td><td>names no test: remove the line</td></tr>"
+        for text in results.unused
+    ]
+    note = "Tests that failed as the vendor's file, or the core's list of known gaps, says they do."
+    return _section("expected", "Expected failures", note, _table("<th>test</th><th>reason</th>", rows) if rows else "")
+
+
+def _fallbacks(results: Results) -> str:
+    helped: dict[str, Counter[str]] = {}
+    for case in results.cases:
+        for kernel in case.properties.get("fallbacks", {}):
+            helped.setdefault(kernel, Counter())[case.properties.get("op", case.area)] += 1
+    rows = []
+    for kernel, operators in sorted(helped.items(), key=lambda item: -item[1].total()):
+        listed = ", ".join(name for name, _ in operators.most_common(12)) + (", …" if len(operators) > 12 else "")
+        count = f'<td class="n">{operators.total()}</td>'
+        rows.append(f"<tr><td><code>{escape(kernel)}</code></td>{count}<td>{escape(listed)}</td></tr>")
+    note = "Kernels that the backend lacks or declines, which therefore ran on the cpu with copies there and back."
+    head = '<th>kernel</th><th class="n">tests</th><th>for</th>'
+    return _section("fallbacks", "Help from the cpu", note, _table(head, rows) if rows else "")
+
+
+def _skips(results: Results) -> str:
+    reasons = Counter((c.message, c.area) for c in results.cases if c.outcome == "skipped")
+    rows = [
+        f"<tr><td>{escape(reason)}</td><td>{area}</td><td class=n>{count}</td></tr>"
+        for (reason, area), count in reasons.most_common()
+    ]
+    note = "What does not apply to this device, or could not be tried here."
+    head = '<th>reason</th><th>area</th><th class="n">tests</th>'
+    return _section("skips", "Skipped", note, _table(head, rows) if rows else "")
+
+
+def _environment(results: Results) -> str:
+    facts = {"date": results.environment["date"], **results.environment["versions"]}
+    capabilities = results.environment["capabilities"]
+    for name in ("dtypes", "max_ndim", "devices", "streams", "events", "host_memory", "kernels"):
+        value = capabilities.get(name)
+        facts[name.replace("_", " ")] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    rows = [f"<tr><td>{escape(k)}</td><td>{escape(str(v)) or 'none'}</td></tr>" for k, v in facts.items()]
+    return f'<div class="scroll"><table><tbody>{"".join(rows)}</tbody></table></div>'

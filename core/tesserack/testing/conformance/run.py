@@ -1,0 +1,168 @@
+"""Running the kit in a process of its own, which a backend may crash or hang without ending the run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tesserack.testing.conformance.areas import LEVELS, areas_up_to
+from tesserack.testing.conformance.results import Results
+
+__all__ = ["KitError", "Options", "run"]
+
+_FOLDER = Path(__file__).parent
+_MOST_CRASHES = 25
+
+
+class KitError(RuntimeError):
+    """The kit itself could not run: a wrong option, a module that cannot be imported."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to run. ``timeout``: seconds after which a test counts as hung."""
+
+    device: str
+    level: str = [*LEVELS][-1]
+    expected_failures: Path | None = None
+    quick: bool = False
+    expression: str | None = None
+    timeout: float = 300.0
+
+    @property
+    def partial(self) -> bool:
+        """Whether part of the tests are left out."""
+        return self.quick or self.expression is not None
+
+
+def run(options: Options, watch: Callable[[dict[str, Any]], None] = lambda line: None) -> Results:
+    """Run the tests; ``watch`` sees each line of the log as it is written.
+
+    A test that kills the process, or hangs, is a failure, and the run goes on with the next. ``KitError`` if the tests
+    cannot be collected.
+    """
+    with tempfile.TemporaryDirectory(prefix="tesserack-conform-") as folder:
+        log = Path(folder, "log.jsonl")
+        log.touch()
+        for _ in range(_MOST_CRASHES):
+            if _run_once(options, log, Path(folder, "output.txt"), watch):
+                break
+        return Results.from_lines(_lines(log), partial=options.partial)
+
+
+def _command(options: Options, log: Path) -> list[str]:
+    modules = dict.fromkeys(area.module for area in areas_up_to(options.level))
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "tesserack.testing.pytest_plugin"]
+    command += ["-c", str(_FOLDER / "pytest.ini"), f"--tesserack-device={options.device}"]
+    command += [f"--tesserack-level={options.level}", f"--tesserack-log={log}"]
+    if options.expected_failures:
+        command.append(f"--tesserack-expected-failures={options.expected_failures.resolve()}")
+    command += ["--tesserack-quick"] if options.quick else []
+    command += ["-k", options.expression] if options.expression else []
+    return command + [str(_FOLDER / module) for module in modules]
+
+
+def _run_once(options: Options, log: Path, output: Path, watch: Callable[[dict[str, Any]], None]) -> bool:
+    """Run what has not run yet; whether that came to an end."""
+    # Plugins that happen to be installed must not change the outcome.
+    environment = dict(os.environ, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    begin = log.stat().st_size
+    with output.open("w") as stream:
+        process = subprocess.Popen(_command(options, log), stdout=stream, stderr=subprocess.STDOUT, env=environment)
+    reader = _Follower(log, begin, watch)
+    hung = False
+    try:
+        while process.poll() is None:
+            time.sleep(0.1)
+            reader.read()
+            if reader.idle() > options.timeout and not hung:
+                hung = True
+                process.send_signal(signal.SIGABRT)  # pytest prints where every thread stands
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    reader.read()
+    if reader.finished:
+        return True
+    if reader.running is None:
+        raise KitError(f"the conformance tests could not run:\n{output.read_text()[-6000:]}")
+    _drop_unfinished_line(log)
+    line = _blame(reader.running, process.returncode, options.timeout if hung else None, output.read_text())
+    with log.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    watch(line)
+    return False
+
+
+def _blame(started: dict[str, Any], status: int, timeout: float | None, output: str) -> dict[str, Any]:
+    """The result of a test that took the process with it."""
+    ending = f"exit status {status}"
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            ending = signal.Signals(-status).name
+    told = f"did not end within {timeout:.0f} s" if timeout else f"ended the process ({ending})"
+    trace = output[output.find("Fatal Python error") :] if "Fatal Python error" in output else output[-3000:]
+    return {
+        "event": "result",
+        "id": started["id"],
+        "outcome": "failed",
+        "message": f"the test {told}\n\n{trace}",
+        "seconds": timeout or 0.0,
+        "properties": started["properties"],
+    }
+
+
+def _drop_unfinished_line(log: Path) -> None:
+    """The process may have died while writing."""
+    data = log.read_bytes()
+    log.write_bytes(data[: data.rfind(b"\n") + 1])
+
+
+def _lines(log: Path) -> Iterator[dict[str, Any]]:
+    return map(json.loads, log.read_text().splitlines())
+
+
+class _Follower:
+    """Reads a growing log."""
+
+    def __init__(self, log: Path, begin: int, watch: Callable[[dict[str, Any]], None]) -> None:
+        self.log, self.at, self.watch = log, begin, watch
+        self.running: dict[str, Any] | None = None
+        self.finished = False
+        self.last = time.monotonic()
+
+    def idle(self) -> float:
+        """Seconds since something was written."""
+        return time.monotonic() - self.last
+
+    def read(self) -> None:
+        """Take in the lines that are complete."""
+        with self.log.open("rb") as file:
+            file.seek(self.at)
+            data = file.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self.at += len(complete)
+        for text in complete.splitlines():
+            self.last = time.monotonic()
+            line = json.loads(text)
+            self._take(line)
+            self.watch(line)
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if line["event"] == "start":
+            self.running = line
+        elif line["event"] == "result":
+            self.running = None
+        elif line["event"] == "finished" and line["status"] in (0, 1, 5):
+            self.finished = True

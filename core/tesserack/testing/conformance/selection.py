@@ -1,0 +1,74 @@
+"""Which of the kit's tests run, and which of them are expected to fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tesserack.testing import expected_failures
+from tesserack.testing.conformance.areas import AREAS, LEVELS, areas_up_to
+
+__all__ = ["KNOWN_GAPS", "expect", "prepare", "properties_of"]
+
+# What the core itself is known to lack, on every device.
+KNOWN_GAPS = Path(__file__).with_name("known_gaps.txt")
+
+_QUICK_DTYPES = ("float32", "int64", "bool")
+# In a quick run one in so many of the tests that remain of these, spread evenly.
+_QUICK_SHARE = {
+    "test_values": 2,
+    "test_special_values": 4,
+    "test_gradient": 3,
+    "test_second_gradient": 8,
+    "test_gradient_from_any_layout": 8,
+    "test_gradient_of_dtype": 4,
+    "test_inplace": 3,
+    "test_inplace_gradient": 6,
+    "test_out": 6,
+}
+_MODULES = {area.module: area.name for area in AREAS.values() if area.name != "required"}
+
+
+def prepare(items: list[Any], level: str | None = None, quick: bool = False) -> set[Any]:
+    """Mark each test with its area and level; returns those that a quick run, or one up to a level, leaves out.
+    ``UsageError`` for unknown levels."""
+    if level is not None and level not in LEVELS:
+        raise pytest.UsageError(f"--tesserack-level: expected one of {', '.join(LEVELS)}, got {level!r}")
+    wanted = areas_up_to(level or [*LEVELS][-1])
+    counts: dict[str, int] = {}
+    dropped = set()
+    for item in items:
+        own = {key: value for marker in item.iter_markers("conformance") for key, value in marker.kwargs.items()}
+        area = AREAS[own.get("area") or _MODULES[item.path.name]]
+        item.add_marker(pytest.mark.conformance(area=area.name, level=area.level), append=False)
+        item.user_properties.append(("tesserack", {"area": area.name, "level": area.level}))
+        if area not in wanted or (quick and ("slow" in own or _left_out(item, area.name, counts))):
+            dropped.add(item)
+    return dropped
+
+
+def _left_out(item: Any, area: str, counts: dict[str, int]) -> bool:
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    if parameters.get("dtype", "float32") not in _QUICK_DTYPES:
+        return True
+    function = item.originalname
+    share = 1 if area == "required" else _QUICK_SHARE.get(function, 1)
+    counts[function] = counts.get(function, -1) + 1
+    return counts[function] % share != 0
+
+
+def expect(items: list[Any], path: Path | None) -> list[str]:
+    """Expect the failures that the core and the vendor list; returns the vendor's lines that name no test."""
+    vendor = expected_failures.read(path) if path else []
+    matched = expected_failures.apply(items, [*vendor, *expected_failures.read(KNOWN_GAPS, core=True)])
+    for item, entry in matched:
+        properties_of(item)["excuse"] = {"where": entry.where, "lacks": entry.lacks, "core": entry.core}
+    used = {entry for _, entry in matched}
+    return [f"{entry.where}: {entry.pattern}" for entry in vendor if entry not in used]
+
+
+def properties_of(item: Any) -> dict[str, Any]:
+    """What a test tells the report."""
+    return dict(item.user_properties)["tesserack"]  # type: ignore[no-any-return]

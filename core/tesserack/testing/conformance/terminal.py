@@ -1,0 +1,86 @@
+"""The table and the progress of a run, on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tesserack.testing.conformance.areas import LEVELS
+from tesserack.testing.conformance.results import Results
+
+__all__ = ["progress", "show"]
+
+_SHOWN_FAILURES = 15
+_STYLES = {"passed": "green", "failed": "bold red", "xfailed": "yellow", "skipped": "dim"}
+
+
+@contextlib.contextmanager
+def progress(console: Console, device: str) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A bar that follows the log of a run."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(f"{device}: collecting", total=None)
+        count = failed = 0
+
+        def watch(line: dict[str, Any]) -> None:
+            nonlocal count, failed
+            if line["event"] == "collected":
+                bar.update(task, total=count + line["count"])
+            elif line["event"] == "result":
+                count += 1
+                failed += line["outcome"] == "failed"
+                trouble = f", [red]{failed} failed[/]" if failed else ""
+                bar.update(task, completed=count, description=f"{device}: {line['properties']['area']}{trouble}")
+
+        yield watch
+
+
+def show(console: Console, results: Results, level: str) -> None:
+    """The table of areas, the failures, the level reached and what stands in the way of the next."""
+    console.print(_table(results))
+    _show_failures(console, results)
+    for line in results.unused if not results.partial else []:
+        console.print(f"[red]expected failure that names no test:[/] {escape(line)}; remove the line")
+    _show_level(console, results, level)
+
+
+def _table(results: Results) -> Table:
+    table = Table(title=f"Conformance of {results.device}", title_justify="left")
+    table.add_column("area")
+    table.add_column("level", style="dim")
+    for outcome in _STYLES:
+        table.add_column({"xfailed": "expected"}.get(outcome, outcome), justify="right")
+    table.add_column("time", justify="right", style="dim")
+    for summary in results.areas():
+        if summary.ran:
+            counts = [
+                f"[{style}]{summary.counts[outcome]}[/]" if summary.counts[outcome] else ""
+                for outcome, style in _STYLES.items()
+            ]
+            table.add_row(summary.area.name, summary.area.level, *counts, f"{summary.seconds:.1f} s")
+    return table
+
+
+def _show_failures(console: Console, results: Results) -> None:
+    failures = results.failures()
+    for case in failures[:_SHOWN_FAILURES]:
+        console.print(f"[bold red]✗[/] {escape(case.title)}", highlight=False)
+        console.print(f"  [dim]{escape(case.id)}[/]", highlight=False)
+    if len(failures) > _SHOWN_FAILURES:
+        console.print(f"  and {len(failures) - _SHOWN_FAILURES} more: see the report (--report DIR)")
+
+
+def _show_level(console: Console, results: Results, wanted: str) -> None:
+    note = " (of a part of the tests)" if results.partial else ""
+    console.print(f"level: [bold]{results.level or 'none'}[/]{note}", highlight=False)
+    order = [*LEVELS]
+    following = order[order.index(results.level) + 1] if results.level not in (None, order[-1]) else order[0]
+    if results.level == order[-1] or (results.level and order.index(following) > order.index(wanted)):
+        return
+    console.print(f"not {following}: {escape('; '.join(results.obstacles(following)))}", highlight=False)

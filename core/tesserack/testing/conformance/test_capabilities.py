@@ -1,0 +1,102 @@
+"""What the device declares is there, and is true."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+
+import tesserack as ts
+from tesserack.testing import cases, samples
+from tesserack.testing.conformance.areas import REQUIRED
+from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.conformance.values import TIED
+
+
+def test_probe_is_quick_and_truthful(card: Card) -> None:
+    """A device that answers is available, and saying so takes no time."""
+    start = time.perf_counter()
+    for _ in range(100):
+        assert ts.backends.why_unavailable(card.name) is None
+    assert time.perf_counter() - start < 1
+    assert card.capabilities["devices"] >= 1
+
+
+def test_devices_out_of_range_are_refused(card: Card) -> None:
+    """One more than there are."""
+    count = int(card.capabilities["devices"])
+    with pytest.raises(RuntimeError, match=rf"{card.name}.*{count}"):
+        ts.ones(1, device=f"{card.name}:{count}")
+
+
+def test_names(card: Card) -> None:
+    """A vendor string that no one else uses, and a version."""
+    vendor = str(card.capabilities["vendor"])
+    assert re.fullmatch(r"[\w-]+(\.[\w-]+)+", vendor), f"expected a vendor such as 'com.acme.npu', got {vendor!r}"
+    assert card.capabilities["version"]
+    mine = [b for b in ts._native._backends() if b["vendor"] == vendor]
+    assert [b["name"] for b in mine] == [card.name]
+
+
+def test_properties(card: Card) -> None:
+    """A name, and memory that adds up."""
+    found = ts.backends.properties(card.device)
+    assert found["name"]
+    total, free = int(found["total_memory"]), int(found["free_memory"])
+    assert total == 0 or free <= total
+
+
+def test_needed_dtypes(card: Card) -> None:
+    """float32, int64 and bool: without them the core cannot index, compare or train."""
+    assert {"float32", "int64", "bool"} <= card.dtypes
+
+
+@pytest.mark.parametrize("entry", REQUIRED)
+def test_required_kernel(entry: str, card: Card, record: Record) -> None:
+    """The backend has the kernel, and takes every layout and declared dtype without the cpu."""
+    record.case(op=entry, dtype="", direction="required")
+    known = card.capabilities["kernels"]
+    assert not known or entry in known, f"{card.name} has no kernel {entry!r}, which is required"
+    helped: dict[str, str] = {}
+    for operator in REQUIRED[entry]:
+        for dtype in cases.DTYPES:
+            if card.supports(dtype):
+                for layout in cases.LAYOUTS:
+                    call_all(operator, dtype, layout, card)
+                    for name in ts.backends.fallbacks():
+                        helped.setdefault(name, f"{operator} of {dtype}, {layout}")
+                    ts.backends.reset_fallbacks()
+    assert entry not in helped, f"the required kernel {entry!r} ran on the cpu instead, first for {helped[entry]}"
+
+
+def call_all(operator: str, dtype: str, layout: str, card: Card) -> None:
+    """Every sample, for what runs where; the values are compared elsewhere."""
+    if operator == "random_":
+        ts.empty(5, dtype=getattr(ts, dtype), device=card.device).random_()
+        return
+    for sample in samples.samples(operator):
+        if cases.claims(operator, sample, dtype) and not (dtype == "bool" and operator in TIED):
+            args, kwargs = cases.build(sample, getattr(ts, dtype), card.device, layout)
+            cases.call(operator, args, kwargs)
+
+
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+def test_declared_dtype(dtype: str, card: Card) -> None:
+    """Tensors of it are made, filled, computed with and copied."""
+    card.needs(dtype)
+    x: Any = ts.ones(5, dtype=getattr(ts, dtype), device=card.device)
+    assert x.dtype is getattr(ts, dtype)
+    assert (x + x).tolist() == [2 if dtype != "bool" else True] * 5
+    assert ts.backends.fallbacks() == {}, f"{dtype} is declared but computed on the cpu"
+
+
+def test_errors_come_from_kernels(card: Card) -> None:
+    """What only the device can see: an index out of range, a division by zero."""
+    x = ts.arange(4.0, device=card.device)
+    with pytest.raises(IndexError):
+        x.gather(0, ts.tensor([7], device=card.device)).cpu()
+    with pytest.raises((RuntimeError, ZeroDivisionError), match="ZeroDivision"):
+        (ts.ones(3, dtype=ts.int64, device=card.device) // 0).cpu()
+    assert (x + 1).tolist() == [1.0, 2.0, 3.0, 4.0]

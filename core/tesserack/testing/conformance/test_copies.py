@@ -1,0 +1,170 @@
+"""Bytes that travel: between host and device, among devices, from dtype to dtype, from any layout to any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tesserack as ts
+from tesserack.testing import cases
+from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.samples import Input
+
+SIZES = (0, 1, 7, 64, 1000, 70_001)
+DTYPES = (*cases.DTYPES, "uint16", "uint32", "uint64")
+
+
+def pattern(count: int, seed: int = 1) -> np.ndarray[Any, Any]:
+    """Bytes without a period that a wrong offset could hide behind."""
+    return np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
+
+
+def bytes_of(tensor: ts.Tensor) -> bytes:
+    """The elements of a tensor as they lie in memory, bit for bit."""
+    flat = tensor.cpu().contiguous().reshape(-1)
+    return bytes(flat.view(ts.uint8).numpy().tobytes()) if flat.numel() else b""
+
+
+def host(count: int, dtype: str, seed: int = 1) -> ts.Tensor:
+    """A cpu tensor of arbitrary bit patterns, NaN payloads among them."""
+    raw = pattern(count * getattr(ts, dtype).itemsize, seed)
+    if dtype == "bool":
+        raw = raw % 2
+    return ts.from_numpy(raw.copy()).view(getattr(ts, dtype)) if count else ts.empty(0, dtype=getattr(ts, dtype))
+
+
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_round_trip(dtype: str, count: int, card: Card, record: Record) -> None:
+    """Host to device and back keeps every bit."""
+    record.case(op="to (host and back)", dtype=dtype, direction="forward")
+    card.needs(dtype)
+    here = host(count, dtype)
+    there = here.to(card.device)
+    assert there.device.type == card.name
+    assert bytes_of(there) == bytes_of(here)
+
+
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize("dtype", ("float32", "uint8", "int64", "bfloat16"))
+def test_within_the_device(dtype: str, count: int, card: Card) -> None:
+    """A clone keeps every bit and shares no memory."""
+    card.needs(dtype)
+    original = host(count, dtype).to(card.device)
+    copy = original.clone()
+    assert bytes_of(copy) == bytes_of(original)
+    before = bytes_of(original)
+    copy.zero_()
+    assert bytes_of(original) == before, "writing to the clone changed the original"
+    if count:
+        assert copy.data_ptr() != original.data_ptr()
+
+
+def test_between_all_devices(card: Card) -> None:
+    """To and from every other device that works here, by way of every dtype."""
+    others = [name for name in ts.backends.list() if name != card.name and not ts.backends.why_unavailable(name)]
+    for dtype in sorted(card.dtypes & set(DTYPES)):
+        here = host(301, dtype).to(card.device)
+        for name in others:
+            there = here.to(name)
+            assert bytes_of(there) == bytes_of(here), f"{dtype} from {card.name} to {name}"
+            assert bytes_of(there.to(card.device)) == bytes_of(here), f"{dtype} from {name} to {card.name}"
+            target = ts.zeros(7, 301, dtype=here.dtype, device=card.device)[:, ::2]
+            target.copy_(there[::2])
+            assert bytes_of(target[3]) == bytes_of(here[::2]), f"{dtype}, strided, from {name} to {card.name}"
+
+
+LAYOUTS: dict[str, Any] = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t().contiguous().t(),
+    "stepped": lambda x: ts.stack((x, x), -1).reshape(x.shape[0], -1)[:, 1::2],
+    "flipped": lambda x: x.flip(1).contiguous()[:, ::-1],
+    "offset": lambda x: ts.cat((x[:2], x))[2:],
+    "narrow": lambda x: ts.cat((x[:, :3], x, x[:, :1]), 1)[:, 3:-1],
+}
+
+
+@pytest.mark.parametrize("target", LAYOUTS)
+@pytest.mark.parametrize("source", LAYOUTS)
+@pytest.mark.parametrize("shape", ((3, 5), (37, 129)))
+def test_layouts(source: str, target: str, shape: tuple[int, int], card: Card) -> None:
+    """copy_ from any layout into any other, on the device and from and to the host."""
+    values = host(shape[0] * shape[1], "float32").nan_to_num(1.0, 2.0, 3.0).reshape(shape)
+    for here, there in ((card.device, card.device), ("cpu", card.device), (card.device, "cpu")):
+        to = LAYOUTS[target](ts.zeros(shape, device=there))
+        to.copy_(LAYOUTS[source](values.to(here)))
+        assert bytes_of(to) == bytes_of(values), f"from {source} on {here} to {target} on {there}"
+
+
+def test_a_copy_writes_nothing_else(card: Card) -> None:
+    """What surrounds the target stays."""
+    for begin, end in ((0, 1), (1, 2), (3, 17), (63, 65), (1, 199)):
+        around = ts.full((200,), 7, dtype=ts.uint8).to(card.device)
+        around[begin:end].copy_(ts.full((end - begin,), 9, dtype=ts.uint8))
+        expected = np.full(200, 7, np.uint8)
+        expected[begin:end] = 9
+        np.testing.assert_array_equal(around.cpu().numpy(), expected, err_msg=f"bytes {begin} to {end}")
+
+
+def test_broadcast(card: Card) -> None:
+    """Sources grow to the target's shape."""
+    to = ts.zeros(4, 3, 2, device=card.device)
+    to.copy_(ts.tensor([1.0, 2.0], device=card.device))
+    assert to.cpu().tolist() == [[[1.0, 2.0]] * 3] * 4
+    to.copy_(ts.tensor([[[5.0]], [[6.0]], [[7.0]], [[8.0]]]))
+    assert to[:, 2, 1].cpu().tolist() == [5.0, 6.0, 7.0, 8.0]
+
+
+CASTS = [(a, b) for a in cases.DTYPES for b in cases.DTYPES if a != b]
+
+
+@pytest.mark.parametrize(("source", "dtype"), CASTS)
+def test_cast(source: str, dtype: str, card: Card, record: Record) -> None:
+    """Rounding to nearest even, truncation towards zero, wrap-around, overflow to infinity: as on the cpu."""
+    record.case(op=f"to (from {source})", dtype=dtype, direction="forward")
+    card.needs(source, dtype)
+    numbers = np.arange(-120, 131, dtype=np.float64)
+    if cases.is_floating(source):
+        numbers = np.concatenate((numbers * 0.75, numbers / 256 + 1, numbers * 2.0**-10))
+        if cases.is_floating(dtype):
+            numbers = np.concatenate((numbers, numbers * 600, numbers * 2.0**-20, [np.inf, -np.inf, np.nan, -0.0]))
+    if dtype in ("uint8", "bool") and cases.is_floating(source):
+        numbers = np.abs(numbers)  # a negative float has no natural number to become
+    here = ts.from_numpy(numbers).to(getattr(ts, source))
+    expected = cast_by_numpy(cases.values(here), dtype)
+    for layout in ("contiguous", "stepped"):
+        there = here.to(card.device) if layout == "contiguous" else ts.stack((here, here), 1).to(card.device)[:, 1]
+        found = there.to(getattr(ts, dtype))
+        assert found.device.type == card.name
+        np.testing.assert_array_equal(cases.values(found), expected, err_msg=f"{source} to {dtype}, {layout}")
+
+
+def cast_by_numpy(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """What the numbers become."""
+    if cases.is_floating(dtype):
+        return cases.rounded(Input(values.astype(np.float64)), dtype)
+    if dtype == "bool":
+        return np.asarray(values != 0)
+    return np.asarray(values.astype(np.int64).astype(dtype).astype(np.int64))
+
+
+def test_numbers_come_back(card: Card) -> None:
+    """item(), tolist() and repr() read the device."""
+    x = ts.tensor([[1.5, -2.0], [3.25, 4.0]], device=card.device)
+    assert x.tolist() == [[1.5, -2.0], [3.25, 4.0]]
+    assert x[1, 0].item() == 3.25
+    assert x.t()[::-1].tolist() == [[-2.0, 4.0], [1.5, 3.25]]
+    assert "3.25" in repr(x)
+
+
+def test_numpy_shares_host_memory_or_refuses(card: Card) -> None:
+    """numpy() of a tensor whose memory the host cannot reach says what to do."""
+    x = ts.ones(3, device=card.device)
+    if card.capabilities["host_memory"]:
+        x.numpy()[1] = 5.0
+        assert x.tolist() == [1.0, 5.0, 1.0]
+    else:
+        with pytest.raises(TypeError, match="cpu"):
+            x.numpy()

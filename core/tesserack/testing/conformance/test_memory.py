@@ -1,0 +1,159 @@
+"""Memory: blocks that never overlap, alignment, statistics, and what is said when there is no more."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tesserack as ts
+from tesserack.testing.conformance.card import Card
+
+
+def fill_of(number: int, count: int) -> np.ndarray[Any, Any]:
+    """Contents that tell one block, and one place in it, from another."""
+    return ((np.arange(count, dtype=np.int64) * 7919 + number * 104_729) % 2_147_483_629).astype(np.int32)
+
+
+def check(blocks: dict[int, ts.Tensor], action: str) -> None:
+    """Every live block still holds what was written to it."""
+    for number, block in blocks.items():
+        found, expected = block.cpu().numpy(), fill_of(number, block.numel())
+        if np.array_equal(found, expected):
+            continue
+        at = int(np.argmax(found != expected))
+        writer = owner(found[at:], at, blocks)
+        culprit = f"; what lies there was written to block {writer}" if writer is not None else ""
+        pytest.fail(
+            f"{action}: block {number} ({block.numel() * 4} bytes) lost its contents from byte {at * 4} on: the "
+            f"allocator handed out overlapping blocks{culprit}",
+            pytrace=False,
+        )
+
+
+def owner(found: Any, at: int, blocks: dict[int, ts.Tensor]) -> int | None:
+    """The block whose contents begin somewhere in what was found."""
+    del at
+    for number, block in blocks.items():
+        head = fill_of(number, min(4, block.numel()))
+        if len(head) and any(np.array_equal(found[i : i + len(head)], head) for i in range(min(len(found), 4096))):
+            return number
+    return None
+
+
+SIZES = {
+    "small": (1, 3, 16, 17, 100, 255),
+    "mixed": (1, 16, 900, 5_000, 40_000, 70_000),
+    "large": (33_000, 50_000, 262_144, 300_001),
+}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_blocks_never_overlap(kind: str, card: Card) -> None:
+    """Blocks come and go at random; each keeps what was written to it until it goes."""
+    random = np.random.default_rng(3)
+    live: dict[int, ts.Tensor] = {}
+    limit = 12 if kind == "large" else 60
+    for number in range(60 if kind == "large" else 400):
+        if live and (len(live) >= limit or random.random() < 0.4):
+            live.pop(int(random.choice([*live])))
+        count = int(random.choice(SIZES[kind]))
+        block = ts.empty(count, dtype=ts.int32, device=card.device)
+        block.copy_(ts.from_numpy(fill_of(number, count)))
+        live[number] = block
+        if number % 25 == 0:
+            check(live, f"after {number} allocations")
+    check(live, "at the end")
+
+
+def test_results_never_overlap(card: Card) -> None:
+    """The same for memory that kernels write to, while earlier results live on."""
+    live: list[ts.Tensor] = []
+    for number in range(200):
+        made = ts.arange(float(number), float(number + 50), device=card.device) * 2
+        live.append(made)
+        if number % 3 == 0 and len(live) > 20:
+            live.pop(7)
+    for block in live:
+        found = block.cpu().numpy()
+        assert np.array_equal(found, found[0] + np.arange(50) * 2.0), "a result was overwritten by a later one"
+
+
+def test_reuse_waits_for_readers(card: Card) -> None:
+    """Memory that is freed while queued work reads it is not overwritten too early."""
+    for round in range(20):
+        source = ts.full((200_000,), float(round), device=card.device)
+        result = source
+        for _ in range(5):
+            result = result + 1
+        del source
+        ts.full((200_000,), -1.0, device=card.device)
+        found = result.cpu()
+        assert found.min().item() == found.max().item() == round + 5
+
+
+@pytest.mark.parametrize("count", (1, 5, 64, 1000, 100_000))
+def test_alignment(count: int, card: Card) -> None:
+    """Blocks begin where vector instructions want them, at multiples of 16 bytes at least, where the host can tell."""
+    if not card.capabilities["host_memory"]:
+        pytest.skip("the host does not see the device's addresses")
+    blocks = [ts.empty(count, dtype=ts.uint8, device=card.device) for _ in range(20)]
+    declared = max(16, int(card.capabilities["properties"].get("alignment", 0) or 0))
+    assert [hex(b.data_ptr()) for b in blocks if b.data_ptr() % declared] == []
+
+
+def test_kernels_take_any_offset(card: Card) -> None:
+    """Tensors that begin anywhere in a block, aligned to their element only."""
+    array = np.arange(1000, dtype=np.float32)
+    x = ts.from_numpy(array.copy()).to(card.device)
+    for begin in (1, 2, 3, 5, 7, 13, 31):
+        part, wanted = x[begin:], array[begin:]
+        np.testing.assert_array_equal((part * 2).cpu().numpy(), wanted * 2)
+        np.testing.assert_array_equal(ts.cumsum(part[:50], 0).cpu().numpy(), np.cumsum(wanted[:50]))
+        assert part.sum().item() == wanted.sum()
+
+
+def test_statistics(card: Card) -> None:
+    """What is allocated is counted, and given back."""
+    ts.synchronize(card.device)
+    before = ts.memory_allocated(card.device)
+    x = ts.empty(1 << 20, dtype=ts.uint8, device=card.device)
+    assert ts.memory_allocated(card.device) - before >= 1 << 20
+    assert ts.max_memory_allocated(card.device) >= ts.memory_allocated(card.device)
+    del x
+    assert ts.memory_allocated(card.device) == before
+    ts.empty_cache(card.device)
+    assert ts.ones(3, device=card.device).sum().item() == 3
+
+
+def test_nothing_takes_no_memory(card: Card) -> None:
+    """Tensors without elements."""
+    x = ts.empty(0, 5, device=card.device)
+    assert (x + 1).shape == (0, 5)
+    assert x.sum().item() == 0
+    assert ts.cat((x, ts.ones(1, 5, device=card.device))).tolist() == [[1.0] * 5]
+
+
+def test_out_of_memory_is_explained(card: Card) -> None:
+    """An impossible request raises OutOfMemoryError naming the size, and the device goes on working."""
+    before = ts.memory_allocated(card.device)
+    with pytest.raises(ts.OutOfMemoryError) as caught:
+        ts.empty(1 << 60, dtype=ts.uint8, device=card.device)
+    message = str(caught.value)
+    assert re.search(r"[\d.]+ ?[KMGTP]?i?B|bytes", message), f"the message does not say how much was asked: {message}"
+    assert card.name in message, f"the message does not name the device: {message}"
+    assert ts.memory_allocated(card.device) == before
+    assert (ts.ones(1000, device=card.device) * 2).sum().item() == 2000
+
+
+def test_endurance(card: Card) -> None:
+    """Ten thousand results that come and go leave the statistics where they were."""
+    x = ts.ones(64, device=card.device)
+    for _ in range(100):
+        x * 2
+    before = ts.memory_allocated(card.device)
+    for _ in range(10_000):
+        x * 2
+    assert ts.memory_allocated(card.device) == before

@@ -1,0 +1,88 @@
+"""Operators at sizes that programs use: right there too, and how long they take beside the cpu."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tesserack as ts
+from tesserack import nn
+from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.conformance.gradients import compare
+
+F = nn.functional
+Inputs = tuple[tuple[int, ...], ...]
+
+CASES: dict[str, tuple[Inputs, Callable[..., Any]]] = {
+    "add 1M": (((1000, 1000), (1000, 1000)), lambda a, b: a + b),
+    "add, broadcast 1M": (((1000, 1000), (1000, 1)), lambda a, b: a + b),
+    "gelu 1M": (((1000, 1000),), lambda a: F.gelu(a)),
+    "transposed copy 1M": (((1000, 1000),), lambda a: a.t().contiguous()),
+    "sum 1M": (((1000, 1000),), lambda a: a.sum()),
+    "sum of columns 1M": (((1000, 1000),), lambda a: a.sum(0)),
+    "max of rows 1M": (((1000, 1000),), lambda a: a.max(1).values),
+    "cumsum 1M": (((1000, 1000),), lambda a: a.cumsum(1)),
+    "sort 100k": (((100, 1000),), lambda a: a.sort(1).values),
+    "softmax 1M": (((1000, 1000),), lambda a: a.softmax(1)),
+    "layer_norm 1M": (((1000, 1000), (1000,), (1000,)), lambda a, w, b: F.layer_norm(a, (1000,), w, b)),
+    "batch_norm 800k": (((16, 16, 56, 56),), lambda a: F.batch_norm(a, None, None, training=True)),
+    "matmul 256": (((256, 256), (256, 256)), lambda a, b: a @ b),
+    "matmul 512": (((512, 512), (512, 512)), lambda a, b: a @ b),
+    "matmul, batched 16x128": (((16, 128, 128), (16, 128, 128)), lambda a, b: a @ b),
+    "linear 256x512": (((256, 512), (512, 512), (512,)), lambda a, w, b: F.linear(a, w, b)),
+    "conv2d 8x16x28": (((8, 16, 28, 28), (32, 16, 3, 3)), lambda a, w: F.conv2d(a, w, padding=1)),
+    "max_pool2d 800k": (((16, 16, 56, 56),), lambda a: F.max_pool2d(a, 2)),
+    "attention 4x4x128": (((4, 4, 128, 32),) * 3, lambda q, k, v: F.scaled_dot_product_attention(q, k, v)),
+    "gather rows 100k": (((5000, 64),), lambda a: a[ts.arange(0, 5000, 3, device=a.device)]),
+    "index_add 100k": (((500, 64), (2000, 64)), lambda a, b: a.index_add(0, _rows(b, 500), b)),
+    "cross_entropy 256x1000": (((256, 1000),), lambda a: F.cross_entropy(a, _rows(a, 1000))),
+}
+
+
+def _rows(x: Any, modulus: int) -> Any:
+    return ts.arange(0, 7 * x.shape[0], 7, device=x.device) % modulus
+
+
+def once(call: Callable[..., Any], inputs: list[Any], backward: bool) -> Any:
+    """The result, or the gradients."""
+    result = call(*inputs)
+    if not backward:
+        return (result,)
+    return ts.autograd.grad(result.square().mean() if result.ndim else result, inputs)
+
+
+def seconds(call: Callable[..., Any], inputs: list[Any], backward: bool, device: Any) -> float:
+    """The fastest of a few calls, after one to warm up, waiting for the device each time."""
+    best, spent = float("inf"), 0.0
+    while spent < 0.05:
+        start = time.perf_counter()
+        once(call, inputs, backward)
+        ts.synchronize(device)
+        took = time.perf_counter() - start
+        best, spent = min(best, took), spent + took
+    return best
+
+
+@pytest.mark.parametrize("direction", ("forward", "backward"))
+@pytest.mark.parametrize("name", CASES)
+def test_size(name: str, direction: str, card: Card, record: Record) -> None:
+    """Near what the cpu computes in float64."""
+    shapes, call = CASES[name]
+    backward = direction == "backward"
+    exact = [ts.randn(*shape, dtype=ts.float64).requires_grad_(backward) for shape in shapes]
+    inputs = {
+        where: [x.detach().float().to(where).requires_grad_(backward) for x in exact]
+        for where in dict.fromkeys((card.name, "cpu"))
+    }
+    exact = [x.detach().double().requires_grad_(backward) for x in inputs["cpu"]]
+    expected = once(call, exact, backward)
+    found = once(call, inputs[card.name], backward)
+    problem, error = compare(found, expected, 2e-3)
+    took = {where: seconds(call, tensors, backward, where) for where, tensors in inputs.items()}
+    record.case(op=name, dtype="float32", direction=direction, error=error)
+    record.timing(name, took[card.name], took["cpu"])
+    if problem:
+        pytest.fail(f"{name} ({direction}) on {card.name}: {problem}", pytrace=False)

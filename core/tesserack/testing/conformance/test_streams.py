@@ -1,0 +1,172 @@
+"""Streams and events: work on a stream runs in order, and waits order the work of several."""
+
+# The names of tesserack and tesserack.nn are collected, which type checkers do not see.
+# mypy: disable-error-code="attr-defined,no-any-return"
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tesserack as ts
+from tesserack.testing.conformance.card import Card
+
+pytestmark = pytest.mark.skipif(not hasattr(ts, "Stream"), reason="this core has no streams")
+ROUNDS = 8
+COUNT = 150_000
+
+
+def busy(x: Any, steps: int = 12) -> Any:
+    """Work that takes the device a while and adds ``steps`` to every element."""
+    for _ in range(steps):
+        x = x + 1
+    return x
+
+
+def agree(found: Any, expected: float, card: Card, promise: str) -> None:
+    """All elements hold one number; otherwise work was seen before it was done."""
+    low, high = found.min().item(), found.max().item()
+    if (low, high) != (expected, expected):
+        pytest.fail(
+            f"{promise} on {card.name}: expected {expected} everywhere, got {low} to {high}: the work was not "
+            f"ordered as the stream says",
+            pytrace=False,
+        )
+
+
+def test_a_stream_runs_in_order(card: Card) -> None:
+    """Each operation on a stream sees what the one before wrote."""
+    for round in range(ROUNDS):
+        stream: Any = ts.Stream(device=card.device)
+        x = ts.full((COUNT,), float(round), device=card.device)
+        stream.wait_stream(ts.current_stream(card.device))
+        with ts.stream(stream):
+            y = busy(x)
+            y.mul_(2)
+            y = busy(y, 3)
+        stream.synchronize()
+        agree(y, (round + 12) * 2 + 3.0, card, "operations of one stream, after synchronize()")
+
+
+def test_events_order_streams(card: Card) -> None:
+    """What follows wait_event() sees what was done before record()."""
+    one, two = ts.Stream(device=card.device), ts.Stream(device=card.device)
+    for round in range(ROUNDS):
+        x = ts.full((COUNT,), float(round), device=card.device)
+        ts.synchronize(card.device)
+        event: Any = ts.Event(device=card.device)
+        with ts.stream(one):
+            y = ts.zeros(COUNT, device=card.device)
+            y.copy_(busy(x))
+            event.record(one)
+        two.wait_event(event)
+        with ts.stream(two):
+            z = y * 2
+        two.synchronize()
+        agree(z, (round + 12) * 2.0, card, "a stream that waited for an event with wait_event()")
+
+
+def test_streams_wait_for_streams(card: Card) -> None:
+    """wait_stream(), there and back."""
+    side: Any = ts.Stream(device=card.device)
+    for round in range(ROUNDS):
+        x = busy(ts.full((COUNT,), float(round), device=card.device))
+        side.wait_stream(ts.current_stream(card.device))
+        with ts.stream(side):
+            y = busy(x)
+        ts.current_stream(card.device).wait_stream(side)
+        agree(y + 1, round + 25.0, card, "a stream that waited for another with wait_stream()")
+
+
+def test_event_synchronize_and_query(card: Card) -> None:
+    """After synchronize() an event has happened, and so has all before it."""
+    stream: Any = ts.Stream(device=card.device)
+    x = ts.zeros(COUNT, device=card.device)
+    stream.wait_stream(ts.current_stream(card.device))
+    event: Any = ts.Event(device=card.device)
+    with ts.stream(stream):
+        y = busy(x, 30)
+    event.record(stream)
+    event.synchronize()
+    assert event.query()
+    agree(y, 30.0, card, "the host, after the synchronize() of an event")
+
+
+def test_elapsed_time(card: Card) -> None:
+    """Time between events is positive and grows with the work between them."""
+    if not card.capabilities["events"]:
+        pytest.skip("lacks events")
+    marks: list[Any] = [ts.Event(device=card.device, enable_timing=True) for _ in range(3)]
+    x = ts.zeros(COUNT, device=card.device)
+    stream = ts.current_stream(card.device)
+    marks[0].record(stream)
+    x = busy(x, 4)
+    marks[1].record(stream)
+    x = busy(x, 200)
+    marks[2].record(stream)
+    marks[2].synchronize()
+    short, long = marks[0].elapsed_time(marks[1]), marks[1].elapsed_time(marks[2])
+    assert short >= 0
+    assert long > short
+
+
+def test_synchronize_waits_for_all_streams(card: Card) -> None:
+    """The device is idle after synchronize()."""
+    streams: list[Any] = [ts.Stream(device=card.device) for _ in range(3)]
+    x = ts.zeros(COUNT, device=card.device)
+    ts.synchronize(card.device)
+    results = []
+    for stream in streams:
+        with ts.stream(stream):
+            results.append(busy(x))
+    ts.synchronize(card.device)
+    assert all(stream.query() for stream in streams)
+    for result in results:
+        agree(result, 12.0, card, "synchronize() of the device")
+
+
+def test_reading_waits(card: Card) -> None:
+    """item() and cpu() see the work of the stream they are called on."""
+    stream: Any = ts.Stream(device=card.device)
+    with ts.stream(stream):
+        for round in range(ROUNDS):
+            y = busy(ts.full((COUNT,), float(round), device=card.device))
+            assert y[-1].item() == round + 12.0
+            assert y.cpu()[COUNT // 2].item() == round + 12.0
+
+
+def test_memory_of_a_stream_is_not_reused_too_early(card: Card) -> None:
+    """A block freed while its stream still reads it goes to nobody else before that is done."""
+    one, two = ts.Stream(device=card.device), ts.Stream(device=card.device)
+    for round in range(ROUNDS):
+        with ts.stream(one):
+            source = ts.full((COUNT,), float(round), device=card.device)
+            result = busy(source)
+            del source
+        with ts.stream(two):
+            noise = [ts.full((COUNT,), -1.0, device=card.device) for _ in range(3)]
+        one.synchronize()
+        two.synchronize()
+        agree(result, round + 12.0, card, "memory freed on one stream and taken on another")
+        del noise
+
+
+def test_current_stream_is_a_context(card: Card) -> None:
+    """Inside ``with`` it is the stream given, afterwards the one before."""
+    before = ts.current_stream(card.device)
+    stream: Any = ts.Stream(device=card.device)
+    with ts.stream(stream):
+        assert ts.current_stream(card.device) == stream
+    assert ts.current_stream(card.device) == before
+
+
+def test_backward_runs_where_forward_ran(card: Card) -> None:
+    """Gradients of work on a side stream are right."""
+    stream: Any = ts.Stream(device=card.device)
+    x = ts.ones(COUNT, device=card.device, requires_grad=True)
+    stream.wait_stream(ts.current_stream(card.device))
+    with ts.stream(stream):
+        (busy(x, 4) * 3).sum().backward()
+    ts.current_stream(card.device).wait_stream(stream)
+    assert x.grad is not None
+    agree(x.grad, 3.0, card, "gradients of work on a side stream")
