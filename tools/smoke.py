@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import tesserack as ts
-from tesserack.nn.modules import Linear, ReLU, Sequential  # mypy loses them in the star import of tesserack.nn
+from tesserack.nn import Linear, ReLU, Sequential
 
 
 def train() -> float:

@@ -1,8 +1,22 @@
 """Neural networks: modules, their functional forms, initialisation and helpers."""
 
 from tesserack.nn import functional, init, modules, utils
-from tesserack.nn.modules import *  # noqa: F403
+
+# Family by family: mypy does not see what an __all__ made of others' passes on.
+from tesserack.nn.modules.activation import *  # noqa: F403
+from tesserack.nn.modules.batchnorm import *  # noqa: F403
+from tesserack.nn.modules.container import *  # noqa: F403
+from tesserack.nn.modules.conv import *  # noqa: F403
+from tesserack.nn.modules.dropout import *  # noqa: F403
+from tesserack.nn.modules.flatten import *  # noqa: F403
+from tesserack.nn.modules.linear import *  # noqa: F403
+from tesserack.nn.modules.loss import *  # noqa: F403
+from tesserack.nn.modules.module import Module
+from tesserack.nn.modules.normalization import *  # noqa: F403
+from tesserack.nn.modules.parameters import *  # noqa: F403
+from tesserack.nn.modules.pooling import *  # noqa: F403
+from tesserack.nn.modules.sparse import *  # noqa: F403
 from tesserack.nn.parameter import Buffer, Parameter
 
-__all__ = ["Buffer", "Parameter", "functional", "init", "modules", "utils"]
+__all__ = ["Buffer", "Module", "Parameter", "functional", "init", "modules", "utils"]
 __all__ += modules.__all__
