@@ -52,29 +52,7 @@ def lacks(capabilities: dict[str, Any], what: str) -> bool:
 
 def describe(device: ts.device) -> Card:
     """What the backend of a device declares."""
-    if not hasattr(ts.backends, "capabilities"):
-        return Card(device, _from_properties(device))
-    return Card(device, dict(ts.backends.capabilities(device.type)))
-
-
-def _from_properties(device: ts.device) -> dict[str, Any]:
-    found = ts.backends.properties(device)
-    names = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
-    names += ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-    bits = int(found["dtypes"])
-    table = next(b for b in ts._native._backends() if b["name"] == device.type)
-    return {
-        "dtypes": [name for bit, name in enumerate(names) if bits >> bit & 1],
-        "max_ndim": found["max_ndim"],
-        "kernels": [],
-        "streams": False,
-        "events": False,
-        "host_memory": bool(int(found["flags"]) & 1),
-        "devices": table["device_count"],
-        "vendor": table["vendor"],
-        "version": table["version"],
-        "properties": found,
-    }
+    return Card(device, ts.backends.capabilities(device.type))
 
 
 @dataclass

@@ -69,7 +69,7 @@ def _widen(tensor: ts.Tensor) -> ts.Tensor:
 @dataclass(frozen=True)
 class Measured:
     """How far a result is from what it should be. ``error`` is relative; ``ulp`` counts steps of the dtype, over
-    elements that are not tiny beside the others; ``problem`` says what is wrong, if anything."""
+    elements that are neither tiny nor tiny beside the others; ``problem`` says what is wrong, if anything."""
 
     problem: str | None = None
     error: float = 0.0
@@ -103,7 +103,7 @@ def _measure_floats(
         distance = np.where(same, 0.0, np.where(np.isfinite(distance), distance, np.inf))
         error = distance / (scale + np.where(finite, np.abs(wanted), 0.0))
         spacing = _EPSILON[dtype] * np.exp2(np.floor(np.log2(np.maximum(np.abs(wanted), 1e-300))))
-        ulp = np.where(finite & (np.abs(wanted) >= 1e-2 * largest) & (wanted != 0), distance / spacing, 0.0)
+        ulp = np.where(finite & (np.abs(wanted) >= max(1e-2 * largest, 1e-6)), distance / spacing, 0.0)
     wrong = error > tolerance
     problem = _describe(found, wanted, wrong, f"; tolerance {tolerance:.1e}") if wrong.any() else None
     return Measured(problem, float(error.max(initial=0.0)), float(ulp.max(initial=0.0)))

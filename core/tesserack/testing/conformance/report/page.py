@@ -18,6 +18,7 @@ __all__ = ["page"]
 
 _HERE = Path(__file__).parent
 _MARKS = {"passed": "p", "failed": "f", "xfailed": "x", "skipped": "s"}
+_SWITCHES = ("streams", "events", "peer_copies", "host_memory", "own_allocator")
 _WORST = 25
 
 
@@ -59,7 +60,8 @@ def _rung(results: Results, level: str) -> str:
         listed += f"<li>and {len(obstacles) - 6} more</li>"
     mark, kind = ("✗", "no") if obstacles else ("✓", "yes")
     why = f"<ul>{listed}</ul>" if obstacles else ""
-    return f'<li class="{kind}"><b>{mark} {level}</b>{escape(LEVELS[level])}{why}</li>'
+    sampled = " <small>as far as it was tried</small>" if results.partial and not obstacles else ""
+    return f'<li class="{kind}"><b>{mark} {level}{sampled}</b>{escape(LEVELS[level])}{why}</li>'
 
 
 def _tiles(results: Results) -> str:
@@ -145,25 +147,27 @@ def _ulp(ulp: float | None) -> str:
 
 
 def _timings(results: Results) -> str:
-    rows = []
-    for case in results.cases:
-        for timing in case.properties.get("timings", []):
-            rows.append(_timing(timing, case.properties["direction"]))
-    head = (
-        f'<th>operation</th><th>direction</th><th class="n">{escape(results.device)}</th><th class="n">cpu</th>'
-        '<th class="n">speed</th><th>slower · quicker than the cpu</th>'
-    )
-    note = "float32, the fastest of a few calls, waiting for the device after each. The line marks the cpu's speed."
-    return _section("timings", "Timings against cpu", note, _table(head, rows) if rows else "")
+    alone = results.device == "cpu"
+    timed = [(t, case.properties["direction"]) for case in results.cases for t in case.properties.get("timings", [])]
+    rows = [_timing(timing, direction, alone) for timing, direction in timed]
+    head = f'<th>operation</th><th>direction</th><th class="n">{escape(results.device)}</th>'
+    note = "float32, the fastest of a few calls, waiting for the device after each."
+    if not alone:
+        head += '<th class="n">cpu</th><th class="n">speed</th><th>slower · quicker than the cpu</th>'
+        note += " The line marks the speed of the cpu backend."
+    title = "Timings" if alone else "Timings against cpu"
+    return _section("timings", title, note, _table(head, rows) if rows else "")
 
 
-def _timing(timing: dict[str, Any], direction: str) -> str:
+def _timing(timing: dict[str, Any], direction: str, alone: bool) -> str:
+    cells = f'<td>{escape(timing["name"])}</td><td>{direction}</td><td class="n">{_time(timing["device"])}</td>'
+    if alone:
+        return f"<tr>{cells}</tr>"
     ratio = timing["cpu"] / timing["device"]
     share = max(-50.0, min(50.0, 50 * math.log(ratio) / math.log(64)))
     kind, left, width = ("quick", 50.0, share) if share >= 0 else ("slow", 50 + share, -share)
     return (
-        f'<tr><td>{escape(timing["name"])}</td><td>{direction}</td><td class="n">{_time(timing["device"])}</td>'
-        f'<td class="n">{_time(timing["cpu"])}</td><td class="n">{ratio:.2f}×</td>'
+        f'<tr>{cells}<td class="n">{_time(timing["cpu"])}</td><td class="n">{ratio:.2f}×</td>'
         f'<td><div class="ratio"><i class="{kind}" style="left:{left:.1f}%;width:{width:.1f}%"></i></div></td></tr>'
     )
 
@@ -215,8 +219,8 @@ def _skips(results: Results) -> str:
 def _environment(results: Results) -> str:
     facts = {"date": results.environment["date"], **results.environment["versions"]}
     capabilities = results.environment["capabilities"]
-    for name in ("dtypes", "max_ndim", "devices", "streams", "events", "host_memory", "kernels"):
+    for name in ("package", "package_version", "dtypes", "max_ndim", "device_count", *_SWITCHES, "kernels", "missing"):
         value = capabilities.get(name)
-        facts[name.replace("_", " ")] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        facts[name.replace("_", " ")] = ", ".join(map(str, value)) if isinstance(value, list | dict) else str(value)
     rows = [f"<tr><td>{escape(k)}</td><td>{escape(str(v)) or 'none'}</td></tr>" for k, v in facts.items()]
     return f'<div class="scroll"><table><tbody>{"".join(rows)}</tbody></table></div>'
