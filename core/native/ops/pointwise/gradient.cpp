@@ -208,11 +208,12 @@ void pointwise_autograd(void*, const Operator& op, Frame& f, KeySet keys) {
   const Tensor& out = f.rets[0].as_tensor();
   if (!is_differentiable(out.dtype())) return;
   note_shapes(*node, f, out);
+  PointwiseNode& recorded = *node;
   if (inplace)
     record_inplace(f.args[0].as_tensor(), node);
   else
-    set_history(out, node, 0);
-  if (save_result) node->result = SavedTensor(out, true, 0);
+    set_history(out, std::move(node), 0);
+  if (save_result) recorded.result = SavedTensor(out, true, 0);
 }
 
 } // namespace ts
