@@ -283,7 +283,7 @@ def test_plugins_off(acme, library):
     assert "no backend named 'acme' is installed (installed: cpu; TESSERACK_PLUGINS=off hides all others)" in lines[1]
     assert "claimed by" in acme.run("print(backends.why_unavailable('cpu'))")
     wrong = acme.start("-c", "import tesserack as ts; ts.ones(1)", TESSERACK_PLUGINS="maybe")
-    assert "ValueError: TESSERACK_PLUGINS: expected 'on' or 'off', got 'maybe'" in wrong.stderr
+    assert "SettingError: TESSERACK_PLUGINS: expected 'on' or 'off', got 'maybe'" in wrong.stderr
 
 
 def test_threads_load_a_backend_once(acme):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from typing import Any
 
-__all__ = ["GROUP", "Claim", "claims", "entry_points", "forget", "plugins_enabled"]
+__all__ = ["GROUP", "Claim", "SettingError", "claims", "entry_points", "forget", "installed_names", "plugins_enabled"]
 
 GROUP = "tesserack.backends"
 VARIABLE = "TESSERACK_PLUGINS"
@@ -24,6 +24,10 @@ _SWITCH = {"": True, "on": True, "1": True, "off": False, "0": False}
 
 _lock = threading.RLock()
 _claims: dict[str, list[Claim]] | None = None
+
+
+class SettingError(ValueError):
+    """An environment variable of Tesserack's has a value that means nothing."""
 
 
 class Claim:
@@ -44,10 +48,10 @@ class Claim:
 
 
 def plugins_enabled() -> bool:
-    """What ``TESSERACK_PLUGINS`` says. ``ValueError`` for a value other than on or off."""
+    """What ``TESSERACK_PLUGINS`` says. ``SettingError`` for a value other than on or off."""
     text = os.environ.get(VARIABLE, "").strip().lower()
     if text not in _SWITCH:
-        raise ValueError(f"{VARIABLE}: expected 'on' or 'off', got {text!r}")
+        raise SettingError(f"{VARIABLE}: expected 'on' or 'off', got {text!r}")
     return _SWITCH[text]
 
 
@@ -68,6 +72,11 @@ def claims() -> dict[str, list[Claim]]:
             _claims = _read()
             _accessors.announce(_claims)
         return _claims
+
+
+def installed_names() -> list[str]:
+    """Every name that is claimed, hidden ones included."""
+    return sorted({point.name for point in entry_points(GROUP)})
 
 
 def _read() -> dict[str, list[Claim]]:

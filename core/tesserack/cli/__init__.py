@@ -1,0 +1,142 @@
+"""The command ``tesserack``: subcommands are found in a table and imported when they are called.
+
+Exit status: 0 done, 1 the thing asked about is not in order, 2 wrong usage or nothing to work on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["COMMANDS", "CommandError", "import_part", "main"]
+
+# Name: (module with `configure(parser)` and `run(arguments)`, help).
+COMMANDS = {
+    "devices": ("tesserack.cli.devices", "list backends: package, status or why they cannot be used, memory"),
+    "doctor": ("tesserack.cli.doctor", "report on the environment: what is wrong and how to mend it"),
+    "ops": ("tesserack.cli.ops", "list operators; --required: what a backend must have; --device: what one has"),
+    "explain": ("tesserack.cli.explain", "show the path that a call of an operator takes"),
+    "run": ("tesserack.cli.run", "run a script with another default device"),
+    "conform": ("tesserack.cli.conform", "test a backend against the contract"),
+    "new-backend": ("tesserack.cli.new_backend", "write the skeleton of a backend's package"),
+}
+
+# These have rules of their own for options: they get all words after the command, as `run(words)`.
+WORDS = ("conform", "run")
+
+
+class CommandError(Exception):
+    """A mistake of the user's: printed without traceback, with exit status ``status``."""
+
+    def __init__(self, message: str, status: int = 2) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def make_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the command line; only ``command``, if it is a built-in one, gets its options."""
+    parser = argparse.ArgumentParser(prog="tesserack", description="Tesserack's command line.")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, (module, text) in COMMANDS.items():
+        if name == command and name not in WORDS:
+            _add_command(subparsers, name, import_part(module, name), text)
+        else:
+            subparsers.add_parser(name, help=text)
+    if command not in COMMANDS:
+        _add_plugins(subparsers)
+    return parser
+
+
+def import_part(module: str, command: str) -> Any:
+    """A module that a command needs. ``CommandError`` if it was not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise CommandError(f"{command}: this installation was made without {module}") from error
+
+
+def _add_command(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, module: Any, text: str
+) -> None:
+    parser = subparsers.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    module.configure(parser)
+    parser.set_defaults(run=module.run)
+
+
+def _add_plugins(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Subcommands of installed plugins; one that fails is reported and does no harm to the others."""
+    from tesserack.backends._discovery import entry_points, plugins_enabled
+
+    # Asked before tesserack.plugins is imported: without plugins --help stays quick.
+    if not plugins_enabled() or not [*entry_points("tesserack.plugins")]:
+        return
+    from tesserack import plugins
+    from tesserack.plugins._loading import call_each
+
+    try:
+        plugins.load()
+    except plugins.PluginError as error:
+        print(f"tesserack: warning: {error}", file=sys.stderr)
+    try:
+        for _ in call_each("tesserack_commands", subparsers=subparsers):
+            pass
+    except plugins.PluginError as error:
+        print(f"tesserack: warning: {error}", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status.
+
+    >>> main(["ops", "--required"])  # doctest: +ELLIPSIS
+    copy_cast ...
+    0
+    """
+    given = [*(sys.argv[1:] if argv is None else argv)]
+    try:
+        return _dispatch(given)
+    except CommandError as error:
+        print(f"tesserack: error: {error}", file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe has gone: nothing more can be said, also not while closing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _dispatch(given: list[str]) -> int:
+    command = next((word for word in given if not word.startswith("-")), None)
+    if command in WORDS and given[0] == command:
+        module = import_part(COMMANDS[command][0], command)
+        return _expecting_errors(lambda: module.run(given[1:]))
+    arguments = make_parser(command).parse_args(given)
+    if arguments.version:
+        from tesserack import __version__
+
+        print(f"tesserack {__version__}")
+        return 0
+    if arguments.command is None:
+        make_parser().print_help()
+        return 2
+    status = _expecting_errors(lambda: arguments.run(arguments))
+    sys.stdout.flush()
+    return status
+
+
+def _expecting_errors(run: Callable[[], int | None]) -> int:
+    """Runs the command; what Tesserack raises by design is the user's to read, not a crash."""
+    from tesserack import BackendUnavailableError
+    from tesserack.backends._discovery import SettingError
+
+    try:
+        return int(run() or 0)
+    except (BackendUnavailableError, SettingError) as error:
+        raise CommandError(str(error), status=1) from error

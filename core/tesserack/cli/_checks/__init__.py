@@ -1,0 +1,1 @@
+"""The checks of ``tesserack doctor``: functions that yield findings."""

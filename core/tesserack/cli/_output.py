@@ -1,0 +1,43 @@
+"""What subcommands print: tables, JSON, sizes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["add_json_option", "print_json", "print_table", "size"]
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """``--json``, the same everywhere."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    import json
+
+    print(json.dumps(value, indent=2))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows in columns as wide as needed; the last column is not padded."""
+    lines = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit that leaves a number of at least one.
+
+    >>> size(3 * 2**30 // 2)
+    '1.5 GiB'
+    """
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,0 +1,84 @@
+"""``tesserack doctor``: what this environment is, what is wrong with it, and what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from tesserack import plugins
+from tesserack.backends._discovery import SettingError
+from tesserack.cli import _environment
+from tesserack.cli._checks import backends, packages, settings
+from tesserack.cli._output import add_json_option, print_json
+from tesserack.plugins import Finding
+from tesserack.plugins._loading import call_each
+
+__all__ = ["configure", "examine", "run"]
+
+_MARKS = {"ok": "ok", "info": "--", "warning": "!!", "error": "XX"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of the subcommand."""
+    parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the report; 1 if something is wrong."""
+    report = examine()
+    if arguments.json:
+        print_json(report)
+    else:
+        _print(report)
+    bad = {"error", "warning"} if arguments.strict else {"error"}
+    return int(any(finding["level"] in bad for finding in report["findings"]))
+
+
+def examine() -> dict[str, Any]:
+    """The whole report as plain data. Every backend is tried in a process of its own, which may die."""
+    probed = backends.probe_all()
+    report = _environment.describe()
+    report["backends"] = [probe.record for probe in probed]
+    findings = [*backends.check(probed), *packages.check(), *settings.check(), *_from_plugins()]
+    report["plugins"] = {"loaded": plugins.loaded(), "failed": plugins.failures()}
+    report["findings"] = [asdict(finding) for finding in findings]
+    return report
+
+
+def _from_plugins() -> Iterable[Finding]:
+    """What plugins check, and what is wrong with plugins themselves."""
+    try:
+        plugins.load()
+    except SettingError:
+        return  # told by the check of settings
+    except plugins.PluginError as error:
+        cure = "uninstall it or install another version"
+        yield from (Finding("error", "plugins", line, cure) for line in str(error).splitlines())
+    try:
+        for plugin, given in call_each("tesserack_doctor"):
+            for finding in given or ():
+                good = isinstance(finding, Finding)
+                yield finding if good else Finding("error", "plugins", f"{plugin} gave {finding!r}, no Finding")
+    except plugins.PluginError as error:
+        yield Finding("error", "plugins", str(error), "report it to the authors of the plugin")
+
+
+def _print(report: dict[str, Any]) -> None:
+    for section in ("tesserack", "python", "system", "cpu", "memory", "environment"):
+        print(section)
+        for key, value in report[section].items():
+            shown = " ".join(value) if isinstance(value, list) else value
+            print(f"  {key.replace('_', ' ')}: {shown}")
+    print("hardware on the bus" + ("" if report["hardware"] else ": none seen"))
+    for card in report["hardware"]:
+        print("  " + ", ".join(f"{key} {value or 'none'}" for key, value in card.items()))
+    print("packages")
+    for name, version in report["packages"].items():
+        print(f"  {name} {version}")
+    print("findings")
+    for finding in report["findings"]:
+        cure = f"\n     -> {finding['cure']}" if finding["cure"] else ""
+        print(f"  {_MARKS[finding['level']]} {finding['subject']}: {finding['message']}{cure}")
