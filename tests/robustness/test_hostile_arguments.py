@@ -123,6 +123,24 @@ def test_copies_within_one_tensor(device: ts.device) -> None:
         assert x.tolist() == expected
 
 
+@pytest.mark.parametrize("write", ["add_", "mul_", "copy_", "addcmul_"])
+def test_views_that_cross_each_other(write: str, device: ts.device) -> None:
+    """A row onto a column, every other element onto the first ones: as if the source had been read before."""
+    for into, source in (
+        (lambda m: m[:, 0], lambda m: m[0]),
+        (lambda m: m[0], lambda m: m[:, 2]),
+        (lambda m: m[:, ::2], lambda m: m[:, 1:3]),
+        (lambda m: m[1:, :2], lambda m: m[:3, 1:3]),
+        (lambda m: m[:2], lambda m: m[1:2, :1].expand(2, 4)),
+    ):
+        x = ts.arange(16.0, device=device).reshape(4, 4)
+        expected = x.clone()
+        operands = [source(x).clone()] * (2 if write == "addcmul_" else 1)
+        getattr(into(expected), write)(*operands)
+        getattr(into(x), write)(*[source(x)] * len(operands))
+        assert x.tolist() == expected.tolist()
+
+
 def test_transposed_onto_itself(device: ts.device) -> None:
     """x.add_(x.t()) and x.copy_(x.t()) read what was there before."""
     for write in ("add_", "copy_"):

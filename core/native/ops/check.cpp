@@ -34,16 +34,16 @@ void check_inplace(const Tensor& t, const char* op) {
       "Please clone() the tensor before performing the operation.");
 }
 
-void check_no_partial_overlap(const Tensor& out, const Tensor& in, const char* op) {
-  if (out.is(in) || !out->storage || out->storage != in->storage || out.numel() == 0 || in.numel() == 0) return;
+bool overlaps_partly(const Tensor& out, const Tensor& in, const char* op) {
+  if (out.is(in) || !out->storage || out->storage != in->storage || out.numel() == 0 || in.numel() == 0) return false;
   bool identical = out->byte_offset == in->byte_offset && out.dtype() == in.dtype() && same(out.sizes(), in.sizes()) &&
                    same(out.strides(), in.strides());
-  if (identical) return;
+  if (identical) return false;
   auto [out_low, out_high] = byte_extent(out.sizes(), out.strides(), out.item_size());
   auto [in_low, in_high] = byte_extent(in.sizes(), in.strides(), in.item_size());
   bool apart = out->byte_offset + out_high <= in->byte_offset + in_low ||
                in->byte_offset + in_high <= out->byte_offset + out_low;
-  if (apart) return;
+  if (apart) return false;
   // Interleaved views, such as x[::2] and x[1::2], touch different elements: equal strides, offset not a multiple.
   if (same(out.sizes(), in.sizes()) && same(out.strides(), in.strides()) && out.dtype() == in.dtype() &&
       out.ndim() > 0) {
@@ -54,11 +54,13 @@ void check_no_partial_overlap(const Tensor& out, const Tensor& in, const char* o
     bool divides = true;
     for (int64_t d = 0; d < out.ndim(); ++d)
       if (out.sizes()[d] > 1 && (out.strides()[d] * out.item_size()) % step) divides = false;
-    if (divides && distance % step) return;
+    if (divides && distance % step) return false;
   }
-  fail(ErrorKind::Runtime, op,
-       ": unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-       "single memory location. Please clone() the tensor before performing the operation.");
+  bool dense = is_dense(out.sizes(), out.strides()) && is_dense(in.sizes(), in.strides());
+  TS_CHECK(!dense, op,
+           ": unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+           "single memory location. Please clone() the tensor before performing the operation.");
+  return true;
 }
 
 void resize_output(const Tensor& out, IntSpan sizes, const char* op) {

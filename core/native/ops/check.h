@@ -6,8 +6,9 @@ namespace ts {
 
 // RuntimeError when writing to t would write an element twice (expanded, overlapping) or touch read-only memory.
 void check_inplace(const Tensor& t, const char* op);
-// RuntimeError when `in` shares some, but not exactly all, of the memory `out` covers.
-void check_no_partial_overlap(const Tensor& out, const Tensor& in, const char* op);
+// Whether `in` may share some, but not exactly all, of the memory `out` covers, so that writing could change it on the
+// way. RuntimeError when both are dense: PyTorch refuses just these.
+bool overlaps_partly(const Tensor& out, const Tensor& in, const char* op);
 // Gives an out= tensor the shape it needs, with a warning when it held elements of another shape.
 void resize_output(const Tensor& out, IntSpan sizes, const char* op);
 // RuntimeError naming both dtypes.

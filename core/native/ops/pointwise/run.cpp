@@ -2,6 +2,7 @@
 #include "dispatch/describe.h"
 #include "dispatch/launch.h"
 #include "ops/check.h"
+#include "ops/copy.h"
 #include "ops/pointwise/info.h"
 #include "ops/promotion.h"
 #include "runtime/empty.h"
@@ -60,7 +61,8 @@ void fill_tensor(ts_tensor& d, const TensorImpl& t, const int64_t* sizes, const 
 // Result dtype when all tensors share `dtype` and numbers do not raise it; Undefined otherwise.
 DType fast_result(const PointwiseInfo& info, DType dtype) {
   switch (info.promote) {
-  case Promote::Arith: return is_bool(dtype) ? DType::Undefined : dtype;
+  case Promote::Arith:
+  case Promote::Number: return is_bool(dtype) ? DType::Undefined : dtype;
   case Promote::Float: return is_floating(dtype) ? dtype : DType::Undefined;
   case Promote::Compare: return DType::Bool;
   case Promote::Keep: return dtype;
@@ -157,6 +159,7 @@ bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Pr
 // Operands at the common shape, ready to be merged.
 struct Plan {
   SmallVector<Operand, kMaxOperands> operands;
+  std::vector<Tensor> copies; // of operands that writing the result would change
   Dims sizes;
   Device device;
   DType common = DType::Undefined, result = DType::Undefined, compute = DType::Undefined;
@@ -179,10 +182,12 @@ void choose_dtypes(const Operator& op, const PointwiseInfo& info, const ResultTy
   plan.common = t;
   switch (info.promote) {
   case Promote::Arith: plan.result = t; break;
+  case Promote::Number: plan.common = plan.result = is_bool(t) ? DType::Int64 : t; break;
   case Promote::Float: plan.common = plan.result = to_floating(t); break;
   case Promote::Compare: plan.result = DType::Bool; break;
   case Promote::Integer:
-    TS_CHECK(is_integral(t, true), op.name(), ": expected integer or bool operands, got ", t);
+    TS_CHECK_KIND(ErrorKind::NotImplemented, is_integral(t, true), op.name(),
+                  ": expected integer or bool operands, got ", t);
     plan.result = t;
     break;
   case Promote::Keep: plan.common = plan.result = first ? first->dtype : t; break;
@@ -237,7 +242,7 @@ Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::P
   }
   if (!plan.device.defined()) plan.device = default_device();
   choose_dtypes(op, info, types, first, plan);
-  TS_CHECK(!float_scalar || is_floating(plan.common), op.name(),
+  TS_CHECK(!float_scalar || info.truncate_numbers || is_floating(plan.common), op.name(),
            ": for integral input tensors, number arguments must not be floating point");
   return plan;
 }
@@ -327,7 +332,7 @@ void run_merged(const Operator& op, const pointwise::Program& p, const Plan& pla
 }
 
 // The tensor the result goes to: fresh, self, or out= (resized when its shape is wrong).
-Tensor target(const Operator& op, Frame& f, Plan& plan, const pointwise::Program& p) {
+Tensor target(const Operator& op, Frame& f, Plan& plan) {
   if (op.variant == Variant::Functional) return allocate_result(plan);
   const Tensor& t = f.args[op.variant == Variant::Inplace ? 0 : f.nargs - 1].as_tensor();
   TS_CHECK(can_cast(plan.result, t.dtype()), op.name(), ": result type ", plan.result,
@@ -339,8 +344,13 @@ Tensor target(const Operator& op, Frame& f, Plan& plan, const pointwise::Program
   TS_CHECK(same(t.sizes(), plan.sizes), op.name(), ": output with shape ", t.sizes(),
            " doesn't match the broadcast shape ", plan.sizes.span());
   check_inplace(t, op.name().c_str());
-  for (int a : p.inputs)
-    if (f.args[a].tag == Tag::Tensor) check_no_partial_overlap(t, f.args[a].as_tensor(), op.name().c_str());
+  for (Operand& o : plan.operands) {
+    if (!o.tensor) continue;
+    Tensor in = Tensor::share(const_cast<TensorImpl*>(o.tensor));
+    if (!overlaps_partly(t, in, op.name().c_str())) continue;
+    plan.copies.push_back(copy_as(in, in.dtype(), MemoryFormat::Contiguous));
+    o.tensor = plan.copies.back().impl();
+  }
   return t;
 }
 
@@ -351,7 +361,7 @@ void run_pointwise(const Operator& op, Frame& f) {
   const pointwise::Program& p = choose(info, op.functional ? *op.functional : op, f);
   if (run_fast(op, info, p, f)) return;
   Plan plan = make_plan(op, info, p, f);
-  Tensor out = target(op, f, plan, p);
+  Tensor out = target(op, f, plan);
   if (!plan.device.is_meta() && out.numel() > 0) run_merged(op, p, plan, out);
   f.give(0, std::move(out));
 }
