@@ -135,3 +135,23 @@ def test_errors(device: Any) -> None:
     ):
         with pytest.raises(error, match=text):
             call()
+
+
+def test_parameters_that_require_gradients_are_refused(device: Any) -> None:
+    """As by any operator that works in place, unless under no_grad; those with a history always."""
+    leaf = ts.ones(2, device=device, requires_grad=True)
+    for param, said in ((leaf, "leaf Variable that requires grad"), (leaf * 1, "not differentiable")):
+        others = [ts.ones(2, device=device)]
+        steps = (
+            lambda p=param, o=others: ts.sgd_step_([p], o, [], 0.1, 0.0, 0.0, 0.0, False, False, True),
+            lambda p=param, o=others: ts.adam_step_(
+                [p], o, [o[0] * 0], [o[0] * 0], [], 1, 0.1, 0.9, 0.99, 0.0, 1e-8, False, False, False
+            ),
+        )
+        for step in steps:
+            with pytest.raises(RuntimeError, match=said):
+                step()
+            assert param.tolist() == [1.0, 1.0]
+    with ts.no_grad():
+        ts.sgd_step_([leaf], [ts.ones(2, device=device)], [], 0.5, 0.0, 0.0, 0.0, False, False, True)
+    assert leaf.tolist() == [0.5, 0.5]

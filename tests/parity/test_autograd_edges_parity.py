@@ -94,26 +94,13 @@ def strided_beyond_its_view(module: Any) -> Any:
     return x.grad.tolist()
 
 
-# To be closed: what is wrong today.
-WRONG = {
-    write_through_detached: "writing a tensor to its own memory is taken for nothing to do, and not recorded",
-    base_requires_grad_later: "the view stays a leaf, and its gradient goes nowhere",
-    strided_beyond_its_view: "the gradient of what lies outside the view is lost",
-    view_of_detached_base: "the view falls back on its history from before the write",
-}
 CASES: list[Callable[[Any], Any]] = [
     write_through_detached, view_of_detached_base, clamp_twice, view_of_view, no_grad_view,
     double_backward_through_write, base_requires_grad_later, strided_beyond_its_view,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(c, id=c.__name__, marks=[pytest.mark.xfail(reason=WRONG[c], strict=True)] if c in WRONG else [])
-        for c in CASES
-    ],
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_edge(case: Callable[[Any], Any]) -> None:
     """Both libraries say the same, errors included."""
 

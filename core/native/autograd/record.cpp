@@ -26,7 +26,9 @@ struct OpNode final : Node, GradContext {
   Tensor zeros_;
   std::vector<Tensor> materialized_;
 
-  std::string name() const override { return backward_name(*forward); }
+  std::string name() const override {
+    return forward->node_name_of ? forward->node_name_of(*this) : backward_name(*forward);
+  }
   size_t num_results() const override { return metas.size(); }
   const ResultMeta& result_meta(size_t k) const override { return metas[k]; }
 
@@ -118,7 +120,7 @@ Ref<OpNode> prepare(const Operator& op, const Frame& f, bool overwrites) {
       s.meta = {Dims(t.sizes()), t.dtype(), t.device()};
       if (wants_gradient(t)) {
         s.edge = static_cast<int32_t>(edge);
-        node->edges()[edge++] = gradient_edge(t);
+        node->edges()[edge++] = overwrites && k == 0 ? inplace_edge(t) : gradient_edge(t);
       }
       if (!save) return;
       if (overwrites && k == 0) {
@@ -170,6 +172,19 @@ void attach(const Operator& op, Frame& f, const Ref<OpNode>& node, bool inplace)
   });
 }
 
+// Steps of optimizers write lists of tensors and record nothing: for them a history may not matter.
+void check_written_lists(const Operator& op, const Frame& f) {
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    if (f.args[k].tag != Tag::Tensors || !op.schema->args[static_cast<size_t>(k)].type.mutated) continue;
+    for (const Tensor& t : f.args[k].as_tensors()) {
+      if (!wants_gradient(t)) continue;
+      check_inplace_history(op, t);
+      fail(ErrorKind::Runtime, op.name(), ": is not differentiable, and ", op.schema->args[static_cast<size_t>(k)].name,
+           " have a history; call it under no_grad() or detach() them");
+    }
+  }
+}
+
 struct InstallKernel {
   InstallKernel() { set_key_default(key::Autograd, {autograd_kernel, nullptr, "tesserack"}); }
 } install;
@@ -177,6 +192,7 @@ struct InstallKernel {
 } // namespace
 
 std::string backward_name(const Operator& op) {
+  if (!op.node_name.empty()) return op.node_name;
   std::string out;
   bool upper = true;
   for (char c : op.schema->base) {
@@ -198,6 +214,7 @@ void refuse_out_gradient(const Operator& op) {
 
 void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
   KeySet rest = keys & below(key::Autograd);
+  check_written_lists(op, f);
   if (op.composite) return redispatch(op, f, rest);
   bool inplace = !op.schema->args.empty() && op.schema->args[0].type.mutated && f.args[0].tag == Tag::Tensor;
   bool needed = false;

@@ -12,6 +12,9 @@ void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys);
 void check_inplace_history(const Operator& op, const Tensor& t);
 // `node` computed t's new value (as its result 0) from, among others, the old one. For views the base follows.
 void record_inplace(const Tensor& t, const Ref<Node>& node);
+// Where the gradient of t's old value goes when t is modified in place. A view's goes straight to its place in the
+// base: the way through its own history may lead by narrower views.
+Edge inplace_edge(const Tensor& t);
 [[noreturn]] void refuse_out_gradient(const Operator& op);
 std::string backward_name(const Operator& op); // "MulBackward0"
 

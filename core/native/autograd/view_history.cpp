@@ -31,7 +31,7 @@ struct AsStridedNode final : Node {
   std::string name() const override { return "AsStridedBackward0"; }
   const ResultMeta& result_meta(size_t) const override { return meta; }
   void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
-    if (!grads[0].defined()) return;
+    if (!grads[0].defined() || !edges()[0].node) return; // a base detached since has no gradient
     static const Op scatter("as_strided_scatter_add");
     out[0] = scatter(grads[0], geometry.base_sizes, geometry.base_strides, geometry.sizes, geometry.strides,
                      geometry.offset);
@@ -61,7 +61,11 @@ struct CopySlices final : Node {
 
 } // namespace
 
-bool view_is_stale(const Tensor& view) { return view->view_version != view.version() && requires_grad(view->base); }
+bool view_is_stale(const Tensor& view) {
+  if (view->view_version == view.version()) return false;
+  const AutogradMeta* m = autograd_meta(view.impl());
+  return (m && m->grad_fn) || requires_grad(view->base);
+}
 
 void refresh_view_history(const Tensor& view) {
   TS_CHECK(!view->has(TensorImpl::kViewNoGrad), "A view was created in no_grad mode and its base or another view of "
@@ -73,7 +77,7 @@ void refresh_view_history(const Tensor& view) {
                                                 "the inplace to be tracked).");
   Tensor base = Tensor::share(view->base);
   view->view_version = view.version();
-  if (!grad_fn(base) || base.dtype() != view.dtype()) return; // base changed only outside autograd's sight
+  if (base.dtype() != view.dtype()) return; // its place in the base cannot be told by strides
   AutogradMeta& m = make_autograd_meta(view.impl());
   m.grad_fn = Ref<Node>::adopt(new AsStridedNode(base, view));
   m.output_nr = 0;
@@ -90,6 +94,12 @@ void record_inplace(const Tensor& t, const Ref<Node>& node) {
   auto slices = Ref<Node>::adopt(new CopySlices(base, t, node));
   set_history(base, slices, 0);
   refresh_view_history(t);
+}
+
+Edge inplace_edge(const Tensor& t) {
+  if (!t->base || t->base->dtype != t.dtype()) return gradient_edge(t);
+  Tensor base = Tensor::share(t->base);
+  return {Ref<Node>::adopt(new AsStridedNode(base, t)), 0};
 }
 
 void check_inplace_history(const Operator& op, const Tensor& t) {

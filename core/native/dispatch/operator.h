@@ -17,6 +17,7 @@ struct PointwiseInfo; // ops/pointwise/info.h
 using KernelFn = void (*)(void* ctx, const Operator& op, Frame& frame, KeySet keys);
 using BodyFn = void (*)(const Operator& op, Frame& frame);
 using GradFn = void (*)(GradContext&);
+using NodeNameFn = std::string (*)(const GradContext&);
 
 struct Kernel {
   KernelFn fn = nullptr;
@@ -38,15 +39,17 @@ struct Operator {
   const Operator* inplace = nullptr;    // of a functional operator: its variants, if any
   const Operator* out = nullptr;
   Variant variant = Variant::Functional;
-  bool composite = true;      // differentiated by tracing through its body
-  bool differentiable = true; // false: results never require gradients (comparisons, argmax)
-  bool view = false;          // results alias the first argument
-  bool any_device = false;    // tensors may live on different devices (copies, indexing)
-  bool is_function = true;    // tesserack.name
-  bool is_method = true;      // Tensor.name
-  bool hidden = false;        // internal: no public name
-  uint64_t save_args = 0;     // bit per argument whose tensor the gradient reads
-  uint64_t save_results = 0;  // bit per result it reads
+  bool composite = true;             // differentiated by tracing through its body
+  bool differentiable = true;        // false: results never require gradients (comparisons, argmax)
+  bool view = false;                 // results alias the first argument
+  bool any_device = false;           // tensors may live on different devices (copies, indexing)
+  bool is_function = true;           // tesserack.name
+  bool is_method = true;             // Tensor.name
+  bool hidden = false;               // internal: no public name
+  uint64_t save_args = 0;            // bit per argument whose tensor the gradient reads
+  uint64_t save_results = 0;         // bit per result it reads
+  std::string node_name;             // of grad_fn; empty: from the schema, "MulBackward0"
+  NodeNameFn node_name_of = nullptr; // where it depends on the call
   std::string doc;
   std::string python_name;             // defaults to schema->base
   std::vector<std::string> namespaces; // extra public places: "nn.functional", "special"

@@ -259,7 +259,9 @@ void assign_view(const Tensor& view, PyObject* value) {
     return;
   }
   Tensor source = value_tensor(view, value);
-  if (same_memory(view, source)) return; // a[i] += b ends by assigning the view to itself
+  // a[i] += b ends by assigning the view to itself. A detached alias, though, takes the gradient of what it is given.
+  bool itself = source.is(view) || (source->base && source->base == view->base);
+  if (itself && same_memory(view, source)) return;
   ops::copy_(view, without_leading_ones(source, view.ndim()));
 }
 

@@ -100,7 +100,10 @@ struct PointwiseNode final : Node {
 
   Tensor argument_gradient(int k, const Tensor& grad) {
     const PointwiseGradient& g = op->pointwise->gradient(*op, k);
-    if (g.zero) return {};
+    if (g.zero) {
+      IntSpan sizes = broadcast >> k & 1 ? IntSpan(arg_sizes[static_cast<size_t>(k)]) : IntSpan(meta.sizes);
+      return ops::zeros(sizes, arg_dtypes[k], grad.device());
+    }
     Tensor d = g.op ? evaluate(g, grad) : grad;
     if (broadcast >> k & 1) d = ops::sum_to_size(d, arg_sizes[static_cast<size_t>(k)]);
     return d.dtype() == arg_dtypes[k] ? d : ops::to_dtype(d, arg_dtypes[k]);
@@ -159,9 +162,9 @@ Ref<PointwiseNode> prepare(const Operator& op, const Operator& functional, Frame
       continue;
     }
     node->arg_dtypes[k] = v.tensor->dtype;
-    if (needed >> k & 1) node->edges()[e++] = gradient_edge(v.as_tensor());
-    if (!(save >> k & 1)) continue;
     bool overwritten = op.variant == Variant::Inplace && k == 0;
+    if (needed >> k & 1) node->edges()[e++] = overwritten ? inplace_edge(v.as_tensor()) : gradient_edge(v.as_tensor());
+    if (!(save >> k & 1)) continue;
     if (overwritten) {
       // The gradient needs the value that is about to go, and its history too when differentiated again.
       node->saved[k] = SavedTensor(ops::clone(v.as_tensor()), false);
