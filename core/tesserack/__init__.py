@@ -41,6 +41,7 @@ _LAZY_MODULES = (
     "optim",
     "plugins",
     "random",
+    "special",
     "testing",
     "types",
     "utils",

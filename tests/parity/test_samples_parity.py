@@ -90,7 +90,7 @@ def dtype_name(tensor: Any) -> str:
 
 def numbers(tensor: Any) -> Any:
     tensor = tensor.detach()
-    return tensor.to(torch.float64).numpy() if tensor.dtype.is_floating_point else tensor.numpy()
+    return tensor.to(torch.float64).numpy(force=True) if tensor.dtype.is_floating_point else tensor.numpy()
 
 
 def same(ours: Any, other: Any, what: str) -> None:

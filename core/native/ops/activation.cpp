@@ -55,6 +55,7 @@ TS_OPERATORS(activation) {
       .doc("self where positive, negative_slope * self elsewhere.");
   def("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor")
       .pointwise("select(self <= threshold, value, self)")
+      .truncate_numbers()
       .derivative("self", "select(self <= threshold, 0, grad)")
       .inplace()
       .out()
@@ -116,6 +117,7 @@ TS_OPERATORS(activation) {
       .inplace()
       .doc("Gaussian error linear unit (Hendrycks & Gimpel 2016), exact or by its tanh approximation.");
   def("gelu_erf(Tensor self) -> Tensor")
+      .node_name("GeluBackward0")
       .pointwise("0.5 * self * (1 + erf(self * 0.70710678118654752))")
       .promote(Promote::Float)
       .derivative(
@@ -124,6 +126,7 @@ TS_OPERATORS(activation) {
       .hidden()
       .doc("gelu by erf.");
   def("gelu_tanh(Tensor self) -> Tensor")
+      .node_name("GeluBackward0")
       .pointwise("0.5 * self * (1 + tanh(0.79788456080286536 * (self + 0.044715 * self * self * self)))")
       .promote(Promote::Float)
       .hidden()

@@ -54,7 +54,6 @@ constexpr UnaryRow kUnary[] = {
     {"sign", "sign(self)", Promote::Arith, nullptr, "-1, 0 or 1 by the sign of each element."},
     {"sgn", "sign(self)", Promote::Arith, nullptr, "The sign; for real tensors the same as sign."},
     {"reciprocal", "recip(self)", Promote::Float, "-grad * result * result", "1 / self."},
-    {"square", "self * self", Promote::Arith, "grad * 2 * self", "self * self."},
 };
 
 Tensor div_mode(const Value& self, const Value& other, const char* mode) {
@@ -166,6 +165,7 @@ void declare_clamps() {
       .out()
       .doc("min(self, max).");
   def("clamp_both(Tensor self, Operand min, Operand max) -> Tensor")
+      .node_name("ClampBackward1")
       .pointwise("min(max(self, min), max)")
       .derivative("self", "select((self >= min) * (self <= max), grad, 0)")
       .derivative("min", "select((self < min) * (min < max), grad, 0)")
@@ -191,6 +191,14 @@ TS_OPERATORS(arithmetic) {
       .pointwise("trunc(self / other)")
       .hidden()
       .doc("Quotient rounded towards zero.");
+  def("square(Tensor self) -> Tensor")
+      .pointwise("self * self")
+      .promote(Promote::Number)
+      .derivative("self", "grad * 2 * self")
+      .node_name("PowBackward0")
+      .inplace()
+      .out()
+      .doc("self * self; bool counts as int64.");
   def("pow(Operand self, Operand exponent) -> Tensor")
       .body<pow>()
       .inplace()
@@ -199,6 +207,7 @@ TS_OPERATORS(arithmetic) {
       .doc("self to the power of exponent, elementwise.");
   def("pow_general(Operand self, Operand exponent) -> Tensor")
       .pointwise("pow(self, exponent)")
+      .node_name("PowBackward1")
       .hidden()
       .doc("pow without shortcuts.");
   def("float_power(Operand self, Operand exponent) -> Tensor")

@@ -78,6 +78,23 @@ Tensor basic_index_backward(const Tensor& grad, IntSpan input_sizes, IntSpan ite
   return out;
 }
 
+// The name PyTorch's chain of views ends with: whole slices make none, unless they stand alone.
+std::string last_view(const GradContext& c) {
+  IntSpan items = c.value<IntSpan>(1), sizes = c.sizes(0);
+  std::string name = items.size() == 4 ? "SliceBackward0" : "AliasBackward0";
+  size_t dim = 0;
+  for (size_t k = 0; k < items.size(); k += 4) {
+    if (items[k] == kNewAxis) {
+      name = "UnsqueezeBackward0";
+      continue;
+    }
+    bool whole = items[k] == kSlice && items[k + 1] == 0 && items[k + 2] == sizes[dim] && items[k + 3] == 1;
+    if (!whole) name = items[k] == kSelect ? "SelectBackward0" : "SliceBackward0";
+    ++dim;
+  }
+  return name;
+}
+
 const Op kIndex("basic_index"), kIndexBackward("basic_index_backward");
 
 } // namespace
@@ -88,6 +105,7 @@ TS_OPERATORS(basic_index) {
       .view()
       .hidden()
       .gradient([](GradContext& c) { c.set(0, kIndexBackward(c.grad(), c.sizes(0), c.value<IntSpan>(1))); })
+      .node_name(last_view)
       .doc("The view that basic indexing selects. `items` holds four numbers for each index: (0, index, -, -), "
            "(1, start, length, step) or (2, -, -, -) for a new axis; indices are not negative.");
   def("basic_index_backward(Tensor grad, int[] input_sizes, int[] items) -> Tensor")

@@ -180,6 +180,11 @@ Def& Def::no_integer() {
   return *this;
 }
 
+Def& Def::truncate_numbers() {
+  pointwise_->truncate_numbers = true;
+  return *this;
+}
+
 Def& Def::boolean(const char* arg) {
   pointwise_->boolean_arg = op_->schema->find(arg);
   return *this;
@@ -209,6 +214,15 @@ Def& Def::saves(const char* names) {
     TS_CHECK(word.starts_with("result"), "operator: '", op_->name(), "' has nothing named ", word, " to save");
     op_->save_results |= uint64_t{1} << (word.size() > 6 ? std::stoi(word.substr(6)) : 0);
   }
+  return *this;
+}
+
+Def& Def::node_name(const char* name) {
+  op_->node_name = name;
+  return *this;
+}
+Def& Def::node_name(NodeNameFn name) {
+  op_->node_name_of = name;
   return *this;
 }
 

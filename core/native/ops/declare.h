@@ -30,6 +30,7 @@ enum class Promote : uint8_t {
   Float,   // the promoted dtype, integers becoming the default float dtype: exp, div
   Compare, // operands promoted among themselves, the result is bool: eq, lt, isnan
   Integer, // promoted, must not be floating: bitwise
+  Number,  // the promoted dtype, bool becoming int64: square
   Keep,    // the first tensor's dtype whatever the others are: masked_fill
 };
 
@@ -40,20 +41,24 @@ public:
   ~Def() noexcept(false); // registers the operator and its variants
 
   // Pointwise: an expression over argument names with + - * / and comparisons, and functions named as the scalar
-  // instructions of abi.h in lower case (exp, select(c, a, b), max, floordiv, ...). Tensor, Operand and Scalar
-  // arguments may appear. See ops/pointwise/expr.h.
+  // instructions of abi.h in lower case (exp, select(c, a, b), max, floordiv, ...), trigamma, zeta. Tensor, Operand and
+  // Scalar arguments may appear. See ops/pointwise/expr.h.
   Def& pointwise(const char* expression);
   Def& promote(Promote rule);
   // Better conditioned or cheaper derivatives than symbolic ones; may use grad, result and argument names.
   Def& derivative(const char* arg, const char* expression);
   Def& no_bool();                // RuntimeError for bool tensors (sub, neg)
   Def& no_integer();             // RuntimeError unless floating (after promotion)
+  Def& truncate_numbers();       // Scalars lose their fraction beside integers, where they would be refused
   Def& boolean(const char* arg); // the argument must be a bool tensor, and takes no part in promotion
 
   template <auto Fn> Def& body() { return boxed(&Body<Fn>::run, Body<Fn>::arity); }
   Def& boxed(BodyFn fn, int arity = -1);
   Def& gradient(GradFn fn);      // .saves names the tensors it reads: argument names, "result" or "result1"
   Def& saves(const char* names); // space-separated
+  // grad_fn's name, where PyTorch's is not the operator's with "Backward0" after it.
+  Def& node_name(const char* name);
+  Def& node_name(NodeNameFn name);
   Def& not_differentiable();
   Def& view();       // results alias argument 0; made with make_view
   Def& any_device(); // tensor arguments may be on different devices

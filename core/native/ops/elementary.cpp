@@ -62,6 +62,29 @@ Tensor round_decimals(const Tensor& self, int64_t decimals) {
   return decimals > 0 ? ops::div(round(ops::mul(self, scale)), scale) : ops::mul(round(ops::div(self, scale)), scale);
 }
 
+// The series hold right of 0. Elements left of it are moved there, all by as many steps as the least one needs.
+Tensor polygamma(int64_t n, const Tensor& self) {
+  static const Op digamma("digamma"), trigamma("_trigamma"), zeta("_zeta"), item("_local_scalar_dense");
+  TS_CHECK(n >= 0, "polygamma: polygamma(n, x) does not support negative n, got ", n);
+  if (n < 2) return n == 0 ? digamma(self) : trigamma(self);
+  Tensor x = is_floating(self.dtype()) ? self : ops::to_dtype(self, default_dtype()), total;
+  double order = static_cast<double>(n) + 1, least = 1;
+  if (x.numel() && !x.device().is_meta()) {
+    Results r;
+    item.invoke(r, ops::amin(ops::detach(x)));
+    least = r[0].as_double();
+  }
+  TS_CHECK(!(least < -10000), "polygamma: expected elements from -10000 on where n is 2 or more, got ", least);
+  for (; least <= 0; ++least) {
+    Tensor term = ops::pow(x, -order);
+    total = total.defined() ? ops::add(total, term) : term;
+    x = ops::add(x, 1);
+  }
+  Tensor right = zeta(order, x);
+  double factor = (n % 2 ? 1 : -1) * std::tgamma(order);
+  return ops::mul(total.defined() ? ops::add(total, right) : right, factor);
+}
+
 Tensor logit(const Tensor& self, std::optional<double> eps) {
   static const Op exact("logit_exact");
   return exact(eps ? ops::clamp(self, *eps, 1 - *eps) : self);
@@ -76,6 +99,22 @@ TS_OPERATORS(elementary) {
       .inplace()
       .out()
       .doc("Rounds to a number of decimal places; negative ones round to tens, hundreds...");
+  def("polygamma(int n, Tensor self) -> Tensor")
+      .body<polygamma>()
+      .out()
+      .in("special")
+      .doc("The n-th derivative of digamma; RuntimeError for negative n. From n = 2 on it waits for the device.");
+  def("_trigamma(Tensor self) -> Tensor")
+      .pointwise("trigamma(self)")
+      .promote(Promote::Float)
+      .node_name("PolygammaBackward0")
+      .hidden()
+      .doc("The derivative of digamma.");
+  def("_zeta(Operand s, Operand q) -> Tensor")
+      .pointwise("zeta(s, q)")
+      .promote(Promote::Float)
+      .hidden()
+      .doc("Hurwitz's zeta function for s > 1, q > 0.");
   def("logit(Tensor self, float? eps=None) -> Tensor")
       .body<logit>()
       .inplace()

@@ -108,6 +108,7 @@ Tensor min_other(const Tensor& self, const Tensor& other) { return minimum_op(se
 TS_OPERATORS(extrema) {
   def("max(Tensor self) -> Tensor")
       .body<extreme<TS_R_MAX>>()
+      .node_name("MaxBackward1")
       .saves("self result")
       .gradient(extreme_gradient)
       .doc("The greatest element, 0-d; NaN if there is one. Equal elements share the gradient.");
@@ -120,6 +121,7 @@ TS_OPERATORS(extrema) {
   def("max.other(Tensor self, Tensor other) -> Tensor").body<max_other>().out().doc("maximum: elementwise.");
   def("min(Tensor self) -> Tensor")
       .body<extreme<TS_R_MIN>>()
+      .node_name("MinBackward1")
       .saves("self result")
       .gradient(extreme_gradient)
       .doc("The least element, 0-d; NaN if there is one. Equal elements share the gradient.");

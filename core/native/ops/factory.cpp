@@ -196,11 +196,7 @@ TS_OPERATORS(factory) {
       .method_only()
       .not_differentiable()
       .doc("One value, with self's dtype and device as the defaults.");
-  def("fill_(Tensor(a!) self, Scalar value) -> Tensor(a!)")
-      .body<fill_scalar>()
-      .gradient(no_gradient)
-      .method_only()
-      .doc("Sets every element to value. RuntimeError when self's dtype cannot hold it.");
+  // Before the form that takes a number, which would read the tensor.
   def("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)")
       .body<fill_tensor>()
       .any_device()
@@ -210,6 +206,11 @@ TS_OPERATORS(factory) {
         if (c.needs(1)) c.set(1, ops::to_device(ops::sum(c.grad()), c.device(1), c.dtype(1)));
       })
       .doc("Sets every element to the value of a 0-dimensional tensor.");
+  def("fill_(Tensor(a!) self, Scalar value) -> Tensor(a!)")
+      .body<fill_scalar>()
+      .gradient(no_gradient)
+      .method_only()
+      .doc("Sets every element to value. RuntimeError when self's dtype cannot hold it.");
   def("zero_(Tensor(a!) self) -> Tensor(a!)")
       .body<zero_>()
       .gradient(no_gradient)

@@ -140,17 +140,7 @@ TS_OPERATORS(index_write) {
       .gradient(index_copy_gradient)
       .method_only()
       .doc("In-place version of index_copy.");
-  def("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
-      .body<index_fill_scalar>()
-      .saves("index")
-      .gradient(index_fill_gradient)
-      .doc("self with the slices at index along `dim` set to value.");
-  def("index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
-      .body<index_fill_scalar_>()
-      .saves("index")
-      .gradient(index_fill_gradient)
-      .method_only()
-      .doc("In-place version of index_fill.");
+  // Before the forms that take a number, which would read the tensor.
   def("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor")
       .body<index_fill_tensor>()
       .saves("index")
@@ -162,6 +152,17 @@ TS_OPERATORS(index_write) {
       .saves("index")
       .gradient(index_fill_gradient)
       .any_device()
+      .method_only()
+      .doc("In-place version of index_fill.");
+  def("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
+      .body<index_fill_scalar>()
+      .saves("index")
+      .gradient(index_fill_gradient)
+      .doc("self with the slices at index along `dim` set to value.");
+  def("index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
+      .body<index_fill_scalar_>()
+      .saves("index")
+      .gradient(index_fill_gradient)
       .method_only()
       .doc("In-place version of index_fill.");
 }

@@ -127,7 +127,8 @@ Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Te
   TS_CHECK(target.ndim() <= 1 && first.ndim() == target.ndim() + 1 && second.ndim() == first.ndim(),
            "cosine_embedding_loss: expected inputs (N, D) with a target (N), or (D) with a 0-d one, got ",
            first.sizes(), ", ", second.sizes(), " and ", target.sizes());
-  Tensor cosine = cosine_similarity(first, second, target.ndim());
+  auto floating = [](const Tensor& t) { return is_floating(t.dtype()) ? t : ops::to_dtype(t, default_dtype()); };
+  Tensor cosine = cosine_similarity(floating(first), floating(second), target.ndim());
   Tensor zero = filled({}, 0.0, cosine.dtype(), cosine.device());
   Tensor together = ops::where(ops::eq(target, 1), ops::add(ops::neg(cosine), 1.0), zero);
   Tensor apart = ops::where(ops::eq(target, -1), at_least_zero(ops::sub(cosine, margin)), zero);

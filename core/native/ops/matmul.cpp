@@ -134,6 +134,13 @@ Tensor baddbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta
   return blend("baddbmm", self, a, b, beta, alpha);
 }
 
+std::string product_name(const GradContext& c) {
+  size_t a = c.sizes(0).size(), b = c.sizes(1).size();
+  if (a > 2 || b > 2) return "BmmBackward0";
+  if (a == 2 && b == 2) return "MmBackward0";
+  return a == 1 && b == 1 ? "DotBackward0" : "MvBackward0";
+}
+
 Tensor scaled(const Tensor& t, Scalar by) { return by.to_double() == 1 ? t : ops::mul(t, by); }
 
 // self, first, second, beta, alpha: shared by addmm and baddbmm.
@@ -154,13 +161,16 @@ Tensor addmv(const Tensor& self, const Tensor& m, const Tensor& v, Scalar beta, 
   return add_scaled(self, mv(m, v), beta, alpha);
 }
 Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  // Beside bools the numbers are truth values, and the result stays bool.
+  if (is_bool(self.dtype()) && is_bool(a.dtype()) && is_bool(b.dtype()))
+    return add_scaled(self, outer(a, b), Scalar(beta.to_double() != 0), Scalar(alpha.to_double() != 0));
   return add_scaled(self, outer(a, b), beta, alpha);
 }
 Tensor addbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   TS_CHECK(a.ndim() == 3 && b.ndim() == 3, "addbmm: batch1 and batch2 must be 3D tensors, got shapes ", a.sizes(),
            " and ", b.sizes());
   int64_t first[] = {0};
-  return add_scaled(self, ops::sum_dim(ops::bmm(a, b), IntSpan(first)), beta, alpha);
+  return add_scaled(self, ops::sum_dim(ops::bmm(a, b), IntSpan(first), false, a.dtype()), beta, alpha);
 }
 
 } // namespace
@@ -170,6 +180,7 @@ TS_OPERATORS(matmul) {
       .body<matmul>()
       .saves("self other")
       .gradient(matmul_gradient)
+      .node_name(product_name)
       .out()
       .doc("Matrix product of the last two dims; leading dims broadcast, 1-d operands are a row (left) or a column "
            "(right).");

@@ -113,7 +113,9 @@ Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, doub
   int64_t n = input.size(0), c = input.size(1), flat[] = {n, 1, c, input.numel() / (n * c)};
   // The window of channel i is [i - size / 2, i + (size - 1) / 2]; zeros outside count.
   Tensor squares = ops::reshape(ops::square(input), IntSpan(flat));
-  auto zeros = [&](int64_t rows) { return filled(Dims{n, 1, rows, flat[3]}, 0.0, input.dtype(), input.device()); };
+  auto zeros = [&](int64_t rows) {
+    return filled(Dims{n, 1, rows, flat[3]}, Scalar(0), input.dtype(), input.device());
+  };
   std::vector<Tensor> padded = {zeros(size / 2), squares, zeros((size - 1) / 2)};
   int64_t kernel[] = {size, 1}, step[] = {1};
   Tensor mean = avg_pool2d(ops::cat(padded, int64_t{2}), IntSpan(kernel), IntSpan(step));

@@ -169,16 +169,30 @@ Tensor window_scales(const PoolShape& s, bool include_padding, std::optional<int
   return reshaped(raw_vector(scales, dtype, device), s.output_plane());
 }
 
+// Whole numbers are divided towards zero; of them only int64, the type their sums have.
 void check_average(const Tensor& t, std::optional<int64_t> divisor, const char* op) {
-  TS_CHECK(is_floating(t.dtype()), op, ": \"avg_pool2d\" not implemented for '", t.dtype(),
-           "'; expected a floating input");
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(t.dtype()) || t.dtype() == DType::Int64, op,
+                ": \"avg_pool2d\" not implemented for '", t.dtype(), "'; expected a floating or int64 input");
   TS_CHECK(!divisor || *divisor != 0, op, ": divisor must be not zero");
+}
+
+Tensor whole_averages(const Tensor& self, const PoolShape& s, bool include_padding, std::optional<int64_t> divisor) {
+  int64_t kernel_dims[] = {2, 3};
+  Tensor sums = ops::sum_dim(pool_windows(self, s, 0), IntSpan(kernel_dims));
+  static const Op divide("div_trunc");
+  if (divisor) return ops::reshape(divide(sums, *divisor), s.output);
+  std::vector<double> counts;
+  for (double r : extents(s, 0, include_padding))
+    for (double c : extents(s, 1, include_padding)) counts.push_back(std::max(r * c, 1.0));
+  return ops::reshape(divide(sums, reshaped(raw_vector(counts, DType::Int64, self.device()), s.output_plane())),
+                      s.output);
 }
 
 Tensor avg_pool2d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, bool ceil_mode,
                   bool include_padding, std::optional<int64_t> divisor) {
   check_average(self, divisor, "avg_pool2d");
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, Dims{1}, ceil_mode, "avg_pool2d");
+  if (!is_floating(self.dtype())) return whole_averages(self, s, include_padding, divisor);
   bool last = is_channels_last(self);
   Tensor out = empty_in_layout(s.output, self.dtype(), self.device(), last);
   if (out.numel() == 0) return out;

@@ -158,7 +158,7 @@ Tensor sum_broadcast_dims(const Tensor& self, IntSpan size) {
     TS_CHECK(size[d] == 1, "sum_to_size: size {", size, "} is not expandable to size {", from, "}");
     dims |= DimSet{1} << (lead + d);
   }
-  return reshaped(run_reduce("sum_to_size", TS_R_SUM, self, dims, false, self.dtype()), size);
+  return reshaped(run_reduce("sum_to_size", TS_R_SUM, self, dims, false, sum_dtype(self, DType::Undefined)), size);
 }
 
 } // namespace
@@ -171,6 +171,7 @@ TS_OPERATORS(reduce) {
   def("sum.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .body<sum_dim>()
       .gradient(sum_dim_gradient)
+      .node_name("SumBackward1")
       .out()
       .doc("Sum over the dims given (all for None); they stay as size one with keepdim.");
   def("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor")
@@ -180,6 +181,7 @@ TS_OPERATORS(reduce) {
   def("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .body<mean_dim>()
       .gradient(mean_dim_gradient)
+      .node_name("MeanBackward1")
       .out()
       .doc("Mean over the dims given (all for None).");
   def("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor")
@@ -191,6 +193,7 @@ TS_OPERATORS(reduce) {
       .body<prod_dim>()
       .saves("self")
       .gradient(prod_dim_gradient)
+      .node_name("ProdBackward1")
       .out()
       .doc("Product over one dim.");
   def("any(Tensor self) -> Tensor")

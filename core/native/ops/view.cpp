@@ -222,11 +222,13 @@ TS_OPERATORS(view) {
       .doc("A view without the dimensions of size 1.");
   def("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)")
       .body<squeeze_dim>()
+      .node_name("SqueezeBackward1")
       .view()
       .gradient(reshape_back)
       .doc("A view without dimension `dim` if its size is 1.");
   def("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)")
       .body<squeeze_dims>()
+      .node_name("SqueezeBackward2")
       .view()
       .gradient(reshape_back)
       .doc("A view without those of the given dimensions whose size is 1.");

@@ -267,6 +267,7 @@ TS_OPERATORS(view_slice) {
   def("as_strided_view(Tensor(a) self, int[] size, int[] stride, int storage_offset, int[] self_stride, "
       "int self_offset) -> Tensor(a)")
       .body<as_strided_view>()
+      .node_name("AsStridedBackward0")
       .view()
       .hidden()
       .gradient(as_strided_gradient)

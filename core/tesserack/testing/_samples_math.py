@@ -74,6 +74,13 @@ def _arithmetic(x: Maker) -> list[Sample]:
 
 
 TABLE: SampleTable = {
+    "polygamma": lambda x: [
+        S(0, x(2, 3, lo=0.15, hi=3.4)),
+        S(1, x(2, 3, lo=0.15, hi=3.4)),
+        S(1, x(2, 3, lo=-2.9, hi=0.4), only="floating"),
+        S(2, x(4, lo=0.2, hi=3.4)),
+        S(3, x(4, lo=-3.4, hi=2.4), grad=False, only="floating"),
+    ],
     # pointwise, with arguments that signatures do not explain
     "threshold": lambda x: _filled(x, 0.5, 2),
     "hardtanh": lambda x: [*_filled(x), S(x(2, 3), -1, 2)],

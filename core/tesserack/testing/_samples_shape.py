@@ -179,6 +179,8 @@ TABLE: SampleTable = {
     **{f"{name}.int": _sections for name in ("hsplit", "vsplit", "dsplit")},
     **{f"{name}.array": lambda x: [S(x(4, 4, 4), [1, 3])] for name in ("hsplit", "vsplit", "dsplit")},
     "meshgrid": lambda x: [S([x(2), x(3)]), S([x(2), x(), x(3)], indexing="xy")],
+    "combinations": lambda x: [S(x(4)), S(x(3), 3, True), S(x(2), 3), S(x(3), 0, grad=False)],
+    "cartesian_prod": lambda x: [S([x(2), x(3)]), S([x(2), x(0), x(1)]), S([x(3)])],
     "broadcast_tensors": lambda x: [S([x(2, 1), x(3)]), S([x(), x(0)])],
     **{f"{name}.Sequence": lambda x: [S([x(), x(2)])] for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
     # copies and rearrangements

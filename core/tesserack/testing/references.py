@@ -9,6 +9,7 @@ array([0., 2.])
 # mypy: disable-error-code="no-untyped-call,no-untyped-def,no-any-return"
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,17 @@ import scipy.special as sp
 __all__ = ["REFERENCES"]
 
 Reference = Callable[..., Any]
+
+
+def _polygamma(n: int, x: Any) -> Any:
+    """SciPy's, which knows positive arguments only, and the recurrence for the others."""
+    x, moved = np.asarray(x, dtype=np.float64), 0.0
+    for _ in range(8):
+        left = x <= 0
+        with np.errstate(divide="ignore"):
+            moved = moved - np.where(left, (-1.0) ** n * sp.factorial(n) / np.where(left, x, 1.0) ** (n + 1), 0.0)
+        x = np.where(left, x + 1, x)
+    return sp.polygamma(n, x) + moved
 
 
 def _axis(x: Any, dim: Any) -> Any:
@@ -288,6 +300,7 @@ _POINTWISE: dict[str, Reference] = {
         for n in ("bitwise_xor", "bitwise_not", "isposinf", "isneginf", "deg2rad", "rad2deg", "floor_divide")
     },
     **{n: getattr(sp, n) for n in ("erf", "erfc", "erfinv", "digamma", "xlogy")},
+    "polygamma": _polygamma,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -508,6 +521,12 @@ _ARRANGED: dict[str, Reference] = {
     "isin.Scalar_Tensor": np.isin,
     "repeat_interleave.self_int": np.repeat,
     "repeat_interleave.self_Tensor": np.repeat,
+    "combinations": lambda x, r=2, with_replacement=False: np.array(
+        list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(x, r))
+    ).reshape((-1, r) if r else (0,)),
+    "cartesian_prod": lambda parts: (
+        parts[0] if len(parts) == 1 else np.array(list(itertools.product(*parts))).reshape(-1, len(parts))
+    ),
     "embedding": lambda index, weight, padding_idx=None: weight[index],
 }
 

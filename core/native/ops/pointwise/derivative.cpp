@@ -48,6 +48,7 @@ Expr unary_rule(const Expr& e, const Expr& x) {
   case TS_I_ERF: return num(2 / std::sqrt(std::numbers::pi)) * call(TS_I_EXP, -(x * x));
   case TS_I_ERFC: return num(-2 / std::sqrt(std::numbers::pi)) * call(TS_I_EXP, -(x * x));
   case TS_I_ERFINV: return num(std::sqrt(std::numbers::pi) / 2) * call(TS_I_EXP, e * e);
+  case TS_I_DIGAMMA: return trigamma(x);
   case TS_I_LGAMMA: return call(TS_I_DIGAMMA, x);
   case TS_I_SIGMOID: return e * (num(1) - e);
   case TS_I_SIGN:

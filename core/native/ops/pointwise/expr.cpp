@@ -168,13 +168,15 @@ private:
   }
   Expr application(std::string_view function) {
     int op = find_instruction(function);
-    if (op < 0) error(concat("a known function instead of ", function));
+    bool series = function == "trigamma" || function == "zeta";
+    if (op < 0 && !series) error(concat("a known function instead of ", function));
     std::vector<Expr> args;
     do args.push_back(comparison());
     while (accept(","));
     if (!accept(")")) error("')'");
-    if (static_cast<int>(args.size()) != instruction_arity(static_cast<uint16_t>(op)))
-      error(concat(instruction_arity(static_cast<uint16_t>(op)), " arguments to ", function));
+    int arity = series ? (function == "zeta" ? 2 : 1) : instruction_arity(static_cast<uint16_t>(op));
+    if (static_cast<int>(args.size()) != arity) error(concat(arity, " arguments to ", function));
+    if (series) return arity == 2 ? zeta(args[0], args[1]) : trigamma(args[0]);
     args.resize(3);
     return instruction(static_cast<uint16_t>(op), args[0], args[1], args[2]);
   }

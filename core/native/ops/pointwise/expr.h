@@ -35,6 +35,10 @@ int find_instruction(std::string_view name);    // -1 if unknown
 
 // Names resolve to their index in `variables`. ValueError at the place of a mistake.
 Expr parse(std::string_view text, std::span<const std::string> variables);
+// The derivative of digamma, to the accuracy of float64.
+Expr trigamma(const Expr& x);
+// Hurwitz's zeta function for s > 1, q > 0.
+Expr zeta(const Expr& s, const Expr& q);
 // d expr / d variable.
 Expr differentiate(const Expr& expr, int variable);
 Expr substitute(const Expr& expr, int variable, const Expr& by);

@@ -20,7 +20,7 @@ struct PointwiseGradient {
 
 struct PointwiseInfo {
   Promote promote = Promote::Arith;
-  bool no_bool = false, no_integer = false;
+  bool no_bool = false, no_integer = false, truncate_numbers = false;
   int boolean_arg = -1;               // must be a bool tensor; neutral in promotion
   std::vector<std::string> variables; // argument names, then "result", "grad"
   pointwise::Expr expr;
