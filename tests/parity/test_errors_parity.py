@@ -148,6 +148,29 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "one_hot": lambda m: m.nn.functional.one_hot(m.tensor([3]), 2),
     "pad": lambda m: m.nn.functional.pad(m.ones(2), (1,)),
     "reflect": lambda m: m.nn.functional.pad(m.ones(1, 2), (2, 0), "reflect"),
+    "interpolate nothing": lambda m: m.nn.functional.interpolate(m.ones(1, 1, 2)),
+    "interpolate twice": lambda m: m.nn.functional.interpolate(m.ones(1, 1, 2), 3, 2.0),
+    "interpolate mode": lambda m: m.nn.functional.interpolate(m.ones(1, 1, 2), 3, mode="smooth"),
+    "interpolate dims": lambda m: m.nn.functional.interpolate(m.ones(1, 1, 2), 3, mode="bilinear"),
+    "interpolate corners": lambda m: m.nn.functional.interpolate(m.ones(1, 1, 2), 3, align_corners=True),
+    "interpolate sizes": lambda m: m.nn.functional.interpolate(m.ones(1, 1, 2), (3, 3)),
+    "interpolate to nothing": lambda m: m.nn.functional.interpolate(m.ones(1, 1, 2), 0),
+    "unfold blocks": lambda m: m.nn.functional.unfold(m.ones(1, 2, 2), 3),
+    "fold blocks": lambda m: m.nn.functional.fold(m.ones(1, 4, 3), (2, 2), 2),
+    "fold channels": lambda m: m.nn.functional.fold(m.ones(1, 3, 1), (2, 2), 2),
+    "max_unpool": lambda m: m.nn.functional.max_unpool2d(m.ones(1, 2, 2), m.zeros(1, 2, 1, dtype=m.int64), 2),
+    "embedding_bag offsets": lambda m: m.nn.functional.embedding_bag(
+        m.zeros(1, 1, dtype=m.int64), m.ones(2, 2), m.zeros(1, dtype=m.int64)
+    ),
+    "embedding_bag first offset": lambda m: m.nn.functional.embedding_bag(
+        m.zeros(2, dtype=m.int64), m.ones(2, 2), m.ones(1, dtype=m.int64)
+    ),
+    "embedding_bag mode": lambda m: m.nn.functional.embedding_bag(
+        m.zeros(1, 1, dtype=m.int64), m.ones(2, 2), mode="least"
+    ),
+    "polygamma": lambda m: m.special.polygamma(-1, m.ones(2)),
+    "combinations": lambda m: m.combinations(m.ones(2, 2)),
+    "cartesian_prod": lambda m: m.cartesian_prod(m.ones(2, 2), m.ones(2)),
     "einsum": lambda m: m.einsum("ij,jk", m.ones(2, 3), m.ones(2, 3)),
     "einsum letters": lambda m: m.einsum("i->j", m.ones(2)),
     "as_strided": lambda m: m.ones(2).as_strided((3,), (1,)),
@@ -190,8 +213,6 @@ OTHER_CLASS: dict[str, str] = {
     "scatter index": "IndexError, which it is, rather than RuntimeError",
     "of strings": "TypeError, which it is, rather than ValueError",
     "overflowing int64": "OverflowError, as Python says it, rather than ValueError",
-    "bitwise of floats": "RuntimeError rather than NotImplementedError",
-    "shift of floats": "RuntimeError rather than NotImplementedError",
 }
 
 

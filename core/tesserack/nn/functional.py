@@ -11,7 +11,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import public_functions
+from tesserack._registry import operators, public_functions
+from tesserack.nn._sizes import to_tuple
 
 linear = ts.linear
 conv1d = ts.conv1d
@@ -173,6 +174,113 @@ def _pair(value: Any) -> list[int]:
     if value is None:
         return []
     return [value, value] if isinstance(value, int) else list(value)
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Maximum of each window of (N, C, L) or (C, L); with ``return_indices`` also its place along the line."""
+    pool = ts.max_pool1d_with_indices if return_indices else ts.max_pool1d
+    return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maxima over a grid of ``output_size`` windows that cover each plane of (N, C, H, W) or (C, H, W).
+
+    ``None`` in ``output_size`` keeps that size of the input. ``return_indices`` also returns where, in the H*W plane,
+    each maximum was.
+
+    >>> import tesserack as ts
+    >>> adaptive_max_pool2d(ts.arange(9.0).reshape(1, 3, 3), 2, return_indices=True)[1].tolist()
+    [[[4, 5], [7, 8]]]
+    """
+    if not isinstance(output_size, int):
+        output_size = [have if want is None else want for have, want in zip(input.shape[-2:], output_size, strict=True)]
+    if return_indices:
+        return operators()["adaptive_max_pool2d_with_indices"](input, output_size)
+    return ts.adaptive_max_pool2d(input, output_size)
+
+
+def max_unpool1d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Zeros with the maxima ``input`` put back at ``indices``, as :func:`max_pool1d` returned both."""
+    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Zeros with the maxima ``input`` put back at ``indices``, as :func:`max_pool2d` returned both.
+
+    ``output_size`` chooses among the sizes that pool to the same one; ``ValueError`` if it is further off than that.
+
+    >>> import tesserack as ts
+    >>> pooled, indices = max_pool2d(ts.arange(4.0).reshape(1, 2, 2), 2, return_indices=True)
+    >>> max_unpool2d(pooled, indices, 2).tolist()
+    [[[0.0, 0.0], [0.0, 3.0]]]
+    """
+    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def _max_unpool(
+    n: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> Tensor:
+    kernel, pad = to_tuple(kernel_size, n), to_tuple(padding, n)
+    step = kernel if stride is None else to_tuple(stride, n)
+    default = [(i - 1) * s + k - 2 * p for i, s, k, p in zip(input.shape[-n:], step, kernel, pad, strict=True)]
+    sizes = default if output_size is None else list(output_size)[-n:]
+    if any(abs(size - usual) >= s for size, usual, s in zip(sizes, default, step, strict=True)):
+        raise ValueError(f"max_unpool{n}d: expected output_size within a stride of {default}, got {sizes}")
+    return operators()["max_unpool"](input, indices, sizes)  # type: ignore[no-any-return]
+
+
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+) -> Tensor:
+    """:func:`interpolate` under its old name."""
+    return public_functions("nn.functional")["interpolate"](  # type: ignore[no-any-return]
+        input, size, scale_factor, mode, align_corners
+    )
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Sums, means or maxima of bags of rows of ``weight`` (num, dim): (bags, dim).
+
+    A 2-D ``input`` is one bag per row; of a 1-D one ``offsets`` says where each bag starts, and with
+    ``include_last_offset`` where the last one ends. ``per_sample_weights`` multiply the rows of a sum. Rows equal to
+    ``padding_idx`` are left out, empty bags are zero. ``max_norm`` as in :func:`embedding`.
+
+    >>> import tesserack as ts
+    >>> table = ts.arange(6.0).reshape(3, 2)
+    >>> embedding_bag(ts.tensor([0, 2, 1]), table, ts.tensor([0, 2]), mode="sum").tolist()
+    [[4.0, 6.0], [2.0, 3.0]]
+    """
+    if scale_grad_by_freq or sparse:
+        raise ValueError("embedding_bag: scale_grad_by_freq and sparse gradients are not available; leave both False")
+    if max_norm is not None:
+        _renorm_rows(weight, input, max_norm, norm_type)
+    return operators()["embedding_bag"](  # type: ignore[no-any-return]
+        input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx
+    )
 
 
 def embedding(

@@ -7,12 +7,14 @@ from tesserack.nn.modules import (
     conv,
     dropout,
     flatten,
+    fold,
     linear,
     loss,
     normalization,
     parameters,
     pooling,
     sparse,
+    upsampling,
 )
 from tesserack.nn.modules.activation import *  # noqa: F403
 from tesserack.nn.modules.batchnorm import *  # noqa: F403
@@ -20,6 +22,7 @@ from tesserack.nn.modules.container import *  # noqa: F403
 from tesserack.nn.modules.conv import *  # noqa: F403
 from tesserack.nn.modules.dropout import *  # noqa: F403
 from tesserack.nn.modules.flatten import *  # noqa: F403
+from tesserack.nn.modules.fold import *  # noqa: F403
 from tesserack.nn.modules.linear import *  # noqa: F403
 from tesserack.nn.modules.loss import *  # noqa: F403
 from tesserack.nn.modules.module import Module
@@ -27,6 +30,7 @@ from tesserack.nn.modules.normalization import *  # noqa: F403
 from tesserack.nn.modules.parameters import *  # noqa: F403
 from tesserack.nn.modules.pooling import *  # noqa: F403
 from tesserack.nn.modules.sparse import *  # noqa: F403
+from tesserack.nn.modules.upsampling import *  # noqa: F403
 
 # Spelt out one by one: type checkers follow only this form.
 __all__ = ["Module"]
@@ -36,9 +40,11 @@ __all__ += container.__all__
 __all__ += conv.__all__
 __all__ += dropout.__all__
 __all__ += flatten.__all__
+__all__ += fold.__all__
 __all__ += linear.__all__
 __all__ += loss.__all__
 __all__ += normalization.__all__
 __all__ += parameters.__all__
 __all__ += pooling.__all__
 __all__ += sparse.__all__
+__all__ += upsampling.__all__

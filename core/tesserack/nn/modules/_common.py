@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tesserack import Tensor
 from tesserack.nn import init
-
-
-def to_tuple(value: Any, length: int) -> tuple[int, ...]:
-    """One number repeated ``length`` times, or the given sequence."""
-    if isinstance(value, int):
-        return (value,) * length
-    return tuple(value)
 
 
 def uniform_bias_(bias: Tensor, fan_in: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tesserack import Tensor, empty
 from tesserack.nn import functional as F
 from tesserack.nn import init
-from tesserack.nn.modules._common import to_tuple
+from tesserack.nn._sizes import to_tuple
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
 

@@ -6,9 +6,20 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.nn import functional as F
+from tesserack.nn._sizes import to_tuple
 from tesserack.nn.modules.module import Module
 
-__all__ = ["AvgPool2d", "MaxPool2d"]
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool2d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+]
 
 
 class MaxPool2d(Module):
@@ -52,6 +63,20 @@ class MaxPool2d(Module):
         )
 
 
+class MaxPool1d(MaxPool2d):
+    """Maximum of each window: (N, C, L) or (C, L) -> (N, C, L'). Arguments as those of :class:`MaxPool2d`.
+
+    >>> from tesserack import arange, nn
+    >>> nn.MaxPool1d(2)(arange(4.0).reshape(1, 1, 4)).tolist()
+    [[[1.0, 3.0]]]
+    """
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool1d(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
+
+
 class AvgPool2d(Module):
     """Mean of each window: (N, C, H, W) or (C, H, W) -> (N, C, H', W').
 
@@ -92,3 +117,132 @@ class AvgPool2d(Module):
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(Module):
+    """Mean of each window: (N, C, L) or (C, L) -> (N, C, L').
+
+    >>> from tesserack import arange, nn
+    >>> nn.AvgPool1d(2)(arange(4.0).reshape(1, 1, 4)).tolist()
+    [[[0.5, 2.5]]]
+    """
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = to_tuple(kernel_size, 1)
+        self.stride = self.kernel_size if stride is None else to_tuple(stride, 1)
+        self.padding = to_tuple(padding, 1)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool1d(  # type: ignore[no-any-return]
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _Adaptive(Module):
+    """A grid of ``output_size`` windows that cover the input; ``None`` keeps that size."""
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def sizes(self, input: Tensor, spatial: int) -> list[int]:
+        """The output size, with the input's where it is ``None``."""
+        wanted = self.output_size if isinstance(self.output_size, (tuple, list)) else (self.output_size,) * spatial
+        return [have if want is None else want for have, want in zip(input.shape[-spatial:], wanted, strict=True)]
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """Means over ``output_size`` windows that cover each line: (N, C, L) or (C, L) -> (N, C, output_size).
+
+    >>> from tesserack import arange, nn
+    >>> nn.AdaptiveAvgPool1d(2)(arange(4.0).reshape(1, 1, 4)).tolist()
+    [[[0.5, 2.5]]]
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool1d(input, self.sizes(input, 1))  # type: ignore[no-any-return]
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """Means over a grid of ``output_size`` windows that cover each plane of (N, C, H, W) or (C, H, W).
+
+    >>> from tesserack import arange, nn
+    >>> nn.AdaptiveAvgPool2d((1, None))(arange(4.0).reshape(1, 1, 2, 2)).tolist()
+    [[[[1.0, 2.0]]]]
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(input, self.sizes(input, 2))  # type: ignore[no-any-return]
+
+
+class AdaptiveMaxPool2d(_Adaptive):
+    """Maxima over a grid of ``output_size`` windows that cover each plane of (N, C, H, W) or (C, H, W).
+
+    ``return_indices`` also returns where, in the H*W plane, each maximum was.
+
+    >>> from tesserack import arange, nn
+    >>> nn.AdaptiveMaxPool2d(1)(arange(4.0).reshape(1, 1, 2, 2)).tolist()
+    [[[[3.0]]]]
+    """
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool2d(input, self.sizes(input, 2), self.return_indices)
+
+
+class MaxUnpool2d(Module):
+    """The partial inverse of :class:`MaxPool2d`: maxima put back at their indices, zeros elsewhere.
+
+    >>> from tesserack import arange, nn
+    >>> pooled, indices = nn.MaxPool2d(2, return_indices=True)(arange(4.0).reshape(1, 1, 2, 2))
+    >>> nn.MaxUnpool2d(2)(pooled, indices).tolist()
+    [[[[0.0, 0.0], [0.0, 3.0]]]]
+    """
+
+    _spatial = 2
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = to_tuple(kernel_size, self._spatial)
+        self.stride = to_tuple(kernel_size if stride is None else stride, self._spatial)
+        self.padding = to_tuple(padding, self._spatial)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(MaxUnpool2d):
+    """The partial inverse of :class:`MaxPool1d`.
+
+    >>> from tesserack import arange, nn
+    >>> pooled, indices = nn.MaxPool1d(2, return_indices=True)(arange(4.0).reshape(1, 1, 4))
+    >>> nn.MaxUnpool1d(2)(pooled, indices).tolist()
+    [[[0.0, 1.0, 0.0, 3.0]]]
+    """
+
+    _spatial = 1
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)

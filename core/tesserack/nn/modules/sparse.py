@@ -10,7 +10,7 @@ from tesserack.nn import init
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
@@ -102,3 +102,75 @@ class Embedding(Module):
         if self.norm_type != 2:
             parts.append(f"norm_type={self.norm_type}")
         return ", ".join(parts)
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of bags of rows of a table: indices (N, L), or (L) with offsets (N), -> (N, dim).
+
+    Starts standard normal. See :func:`tesserack.nn.functional.embedding_bag` for the arguments.
+
+    >>> from tesserack import nn, tensor
+    >>> tuple(nn.EmbeddingBag(10, 3, mode="sum")(tensor([1, 2, 4]), tensor([0, 2])).shape)
+    (2, 3)
+    """
+
+    weight: Parameter
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if scale_grad_by_freq or sparse:
+            raise ValueError(
+                "EmbeddingBag: scale_grad_by_freq and sparse gradients are not available; leave both False"
+            )
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(f"EmbeddingBag: expected padding_idx within {num_embeddings} rows, got {padding_idx}")
+            padding_idx %= num_embeddings
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+        self.padding_idx = padding_idx
+        if _weight is None:
+            self.weight = Parameter(empty((num_embeddings, embedding_dim), device=device, dtype=dtype))
+            self.reset_parameters()
+            return
+        if tuple(_weight.shape) != (num_embeddings, embedding_dim):
+            raise ValueError(
+                f"EmbeddingBag: expected weights of shape {(num_embeddings, embedding_dim)}, got {tuple(_weight.shape)}"
+            )
+        self.weight = Parameter(_weight)
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        return F.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode,
+            self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
