@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import tesserack as ts
+
+# Where a failure stops others' work, the examples are the same on every run, and printed to be tried again.
+hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 # float32 first: the dtype a quick look would use.
 FLOATS = (ts.float32, ts.float64, ts.bfloat16, ts.float16)

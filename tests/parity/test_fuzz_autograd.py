@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 import tesserack as ts
 from hypothesis import assume, given, settings
@@ -68,6 +70,20 @@ def programs(draw: st.DrawFn) -> list[Step]:
 LEAF = [[0.3, -0.7, 0.9], [-0.2, 0.5, -1.1], [0.8, 0.1, -0.4]]
 
 
+def depends_on_order(step: Step, scope: dict[str, Any]) -> bool:
+    """Whether a write reads what it overwrites elsewhere: what PyTorch then gives depends on the layout."""
+    call = re.fullmatch(r"(v\d+)\.\w+_\((.*)\)", step.text)
+    if not call or re.search(r"[*+>]", call[2]):
+        return False
+    target = scope[call[1]].detach()
+    for name in re.findall(r"v\d+", call[2]):
+        read = scope[name].detach()
+        same = (read.data_ptr(), read.shape, read.stride()) == (target.data_ptr(), target.shape, target.stride())
+        if not same and np.shares_memory(target.numpy(), read.numpy()):
+            return True
+    return False
+
+
 def run(
     module: Any, steps: list[Step], skip: frozenset[int], values: Any = LEAF
 ) -> tuple[dict[str, Any], list[Any], frozenset[int], list[str]]:
@@ -79,7 +95,9 @@ def run(
     refused, errors = set(skip), []
     for index, step in enumerate(steps):
         try:
-            if index not in skip:
+            if module is torch and depends_on_order(step, scope):
+                refused.add(index)
+            if index not in refused:
                 exec(step.text, scope)
         except (RuntimeError, IndexError, ValueError) as error:
             refused.add(index)
@@ -131,14 +149,13 @@ def nearly(a: Any, b: Any, tolerance: float = 1e-9) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@settings(max_examples=1500, deadline=None)
 @given(programs())
 def test_programs(steps: list[Step]) -> None:
     """Same values, same requires_grad, same gradients or the refusal of backward; what PyTorch refuses is left out."""
     theirs, their_leaves, refused, complaints = run(torch, steps, frozenset())
     assume(not any("INTERNAL ASSERT" in told for told in complaints))
     ours, our_leaves, our_refused, errors = run(ts, steps, refused)
-    assume(not any("single memory location" in told for told in errors))  # PyTorch notices some of these only
     assert our_refused == refused, f"refuses lines {our_refused - refused}: {errors}\n{text(steps)}"
     for name, expected in theirs.items():
         if not name.startswith("v"):

@@ -119,7 +119,10 @@ def test_integers_wrap_or_truncate_as_in_pytorch() -> None:
     assert ts.tensor([-1], dtype=ts.uint8).item() == 255
     assert ts.tensor(1.9, dtype=ts.int32).item() == 1
     assert ts.tensor([2, 0], dtype=ts.bool).tolist() == [True, False]
-    assert ts.tensor(2**64 - 1, dtype=ts.uint64).item() == 2**64 - 1
+    top = ts.tensor(2**64 - 1, dtype=ts.uint64)
+    assert top.item() == top.tolist() == int(top) == range(2**65)[top] == 2**64 - 1
+    assert float(top) == 2.0**64
+    assert bool(top)
 
 
 def test_depth_is_limited_by_dimensions_not_by_the_stack() -> None:

@@ -155,11 +155,21 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
 
 // --- one element as a Python number ------------------------------------------------------------------------------
 
+// The upper half of uint64 does not fit a Value: it goes by way of a Python int.
+bool is_lone_uint64(const Tensor& t) { return t.dtype() == DType::UInt64 && t.numel() == 1; }
+PyRef uint64_item(const Tensor& t) {
+  TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
+  uint64_t element = 0;
+  copy_bytes_to_host(&element, t, sizeof element);
+  return checked(PyLong_FromUnsignedLongLong(element));
+}
+
 int nb_bool(PyObject* self) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     TS_CHECK(t.numel() != 0, "Boolean value of Tensor with no values is ambiguous");
     TS_CHECK(t.numel() == 1, "Boolean value of Tensor with more than one value is ambiguous");
+    if (is_lone_uint64(t)) return PyObject_IsTrue(uint64_item(t).get());
     Value v = item_value(t);
     return static_cast<int>(v.tag == Tag::Float ? v.f != 0.0 : v.i != 0);
   });
@@ -173,18 +183,24 @@ Value python_scalar(PyObject* self) {
 
 PyObject* nb_int(PyObject* self) {
   return guarded([&] {
+    if (is_lone_uint64(tensor_of(self))) return uint64_item(tensor_of(self)).release();
     Value v = python_scalar(self);
     return checked(v.tag == Tag::Float ? PyLong_FromDouble(v.f) : PyLong_FromLongLong(v.i)).release();
   });
 }
 PyObject* nb_float(PyObject* self) {
-  return guarded([&] { return checked(PyFloat_FromDouble(python_scalar(self).as_double())).release(); });
+  return guarded([&] {
+    const Tensor& t = tensor_of(self);
+    if (is_lone_uint64(t)) return checked(PyNumber_Float(uint64_item(t).get())).release();
+    return checked(PyFloat_FromDouble(python_scalar(self).as_double())).release();
+  });
 }
 PyObject* nb_index(PyObject* self) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     TS_CHECK_TYPE(t.numel() == 1 && is_integral(t.dtype(), false),
                   "only integer tensors of a single element can be converted to an index, got ", t.dtype(), t.sizes());
+    if (is_lone_uint64(t)) return uint64_item(t).release();
     return checked(PyLong_FromLongLong(item_value(t).i)).release();
   });
 }
