@@ -9,6 +9,7 @@ from tesserack.nn.modules.container import *  # noqa: F403
 from tesserack.nn.modules.conv import *  # noqa: F403
 from tesserack.nn.modules.dropout import *  # noqa: F403
 from tesserack.nn.modules.flatten import *  # noqa: F403
+from tesserack.nn.modules.fold import *  # noqa: F403
 from tesserack.nn.modules.linear import *  # noqa: F403
 from tesserack.nn.modules.loss import *  # noqa: F403
 from tesserack.nn.modules.module import Module
@@ -16,6 +17,7 @@ from tesserack.nn.modules.normalization import *  # noqa: F403
 from tesserack.nn.modules.parameters import *  # noqa: F403
 from tesserack.nn.modules.pooling import *  # noqa: F403
 from tesserack.nn.modules.sparse import *  # noqa: F403
+from tesserack.nn.modules.upsampling import *  # noqa: F403
 from tesserack.nn.parameter import Buffer, Parameter
 
 __all__ = ["Buffer", "Module", "Parameter", "functional", "init", "modules", "utils"]

@@ -23,7 +23,7 @@ Reference = Callable[..., Any]
 
 def _polygamma(n: int, x: Any) -> Any:
     """SciPy's, which knows positive arguments only, and the recurrence for the others."""
-    x, moved = np.asarray(x, dtype=np.float64), 0.0
+    x, moved = np.asarray(x, dtype=np.float64), np.zeros(())
     for _ in range(8):
         left = x <= 0
         with np.errstate(divide="ignore"):
