@@ -164,7 +164,7 @@ def test_empty_batch_and_errors(device: Any) -> None:
         (lambda: F.max_pool2d(x, 2, 0), "stride"),
         (lambda: F.max_pool2d(x[0, 0], 2), "C, H, W"),
         (lambda: F.avg_pool2d(x, 2, divisor_override=0), "divisor"),
-        (lambda: F.avg_pool2d(x.long(), 2), "not implemented"),
+        (lambda: F.avg_pool2d(x.int(), 2), "not implemented"),
         (lambda: F.max_pool2d(x, (1, 2, 3)), "kernel_size"),
     ):
         with pytest.raises(RuntimeError, match=text):
