@@ -42,7 +42,7 @@ def _missing() -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from tesserack.testing.conformance.areas import LEVELS
+    from tesserack.testing.conformance.areas import AREAS, LEVELS
 
     parser = argparse.ArgumentParser(
         prog="tesserack conform",
@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("device", metavar="NAME", help="the device, as in tesserack.device(NAME)")
     parser.add_argument("--level", choices=[*LEVELS], help="test what this level needs, and fail unless it is reached")
+    parser.add_argument("--areas", metavar="NAME,NAME", help=f"only these of the areas {', '.join(AREAS)}")
     parser.add_argument("--report", type=Path, metavar="DIR", help="write report.html, report.json and badge.svg here")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument(
@@ -71,15 +72,23 @@ def _problem(arguments: argparse.Namespace) -> str | None:
     """What is wrong with the arguments, before anything runs."""
     import tesserack as ts
     from tesserack.testing import expected_failures
+    from tesserack.testing.conformance.areas import AREAS
 
     if arguments.expected_failures:
         try:
             expected_failures.read(arguments.expected_failures)
         except (OSError, ValueError) as error:
             return str(error)
+    unknown = [name for name in _areas(arguments) if name not in AREAS]
+    if unknown:
+        return f"--areas: expected some of {', '.join(AREAS)}, got {unknown[0]!r}"
     if arguments.timeout <= 0:
         return f"--timeout: expected a positive number of seconds, got {arguments.timeout:g}"
     return ts.backends.why_unavailable(arguments.device)
+
+
+def _areas(arguments: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(arguments.areas.split(",")) if arguments.areas else ()
 
 
 def _conform(arguments: argparse.Namespace) -> int:
@@ -97,6 +106,7 @@ def _conform(arguments: argparse.Namespace) -> int:
         arguments.quick,
         arguments.expression,
         arguments.timeout,
+        _areas(arguments),
     )
     try:
         with terminal.progress(console, arguments.device) as watch:

@@ -8,6 +8,7 @@ Ships with the core and is found by pytest itself::
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="conformance tests that the device is expected to fail: lines of 'pattern  # reason [until=YYYY-MM-DD]'",
     )
     group.addoption("--tesserack-report", metavar="DIR", type=Path, help="write report.html, report.json and badge.svg")
-    group.addoption("--tesserack-level", metavar="LEVEL", help="conformance: only what this level needs")
+    group.addoption("--tesserack-areas", metavar="NAME,NAME", help="conformance: only these areas, such as copies")
     group.addoption("--tesserack-quick", action="store_true", help="conformance: a subset that takes under a minute")
     group.addoption("--tesserack-log", metavar="FILE", type=Path, help="conformance: a line of JSON for each test")
 
@@ -62,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     from tesserack.testing.conformance import selection
 
-    options = (config.getoption("--tesserack-level"), config.getoption("--tesserack-quick"))
+    options = (config.getoption("--tesserack-areas"), config.getoption("--tesserack-quick"))
     dropped = selection.prepare(kit, *options)
     done = config.stash[_LOG].done if _LOG in config.stash else set()
     dropped |= {item for item in kit if item.nodeid in done}
@@ -174,9 +175,11 @@ def _properties(of: pytest.Item | pytest.TestReport) -> dict[str, Any]:
 
 
 def _message(report: pytest.TestReport) -> str:
+    """What went wrong, the gist of it first."""
     text = str(report.longrepr)
     crash = getattr(report.longrepr, "reprcrash", None)
-    return f"{crash.message}\n\n{text}" if crash is not None and crash.message not in text[:2000] else text
+    gist = re.sub(r"^(AssertionError|Failed): ", "", str(crash.message)) if crash is not None else ""
+    return text if text.startswith(gist) else f"{gist}\n\n{text}"
 
 
 def _reason(report: pytest.TestReport) -> str:

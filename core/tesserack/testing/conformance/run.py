@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tesserack.testing.conformance.areas import LEVELS, areas_up_to
+from tesserack.testing.conformance.areas import LEVELS, Area, areas_up_to
 from tesserack.testing.conformance.results import Results
 
 __all__ = ["KitError", "Options", "run"]
@@ -30,7 +30,8 @@ class KitError(RuntimeError):
 
 @dataclass(frozen=True)
 class Options:
-    """What to run. ``timeout``: seconds after which a test counts as hung."""
+    """What to run. ``areas``: only these, of those the level needs, if any are named. ``timeout``: seconds after which
+    a test counts as hung."""
 
     device: str
     level: str = [*LEVELS][-1]
@@ -38,11 +39,16 @@ class Options:
     quick: bool = False
     expression: str | None = None
     timeout: float = 300.0
+    areas: tuple[str, ...] = ()
 
     @property
     def partial(self) -> bool:
-        """Whether part of the tests are left out."""
-        return self.quick or self.expression is not None
+        """Whether part of what the level needs is left out."""
+        return self.quick or self.expression is not None or bool(self.areas)
+
+    def wanted(self) -> list[Area]:
+        """The areas to run."""
+        return [area for area in areas_up_to(self.level) if not self.areas or area.name in self.areas]
 
 
 def run(options: Options, watch: Callable[[dict[str, Any]], None] = lambda line: None) -> Results:
@@ -61,15 +67,15 @@ def run(options: Options, watch: Callable[[dict[str, Any]], None] = lambda line:
 
 
 def _command(options: Options, log: Path) -> list[str]:
-    modules = dict.fromkeys(area.module for area in areas_up_to(options.level))
+    areas = options.wanted()
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "tesserack.testing.pytest_plugin"]
     command += ["-c", str(_FOLDER / "pytest.ini"), f"--tesserack-device={options.device}"]
-    command += [f"--tesserack-level={options.level}", f"--tesserack-log={log}"]
+    command += [f"--tesserack-areas={','.join(area.name for area in areas)}", f"--tesserack-log={log}"]
     if options.expected_failures:
         command.append(f"--tesserack-expected-failures={options.expected_failures.resolve()}")
     command += ["--tesserack-quick"] if options.quick else []
     command += ["-k", options.expression] if options.expression else []
-    return command + [str(_FOLDER / module) for module in modules]
+    return command + [str(_FOLDER / module) for module in dict.fromkeys(area.module for area in areas)]
 
 
 def _run_once(options: Options, log: Path, output: Path, watch: Callable[[dict[str, Any]], None]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tesserack.testing import expected_failures
-from tesserack.testing.conformance.areas import AREAS, LEVELS, areas_up_to
+from tesserack.testing.conformance.areas import AREAS
 
 __all__ = ["KNOWN_GAPS", "expect", "prepare", "properties_of"]
 
@@ -31,12 +31,13 @@ _QUICK_SHARE = {
 _MODULES = {area.module: area.name for area in AREAS.values() if area.name != "required"}
 
 
-def prepare(items: list[Any], level: str | None = None, quick: bool = False) -> set[Any]:
-    """Mark each test with its area and level; returns those that a quick run, or one up to a level, leaves out.
-    ``UsageError`` for unknown levels."""
-    if level is not None and level not in LEVELS:
-        raise pytest.UsageError(f"--tesserack-level: expected one of {', '.join(LEVELS)}, got {level!r}")
-    wanted = areas_up_to(level or [*LEVELS][-1])
+def prepare(items: list[Any], areas: str | None = None, quick: bool = False) -> set[Any]:
+    """Mark each test with its area and level; returns those that a quick run, or one of some areas, leaves out.
+    ``UsageError`` for unknown areas."""
+    wanted = areas.split(",") if areas else [*AREAS]
+    unknown = [name for name in wanted if name not in AREAS]
+    if unknown:
+        raise pytest.UsageError(f"--tesserack-areas: expected some of {', '.join(AREAS)}, got {unknown[0]!r}")
     counts: dict[str, int] = {}
     dropped = set()
     for item in items:
@@ -44,7 +45,7 @@ def prepare(items: list[Any], level: str | None = None, quick: bool = False) -> 
         area = AREAS[own.get("area") or _MODULES[item.path.name]]
         item.add_marker(pytest.mark.conformance(area=area.name, level=area.level), append=False)
         item.user_properties.append(("tesserack", {"area": area.name, "level": area.level}))
-        if area not in wanted or (quick and ("slow" in own or _left_out(item, area.name, counts))):
+        if area.name not in wanted or (quick and ("slow" in own or _left_out(item, area.name, counts))):
             dropped.add(item)
     return dropped
 

@@ -78,13 +78,15 @@ def test_gradient_from_any_layout(name: str, card: Card) -> None:
         arrays = [np.cos(np.arange(o.numel(), dtype=float)).reshape(tuple(o.shape)) for o in outputs]
         expected: Any = None
         for layout in cases.LAYOUTS:
-            grads = [cases.tensor(samples.Input(a), dtype, card.device, layout) for a in arrays]
+            grads = [
+                cases.tensor(samples.Input(a), dtype, o.device, layout) for a, o in zip(arrays, outputs, strict=True)
+            ]
             found = ts.autograd.grad(outputs, leaves, grads, retain_graph=True, allow_unused=True)
             expected = expected or found
             problem, _ = compare(found, expected, tolerance)
             if problem:
                 fail(f"the gradient (incoming gradient {layout})", card, name, sample, problem)
-        ones = [ts.ones((), dtype=dtype, device=card.device).expand(o.shape) for o in outputs]
+        ones = [ts.ones((), dtype=dtype, device=o.device).expand(o.shape) for o in outputs]
         full = ts.autograd.grad(outputs, leaves, [o.contiguous() for o in ones], retain_graph=True, allow_unused=True)
         problem, _ = compare(ts.autograd.grad(outputs, leaves, ones, allow_unused=True), full, tolerance)
         if problem:

@@ -147,11 +147,14 @@ class Findings:
 
     def _pattern(self) -> str:
         bad, good = [*self.failed], [layout for layout in self.tried if layout not in self.failed]
+        plain = {repr(sample) for sample, _ in self.failed.get("contiguous", [])}
         inputs = [sample for failures in self.failed.values() for sample, _ in failures]
         if all("raised" in problem for failures in self.failed.values() for _, problem in failures):
             return "raises"
         if "contiguous" in good and bad:
             return f"wrong for {' and '.join(bad)} input but right for contiguous: {_STRIDES.get(' '.join(bad), _ANY)}"
+        if any(repr(sample) not in plain for layout in bad for sample, _ in self.failed[layout]):
+            return f"right or wrong by the layout of the same values ({' and '.join(bad)}): {_ANY}"
         if all(any(i.array.size == 0 for i in s.inputs()) for s in inputs):
             return "wrong for empty tensors only"
         if all(any(i.array.ndim == 0 for i in s.inputs()) for s in inputs) and self.sound:

@@ -1,0 +1,386 @@
+// A simulated device, "shadow": it hands everything to the cpu backend's library, keeps its memory from the host and
+// runs streams lazily. SHADOW_FAULT plants one fault in it, which the conformance kit must find.
+#include <tesserack/abi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <dlfcn.h>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace {
+
+const ts_backend* cpu = nullptr;
+std::recursive_mutex mutex;
+
+bool fault(const char* name) {
+  static const std::string planted = [] {
+    const char* text = std::getenv("SHADOW_FAULT");
+    return std::string(text ? text : "");
+  }();
+  return planted == name;
+}
+
+// --- streams: work waits in a queue until somebody must see it ------------------------------------------------------
+
+struct Stream {
+  std::deque<std::function<void()>> queue;
+  uint64_t done = 0;
+  uint64_t end() const { return done + queue.size(); }
+  void run_until(uint64_t position) {
+    while (done < position && !queue.empty()) {
+      std::function<void()> work = std::move(queue.front());
+      queue.pop_front();
+      ++done;
+      work();
+    }
+  }
+  void run() { run_until(end()); }
+};
+
+struct Event {
+  std::shared_ptr<Stream> stream;
+  uint64_t position = 0;
+};
+
+std::map<void*, std::shared_ptr<Stream>> streams;
+
+std::shared_ptr<Stream> find_stream(void* stream) {
+  auto found = streams.find(stream);
+  return found == streams.end() ? nullptr : found->second;
+}
+
+void finish(void* stream) {
+  std::lock_guard lock(mutex);
+  if (auto s = find_stream(stream)) s->run();
+}
+
+// Runs now on the default stream, later on any other.
+int schedule(void* stream, std::function<int()> work) {
+  std::lock_guard lock(mutex);
+  auto s = find_stream(stream);
+  if (!s) return work();
+  s->queue.push_back([work = std::move(work)] {
+    if (work() != TS_OK) std::abort(); // only what never fails is put off
+  });
+  return TS_OK;
+}
+
+int stream_create(void*, int32_t, int32_t, void** stream) {
+  std::lock_guard lock(mutex);
+  auto made = std::make_shared<Stream>();
+  *stream = made.get();
+  streams[made.get()] = made;
+  return TS_OK;
+}
+void stream_destroy(void*, int32_t, void* stream) {
+  finish(stream);
+  std::lock_guard lock(mutex);
+  streams.erase(stream);
+}
+int event_create(void*, int32_t, uint32_t, void** event) {
+  *event = new Event;
+  return TS_OK;
+}
+void event_destroy(void*, int32_t, void* event) { delete static_cast<Event*>(event); }
+int event_record(void*, int32_t, void* event, void* stream) {
+  std::lock_guard lock(mutex);
+  auto s = find_stream(stream);
+  *static_cast<Event*>(event) = {s, s ? s->end() : 0};
+  return TS_OK;
+}
+void reach(const Event& e) {
+  if (e.stream) e.stream->run_until(e.position);
+}
+int event_synchronize(void*, int32_t, void* event) {
+  std::lock_guard lock(mutex);
+  reach(*static_cast<Event*>(event));
+  return TS_OK;
+}
+int event_query(void*, int32_t, void* event, int32_t* done) {
+  std::lock_guard lock(mutex);
+  const Event& e = *static_cast<Event*>(event);
+  *done = !e.stream || e.stream->done >= e.position;
+  return TS_OK;
+}
+int stream_wait_event(void*, int32_t, void* stream, void* event) {
+  if (fault("unordered stream")) return TS_OK;
+  std::lock_guard lock(mutex);
+  Event e = *static_cast<Event*>(event);
+  if (auto s = find_stream(stream))
+    s->queue.push_back([e] { reach(e); });
+  else
+    reach(e);
+  return TS_OK;
+}
+int synchronize(void*, int32_t, void* stream) {
+  std::lock_guard lock(mutex);
+  if (stream)
+    finish(stream);
+  else
+    for (auto& [handle, s] : streams) s->run();
+  return TS_OK;
+}
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+
+// Blocks are twice as large as asked for, so that a faulty one may begin in the middle of the one before.
+struct Block {
+  void* base;
+  int32_t users;
+};
+std::map<void*, std::shared_ptr<Block>> blocks;
+
+int alloc(void*, int32_t device, size_t bytes, void* stream, void** handle) {
+  static int count = 0;
+  static void* last = nullptr;
+  static size_t last_bytes = 0;
+  if (bytes > (size_t{1} << 40)) return cpu->alloc(cpu->ctx, device, bytes, stream, handle);
+  std::lock_guard lock(mutex);
+  auto before = blocks.find(last);
+  if (fault("overlapping blocks") && ++count % 7 == 0 && bytes == last_bytes && before != blocks.end()) {
+    *handle = static_cast<char*>(last) + bytes / 2;
+    blocks[*handle] = before->second;
+    last = nullptr;
+    return TS_OK;
+  }
+  int status = cpu->alloc(cpu->ctx, device, 2 * bytes, stream, handle);
+  if (status != TS_OK) return status;
+  blocks[*handle] = std::shared_ptr<Block>(new Block{*handle, 0}, [device](Block* b) {
+    cpu->free(cpu->ctx, device, b->base, 0, nullptr);
+    delete b;
+  });
+  last = *handle;
+  last_bytes = bytes;
+  return TS_OK;
+}
+void release(void*, int32_t, void* handle, size_t, void* stream) {
+  std::lock_guard lock(mutex);
+  finish(stream);
+  blocks.erase(handle);
+}
+
+int copy_from_host(void*, int32_t device, void* dst, int64_t offset, const void* src, size_t bytes, void* stream) {
+  std::string data(static_cast<const char*>(src), bytes);
+  return schedule(stream,
+                  [=] { return cpu->copy_from_host(cpu->ctx, device, dst, offset, data.data(), bytes, nullptr); });
+}
+int copy_to_host(void*, int32_t device, void* dst, const void* src, int64_t offset, size_t bytes, void* stream) {
+  if (!fault("reads too early")) finish(stream);
+  return cpu->copy_to_host(cpu->ctx, device, dst, src, offset, bytes, nullptr);
+}
+int copy_within(void*, int32_t device, void* dst, int64_t to, const void* src, int64_t from, size_t bytes,
+                void* stream) {
+  return schedule(stream, [=] { return cpu->copy_within(cpu->ctx, device, dst, to, src, from, bytes, nullptr); });
+}
+
+// --- kernels --------------------------------------------------------------------------------------------------------
+
+struct Kernel {
+  std::string name;
+  ts_kernel inner;
+};
+
+// A call that outlives its maker.
+struct KeptCall {
+  ts_call call;
+  std::vector<ts_tensor> outputs, inputs;
+  std::vector<ts_value> params;
+  std::deque<std::vector<int64_t>> numbers;
+  ts_program program{};
+  std::vector<double> constants;
+  std::vector<ts_instruction> instructions;
+  std::vector<uint16_t> stored;
+
+  explicit KeptCall(const ts_call& original) : call(original) {
+    for (int k = 0; k < call.n_outputs; ++k) outputs.push_back(keep(*TS_OUT(&original, k)));
+    for (int k = 0; k < call.n_inputs; ++k) inputs.push_back(keep(*TS_IN(&original, k)));
+    params.assign(call.params, call.params + call.n_params);
+    call.outputs = outputs.data();
+    call.inputs = inputs.data();
+    call.params = params.data();
+    call.tensor_size = sizeof(ts_tensor);
+    if (call.program) keep_program();
+  }
+  KeptCall(const KeptCall&) = delete;
+
+private:
+  const int64_t* keep(const int64_t* values, int32_t count) {
+    numbers.emplace_back(values, values + count);
+    return numbers.back().data();
+  }
+  ts_tensor keep(ts_tensor t) {
+    t.sizes = keep(t.sizes, t.ndim);
+    t.strides = keep(t.strides, t.ndim);
+    return t;
+  }
+  void keep_program() {
+    program = *call.program;
+    constants.assign(program.constants, program.constants + program.n_constants);
+    instructions.assign(program.instructions, program.instructions + program.n_instructions);
+    stored.assign(program.outputs, program.outputs + program.n_outputs);
+    program.constants = constants.data();
+    program.instructions = instructions.data();
+    program.outputs = stored.data();
+    call.program = &program;
+  }
+};
+
+int64_t size_of(int32_t dtype) {
+  switch (dtype) {
+  case TS_BOOL:
+  case TS_UINT8:
+  case TS_INT8: return 1;
+  case TS_UINT16:
+  case TS_INT16:
+  case TS_FLOAT16:
+  case TS_BFLOAT16: return 2;
+  case TS_UINT32:
+  case TS_INT32:
+  case TS_FLOAT32: return 4;
+  default: return 8;
+  }
+}
+
+// Reads a tensor whose strides are all positive as if it had no gaps.
+int ignore_strides(const ts_call* call) {
+  KeptCall kept(*call);
+  ts_tensor& x = kept.inputs[0];
+  std::vector<int64_t> plain(static_cast<size_t>(x.ndim));
+  int64_t next = 1;
+  for (int d = x.ndim - 1; d >= 0; next *= x.sizes[d--]) {
+    plain[static_cast<size_t>(d)] = next;
+    if (x.strides[d] <= 0) return static_cast<Kernel*>(call->kernel_ctx)->inner.run(call);
+  }
+  x.strides = plain.data();
+  x.flags |= TS_T_CONTIGUOUS;
+  return static_cast<Kernel*>(call->kernel_ctx)->inner.run(&kept.call);
+}
+
+// Reads a flipped tensor forwards.
+int ignore_signs(const ts_call* call) {
+  KeptCall kept(*call);
+  ts_tensor& x = kept.inputs[0];
+  std::vector<int64_t> strides(x.strides, x.strides + x.ndim);
+  for (size_t d = 0; d < strides.size(); ++d)
+    if (strides[d] < 0) {
+      x.byte_offset += strides[d] * (x.sizes[d] - 1) * size_of(x.dtype);
+      strides[d] = -strides[d];
+    }
+  x.strides = strides.data();
+  return static_cast<Kernel*>(call->kernel_ctx)->inner.run(&kept.call);
+}
+
+// Drops half of a gradient.
+int halve(const ts_call* call) {
+  int status = static_cast<Kernel*>(call->kernel_ctx)->inner.run(call);
+  const ts_tensor& out = *TS_OUT(call, 0);
+  char* data = static_cast<char*>(out.handle) + out.byte_offset;
+  if (status == TS_OK && (out.flags & TS_T_CONTIGUOUS))
+    for (int64_t k = 0; k < out.numel; ++k) {
+      if (out.dtype == TS_FLOAT64) reinterpret_cast<double*>(data)[k] *= 0.5;
+      if (out.dtype == TS_FLOAT32) reinterpret_cast<float*>(data)[k] *= 0.5F;
+    }
+  return status;
+}
+
+// Starts the random stream one word late.
+int late(const ts_call* call) {
+  KeptCall kept(*call);
+  kept.params[1].as.i += 1;
+  return static_cast<Kernel*>(call->kernel_ctx)->inner.run(&kept.call);
+}
+
+// Leaves out the last element of an odd number of them.
+int drop_last(const ts_call* call) {
+  const ts_tensor& out = *TS_OUT(call, 0);
+  std::string before(static_cast<size_t>(size_of(out.dtype)), '\0');
+  const bool odd = out.numel > 16 && out.numel % 2 && (out.flags & TS_T_CONTIGUOUS);
+  char* last = static_cast<char*>(out.handle) + out.byte_offset + (out.numel - 1) * size_of(out.dtype);
+  int status = static_cast<Kernel*>(call->kernel_ctx)->inner.run(call);
+  if (odd) std::memcpy(last, before.data(), before.size());
+  return status;
+}
+
+int crash(const ts_call*) { std::abort(); }
+
+int run(const ts_call* call) {
+  auto* kernel = static_cast<Kernel*>(call->kernel_ctx);
+  const std::string& name = kernel->name;
+  if (fault("ignored strides") && name == "scan") return ignore_strides(call);
+  if (fault("ignored signs") && name == "sort") return ignore_signs(call);
+  if (fault("wrong gradient") && name == "softmax_backward") return halve(call);
+  if (fault("late random bits") && name == "random_bits") return late(call);
+  if (fault("dropped tail") && name == "pointwise") return drop_last(call);
+  if (fault("crash") && name == "cat") return crash(call);
+  if (name == "pointwise" || name == "copy_cast" || name == "fill") {
+    auto kept = std::make_shared<KeptCall>(*call);
+    return find_stream(call->stream) ? schedule(call->stream, [=] { return kernel->inner.run(&kept->call); })
+                                     : kernel->inner.run(call);
+  }
+  finish(call->stream);
+  return kernel->inner.run(call);
+}
+
+int get_kernel(void*, const char* op, ts_kernel* out) {
+  static std::map<std::string, Kernel> kernels;
+  ts_kernel inner{};
+  inner.struct_size = sizeof inner;
+  int status = cpu->get_kernel(cpu->ctx, op, &inner);
+  // The fused generators would hide a fault of random_bits.
+  if (std::strcmp(op, "rand_fill") == 0 || std::strcmp(op, "randn_fill") == 0) status = TS_DECLINED;
+  if (status != TS_OK) return status;
+  std::lock_guard lock(mutex);
+  Kernel& kept = kernels[op] = {op, inner};
+  inner.run = run;
+  inner.ctx = &kept;
+  std::memcpy(out, &inner, out->struct_size < sizeof inner ? out->struct_size : sizeof inner);
+  return TS_OK;
+}
+
+int properties(void*, int32_t device, ts_properties* out) {
+  int status = cpu->properties(cpu->ctx, device, out);
+  std::snprintf(out->name, sizeof out->name, "simulated on the cpu");
+  out->flags = TS_P_SIMULATED;
+  if (fault("no float64")) out->dtypes &= ~(uint64_t{1} << TS_FLOAT64);
+  return status;
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) int tesserack_backend(const ts_host* host, const ts_backend** out) {
+  void* library = dlopen(std::getenv("SHADOW_OF"), RTLD_NOW | RTLD_LOCAL);
+  auto entry = library ? reinterpret_cast<ts_backend_entry>(dlsym(library, TS_BACKEND_ENTRY_SYMBOL)) : nullptr;
+  if (!entry || entry(host, &cpu) != TS_OK) return TS_ERROR;
+  static ts_backend table{};
+  table.struct_size = sizeof table;
+  table.abi_major = TS_ABI_MAJOR;
+  table.name = "shadow";
+  table.vendor = "org.tesserack.tests.shadow";
+  table.version = "1.0";
+  table.probe = cpu->probe;
+  table.properties = properties;
+  table.alloc = alloc;
+  table.free = release;
+  table.copy_from_host = copy_from_host;
+  table.copy_to_host = copy_to_host;
+  table.copy_within = copy_within;
+  table.synchronize = synchronize;
+  table.get_kernel = get_kernel;
+  table.stream_create = stream_create;
+  table.stream_destroy = stream_destroy;
+  table.event_create = event_create;
+  table.event_destroy = event_destroy;
+  table.event_record = event_record;
+  table.event_query = event_query;
+  table.event_synchronize = event_synchronize;
+  table.stream_wait_event = stream_wait_event;
+  *out = &table;
+  return TS_OK;
+}

@@ -1,0 +1,123 @@
+"""Faults planted in a simulated device: the kit finds each, and says what it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import tesserack as ts
+
+Conform = Callable[..., tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What to run, which test must fail, and what the failure must say."""
+
+    arguments: tuple[str, ...]
+    test: str
+    message: str
+    innocent: str  # a test that runs too, and must pass
+
+
+FAULTS = {
+    "ignored strides": Fault(
+        ("--areas", "required,operators", "-k", "test_values and (cumsum or softmax)"),
+        "test_operators.py::test_values[cumsum-float32]",
+        r"cumsum of float32 on shadow: right or wrong by the layout of the same values \(.*transposed.*\): the kernel "
+        "does not follow the strides it is given",
+        "test_operators.py::test_values[softmax-float32]",
+    ),
+    "ignored signs": Fault(
+        ("--areas", "required,operators", "-k", "test_values and (argsort or softmax)"),
+        "test_operators.py::test_values[argsort-float32]",
+        r"argsort of float32 on shadow: wrong for flipped input but right for contiguous: the kernel does not follow "
+        "negative strides",
+        "test_operators.py::test_values[softmax-float32]",
+    ),
+    "dropped tail": Fault(
+        ("--areas", "required,copies", "-k", "test_values and sigmoid or test_layouts and contiguous"),
+        "test_operators.py::test_values[sigmoid-float32]",
+        "sigmoid of float32 on shadow: wrong for larger tensors only: look at what follows the last full block",
+        "test_copies.py::test_layouts[shape1-contiguous-contiguous]",
+    ),
+    "wrong gradient": Fault(
+        ("--areas", "gradients", "-k", "test_gradient and softmax and not any_layout"),
+        "test_gradients.py::test_gradient[softmax]",
+        r"the gradient \(contiguous input\) of softmax on shadow is wrong, at \(float64\[2, 3\], 1\): "
+        "Jacobian mismatch",
+        "test_gradients.py::test_gradient[log_softmax]",
+    ),
+    "overlapping blocks": Fault(
+        ("--areas", "memory"),
+        "test_memory.py::test_blocks_never_overlap[large]",
+        r"block \d+ \(\d+ bytes\) lost its contents from byte \d+ on: the allocator handed out overlapping blocks; "
+        r"what lies there was written to block \d+",
+        "test_memory.py::test_nothing_takes_no_memory",
+    ),
+    "late random bits": Fault(
+        ("--areas", "random"),
+        "test_random.py::test_bit_equal_with_cpu[rand-1000]",
+        "rand on shadow, seed 0, draw 0: element 0 of 1000 is .* on the cpu .*: the random_bits kernel does not give "
+        "the documented Philox stream",
+        "test_random.py::test_distributions",
+    ),
+    "crash": Fault(
+        ("--areas", "operators", "-k", "test_values and (cat or softmax) and float32"),
+        "test_operators.py::test_values[cat-float32]",
+        r"the test ended the process \(SIGABRT\)",
+        "test_operators.py::test_values[softmax-float32]",
+    ),
+}
+
+needs_streams = pytest.mark.skipif(not hasattr(ts, "Stream"), reason="this core has no streams")
+STREAM_FAULTS = {
+    "unordered stream": Fault(
+        ("--areas", "streams"),
+        "test_streams.py::test_events_order_streams",
+        r"a stream that waited for an event with wait_event\(\) on shadow: expected 24.0 everywhere, got .*: the work "
+        "was not ordered as the stream says",
+        "test_streams.py::test_a_stream_runs_in_order",
+    ),
+    "reads too early": Fault(
+        ("--areas", "streams"),
+        "test_streams.py::test_reading_waits",
+        "assert",
+        "test_streams.py::test_current_stream_is_a_context",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "fault", [*FAULTS, *(pytest.param(name, marks=needs_streams) for name in STREAM_FAULTS)], ids=str
+)
+def test_fault_is_found_and_named(fault: str, conform_shadow: Conform) -> None:
+    """The test whose business it is fails with a message that names the fault; others go on to pass."""
+    planted = (FAULTS | STREAM_FAULTS)[fault]
+    text, found = conform_shadow(fault, *planted.arguments)
+    cases = {case["id"]: case for case in found["cases"]}
+    assert cases[planted.test]["outcome"] == "failed", text
+    title = cases[planted.test]["message"].strip().splitlines()[0]
+    assert re.search(planted.message, title), title
+    assert cases[planted.innocent]["outcome"] == "passed", cases[planted.innocent]["message"]
+
+
+def test_without_a_fault_it_is_complete(conform_shadow: Conform) -> None:
+    """The simulated device passes what it fails with a fault."""
+    text, found = conform_shadow("", "--quick")
+    assert [case["id"] for case in found["cases"] if case["outcome"] == "failed"] == [], text
+    assert found["level"] == "complete", text
+
+
+def test_a_declared_lack_is_no_fault(conform_shadow: Conform) -> None:
+    """A device without float64 says so, and is tested for the rest: gradients against the cpu."""
+    text, found = conform_shadow("no float64", "--quick")
+    assert [case["id"] for case in found["cases"] if case["outcome"] == "failed"] == [], text
+    assert found["level"] == "complete", text
+    reasons = {case["message"] for case in found["cases"] if case["outcome"] == "skipped"}
+    assert "lacks float64" in reasons
+    checked = {case["id"] for case in found["cases"] if case["outcome"] == "passed" and case["area"] == "gradients"}
+    assert len(checked) > 100
