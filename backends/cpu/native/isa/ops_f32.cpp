@@ -1,6 +1,8 @@
 // float32 instructions of the tile machine.
 #include "exp_avx512.h"
 #include "ops_float.h"
+#include "sigmoid_avx512.h"
+#include "tanh_avx512.h"
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -33,7 +35,8 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_COS][0] = &trig_loop<[](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
   t.fn[TS_I_EXP][0] = &loop_avx512<exp_avx512>;
-  t.fn[TS_I_SIGMOID][0] = &loop_avx512<sigmoid_avx512>;
+  t.fn[TS_I_TANH][0] = &loop_avx512<tanh_avx512>;
+  t.fn[TS_I_SIGMOID][0] = &sigmoid_loop_avx512;
 #endif
   return t;
 }
