@@ -89,6 +89,26 @@ def test_the_sign_of_zero_survives(op: str) -> None:
     assert np.signbit(out).tolist() == want
 
 
+@pytest.mark.parametrize("far", [None, 87.5, -87.5, 200.0, -100.0, np.inf, -np.inf, np.nan])
+def test_sigmoid_whatever_the_neighbours(far: float | None) -> None:
+    x = np.linspace(-87, 87, 100_003).astype("f4")
+    if far is not None:
+        x[::29] = far
+    out = np.empty_like(x)
+    h.pointwise(out, [x], [("sigmoid", 0)], "f4")
+    reference, limit, _ = FLOAT_UNARY["sigmoid"]
+    assert h.ulp_error(out, reference(x.astype("f8"))).max() <= limit
+
+
+def test_results_past_the_caches(rng: np.random.Generator) -> None:
+    x, y = (rng.normal(size=12_000_003).astype("f4")[1:] for _ in range(2))  # streamed, from an odd address
+    out = np.empty_like(x)
+    h.pointwise(out, [x, y], [("add", 0, 1)], "f4")
+    np.testing.assert_array_equal(out, x + y)
+    h.pointwise(out, [x, y], [("mul", 0, 1), ("add", 2, 0)], "f4")
+    np.testing.assert_array_equal(out, x * y + x)
+
+
 def test_special_functions(rng: np.random.Generator) -> None:
     x = np.concatenate([rng.uniform(-0.99999, 0.99999, 3000), [1.0, -1.0, 0.0, 1 - 1e-12, 1e-300]])
     out = np.empty_like(x)

@@ -130,6 +130,13 @@ def test_integer_sums_wrap_and_products_keep_range() -> None:
     np.testing.assert_allclose(reduce(tall, (0,), "prod", "f4"), 1.0, rtol=1e-6)
 
 
+def test_the_direction_of_a_pass_does_not_change_the_result(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(3, 1 << 19)).astype("f4")  # cut into parts, read forwards and backwards in turns
+    first, second = reduce(x, (1,), "sum", "f4"), reduce(x, (1,), "sum", "f4")
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, x.astype("f8").sum(1), rtol=1e-6, atol=1e-3)
+
+
 def test_threads_do_not_change_the_result(rng: np.random.Generator) -> None:
     x = rng.normal(size=(1 << 20,)).astype("f4")
     results = []

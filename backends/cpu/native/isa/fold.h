@@ -80,8 +80,11 @@ template <typename T> struct AllFold {
 // Elements folded in Acc before the result moves to Wide: bounds the rounding of a float sum.
 constexpr int64_t kRun = 8192;
 
+// How far ahead a long run asks for its lines: beyond the 4 KiB page where hardware prefetching stops.
+constexpr int64_t kAhead = 4096;
+
 // Folds n contiguous elements. Floats keep eight vectors in flight; integer loops the compiler vectorises itself.
-template <typename Fold, typename T> inline typename Fold::Acc fold_run(const T* p, int64_t n) {
+template <typename Fold, bool Long = false, typename T> inline typename Fold::Acc fold_run(const T* p, int64_t n) {
   typename Fold::Acc acc = Fold::start();
   int64_t i = 0;
   if constexpr (std::is_same_v<typename Fold::Acc, T> && std::is_floating_point_v<T>) {
@@ -93,7 +96,11 @@ template <typename Fold, typename T> inline typename Fold::Acc fold_run(const T*
       for (int k = 0; k < ways; ++k) acc_v[k] = start;
       for (; i + ways * lanes <= n; i += ways * lanes) {
 #pragma GCC unroll 8
-        for (int k = 0; k < ways; ++k) acc_v[k] = Fold::step(acc_v[k], load_vector(p + i + k * lanes));
+        for (int k = 0; k < ways; ++k) {
+          const T* at = p + i + k * lanes;
+          if (Long && k * kVectorBytes % 64 == 0) __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead);
+          acc_v[k] = Fold::step(acc_v[k], load_vector(at));
+        }
       }
       for (; i + lanes <= n; i += lanes) acc_v[0] = Fold::step(acc_v[0], load_vector(p + i));
 #pragma GCC unroll 4
@@ -118,7 +125,7 @@ template <typename Fold, typename T> inline typename Fold::Wide fold_long(const 
   if (n <= kRun) return static_cast<Wide>(fold_run<Fold>(p, n));
   Wide wide = static_cast<Wide>(Fold::start());
   for (int64_t i = 0; i < n; i += kRun)
-    wide = Fold::merge(wide, static_cast<Wide>(fold_run<Fold>(p + i, n - i < kRun ? n - i : kRun)));
+    wide = Fold::merge(wide, static_cast<Wide>(fold_run<Fold, true>(p + i, n - i < kRun ? n - i : kRun)));
   return wide;
 }
 

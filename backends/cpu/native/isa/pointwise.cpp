@@ -9,6 +9,7 @@ inline namespace TESSERACK_VARIANT {
 namespace {
 
 constexpr int64_t kParallelElements = 32768;
+constexpr int64_t kStep = 65536; // elements run in one direction
 
 template <typename T> struct Single {
   OpFn<T> run;
@@ -85,11 +86,14 @@ template <typename T> inline bool run_single(const ts_call* call) {
   }
   const int64_t vectors = 1 + count - __builtin_popcount(static_cast<unsigned>(single.mask));
   const bool streamed = worth_streaming(vectors * out->numel * static_cast<int64_t>(sizeof(T)));
+  const bool backwards = starts_at_the_end();
   parallel_for(0, out->numel, kParallelElements / cost(in.op), [&](int64_t begin, int64_t end) {
-    if (streamed)
-      run_streamed(single, begin, end);
-    else
-      run_part(single, begin, end, single.out + begin);
+    in_steps(begin, end, kStep, backwards, [&](int64_t first, int64_t last) {
+      if (streamed)
+        run_streamed(single, first, last);
+      else
+        run_part(single, first, last, single.out + first);
+    });
   });
   return true;
 }

@@ -2,6 +2,7 @@
 #include "fold.h"
 #include "reduce_arg.h"
 #include "reduce_space.h"
+#include "stream.h"
 
 #include <vector>
 
@@ -59,8 +60,10 @@ template <typename Fold, typename T> void reduce_runs(const ReduceSpace& space) 
       for (int64_t unit = first; unit < last; ++unit) write(unit, part(unit, 0));
     });
   std::vector<Wide> partial(static_cast<size_t>(units * splits));
+  const bool backwards = starts_at_the_end();
   parallel_for(0, units * splits, 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) partial[static_cast<size_t>(i)] = part(i / splits, i % splits);
+    in_steps(first, last, 1, backwards,
+             [&](int64_t i, int64_t) { partial[static_cast<size_t>(i)] = part(i / splits, i % splits); });
   });
   for (int64_t unit = 0; unit < units; ++unit) {
     Wide wide = partial[static_cast<size_t>(unit * splits)];
