@@ -56,7 +56,7 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"tesserack.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
         return value
-    if not name.startswith("_") and name in backends.list():
+    if not name.startswith("_") and backends.has_module(name):
         return get_device_module(name)  # noqa: F405
     raise AttributeError(f"module 'tesserack' has no attribute {name!r}")
 

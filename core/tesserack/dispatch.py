@@ -71,4 +71,6 @@ def _step(key: str, owner: str | None, record: dict[str, Any]) -> str:
         return "a view: metadata only, no kernel"
     if record["pointwise"]:
         return "the backend's pointwise kernel runs the operator's expression"
-    return "the backend's own kernel if it has one, else the decomposition"
+    if _native._is_loaded(key) and record["base"] in _native._backend_kernels(key):
+        return "the backend's own kernel; if it declines, the decomposition"
+    return f"the operator's body, on other kernels: the backend has none named {record['base']!r}"

@@ -58,7 +58,7 @@ extern "C" __attribute__((visibility("default"))) int tesserack_backend(const ts
   acme_driver_call();
 #endif
 #ifdef REFUSES
-  host->set_error("acme: the license has run out");
+  host->set_error("acme: the license has run out \xff"); // which is no UTF-8
   return TS_ERROR;
 #endif
   (void)host;

@@ -215,7 +215,11 @@ def test_an_absent_device_says_what_to_install(site):
                 thing.cuda()
             except AttributeError as error:
                 print(error)
-        print(getattr(x, "is_cuda", "none"))
+        print(x.is_cuda, ts.cuda.is_available(), ts.cuda.device_count(), hasattr(ts, "examples"), backends.list())
+        try:
+            ts.cuda.current_device()
+        except ts.BackendUnavailableError as error:
+            print("pip install tesserack-cuda" in str(error))
         try:
             net.weights
         except AttributeError as error:
@@ -225,7 +229,8 @@ def test_an_absent_device_says_what_to_install(site):
     advice = "object has no attribute 'cuda': no backend named 'cuda' is installed; try pip install tesserack-cuda"
     assert out.splitlines() == [
         *[f"'{name}' {advice}" for name in ("Tensor", "Linear", "Tensor", "Module")],
-        "none",
+        "False False 0 False ['cpu']",
+        "True",
         "'Linear' object has no attribute 'weights'",
     ]
 

@@ -128,6 +128,22 @@ def test_contributions_are_checked(plugged, case):
     assert "faulty (faulty-pkg 1.5)" in out and expected in out
 
 
+def test_a_namespace_of_operators_loads_its_plugin(plugged):
+    """By its name, once; looking at anything else loads nothing."""
+    out = plugged.run(
+        """
+        print(hasattr(ts.ops, "nothing"), hasattr(ts, "everything"), callable(ts.ops.relu), ts.plugins.loaded())
+        for _ in range(2):
+            print(hasattr(ts.ops, "everything"), ts.plugins.loaded())
+        """
+    )
+    assert out.splitlines() == [
+        "False False True []",
+        "keys with tesserack.dispatch",
+        *["False ['everything (hooks-pkg 1.5)']"] * 2,
+    ]
+
+
 def test_unknown_plugins(site):
     out = site.run(
         """

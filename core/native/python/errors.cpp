@@ -19,8 +19,17 @@ void throw_python() {
   throw Error(ErrorKind::Python, "a Python exception is set");
 }
 
+namespace {
+// Messages may carry bytes of a backend's that are no text.
+void set_message(PyObject* type, const std::string& message) {
+  PyObject* text = PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
+  if (text) PyErr_SetObject(type, text);
+  Py_XDECREF(text);
+}
+} // namespace
+
 void raise(PyObject* type, const std::string& message) {
-  PyErr_SetString(type, message.c_str());
+  set_message(type, message);
   throw Error(ErrorKind::Python, message);
 }
 
@@ -42,7 +51,7 @@ PyObject* exception_class(ErrorKind kind) {
 void set_error(const Error& e) {
   bool reported = PyErr_Occurred() && (e.kind() == ErrorKind::Python || e.kind() == ErrorKind::Interrupted);
   if (reported) return;
-  PyErr_SetString(exception_class(e.kind()), e.kind() == ErrorKind::Interrupted ? "" : e.what());
+  set_message(exception_class(e.kind()), e.kind() == ErrorKind::Interrupted ? "" : e.what());
 }
 
 // --- interpreter hooks -------------------------------------------------------------------------------------------

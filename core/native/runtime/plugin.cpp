@@ -4,7 +4,7 @@
 namespace ts {
 namespace {
 
-// Closes the library unless it was kept: a failed one may be replaced by another file of the same name.
+// Closes the library unless it was kept: one that does not fit may be replaced by another file of the same name.
 class Library {
 public:
   explicit Library(const std::string& path) : path_(path) {
@@ -20,12 +20,15 @@ public:
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  const ts_backend* table() const {
+  const ts_backend* table() {
     auto entry = reinterpret_cast<ts_backend_entry>(dlsym(handle_, TS_BACKEND_ENTRY_SYMBOL));
     TS_CHECK(entry, "backend: ", path_, " does not export ", TS_BACKEND_ENTRY_SYMBOL);
     const ts_backend* table = nullptr;
     int status = entry(host_table(), &table);
-    if (status != TS_OK) fail_status(status, path_, "backend");
+    if (status != TS_OK) {
+      keep(); // its own code gave up, perhaps with threads of a driver running
+      fail_status(status, path_, "backend");
+    }
     return table;
   }
   void keep() { handle_ = nullptr; }

@@ -36,6 +36,7 @@ __all__ = [
     "fallbacks",
     "get",
     "get_fallback",
+    "has_module",
     "install",
     "installed",
     "list",
@@ -74,6 +75,17 @@ def capabilities(name: str) -> dict[str, Any]:
     from tesserack.backends import _info
 
     return _info.capabilities(name)
+
+
+def has_module(name: str) -> bool:
+    """Whether there is a ``tesserack.<name>`` with the functions of a backend: see ``tesserack.get_device_module``.
+
+    True for installed backends and for those the distribution offers as an extra, so that a program may ask
+    ``tesserack.<name>.is_available()``.
+    """
+    from tesserack.backends import _device_module
+
+    return _device_module.has_module(name)
 
 
 def why_unavailable(name: str) -> str | None:

@@ -1,8 +1,8 @@
 """``x.acme()``, ``module.acme()`` and ``x.is_acme`` for every backend whose name is known, without importing it.
 
 They are hung on the classes when the names are read, so that looking up an attribute stays as quick as without them.
-For a device the distribution declares as an extra but that is not installed, the attribute stays missing, and the
-``AttributeError`` says what to install.
+For a device the distribution declares as an extra but that is not installed, ``x.is_acme`` is False and ``x.acme``
+stays missing, with an ``AttributeError`` that says what to install.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["announce", "announce_to_module", "appeared", "missing", "resolve"]
+__all__ = ["announce", "announce_to_module", "appeared", "declared_absent", "missing", "resolve"]
 
 _names: list[str] = []
 _absent: list[str] = []
@@ -49,13 +49,20 @@ def appeared(name: str) -> bool:
     return name in _names
 
 
+def declared_absent() -> list[str]:
+    """Devices that the distribution offers a package for, which is not installed."""
+    from tesserack.backends._discovery import claims
+
+    return [name for name in _absent if name not in claims()]
+
+
 def announce(names: Iterable[str]) -> None:
     """Give the classes accessors for these names, and advice for known ones that are absent."""
     fresh = [name for name in names if name.isidentifier() and name not in _names]
     _names.extend(fresh)
     _absent.extend(name for name in _declared_extras() if name not in _names and name not in _absent)
     _install(Tensor, fresh, _absent, tensor_accessor)
-    for name in fresh:
+    for name in (*fresh, *_absent):
         _set(Tensor, f"is_{name}", device_flag(name))
     modules = sys.modules.get("tesserack.nn.modules.module")
     if modules is not None and hasattr(modules, "Module"):

@@ -8,11 +8,11 @@ from typing import Any
 
 import tesserack
 from tesserack import _native
-from tesserack.backends._accessors import resolve
+from tesserack.backends._accessors import declared_absent, resolve
 from tesserack.backends._info import DeviceProperties, device_properties
 from tesserack.backends._loader import list_backends, load
 
-__all__ = ["DeviceModule", "of"]
+__all__ = ["DeviceModule", "has_module", "of"]
 
 # Of the package, with this backend's current device where none is given.
 _STREAMS = ("Stream", "Event", "stream", "current_stream", "set_stream", "default_stream")
@@ -176,7 +176,12 @@ def of(device: Any = None) -> DeviceModule:
     if name is None:
         name = (_native.get_default_device() if device is None else _native.device(device)).type
     if name not in _modules:
-        if name not in list_backends():
+        if not has_module(name):
             load(name)  # says what is installed
         _modules[name] = DeviceModule(name)
     return _modules[name]
+
+
+def has_module(name: str) -> bool:
+    """Whether a name is a backend's: installed, registered, or offered by the distribution and merely absent."""
+    return name in list_backends() or name in declared_absent()

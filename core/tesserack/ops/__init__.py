@@ -1,4 +1,7 @@
-"""Every operator of the registry by name, hidden ones included: ``tesserack.ops.basic_index``."""
+"""Every operator of the registry by name, hidden ones included: ``tesserack.ops.basic_index``.
+
+A name that is none, but that of an installed plugin, loads the plugin first: it may bring the operator or namespace.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,14 @@ __all__: list[str] = []
 
 
 def __getattr__(name: str) -> Any:
-    try:
-        return operators()[name]
-    except KeyError:
-        raise AttributeError(f"tesserack.ops: no operator named {name!r}") from None
+    found = operators().get(name)
+    if found is None and not name.startswith("_"):
+        from tesserack import plugins
+
+        found = operators().get(name) if plugins.load_if_new(name) else None
+    if found is None:
+        raise AttributeError(f"tesserack.ops: no operator named {name!r}")
+    return found
 
 
 def __dir__() -> list[str]:

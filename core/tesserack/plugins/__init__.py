@@ -17,7 +17,7 @@ from typing import Any
 from tesserack.plugins._collect import autocast_lists, communicators, compilers
 from tesserack.plugins._errors import PluginError
 from tesserack.plugins._finding import Finding
-from tesserack.plugins._loading import failures, installed, load, loaded
+from tesserack.plugins._loading import failures, installed, load, load_if_new, loaded
 
 __all__ = [
     "Finding",
@@ -29,6 +29,7 @@ __all__ = [
     "hookimpl",
     "installed",
     "load",
+    "load_if_new",
     "loaded",
 ]
 

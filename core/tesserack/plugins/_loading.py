@@ -15,7 +15,7 @@ from tesserack.plugins._errors import PluginError
 if TYPE_CHECKING:
     import pluggy
 
-__all__ = ["GROUP", "call_each", "failures", "installed", "load", "loaded"]
+__all__ = ["GROUP", "call_each", "failures", "installed", "load", "load_if_new", "loaded"]
 
 GROUP = "tesserack.plugins"
 # Called once, when a plugin is loaded, with the module that it registers things with.
@@ -77,6 +77,15 @@ def load(name: str | None = None) -> None:
         failed = [_failures[_key(claim)] for claim in wanted if _key(claim) in _failures]
     if failed:
         raise PluginError("\n".join(map(str, failed))) from failed[0].__cause__
+
+
+def load_if_new(name: str) -> bool:
+    """Load the plugin of this name if one is installed that was not tried yet; whether it was."""
+    wanted = [claim for claim in _installed_claims() if claim.name == name]
+    if not wanted or all(_key(claim) in _failures or _get_manager().has_plugin(_key(claim)) for claim in wanted):
+        return False
+    load(name)
+    return True
 
 
 def _load_once(claim: Claim) -> None:
