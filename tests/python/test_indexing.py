@@ -165,7 +165,7 @@ def test_values_broadcast_and_lose_leading_ones() -> None:
         ((0, 0, 0), IndexError, "too many indices for tensor of dimension 2"),
         ("a", IndexError, "valid indices"),
         (1.5, IndexError, "valid indices"),
-        (object(), IndexError, "valid indices"),
+        (object, IndexError, "valid indices"),
         (slice(None, None, 0), ValueError, "zero"),
         (ts.tensor([1.5]), IndexError, "integer or bool"),
         (ts.tensor([9]), IndexError, "out of"),
