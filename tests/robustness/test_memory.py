@@ -204,7 +204,6 @@ def test_cycle_through_an_attribute_is_collected(device: ts.device) -> None:
     assert collected(make)
 
 
-@pytest.mark.xfail(reason=UNSEEN, strict=True)
 def test_cycle_through_a_function_is_collected(device: ts.device) -> None:
     """A custom function whose context holds its output."""
 

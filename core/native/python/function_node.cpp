@@ -249,7 +249,9 @@ PyRef finish_output(const Ref<FunctionNode>& node, PyObject* o, size_t k, bool i
   }
   Tensor out = is_input || t->base || requires_grad(t) ? shallow_copy(t) : t;
   set_history(out, node, static_cast<uint32_t>(k));
-  return out.is(t) ? PyRef::borrow(o) : PyRef::steal(wrap(out));
+  PyRef result = out.is(t) ? PyRef::borrow(o) : PyRef::steal(wrap(out));
+  watch_for_cycles(result.get()); // the context may hold its own output
+  return result;
 }
 
 void save_tensors(FunctionNode& node, PyObject* raw_outputs, PyObject* outputs) {

@@ -1,6 +1,7 @@
 // Life and death of Tensor objects.
 #include "python/tensor_object.h"
 #include "autograd/meta.h"
+#include "python/function_node.h"
 #include "python/tensor_slots.h"
 #include <structmember.h>
 
@@ -89,11 +90,21 @@ void dealloc(PyObject* self) {
 // Hooks live in the tensor; when this object is its only owner they are reachable through it alone.
 bool sole_owner(TensorObject* o) { return !o->owned_by_impl && o->impl->refs.load(std::memory_order_acquire) == 1; }
 
+// The context of a custom function of which this tensor is the only trace left.
+PyObject* owned_context(TensorObject* o) {
+  const AutogradMeta* meta = autograd_meta(o->impl);
+  Node* node = meta ? meta->grad_fn.get() : nullptr;
+  return node && node->refs.load(std::memory_order_acquire) == 1 ? function_context(*node) : nullptr;
+}
+
 int traverse(PyObject* self, visitproc visit, void* arg) {
   TensorObject* o = as_object(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(o->dict);
-  if (!o->hooks || !sole_owner(o)) return 0;
+  if (!sole_owner(o)) return 0;
+  PyObject* context = owned_context(o);
+  Py_VISIT(context);
+  if (!o->hooks) return 0;
   Py_VISIT(o->hooks);
   // Once more each, for the reference the tensor's own hook table holds.
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(o->hooks); ++k) Py_VISIT(PyList_GET_ITEM(o->hooks, k));
@@ -103,7 +114,9 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
 int clear(PyObject* self) {
   TensorObject* o = as_object(self);
   Py_CLEAR(o->dict);
-  if (!o->hooks || !sole_owner(o)) return 0;
+  if (!sole_owner(o)) return 0;
+  if (owned_context(o)) Ref<Node> history = std::move(autograd_meta(o->impl)->grad_fn);
+  if (!o->hooks) return 0;
   if (AutogradMeta* meta = autograd_meta(o->impl)) {
     auto leaf_hooks = std::move(meta->leaf_hooks);
     auto post = std::move(meta->post_accumulate);
@@ -158,6 +171,8 @@ std::vector<PyType_Slot> life_slots() {
 }
 
 } // namespace
+
+void watch_for_cycles(PyObject* tensor) { track(as_object(tensor)); }
 
 PyObject* wrap(Tensor t) {
   TensorImpl* impl = t.impl();

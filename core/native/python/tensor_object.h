@@ -34,6 +34,8 @@ PyObject* wrap(Tensor t);
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
 // The tensor behind `o`; TypeError naming `what` otherwise.
 const Tensor& expect_tensor(PyObject* o, const char* what);
+// Lets the garbage collector look at a tensor that may be part of a cycle.
+void watch_for_cycles(PyObject* tensor);
 // Keeps a hook visible to the garbage collector.
 void remember_hook(PyObject* tensor, PyObject* callable);
 void forget_hook(PyObject* tensor, PyObject* callable);
