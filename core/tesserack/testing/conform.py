@@ -1,4 +1,4 @@
-"""``python -m tesserack.testing.conform NAME``: what a device must do to be trusted, and how far it gets.
+"""``tesserack conform NAME``: what a device must do to be trusted, and how far it gets.
 
 Runs the conformance kit on a device, prints a table and the level reached (*boots*, *trains*, *complete*), and writes a
 report. Needs the extra ``tesserack[test]``.

@@ -2,7 +2,7 @@
 
 From the command line, with a table, a report in HTML and JSON, and the level reached::
 
-    python -m tesserack.testing.conform NAME --report DIR
+    tesserack conform NAME --report DIR
 
 or as tests among others::
 

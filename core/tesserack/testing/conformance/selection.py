@@ -61,8 +61,12 @@ def _left_out(item: Any, area: str, counts: dict[str, int]) -> bool:
 
 
 def expect(items: list[Any], path: Path | None) -> list[str]:
-    """Expect the failures that the core and the vendor list; returns the vendor's lines that name no test."""
-    vendor = expected_failures.read(path) if path else []
+    """Expect the failures that the core and the vendor list; returns the vendor's lines that name no test.
+    ``UsageError`` for a file that is not there or malformed."""
+    try:
+        vendor = expected_failures.read(path) if path else []
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"--tesserack-expected-failures: {error}") from None
     matched = expected_failures.apply(items, [*vendor, *expected_failures.read(KNOWN_GAPS, core=True)])
     for item, entry in matched:
         properties_of(item)["excuse"] = {"where": entry.where, "lacks": entry.lacks, "core": entry.core}

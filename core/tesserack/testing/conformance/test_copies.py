@@ -63,8 +63,9 @@ def test_within_the_device(dtype: str, count: int, card: Card) -> None:
 
 
 def test_between_all_devices(card: Card) -> None:
-    """To and from every other device that works here, by way of every dtype."""
+    """To and from every other device that works here, those of the same backend too, in every dtype."""
     others = [name for name in ts.backends.list() if name != card.name and not ts.backends.why_unavailable(name)]
+    others += [f"{card.name}:{index}" for index in range(1, card.capabilities["device_count"])]
     for dtype in sorted(card.dtypes & set(DTYPES)):
         here = host(301, dtype).to(card.device)
         for name in others:
