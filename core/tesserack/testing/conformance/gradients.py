@@ -78,8 +78,11 @@ def weighted_gradients(call: Callable[..., Any], leaves: Sequence[Any]) -> Seque
     return ts.autograd.grad(outputs, leaves, grads, allow_unused=True)
 
 
-def compare(found: Sequence[Any], expected: Sequence[Any], tolerance: float) -> tuple[str | None, float]:
-    """What is wrong with gradients, if anything, and the largest relative error. None counts as zeros."""
+def compare(
+    found: Sequence[Any], expected: Sequence[Any], tolerance: float, least: float = 1.0
+) -> tuple[str | None, float]:
+    """What is wrong with gradients, if anything, and the largest relative error: beside the element itself and the
+    largest one, or ``least`` if that is more. None counts as zeros."""
     worst = 0.0
     for index, (f, e) in enumerate(zip(found, expected, strict=True)):
         if f is None or e is None:
@@ -89,7 +92,7 @@ def compare(found: Sequence[Any], expected: Sequence[Any], tolerance: float) -> 
         if f.shape != e.shape:
             return f"gradient {index}: expected shape {tuple(e.shape)}, got {tuple(f.shape)}", float("inf")
         left, right = cases.values(f), cases.values(e)
-        scale = max(1.0, np.abs(right).max(initial=0.0)) if tolerance > 1e-6 else 1.0
+        scale = max(least, np.abs(right).max(initial=0.0)) if tolerance > 1e-6 else 1.0
         error = np.nan_to_num(np.abs(left - right) / (scale + np.abs(right)), nan=np.inf)
         worst = max(worst, float(error.max(initial=0.0)))
         if worst > tolerance:

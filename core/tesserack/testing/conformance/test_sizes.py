@@ -46,21 +46,19 @@ def _rows(x: Any, modulus: int) -> Any:
     return ts.arange(0, 7 * x.shape[0], 7, device=x.device) % modulus
 
 
-def once(call: Callable[..., Any], inputs: list[Any], backward: bool) -> Any:
-    """The result, or the gradients."""
+def once(call: Callable[..., Any], inputs: list[Any], weights: Any) -> Any:
+    """The result, or the gradients of a weighted sum of it."""
     result = call(*inputs)
-    if not backward:
-        return (result,)
-    return ts.autograd.grad(result.square().mean() if result.ndim else result, inputs)
+    return (result,) if weights is None else ts.autograd.grad(result, inputs, weights)
 
 
-def seconds(call: Callable[..., Any], inputs: list[Any], backward: bool, device: Any) -> float:
+def seconds(call: Callable[..., Any], inputs: list[Any], weights: Any) -> float:
     """The fastest of a few calls, after one to warm up, waiting for the device each time."""
     best, spent = float("inf"), 0.0
     while spent < 0.05:
         start = time.perf_counter()
-        once(call, inputs, backward)
-        ts.synchronize(device)
+        once(call, inputs, weights)
+        ts.synchronize(inputs[0].device)
         took = time.perf_counter() - start
         best, spent = min(best, took), spent + took
     return best
@@ -72,16 +70,17 @@ def test_size(name: str, direction: str, card: Card, record: Record) -> None:
     """Near what the cpu computes in float64."""
     shapes, call = CASES[name]
     backward = direction == "backward"
-    exact = [ts.randn(*shape, dtype=ts.float64).requires_grad_(backward) for shape in shapes]
+    values = [ts.randn(*shape) for shape in shapes]
     inputs = {
-        where: [x.detach().float().to(where).requires_grad_(backward) for x in exact]
-        for where in dict.fromkeys((card.name, "cpu"))
+        where: [x.to(where).requires_grad_(backward) for x in values] for where in dict.fromkeys((card.name, "cpu"))
     }
-    exact = [x.detach().double().requires_grad_(backward) for x in inputs["cpu"]]
-    expected = once(call, exact, backward)
-    found = once(call, inputs[card.name], backward)
-    problem, error = compare(found, expected, 2e-3)
-    took = {where: seconds(call, tensors, backward, where) for where, tensors in inputs.items()}
+    exact = [x.double().requires_grad_(backward) for x in values]
+    weights = ts.randn(call(*exact).shape) if backward else None
+    expected = once(call, exact, weights.double() if weights is not None else None)
+    on = {where: weights.to(where) if weights is not None else None for where in inputs}
+    found = once(call, inputs[card.name], on[card.name])
+    problem, error = compare(found, expected, 2e-3, least=1e-30)
+    took = {where: seconds(call, tensors, on[where]) for where, tensors in inputs.items()}
     record.case(op=name, dtype="float32", direction=direction, error=error)
     record.timing(name, took[card.name], took["cpu"])
     if problem:

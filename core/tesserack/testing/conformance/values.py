@@ -149,8 +149,9 @@ class Findings:
         bad, good = [*self.failed], [layout for layout in self.tried if layout not in self.failed]
         plain = {repr(sample) for sample, _ in self.failed.get("contiguous", [])}
         inputs = [sample for failures in self.failed.values() for sample, _ in failures]
-        if all("raised" in problem for failures in self.failed.values() for _, problem in failures):
-            return "raises"
+        problems = [problem for failures in self.failed.values() for _, problem in failures]
+        if all(problem.startswith("raised ") for problem in problems):
+            return f"raises {problems[0].removeprefix('raised ')}"
         if "contiguous" in good and bad:
             return f"wrong for {' and '.join(bad)} input but right for contiguous: {_STRIDES.get(' '.join(bad), _ANY)}"
         if any(repr(sample) not in plain for layout in bad for sample, _ in self.failed[layout]):

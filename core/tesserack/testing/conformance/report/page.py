@@ -20,6 +20,7 @@ _HERE = Path(__file__).parent
 _MARKS = {"passed": "p", "failed": "f", "xfailed": "x", "skipped": "s"}
 _SWITCHES = ("streams", "events", "peer_copies", "host_memory", "own_allocator")
 _WORST = 25
+_SHOWN_FAILURES = 300
 
 
 def page(results: Results) -> str:
@@ -117,12 +118,14 @@ def _section(anchor: str, title: str, note: str, body: str) -> str:
 
 
 def _failures(results: Results) -> str:
+    failures = results.failures()
     body = "".join(
         f"<details><summary>{escape(case.title[:300])}<code>{case.area} · {escape(case.id)}</code></summary>"
         f"<pre>{escape(case.message[:6000])}</pre></details>"
-        for case in results.failures()
+        for case in failures[:_SHOWN_FAILURES]
     )
-    return _section("failures", f"Failures ({results.count('failed')})", "What went wrong, test by test.", body)
+    more = f" The first {_SHOWN_FAILURES}; the others stand in report.json." if len(failures) > _SHOWN_FAILURES else ""
+    return _section("failures", f"Failures ({len(failures)})", f"What went wrong, test by test.{more}", body)
 
 
 def _errors(results: Results) -> str:
