@@ -31,6 +31,12 @@ def test_help_names_every_command_and_imports_none(site):
     assert not {"tesserack.cli.devices", "tesserack.plugins", "pluggy", "rich", "numpy", "tesserack_cpu"} & {*modules}
 
 
+def test_the_conformance_kit_takes_its_own_options(site):
+    done = site.cli("conform", "--help")
+    assert done.returncode == 0 and "--expected-failures" in done.stdout
+    assert site.cli("conform", "nosuch").returncode == 2
+
+
 def test_version_and_no_command(site):
     assert site.cli("--version").stdout == f"tesserack {ts.__version__}\n"
     done = site.cli()

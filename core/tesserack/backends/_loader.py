@@ -132,7 +132,7 @@ def _register(claim: Claim, entry: Any) -> None:
                 "report this to the authors of the package"
             )
         native: Any = _native
-        native._register_python_backend(entry)
+        native._register_python_backend(entry, f"{claim} ({claim.value})")
     elif isinstance(entry, (str, os.PathLike)):
         _native._load_backend(os.fspath(entry), claim.name, str(claim))
     else:
