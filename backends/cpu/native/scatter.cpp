@@ -43,38 +43,63 @@ template <class Combine, class T> void combine(T& target, const T& value) {
   }
 }
 
+constexpr int64_t kIndices = 512; // checked and scaled at once
+
+// offsets[j] = step * index[j], checked.
+__attribute__((noinline)) void read_indices(const ScatterProblem& p, const char* index, int64_t index_step, int64_t n,
+                                            int64_t step, int64_t* offsets) {
+  switch_index(p.op, p.index_dtype, [&](auto tag) {
+    const auto* at = reinterpret_cast<const typename decltype(tag)::type*>(index);
+    for (int64_t j = 0; j < n; ++j) offsets[j] = step * checked_index(p.op, at[j * index_step], p.dim, p.limit);
+  });
+}
+
+template <class Combine, class T>
+void scatter_row(T* to, int64_t to_step, const int64_t* offsets, const T* from, int64_t from_step, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) combine<Combine>(to[j * to_step + offsets[j]], from[j * from_step]);
+}
+
+// A whole row goes to one place along the indexed dimension.
+template <class Combine, class T>
+void combine_row(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t n) {
+  if (to_step == 1 && from_step == 1) {
+    for (int64_t j = 0; j < n; ++j) combine<Combine>(to[j], from[j]);
+  } else {
+    for (int64_t j = 0; j < n; ++j) combine<Combine>(to[j * to_step], from[j * from_step]);
+  }
+}
+
 // The part of the problem whose coordinate in dimension `split` lies in [begin, end).
-template <class Combine, class T, class Index>
-void scatter_part(const ScatterProblem& p, int split, int64_t begin, int64_t end) {
+template <class Combine, class T>
+__attribute__((noinline)) void scatter_part(const ScatterProblem& p, int split, int64_t begin, int64_t end) {
   const int last = static_cast<int>(p.sizes.size()) - 1;
   std::vector<int64_t> sizes(p.sizes.begin(), p.sizes.end());
   std::vector<int64_t> out_strides(p.out.strides.begin(), p.out.strides.end());
-  const int64_t step = out_strides[p.dim];
+  const int64_t step = out_strides[p.dim], item = backend::dtype_size(p.index_dtype);
   out_strides[p.dim] = 0;
   sizes[split] = end - begin;
   T* to = reinterpret_cast<T*>(p.out.data) + begin * out_strides[split];
-  const Index* at = reinterpret_cast<const Index*>(p.index.data) + begin * p.index.strides[split];
+  const char* at = p.index.data + begin * p.index.strides[split] * item;
   const T* from = reinterpret_cast<const T*>(p.source.data) + begin * p.source.strides[split];
   StridedRows<3> rows(sizes, last, {out_strides, p.index.strides, p.source.strides});
   rows.seek(0);
   const int64_t n = sizes[last], to_step = out_strides[last], at_step = p.index.strides[last],
                 from_step = p.source.strides[last];
+  const bool whole_rows = at_step == 0 && last != p.dim;
+  int64_t offsets[kIndices];
   for (int64_t row = 0; row < rows.count(); ++row, rows.next()) {
     T* to_row = to + rows.offset(0);
-    const Index* at_row = at + rows.offset(1);
+    const char* at_row = at + rows.offset(1) * item;
     const T* from_row = from + rows.offset(2);
-    if (at_step == 0 && last != p.dim) {
-      T* target = to_row + step * checked_index(p.op, at_row[0], p.dim, p.limit);
-      if (to_step == 1 && from_step == 1) {
-        for (int64_t j = 0; j < n; ++j) combine<Combine>(target[j], from_row[j]);
-      } else {
-        for (int64_t j = 0; j < n; ++j) combine<Combine>(target[j * to_step], from_row[j * from_step]);
-      }
+    if (whole_rows) {
+      read_indices(p, at_row, 0, 1, step, offsets);
+      combine_row<Combine>(to_row + offsets[0], to_step, from_row, from_step, n);
       continue;
     }
-    for (int64_t j = 0; j < n; ++j) {
-      const int64_t picked = checked_index(p.op, at_row[j * at_step], p.dim, p.limit);
-      combine<Combine>(to_row[j * to_step + picked * step], from_row[j * from_step]);
+    for (int64_t j = 0; j < n; j += kIndices) {
+      const int64_t some = std::min(kIndices, n - j);
+      read_indices(p, at_row + j * at_step * item, at_step, some, step, offsets);
+      scatter_row<Combine>(to_row + j * to_step, to_step, offsets, from_row + j * from_step, from_step, some);
     }
   }
 }
@@ -85,13 +110,10 @@ template <class Combine, class T> void scatter_typed(const ScatterProblem& p) {
     if (d != p.dim && (split == p.dim || p.sizes[d] > p.sizes[split])) split = d;
   int64_t numel = 1;
   for (int64_t size : p.sizes) numel *= size;
-  switch_index(p.op, p.index_dtype, [&](auto tag) {
-    using Index = typename decltype(tag)::type;
-    if (split == p.dim) return scatter_part<Combine, T, Index>(p, split, 0, p.sizes[split]);
-    const int64_t per_slice = std::max<int64_t>(1, numel / p.sizes[split]);
-    parallel_for(0, p.sizes[split], std::max<int64_t>(1, kScatterGrain / per_slice),
-                 [&](int64_t begin, int64_t end) { scatter_part<Combine, T, Index>(p, split, begin, end); });
-  });
+  if (split == p.dim) return scatter_part<Combine, T>(p, split, 0, p.sizes[split]);
+  const int64_t per_slice = std::max<int64_t>(1, numel / p.sizes[split]);
+  parallel_for(0, p.sizes[split], std::max<int64_t>(1, kScatterGrain / per_slice),
+               [&](int64_t begin, int64_t end) { scatter_part<Combine, T>(p, split, begin, end); });
 }
 
 template <class Combine> void scatter_ordered(const ScatterProblem& p) {
@@ -190,7 +212,9 @@ void index_add(const Call& call) {
 
 void scatter_into(const ScatterProblem& problem) {
   switch (problem.combine) {
-  case TS_S_SET: return scatter_field<Set>(problem);
+  case TS_S_SET:
+    return switch_word(problem.op, backend::dtype_size(problem.dtype),
+                       [&](auto tag) { scatter_typed<Set, typename decltype(tag)::type>(problem); });
   case TS_S_ADD: return scatter_field<Add>(problem);
   case TS_S_PROD: return scatter_field<Prod>(problem);
   case TS_S_MAX: return scatter_ordered<Max>(problem);

@@ -23,16 +23,17 @@ using RangeFunction = void (*)(void* context, int64_t begin, int64_t end);
 // exception of a worker on the calling thread.
 void parallel_ranges(int64_t begin, int64_t end, int64_t grain, RangeFunction run, void* context);
 
+// Out of line, so that a body is compiled once and not for the serial and the parallel case each.
+template <typename Body> __attribute__((noinline)) void run_range(void* body, int64_t begin, int64_t end) {
+  (*static_cast<Body*>(body))(begin, end);
+}
+
 // parallel_for(0, n, grain, [&](int64_t begin, int64_t end) {...}). `grain`: indices too few to be worth a thread.
 template <typename F> inline void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& body) {
-  if (end - begin <= grain) {
-    if (begin < end) body(begin, end);
-    return;
-  }
   using Body = std::remove_reference_t<F>;
-  parallel_ranges(
-      begin, end, grain, [](void* context, int64_t b, int64_t e) { (*static_cast<Body*>(context))(b, e); },
-      const_cast<void*>(static_cast<const void*>(&body)));
+  void* const context = const_cast<void*>(static_cast<const void*>(&body));
+  if (end - begin > grain) return parallel_ranges(begin, end, grain, &run_range<Body>, context);
+  if (begin < end) run_range<Body>(context, begin, end);
 }
 
 } // namespace tesserack::cpu

@@ -11,7 +11,9 @@ namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 namespace {
 
-template <typename D, typename S> inline void convert_row(D* __restrict dst, const S* __restrict src, int64_t n) {
+// Out of line, so that each pair of types has one vectorised loop.
+template <typename D, typename S>
+__attribute__((noinline)) void convert_row(D* __restrict dst, const S* __restrict src, int64_t n) {
   for (int64_t i = 0; i < n; ++i) dst[i] = convert<D>(src[i]);
 }
 
@@ -82,25 +84,69 @@ void transpose_block(U* out, int64_t out_stride, const U* in, int64_t in_stride,
   }
 }
 
+constexpr int64_t kTile = 1024; // elements staged at once
+
+// dst[r * cols + c] = src[r * row_stride + c * col_stride] for elements of N bytes.
+template <size_t N> __attribute__((noinline)) void gather_box(void* to, const void* from, const Box& box) {
+  char* dst = static_cast<char*>(to);
+  const char* src = static_cast<const char*>(from);
+  const int64_t rows = box.rows, cols = box.cols, rs = box.row_stride * N, cs = box.col_stride * N;
+  if (rows > 1 && rows_are_nearer(rs, cs)) {
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r) std::memcpy(dst + (r * cols + c) * N, src + r * rs + c * cs, N);
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) std::memcpy(dst + (r * cols + c) * N, src + r * rs + c * cs, N);
+  }
+}
+
+// dst[r * row_stride + c * col_stride] = src[r * cols + c] for elements of N bytes.
+template <size_t N> __attribute__((noinline)) void scatter_box(void* to, const void* from, const Box& box) {
+  char* dst = static_cast<char*>(to);
+  const char* src = static_cast<const char*>(from);
+  const int64_t rows = box.rows, cols = box.cols, rs = box.row_stride * N, cs = box.col_stride * N;
+  if (rows > 1 && rows_are_nearer(rs, cs)) {
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r) std::memcpy(dst + r * rs + c * cs, src + (r * cols + c) * N, N);
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) std::memcpy(dst + r * rs + c * cs, src + (r * cols + c) * N, N);
+  }
+}
+
+template <typename T> __attribute__((noinline)) void fill_row(T* dst, T value, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = value;
+}
+
+// Calls part(dense offset, strided offset, box of at most kTile elements) for pieces of whole rows, or of one row.
+template <typename F> void in_tiles(const Box& box, const F& part) {
+  const int64_t width = box.cols < kTile ? box.cols : kTile, height = width > 0 ? kTile / width : 1;
+  for (int64_t r = 0; r < box.rows; r += height)
+    for (int64_t c = 0; c < box.cols; c += width) {
+      const int64_t rows = box.rows - r < height ? box.rows - r : height;
+      const int64_t cols = box.cols - c < width ? box.cols - c : width;
+      part(r * box.cols + c, r * box.row_stride + c * box.col_stride, Box{rows, cols, box.row_stride, box.col_stride});
+    }
+}
+
+// Strided elements are first brought together, so that there is one conversion loop for each pair of types.
 template <typename S, typename T> void load_box(T* dst, const char* from, const Box& box) {
   const S* src = reinterpret_cast<const S*>(from);
   const int64_t rows = box.rows, cols = box.cols, rs = box.row_stride, cs = box.col_stride;
   if (cs == 1) {
-    if (rs == cols) return convert_row(dst, src, rows * cols);
-    for (int64_t r = 0; r < rows; ++r) convert_row(dst + r * cols, src + r * rs, cols);
+    const int64_t together = rs == cols ? rows : 1;
+    for (int64_t r = 0; r < rows; r += together) convert_row(dst + r * cols, src + r * rs, together * cols);
   } else if (cs == 0) {
-    for (int64_t r = 0; r < rows; ++r) {
-      const T value = convert<T>(src[r * rs]);
-      for (int64_t c = 0; c < cols; ++c) dst[r * cols + c] = value;
-    }
-  } else if (rows > 1 && rows_are_nearer(rs, cs)) {
-    if constexpr (std::is_same_v<S, T>)
-      if (rs == 1) return transpose_block(dst, cols, src, cs, rows, cols);
-    for (int64_t c = 0; c < cols; ++c)
-      for (int64_t r = 0; r < rows; ++r) dst[r * cols + c] = convert<T>(src[r * rs + c * cs]);
+    for (int64_t r = 0; r < rows; ++r) fill_row(dst + r * cols, convert<T>(src[r * rs]), cols);
+  } else if constexpr (std::is_same_v<S, T>) {
+    if (rows > 1 && rs == 1) return transpose_block(dst, cols, src, cs, rows, cols);
+    gather_box<sizeof(S)>(dst, src, box);
   } else {
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c) dst[r * cols + c] = convert<T>(src[r * rs + c * cs]);
+    alignas(64) S tile[kTile];
+    in_tiles(box, [&](int64_t dense, int64_t strided, const Box& part) {
+      gather_box<sizeof(S)>(tile, src + strided, part);
+      convert_row(dst + dense, tile, part.rows * part.cols);
+    });
   }
 }
 
@@ -108,21 +154,22 @@ template <typename D, typename T> void store_box(char* to, const T* src, const B
   D* dst = reinterpret_cast<D*>(to);
   const int64_t rows = box.rows, cols = box.cols, rs = box.row_stride, cs = box.col_stride;
   if (cs == 1) {
-    if (rs == cols) return convert_row(dst, src, rows * cols);
-    for (int64_t r = 0; r < rows; ++r) convert_row(dst + r * rs, src + r * cols, cols);
-  } else if (rows > 1 && rows_are_nearer(rs, cs)) {
-    for (int64_t c = 0; c < cols; ++c)
-      for (int64_t r = 0; r < rows; ++r) dst[r * rs + c * cs] = convert<D>(src[r * cols + c]);
+    const int64_t together = rs == cols ? rows : 1;
+    for (int64_t r = 0; r < rows; r += together) convert_row(dst + r * rs, src + r * cols, together * cols);
+  } else if constexpr (std::is_same_v<D, T>) {
+    scatter_box<sizeof(D)>(dst, src, box);
   } else {
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c) dst[r * rs + c * cs] = convert<D>(src[r * cols + c]);
+    alignas(64) D tile[kTile];
+    in_tiles(box, [&](int64_t dense, int64_t strided, const Box& part) {
+      convert_row(tile, src + dense, part.rows * part.cols);
+      scatter_box<sizeof(D)>(dst + strided, tile, part);
+    });
   }
 }
 
 struct Bytes16 {
   uint64_t low, high;
 };
-constexpr int64_t kMoveElements = 1024;
 
 template <typename U> void move_box(char* to, const Box& box, const char* from, int64_t srs, int64_t scs) {
   U* dst = reinterpret_cast<U*>(to);
@@ -135,9 +182,9 @@ template <typename U> void move_box(char* to, const Box& box, const char* from, 
       const U value = src[r * srs];
       for (int64_t c = 0; c < cols; ++c) dst[r * rs + c] = value;
     }
-  } else if (cs == 1 && srs == 1 && rows * cols <= kMoveElements) {
+  } else if (cs == 1 && srs == 1 && rows * cols <= kTile) {
     // Through a dense tile: writing a few columns of many rows at once would fight over a few sets of the L1 cache.
-    alignas(64) U tile[kMoveElements];
+    alignas(64) U tile[kTile];
     transpose_block(tile, cols, src, scs, rows, cols);
     for (int64_t r = 0; r < rows; ++r)
       std::memcpy(dst + r * rs, tile + r * cols, static_cast<size_t>(cols) * sizeof(U));

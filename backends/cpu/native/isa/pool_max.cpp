@@ -19,7 +19,8 @@ template <class A> constexpr A lowest() {
 
 // Takes n more candidates, one per running maximum; they lie `step` apart at positions `at_step` apart.
 template <class T, class Index>
-void take(const T* from, int64_t step, Index at, Index at_step, int64_t n, Accumulator<T>* best, Index* where) {
+__attribute__((noinline)) void take(const T* from, int64_t step, Index at, Index at_step, int64_t n,
+                                    Accumulator<T>* best, Index* where) {
   const auto each = [&](int64_t from_step) {
     for (int64_t j = 0; j < n; ++j) {
       const Accumulator<T> value = load(from[j * from_step]);
@@ -28,7 +29,11 @@ void take(const T* from, int64_t step, Index at, Index at_step, int64_t n, Accum
       where[j] = better ? at + static_cast<Index>(j) * at_step : where[j];
     }
   };
-  step == 1 ? each(1) : step == 2 ? each(2) : each(step);
+  if constexpr (is_float<T>) {
+    if (step == 1) return each(1);
+    if (step == 2) return each(2);
+  }
+  each(step);
 }
 
 template <class T, class Index> class MaxPool {
@@ -128,12 +133,12 @@ void max_pool2d_with_indices(const Call& call) {
   const Tensor in = call.in(0);
   switch_real("max_pool2d_with_indices", in.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const int64_t plane = in.size(in.ndim() - 1) * in.size(in.ndim() - 2);
-    if (plane <= std::numeric_limits<int32_t>::max()) {
-      MaxPool<T, int32_t>(call).run();
-    } else {
-      MaxPool<T, int64_t>(call).run();
+    // Where values and positions are as wide as each other, their loop is vectorised whole.
+    if constexpr (is_float<T> && sizeof(Accumulator<T>) == sizeof(int32_t)) {
+      const int64_t plane = in.size(in.ndim() - 1) * in.size(in.ndim() - 2);
+      if (plane <= std::numeric_limits<int32_t>::max()) return MaxPool<T, int32_t>(call).run();
     }
+    MaxPool<T, int64_t>(call).run();
   });
 }
 
