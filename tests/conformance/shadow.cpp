@@ -2,6 +2,7 @@
 // runs streams lazily. SHADOW_FAULT plants one fault in it, which the conformance kit must find.
 #include <tesserack/abi.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -309,6 +311,9 @@ int drop_last(const ts_call* call) {
 }
 
 int crash(const ts_call*) { std::abort(); }
+int hang(const ts_call*) {
+  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
 
 int run(const ts_call* call) {
   auto* kernel = static_cast<Kernel*>(call->kernel_ctx);
@@ -319,6 +324,7 @@ int run(const ts_call* call) {
   if (fault("late random bits") && name == "random_bits") return late(call);
   if (fault("dropped tail") && name == "pointwise") return drop_last(call);
   if (fault("crash") && name == "cat") return crash(call);
+  if (fault("hang") && name == "cat") return hang(call);
   if (name == "pointwise" || name == "copy_cast" || name == "fill") {
     auto kept = std::make_shared<KeptCall>(*call);
     return find_stream(call->stream) ? schedule(call->stream, [=] { return kernel->inner.run(&kept->call); })

@@ -25,6 +25,11 @@ class Card:
         return self.device.type
 
     @property
+    def properties(self) -> dict[str, Any]:
+        """What the device says about itself."""
+        return self.capabilities["devices"][self.device.index or 0]  # type: ignore[no-any-return]
+
+    @property
     def dtypes(self) -> frozenset[str]:
         """Names of the dtypes the device computes with."""
         return frozenset(self.capabilities["dtypes"])

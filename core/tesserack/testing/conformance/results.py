@@ -41,7 +41,7 @@ def environment(device: str) -> dict[str, Any]:
         found["capabilities"] = card.capabilities
         found["versions"][f"{card.name} backend"] = str(card.capabilities["version"]) or "unknown"
         found["versions"]["vendor"] = str(card.capabilities["vendor"]) or "unknown"
-        found["versions"]["hardware"] = str(card.capabilities["devices"][0]["name"]) or "unknown"
+        found["versions"]["hardware"] = str(card.properties["name"]) or "unknown"
     return found
 
 

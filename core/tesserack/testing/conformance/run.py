@@ -22,6 +22,7 @@ __all__ = ["KitError", "Options", "run"]
 
 _FOLDER = Path(__file__).parent
 _MOST_CRASHES = 25
+_COLLECTING = 600.0  # seconds; importing the tests takes a while on a busy machine
 
 
 class KitError(RuntimeError):
@@ -91,7 +92,8 @@ def _run_once(options: Options, log: Path, output: Path, watch: Callable[[dict[s
         while process.poll() is None:
             time.sleep(0.1)
             reader.read()
-            if reader.idle() > options.timeout and not hung:
+            allowed = options.timeout if reader.running else max(options.timeout, _COLLECTING)
+            if reader.idle() > allowed and not hung:
                 hung = True
                 process.send_signal(signal.SIGABRT)  # pytest prints where every thread stands
     finally:

@@ -100,7 +100,7 @@ def test_alignment(count: int, card: Card) -> None:
     if not card.capabilities["host_memory"]:
         pytest.skip("the host does not see the device's addresses")
     blocks = [ts.empty(count, dtype=ts.uint8, device=card.device) for _ in range(20)]
-    declared = max(16, card.capabilities["devices"][0]["alignment"])
+    declared = max(16, card.properties["alignment"])
     assert [hex(b.data_ptr()) for b in blocks if b.data_ptr() % declared] == []
 
 

@@ -71,17 +71,16 @@ def test_size(name: str, direction: str, card: Card, record: Record) -> None:
     shapes, call = CASES[name]
     backward = direction == "backward"
     values = [ts.randn(*shape) for shape in shapes]
-    inputs = {
-        where: [x.to(where).requires_grad_(backward) for x in values] for where in dict.fromkeys((card.name, "cpu"))
-    }
+    here = str(card.device)
+    inputs = {where: [x.to(where).requires_grad_(backward) for x in values] for where in dict.fromkeys((here, "cpu"))}
     exact = [x.double().requires_grad_(backward) for x in values]
     weights = ts.randn(call(*exact).shape) if backward else None
     expected = once(call, exact, weights.double() if weights is not None else None)
     on = {where: weights.to(where) if weights is not None else None for where in inputs}
-    found = once(call, inputs[card.name], on[card.name])
+    found = once(call, inputs[here], on[here])
     problem, error = compare(found, expected, 2e-3, least=1e-30)
     took = {where: seconds(call, tensors, on[where]) for where, tensors in inputs.items()}
     record.case(op=name, dtype="float32", direction=direction, error=error)
-    record.timing(name, took[card.name], took["cpu"])
+    record.timing(name, took[here], took["cpu"])
     if problem:
         pytest.fail(f"{name} ({direction}) on {card.name}: {problem}", pytrace=False)
