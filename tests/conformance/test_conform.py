@@ -109,3 +109,11 @@ def test_a_device_that_is_not_there(run: Any) -> None:
     status, text, _ = run(name="nosuch")
     assert status == 2
     assert "no backend named 'nosuch' is installed" in text
+
+
+def test_missing_packages_are_named(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is imported that needs them."""
+    monkeypatch.setattr(conform, "_NEEDED", ("numpy", "no_such_package"))
+    status, text, _ = run()
+    assert status == 2
+    assert "no_such_package not installed; try: pip install 'tesserack[test]'" in text

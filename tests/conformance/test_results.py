@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tesserack.testing import conform
 from tesserack.testing.conformance.areas import AREAS, LEVELS, areas_up_to
 from tesserack.testing.conformance.report import write_report
 from tesserack.testing.conformance.results import Results
@@ -86,6 +87,32 @@ def test_what_was_not_run_is_not_granted() -> None:
 def test_complete_allows_only_declared_lacks(excuse: dict[str, Any], level: str) -> None:
     """An expected failure keeps a device from *complete* unless the device declares the lack or the core has it."""
     assert results(line("operators", "xfailed", excuse=excuse)).level == level
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "status"),
+    [
+        ((), None, 0),
+        ((), "complete", 0),
+        ((line("gradients", "failed"),), None, 1),
+        ((line("gradients", "failed"),), "boots", 0),
+        ((line("gradients", "failed"),), "trains", 1),
+        ((line("operators", "xfailed"),), None, 0),
+        ((line("operators", "xfailed"),), "complete", 1),
+    ],
+)
+def test_exit_status(changed: tuple[dict[str, Any], ...], level: str | None, status: int) -> None:
+    """Of the command: whether the level asked for is reached, or else whether nothing failed."""
+    assert conform._status(results(*changed), level) == status
+
+
+def test_exit_status_of_leftovers() -> None:
+    """A line of expected failures that names no test fails a full run, not a part of one."""
+    found = results()
+    found.unused = ["acme.txt:1: test_gone"]
+    assert conform._status(found, None) == 1
+    found.partial = True
+    assert conform._status(found, None) == 0
 
 
 class Reader(HTMLParser):

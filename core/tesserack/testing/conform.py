@@ -84,6 +84,9 @@ def _problem(arguments: argparse.Namespace) -> str | None:
         return f"--areas: expected some of {', '.join(AREAS)}, got {unknown[0]!r}"
     if arguments.timeout <= 0:
         return f"--timeout: expected a positive number of seconds, got {arguments.timeout:g}"
+    reference = ts.backends.why_unavailable("cpu")
+    if reference:
+        return f"results are compared with those of the cpu backend, which is missing: {reference}"
     return ts.backends.why_unavailable(arguments.device)
 
 

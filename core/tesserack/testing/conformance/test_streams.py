@@ -94,8 +94,6 @@ def test_event_synchronize_and_query(card: Card) -> None:
 
 def test_elapsed_time(card: Card) -> None:
     """Time between events is positive and grows with the work between them."""
-    if not card.capabilities["events"]:
-        pytest.skip("lacks events")
     marks: list[Any] = [ts.Event(device=card.device, enable_timing=True) for _ in range(3)]
     x = ts.zeros(COUNT, device=card.device)
     stream = ts.current_stream(card.device)
@@ -105,7 +103,11 @@ def test_elapsed_time(card: Card) -> None:
     x = busy(x, 200)
     marks[2].record(stream)
     marks[2].synchronize()
-    short, long = marks[0].elapsed_time(marks[1]), marks[1].elapsed_time(marks[2])
+    try:
+        short, long = marks[0].elapsed_time(marks[1]), marks[1].elapsed_time(marks[2])
+    except RuntimeError as error:
+        assert "does not time its events" in str(error)
+        pytest.skip("its events measure no time")
     assert short >= 0
     assert long > short
 
@@ -131,8 +133,11 @@ def test_reading_waits(card: Card) -> None:
     with ts.stream(stream):
         for round in range(ROUNDS):
             y = busy(ts.full((COUNT,), float(round), device=card.device))
-            assert y[-1].item() == round + 12.0
-            assert y.cpu()[COUNT // 2].item() == round + 12.0
+            for name, found in (("item()", y[-1].item()), ("cpu()", y.cpu()[COUNT // 2].item())):
+                expected = round + 12.0
+                assert found == expected, (
+                    f"{name} on {card.name} gave {found} instead of {expected}: it reads before the stream has run"
+                )
 
 
 def test_memory_of_a_stream_is_not_reused_too_early(card: Card) -> None:
