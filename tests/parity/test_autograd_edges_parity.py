@@ -94,9 +94,20 @@ def strided_beyond_its_view(module: Any) -> Any:
     return x.grad.tolist()
 
 
+def detached_after_saving(module: Any) -> Any:
+    """What a product saved has lost the history that its second derivative needs."""
+    x = leaf(module)
+    y = x * 1
+    z = y * y
+    y.detach_()
+    z.sum().backward()
+    return x.grad.tolist()
+
+
 CASES: list[Callable[[Any], Any]] = [
     write_through_detached, view_of_detached_base, clamp_twice, view_of_view, no_grad_view,
     double_backward_through_write, base_requires_grad_later, strided_beyond_its_view,
+    detached_after_saving,
 ]  # fmt: skip
 
 

@@ -5,6 +5,11 @@
 namespace ts {
 namespace {
 
+bool has_history(const Tensor& t) {
+  const AutogradMeta* m = autograd_meta(t.impl());
+  return m && m->grad_fn;
+}
+
 struct HookStack {
   std::vector<SavedTensorHooks> hooks;
   const char* disabled = nullptr;
@@ -50,6 +55,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t output_nr)
   }
   // A result holds its node, which holds this: keep a history-free alias instead.
   data_ = is_result ? shallow_copy(t) : t;
+  had_history_ = !is_result && has_history(t);
 }
 
 Tensor SavedTensor::unpack(Node* owner) const {
@@ -79,6 +85,9 @@ Tensor SavedTensor::unpack(Node* owner) const {
          " is at version ", data_.version(), "; expected version ", version_,
          " instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
          "tesserack.autograd.set_detect_anomaly(True).");
+  TS_CHECK(!had_history_ || has_history(data_),
+           "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not supported, "
+           "please use out-of-place `.detach()` instead");
   if (!is_result_) return data_;
   Tensor out = shallow_copy(data_);
   if (owner && grad_enabled()) set_history(out, Ref<Node>::share(owner), output_nr_);

@@ -30,7 +30,7 @@ private:
   Tensor data_;
   uint32_t version_ = 0;
   uint32_t output_nr_ = 0;
-  bool is_result_ = false, released_ = false;
+  bool is_result_ = false, released_ = false, had_history_ = false;
   struct Packed;
   std::shared_ptr<Packed> packed_;
   std::shared_ptr<Edge> edge_; // of hooked tensors: their history

@@ -32,7 +32,7 @@ constexpr BinaryRow kBinary[] = {
     {"arctan2", "atan2(self, other)", Promote::Float, nullptr, nullptr, "Alias of atan2."},
     {"hypot", "hypot(self, other)", Promote::Arith, nullptr, nullptr,
      "sqrt(self**2 + other**2) without overflow in between."},
-    {"copysign", "copysign(self, other)", Promote::Float, nullptr, nullptr,
+    {"copysign", "copysign(self, other)", Promote::Float, "grad * select(self == 0, 0, result / self)", nullptr,
      "Magnitude of self with the sign of other."},
     {"heaviside", "select(self == 0, other, self > 0)", Promote::Arith, nullptr, nullptr,
      "Step function: 0 below zero, 1 above, other at zero."},

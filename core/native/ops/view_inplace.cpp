@@ -13,6 +13,7 @@ Tensor become(const Tensor& self, const Tensor& view, const char* op) {
     TS_CHECK(!self->has(TensorImpl::kViewMulti), op, ": the tensor is one of several views made by one operator; use ",
              op, " without the underscore");
     set_history(self, grad_fn(view), autograd_meta(view.impl())->output_nr);
+    self->view_version = self.version() + 1; // the history is that of after this operator, which counts as a write
   }
   self->set_geometry(view.sizes(), view.strides());
   self->byte_offset = view->byte_offset;
