@@ -31,24 +31,33 @@ EXPRESSIONS = (
     "{a} * {b}", "{a} + {b}", "{a} - 0.5 * {b}", "{a}.sin()", "{a} * {a}", "{a} / ({b} * {b} + 1)", "{a}.tanh()",
     "{a}.sum(0, keepdim=True) + {b}", "m.where({a} > 0, {a}, {b})", "{a}.detach()", "{a}.clone()", "{a}.matmul({b})",
     "{a}.cumsum(0)", "{a}.exp() + {b}", "m.cat(({a}, {b}))", "m.stack(({a}, {a})).mean(0)",
-    "{a}.max(0, keepdim=True)[0]", "{a}.relu()", "{a}.sigmoid() * {b}",
+    "{a}.max(0, keepdim=True)[0]", "{a}.relu()", "{a}.sigmoid() * {b}", "{a}.floor() * {b}", "{a}.sign() + {a}",
+    "({a} * {b}).trunc()", "{a}.lgamma()", "{a}.prod(0, keepdim=True)", "{a}.amax(0, keepdim=True)", "{a}.square()",
+    "m.copysign({a}, {b})",
 )  # fmt: skip
 VIEWS = (
     "{a}[0]", "{a}[1:]", "{a}[::2]", "{a}.t()", "{a}.view(-1)", "{a}.transpose(0, -1)", "{a}.reshape(-1, 1)",
     "{a}[:, 1]", "{a}.unsqueeze(0)", "{a}.squeeze(0)", "{a}[..., :2]", "{a}.diagonal()", "{a}.expand_as({b})",
-    "{a}.narrow(0, 0, 1)", "{a}.view_as({b})",
-    "{a}.unfold(0, 2, 2)", "{a}.view(2, -1)[1]", "{a}.detach()",
+    "{a}.narrow(0, 0, 1)", "{a}.as_strided((2,), (1,))", "{a}.as_strided((2, 2), (3, 1), 1)", "{a}[None, 0]",
+    "{a}[-1:]", "{a}.movedim(0, -1)", "{a}.swapaxes(0, -1)", "{a}.view_as({b})", "{a}.unfold(0, 2, 2)",
+    "{a}.view(2, -1)[1]", "{a}.detach()",
 )  # fmt: skip
 WRITES = (
-    "{a}.mul_({b})", "{a}.add_({b})", "{a}.mul_(2)", "{a}.add_({a})", "{a}.copy_({b} * 1)", "{a}.zero_()", "{a}.sin_()",
-    "{a}.fill_(0.5)", "{a}[0] = {b}[1] * 1", "{a}[0] = 0.25", "{a}[1:] *= 3", "{a}[:, 0] = {b}[:, 1] * 1",
-    "{a}.tanh_()", "{a}.exp_()", "{a}.sub_({b}.detach())", "{a}.div_({b}.abs() + 1)", "{a}.addcmul_({b}, {b})",
-    "{a}.clamp_(-0.537, 0.513)", "{a}.relu_()", "{a}.sigmoid_()", "{a}[{b} > 0] = 0.1",
-    "{a}.masked_fill_({b} > 0, 0.3)",
-    "{a}.t_()", "{a}.neg_()", "{a}.index_add_(0, m.tensor([0]), {b}[:1])", "{a}.pow_(2)",
-
+    "{a}.mul_({b})", "{a}.add_({b})", "{a}.mul_(2)", "{a}.add_({a})", "{a}.copy_({b} * 1)", "{a}.zero_()",
+    "{a}.sin_()", "{a}.fill_(0.5)", "{a}[0] = {b}[1] * 1", "{a}[0] = 0.25", "{a}[1:] *= 3",
+    "{a}[:, 0] = {b}[:, 1] * 1", "{a}.tanh_()", "{a}.exp_()", "{a}.sub_({b}.detach())", "{a}.div_({b}.abs() + 1)",
+    "{a}.addcmul_({b}, {b})", "{a}.clamp_(-0.537, 0.513)", "{a}.relu_()", "{a}.sigmoid_()", "{a}[{b} > 0] = 0.1",
+    "{a}.masked_fill_({b} > 0, 0.3)", "{a}.t_()", "{a}.detach_()", "{a}.squeeze_(0)", "{a}.unsqueeze_(0)",
+    "{a}.floor_()", "{a}.copysign_({b})", "{a}.index_fill_(0, m.tensor([0]), 0.7)",
+    "{a}.index_copy_(0, m.tensor([0]), {b}[:1] * 1)", "{a}.scatter_(0, m.tensor([[0]]), 0.3)",
+    "{a}.lerp_({b} * 1, 0.3)", "{a}[...] = {b} * 1", "{a}[1:] = {a}[:-1] * 1", "{a}[0] += {b}[1]",
+    "{a}.fill_({b}.sum())", "{a}.cumsum_(0)", "{a}.tril_()", "{a}.neg_()",
+    "{a}.index_add_(0, m.tensor([0]), {b}[:1])", "{a}.pow_(2)",
 )  # fmt: skip
-BARE = ("with m.no_grad(): {a}.mul_(0.5)", "{a}.retain_grad()")
+BARE = (
+    "with m.no_grad(): {a}.mul_(0.5)", "{a}.retain_grad()", "{a}.requires_grad_()",
+    "with m.no_grad(): {a}[0] = 0.2", "{a}.detach().mul_(0.5)",
+)  # fmt: skip
 
 
 @st.composite
