@@ -322,3 +322,33 @@ def test_the_module_of_the_declared_default():
         ts.nosuch
     with pytest.raises(ts.BackendUnavailableError, match="tesserack-nosuch"):
         ts.get_device_module("nosuch")
+
+
+def test_two_plugins_at_once(acme, library):
+    """Ids and kernels are each backend's own; tensors go from one to the other, and do not mix by accident."""
+    acme.native("good-pkg", library("good", "-DDEVICES=1"), "good")
+    out = acme.run(
+        """
+        backends.set_fallback("allow")
+        x = ts.arange(6.0).reshape(2, 3).T
+        a, g = x.acme(1), x.good()
+        print(a.device, g.device, a.good().device, g.acme().device, a.is_good, g.is_good)
+        print(a.good().tolist() == g.acme().tolist() == x.tolist(), g.to(a.device).device)
+        try:
+            a + g
+        except RuntimeError as error:
+            print("same device" in str(error))
+        w = ts.ones(2, 2, device="good", requires_grad=True)
+        (w.acme() * 3).sum().backward()
+        print(w.grad.device, w.grad.tolist())
+        with ts.device("acme"):
+            print(ts.ones(1).device, ts.zeros_like(g).device)
+        """
+    )
+    assert out.splitlines() == [
+        "acme:1 good:0 good:0 acme:0 False True",
+        "True acme:1",
+        "True",
+        "good:0 [[3.0, 3.0], [3.0, 3.0]]",
+        "acme:0 good:0",
+    ]

@@ -8,14 +8,12 @@ from typing import Any
 
 import tesserack
 from tesserack import _native
+from tesserack.backends import _device_streams as _streams
 from tesserack.backends._accessors import declared_absent, resolve
 from tesserack.backends._info import DeviceProperties, device_properties
 from tesserack.backends._loader import list_backends, load
 
 __all__ = ["DeviceModule", "has_module", "of"]
-
-# Of the package, with this backend's current device where none is given.
-_STREAMS = ("Stream", "Event", "stream", "current_stream", "set_stream", "default_stream")
 
 
 class DeviceContext:
@@ -52,8 +50,10 @@ class DeviceModule(ModuleType):
         self.device = functools.partial(DeviceContext, name)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _STREAMS and hasattr(tesserack, name):
-            return getattr(tesserack, name)
+        if name in _streams.NAMES:
+            value = _streams.bind(name, self._name)
+            setattr(self, name, value)
+            return value
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def _each(self) -> list[_native.device]:

@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
 
     >>> main(["ops", "--required"])  # doctest: +ELLIPSIS
-    copy_cast ...
+    KERNEL ...
     0
     """
     given = [*(sys.argv[1:] if argv is None else argv)]

@@ -1,0 +1,48 @@
+"""Streams and events of ``tesserack.acme``: those of the package, on this backend's current device unless given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tesserack
+from tesserack.backends._accessors import resolve
+
+__all__ = ["NAMES", "bind"]
+
+NAMES = ("Stream", "Event", "stream", "current_stream", "default_stream", "set_stream")
+
+
+def bind(name: str, backend: str) -> Any:
+    """What ``tesserack.<backend>.<name>`` is."""
+    found: Any = getattr(tesserack, name)
+    if name == "Stream":
+        return _bound_class(found, backend, lambda device=None, priority=0: (device, priority))
+    if name == "Event":
+        return _bound_class(found, backend, _event_arguments)
+    if name in ("current_stream", "default_stream"):
+        return lambda device=None: found(resolve(backend, device))
+    return found
+
+
+def _event_arguments(
+    enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, device: Any = None
+) -> tuple[Any, ...]:
+    """PyTorch's arguments, which name no device; waiting blocks in any case, and events stay in their process."""
+    if interprocess:
+        raise ValueError("Event: interprocess=True is not supported; synchronize before handing memory on")
+    return device, enable_timing
+
+
+def _bound_class(kind: type, backend: str, arguments: Callable[..., tuple[Any, ...]]) -> type:
+    """A class that makes objects of another on the backend's devices, and takes them for its instances."""
+
+    class Bound(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            device, *rest = arguments(*args, **kwargs)
+            return kind(resolve(backend, device), *rest)
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, kind) and instance.device.type == backend  # type: ignore[attr-defined]
+
+    return Bound(kind.__name__, (), {"__doc__": kind.__doc__})
