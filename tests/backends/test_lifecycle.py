@@ -322,6 +322,25 @@ def test_threads_load_a_backend_once(acme):
     assert out.splitlines() == ["imported", "['acme:0', 'acme:1']"]
 
 
+DAMAGED = [
+    "[tesserack.backends]\nno equals sign",
+    "[[[\n=",
+    "no section = x",
+    "[tesserack.backends]\nodd = ::not a module",
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_metadata_hides_only_its_own_package(acme, text):
+    for name in ("aaa", "zzz"):
+        acme.package(f"{name}-pkg")
+        (acme.folder / f"{name}_pkg-1.5.dist-info" / "entry_points.txt").write_text(text)
+    (acme.folder / "aaa_pkg-1.5.dist-info" / "METADATA").unlink()
+    assert "device acme:0" in acme.run(USE_ACME + "\n    backends.why_unavailable('odd')")
+    done = acme.cli("doctor")
+    assert "ok backend cpu" in done.stdout, done.stderr
+
+
 def test_paths_may_be_path_objects(site, library):
     assert isinstance(library("acme"), pathlib.Path)
     body = f"from pathlib import Path\ndef library(): return Path({str(library('acme'))!r})"

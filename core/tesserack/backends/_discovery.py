@@ -12,9 +12,7 @@ from tesserack import _native
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from importlib.metadata import EntryPoint
-    from typing import Any
 
 __all__ = ["GROUP", "Claim", "SettingError", "claims", "entry_points", "forget", "installed_names", "plugins_enabled"]
 
@@ -40,8 +38,9 @@ class Claim:
         self.name = point.name
         self.value = point.value
         self.point = point
-        self.package = str(distribution.name) if distribution is not None else point.value
-        self.version = str(distribution.version) if distribution is not None else ""
+        # Nothing is certain about metadata that was written or damaged by hand.
+        self.package = str(getattr(distribution, "name", None) or point.value)
+        self.version = str(getattr(distribution, "version", None) or "")
 
     def __str__(self) -> str:
         return f"{self.package} {self.version}".rstrip()
@@ -55,11 +54,27 @@ def plugins_enabled() -> bool:
     return _SWITCH[text]
 
 
-def entry_points(group: str) -> Iterable[Any]:
+def entry_points(group: str) -> list[EntryPoint]:
     """The entry points of a group on the path now."""
     from importlib import metadata
 
-    return metadata.entry_points(group=group)
+    try:
+        return [*metadata.entry_points(group=group)]
+    except Exception:  # metadata of any package, ours or not, may be damaged: then leave out that one
+        return _readable_entry_points(group)
+
+
+def _readable_entry_points(group: str) -> list[EntryPoint]:
+    from importlib import metadata
+
+    found: dict[str, list[EntryPoint]] = {}
+    for distribution in metadata.distributions():
+        try:
+            points = [point for point in distribution.entry_points if point.group == group]
+            found.setdefault(str(distribution.metadata["Name"]), points)  # the first on the path counts
+        except Exception:
+            continue
+    return [point for points in found.values() for point in points]
 
 
 def claims() -> dict[str, list[Claim]]:

@@ -53,8 +53,11 @@ def related_distributions() -> list[metadata.Distribution]:
     """The core, everything whose name begins as the core's, and everything with an entry point of ours."""
     found: dict[str, metadata.Distribution] = {}
     for distribution in metadata.distributions():
-        name = str(distribution.metadata["Name"] or "").lower()
-        ours = any(point.group in (GROUP, PLUGINS) for point in distribution.entry_points)
+        name = str(getattr(distribution, "name", None) or "").lower()
+        try:
+            ours = any(point.group in (GROUP, PLUGINS) for point in distribution.entry_points)
+        except Exception:
+            ours = True  # its entry points cannot be read: a check says so
         if name == "tesserack" or name.startswith("tesserack-") or ours:
             found.setdefault(name, distribution)
     return [found[name] for name in sorted(found)]

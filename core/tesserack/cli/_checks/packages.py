@@ -27,6 +27,12 @@ def check() -> Iterator[Finding]:
     yield from _imported_elsewhere()
     yield from _broken_path_files()
     for distribution in related_distributions():
+        try:
+            distribution.entry_points  # noqa: B018
+        except Exception as error:
+            message = f"its entry points cannot be read: {type(error).__name__}: {error}"
+            yield Finding("error", distribution.name, message, f"reinstall {distribution.name}")
+            continue
         yield from _editable_leftovers(distribution)
         yield from _missing_modules(distribution)
         yield from _unmet_requirements(distribution)
