@@ -24,7 +24,7 @@ def check(blocks: dict[int, ts.Tensor], action: str) -> None:
         if np.array_equal(found, expected):
             continue
         at = int(np.argmax(found != expected))
-        writer = owner(found[at:], at, blocks)
+        writer = owner(found[at:], blocks)
         culprit = f"; what lies there was written to block {writer}" if writer is not None else ""
         pytest.fail(
             f"{action}: block {number} ({block.numel() * 4} bytes) lost its contents from byte {at * 4} on: the "
@@ -33,9 +33,8 @@ def check(blocks: dict[int, ts.Tensor], action: str) -> None:
         )
 
 
-def owner(found: Any, at: int, blocks: dict[int, ts.Tensor]) -> int | None:
+def owner(found: Any, blocks: dict[int, ts.Tensor]) -> int | None:
     """The block whose contents begin somewhere in what was found."""
-    del at
     for number, block in blocks.items():
         head = fill_of(number, min(4, block.numel()))
         if len(head) and any(np.array_equal(found[i : i + len(head)], head) for i in range(min(len(found), 4096))):
