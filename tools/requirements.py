@@ -1,7 +1,7 @@
 """Print what the project's parts require, one requirement a line, read from the pyproject.toml files.
 
 ``python tools/requirements.py build runtime test`` prints the build requirements, the run-time dependencies and the
-extra ``test`` of both distributions, fit for ``pip install -r``.
+extra ``test`` of both distributions, fit for ``pip install -r``; not our own distributions, which are built here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
         pyproject = tomllib.loads(project.read_text())
         for part in parts:
             found.update(requirements(pyproject, part))
-    print("\n".join(sorted(found)))
+    print("\n".join(sorted(line for line in found if not line.startswith("tesserack"))))
 
 
 if __name__ == "__main__":
