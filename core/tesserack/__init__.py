@@ -46,7 +46,13 @@ _LAZY_MODULES = (
     "types",
     "utils",
 )
-_LAZY_NAMES = {"load": "serialization", "save": "serialization", "set_anomaly_enabled": "autograd._anomaly"}
+_LAZY_NAMES = {
+    "cmake_dir": "_headers",
+    "get_include": "_headers",
+    "load": "serialization",
+    "save": "serialization",
+    "set_anomaly_enabled": "autograd._anomaly",
+}
 
 
 def __getattr__(name: str) -> object:
