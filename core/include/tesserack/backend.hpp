@@ -4,6 +4,9 @@
 //   int relu_like(const tesserack::backend::Call& call) { ...; return TS_OK; }
 //   TS_KERNEL("relu_like", relu_like);
 //
+// With it come elements.hpp (C++ types of dtypes, conversions), strided.hpp (walking tensors in host memory) and
+// table.hpp (the table of a backend made from a class with its runtime functions, and the entry point).
+//
 // A library that compiles one source for several instruction sets defines TESSERACK_VARIANT (a namespace name) and
 // TESSERACK_VARIANT_LEVEL (higher wins) per copy, so that no inline function is shared between the copies.
 #ifndef TESSERACK_BACKEND_HPP
@@ -25,6 +28,8 @@
 #define TESSERACK_VARIANT_LEVEL 0
 #endif
 
+// Hidden however the library is compiled: otherwise the linker would make one list of the kernels of all backends.
+#pragma GCC visibility push(hidden)
 namespace tesserack::backend {
 
 // One kernel of the table. Constant-initialised; TS_KERNEL links it into the list when the library loads.
@@ -232,6 +237,7 @@ template <auto Function> int guarded(const ts_call* raw) noexcept {
 
 } // namespace TESSERACK_VARIANT
 } // namespace tesserack::backend
+#pragma GCC visibility pop
 
 #define TS_KERNEL_JOIN_(a, b) a##b
 #define TS_KERNEL_JOIN(a, b) TS_KERNEL_JOIN_(a, b)
@@ -247,5 +253,9 @@ template <auto Function> int guarded(const ts_call* raw) noexcept {
   static_assert(true)
 
 #define TS_KERNEL(name, function) TS_KERNEL_AS(name, function, 0, TS_L_STRIDED)
+
+#include <tesserack/elements.hpp>
+#include <tesserack/strided.hpp>
+#include <tesserack/table.hpp>
 
 #endif // TESSERACK_BACKEND_HPP

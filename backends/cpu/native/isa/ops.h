@@ -30,8 +30,6 @@ inline int cost(int op) {
   return 1;
 }
 
-const char* op_name(int op);
-
 } // namespace TESSERACK_VARIANT
 } // namespace tesserack::cpu
 

@@ -100,16 +100,5 @@ template <> const OpTable<int32_t>& op_table<int32_t>() { return table_i32; }
 template <> const OpTable<int64_t>& op_table<int64_t>() { return table_i64; }
 template <> const OpTable<uint64_t>& op_table<uint64_t>() { return table_u64; }
 
-const char* op_name(int op) {
-  constexpr const char* names[TS_NUM_INSTRUCTIONS] = {
-      "copy", "neg",   "abs",   "sign",   "recip", "sqrt",  "rsqrt",    "exp",    "exp2",    "expm1",    "log",
-      "log2", "log10", "log1p", "sin",    "cos",   "tan",   "asin",     "acos",   "atan",    "sinh",     "cosh",
-      "tanh", "asinh", "acosh", "atanh",  "erf",   "erfc",  "erfinv",   "lgamma", "digamma", "sigmoid",  "floor",
-      "ceil", "trunc", "round", "bitnot", "not",   "add",   "sub",      "mul",    "div",     "floordiv", "mod",
-      "fmod", "pow",   "max",   "min",    "atan2", "hypot", "copysign", "eq",     "ne",      "lt",       "le",
-      "gt",   "ge",    "and",   "or",     "xor",   "shl",   "shr",      "select", "fma"};
-  return op >= 0 && op < TS_NUM_INSTRUCTIONS ? names[op] : "unknown";
-}
-
 } // namespace TESSERACK_VARIANT
 } // namespace tesserack::cpu

@@ -159,7 +159,7 @@ template <typename T> void Program<T>::compile() {
     step.run = table.fn[in.op][step.uniform ? 0 : mask];
     if (step.run == nullptr)
       fail(TS_ERROR, "pointwise: %s is not defined for %s; compute in a floating or integer type as it needs",
-           op_name(in.op), backend::dtype_name(dtype_of<T>()));
+           backend::instruction_name(in.op), backend::dtype_name(dtype_of<T>()));
     if (!step.uniform) weight_ += cost(in.op);
   }
   int64_t bytes = 0;
