@@ -27,7 +27,7 @@ public:
     int status = entry(host_table(), &table);
     if (status != TS_OK) {
       keep(); // its own code gave up, perhaps with threads of a driver running
-      fail_status(status, path_, "backend");
+      fail_status(status, path_, concat("backend: ", path_).c_str());
     }
     return table;
   }

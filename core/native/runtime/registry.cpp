@@ -21,14 +21,27 @@ Registry& registry() {
 
 } // namespace
 
+// The device's name is part of device strings and of Python attributes: "acme:1", x.acme().
+static bool is_device_name(const std::string& name) {
+  bool valid = !name.empty() && name.size() < 64 && name[0] >= 'a' && name[0] <= 'z';
+  for (char c : name) valid = valid && ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_');
+  return valid;
+}
+
 void check_backend_table(const ts_backend* t, const std::string& source) {
-  TS_CHECK(t && t->struct_size >= offsetof(ts_backend, get_kernel) + sizeof(void*), "backend: ", source,
-           " gave a table too small to hold the required slots");
+  TS_CHECK(t, "backend: ", source, " gave no table");
+  // The version first: all that majors have in common is where it stands.
+  TS_CHECK(t->struct_size >= offsetof(ts_backend, name), "backend: ", source, " gave a table of ", t->struct_size,
+           " bytes, too small to say its version");
   TS_CHECK(t->abi_major == TS_ABI_MAJOR, "backend: ", source, " was built for ABI ", t->abi_major,
            ".x, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; install a matching version of the package");
   TS_CHECK(t->abi_minor_needed <= TS_ABI_MINOR, "backend: ", source, " needs ABI ", t->abi_major, ".",
            t->abi_minor_needed, " or later, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; upgrade tesserack");
+  TS_CHECK(t->struct_size >= offsetof(ts_backend, get_kernel) + sizeof(void*), "backend: ", source, " gave a table of ",
+           t->struct_size, " bytes, too small to hold the required slots");
   TS_CHECK(t->name && *t->name, "backend: ", source, " has no name");
+  TS_CHECK(is_device_name(t->name), "backend: ", source, " calls itself '", t->name,
+           "'; a device's name is of lower-case letters, digits and underscores, and begins with a letter");
   struct {
     const char* slot;
     bool filled;
