@@ -16,6 +16,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 MEGABYTE = 1 << 20
+# What authors of backends build with: see tesserack.get_include(), cmake_dir() and new-backend.
+FOR_AUTHORS = (
+    "tesserack/include/tesserack/abi.h",
+    "tesserack/include/tesserack/backend.hpp",
+    "tesserack/include/tesserack/table.hpp",
+    "tesserack/cmake/tesserackConfig.cmake",
+    "tesserack/cmake/exports.map",
+    "tesserack/cli/templates/common/gitignore.in",
+    "tesserack/cli/templates/native/README.md.in",
+    "tesserack/cli/templates/native/native/backend.cpp.in",
+    "tesserack/cli/templates/python/package/__init__.py.in",
+)
 LIMITS = {"tesserack": 6 * MEGABYTE, "tesserack_cpu": 12 * MEGABYTE}
 
 
@@ -65,6 +77,9 @@ def check_wheel(wheel: Path) -> None:
     if name == "tesserack_cpu" and not wheel.name.endswith("-py3-none-linux_x86_64.whl"):
         sys.exit(f"{wheel.name} should serve every Python: py3-none-linux_x86_64")
     with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
+        missing = set(FOR_AUTHORS) - {*archive.namelist()} if name == "tesserack" else set()
+        if missing:
+            sys.exit(f"{wheel.name} lacks {', '.join(sorted(missing))}")
         for member in archive.namelist():
             if Path(member).name in ("libtesserack.so", "libtesserack_cpu.so"):
                 check_symbols(Path(archive.extract(member, folder)))

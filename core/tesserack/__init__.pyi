@@ -97,6 +97,8 @@ from tesserack._functions import memory_reserved as memory_reserved
 from tesserack._functions import numel as numel
 from tesserack._functions import set_num_threads as set_num_threads
 from tesserack._functions import typename as typename
+from tesserack._headers import cmake_dir as cmake_dir
+from tesserack._headers import get_include as get_include
 from tesserack._registry import public_functions as public_functions
 from tesserack._selection import unique as unique
 from tesserack._selection import unique_consecutive as unique_consecutive
