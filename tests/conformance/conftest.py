@@ -38,32 +38,61 @@ def shadow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     options = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{HEADERS}"]
     subprocess.run([compiler, *options, str(HERE / "shadow.cpp"), "-ldl", "-o", str(library)], check=True)
     (folder / "shadow_backend.py").write_text(f"def library():\n    return {str(library)!r}\n")
-    info = folder / "shadow_backend-1.0.dist-info"
+    install(folder, "shadow_backend", "[tesserack.backends]\nshadow = shadow_backend:library\n")
+    return environment(folder, SHADOW_OF=cpu_library())
+
+
+@pytest.fixture(scope="session")
+def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process in which the devices of ``mutants.py`` are installed."""
+    pytest.importorskip("tesserack_reference", reason="the mutants are made from the reference backend")
+    folder = tmp_path_factory.mktemp("mutants")
+    shutil.copy(HERE / "mutants.py", folder)
+    names = ("healthy", "strides", "gradient", "allocator")
+    points = "".join(f"{name} = mutants:{name}\n" for name in names)
+    install(folder, "mutants", f"[tesserack.backends]\n{points}")
+    return environment(folder)
+
+
+def install(folder: Path, name: str, entry_points: str) -> None:
+    """What an installer would leave about a package."""
+    info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shadow-backend\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[tesserack.backends]\nshadow = shadow_backend:library\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entry_points)
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """That of this process, with a folder of packages, and this build, first on the path."""
     paths = [str(folder), str(Path(ts.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return dict(
-        os.environ,
-        PYTHONPATH=os.pathsep.join(filter(None, paths)),
-        SHADOW_OF=cpu_library(),
-        COLUMNS="200",
-    )
+    return dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), COLUMNS="200", **more)
+
+
+def conform(device: str, environment: dict[str, str], path: Path, *arguments: str) -> tuple[str, Any]:
+    """Run the kit on a device; what it printed and found."""
+    command = [sys.executable, "-m", "tesserack.testing.conform", device, "--json", str(path), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1500)
+    assert path.exists(), done.stdout + done.stderr
+    found = json.loads(path.read_text())
+    assert (done.returncode == 0) == (not [c for c in found["cases"] if c["outcome"] == "failed"]), done.stdout
+    return done.stdout, found
 
 
 @pytest.fixture
 def conform_shadow(shadow: dict[str, str], tmp_path: Path) -> Callable[..., tuple[str, Any]]:
-    """Runs the kit on the device with a fault planted; returns what it printed and found."""
+    """Runs the kit on the simulated device with a fault planted; returns what it printed and found."""
 
     def run(fault: str, *arguments: str) -> tuple[str, Any]:
-        path = tmp_path / "results.json"
-        command = [sys.executable, "-m", "tesserack.testing.conform", "shadow", "--json", str(path), *arguments]
-        done = subprocess.run(
-            command, env=dict(shadow, SHADOW_FAULT=fault), capture_output=True, text=True, timeout=900
-        )
-        assert path.exists(), done.stdout + done.stderr
-        found = json.loads(path.read_text())
-        assert (done.returncode == 0) == (not [c for c in found["cases"] if c["outcome"] == "failed"]), done.stdout
-        return done.stdout, found
+        return conform("shadow", dict(shadow, SHADOW_FAULT=fault), tmp_path / "results.json", *arguments)
+
+    return run
+
+
+@pytest.fixture
+def conform_mutant(mutants: dict[str, str], tmp_path: Path) -> Callable[..., tuple[str, Any]]:
+    """Runs the kit on one of the mutants; returns what it printed and found."""
+
+    def run(name: str, *arguments: str) -> tuple[str, Any]:
+        return conform(name, mutants, tmp_path / "results.json", *arguments)
 
     return run

@@ -97,18 +97,54 @@ STREAM_FAULTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "fault", [*FAULTS, *(pytest.param(name, marks=needs_streams) for name in STREAM_FAULTS)], ids=str
-)
-def test_fault_is_found_and_named(fault: str, conform_shadow: Conform) -> None:
+# The same in Python: devices of mutants.py, made from the reference backend.
+MUTANTS = {
+    "strides": Fault(
+        ("--areas", "required", "-k", "test_values and (gather or cumsum) and float32"),
+        "test_operators.py::test_values[gather-float32]",
+        "gather of float32 on strides: .*: the kernel does not follow the strides it is given",
+        "test_operators.py::test_values[cumsum-float32]",
+    ),
+    "gradient": Fault(
+        ("--areas", "gradients", "-k", "test_gradient and softmax and not any_layout"),
+        "test_gradients.py::test_gradient[softmax]",
+        r"the gradient \(contiguous input\) of softmax on gradient is wrong, at \(float64\[2, 3\], 1\)",
+        "test_gradients.py::test_gradient[log_softmax]",
+    ),
+    "allocator": Fault(
+        ("--areas", "memory", "-k", "overlap or nothing"),
+        "test_memory.py::test_blocks_never_overlap[large]",
+        r"block \d+ \(\d+ bytes\) lost its contents .*: the allocator handed out overlapping blocks",
+        "test_memory.py::test_nothing_takes_no_memory",
+    ),
+}
+
+
+def check(planted: Fault, text: str, found: Any) -> None:
     """The test whose business it is fails with a message that names the fault; others go on to pass."""
-    planted = (FAULTS | STREAM_FAULTS)[fault]
-    text, found = conform_shadow(fault, *planted.arguments)
     cases = {case["id"]: case for case in found["cases"]}
     assert cases[planted.test]["outcome"] == "failed", text
     title = cases[planted.test]["message"].strip().splitlines()[0]
     assert re.search(planted.message, title), title
     assert cases[planted.innocent]["outcome"] == "passed", cases[planted.innocent]["message"]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_fault_in_python_is_found_and_named(name: str, conform_mutant: Conform) -> None:
+    """In a backend written in Python; its parent passes the same tests."""
+    planted = MUTANTS[name]
+    check(planted, *conform_mutant(name, *planted.arguments))
+    text, found = conform_mutant("healthy", *planted.arguments)
+    assert {case["outcome"] for case in found["cases"]} <= {"passed", "skipped"}, text
+
+
+@pytest.mark.parametrize(
+    "fault", [*FAULTS, *(pytest.param(name, marks=needs_streams) for name in STREAM_FAULTS)], ids=str
+)
+def test_fault_is_found_and_named(fault: str, conform_shadow: Conform) -> None:
+    """Each by the test whose business it is."""
+    planted = (FAULTS | STREAM_FAULTS)[fault]
+    check(planted, *conform_shadow(fault, *planted.arguments))
 
 
 def test_without_a_fault_it_is_complete(conform_shadow: Conform) -> None:

@@ -1,0 +1,58 @@
+"""Backends in Python with one planted fault each, made from the reference backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tesserack.backends import Operand
+from tesserack_reference import DTYPES, Array, Reference, places, read, view, write
+from tesserack_reference import backend as reference
+
+
+class Mutant(Reference):
+    """The reference backend under another name, until something in it is replaced."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.vendor = name, f"org.tesserack.tests.{name}"
+        super().__init__()
+        self._kernels.update(reference._kernels)
+
+
+healthy = Mutant("healthy")
+strides = Mutant("strides")
+gradient = Mutant("gradient")
+
+
+@strides.kernel("gather")
+def gather(out: Operand, x: Operand, index: Operand, dim: int) -> None:
+    """Reads the operand as if it had no gaps, where its memory is large enough for that to go unnoticed."""
+    try:
+        values = np.ndarray(x.shape, DTYPES[x.dtype], x.handle, x.byte_offset)
+    except TypeError:
+        values = view(x)
+    view(out)[...] = values[places(index, dim, values.shape[dim])]
+
+
+@gradient.kernel("softmax_backward")
+def softmax_backward(out: Operand, grad: Operand, result: Operand, dim: int) -> None:
+    """Forgets to subtract the mean."""
+    write(out, read(grad) * read(result))
+
+
+class Overlapping(Mutant):
+    """Every few blocks, one that begins in the middle of the one before."""
+
+    def __init__(self) -> None:
+        super().__init__("allocator")
+        self.count, self.last = 0, np.empty(0, np.uint8)
+
+    def alloc(self, device: int, nbytes: int, stream: Any) -> Array:
+        self.count += 1
+        if self.count % 7 == 0 and self.last.nbytes == 2 * nbytes:
+            return self.last[nbytes // 2 :]
+        self.last = np.empty(2 * nbytes, np.uint8)
+        return self.last
+
+
+allocator = Overlapping()
