@@ -3,6 +3,7 @@
 #include "dispatch/launch.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
+#include "runtime/transfer_guard.h"
 #include "tensor/geometry.h"
 #include <map>
 #include <mutex>
@@ -34,7 +35,7 @@ Tensor to_device(const Tensor& t, Device device) {
   if (src.data())
     copy_bytes_from_host(dst, src.data(), static_cast<size_t>(src.nbytes()));
   else
-    copy_bytes_to_host(dst.data(), src, static_cast<size_t>(src.nbytes())); // the cpu side is host-addressable
+    move_bytes_to_host(dst.data(), src, static_cast<size_t>(src.nbytes())); // the cpu side is host-addressable
   return dst;
 }
 
@@ -152,6 +153,9 @@ void Launch::fall_back() {
   TS_CHECK_KIND(ErrorKind::NotImplemented, cpu.backend != device_.backend && fallback_mode() != 2, id_.name(),
                 ": backend '", here.name(), "' has no kernel for (", case_text, ")",
                 cpu.backend == device_.backend ? "" : ", and falling back to cpu is off (set_fallback)");
+  guard_transfer(Transfer::Fallback, [&] {
+    return concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text, "), which runs on the cpu");
+  });
   bool first;
   {
     std::lock_guard lock(fallbacks().mutex);

@@ -90,7 +90,7 @@ Scalar local_scalar_dense(const Tensor& self) {
   TS_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
   TS_CHECK(!self.device().is_meta(), "Tensor.item() cannot be called on meta tensors");
   alignas(16) char element[16];
-  copy_bytes_to_host(element, self, static_cast<size_t>(self.item_size()));
+  copy_bytes_to_host(element, self, static_cast<size_t>(self.item_size()), "item");
   return read_scalar(element, self.dtype());
 }
 

@@ -1,6 +1,8 @@
+#include "dispatch/describe.h"
 #include "dispatch/launch.h"
 #include "ops/copy.h"
 #include "runtime/backend.h"
+#include "runtime/transfer_guard.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
 #include <vector>
@@ -31,10 +33,10 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
     synchronize(src.device());
     copy_bytes_from_host(dst, src.data(), bytes);
   } else if (dst.data()) {
-    copy_bytes_to_host(dst.data(), src, bytes);
-  } else {
+    move_bytes_to_host(dst.data(), src, bytes);
+  } else if (!copy_bytes_peer(dst, src, bytes)) {
     std::vector<char> staging(bytes);
-    copy_bytes_to_host(staging.data(), src, bytes);
+    move_bytes_to_host(staging.data(), src, bytes);
     copy_bytes_from_host(dst, staging.data(), bytes);
   }
 }
@@ -61,6 +63,9 @@ Tensor apart_from(const Tensor& src, const Tensor& target) {
 Tensor transfer(const Tensor& src, Device device) {
   if (src.device() == device) return src;
   TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta(), "to: Cannot copy out of meta tensor; no data!");
+  if (!device.is_meta())
+    guard_transfer(Transfer::Copy,
+                   [&] { return concat("to: copies ", describe(src), " from ", src.device(), " to ", device); });
   if (src.is_contiguous() || !is_dense(src.sizes(), src.strides())) {
     Tensor out = empty_tensor(src.sizes(), src.dtype(), device);
     move_bytes(out, raw_contiguous(src));

@@ -15,7 +15,7 @@ const Op unravel("_unravel");
 int64_t count_true(const Tensor& flat_mask) {
   Tensor total = ops::sum(flat_mask);
   int64_t n = 0;
-  copy_bytes_to_host(&n, total, sizeof n);
+  copy_bytes_to_host(&n, total, sizeof n, "nonzero");
   return n;
 }
 

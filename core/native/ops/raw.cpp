@@ -70,7 +70,7 @@ Tensor raw_vector(std::span<const double> values, DType dtype, Device device) {
 bool raw_truth(const Tensor& t) {
   if (t.device().is_meta()) return false;
   bool value = false;
-  copy_bytes_to_host(&value, raw_contiguous(t), 1);
+  copy_bytes_to_host(&value, raw_contiguous(t), 1, "bool");
   return value;
 }
 

@@ -78,6 +78,11 @@ template <class F> inline auto guarded(F&& f) noexcept -> decltype(f()) {
   }
 }
 
+// The interpreter has ended or is ending: nothing of it may be touched.
+bool interpreter_gone();
+// Takes the Python error that is set as the cause of the error a callback is about to report, and returns its text,
+// "ValueError: ...". The error that reaches the user with that text has it as __cause__.
+std::string keep_cause();
 // Shares a Python object with C++ code that may let go of it on any thread.
 std::shared_ptr<PyObject> hold(PyObject* object);
 // Decref from any thread; leaks once the interpreter is gone.

@@ -48,10 +48,39 @@ PyObject* exception_class(ErrorKind kind) {
   }
 }
 
+// The exception behind the last failure of a callback written in Python.
+struct Cause {
+  PyObject* exception = nullptr; // owned
+  std::string text;
+};
+thread_local Cause t_cause;
+
+PyObject* take_exception() {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  if (trace) PyException_SetTraceback(value, trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return value;
+}
+
+void attach_cause(const std::string& message) {
+  PyObject* cause = std::exchange(t_cause.exception, nullptr);
+  if (!cause) return;
+  if (!message.ends_with(t_cause.text)) return Py_DECREF(cause); // another failure, which was dealt with
+  PyObject* error = take_exception();
+  PyException_SetCause(error, Py_NewRef(cause));
+  PyException_SetContext(error, cause);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+  Py_DECREF(error);
+}
+
 void set_error(const Error& e) {
   bool reported = PyErr_Occurred() && (e.kind() == ErrorKind::Python || e.kind() == ErrorKind::Interrupted);
   if (reported) return;
   set_message(exception_class(e.kind()), e.kind() == ErrorKind::Interrupted ? "" : e.what());
+  attach_cause(e.what());
 }
 
 // --- interpreter hooks -------------------------------------------------------------------------------------------
@@ -130,6 +159,21 @@ std::string location() {
   return innermost.empty() ? "unknown location" : innermost;
 }
 
+void log_message(int level, const char* message) {
+  if (interpreter_gone()) return;
+  GilGuard gil;
+  PyObject *type, *value, *trace; // of an error already on its way
+  PyErr_Fetch(&type, &value, &trace);
+  PyRef logging = PyRef::steal(PyImport_ImportModule("logging"));
+  PyRef logger = PyRef::steal(logging ? PyObject_CallMethod(logging.get(), "getLogger", "s", "tesserack") : nullptr);
+  PyRef done = PyRef::steal(
+      logger ? PyObject_CallMethod(logger.get(), "log", "iss", 10 * (level + 1), "%s", message) : nullptr);
+  if (!done) PyErr_WriteUnraisable(nullptr);
+  PyErr_Restore(type, value, trace);
+}
+
+} // namespace
+
 bool interpreter_gone() {
 #if PY_VERSION_HEX >= 0x030d0000
   return !Py_IsInitialized() || Py_IsFinalizing();
@@ -138,7 +182,15 @@ bool interpreter_gone() {
 #endif
 }
 
-} // namespace
+std::string keep_cause() {
+  Py_XDECREF(t_cause.exception);
+  t_cause.exception = take_exception();
+  PyRef message = PyRef::steal(PyObject_Str(t_cause.exception));
+  t_cause.text = type_name(t_cause.exception);
+  if (message && PyUnicode_GetLength(message.get()) > 0) t_cause.text += ": " + to_utf8(message.get());
+  PyErr_Clear();
+  return t_cause.text;
+}
 
 void set_error_from_exception() noexcept {
   try {
@@ -199,6 +251,7 @@ void init_interpreter_hooks() {
   hooks.resume = resume;
   hooks.interrupted = interrupted;
   hooks.warn = warn_user;
+  hooks.log = log_message;
   hooks.location = location;
 }
 

@@ -4,7 +4,10 @@
 #include "python/function_node.h"
 #include "python/interop.h"
 #include "python/node_object.h"
+#include "python/operand_object.h"
 #include "python/operator_object.h"
+#include "python/python_backend.h"
+#include "python/python_dispatch.h"
 #include "python/runtime_bindings.h"
 
 extern "C" const char* tesserack_version(void);
@@ -25,7 +28,8 @@ int execute(PyObject* module) {
     if (TensorType) raise(PyExc_ImportError, "tesserack._native can be loaded only once per process");
     for (auto init :
          {init_version, init_errors, init_types, init_tensor, init_operator_types, init_node_type, init_function_node,
-          init_autograd, init_grad_mode, init_construct, init_buffer, init_dlpack, init_runtime})
+          init_autograd, init_grad_mode, init_construct, init_buffer, init_dlpack, init_runtime, init_streams,
+          init_operand_type, init_python_kernel, init_python_backend, init_python_dispatch})
       init(module);
     init_interpreter_hooks();
     return 0;

@@ -112,6 +112,14 @@ PyObject* invoke_operator(const Operator& op, const Value* given, size_t n) {
   return run(op, values.data(), nullptr, nullptr, false);
 }
 
+PyObject* invoke_below(const Operator& op, const Value* values, KeySet keys) {
+  Results results;
+  size_t n = op.schema->returns.size();
+  Frame f{values, results.data(), static_cast<int32_t>(op.schema->args.size()), static_cast<int32_t>(n)};
+  redispatch(op, f, keys);
+  return n == 1 ? value_to_python(results[0]) : several_to_python(results.data(), n, nullptr);
+}
+
 PyObject* invoke_single(const Operator& op, const Value* values, int32_t n) {
   OneResult r;
   Frame f{values, &r.value, n, 1};

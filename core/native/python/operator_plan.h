@@ -82,6 +82,8 @@ std::string signature_text(const Signature& s);
 PyObject* invoke(const Plan& plan, const Signature& s, Bound& bound);
 // Calls an operator from C with ready values; `n` given arguments, the rest defaults.
 PyObject* invoke_operator(const Operator& op, const Value* values, size_t n);
+// Calls an operator with all its arguments given, considering only these keys.
+PyObject* invoke_below(const Operator& op, const Value* values, KeySet keys);
 // The same with all `n` arguments given, for operators of one result.
 PyObject* invoke_single(const Operator& op, const Value* values, int32_t n);
 

@@ -5,6 +5,7 @@
 
 #include "dispatch/describe.h"
 #include "dispatch/launch.h"
+#include "ops/override.h"
 #include "ops/promotion.h"
 #include "python/operator_object.h"
 #include "python/runtime_bindings.h"
@@ -102,6 +103,18 @@ void define_backends(pb::module_& m) {
     pb::list all;
     for (Backend* b : backends()) all.append(describe_backend(*b));
     return all;
+  });
+  m.def("_dtype_code", [](const std::string& name) {
+    DType t = dtype_from_name(name);
+    TS_CHECK_VALUE(t != DType::Undefined, "dtype: no dtype named '", name, "'");
+    return static_cast<int>(t);
+  });
+  // A kernel was registered: backends that are in use are asked anew.
+  m.def("_kernel_changed", [](const std::string& backend, const std::string& kernel) {
+    Backend* b = find_backend(backend);
+    if (!b) return;
+    if (KernelId::known(kernel)) b->forget_kernel(KernelId(kernel.c_str()));
+    if (const Operator* op = find_operator(kernel)) install_override(*b, *op);
   });
   m.def("_is_loaded", [](const std::string& name) { return find_backend(name) != nullptr; });
   m.def("_device_count", [](const std::string& name) { return named_backend(name).device_count(); });

@@ -5,5 +5,6 @@
 namespace ts::py {
 
 void init_runtime(PyObject* module);
+void init_streams(PyObject* module);
 
 } // namespace ts::py

@@ -15,7 +15,7 @@ PyObject* item(PyObject* self, PyObject*) {
     TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
     TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
     alignas(16) char bytes[16];
-    copy_bytes_to_host(bytes, t, static_cast<size_t>(t.item_size()));
+    copy_bytes_to_host(bytes, t, static_cast<size_t>(t.item_size()), "item");
     return checked(item_object(t.dtype(), bytes)).release();
   });
 }
@@ -36,7 +36,7 @@ PyObject* tolist(PyObject* self, PyObject*) {
     if (const char* at = t.data<char>(); at || t.numel() == 0) return nested_list(t, at, 0).release();
     Tensor dense = ops::contiguous(t);
     auto bytes = std::make_unique<char[]>(static_cast<size_t>(dense.nbytes()));
-    copy_bytes_to_host(bytes.get(), dense, static_cast<size_t>(dense.nbytes()));
+    copy_bytes_to_host(bytes.get(), dense, static_cast<size_t>(dense.nbytes()), "tolist");
     return nested_list(dense, bytes.get(), 0).release();
   });
 }

@@ -105,11 +105,9 @@ void grow_storage(const Tensor& t, size_t nbytes) {
   Tensor fresh = empty_tensor(IntSpan(&n, 1), DType::UInt8, t.device());
   if (t->storage && t->storage->nbytes) {
     int64_t old = static_cast<int64_t>(t->storage->nbytes);
-    auto bytes = std::make_unique<char[]>(t->storage->nbytes);
     Tensor source = shallow_copy(t);
     source->byte_offset = 0;
-    copy_bytes_to_host(bytes.get(), source, static_cast<size_t>(old));
-    copy_bytes_from_host(fresh, bytes.get(), static_cast<size_t>(old));
+    copy_bytes_within(fresh, source, static_cast<size_t>(old));
   }
   Storage* old = t->storage;
   retain(fresh->storage);

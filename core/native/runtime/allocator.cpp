@@ -1,5 +1,7 @@
 #include "runtime/allocator.h"
 #include "runtime/backend.h"
+#include "runtime/interpreter.h"
+#include "runtime/stream.h"
 #include <bit>
 #include <iomanip>
 
@@ -22,6 +24,14 @@ std::string mib(int64_t bytes) {
   return out.str();
 }
 
+void synchronize_quietly(Device device) {
+  try {
+    synchronize_device(device);
+  } catch (const Error& e) {
+    warn(e.what(), "RuntimeWarning"); // memory is being given back: nobody is there to catch it
+  }
+}
+
 void thread_exit(ThreadState& state) {
   for (Backend* b : backends())
     if (b->id() < kCachedBackends && b->device_count() > 0) b->allocator(0).adopt_thread(state);
@@ -30,14 +40,25 @@ void thread_exit(ThreadState& state) {
 } // namespace
 
 DeviceAllocator::DeviceAllocator(Backend& backend, int16_t index)
-    : backend_(backend), index_(index), cached_(!(backend.table().flags & TS_B_OWN_ALLOCATOR)),
-      thread_slot_(cached_ && index == 0 && backend.host_memory() && backend.id() < kCachedBackends ? backend.id()
-                                                                                                    : -1) {
+    : backend_(backend), index_(index), cached_(!(backend.table().flags & TS_B_OWN_ALLOCATOR)), thread_slot_(-1),
+      default_pool_(pools_[nullptr]) {
 #ifdef TESSERACK_SANITIZE
   cached_ = false; // every tensor its own allocation, so that the sanitizer sees each bound
-  thread_slot_ = -1;
 #endif
+  if (cached_ && index == 0 && backend.id() < kCachedBackends && !backend.has_streams() && handles_are_addresses())
+    thread_slot_ = backend.id();
   set_thread_exit_hook(thread_exit);
+}
+
+// Then a free block can hold the link to the next one.
+bool DeviceAllocator::handles_are_addresses() {
+  if (!backend_.host_memory()) return false;
+  const ts_backend& t = backend_.table();
+  void* handle = nullptr;
+  if (t.alloc(t.ctx, index_, kSmallest, nullptr, &handle) != TS_OK || !handle) return false;
+  bool same = backend_.host_pointer(index_, handle) == handle;
+  t.free(t.ctx, index_, handle, kSmallest, nullptr);
+  return same;
 }
 
 Storage* DeviceAllocator::allocate(size_t nbytes) {
@@ -46,32 +67,59 @@ Storage* DeviceAllocator::allocate(size_t nbytes) {
   return allocate_large(nbytes);
 }
 
+Storage* DeviceAllocator::make_storage(size_t nbytes, Block block, void* stream, void (*release)(Storage&)) {
+  void* host = thread_slot_ >= 0 ? block.handle : backend_.host_pointer(index_, block.handle);
+  Storage* s = Storage::make({backend_.id(), index_}, nbytes, block.handle, host, release, this);
+  s->capacity = block.bytes;
+  s->stream = stream;
+  return s;
+}
+
+void DeviceAllocator::count_allocated(int64_t bytes) {
+  stats_.allocated += bytes;
+  stats_.allocated_peak = std::max(stats_.allocated_peak, stats_.allocated);
+  ++stats_.allocations;
+}
+
+// A stream's pool lives as long as the stream: see retire_stream.
+DeviceAllocator::Pool& DeviceAllocator::pool_of(void* stream) {
+  if (!stream) return default_pool_;
+  auto found = pools_.find(stream);
+  return found == pools_.end() ? default_pool_ : found->second;
+}
+
+void* DeviceAllocator::take_small(int c, void* stream) {
+  std::lock_guard lock(mutex_);
+  if (thread_slot_ < 0) count_allocated(static_cast<int64_t>(class_bytes(c)));
+  std::vector<void*>& free = pool_of(stream).small[c];
+  if (free.empty()) return nullptr;
+  void* handle = free.back();
+  free.pop_back();
+  return handle;
+}
+
+void DeviceAllocator::give_small(int c, void* handle, void* stream) {
+  std::lock_guard lock(mutex_);
+  if (thread_slot_ < 0) stats_.allocated -= static_cast<int64_t>(class_bytes(c));
+  pool_of(stream).small[c].push_back(handle);
+}
+
 Storage* DeviceAllocator::allocate_small(size_t nbytes, int c) {
-  ThreadState& tls = thread_state();
   void* handle = nullptr;
   if (thread_slot_ >= 0) {
+    ThreadState& tls = thread_state();
     handle = tls.data[thread_slot_][c].pop();
     tls.pending_bytes[thread_slot_] += static_cast<int64_t>(class_bytes(c));
     ++tls.pending_allocations[thread_slot_];
     if (tls.pending_bytes[thread_slot_] > kFlushBytes) [[unlikely]]
       flush(tls);
+    if (handle) [[likely]]
+      return Storage::make({backend_.id(), index_}, nbytes, handle, handle, release_small, this);
   }
-  if (!handle) {
-    std::lock_guard lock(mutex_);
-    if (!small_[c].empty()) {
-      handle = small_[c].back();
-      small_[c].pop_back();
-    } else {
-      handle = raw_alloc(class_bytes(c));
-    }
-    if (thread_slot_ < 0) {
-      stats_.allocated += static_cast<int64_t>(class_bytes(c));
-      stats_.allocated_peak = std::max(stats_.allocated_peak, stats_.allocated);
-      ++stats_.allocations;
-    }
-  }
-  void* host = backend_.host_memory() ? handle : nullptr;
-  return Storage::make({backend_.id(), index_}, nbytes, handle, host, release_small, this);
+  void* stream = backend_.stream(index_);
+  handle = take_small(c, stream);
+  if (!handle) handle = raw_alloc(class_bytes(c), stream);
+  return make_storage(nbytes, {handle, 0}, stream, release_small);
 }
 
 void DeviceAllocator::release_small(Storage& s) {
@@ -84,75 +132,111 @@ void DeviceAllocator::release_small(Storage& s) {
       self->flush(tls);
     FreeList& list = tls.data[self->thread_slot_][c];
     if (list.count < thread_limit(c)) return list.push(s.handle);
-    std::lock_guard lock(self->mutex_);
-    self->small_[c].push_back(s.handle);
-    return;
   }
-  std::lock_guard lock(self->mutex_);
-  self->stats_.allocated -= static_cast<int64_t>(class_bytes(c));
-  self->small_[c].push_back(s.handle);
+  if (s.shared) synchronize_quietly({self->backend_.id(), self->index_});
+  self->give_small(c, s.handle, s.stream);
+}
+
+// A cached block may be up to a quarter larger than asked.
+void* DeviceAllocator::take_large(size_t& bytes, void* stream) {
+  std::multimap<size_t, void*>& free = pool_of(stream).large;
+  auto found = free.lower_bound(bytes);
+  if (found == free.end() || found->first > bytes + bytes / 4) return nullptr;
+  bytes = found->first;
+  void* handle = found->second;
+  free.erase(found);
+  large_cached_bytes_ -= bytes;
+  return handle;
 }
 
 Storage* DeviceAllocator::allocate_large(size_t nbytes) {
   if (nbytes > (size_t{1} << 62)) out_of_memory(nbytes, TS_OUT_OF_MEMORY);
   size_t bytes = cached_ ? (nbytes + kLargeRounding - 1) / kLargeRounding * kLargeRounding : nbytes;
-  std::lock_guard lock(mutex_);
-  Block block{nullptr, nullptr, bytes};
-  // A cached block may be up to a quarter larger than asked.
-  auto found = large_.lower_bound(bytes);
-  if (found != large_.end() && found->first <= bytes + bytes / 4) {
-    block = found->second;
-    large_.erase(found);
-    large_cached_bytes_ -= block.bytes;
-  } else {
-    block.handle = raw_alloc(bytes);
-    block.host = backend_.host_memory() ? block.handle : nullptr;
+  void* stream = backend_.stream(index_);
+  void* handle = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    handle = take_large(bytes, stream);
+    if (handle) count_allocated(static_cast<int64_t>(bytes));
   }
-  stats_.allocated += static_cast<int64_t>(block.bytes);
-  stats_.allocated_peak = std::max(stats_.allocated_peak, stats_.allocated);
-  ++stats_.allocations;
-  Storage* s = Storage::make({backend_.id(), index_}, nbytes, block.handle, block.host, release_large, this);
-  s->capacity = block.bytes;
-  return s;
+  if (!handle) {
+    handle = raw_alloc(bytes, stream);
+    std::lock_guard lock(mutex_);
+    count_allocated(static_cast<int64_t>(bytes));
+  }
+  return make_storage(nbytes, {handle, bytes}, stream, release_large);
 }
 
 void DeviceAllocator::release_large(Storage& s) {
   auto* self = static_cast<DeviceAllocator*>(s.deleter_ctx);
-  std::lock_guard lock(self->mutex_);
-  self->stats_.allocated -= static_cast<int64_t>(s.capacity);
-  if (!self->cached_) return self->raw_free(s.handle, s.capacity);
-  self->large_.emplace(s.capacity, Block{s.handle, s.host, s.capacity});
-  self->large_cached_bytes_ += s.capacity;
-  // Keep no more idle than is in use plus a gigabyte.
-  size_t keep = static_cast<size_t>(std::max<int64_t>(self->stats_.allocated, 0)) + (size_t{1} << 30);
-  while (self->large_cached_bytes_ > keep && !self->large_.empty()) {
-    auto biggest = std::prev(self->large_.end());
-    self->large_cached_bytes_ -= biggest->second.bytes;
-    self->raw_free(biggest->second.handle, biggest->second.bytes);
-    self->large_.erase(biggest);
+  if (s.shared) synchronize_quietly({self->backend_.id(), self->index_});
+  std::vector<Block> surplus;
+  {
+    std::lock_guard lock(self->mutex_);
+    self->stats_.allocated -= static_cast<int64_t>(s.capacity);
+    if (self->cached_) {
+      self->pool_of(s.stream).large.emplace(s.capacity, s.handle);
+      self->large_cached_bytes_ += s.capacity;
+      surplus = self->take_surplus();
+    } else {
+      surplus.push_back({s.handle, s.capacity});
+    }
   }
+  if (!surplus.empty()) self->raw_free(surplus);
 }
 
-void* DeviceAllocator::raw_alloc(size_t bytes) {
+// Keeps no more idle than is in use plus a gigabyte.
+std::vector<DeviceAllocator::Block> DeviceAllocator::take_surplus() {
+  std::vector<Block> surplus;
+  size_t keep = static_cast<size_t>(std::max<int64_t>(stats_.allocated, 0)) + (size_t{1} << 30);
+  for (auto& [stream, pool] : pools_)
+    while (large_cached_bytes_ > keep && !pool.large.empty()) {
+      auto biggest = std::prev(pool.large.end());
+      large_cached_bytes_ -= biggest->first;
+      surplus.push_back({biggest->second, biggest->first});
+      pool.large.erase(biggest);
+    }
+  return surplus;
+}
+
+std::vector<DeviceAllocator::Block> DeviceAllocator::take_all() {
+  std::vector<Block> all;
+  for (auto& [stream, pool] : pools_) {
+    for (auto& [bytes, handle] : pool.large) all.push_back({handle, bytes});
+    pool.large.clear();
+    for (int c = 0; c < kSmallClasses; ++c) {
+      for (void* handle : pool.small[c]) all.push_back({handle, class_bytes(c)});
+      pool.small[c].clear();
+    }
+  }
+  large_cached_bytes_ = 0;
+  return all;
+}
+
+void* DeviceAllocator::raw_alloc(size_t bytes, void* stream) {
   void* handle = nullptr;
   const ts_backend& t = backend_.table();
-  int status = t.alloc(t.ctx, index_, bytes, backend_.stream(index_), &handle);
+  int status = t.alloc(t.ctx, index_, bytes, stream, &handle);
   if (status != TS_OK || !handle) {
-    for (auto& [size, block] : large_) raw_free(block.handle, block.bytes); // the cache may be what is in the way
-    large_.clear();
-    large_cached_bytes_ = 0;
-    status = t.alloc(t.ctx, index_, bytes, backend_.stream(index_), &handle);
+    release_cached(); // the cache may be what is in the way
+    status = t.alloc(t.ctx, index_, bytes, stream, &handle);
   }
   if (status != TS_OK || !handle) out_of_memory(bytes, status);
+  std::lock_guard lock(mutex_);
   stats_.reserved += static_cast<int64_t>(bytes);
   stats_.reserved_peak = std::max(stats_.reserved_peak, stats_.reserved);
   ++stats_.device_allocations;
   return handle;
 }
 
-void DeviceAllocator::raw_free(void* handle, size_t bytes) {
+void DeviceAllocator::raw_free(const std::vector<Block>& blocks) {
   const ts_backend& t = backend_.table();
-  t.free(t.ctx, index_, handle, bytes, backend_.stream(index_));
+  size_t bytes = 0;
+  for (const Block& block : blocks) {
+    t.free(t.ctx, index_, block.handle, block.bytes, backend_.stream(index_));
+    bytes += block.bytes;
+  }
+  std::lock_guard lock(mutex_);
   stats_.reserved -= static_cast<int64_t>(bytes);
 }
 
@@ -188,14 +272,28 @@ void DeviceAllocator::reset_peak() {
 
 void DeviceAllocator::release_cached() {
   if (thread_slot_ >= 0) adopt_thread(thread_state());
-  std::lock_guard lock(mutex_);
-  for (auto& [size, block] : large_) raw_free(block.handle, block.bytes);
-  large_.clear();
-  large_cached_bytes_ = 0;
-  for (int c = 0; c < kSmallClasses; ++c) {
-    for (void* p : small_[c]) raw_free(p, class_bytes(c));
-    small_[c].clear();
+  std::vector<Block> all;
+  {
+    std::lock_guard lock(mutex_);
+    all = take_all();
   }
+  raw_free(all);
+}
+
+void DeviceAllocator::add_stream(void* stream) {
+  std::lock_guard lock(mutex_);
+  pools_[stream];
+}
+
+void DeviceAllocator::retire_stream(void* stream) {
+  std::lock_guard lock(mutex_);
+  auto found = pools_.find(stream);
+  if (!stream || found == pools_.end()) return;
+  for (int c = 0; c < kSmallClasses; ++c)
+    default_pool_.small[c].insert(default_pool_.small[c].end(), found->second.small[c].begin(),
+                                  found->second.small[c].end());
+  default_pool_.large.merge(found->second.large);
+  pools_.erase(found);
 }
 
 void DeviceAllocator::adopt_thread(ThreadState& state) {
@@ -203,7 +301,7 @@ void DeviceAllocator::adopt_thread(ThreadState& state) {
   flush(state);
   std::lock_guard lock(mutex_);
   for (int c = 0; c < kSmallClasses; ++c)
-    while (void* p = state.data[thread_slot_][c].pop()) small_[c].push_back(p);
+    while (void* p = state.data[thread_slot_][c].pop()) default_pool_.small[c].push_back(p);
 }
 
 } // namespace ts

@@ -31,29 +31,45 @@ public:
   void release_cached(); // everything no live tensor uses goes back to the device
   // A dying thread's cached blocks and counters join the shared pool.
   void adopt_thread(ThreadState& state);
+  void add_stream(void* stream);
+  // What waits for reuse on a stream that goes away may be used on any.
+  void retire_stream(void* stream);
 
 private:
   struct Block {
     void* handle;
-    void* host;
     size_t bytes;
+  };
+  // Free blocks, to be used again on the stream that used them last: its order keeps the uses apart.
+  struct Pool {
+    std::vector<void*> small[kSmallClasses];
+    std::multimap<size_t, void*> large;
   };
   static void release_small(Storage& s);
   static void release_large(Storage& s);
+  Pool& pool_of(void* stream);
   Storage* allocate_small(size_t nbytes, int size_class);
   Storage* allocate_large(size_t nbytes);
-  void* raw_alloc(size_t bytes);
-  void raw_free(void* handle, size_t bytes);
+  Storage* make_storage(size_t nbytes, Block block, void* stream, void (*release)(Storage&));
+  void* take_small(int size_class, void* stream);
+  void* take_large(size_t& bytes, void* stream);
+  void give_small(int size_class, void* handle, void* stream);
+  std::vector<Block> take_all(); // every free block; under the lock
+  std::vector<Block> take_surplus();
+  void* raw_alloc(size_t bytes, void* stream);
+  void raw_free(const std::vector<Block>& blocks);
+  void count_allocated(int64_t bytes);
   void flush(ThreadState& state);
+  bool handles_are_addresses();
   [[noreturn]] void out_of_memory(size_t bytes, int status);
 
   Backend& backend_;
   int16_t index_;
   bool cached_;     // false when the backend pools by itself
   int thread_slot_; // index into ThreadState::data, or -1
-  std::mutex mutex_;
-  std::vector<void*> small_[kSmallClasses];
-  std::multimap<size_t, Block> large_; // free large blocks by size
+  std::mutex mutex_; // never held while the backend is called: its callbacks may wait for the interpreter
+  std::map<void*, Pool> pools_;
+  Pool& default_pool_;
   size_t large_cached_bytes_ = 0;
   MemoryStats stats_;
 };

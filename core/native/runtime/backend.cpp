@@ -1,5 +1,6 @@
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
+#include "runtime/stream.h"
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -23,7 +24,11 @@ int interrupted_hook() {
   return hook && hook() ? 1 : 0;
 }
 void log_hook(int32_t level, const char* message) {
-  if (level >= 2 && message) warn(message, "RuntimeWarning");
+  if (!message) return;
+  if (auto log = interpreter_hooks().log)
+    log(level, message);
+  else if (level >= 2)
+    warn(message, "RuntimeWarning");
 }
 
 // Kernels named in TESSERACK_DISABLE_KERNELS, separated by commas, count as missing: so that decompositions can be
@@ -72,6 +77,11 @@ KernelId::KernelId(const char* name) {
   name_ = it->first.c_str();
 }
 
+bool KernelId::known(const std::string& name) {
+  std::lock_guard lock(kernel_names_table().mutex);
+  return kernel_names_table().index.contains(name);
+}
+
 std::vector<std::string> kernel_names() {
   KernelNames& names = kernel_names_table();
   std::lock_guard lock(names.mutex);
@@ -93,24 +103,25 @@ Backend::Backend(int16_t id, const ts_backend* table, std::string source)
   std::memcpy(&table_, table, std::min(table->struct_size, sizeof(ts_backend)));
 }
 
+// Callbacks run without the lock: one written in Python waits for an interpreter that may be waiting for us.
 void Backend::probe() {
-  std::lock_guard lock(mutex_);
-  if (probed_) return;
   char reason[512] = "";
   int32_t count = 0;
   int status = table_.probe(table_.ctx, &count, reason, sizeof reason);
   reason[sizeof reason - 1] = 0;
+  ts_properties p{};
+  p.struct_size = sizeof p;
+  bool host = status == TS_OK && count > 0 && table_.host_pointer && table_.properties(table_.ctx, 0, &p) == TS_OK &&
+              (p.flags & TS_P_HOST_MEMORY);
+  std::lock_guard lock(mutex_);
+  if (probed_) return;
   device_count_ = status == TS_OK && count > 0 ? count : 0;
   std::string said = take_last_error();
   reason_ = reason[0] ? std::string(reason) : said;
   if (device_count_ == 0 && reason_.empty()) reason_ = "no device found";
-  if (device_count_ > 0) {
-    ts_properties p{};
-    p.struct_size = sizeof p;
-    host_memory_ = table_.host_pointer && table_.properties(table_.ctx, 0, &p) == TS_OK && (p.flags & TS_P_HOST_MEMORY);
-    for (int i = 0; i < device_count_; ++i)
-      allocators_.push_back(std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(i)));
-  }
+  host_memory_ = host;
+  for (int i = 0; i < device_count_; ++i)
+    allocators_.push_back(std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(i)));
   probed_ = true;
 }
 
@@ -142,11 +153,17 @@ DeviceAllocator& Backend::allocator(int index) {
   return *allocators_[static_cast<size_t>(index)];
 }
 
-void* Backend::stream(int) const { return nullptr; }
+void* Backend::stream(int index) const {
+  return thread_state().on_stream ? current_stream_handle({id_, static_cast<int16_t>(index)}) : nullptr;
+}
 
 void Backend::check(int status, const char* what) const {
   if (status != TS_OK) [[unlikely]]
     fail_status(status, name_, what);
+}
+
+void Backend::forget_kernel(const KernelId& id) {
+  kernels_[static_cast<size_t>(id.index())].store(nullptr, std::memory_order_release);
 }
 
 const Backend::Entry* Backend::resolve(const KernelId& id) {

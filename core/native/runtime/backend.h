@@ -19,6 +19,7 @@ public:
   explicit KernelId(const char* name);
   int index() const { return index_; }
   const char* name() const { return name_; }
+  static bool known(const std::string& name); // interned already
   static constexpr int kMax = 2048;
 
 private:
@@ -36,7 +37,13 @@ public:
   const std::string& source() const { return source_; }
   const ts_backend& table() const { return table_; }
   bool host_memory() const { return host_memory_; }
+  bool has_streams() const { return table_.stream_create != nullptr; }
+  // The address of a handle; NULL where the host cannot address it.
+  void* host_pointer(int index, void* handle) const {
+    return host_memory_ && handle ? table_.host_pointer(table_.ctx, index, handle) : nullptr;
+  }
 
+  bool first_use() { return !used_.exchange(true); }
   int device_count(); // probes once; 0 with `reason()` when there is none
   const std::string& reason();
   ts_properties properties(int index);
@@ -50,6 +57,7 @@ public:
   }
   void* stream(int index) const;                  // the calling thread's current stream; NULL is the default one
   void check(int status, const char* what) const; // raises the error a callback returned
+  void forget_kernel(const KernelId& id);         // asks the backend anew at the next call
 
 private:
   struct Entry {
@@ -63,6 +71,7 @@ private:
   ts_backend table_;
   std::string name_, vendor_, version_, source_, reason_;
   bool host_memory_ = false, probed_ = false;
+  std::atomic<bool> used_{false};
   int device_count_ = 0;
   std::mutex mutex_;
   std::vector<std::unique_ptr<DeviceAllocator>> allocators_;
@@ -81,6 +90,9 @@ std::vector<Backend*> backends();
 
 // Called with the name of a backend not registered yet: loads it or raises what to install.
 void set_backend_loader(std::function<void(const std::string&)> loader);
+
+// Called once per backend, when a device of it is first named.
+void set_backend_ready_hook(void (*hook)(Backend&));
 
 // "acme", "acme:1", "meta" -> device. RuntimeError on malformed text, unknown name or missing index.
 Device parse_device(const std::string& text);
@@ -101,6 +113,12 @@ const ts_host* host_table();
 
 void synchronize(Device device);
 void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes); // dst contiguous
-void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes);         // src contiguous
+// src contiguous. Reading values is a hidden wait for the device, which the transfer guard reports as `op`.
+void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes, const char* op = "read");
+// Between tensors of one device; contiguous, not overlapping.
+void copy_bytes_within(const Tensor& dst, const Tensor& src, size_t bytes);
+// Straight from one device to another, where dst's backend knows how to. False: go through the host.
+bool copy_bytes_peer(const Tensor& dst, const Tensor& src, size_t bytes);
+void move_bytes_to_host(void* dst, const Tensor& src, size_t bytes); // as part of a transfer reported already
 
 } // namespace ts

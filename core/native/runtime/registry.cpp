@@ -1,6 +1,8 @@
 // The table of registered backends, and device names.
 #include "runtime/default_device.h"
 #include "runtime/plugin.h"
+#include "runtime/stream.h"
+#include "runtime/transfer_guard.h"
 #include <cctype>
 #include <cstring>
 
@@ -13,6 +15,7 @@ struct Registry {
   std::atomic<int> count{1};
   std::function<void(const std::string&)> loader;
   bool announced = false; // the loader was told that devices are in use
+  void (*ready)(Backend&) = nullptr;
 };
 Registry& registry() {
   static auto* r = new Registry; // never destroyed: tensors may outlive static destruction
@@ -118,6 +121,7 @@ void announce(const std::string& name) {
   r.loader(name);
 }
 } // namespace
+void set_backend_ready_hook(void (*hook)(Backend&)) { registry().ready = hook; }
 
 Device parse_device(const std::string& text) {
   size_t colon = text.find(':');
@@ -145,6 +149,7 @@ Device parse_device(const std::string& text) {
          "' is installed; try pip install tesserack-", name);
   if (colon == std::string::npos) index = current_index(b->id());
   b->allocator(static_cast<int>(index)); // raises for a missing device
+  if (b->first_use() && registry().ready) registry().ready(*b);
   return {b->id(), static_cast<int16_t>(index)};
 }
 
@@ -160,8 +165,7 @@ std::ostream& operator<<(std::ostream& out, Device d) { return out << to_string(
 
 void synchronize(Device device) {
   if (device.is_meta()) return;
-  Backend& b = backend_of(device);
-  b.check(b.table().synchronize(b.table().ctx, device.index, b.stream(device.index)), "synchronize");
+  synchronize_device(device);
 }
 
 void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes) {
@@ -176,7 +180,15 @@ void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes) {
           "copy_from_host");
 }
 
-void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
+void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes, const char* op) {
+  if (bytes && !src.data())
+    guard_transfer(Transfer::Synchronize, [&] {
+      return concat(op, ": waits for ", src.device(), " to read ", src.dtype(), src.sizes());
+    });
+  move_bytes_to_host(dst, src, bytes);
+}
+
+void move_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
   if (bytes == 0) return;
   if (const void* host = src.data()) {
     std::memcpy(dst, host, bytes);
@@ -188,6 +200,28 @@ void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
                                  stream),
           "copy_to_host");
   b.check(b.table().synchronize(b.table().ctx, src.device().index, stream), "copy_to_host");
+}
+
+void copy_bytes_within(const Tensor& dst, const Tensor& src, size_t bytes) {
+  if (bytes == 0) return;
+  Backend& b = backend_of(dst.device());
+  int index = dst.device().index;
+  b.check(b.table().copy_within(b.table().ctx, index, dst->storage->handle, dst->byte_offset, src->storage->handle,
+                                src->byte_offset, bytes, b.stream(index)),
+          "copy_within");
+}
+
+bool copy_bytes_peer(const Tensor& dst, const Tensor& src, size_t bytes) {
+  Backend& to = backend_of(dst.device());
+  if (!to.table().copy_peer) return false;
+  Backend& from = backend_of(src.device());
+  synchronize(src.device());
+  int status = to.table().copy_peer(to.table().ctx, dst.device().index, dst->storage->handle, dst->byte_offset,
+                                    from.name().c_str(), src.device().index, src->storage->handle, src->byte_offset,
+                                    bytes, to.stream(dst.device().index));
+  if (status == TS_DECLINED) return false;
+  to.check(status, "copy_peer");
+  return true;
 }
 
 } // namespace ts

@@ -1,0 +1,400 @@
+#include "python/python_backend.h"
+#include "python/types.h"
+#include "runtime/backend.h"
+#include <cstring>
+#include <set>
+
+namespace ts::py {
+namespace {
+
+// Methods of tesserack.backends.Backend that stand behind slots of the table.
+enum Method {
+  Probe,
+  Properties,
+  Alloc,
+  Free,
+  CopyFromHost,
+  CopyToHost,
+  CopyWithin,
+  Synchronize,
+  FindKernel,
+  HostPointer,
+  CopyPeer,
+  StreamCreate,
+  StreamDestroy,
+  EventCreate,
+  EventDestroy,
+  EventRecord,
+  EventQuery,
+  EventSynchronize,
+  EventElapsed,
+  StreamWaitEvent,
+  SetNumThreads,
+  GetNumThreads,
+  Shutdown,
+  kMethods
+};
+constexpr const char* kMethodNames[kMethods] = {
+    "_probe",           "_properties",       "alloc",          "free",         "copy_from_host",    "copy_to_host",
+    "copy_within",      "synchronize",       "_find_kernel",   "host_pointer", "copy_peer",         "stream_create",
+    "stream_destroy",   "event_create",      "event_destroy",  "event_record", "event_query",       "event_synchronize",
+    "event_elapsed",    "stream_wait_event", "set_num_threads", "get_num_threads", "shutdown"};
+
+struct PythonBackend {
+  PyRef methods[kMethods];
+  std::string name, vendor, version;
+  ts_backend table{};
+};
+PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx); }
+
+std::set<std::string>& python_backends() {
+  static auto* names = new std::set<std::string>;
+  return *names;
+}
+
+// --- values for Python -------------------------------------------------------------------------------------------
+
+PyRef number(long long v) { return checked(PyLong_FromLongLong(v)); }
+PyRef object(void* handle) { return PyRef::borrow(handle ? static_cast<PyObject*>(handle) : Py_None); }
+
+template <class... Args> PyRef invoke(void* ctx, Method method, const Args&... args) {
+  PyObject* list[] = {args.get()..., nullptr};
+  return checked(PyObject_Vectorcall(self(ctx).methods[method].get(), list, sizeof...(args), nullptr));
+}
+
+// Host memory lent for the length of one call.
+class LentMemory {
+public:
+  LentMemory(void* memory, size_t bytes, int access)
+      : view_(checked(PyMemoryView_FromMemory(static_cast<char*>(memory), static_cast<Py_ssize_t>(bytes), access))) {}
+  PyObject* get() const { return view_.get(); }
+  void take_back(const char* what) {
+    PyRef done = PyRef::steal(PyObject_CallMethod(view_.get(), "release", nullptr));
+    if (done) return;
+    PyErr_Clear();
+    fail(ErrorKind::Runtime, what, " kept a view of host memory that was lent for the call alone; copy the bytes");
+  }
+
+private:
+  PyRef view_;
+};
+
+// A handle that the core keeps: what the method returned.
+void keep_handle(PyRef made, const char* what, void** out) {
+  TS_CHECK_TYPE(made.get() != Py_None, what, " returned None; expected the handle of what it made");
+  *out = made.release();
+}
+
+int64_t to_int(const PyRef& o) {
+  long long v = PyLong_AsLongLong(o.get());
+  if (v == -1 && PyErr_Occurred()) throw_python();
+  return v;
+}
+
+// --- runtime slots -----------------------------------------------------------------------------------------------
+
+int probe(void* ctx, int32_t* count, char* reason, size_t capacity) {
+  return callback([&] {
+    PyRef answer = invoke(ctx, Probe);
+    const char* text = nullptr;
+    if (!PyArg_ParseTuple(answer.get(), "is:probe", count, &text)) throw_python();
+    std::snprintf(reason, capacity, "%s", text);
+    return TS_OK;
+  });
+}
+
+int properties(void* ctx, int32_t device, ts_properties* out) {
+  return callback([&] {
+    PyRef answer = invoke(ctx, Properties, number(device));
+    const char* name = nullptr;
+    unsigned long long total = 0, available = 0, dtypes = 0, largest = 0;
+    int max_ndim = 0, units = 0;
+    unsigned int alignment = 0, flags = 0;
+    if (!PyArg_ParseTuple(answer.get(), "sKKKiiKII:properties", &name, &total, &available, &dtypes, &max_ndim, &units,
+                          &largest, &alignment, &flags))
+      throw_python();
+    std::snprintf(out->name, sizeof out->name, "%s", name);
+    out->total_memory = total;
+    out->free_memory = available;
+    out->dtypes = dtypes;
+    out->max_ndim = max_ndim;
+    out->compute_units = units;
+    out->max_allocation = largest;
+    out->alignment = alignment;
+    out->flags = flags;
+    return TS_OK;
+  });
+}
+
+int alloc(void* ctx, int32_t device, size_t bytes, void* stream, void** handle) {
+  return callback([&] {
+    PyRef size = checked(PyLong_FromSize_t(bytes));
+    keep_handle(invoke(ctx, Alloc, number(device), size, object(stream)), "alloc", handle);
+    return TS_OK;
+  });
+}
+
+// There is nobody to tell of a failure here.
+template <class F> void quietly(F&& f) {
+  callback([&] {
+    try {
+      f();
+    } catch (...) {
+      set_error_from_exception();
+      PyErr_WriteUnraisable(nullptr);
+    }
+    return TS_OK;
+  });
+}
+
+void release_handle(void* ctx, int32_t device, void* handle, size_t bytes, void* stream) {
+  quietly([&] {
+    PyRef owned = PyRef::steal(static_cast<PyObject*>(handle));
+    PyRef size = checked(PyLong_FromSize_t(bytes));
+    if (self(ctx).methods[Free]) invoke(ctx, Free, number(device), owned, size, object(stream));
+  });
+}
+
+int copy_from_host(void* ctx, int32_t device, void* dst, int64_t offset, const void* src, size_t bytes, void* stream) {
+  return callback([&] {
+    LentMemory memory(const_cast<void*>(src), bytes, PyBUF_READ);
+    invoke(ctx, CopyFromHost, number(device), object(dst), number(offset), memory, object(stream));
+    memory.take_back("copy_from_host");
+    return TS_OK;
+  });
+}
+
+int copy_to_host(void* ctx, int32_t device, void* dst, const void* src, int64_t offset, size_t bytes, void* stream) {
+  return callback([&] {
+    LentMemory memory(dst, bytes, PyBUF_WRITE);
+    invoke(ctx, CopyToHost, number(device), memory, object(const_cast<void*>(src)), number(offset), object(stream));
+    memory.take_back("copy_to_host");
+    return TS_OK;
+  });
+}
+
+int copy_within(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, int64_t src_offset,
+                size_t bytes, void* stream) {
+  return callback([&] {
+    PyRef size = checked(PyLong_FromSize_t(bytes));
+    invoke(ctx, CopyWithin, number(device), object(dst), number(dst_offset), object(const_cast<void*>(src)),
+           number(src_offset), size, object(stream));
+    return TS_OK;
+  });
+}
+
+int synchronize_stream(void* ctx, int32_t device, void* stream) {
+  return callback([&] {
+    invoke(ctx, Synchronize, number(device), object(stream));
+    return TS_OK;
+  });
+}
+
+int get_kernel(void* ctx, const char* op, ts_kernel* out) {
+  return callback([&] {
+    PyRef record = invoke(ctx, FindKernel, to_python(std::string(op)));
+    if (record.get() == Py_None) return static_cast<int>(TS_DECLINED);
+    fill_kernel(record.get(), out);
+    return static_cast<int>(TS_OK);
+  });
+}
+
+void* host_pointer(void* ctx, int32_t device, void* handle) {
+  void* address = nullptr;
+  quietly([&] {
+    PyRef answer = invoke(ctx, HostPointer, number(device), object(handle));
+    if (answer.get() != Py_None) address = PyLong_AsVoidPtr(answer.get());
+    if (PyErr_Occurred()) throw_python();
+  });
+  return address;
+}
+
+int copy_peer(void* ctx, int32_t device, void* dst, int64_t dst_offset, const char* src_backend, int32_t src_device,
+              const void* src, int64_t src_offset, size_t bytes, void* stream) {
+  return callback([&] {
+    void* handle = const_cast<void*>(src);
+    PyRef source = python_backends().contains(src_backend) ? object(handle) : checked(PyLong_FromVoidPtr(handle));
+    PyRef size = checked(PyLong_FromSize_t(bytes));
+    PyRef done = invoke(ctx, CopyPeer, number(device), object(dst), number(dst_offset),
+                        to_python(std::string(src_backend)), number(src_device), source, number(src_offset), size,
+                        object(stream));
+    return static_cast<int>(done.get() == Py_NotImplemented ? TS_DECLINED : TS_OK);
+  });
+}
+
+// --- streams and events ------------------------------------------------------------------------------------------
+
+int stream_create(void* ctx, int32_t device, int32_t priority, void** stream) {
+  return callback([&] {
+    keep_handle(invoke(ctx, StreamCreate, number(device), number(priority)), "stream_create", stream);
+    return TS_OK;
+  });
+}
+
+template <Method M> void destroy(void* ctx, int32_t device, void* handle) {
+  quietly([&] {
+    PyRef owned = PyRef::steal(static_cast<PyObject*>(handle));
+    if (self(ctx).methods[M]) invoke(ctx, M, number(device), owned);
+  });
+}
+
+int event_create(void* ctx, int32_t device, uint32_t flags, void** event) {
+  return callback([&] {
+    PyRef timing = checked(PyBool_FromLong(flags & 1));
+    keep_handle(invoke(ctx, EventCreate, number(device), timing), "event_create", event);
+    return TS_OK;
+  });
+}
+
+template <Method M> int with_two(void* ctx, int32_t device, void* first, void* second) {
+  return callback([&] {
+    invoke(ctx, M, number(device), object(first), object(second));
+    return TS_OK;
+  });
+}
+
+int event_query(void* ctx, int32_t device, void* event, int32_t* done) {
+  return callback([&] {
+    int truth = PyObject_IsTrue(invoke(ctx, EventQuery, number(device), object(event)).get());
+    checked_status(truth);
+    *done = truth;
+    return TS_OK;
+  });
+}
+
+int event_synchronize(void* ctx, int32_t device, void* event) {
+  return callback([&] {
+    invoke(ctx, EventSynchronize, number(device), object(event));
+    return TS_OK;
+  });
+}
+
+int event_elapsed(void* ctx, int32_t device, void* begin, void* end, double* ms) {
+  return callback([&] {
+    *ms = PyFloat_AsDouble(invoke(ctx, EventElapsed, number(device), object(begin), object(end)).get());
+    if (PyErr_Occurred()) throw_python();
+    return TS_OK;
+  });
+}
+
+void set_num_threads(void* ctx, int32_t n) {
+  quietly([&] { invoke(ctx, SetNumThreads, number(n)); });
+}
+int32_t get_num_threads(void* ctx) {
+  int32_t n = 1;
+  quietly([&] { n = static_cast<int32_t>(to_int(invoke(ctx, GetNumThreads))); });
+  return n;
+}
+void shut_down(void* ctx) {
+  quietly([&] { invoke(ctx, Shutdown); });
+}
+
+// --- registration ------------------------------------------------------------------------------------------------
+
+std::string text_attribute(PyObject* backend, const char* name) {
+  PyRef value = checked(PyObject_GetAttrString(backend, name));
+  TS_CHECK_TYPE(PyUnicode_Check(value.get()), "Backend.", name, ": expected str, got ", type_name(value.get()));
+  return to_utf8(value.get());
+}
+
+void find_methods(PyObject* backend, PythonBackend& b) {
+  for (int m = 0; m < kMethods; ++m) {
+    PyRef method = checked(PyObject_GetAttrString(backend, kMethodNames[m]));
+    if (method.get() == Py_None) continue; // an optional one
+    TS_CHECK_TYPE(PyCallable_Check(method.get()), "Backend.", kMethodNames[m], ": expected a method, got ",
+                  type_name(method.get()));
+    b.methods[m] = std::move(method);
+  }
+}
+
+void fill_optional(PythonBackend& b) {
+  ts_backend& t = b.table;
+  auto has = [&](Method m) { return static_cast<bool>(b.methods[m]); };
+  if (has(HostPointer)) t.host_pointer = host_pointer;
+  if (has(CopyPeer)) t.copy_peer = copy_peer;
+  if (has(StreamCreate)) {
+    t.stream_create = stream_create;
+    t.stream_destroy = destroy<StreamDestroy>;
+  }
+  if (has(EventCreate)) {
+    t.event_create = event_create;
+    t.event_destroy = destroy<EventDestroy>;
+  }
+  if (has(EventRecord)) t.event_record = with_two<EventRecord>;
+  if (has(EventQuery)) t.event_query = event_query;
+  if (has(EventSynchronize)) t.event_synchronize = event_synchronize;
+  if (has(EventElapsed)) t.event_elapsed = event_elapsed;
+  if (has(StreamWaitEvent)) t.stream_wait_event = with_two<StreamWaitEvent>;
+  if (has(SetNumThreads)) t.set_num_threads = set_num_threads;
+  if (has(GetNumThreads)) t.get_num_threads = get_num_threads;
+  if (has(Shutdown)) t.shutdown = shut_down;
+}
+
+void fill_table(PythonBackend& b, bool own_allocator) {
+  ts_backend& t = b.table;
+  t.struct_size = sizeof t;
+  t.abi_major = TS_ABI_MAJOR;
+  t.abi_minor_needed = TS_ABI_MINOR;
+  t.name = b.name.c_str();
+  t.vendor = b.vendor.c_str();
+  t.version = b.version.c_str();
+  t.ctx = &b;
+  t.probe = probe;
+  t.properties = properties;
+  t.alloc = alloc;
+  t.free = release_handle;
+  t.copy_from_host = copy_from_host;
+  t.copy_to_host = copy_to_host;
+  t.copy_within = copy_within;
+  t.synchronize = synchronize_stream;
+  t.get_kernel = get_kernel;
+  t.flags = own_allocator ? TS_B_OWN_ALLOCATOR : 0;
+  fill_optional(b);
+}
+
+// _register_python_backend(backend, source) -> name
+PyObject* register_python_backend(PyObject*, PyObject* args) {
+  PyObject* backend;
+  const char* source;
+  if (!PyArg_ParseTuple(args, "Os:_register_python_backend", &backend, &source)) return nullptr;
+  return guarded([&] {
+    auto b = std::make_unique<PythonBackend>();
+    b->name = text_attribute(backend, "name");
+    b->vendor = text_attribute(backend, "vendor");
+    b->version = text_attribute(backend, "version");
+    find_methods(backend, *b);
+    PyRef own = checked(PyObject_GetAttrString(backend, "own_allocator"));
+    int truth = PyObject_IsTrue(own.get());
+    checked_status(truth);
+    fill_table(*b, truth);
+    register_backend(&b->table, source);
+    python_backends().insert(b->name);
+    return to_python(b.release()->name).release(); // the table outlives every use of it
+  });
+}
+
+PyMethodDef g_functions[] = {{"_register_python_backend", register_python_backend, METH_VARARGS, nullptr},
+                             {nullptr, nullptr, 0, nullptr}};
+
+} // namespace
+
+int failed_status() noexcept {
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return TS_INTERRUPTED; // stays set
+  int status = TS_ERROR;
+  if (PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(OutOfMemoryError))
+    status = TS_OUT_OF_MEMORY;
+  else if (PyErr_ExceptionMatches(PyExc_IndexError))
+    status = TS_INDEX_ERROR;
+  else if (PyErr_ExceptionMatches(PyExc_ValueError))
+    status = TS_VALUE_ERROR;
+  try {
+    set_last_error(keep_cause().c_str());
+  } catch (...) {
+    PyErr_Clear();
+  }
+  return status;
+}
+
+void init_python_backend(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+
+} // namespace ts::py

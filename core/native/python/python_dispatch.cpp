@@ -1,0 +1,303 @@
+// Kernels written in Python at dispatch keys, keys registered from Python, and operators with a body in Python.
+#include "python/operator_object.h"
+#include "python/python_dispatch.h"
+#include "python/tensor_object.h"
+#include "python/types.h"
+#include "runtime/backend.h"
+
+namespace ts::py {
+namespace {
+
+// What a Python kernel is given of the call it serves.
+struct CallObject {
+  PyObject_HEAD const Operator* op;
+  KeySet rest;    // keys still to be considered
+  KeySet exclude; // as it was before this kernel's key was hidden from its own calls
+};
+PyTypeObject* CallType = nullptr;
+
+struct PythonFunction {
+  PyRef function;
+  std::string owner;
+};
+
+// --- arguments and results ---------------------------------------------------------------------------------------
+
+PyRef tensor_list(TensorList list) {
+  PyRef out = checked(PyList_New(static_cast<Py_ssize_t>(list.size())));
+  for (size_t k = 0; k < list.size(); ++k) PyList_SET_ITEM(out.get(), static_cast<Py_ssize_t>(k), wrap(list[k]));
+  return out;
+}
+template <class T, class F> PyRef number_list(std::span<const T> values, F&& make) {
+  PyRef out = checked(PyList_New(static_cast<Py_ssize_t>(values.size())));
+  for (size_t k = 0; k < values.size(); ++k)
+    PyList_SET_ITEM(out.get(), static_cast<Py_ssize_t>(k), checked(make(values[k])).release());
+  return out;
+}
+
+PyRef argument(const ArgType& type, const Value& v) {
+  switch (v.tag) {
+  case Tag::Tensor: return PyRef::steal(wrap(v.as_tensor()));
+  case Tag::Tensors: return tensor_list(v.as_tensors());
+  case Tag::Int:
+    if (type.kind == TypeKind::MemoryFormat) return PyRef::borrow(format_object(static_cast<MemoryFormat>(v.i)));
+    return checked(PyLong_FromLongLong(v.i));
+  case Tag::Float: return checked(PyFloat_FromDouble(v.f));
+  case Tag::Bool: return PyRef::borrow(v.i ? Py_True : Py_False);
+  case Tag::Str: return to_python(std::string(v.str));
+  case Tag::Ints: return number_list(v.as_ints(), [](int64_t i) { return PyLong_FromLongLong(i); });
+  case Tag::Floats: return number_list(v.as_floats(), [](double d) { return PyFloat_FromDouble(d); });
+  case Tag::DType: return PyRef::borrow(dtype_object(static_cast<DType>(v.i)));
+  case Tag::Device: return checked(device_object(Device::unpack(v.i)));
+  case Tag::Complex: return checked(PyComplex_FromDoubles(v.floats[0], v.floats[1]));
+  case Tag::Generator: return checked(generator_object(*v.generator));
+  default: return PyRef::borrow(Py_None);
+  }
+}
+
+std::vector<Tensor> tensors_from(const Operator& op, PyObject* o) {
+  PyRef items = checked(PySequence_Fast(o, "expected a list of tensors"));
+  std::vector<Tensor> list;
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); ++k)
+    list.push_back(expect_tensor(PySequence_Fast_GET_ITEM(items.get(), k), op.name().c_str()));
+  return list;
+}
+
+void give(const Operator& op, Frame& f, int k, PyObject* o) {
+  const ArgType& type = op.schema->returns[static_cast<size_t>(k)];
+  if (type.kind == TypeKind::Tensor) {
+    if (type.list) return f.give(k, tensors_from(op, o));
+    if (o == Py_None) return f.give(k, Tensor());
+    return f.give(k, expect_tensor(o, op.name().c_str()));
+  }
+  Value v;
+  TS_CHECK_TYPE(as_number(o, v), op.name(), ": expected the kernel to return ", type.text(), ", got ", type_name(o));
+  f.rets[k] = v;
+}
+
+void give_all(const Operator& op, Frame& f, PyObject* result) {
+  if (f.nrets == 0) return;
+  if (f.nrets == 1) return give(op, f, 0, result);
+  TS_CHECK_TYPE(PyTuple_Check(result) && PyTuple_GET_SIZE(result) == f.nrets, op.name(),
+                ": expected the kernel to return a tuple of ", f.nrets, ", got ", type_name(result));
+  for (int k = 0; k < f.nrets; ++k) give(op, f, k, PyTuple_GET_ITEM(result, k));
+}
+
+// --- running -----------------------------------------------------------------------------------------------------
+
+void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, KeySet exclude) {
+  GilGuard gil;
+  auto* call = PyObject_New(CallObject, CallType);
+  if (!call) throw_python();
+  PyRef call_ref = PyRef::steal(reinterpret_cast<PyObject*>(call));
+  call->op = &op;
+  call->rest = rest;
+  call->exclude = exclude;
+  std::vector<PyRef> owned = {call_ref};
+  std::vector<PyObject*> args = {call_ref.get()};
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    owned.push_back(argument(op.schema->args[static_cast<size_t>(k)].type, f.args[k]));
+    args.push_back(owned.back().get());
+  }
+  PyRef result = checked(PyObject_Vectorcall(function, args.data(), args.size(), nullptr));
+  give_all(op, f, result.get());
+}
+
+// The kernel's own calls do not come back to its key; what it redispatches does.
+void run_kernel(void* ctx, const Operator& op, Frame& f, KeySet keys) {
+  int key = highest_key(keys);
+  KeySet before = thread_state().exclude;
+  ExcludeKeys hidden(key >= key::kBackendBits && key != key::Autograd ? key_bit(key) : 0);
+  call_python(static_cast<PythonFunction*>(ctx)->function.get(), op, f, keys & below(key), before);
+}
+
+void run_body(const Operator& op, Frame& f) {
+  KeySet exclude = thread_state().exclude;
+  call_python(static_cast<PythonFunction*>(op.extension)->function.get(), op, f, 0, exclude);
+}
+
+// Kernels and operators stay for the life of the process.
+PythonFunction* keep(PyObject* function, const char* owner) {
+  TS_CHECK_TYPE(PyCallable_Check(function), "dispatch: expected a callable, got ", type_name(function));
+  return new PythonFunction{PyRef::borrow(function), owner};
+}
+Kernel python_kernel(PyObject* function, const char* owner) {
+  PythonFunction* kept = keep(function, owner);
+  return {run_kernel, kept, kept->owner.c_str()};
+}
+
+// --- the call object ---------------------------------------------------------------------------------------------
+
+CallObject* as_call(PyObject* o) { return reinterpret_cast<CallObject*>(o); }
+
+// Every argument stands by position, as the kernel was given them; what is left out takes its default.
+void bind_in_order(const Schema& schema, PyObject* const* args, size_t n, Bound& bound) {
+  TS_CHECK_TYPE(n <= schema.args.size(), schema.name, ": redispatch takes at most ", schema.args.size(),
+                " arguments, got ", n);
+  for (size_t k = 0; k < schema.args.size(); ++k) {
+    const Argument& a = schema.args[k];
+    TS_CHECK_TYPE(k < n || a.has_default, schema.name, ": redispatch misses the argument ", a.name);
+    if (k >= n)
+      bound.values()[k] = a.default_value;
+    else
+      TS_CHECK_TYPE(convert(a.type, args[k], bound.values()[k], bound.scratch, true), schema.name, ": ", a.name,
+                    " must be ", friendly(a.type), ", not ", type_name(args[k]));
+  }
+}
+
+PyObject* redispatch_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&] {
+    const CallObject& call = *as_call(self);
+    Bound bound;
+    bind_in_order(*call.op->schema, args, static_cast<size_t>(nargs), bound);
+    struct Restore {
+      KeySet saved = thread_state().exclude;
+      ~Restore() { thread_state().exclude = saved; }
+    } restore;
+    thread_state().exclude = call.exclude;
+    return invoke_below(*call.op, bound.values(), call.rest);
+  });
+}
+
+PyObject* get_op(PyObject* self, void*) {
+  return guarded([&] { return to_python(as_call(self)->op->name()).release(); });
+}
+PyObject* get_schema(PyObject* self, void*) {
+  return guarded([&] { return to_python(to_string(*as_call(self)->op->schema)).release(); });
+}
+PyObject* call_repr(PyObject* self) {
+  return guarded([&] { return to_python("<call of " + as_call(self)->op->name() + ">").release(); });
+}
+void call_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef g_call_methods[] = {
+    {"redispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(redispatch_call)),
+     METH_FASTCALL,
+     "redispatch(*args)\n--\n\nGo on with the next key. Takes all the operator's arguments, in the order given."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef g_call_properties[] = {
+    {"op", get_op, nullptr, "The operator's name, with its overload: 'sum.dim'.", nullptr},
+    {"schema", get_schema, nullptr, "The operator's schema.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+void init_call_type(PyObject* module) {
+  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(call_dealloc)},
+                                {Py_tp_repr, reinterpret_cast<void*>(call_repr)},
+                                {Py_tp_methods, g_call_methods},
+                                {Py_tp_getset, g_call_properties},
+                                {Py_tp_doc, const_cast<char*>("The call a kernel written in Python serves.")},
+                                {0, nullptr}};
+  static PyType_Spec spec = {"tesserack.dispatch.Call", sizeof(CallObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  PyRef type = checked(PyType_FromSpec(&spec));
+  CallType = reinterpret_cast<PyTypeObject*>(type.get());
+  add_object(module, "Call", type.release());
+}
+
+// --- registration ------------------------------------------------------------------------------------------------
+
+int key_by_name(const std::string& name) {
+  int key = find_key(name);
+  if (key >= 0) return key;
+  if (name == "meta") return kMetaBackend;
+  if (const Backend* b = find_backend(name)) return b->id();
+  fail(ErrorKind::Value, "dispatch: no key named '", name, "'");
+}
+
+// _set_kernel(op or None, key, function or None, owner)
+PyObject* set_kernel(PyObject*, PyObject* args) {
+  const char *op, *key, *owner;
+  PyObject* function;
+  if (!PyArg_ParseTuple(args, "zsOs:_set_kernel", &op, &key, &function, &owner)) return nullptr;
+  return guarded([&] {
+    int k = key_by_name(key);
+    Kernel kernel = function == Py_None ? Kernel() : python_kernel(function, owner);
+    if (op)
+      mutable_operator(get_operator(op)).table[k] = kernel;
+    else
+      set_key_default(k, kernel);
+    return none();
+  });
+}
+
+// _register_key(name, next_to, before)
+PyObject* add_key(PyObject*, PyObject* args) {
+  const char *name, *next_to;
+  int before;
+  if (!PyArg_ParseTuple(args, "ssp:_register_key", &name, &next_to, &before)) return nullptr;
+  return guarded([&] {
+    int neighbour = find_key(next_to);
+    TS_CHECK_VALUE(neighbour >= 0, "register_key: no key named '", next_to, "'");
+    register_key(name, neighbour, before);
+    return none();
+  });
+}
+
+// _enable_key(key, on): whether this thread's calls come to the key; returns how it was.
+PyObject* enable_key(PyObject*, PyObject* args) {
+  const char* name;
+  int on;
+  if (!PyArg_ParseTuple(args, "sp:_enable_key", &name, &on)) return nullptr;
+  return guarded([&] {
+    int key = find_key(name);
+    TS_CHECK_VALUE(key >= 0, "enable_key: no key named '", name, "'");
+    KeySet& include = thread_state().include;
+    bool was = include & key_bit(key);
+    include = on ? include | key_bit(key) : include & ~key_bit(key);
+    return PyBool_FromLong(was);
+  });
+}
+
+// _define_operator(schema, body, doc, origin) -> function
+PyObject* define_operator(PyObject*, PyObject* args) {
+  const char *schema, *doc, *origin;
+  PyObject* function;
+  if (!PyArg_ParseTuple(args, "sOss:_define_operator", &schema, &function, &doc, &origin)) return nullptr;
+  return guarded([&] {
+    auto op = std::make_unique<Operator>();
+    op->schema = parse_schema(schema);
+    TS_CHECK_VALUE(op->schema->args.size() <= kMaxArgs && op->schema->returns.size() <= Results::kMax,
+                   "custom operator: at most ", kMaxArgs, " arguments and ", Results::kMax, " results");
+    op->body = run_body;
+    PythonFunction* kept = keep(function, origin);
+    op->extension = kept;
+    op->origin = kept->owner.c_str();
+    op->doc = doc;
+    op->composite = false; // a body in Python is opaque: without a registered gradient backward is an error
+    op->is_method = op->is_function = false;
+    op->any_device = true;
+    const Operator& made = register_operator(std::move(op));
+    return operator_object(made.name(), {&made}, false);
+  });
+}
+
+PyObject* key_list(PyObject*, PyObject*) {
+  return guarded([&] {
+    PyRef list = checked(PyList_New(0));
+    for (int k = Operator::kKeys - 1; k >= key::kBackendBits; --k) {
+      std::string name = key_name(k);
+      if (find_key(name) == k) checked_status(PyList_Append(list.get(), to_python(name).get()));
+    }
+    return list.release();
+  });
+}
+
+PyMethodDef g_functions[] = {{"_set_kernel", set_kernel, METH_VARARGS, nullptr},
+                             {"_register_key", add_key, METH_VARARGS, nullptr},
+                             {"_enable_key", enable_key, METH_VARARGS, nullptr},
+                             {"_define_operator", define_operator, METH_VARARGS, nullptr},
+                             {"_keys", key_list, METH_NOARGS, nullptr},
+                             {nullptr, nullptr, 0, nullptr}};
+
+} // namespace
+
+void init_python_dispatch(PyObject* module) {
+  init_call_type(module);
+  checked_status(PyModule_AddFunctions(module, g_functions));
+}
+
+} // namespace ts::py

@@ -1,0 +1,58 @@
+// Streams and events, and the stream each thread gives its work to. A backend without streams does everything in
+// order, so its streams are all the default one and its events are reached when the device is idle.
+#pragma once
+#include "tensor/device.h"
+#include <atomic>
+#include <chrono>
+#include <memory>
+
+namespace ts {
+
+class Stream {
+public:
+  // RuntimeError from the backend when it cannot make one.
+  static std::shared_ptr<Stream> make(Device device, int priority);
+  static std::shared_ptr<Stream> default_of(Device device);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Device device() const { return device_; }
+  void* handle() const { return handle_; } // NULL: the default stream
+  void synchronize() const;
+
+private:
+  Stream(Device device, void* handle) : device_(device), handle_(handle) {}
+  Device device_;
+  void* handle_;
+};
+
+class Event {
+public:
+  Event(Device device, bool timing);
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  Device device() const { return device_; }
+  void record(const Stream& stream); // RuntimeError for a stream of another device
+  void wait_on(const Stream& stream) const;
+  bool query() const; // true before the first record, too
+  void synchronize() const;
+  double elapsed_ms(const Event& end) const; // RuntimeError unless both were recorded with timing
+
+private:
+  Device device_;
+  bool timing_;
+  std::atomic<bool> recorded_{false};
+  void* handle_ = nullptr;                        // NULL where the backend has no events
+  std::chrono::steady_clock::time_point reached_; // used instead
+};
+
+std::shared_ptr<Stream> current_stream(Device device);
+void set_current_stream(const std::shared_ptr<Stream>& stream);
+void* current_stream_handle(Device device);
+// Waits for the default stream and every other stream of the device.
+void synchronize_device(Device device);
+
+} // namespace ts

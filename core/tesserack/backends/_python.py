@@ -1,0 +1,202 @@
+"""Backends written in Python: a class with the slots of ``abi.h`` as methods, and functions as kernels."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from tesserack import _native
+from tesserack._native import Operand, Program
+
+__all__ = ["LAYOUTS", "Backend", "Operand", "Program"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Layouts a kernel may ask for, as bits of ``ts_kernel.layouts``.
+LAYOUTS = {"strided": 0, "contiguous": 1, "channels_last": 2}
+
+_REAL_DTYPES = (
+    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64"  # without complex
+).split()
+_PROPERTIES = {
+    "name": "",
+    "total_memory": 0,
+    "free_memory": 0,
+    "dtypes": None,
+    "max_ndim": 0,
+    "compute_units": 0,
+    "max_allocation": 0,
+    "alignment": 0,
+    "flags": 0,
+}
+_FLAGS = {"host_memory": 1, "atomics": 2, "asynchronous": 4, "simulated": 8}
+
+
+def dtype_bits(dtypes: Iterable[Any] | None) -> int:
+    """The set of dtypes as ``abi.h`` writes it; None stands for all but the complex ones."""
+    names = _REAL_DTYPES if dtypes is None else [str(dtype).rpartition(".")[2] for dtype in dtypes]
+    return sum(1 << _native._dtype_code(name) for name in set(names))
+
+
+class Backend:
+    """A device written in Python. Subclass it, give it a name and memory, and register kernels.
+
+    A subclass sets ``name`` (the device name), ``vendor`` (a globally unique string such as ``"com.acme.npu"``) and
+    ``version``, and writes ``alloc``, ``copy_from_host``, ``copy_to_host`` and ``copy_within``. The package names an
+    instance in its metadata, as an entry point of the group ``tesserack.backends``.
+
+    A storage handle is any object. Every tensor a kernel sees is an :class:`Operand`: a handle, a byte offset, sizes
+    and strides. Methods that are None stand for slots left empty: the core then does without.
+
+    >>> from tesserack.backends import Backend
+    >>> class Acme(Backend):
+    ...     name, vendor, version = "acme", "com.acme", "1.0"
+    >>> acme = Acme()
+    >>> @acme.kernel("fill")
+    ... def fill(out, value):
+    ...     out.handle[:] = value
+    >>> acme.kernels()
+    ['fill']
+    """
+
+    name: str = ""
+    vendor: str = ""
+    version: str = "0"
+    #: True where ``alloc`` and ``free`` are pooled already: the core then adds no cache.
+    own_allocator: bool = False
+
+    def __init__(self) -> None:
+        self._kernels: dict[str, tuple[Any, ...]] = {}
+        if not self.name or not self.vendor:
+            raise ValueError(
+                f"Backend: expected {type(self).__name__} to set name and vendor, got {self.name!r} and {self.vendor!r}"
+            )
+
+    # --- kernels --------------------------------------------------------------------------------------------------
+
+    def kernel(
+        self,
+        *names: str,
+        dtypes: Iterable[Any] | None = None,
+        layout: str = "strided",
+        when: Callable[..., bool] | None = None,
+    ) -> Callable[[Function], Function]:
+        """Register the decorated function as the kernel of the operators named.
+
+        It is called with the outputs, the inputs and the parameters, in this order, and fills the outputs. Tensors are
+        :class:`Operand` objects, tensors without storage plain numbers, absent ones None. Keyword-only parameters named
+        ``op``, ``opcode``, ``compute_dtype``, ``program``, ``stream`` or ``device`` receive these; ``outputs``,
+        ``inputs`` or ``params`` receive the tensors or parameters as a tuple instead of one by one. It returns None,
+        or NotImplemented to decline: the core then decomposes the operator, or runs it on the cpu and counts that.
+
+        Args:
+            names: kernels of the required set, or operators by full name ("softmax.int") to override.
+            dtypes: those it takes; all but complex by default.
+            layout: "strided", "contiguous" or "channels_last" (or contiguous); the core copies what lies otherwise.
+            when: a predicate, called with the same arguments; false declines.
+
+        Raises:
+            ValueError: for an unknown layout, or no name.
+            TypeError: for a keyword-only parameter that is no field of a call.
+        """
+        if not names:
+            raise ValueError('kernel: expected the names of operators, as in @backend.kernel("matmul")')
+        if layout not in LAYOUTS:
+            raise ValueError(f"kernel: expected a layout among {', '.join(LAYOUTS)}, got {layout!r}")
+        bits = dtype_bits(dtypes)
+
+        def register(function: Function) -> Function:
+            record = (function, when, _fields(function), bits, LAYOUTS[layout])
+            for name in names:
+                self._kernels[name] = record
+                _native._kernel_changed(self.name, name)
+            return function
+
+        return register
+
+    def kernels(self) -> list[str]:
+        """Names of the kernels registered so far."""
+        return sorted(self._kernels)
+
+    def _find_kernel(self, op: str) -> tuple[Any, ...] | None:
+        return self._kernels.get(op)
+
+    # --- runtime --------------------------------------------------------------------------------------------------
+
+    def probe(self) -> int | tuple[int, str]:
+        """How many devices there are, and if none, why: ``0, "no driver"``. Cheap; asked once."""
+        return 1
+
+    def properties(self, device: int) -> dict[str, Any]:
+        """What the device says about itself.
+
+        Keys: ``name``, ``total_memory``, ``free_memory``, ``max_allocation`` (bytes; 0 unknown), ``dtypes``
+        (dtypes it computes with; all but complex by default), ``max_ndim`` (0 any), ``compute_units``, ``alignment``
+        (bytes), and the flags ``host_memory``, ``atomics``, ``asynchronous``, ``simulated``.
+        """
+        return {"name": self.name}
+
+    def alloc(self, device: int, nbytes: int, stream: Any) -> Any:
+        """A handle to ``nbytes`` of memory, any object but None. ``MemoryError`` when there is no more."""
+        raise NotImplementedError(f"backend {self.name!r} does not define alloc(device, nbytes, stream)")
+
+    def copy_from_host(self, device: int, dst: Any, dst_offset: int, src: memoryview, stream: Any) -> None:
+        """Copy the bytes of ``src`` to a storage. ``src`` must not be kept."""
+        raise NotImplementedError(f"backend {self.name!r} does not define copy_from_host")
+
+    def copy_to_host(self, device: int, dst: memoryview, src: Any, src_offset: int, stream: Any) -> None:
+        """Fill ``dst`` with bytes of a storage. ``dst`` must not be kept."""
+        raise NotImplementedError(f"backend {self.name!r} does not define copy_to_host")
+
+    def copy_within(
+        self, device: int, dst: Any, dst_offset: int, src: Any, src_offset: int, nbytes: int, stream: Any
+    ) -> None:
+        """Copy bytes between two storages of the device, or between places of one that do not overlap."""
+        raise NotImplementedError(f"backend {self.name!r} does not define copy_within")
+
+    def synchronize(self, device: int, stream: Any) -> None:
+        """Wait until everything given to the stream is done; None is the default stream."""
+
+    # Optional slots, as methods of these signatures in a subclass.
+    free: Any = None  #: (device, handle, nbytes, stream): memory goes back; without it the handle is just dropped
+    host_pointer: Any = None  #: (device, handle) -> address or None
+    #: (device, dst, dst_offset, src_backend, src_device, src, src_offset, nbytes, stream); may decline
+    copy_peer: Any = None
+    stream_create: Any = None  #: (device, priority) -> stream
+    stream_destroy: Any = None  #: (device, stream)
+    event_create: Any = None  #: (device, timing) -> event
+    event_destroy: Any = None  #: (device, event)
+    event_record: Any = None  #: (device, event, stream)
+    event_query: Any = None  #: (device, event) -> bool
+    event_synchronize: Any = None  #: (device, event)
+    event_elapsed: Any = None  #: (device, begin, end) -> milliseconds
+    stream_wait_event: Any = None  #: (device, stream, event)
+    set_num_threads: Any = None  #: (n)
+    get_num_threads: Any = None  #: () -> n
+    shutdown: Any = None  #: ()
+
+    # --- for the native table -------------------------------------------------------------------------------------
+
+    def _probe(self) -> tuple[int, str]:
+        try:
+            answer = self.probe()
+        except Exception as error:
+            return 0, f"probe() raised {type(error).__name__}: {error}"
+        count, reason = answer if isinstance(answer, tuple) else (answer, "")
+        return int(count), str(reason)
+
+    def _properties(self, device: int) -> tuple[Any, ...]:
+        given = dict(self.properties(device))
+        flags = sum(bit for name, bit in _FLAGS.items() if given.pop(name, False))
+        unknown = given.keys() - _PROPERTIES.keys()
+        if unknown:
+            raise ValueError(f"properties: unknown keys {', '.join(sorted(unknown))}")
+        merged = {**_PROPERTIES, **given, "flags": flags}
+        merged["dtypes"] = dtype_bits(merged["dtypes"])
+        return tuple(merged.values())
+
+
+def _fields(function: Callable[..., Any]) -> tuple[str, ...]:
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
