@@ -24,6 +24,7 @@ from tesserack import backends as backends  # noqa: E402
 from tesserack._functions import *  # noqa: E402, F403
 from tesserack._products import *  # noqa: E402, F403
 from tesserack._selection import *  # noqa: E402, F403
+from tesserack._streams import *  # noqa: E402, F403
 from tesserack._tensor_str import set_printoptions as set_printoptions  # noqa: E402
 from tesserack.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402, F401
 
@@ -35,6 +36,7 @@ backends.install()
 _LAZY_MODULES = (
     "autograd",
     "dispatch",
+    "library",
     "linalg",
     "nn",
     "ops",

@@ -15,7 +15,7 @@ _MODES = ("off", "log", "error")
 _KINDS = ("copy", "synchronize", "fallback")
 
 
-class stream:  # noqa: N801 (PyTorch's name)
+class stream:
     """Context manager: this thread's work on the stream's device goes to it. ``None`` changes nothing.
 
     >>> import tesserack as ts
@@ -41,11 +41,11 @@ class stream:  # noqa: N801 (PyTorch's name)
             _native.set_stream(self._before.pop())
 
 
-class transfer_guard:  # noqa: N801 (a verb of the API, as no_grad)
+class transfer_guard:
     """Report what this thread does behind the scenes, or refuse it.
 
-    ``mode`` is ``"log"`` (a warning of the logger ``tesserack``), ``"error"`` (``RuntimeError``) or ``"off"``; ``kinds``
-    chooses among ``"copy"`` (a tensor goes to another device), ``"synchronize"`` (values are read from a device, as by
+    ``mode`` is ``"log"`` (a warning of the logger ``tesserack``), ``"error"`` (``RuntimeError``) or ``"off"``;
+    ``kinds`` chooses among ``"copy"`` (a tensor goes to another device), ``"synchronize"`` (values are read from a device, as by
     ``item()`` or printing) and ``"fallback"`` (a kernel runs on the cpu for want of one). Every message names the
     operator, the shapes and the line of the program. Takes effect when made; leaving it as a context manager restores
     what was before. ``ValueError`` for other modes and kinds.

@@ -8,12 +8,91 @@ relu(Tensor self) -> Tensor
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack._native import _Call as Call
 
-__all__ = ["explain", "keys", "schemas", "table"]
+__all__ = ["Call", "Key", "explain", "key_names", "keys", "register_key", "schemas", "table"]
+
+Kernel = Callable[..., Any]
+
+
+class Key:
+    """A dispatch key registered by :func:`register_key`: kernels that calls come to on their way to a backend.
+
+    A kernel is called with a :class:`Call` and the operator's arguments, all by position; it returns the results, its
+    own or those of ``call.redispatch(*args)``, which goes on with the keys after this one. What a kernel itself
+    computes does not come back to its key; what it redispatches does.
+
+    >>> import tesserack as ts
+    >>> counter = ts.dispatch.register_key("DocCounter", before="Autograd")
+    >>> names = []
+    >>> @counter.fallback
+    ... def count(call, *args):
+    ...     names.append(call.op)
+    ...     return call.redispatch(*args)
+    >>> with counter.enabled():
+    ...     _ = ts.ones(2) + 1
+    >>> names
+    ['ones', 'add']
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<dispatch key {self.name}>"
+
+    def kernel(self, op: str) -> Callable[[Kernel], Kernel]:
+        """Decorator: use the function for one overload (``"sum.dim"``) at this key. ``RuntimeError`` if unknown."""
+
+        def register(function: Kernel) -> Kernel:
+            _native._set_kernel(op, self.name, function, _owner(function))
+            return function
+
+        return register
+
+    def fallback(self, function: Kernel) -> Kernel:
+        """Use the function for every operator without a kernel of its own at this key. Usable as a decorator."""
+        _native._set_kernel(None, self.name, function, _owner(function))
+        return function
+
+    @contextlib.contextmanager
+    def enabled(self, mode: bool = True) -> Iterator[Key]:
+        """Within it, this thread's calls come to the key."""
+        before = _native._enable_key(self.name, mode)
+        try:
+            yield self
+        finally:
+            _native._enable_key(self.name, before)
+
+
+def _owner(function: Kernel) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"
+
+
+def register_key(name: str, *, before: str | None = None, after: str | None = None) -> Key:
+    """A new functionality key, considered right before or after an existing one.
+
+    Keys are considered in the order of :func:`key_names`: user modes first, autograd last, then the backends.
+
+    Raises:
+        ValueError: unless exactly one of ``before`` and ``after`` names an existing key.
+        RuntimeError: if the name is taken, or no place is left next to the key.
+    """
+    if (before is None) == (after is None):
+        raise ValueError(f"register_key: expected one of before= and after=, got before={before!r}, after={after!r}")
+    _native._register_key(name, before or after, before is not None)
+    return Key(name)
+
+
+def key_names() -> list[str]:
+    """The functionality keys, in the order calls consider them."""
+    return _native._keys()  # type: ignore[no-any-return]
 
 
 def schemas(name: str) -> list[str]:
@@ -29,7 +108,11 @@ def schemas(name: str) -> list[str]:
 
 
 def table(name: str) -> list[tuple[str, str]]:
-    """The functionality keys an overload (``"sum.dim"``) has kernels for, with who registered them."""
+    """The keys an overload (``"sum.dim"``) has kernels for, in the order they are considered, and who registered them.
+
+    Functionality keys first, then the loaded backends that bring their own kernel for the operator; on the others its
+    declaration runs.
+    """
     return _native._kernel_table(name)  # type: ignore[no-any-return]
 
 

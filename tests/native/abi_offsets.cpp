@@ -110,6 +110,7 @@ AT(ts_backend, get_num_threads, 224);
 AT(ts_backend, communicator, 232);
 AT(ts_backend, compiler, 240);
 AT(ts_backend, shutdown, 248);
+AT(ts_backend, stream_query, 256);
 SIZE(ts_host, 40);
 AT(ts_host, struct_size, 0);
 AT(ts_host, abi_major, 8);

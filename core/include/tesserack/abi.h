@@ -258,6 +258,7 @@ typedef struct ts_backend {
   void* communicator; /* reserved for the communicator factory */
   void* compiler;     /* reserved for the graph compiler */
   void (*shutdown)(void* ctx);
+  int (*stream_query)(void* ctx, int32_t device, void* stream, int32_t* done); /* default: an event's */
 } ts_backend;
 enum { TS_B_OWN_ALLOCATOR = 1 /* alloc/free are pooled already: the core adds no cache */ };
 

@@ -103,16 +103,13 @@ int register_key(const std::string& name, int next_to, bool before) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   TS_CHECK(!r.keys.contains(name), "dispatch: a key named '", name, "' exists already");
-  // "before autograd" means considered earlier, so a higher bit.
-  int step = before ? 1 : -1;
-  for (int k = next_to + step; k >= key::kBackendBits && k < Operator::kKeys; k += step) {
-    bool taken = std::any_of(r.keys.begin(), r.keys.end(), [&](auto& e) { return e.second == k; });
-    if (!taken) return r.keys[name] = k;
-    bool builtin = k == key::Batching || k == key::Autocast || k == key::Profiler || k == key::Tracer ||
-                   k == key::UserMode || k == key::Autograd;
-    if (builtin) break;
-  }
-  fail(ErrorKind::Runtime, "dispatch: no free key next to ", key_name(next_to), " for '", name, "'");
+  // "before autograd" means considered earlier, so a higher bit. The middle of the gap leaves room on both sides.
+  auto taken = [&](int k) { return std::any_of(r.keys.begin(), r.keys.end(), [&](auto& e) { return e.second == k; }); };
+  int step = before ? 1 : -1, last = next_to;
+  while (last + step >= key::kBackendBits && last + step < Operator::kKeys && !taken(last + step)) last += step;
+  TS_CHECK(last != next_to, "dispatch: no free key ", before ? "before " : "after ", key_name(next_to), " for '", name,
+           "'");
+  return r.keys[name] = (next_to + step + last) / 2;
 }
 
 int find_key(const std::string& name) {

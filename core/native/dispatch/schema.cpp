@@ -30,6 +30,10 @@ public:
     schema_ = s.get();
     s->text = std::string(text_);
     s->base = word();
+    if (accept(':')) { // a namespace, of operators that are not built in
+      expect(':');
+      s->base += "::" + word();
+    }
     if (accept('.')) s->overload = word();
     s->name = s->overload.empty() ? s->base : s->base + "." + s->overload;
     expect('(');

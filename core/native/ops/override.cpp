@@ -1,6 +1,5 @@
 #include "ops/override.h"
 #include "autograd/meta.h"
-#include "dispatch/describe.h"
 #include "dispatch/launch.h"
 #include "runtime/empty.h"
 #include <map>
@@ -60,15 +59,22 @@ struct MetaArguments {
   static Tensor meta(const Tensor& t) { return empty_tensor(t.sizes(), t.dtype(), {kMetaBackend, 0}); }
 };
 
+// The device all tensors share; none where they do not.
 Device device_of(const Frame& f) {
+  Device found;
+  bool mixed = false;
+  auto look = [&](const Tensor& t) {
+    if (!t.defined()) return;
+    mixed = mixed || (found.defined() && !(found == t.device()));
+    found = t.device();
+  };
   for (int32_t k = 0; k < f.nargs; ++k) {
     const Value& v = f.args[k];
-    if (v.tag == Tag::Tensor) return v.tensor->device;
+    if (v.tag == Tag::Tensor) look(v.as_tensor());
     if (v.tag == Tag::Tensors)
-      for (const Tensor& t : v.as_tensors())
-        if (t.defined()) return t.device();
+      for (const Tensor& t : v.as_tensors()) look(t);
   }
-  return {};
+  return mixed ? Device() : found;
 }
 
 // Fresh results of the shapes and dtypes the declaration gives. False where it needs the values to tell.
@@ -117,10 +123,7 @@ void run_override(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   std::vector<Tensor> results;
   Device device = device_of(f);
   bool possible = device.defined() && !device.is_meta() && !records_gradient(op, f);
-  if (possible) {
-    check_same_device(op, f);
-    possible = make_results(op, f, device, results) && has_work(results) && launch(o, f, device, results);
-  }
+  possible = possible && make_results(op, f, device, results) && has_work(results) && launch(o, f, device, results);
   if (!possible) return o.declared.fn(o.declared.ctx, op, f, keys);
   for (size_t k = 0; k < results.size(); ++k) f.give(static_cast<int>(k), results[k]);
 }
@@ -130,7 +133,7 @@ bool replaceable(const Operator& op) {
   bool plain_results = !s.returns.empty() && std::all_of(s.returns.begin(), s.returns.end(), [](const ArgType& r) {
     return r.kind == TypeKind::Tensor && !r.list && !r.alias;
   });
-  return plain_results && op.variant == Variant::Functional && !op.view && !op.any_device && !s.mutates();
+  return plain_results && op.variant == Variant::Functional && !op.view && !s.mutates();
 }
 
 // Asked without a lock: the answer may come from Python.

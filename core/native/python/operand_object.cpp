@@ -82,10 +82,10 @@ PyObject* get_byte_strides(PyObject* self, void*) {
     return tuple.release();
   });
 }
-PyObject* get_handle(PyObject* self, void*) { return Py_NewRef(operand(self)->handle ? operand(self)->handle : Py_None); }
-PyObject* get_dtype(PyObject* self, void*) {
-  return Py_NewRef(dtype_object(static_cast<DType>(operand(self)->dtype)));
+PyObject* get_handle(PyObject* self, void*) {
+  return Py_NewRef(operand(self)->handle ? operand(self)->handle : Py_None);
 }
+PyObject* get_dtype(PyObject* self, void*) { return Py_NewRef(dtype_object(static_cast<DType>(operand(self)->dtype))); }
 PyObject* get_byte_offset(PyObject* self, void*) { return PyLong_FromLongLong(operand(self)->byte_offset); }
 PyObject* get_numel(PyObject* self, void*) { return PyLong_FromLongLong(operand(self)->numel); }
 PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLong(operand(self)->ndim); }
@@ -100,8 +100,8 @@ PyObject* repr(PyObject* self) {
   return guarded([&] {
     OperandObject* o = operand(self);
     auto dims = [&](const int64_t* d) { return IntSpan(d, static_cast<size_t>(o->ndim)); };
-    return to_python(concat("Operand(", static_cast<DType>(o->dtype), dims(sizes_of(o)), ", strides=",
-                            dims(strides_of(o)), ", byte_offset=", o->byte_offset, ")"))
+    return to_python(concat("Operand(", static_cast<DType>(o->dtype), dims(sizes_of(o)),
+                            ", strides=", dims(strides_of(o)), ", byte_offset=", o->byte_offset, ")"))
         .release();
   });
 }
@@ -168,7 +168,7 @@ void init_operand_type(PyObject* module) {
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
   PyRef type = checked(PyType_FromSpec(&spec));
   OperandType = reinterpret_cast<PyTypeObject*>(type.get());
-  add_object(module, "Operand", type.release());
+  add_object(module, "_Operand", type.release());
 }
 
 } // namespace ts::py

@@ -32,13 +32,16 @@ enum Method {
   SetNumThreads,
   GetNumThreads,
   Shutdown,
+  StreamQuery,
   kMethods
 };
 constexpr const char* kMethodNames[kMethods] = {
-    "_probe",           "_properties",       "alloc",          "free",         "copy_from_host",    "copy_to_host",
-    "copy_within",      "synchronize",       "_find_kernel",   "host_pointer", "copy_peer",         "stream_create",
-    "stream_destroy",   "event_create",      "event_destroy",  "event_record", "event_query",       "event_synchronize",
-    "event_elapsed",    "stream_wait_event", "set_num_threads", "get_num_threads", "shutdown"};
+    "_probe",          "_properties",       "alloc",         "free",
+    "copy_from_host",  "copy_to_host",      "copy_within",   "synchronize",
+    "_find_kernel",    "host_pointer",      "copy_peer",     "stream_create",
+    "stream_destroy",  "event_create",      "event_destroy", "event_record",
+    "event_query",     "event_synchronize", "event_elapsed", "stream_wait_event",
+    "set_num_threads", "get_num_threads",   "shutdown",      "stream_query"};
 
 struct PythonBackend {
   PyRef methods[kMethods];
@@ -69,8 +72,10 @@ public:
       : view_(checked(PyMemoryView_FromMemory(static_cast<char*>(memory), static_cast<Py_ssize_t>(bytes), access))) {}
   PyObject* get() const { return view_.get(); }
   void take_back(const char* what) {
+    // NumPy holds a second view of the same buffer, which releasing the first one does not notice.
+    bool alone = reinterpret_cast<PyMemoryViewObject*>(view_.get())->mbuf->exports == 1;
     PyRef done = PyRef::steal(PyObject_CallMethod(view_.get(), "release", nullptr));
-    if (done) return;
+    if (done && alone) return;
     PyErr_Clear();
     fail(ErrorKind::Runtime, what, " kept a view of host memory that was lent for the call alone; copy the bytes");
   }
@@ -215,9 +220,9 @@ int copy_peer(void* ctx, int32_t device, void* dst, int64_t dst_offset, const ch
     void* handle = const_cast<void*>(src);
     PyRef source = python_backends().contains(src_backend) ? object(handle) : checked(PyLong_FromVoidPtr(handle));
     PyRef size = checked(PyLong_FromSize_t(bytes));
-    PyRef done = invoke(ctx, CopyPeer, number(device), object(dst), number(dst_offset),
-                        to_python(std::string(src_backend)), number(src_device), source, number(src_offset), size,
-                        object(stream));
+    PyRef done =
+        invoke(ctx, CopyPeer, number(device), object(dst), number(dst_offset), to_python(std::string(src_backend)),
+               number(src_device), source, number(src_offset), size, object(stream));
     return static_cast<int>(done.get() == Py_NotImplemented ? TS_DECLINED : TS_OK);
   });
 }
@@ -253,9 +258,9 @@ template <Method M> int with_two(void* ctx, int32_t device, void* first, void* s
   });
 }
 
-int event_query(void* ctx, int32_t device, void* event, int32_t* done) {
+template <Method M> int query(void* ctx, int32_t device, void* handle, int32_t* done) {
   return callback([&] {
-    int truth = PyObject_IsTrue(invoke(ctx, EventQuery, number(device), object(event)).get());
+    int truth = PyObject_IsTrue(invoke(ctx, M, number(device), object(handle)).get());
     checked_status(truth);
     *done = truth;
     return TS_OK;
@@ -321,13 +326,14 @@ void fill_optional(PythonBackend& b) {
     t.event_destroy = destroy<EventDestroy>;
   }
   if (has(EventRecord)) t.event_record = with_two<EventRecord>;
-  if (has(EventQuery)) t.event_query = event_query;
+  if (has(EventQuery)) t.event_query = query<EventQuery>;
   if (has(EventSynchronize)) t.event_synchronize = event_synchronize;
   if (has(EventElapsed)) t.event_elapsed = event_elapsed;
   if (has(StreamWaitEvent)) t.stream_wait_event = with_two<StreamWaitEvent>;
   if (has(SetNumThreads)) t.set_num_threads = set_num_threads;
   if (has(GetNumThreads)) t.get_num_threads = get_num_threads;
   if (has(Shutdown)) t.shutdown = shut_down;
+  if (has(StreamQuery)) t.stream_query = query<StreamQuery>;
 }
 
 void fill_table(PythonBackend& b, bool own_allocator) {

@@ -1,6 +1,7 @@
 // Kernels written in Python at dispatch keys, keys registered from Python, and operators with a body in Python.
-#include "python/operator_object.h"
 #include "python/python_dispatch.h"
+#include "autograd/gradient.h"
+#include "python/operator_object.h"
 #include "python/tensor_object.h"
 #include "python/types.h"
 #include "runtime/backend.h"
@@ -11,8 +12,8 @@ namespace {
 // What a Python kernel is given of the call it serves.
 struct CallObject {
   PyObject_HEAD const Operator* op;
-  KeySet rest;    // keys still to be considered
-  KeySet exclude; // as it was before this kernel's key was hidden from its own calls
+  KeySet rest;   // keys still to be considered
+  KeySet hidden; // this kernel's key, where its own calls do not come back to it
 };
 PyTypeObject* CallType = nullptr;
 
@@ -85,14 +86,14 @@ void give_all(const Operator& op, Frame& f, PyObject* result) {
 
 // --- running -----------------------------------------------------------------------------------------------------
 
-void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, KeySet exclude) {
+void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, KeySet hidden) {
   GilGuard gil;
   auto* call = PyObject_New(CallObject, CallType);
   if (!call) throw_python();
   PyRef call_ref = PyRef::steal(reinterpret_cast<PyObject*>(call));
   call->op = &op;
   call->rest = rest;
-  call->exclude = exclude;
+  call->hidden = hidden;
   std::vector<PyRef> owned = {call_ref};
   std::vector<PyObject*> args = {call_ref.get()};
   for (int32_t k = 0; k < f.nargs; ++k) {
@@ -106,14 +107,19 @@ void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, 
 // The kernel's own calls do not come back to its key; what it redispatches does.
 void run_kernel(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   int key = highest_key(keys);
-  KeySet before = thread_state().exclude;
-  ExcludeKeys hidden(key >= key::kBackendBits && key != key::Autograd ? key_bit(key) : 0);
-  call_python(static_cast<PythonFunction*>(ctx)->function.get(), op, f, keys & below(key), before);
+  bool hides = key >= key::kBackendBits && key != key::Autograd && !(thread_state().exclude & key_bit(key));
+  KeySet hidden = hides ? key_bit(key) : 0;
+  ExcludeKeys exclude(hidden);
+  call_python(static_cast<PythonFunction*>(ctx)->function.get(), op, f, keys & below(key), hidden);
 }
 
 void run_body(const Operator& op, Frame& f) {
-  KeySet exclude = thread_state().exclude;
-  call_python(static_cast<PythonFunction*>(op.extension)->function.get(), op, f, 0, exclude);
+  call_python(static_cast<PythonFunction*>(op.extension)->function.get(), op, f, 0, 0);
+}
+
+[[noreturn]] void no_gradient(GradContext& c) {
+  fail(ErrorKind::Runtime, c.op().name(),
+       ": backward through an operator without a gradient; give it one with register_autograd");
 }
 
 // Kernels and operators stay for the life of the process.
@@ -154,7 +160,7 @@ PyObject* redispatch_call(PyObject* self, PyObject* const* args, Py_ssize_t narg
       KeySet saved = thread_state().exclude;
       ~Restore() { thread_state().exclude = saved; }
     } restore;
-    thread_state().exclude = call.exclude;
+    thread_state().exclude &= ~call.hidden;
     return invoke_below(*call.op, bound.values(), call.rest);
   });
 }
@@ -175,8 +181,7 @@ void call_dealloc(PyObject* self) {
 }
 
 PyMethodDef g_call_methods[] = {
-    {"redispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(redispatch_call)),
-     METH_FASTCALL,
+    {"redispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(redispatch_call)), METH_FASTCALL,
      "redispatch(*args)\n--\n\nGo on with the next key. Takes all the operator's arguments, in the order given."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef g_call_properties[] = {
@@ -195,7 +200,7 @@ void init_call_type(PyObject* module) {
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
   PyRef type = checked(PyType_FromSpec(&spec));
   CallType = reinterpret_cast<PyTypeObject*>(type.get());
-  add_object(module, "Call", type.release());
+  add_object(module, "_Call", type.release());
 }
 
 // --- registration ------------------------------------------------------------------------------------------------
@@ -267,7 +272,8 @@ PyObject* define_operator(PyObject*, PyObject* args) {
     op->extension = kept;
     op->origin = kept->owner.c_str();
     op->doc = doc;
-    op->composite = false; // a body in Python is opaque: without a registered gradient backward is an error
+    op->composite = false; // a body in Python is opaque
+    op->gradient = no_gradient;
     op->is_method = op->is_function = false;
     op->any_device = true;
     const Operator& made = register_operator(std::move(op));
@@ -286,12 +292,10 @@ PyObject* key_list(PyObject*, PyObject*) {
   });
 }
 
-PyMethodDef g_functions[] = {{"_set_kernel", set_kernel, METH_VARARGS, nullptr},
-                             {"_register_key", add_key, METH_VARARGS, nullptr},
-                             {"_enable_key", enable_key, METH_VARARGS, nullptr},
-                             {"_define_operator", define_operator, METH_VARARGS, nullptr},
-                             {"_keys", key_list, METH_NOARGS, nullptr},
-                             {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_functions[] = {
+    {"_set_kernel", set_kernel, METH_VARARGS, nullptr}, {"_register_key", add_key, METH_VARARGS, nullptr},
+    {"_enable_key", enable_key, METH_VARARGS, nullptr}, {"_define_operator", define_operator, METH_VARARGS, nullptr},
+    {"_keys", key_list, METH_NOARGS, nullptr},          {nullptr, nullptr, 0, nullptr}};
 
 } // namespace
 

@@ -91,9 +91,8 @@ PyObject* param_object(const ts_call& call, const ts_value& v) {
   case TS_V_FLOATS:
     return tuple_of(v.len, [&](int32_t k) { return checked(PyFloat_FromDouble(v.as.floats[k])); }).release();
   case TS_V_TENSORS:
-    return tuple_of(v.len, [&](int32_t k) {
-             return PyRef::steal(operand_object(*TS_IN(&call, v.as.i + k)));
-           }).release();
+    return tuple_of(v.len, [&](int32_t k) { return PyRef::steal(operand_object(*TS_IN(&call, v.as.i + k))); })
+        .release();
   case TS_V_DTYPE: return Py_NewRef(dtype_object(static_cast<DType>(v.as.i)));
   case TS_V_DEVICE: return device_object(Device::unpack(v.as.i));
   case TS_V_COMPLEX: return checked(PyComplex_FromDoubles(v.as.floats[0], v.as.floats[1])).release();
@@ -119,9 +118,7 @@ PyObject* opcode_object(const ts_call& call) {
   return checked(PyUnicode_InternFromString((scatter ? kScatters : kReductions)[call.opcode])).release();
 }
 
-PyObject* stream_object(void* stream) {
-  return stream ? Py_NewRef(static_cast<PyObject*>(stream)) : none();
-}
+PyObject* stream_object(void* stream) { return stream ? Py_NewRef(static_cast<PyObject*>(stream)) : none(); }
 
 PyObject* field_object(const ts_call& call, Field field) {
   switch (field) {
@@ -138,17 +135,15 @@ PyObject* field_object(const ts_call& call, Field field) {
   case Field::Inputs:
     return tuple_of(call.n_inputs, [&](int32_t k) { return PyRef::steal(operand_object(*TS_IN(&call, k))); }).release();
   case Field::Params:
-    return tuple_of(call.n_params, [&](int32_t k) {
-             return PyRef::steal(param_object(call, call.params[k]));
-           }).release();
+    return tuple_of(call.n_params, [&](int32_t k) { return PyRef::steal(param_object(call, call.params[k])); })
+        .release();
   }
   return none();
 }
 
 bool declines(const PythonKernel& kernel, Arguments& arguments, size_t positional) {
   if (!kernel.predicate) return false;
-  PyRef answer = checked(
-      PyObject_Vectorcall(kernel.predicate.get(), arguments.data(), positional, kernel.names.get()));
+  PyRef answer = checked(PyObject_Vectorcall(kernel.predicate.get(), arguments.data(), positional, kernel.names.get()));
   int truth = PyObject_IsTrue(answer.get());
   checked_status(truth);
   return truth == 0;
@@ -166,8 +161,7 @@ int run(const PythonKernel& kernel, const ts_call& call) {
   size_t positional = arguments.size();
   for (Field field : kernel.fields) arguments.add(field_object(call, field));
   if (declines(kernel, arguments, positional)) return TS_DECLINED;
-  PyRef result =
-      checked(PyObject_Vectorcall(kernel.function.get(), arguments.data(), positional, kernel.names.get()));
+  PyRef result = checked(PyObject_Vectorcall(kernel.function.get(), arguments.data(), positional, kernel.names.get()));
   if (result.get() == Py_NotImplemented) return TS_DECLINED;
   TS_CHECK_TYPE(result.get() == Py_None, "the kernel returned ", type_name(result.get()),
                 "; kernels fill their outputs and return None, or NotImplemented to decline");
@@ -220,7 +214,7 @@ void init_python_kernel(PyObject* module) {
   static PyStructSequence_Desc desc = {"tesserack.backends.Program", "A pointwise program.", fields, 6};
   PyRef type = checked(reinterpret_cast<PyObject*>(PyStructSequence_NewType(&desc)));
   ProgramType = reinterpret_cast<PyTypeObject*>(type.get());
-  add_object(module, "Program", type.release());
+  add_object(module, "_Program", type.release());
 }
 
 } // namespace ts::py

@@ -104,11 +104,6 @@ void define_backends(pb::module_& m) {
     for (Backend* b : backends()) all.append(describe_backend(*b));
     return all;
   });
-  m.def("_dtype_code", [](const std::string& name) {
-    DType t = dtype_from_name(name);
-    TS_CHECK_VALUE(t != DType::Undefined, "dtype: no dtype named '", name, "'");
-    return static_cast<int>(t);
-  });
   // A kernel was registered: backends that are in use are asked anew.
   m.def("_kernel_changed", [](const std::string& backend, const std::string& kernel) {
     Backend* b = find_backend(backend);
@@ -237,12 +232,20 @@ pb::dict describe_operator(const Operator& op) {
                   "origin"_a = std::string(op.origin));
 }
 
+// Functionality keys from the highest down, then backends with a kernel of their own for the operator.
 pb::list kernel_table(const std::string& name) {
   const Operator& op = get_operator(name);
   pb::list rows;
-  for (int k = 0; k < Operator::kKeys; ++k)
-    if (op.table[k].fn && k >= key::kBackendBits)
-      rows.append(pb::make_tuple(key_name(k), op.table[k].owner ? op.table[k].owner : ""));
+  for (int k = Operator::kKeys - 1; k >= key::kBackendBits; --k)
+    if (op.table[k].fn) rows.append(pb::make_tuple(key_name(k), op.table[k].owner ? op.table[k].owner : ""));
+  for (Backend* b : ts::backends()) {
+    const char* owner = op.table[b->id()].owner;
+    ts_kernel kernel{};
+    kernel.struct_size = sizeof kernel;
+    bool own = b->table().get_kernel(b->table().ctx, name.c_str(), &kernel) == TS_OK && kernel.run;
+    if (own || (owner && op.origin != std::string_view(owner)))
+      rows.append(pb::make_tuple(b->name(), own ? b->source() : std::string(owner)));
+  }
   return rows;
 }
 

@@ -37,11 +37,6 @@ void wait_stream(const Stream& s, const Stream& other) {
   e.record(other);
   wait_event(s, e);
 }
-bool stream_idle(const Stream& s) {
-  Event e(s.device(), false);
-  e.record(s);
-  return e.query();
-}
 
 void define_streams(pb::module_& m) {
   pb::class_<Stream, StreamPtr>(m, "Stream", pb::module_local(),
@@ -52,17 +47,20 @@ void define_streams(pb::module_& m) {
            pb::arg("device") = pb::none(), pb::arg("priority") = 0)
       .def_property_readonly("device", [](const Stream& s) { return device_of(s.device()); })
       .def_property_readonly("stream_id", [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle()); })
-      .def("synchronize", [](const Stream& s) { without_interpreter([&] { s.synchronize(); }); },
-           "Wait until everything given to the stream is done.")
-      .def("query", stream_idle, "Whether everything given to the stream is done.")
+      .def(
+          "synchronize", [](const Stream& s) { without_interpreter([&] { s.synchronize(); }); },
+          "Wait until everything given to the stream is done.")
+      .def("query", &Stream::query, "Whether everything given to the stream is done.")
       .def("wait_event", wait_event, pb::arg("event"), "Later work of the stream waits for the event.")
       .def("wait_stream", wait_stream, pb::arg("stream"), "Later work waits for what the other stream has been given.")
-      .def("__eq__", [](const Stream& a, const pb::object& o) {
-        if (!pb::isinstance<Stream>(o)) return false;
-        const Stream& b = o.cast<const Stream&>();
-        return a.device() == b.device() && a.handle() == b.handle();
-      })
-      .def("__hash__", [](const Stream& s) { return std::hash<void*>()(s.handle()) ^ static_cast<size_t>(s.device().pack()); })
+      .def("__eq__",
+           [](const Stream& a, const pb::object& o) {
+             if (!pb::isinstance<Stream>(o)) return false;
+             const Stream& b = o.cast<const Stream&>();
+             return a.device() == b.device() && a.handle() == b.handle();
+           })
+      .def("__hash__",
+           [](const Stream& s) { return std::hash<void*>()(s.handle()) ^ static_cast<size_t>(s.device().pack()); })
       .def("__repr__", [](const Stream& s) {
         return concat("<tesserack.Stream device=", s.device(), " id=", reinterpret_cast<uintptr_t>(s.handle()), ">");
       });
@@ -76,17 +74,24 @@ void define_events(pb::module_& m) {
            }),
            pb::arg("device") = pb::none(), pb::arg("enable_timing") = false)
       .def_property_readonly("device", [](const Event& e) { return device_of(e.device()); })
-      .def("record", [](Event& e, const pb::object& stream) {
-             StreamPtr s = stream.is_none() ? current_stream(e.device()) : stream.cast<StreamPtr>();
-             without_interpreter([&] { e.record(*s); });
-           }, pb::arg("stream") = pb::none(), "Mark what the stream has been given so far; the current one by default.")
-      .def("wait", [](const Event& e, const pb::object& stream) {
-             StreamPtr s = stream.is_none() ? current_stream(e.device()) : stream.cast<StreamPtr>();
-             wait_event(*s, e);
-           }, pb::arg("stream") = pb::none(), "Later work of the stream waits for the event.")
+      .def(
+          "record",
+          [](Event& e, const pb::object& stream) {
+            StreamPtr s = stream.is_none() ? current_stream(e.device()) : stream.cast<StreamPtr>();
+            without_interpreter([&] { e.record(*s); });
+          },
+          pb::arg("stream") = pb::none(), "Mark what the stream has been given so far; the current one by default.")
+      .def(
+          "wait",
+          [](const Event& e, const pb::object& stream) {
+            StreamPtr s = stream.is_none() ? current_stream(e.device()) : stream.cast<StreamPtr>();
+            wait_event(*s, e);
+          },
+          pb::arg("stream") = pb::none(), "Later work of the stream waits for the event.")
       .def("query", &Event::query, "Whether the marked work is done.")
-      .def("synchronize", [](const Event& e) { without_interpreter([&] { e.synchronize(); }); },
-           "Wait until the marked work is done.")
+      .def(
+          "synchronize", [](const Event& e) { without_interpreter([&] { e.synchronize(); }); },
+          "Wait until the marked work is done.")
       .def("elapsed_time", &Event::elapsed_ms, pb::arg("end_event"),
            "Milliseconds between this event and a later one; both made with enable_timing=True.");
 }
@@ -97,12 +102,15 @@ void init_streams(PyObject* module) {
   auto m = pb::reinterpret_borrow<pb::module_>(module);
   define_streams(m);
   define_events(m);
-  m.def("current_stream", [](const pb::object& device) { return current_stream(device_or_default(device)); },
-        pb::arg("device") = pb::none(), "The stream this thread gives its work on the device to.");
-  m.def("default_stream", [](const pb::object& device) { return Stream::default_of(device_or_default(device)); },
-        pb::arg("device") = pb::none(), "The stream work goes to unless another was chosen.");
-  m.def("set_stream", [](const StreamPtr& s) { set_current_stream(s); }, pb::arg("stream"),
-        "Make a stream the current one of this thread.");
+  m.def(
+      "current_stream", [](const pb::object& device) { return current_stream(device_or_default(device)); },
+      pb::arg("device") = pb::none(), "The stream this thread gives its work on the device to.");
+  m.def(
+      "default_stream", [](const pb::object& device) { return Stream::default_of(device_or_default(device)); },
+      pb::arg("device") = pb::none(), "The stream work goes to unless another was chosen.");
+  m.def(
+      "set_stream", [](const StreamPtr& s) { set_current_stream(s); }, pb::arg("stream"),
+      "Make a stream the current one of this thread.");
   m.def("_record_stream", [](const pb::object& tensor) {
     Storage* s = expect_tensor(tensor.ptr(), "record_stream")->storage;
     if (s) s->shared = true;

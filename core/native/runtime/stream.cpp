@@ -67,6 +67,18 @@ Stream::~Stream() {
   if (b.table().stream_destroy) b.table().stream_destroy(b.table().ctx, device_.index, handle_);
 }
 
+bool Stream::query() const {
+  Backend& b = backend_of(device_);
+  if (!b.table().stream_query) {
+    Event now(device_, false);
+    now.record(*this);
+    return now.query();
+  }
+  int32_t done = 0;
+  b.check(b.table().stream_query(b.table().ctx, device_.index, handle_, &done), "Stream.query");
+  return done != 0;
+}
+
 void Stream::synchronize() const { wait_for(device_, handle_); }
 
 Event::Event(Device device, bool timing) : device_(device), timing_(timing) {

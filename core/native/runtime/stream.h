@@ -20,6 +20,7 @@ public:
   Device device() const { return device_; }
   void* handle() const { return handle_; } // NULL: the default stream
   void synchronize() const;
+  bool query() const; // whether everything given to it is done
 
 private:
   Stream(Device device, void* handle) : device_(device), handle_(handle) {}

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tesserack.backends._info import BackendInfo, DeviceProperties
+    from tesserack.backends._python import Backend, Operand, Program
 
     priority: tuple[str, ...]
 
 __all__ = [
+    "Backend",
     "BackendInfo",
     "DeviceProperties",
+    "Operand",
+    "Program",
     "capabilities",
     "failures",
     "fallbacks",
@@ -138,6 +142,10 @@ def __getattr__(name: str) -> Any:
         from tesserack.backends import _info
 
         return getattr(_info, name)
+    if name in ("Backend", "Operand", "Program"):
+        from tesserack.backends import _python
+
+        return getattr(_python, name)
     raise AttributeError(f"module 'tesserack.backends' has no attribute {name!r}")
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from tesserack import _native
-from tesserack._native import Operand, Program
+from tesserack._native import _Operand as Operand
+from tesserack._native import _Program as Program
+from tesserack.backends._info import DTYPES
 
 __all__ = ["LAYOUTS", "Backend", "Operand", "Program"]
 
@@ -16,9 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 #: Layouts a kernel may ask for, as bits of ``ts_kernel.layouts``.
 LAYOUTS = {"strided": 0, "contiguous": 1, "channels_last": 2}
 
-_REAL_DTYPES = (
-    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64"  # without complex
-).split()
+_REAL_DTYPES = DTYPES[: DTYPES.index("complex64")]
 _PROPERTIES = {
     "name": "",
     "total_memory": 0,
@@ -36,7 +36,10 @@ _FLAGS = {"host_memory": 1, "atomics": 2, "asynchronous": 4, "simulated": 8}
 def dtype_bits(dtypes: Iterable[Any] | None) -> int:
     """The set of dtypes as ``abi.h`` writes it; None stands for all but the complex ones."""
     names = _REAL_DTYPES if dtypes is None else [str(dtype).rpartition(".")[2] for dtype in dtypes]
-    return sum(1 << _native._dtype_code(name) for name in set(names))
+    unknown = {*names} - {*DTYPES}
+    if unknown:
+        raise ValueError(f"dtypes: expected dtypes of Tesserack, got {', '.join(sorted(unknown))}")
+    return sum(1 << DTYPES.index(name) for name in set(names))
 
 
 class Backend:
@@ -175,6 +178,7 @@ class Backend:
     set_num_threads: Any = None  #: (n)
     get_num_threads: Any = None  #: () -> n
     shutdown: Any = None  #: ()
+    stream_query: Any = None  #: (device, stream) -> bool; an event tells otherwise
 
     # --- for the native table -------------------------------------------------------------------------------------
 
