@@ -45,10 +45,10 @@ class transfer_guard:
     """Report what this thread does behind the scenes, or refuse it.
 
     ``mode`` is ``"log"`` (a warning of the logger ``tesserack``), ``"error"`` (``RuntimeError``) or ``"off"``;
-    ``kinds`` chooses among ``"copy"`` (a tensor goes to another device), ``"synchronize"`` (values are read from a device, as by
-    ``item()`` or printing) and ``"fallback"`` (a kernel runs on the cpu for want of one). Every message names the
-    operator, the shapes and the line of the program. Takes effect when made; leaving it as a context manager restores
-    what was before. ``ValueError`` for other modes and kinds.
+    ``kinds`` chooses among ``"copy"`` (a tensor goes to another device), ``"synchronize"`` (values are read from a
+    device, as by ``item()`` or printing) and ``"fallback"`` (a kernel runs on the cpu for want of one). Every message
+    names the operator, the shapes and the line of the program. Takes effect when made; leaving it as a context manager
+    restores what was before. ``ValueError`` for other modes and kinds.
 
     >>> import tesserack as ts
     >>> with ts.transfer_guard("error"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 
 from tesserack import _native
-from tesserack._native import Tensor
+from tesserack._native import Stream, Tensor
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -104,6 +104,18 @@ def __format__(self: Tensor, format_spec: str) -> str:
     if self.dim() == 0 and not self.is_meta:
         return format(self.item(), format_spec)
     return object.__format__(self, format_spec)
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+def record_stream(self: Tensor, stream: Stream) -> None:
+    """Say that another stream than the one it was made on uses this tensor: its memory is not reused before both are
+    done. ``TypeError`` unless given a Stream.
+    """
+    if not isinstance(stream, Stream):
+        raise TypeError(f"record_stream: expected a Stream, got {type(stream).__name__}")
+    _native._record_stream(self)
 
 
 # --- NumPy ---------------------------------------------------------------------------------------------------------
@@ -292,7 +304,7 @@ def _generator_set_state(self: Any, new_state: Tensor) -> Any:
 _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
-    *("__reversed__", "apply_", "map_", "is_nonzero", "is_same_size"),
+    *("__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
 )
 
 

@@ -85,7 +85,9 @@ def register_key(name: str, *, before: str | None = None, after: str | None = No
         RuntimeError: if the name is taken, or no place is left next to the key.
     """
     if (before is None) == (after is None):
-        raise ValueError(f"register_key: expected one of before= and after=, got before={before!r}, after={after!r}")
+        raise ValueError(
+            f"register_key: expected exactly one of before= and after=, got before={before!r}, after={after!r}"
+        )
     _native._register_key(name, before or after, before is not None)
     return Key(name)
 

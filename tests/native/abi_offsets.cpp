@@ -75,7 +75,7 @@ AT(ts_properties, compute_units, 164);
 AT(ts_properties, max_allocation, 168);
 AT(ts_properties, alignment, 176);
 AT(ts_properties, flags, 180);
-SIZE(ts_backend, 256);
+SIZE(ts_backend, 264);
 AT(ts_backend, struct_size, 0);
 AT(ts_backend, abi_major, 8);
 AT(ts_backend, abi_minor_needed, 12);

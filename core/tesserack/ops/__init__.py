@@ -1,7 +1,7 @@
 """Every operator of the registry by name, hidden ones included: ``tesserack.ops.basic_index``.
 
-Custom operators stand in the namespace of their name: ``tesserack.ops.mylib.myop``. A name that is neither, but that of an
-installed plugin, loads the plugin first: it may bring the operator or namespace.
+Custom operators stand in the namespace of their name: ``tesserack.ops.mylib.myop``. A name that is neither, but that of
+an installed plugin, loads the plugin first: it may bring the operator or namespace.
 """
 
 from __future__ import annotations

@@ -21,20 +21,6 @@ Array = NDArray[Any]
 # NumPy has no bfloat16: its bits travel as uint16, its values are computed as float32.
 INTEGERS = "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"
 NAMES = "bool", *INTEGERS, "float16", "bfloat16", "float32", "float64"
-    "bool",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
 DTYPES = {getattr(ts, name): np.dtype(name if name != "bfloat16" else "uint16") for name in NAMES}
 
 
@@ -55,10 +41,8 @@ class Reference(Backend):
     def copy_to_host(self, device: int, dst: memoryview, src: Array, src_offset: int, stream: Any) -> None:
         np.frombuffer(dst, np.uint8)[:] = src[src_offset : src_offset + dst.nbytes]
 
-    def copy_within(
-        self, device: int, dst: Array, dst_offset: int, src: Array, src_offset: int, nbytes: int, stream: Any
-    ) -> None:
-        dst[dst_offset : dst_offset + nbytes] = src[src_offset : src_offset + nbytes]
+    def copy_within(self, device: int, dst: Array, to: int, src: Array, start: int, nbytes: int, stream: Any) -> None:
+        dst[to : to + nbytes] = src[start : start + nbytes]
 
 
 backend = Reference()
@@ -193,9 +177,7 @@ def instruction(name: str) -> Callable[..., Any]:
 
 
 @backend.kernel("pointwise")
-def pointwise(
-    *, outputs: tuple[Operand, ...], inputs: tuple[Any, ...], program: Program, compute_dtype: ts.dtype
-) -> None:
+def pointwise(*, outputs: tuple[Operand, ...], inputs: tuple[Any, ...], program: Program, compute_dtype: Any) -> None:
     compute = DTYPES[compute_dtype]
     registers = [read(x, compute_dtype) for x in inputs]
     with np.errstate(all="ignore"):
