@@ -7,6 +7,7 @@ from typing import Any, overload
 from tesserack import autograd as autograd
 from tesserack import backends as backends
 from tesserack import dispatch as dispatch
+from tesserack import library as library
 from tesserack import linalg as linalg
 from tesserack import nn as nn
 from tesserack import ops as ops
@@ -18,9 +19,11 @@ from tesserack import testing as testing
 from tesserack import types as types
 from tesserack import utils as utils
 from tesserack._native import BackendUnavailableError as BackendUnavailableError
+from tesserack._native import Event as Event
 from tesserack._native import Generator as Generator
 from tesserack._native import OutOfMemoryError as OutOfMemoryError
 from tesserack._native import Size as Size
+from tesserack._native import Stream as Stream
 from tesserack._native import Tensor as Tensor
 from tesserack._native import as_tensor as as_tensor
 from tesserack._native import bfloat16 as bfloat16
@@ -33,6 +36,8 @@ from tesserack._native import channels_last_3d as channels_last_3d
 from tesserack._native import complex128 as complex128
 from tesserack._native import complex64 as complex64
 from tesserack._native import contiguous_format as contiguous_format
+from tesserack._native import current_stream as current_stream
+from tesserack._native import default_stream as default_stream
 from tesserack._native import device as device
 from tesserack._native import double as double
 from tesserack._native import dtype as dtype
@@ -68,6 +73,7 @@ from tesserack._native import result_type as result_type
 from tesserack._native import set_default_device as set_default_device
 from tesserack._native import set_default_dtype as set_default_dtype
 from tesserack._native import set_grad_enabled as set_grad_enabled
+from tesserack._native import set_stream as set_stream
 from tesserack._native import short as short
 from tesserack._native import strided as strided
 from tesserack._native import synchronize as synchronize
@@ -102,6 +108,8 @@ from tesserack._headers import get_include as get_include
 from tesserack._registry import public_functions as public_functions
 from tesserack._selection import unique as unique
 from tesserack._selection import unique_consecutive as unique_consecutive
+from tesserack._streams import stream as stream
+from tesserack._streams import transfer_guard as transfer_guard
 from tesserack._tensor_str import set_printoptions as set_printoptions
 from tesserack.autograd._anomaly import set_anomaly_enabled as set_anomaly_enabled
 from tesserack.autograd.function import FunctionCtx as FunctionCtx

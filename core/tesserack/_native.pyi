@@ -142,6 +142,57 @@ def _default_generator(device: Any) -> Generator: ...
 def _from_dlpack(o: Any) -> Tensor: ...
 def _from_buffer(o: Any, dtype: dtype, count: _int, offset: _int) -> Tensor: ...
 def _get_num_threads(name: str) -> _int: ...
+class Stream:
+    def __init__(self, device: Any = None, priority: _int = 0) -> None: ...
+    @property
+    def device(self) -> _device: ...
+    @property
+    def stream_id(self) -> _int: ...
+    def synchronize(self) -> None: ...
+    def query(self) -> _bool: ...
+    def wait_event(self, event: Event) -> None: ...
+    def wait_stream(self, stream: Stream) -> None: ...
+
+class Event:
+    def __init__(self, device: Any = None, enable_timing: _bool = False) -> None: ...
+    @property
+    def device(self) -> _device: ...
+    def record(self, stream: Stream | None = None) -> None: ...
+    def wait(self, stream: Stream | None = None) -> None: ...
+    def query(self) -> _bool: ...
+    def synchronize(self) -> None: ...
+    def elapsed_time(self, end_event: Event) -> _float: ...
+
+def current_stream(device: Any = None) -> Stream: ...
+def default_stream(device: Any = None) -> Stream: ...
+def set_stream(stream: Stream) -> None: ...
+
+class _Operand:
+    handle: Any
+    byte_offset: _int
+    shape: tuple[_int, ...]
+    strides: tuple[_int, ...]
+    byte_strides: tuple[_int, ...]
+    dtype: _dtype
+    itemsize: _int
+    numel: _int
+    ndim: _int
+    is_contiguous: _bool
+    is_mutable: _bool
+
+class _Program(tuple[Any, ...]):
+    id: _int
+    n_inputs: _int
+    constants: tuple[_float, ...]
+    instructions: tuple[tuple[Any, ...], ...]
+    outputs: tuple[_int, ...]
+    text: str
+
+class _Call:
+    op: str
+    schema: str
+    def redispatch(self, *args: Any) -> Any: ...
+
 def _device_properties(device: Any) -> dict[str, Any]: ...
 def _function_apply(function: Any, separate_setup: _bool, *args: Any) -> Any: ...
 
@@ -941,15 +992,19 @@ _backend_reason: Any
 _backends: Any
 _current_index: Any
 _declared_default: Any
+_define_operator: Any
 _device_count: Any
 _disable_saved_tensors_hooks: Any
+_enable_key: Any
 _fallback_mode: Any
 _fallbacks: Any
 _forget_chosen_device: Any
 _install_operators: Any
 _is_loaded: Any
+_kernel_changed: Any
 _kernel_names: Any
 _kernel_table: Any
+_keys: Any
 _keys_of: Any
 _load_backend: Any
 _manual_seed_all: Any
@@ -958,6 +1013,9 @@ _pop_saved_tensors_hooks: Any
 _probe_again: Any
 _push_saved_tensors_hooks: Any
 _queue_callback: Any
+_record_stream: Any
+_register_key: Any
+_register_python_backend: Any
 _required_kernels: Any
 _reset_fallbacks: Any
 _run_backward: Any
@@ -967,7 +1025,9 @@ _set_backend_loader: Any
 _set_current_index: Any
 _set_default_chooser: Any
 _set_fallback: Any
+_set_kernel: Any
 _set_num_threads: Any
+_transfer_guard: Any
 
 bfloat16: dtype
 bool: dtype

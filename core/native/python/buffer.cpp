@@ -50,7 +50,8 @@ PyRef make_export(const Tensor& t) {
 }
 
 void check_exportable(const Tensor& t, int flags) {
-  if (requires_grad(t)) buffer_error("can't take a buffer of a tensor that requires grad; use tensor.detach()");
+  if (grad_enabled() && requires_grad(t))
+    buffer_error("can't take a buffer of a tensor that requires grad; use tensor.detach()");
   if (!t.data() && t.numel() != 0)
     buffer_error("the tensor's device memory has no host address; use tensor.cpu() first");
   bool read_only = t->has(TensorImpl::kConstantData);
@@ -232,7 +233,8 @@ PyObject* py_from_buffer(PyObject*, PyObject* args) {
 } // namespace
 
 PyRef to_numpy(const Tensor& t) {
-  TS_CHECK(!requires_grad(t), "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
+  TS_CHECK(!(grad_enabled() && requires_grad(t)),
+           "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
   TS_CHECK_TYPE(!t.device().is_meta() && (t.data() || t.numel() == 0), "can't convert ", t.device(),
                 " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
   TS_CHECK_TYPE(t.dtype() != DType::BFloat16,
