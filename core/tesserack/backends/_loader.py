@@ -131,8 +131,7 @@ def _register(claim: Claim, entry: Any) -> None:
                 f"backend: {claim} calls itself {entry.name!r}, but is announced as {claim.name!r}; "
                 "report this to the authors of the package"
             )
-        native: Any = _native
-        native._register_python_backend(entry, f"{claim} ({claim.value})")
+        _native._register_python_backend(entry, f"{claim} ({claim.value})")
     elif isinstance(entry, (str, os.PathLike)):
         _native._load_backend(os.fspath(entry), claim.name, str(claim))
     else:
