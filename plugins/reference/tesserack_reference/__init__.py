@@ -79,6 +79,9 @@ def write(out: Operand, values: Any) -> None:
 
 @backend.kernel("copy_cast")
 def copy_cast(out: Operand, x: Operand) -> None:
+    if isinstance(x, Operand) and x.dtype is out.dtype:  # bit for bit, what a NaN carries included
+        view(out)[...] = view(x)
+        return
     with np.errstate(all="ignore"):
         write(out, read(x))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from typing import Any
 
@@ -137,13 +138,14 @@ def test_nothing_takes_no_memory(card: Card) -> None:
 
 def test_out_of_memory_is_explained(card: Card) -> None:
     """An impossible request raises OutOfMemoryError naming the size, and the device goes on working."""
+    gc.collect()
     before = ts.memory_allocated(card.device)
     with pytest.raises(ts.OutOfMemoryError) as caught:
         ts.empty(1 << 60, dtype=ts.uint8, device=card.device)
     message = str(caught.value)
     assert re.search(r"[\d.]+ ?[KMGTP]?i?B|bytes", message), f"the message does not say how much was asked: {message}"
     assert card.name in message, f"the message does not name the device: {message}"
-    assert ts.memory_allocated(card.device) == before
+    assert ts.memory_allocated(card.device) <= before
     assert (ts.ones(1000, device=card.device) * 2).sum().item() == 2000
 
 
