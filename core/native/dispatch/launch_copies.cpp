@@ -154,7 +154,8 @@ void Launch::fall_back() {
                 ": backend '", here.name(), "' has no kernel for (", case_text, ")",
                 cpu.backend == device_.backend ? "" : ", and falling back to cpu is off (set_fallback)");
   guard_transfer(Transfer::Fallback, [&] {
-    return concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text, "), which runs on the cpu");
+    return concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text,
+                  "), which runs on the cpu");
   });
   bool first;
   {

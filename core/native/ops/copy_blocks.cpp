@@ -2,8 +2,8 @@
 #include "dispatch/launch.h"
 #include "ops/copy.h"
 #include "runtime/backend.h"
-#include "runtime/transfer_guard.h"
 #include "runtime/empty.h"
+#include "runtime/transfer_guard.h"
 #include "tensor/geometry.h"
 #include <vector>
 

@@ -166,8 +166,8 @@ void log_message(int level, const char* message) {
   PyErr_Fetch(&type, &value, &trace);
   PyRef logging = PyRef::steal(PyImport_ImportModule("logging"));
   PyRef logger = PyRef::steal(logging ? PyObject_CallMethod(logging.get(), "getLogger", "s", "tesserack") : nullptr);
-  PyRef done = PyRef::steal(
-      logger ? PyObject_CallMethod(logger.get(), "log", "iss", 10 * (level + 1), "%s", message) : nullptr);
+  PyRef done =
+      PyRef::steal(logger ? PyObject_CallMethod(logger.get(), "log", "iss", 10 * (level + 1), "%s", message) : nullptr);
   if (!done) PyErr_WriteUnraisable(nullptr);
   PyErr_Restore(type, value, trace);
 }

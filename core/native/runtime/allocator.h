@@ -65,8 +65,8 @@ private:
 
   Backend& backend_;
   int16_t index_;
-  bool cached_;     // false when the backend pools by itself
-  int thread_slot_; // index into ThreadState::data, or -1
+  bool cached_;      // false when the backend pools by itself
+  int thread_slot_;  // index into ThreadState::data, or -1
   std::mutex mutex_; // never held while the backend is called: its callbacks may wait for the interpreter
   std::map<void*, Pool> pools_;
   Pool& default_pool_;

@@ -11,7 +11,7 @@ struct InterpreterHooks {
   bool (*interrupted)() = nullptr; // the user pressed Ctrl-C; may be called while suspended
   void (*warn)(const char* message, const char* category) = nullptr;
   void (*log)(int level, const char* message) = nullptr; // 0 debug, 1 info, 2 warning
-  std::string (*location)() = nullptr; // "file.py:12" of the user's innermost frame
+  std::string (*location)() = nullptr;                   // "file.py:12" of the user's innermost frame
 };
 InterpreterHooks& interpreter_hooks();
 void warn(const std::string& message, const char* category = "UserWarning");

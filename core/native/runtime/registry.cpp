@@ -182,9 +182,8 @@ void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes) {
 
 void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes, const char* op) {
   if (bytes && !src.data())
-    guard_transfer(Transfer::Synchronize, [&] {
-      return concat(op, ": waits for ", src.device(), " to read ", src.dtype(), src.sizes());
-    });
+    guard_transfer(Transfer::Synchronize,
+                   [&] { return concat(op, ": waits for ", src.device(), " to read ", src.dtype(), src.sizes()); });
   move_bytes_to_host(dst, src, bytes);
 }
 

@@ -12,11 +12,11 @@ struct Storage {
   Device device;
   std::atomic<uint32_t> version{0}; // counts in-place changes, shared by all views
   size_t nbytes = 0;
-  size_t capacity = 0;    // bytes really held, where the allocator rounds up
-  void* handle = nullptr; // NULL when nbytes is 0 or the device is meta
-  void* stream = nullptr; // the stream it was allocated on; its memory is reused there
+  size_t capacity = 0;             // bytes really held, where the allocator rounds up
+  void* handle = nullptr;          // NULL when nbytes is 0 or the device is meta
+  void* stream = nullptr;          // the stream it was allocated on; its memory is reused there
   std::atomic<bool> shared{false}; // other streams use it too: reuse waits for the device
-  void* host = nullptr;   // handle as an address, for host-addressable backends
+  void* host = nullptr;            // handle as an address, for host-addressable backends
   void (*deleter)(Storage&) = nullptr;
   void* deleter_ctx = nullptr; // of memory brought from outside: its owner
 
