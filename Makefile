@@ -4,7 +4,10 @@
 #   make test [PARITY=1] [PYTEST_ARGS=...] [TESTS=...]   run every test; PARITY=1 compares with torch too
 #   make conform [DEVICE=cpu] [CONFORM_ARGS=...]         the conformance kit on a device, with a report in build/
 #   make bench [BENCH_ARGS=...]                          time side by side with torch
-#   make docs | lint | format | asan | clean
+#   make asan [ASAN_ARGS=...]                            build and test with sanitizers
+#   make test-without-onednn                             test the cpu backend's own kernels
+#   make wheels                                          build and try the wheels for every Python found
+#   make docs | lint | format | clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,7 +24,7 @@ CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.tx
 TESTS ?= tests backends/cpu/tests tesserack.testing.conformance
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: demo test conform test-without-onednn bench docs lint format asan build clean
+.PHONY: demo test conform test-without-onednn bench docs lint format asan wheels build clean
 
 demo: build $(STAMPS)/examples
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
@@ -48,6 +51,7 @@ lint: build $(STAMPS)/lint
 	$(PY) -m tesserack._tools.stubs --check
 	$(PY) -m mypy
 	$(PY) -m mypy benchmarks tools
+	$(PY) -m mypy tests/python/typed_program.py
 
 format: $(STAMPS)/lint
 	$(VENV)/bin/ruff check --fix .
@@ -57,9 +61,13 @@ format: $(STAMPS)/lint
 asan: $(STAMPS)/build-deps $(STAMPS)/test
 	tools/asan.sh $(PY) $(ASAN_ARGS)
 
-test-without-onednn: $(STAMPS)/build-deps $(STAMPS)/test
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --no-onednn
-	build/without-onednn/venv/bin/python -m pytest -q --pyargs --ignore=tests/parity $(PYTEST_ARGS) $(TESTS)
+# What the two libraries would compute, by the backend's own kernels; the core is the one that is installed.
+test-without-onednn: build $(STAMPS)/test
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --installed-core --no-onednn --no-openblas
+	build/without-onednn/venv/bin/python -m pytest -q -n 2 backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
+
+wheels: $(STAMPS)/build-deps
+	$(PY) tools/wheels.py build/wheels
 
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed.
 build: $(STAMPS)/core $(STAMPS)/cpu

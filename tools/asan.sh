@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds the core and the cpu backend with AddressSanitizer and UndefinedBehaviorSanitizer and runs tests under them.
-#   tools/asan.sh PYTHON [pytest arguments]; without arguments, the tests that are no comparison with torch.
+#   tools/asan.sh PYTHON [pytest arguments]; without arguments, the tests that reach the most native code in the time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(realpath -s "${1:-.venv/bin/python}")
@@ -17,5 +17,8 @@ export PYTHONMALLOC=malloc TESSERACK_SANITIZED=1
 
 program=build/asan/core/tesserack_tests
 if [ -x $program ]; then $program; fi
-if [ $# -eq 0 ]; then set -- --pyargs tests backends/cpu/tests tesserack.testing.conformance --ignore=tests/parity -q; fi
+# Not the conformance kit, tests/generated, nn and parity: they repeat the same kernels and bindings with more values, and take most of the time.
+if [ $# -eq 0 ]; then
+  set -- -q -n 2 tests/python tests/ops tests/robustness tests/fuzz tests/serialization backends/cpu/tests
+fi
 exec env LD_PRELOAD="$preload" build/asan/venv/bin/python -m pytest -p no:cacheprovider "$@"

@@ -9,6 +9,7 @@ checkout apart.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import subprocess
 import sys
@@ -42,6 +43,19 @@ def link(target: Path, at: Path) -> None:
     at.parent.mkdir(parents=True, exist_ok=True)
     at.unlink(missing_ok=True)
     at.symlink_to(target)
+
+
+def link_installed_core(tree: Path) -> None:
+    """Lay the core that this Python has installed into ``tree``: its two libraries beside the Python sources."""
+    spec = importlib.util.find_spec("tesserack._native")
+    if spec is None or spec.origin is None:
+        sys.exit(f"--installed-core: {sys.executable} has no tesserack installed; run make build")
+    extension = Path(spec.origin)
+    for entry in (ROOT / "core" / "tesserack").iterdir():
+        if entry.name not in ("lib", "__pycache__") and entry.suffix != ".so":
+            link(entry, tree / "tesserack" / entry.name)
+    link(extension, tree / "tesserack" / extension.name)
+    link(extension.parent / "lib", tree / "tesserack" / "lib")
 
 
 def assemble_cpu(build: Path, tree: Path) -> None:
@@ -84,6 +98,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("build", type=Path, help="folder to build in")
     parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UndefinedBehaviorSanitizer")
     parser.add_argument("--no-onednn", action="store_true", help="build the cpu backend without oneDNN")
+    parser.add_argument("--no-openblas", action="store_true", help="build the cpu backend without OpenBLAS")
+    parser.add_argument("--installed-core", action="store_true", help="take this Python's core, build the backend only")
     parser.add_argument("--tests", action="store_true", help="build the C++ unit tests too")
     parser.add_argument("--core-only", action="store_true", help="leave the cpu backend out")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1)
@@ -95,11 +111,18 @@ def main() -> None:
     build = arguments.build.resolve()
     tree = build / "py"
     sanitize, tests = onoff(arguments.sanitize), onoff(arguments.tests)
-    core = [f"TESSERACK_SANITIZE={sanitize}", f"TESSERACK_TESTS={tests}", f"TESSERACK_PACKAGE_TREE={tree}"]
-    cmake(ROOT, build / "core", core, arguments.jobs)
+    if arguments.installed_core:
+        link_installed_core(tree)
+    else:
+        core = [f"TESSERACK_SANITIZE={sanitize}", f"TESSERACK_TESTS={tests}", f"TESSERACK_PACKAGE_TREE={tree}"]
+        cmake(ROOT, build / "core", core, arguments.jobs)
     write_metadata(tree, "tesserack", CORE_ENTRY_POINTS)
     if not arguments.core_only:
-        cpu = [f"TESSERACK_CPU_SANITIZE={sanitize}", f"TESSERACK_CPU_ONEDNN={onoff(not arguments.no_onednn)}"]
+        cpu = [
+            f"TESSERACK_CPU_SANITIZE={sanitize}",
+            f"TESSERACK_CPU_ONEDNN={onoff(not arguments.no_onednn)}",
+            f"TESSERACK_CPU_OPENBLAS={onoff(not arguments.no_openblas)}",
+        ]
         cmake(CPU, build / "cpu", cpu, arguments.jobs)
         assemble_cpu(build / "cpu", tree)
     for name in PLUGINS:

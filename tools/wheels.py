@@ -1,11 +1,13 @@
-"""Build the wheels for every Python that is installed, check them, and try them out.
+"""Build the source distributions and from them the wheels for every Python that is installed, and try them out.
 
-``python tools/wheels.py OUT`` builds one wheel of the cpu backend and one of the core per Python version into ``OUT``,
-checks sizes, tags and symbols, installs each pair into a fresh environment and runs ``tools/smoke.py`` there.
+``python tools/wheels.py OUT`` packs both source distributions, builds one wheel of the cpu backend and one of the core
+per Python version into ``OUT``, checks sizes, tags and symbols, installs each pair into a fresh environment and runs
+``tools/smoke.py`` there.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SDISTS, WHEELS = ROOT / "build" / "sdist", ROOT / "build" / "wheel"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 MEGABYTE = 1 << 20
 # What authors of backends build with: see tesserack.get_include(), cmake_dir() and new-backend.
@@ -29,11 +32,18 @@ FOR_AUTHORS = (
     "tesserack/cli/templates/python/package/__init__.py.in",
 )
 LIMITS = {"tesserack": 6 * MEGABYTE, "tesserack_cpu": 12 * MEGABYTE}
+PACK = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
+
+
+def run(*command: object, cwd: Path = ROOT) -> str:
+    """Run a command, show its errors, and return what it printed."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, check=True, cwd=cwd, stdout=subprocess.PIPE, text=True).stdout
 
 
 def pythons() -> list[Path]:
-    """One interpreter of each supported version: pyenv's, else the one on the path."""
-    found = []
+    """One interpreter of each supported version, where there is one: pyenv's, else the one on the path."""
+    found, absent = [], []
     for version in VERSIONS:
         installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
         on_path = shutil.which(f"python{version}")
@@ -41,28 +51,30 @@ def pythons() -> list[Path]:
             found.append(installed[-1])
         elif on_path:
             found.append(Path(on_path))
+        else:
+            absent.append(version)
+    if absent:
+        print(f"not installed here, so not tried: Python {', '.join(absent)}", flush=True)
     return found or [Path(sys.executable)]
 
 
-def build_wheel(python: Path, project: Path, out: Path) -> Path:
-    """Build a project's wheel, isolated, and return its path."""
+def unpacked_sdist(project: Path, out: Path) -> Path:
+    """Pack a project's source distribution and return the folder it unpacks to."""
+    archive = out / run(sys.executable, "-c", PACK, out, cwd=project).split()[-1]
+    print(f"{archive.name}: {archive.stat().st_size / MEGABYTE:.2f} MB", flush=True)
+    run("tar", "-xzf", archive, "-C", SDISTS)
+    return SDISTS / archive.name.removesuffix(".tar.gz")
+
+
+def build_wheel(python: Path, source: Path, out: Path, *settings: str) -> Path:
+    """Build a wheel, isolated, and return its path."""
+    build = WHEELS / source.name
+    # What configuring left belongs to the last Python and its environment; the objects of the core are for all.
+    for stale in ("CMakeCache.txt", ".skbuild-info.json"):
+        (build / stale).unlink(missing_ok=True)
+    options = [word for setting in (f"build-dir={build}", *settings) for word in ("--config-settings", setting)]
     with tempfile.TemporaryDirectory(dir=out) as fresh:
-        # A build folder of its own: the editable install's keeps its paths.
-        build = f"build-dir={ROOT}/build/wheel-{project.name}-{{wheel_tag}}"
-        command = [
-            python,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--config-settings",
-            build,
-            "-w",
-            fresh,
-            project,
-        ]
-        subprocess.run([str(word) for word in command], check=True)
+        run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", *options, "-w", fresh, source)
         (built,) = Path(fresh).glob("*.whl")
         return built.replace(out / built.name)
 
@@ -101,24 +113,29 @@ def check_symbols(library: Path) -> None:
 def try_out(python: Path, wheels: list[Path], folder: Path) -> None:
     """Install the wheels into a fresh environment and run the smoke test there."""
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([python, "-m", "venv", folder], check=True)
+    run(python, "-m", "venv", folder)
     there = folder / "bin" / "python"
-    subprocess.run([there, "-m", "pip", "install", "--quiet", *wheels], check=True)
-    subprocess.run([there, ROOT / "tools" / "smoke.py"], check=True, cwd=folder)
+    run(there, "-m", "pip", "install", "--quiet", *wheels)
+    print(run(there, ROOT / "tools" / "smoke.py", cwd=folder), end="", flush=True)
     shutil.rmtree(folder)
 
 
 def main() -> None:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "build/wheels").resolve()
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    # From scratch: files of a source distribution all have the same old date, by which no change is seen.
+    for folder in (out, SDISTS, WHEELS):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     interpreters = pythons()
-    cpu = build_wheel(interpreters[-1], ROOT / "backends" / "cpu", out)
-    check_wheel(cpu)
+    core, cpu = unpacked_sdist(ROOT, out), unpacked_sdist(ROOT / "backends" / "cpu", out)
+    headers = f"cmake.define.TESSERACK_INCLUDE_DIR={core / 'core' / 'include'}"
+    cpu_wheel = build_wheel(interpreters[-1], cpu, out, headers)
+    check_wheel(cpu_wheel)
     for python in interpreters:
-        core = build_wheel(python, ROOT, out)
-        check_wheel(core)
-        try_out(python, [core, cpu], out / "venv")
+        core_wheel = build_wheel(python, core, out)
+        check_wheel(core_wheel)
+        try_out(python, [core_wheel, cpu_wheel], out / "venv")
     print(f"wheels passed on {len(interpreters)} Python versions")
 
 
