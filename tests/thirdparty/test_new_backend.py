@@ -39,7 +39,8 @@ def test_python_kernels_are_the_reference_ones():
     marker = "# --- tensors as arrays"
     template = (new_backend.TEMPLATES / "python" / "package" / "__init__.py.in").read_text()
     reference = (ROOT / "plugins" / "reference" / "tesserack_reference" / "__init__.py").read_text()
-    assert template.partition(marker)[2] == reference.partition(marker)[2] != ""
+    same = template.partition(marker)[2] == reference.partition(marker)[2] != ""
+    assert same, f"copy what follows {marker!r} from plugins/reference into the template"
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["python", "native"])
