@@ -131,7 +131,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "copy": np.positive,
     "neg": np.negative,
     "abs": np.abs,
-    "sign": lambda a: np.where(a != a, 0, np.sign(a)),
+    "sign": lambda a: np.where(np.isnan(a), 0, np.sign(a)),
     "recip": lambda a: 1 / a,
     "rsqrt": lambda a: 1 / np.sqrt(a),
     "erf": special.erf,
