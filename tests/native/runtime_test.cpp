@@ -45,8 +45,11 @@ TEST(memory_freed_by_other_threads_returns) {
 
 TEST(backends_are_validated) {
   ts_backend t{};
+  t.struct_size = 2;
+  CHECK_ERROR(register_backend(&t, "tiny"), "too small to say its version");
   t.struct_size = 16;
-  CHECK_ERROR(register_backend(&t, "short"), "too small");
+  t.abi_major = TS_ABI_MAJOR;
+  CHECK_ERROR(register_backend(&t, "short"), "too small to hold the required slots");
   t.struct_size = sizeof t;
   t.abi_major = 9;
   CHECK_ERROR(register_backend(&t, "future"), "built for ABI 9");
