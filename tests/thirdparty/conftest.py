@@ -34,7 +34,7 @@ class Environment:
     def install(self, project: Path, library: Path | None = None) -> None:
         """Install a project's packages and metadata; a native one's library goes into its package."""
         told = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-        for package in project.glob("tesserack_*"):
+        for package in [*project.glob("tesserack_*"), *project.glob("src/tesserack_*")]:
             shutil.copytree(package, self.folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
             if library is not None:
                 shutil.copy(library, self.folder / package.name / f"lib{package.name}.so")

@@ -49,7 +49,7 @@ def test_the_package(native, tmp_path):
     assert sorted(written) == sorted(file for file in (tmp_path / "out").rglob("*") if file.is_file())
     names = {str(file.relative_to(tmp_path / "out")) for file in written}
     expected = {"pyproject.toml", "README.md", "LICENSE", ".gitignore", "expected_failures.txt"}
-    expected |= {"tests/test_conformance.py", "tesserack_my_npu2/__init__.py"}
+    expected |= {"tests/test_conformance.py", "src/tesserack_my_npu2/__init__.py"}
     assert expected <= names and ("CMakeLists.txt" in names) == native
     for file in written:
         text = file.read_text()

@@ -94,7 +94,7 @@ class Backend:
         or NotImplemented to decline: the core then decomposes the operator, or runs it on the cpu and counts that.
 
         Args:
-            names: kernels of the required set, or operators by full name ("softmax.int") to override.
+            names: kernels of the required set, or operators by full name ("softmax", "mean.dim") to override.
             dtypes: those it takes; all but complex by default.
             layout: "strided", "contiguous" or "channels_last" (or contiguous); the core copies what lies otherwise.
             when: a predicate, called with the same arguments; false declines.

@@ -90,8 +90,11 @@ def _values(name: str, vendor: str) -> dict[str, str]:
 
 
 def _target(template: Path, name: str) -> Path:
-    """Where a template goes: ``package/__init__.py.in`` becomes ``tesserack_NAME/__init__.py``."""
+    """Where a template goes: ``package/__init__.py.in`` becomes ``src/tesserack_NAME/__init__.py``.
+
+    Below ``src``, so that Python started in the project's folder finds the installed package, and with it the library.
+    """
     plain = template.with_suffix("")
     if plain.parts[0] == "package":
-        return Path(f"tesserack_{name}", *plain.parts[1:])
+        return Path("src", f"tesserack_{name}", *plain.parts[1:])
     return Path(_RENAMED.get(str(plain), str(plain)))

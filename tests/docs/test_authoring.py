@@ -1,0 +1,103 @@
+"""The pages for authors say what works: their commands run in order, in an empty folder, and print what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tesserack as ts
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "authoring"
+COMMANDS = {"tesserack": "tesserack", "pytest": "pytest", "pip": "pip"}
+FENCE = re.compile(r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
+
+
+@dataclass
+class Step:
+    """A fenced block: what to run or to write, and what it is to print."""
+
+    language: str
+    text: str
+    file: str | None
+    printed: str | None = None
+
+
+def steps(page: Path) -> list[Step]:
+    """The blocks of a page; one of text belongs to the block before."""
+    found: list[Step] = []
+    for match in FENCE.finditer(page.read_text()):
+        if match["language"] == "text":
+            found[-1].printed = match["text"]
+        else:
+            found.append(Step(match["language"], match["text"], match["file"]))
+    return found
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A virtual environment that sees the tested Tesserack and the packages here, and installs without a network."""
+    folder = tmp_path / "venv"
+    venv.create(folder, symlinks=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    here = [Path(ts.__file__).parent.parent, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    Path(packages, "here.pth").write_text("\n".join(map(str, dict.fromkeys(here))) + "\n")
+    for command, module in COMMANDS.items():
+        script = folder / "bin" / command
+        script.write_text(f'#!/bin/sh\nexec "{folder}/bin/python" -m {module} "$@"\n')
+        script.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TESSERACK_", "PIP_", "PYTHON"))}
+    if shutil.which("ccache"):
+        kept["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
+    path = os.pathsep.join((str(folder / "bin"), str(Path(sys.executable).parent), kept["PATH"]))
+    options = {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}  # the first is a double negation
+    quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "COLUMNS": "200"}
+    return {**kept, **options, **quiet, "PATH": path, "VIRTUAL_ENV": str(folder)}
+
+
+def run(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str, Path]:
+    """What a step prints, and the folder it leaves the shell in."""
+    if step.file:
+        target = folder / step.file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(step.text)
+        return "", folder
+    where = Path(environment["VIRTUAL_ENV"]) / "where"
+    command = ["bash", "-euo", "pipefail", "-c", f"{step.text}\npwd > {where}"]
+    if step.language == "python":
+        command = ["python", "-c", step.text]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{step.text}\nexit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout, Path(where.read_text().strip()) if step.language == "sh" else folder
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_page(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    found = steps(page)
+    assert found, "a page without anything to run"
+    unknown = {s.language for s in found if s.language not in ("sh", "python") and not s.file}
+    assert not unknown, f"blocks that nothing runs: {unknown}"
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    for step in found:
+        printed, folder = run(step, folder, environment)
+        if step.printed is not None:
+            assert printed.rstrip() == step.printed.rstrip(), step.text
+
+
+def test_every_fence_is_seen() -> None:
+    for page in PAGES.glob("*.md"):
+        assert page.read_text().count("```") == 2 * len(FENCE.findall(page.read_text())), page.name
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES.glob("*.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", FENCE.sub("", page.read_text())):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
