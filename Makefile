@@ -29,11 +29,11 @@ CPP = $(shell git ls-files '*.cpp' '*.h')
 demo: build $(STAMPS)/examples
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
-test: build $(STAMPS)/plugins $(STAMPS)/test $(STAMPS)/examples $(if $(PARITY),$(STAMPS)/torch)
+test: build $(STAMPS)/test $(STAMPS)/examples $(if $(PARITY),$(STAMPS)/torch)
 	@for program in $$(ls -t build/core-*/tesserack_tests 2>/dev/null | head -n 1); do $$program; done
 	$(PY) -m pytest --pyargs $(PYTEST_ARGS) $(TESTS)
 
-conform: build $(STAMPS)/plugins $(STAMPS)/test
+conform: build $(STAMPS)/test
 	$(PY) -m tesserack.testing.conform $(or $(DEVICE),cpu) --report build/conformance $(CONFORM_ARGS)
 
 bench: build $(STAMPS)/bench $(STAMPS)/torch
@@ -80,11 +80,6 @@ $(STAMPS)/core: $(CORE) | $(STAMPS)/build-deps
 $(STAMPS)/cpu: $(CPU) | $(STAMPS)/build-deps
 	@echo "building the cpu backend (a few minutes the first time)"
 	$(PIP) install --no-build-isolation --no-deps -e ./backends/cpu
-	@touch $@
-
-# Backends in Python, for tests; their sources are used where they lie.
-$(STAMPS)/plugins: $(wildcard plugins/*/pyproject.toml) | $(STAMPS)/core
-	$(PIP) install --no-deps $(patsubst %/pyproject.toml,-e ./%,$(wildcard plugins/*/pyproject.toml))
 	@touch $@
 
 $(STAMPS)/venv:

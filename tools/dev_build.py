@@ -20,7 +20,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CPU = ROOT / "backends" / "cpu"
 
-PLUGINS = ("reference", "null")
 CPU_ENTRY_POINTS = "[tesserack.backends]\ncpu = tesserack_cpu:library\n"
 CORE_ENTRY_POINTS = "[pytest11]\ntesserack.testing.pytest_plugin = tesserack.testing.pytest_plugin\n"
 
@@ -66,13 +65,6 @@ def assemble_cpu(build: Path, tree: Path) -> None:
         if file.suffix == ".py" or file.name == "py.typed":
             link(file, tree / "tesserack_cpu" / file.name)
     write_metadata(tree, "tesserack-cpu", CPU_ENTRY_POINTS)
-
-
-def assemble_plugin(folder: Path, tree: Path) -> None:
-    """Lay a backend written in Python into ``tree``."""
-    name = folder.name
-    link(folder / f"tesserack_{name}", tree / f"tesserack_{name}")
-    write_metadata(tree, f"tesserack-{name}", f"[tesserack.backends]\n{name} = tesserack_{name}:backend\n")
 
 
 def write_metadata(tree: Path, name: str, entry_points: str) -> None:
@@ -125,8 +117,6 @@ def main() -> None:
         ]
         cmake(CPU, build / "cpu", cpu, arguments.jobs)
         assemble_cpu(build / "cpu", tree)
-    for name in PLUGINS:
-        assemble_plugin(ROOT / "plugins" / name, tree)
     print(make_environment(build / "venv", tree))
 
 

@@ -41,3 +41,8 @@ class Bytes(Backend):
 
 def floats(x: Operand) -> Any:
     return np.ndarray(x.shape, np.float32, x.handle, x.byte_offset, x.byte_strides)
+
+
+def bits(x: Operand) -> Any:
+    """The elements of any dtype, as unsigned integers."""
+    return np.ndarray(x.shape, f"u{x.itemsize}", x.handle, x.byte_offset, x.byte_strides)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-from bytes_backend import Bytes, floats
+from bytes_backend import Bytes, bits, floats
 from tesserack import _native
 from tesserack.backends import Operand
 
@@ -39,7 +39,7 @@ def backend(registered: Bytes) -> Bytes:
 
     @registered.kernel("copy_cast")
     def copy_cast(out: Operand, x: Operand) -> None:
-        floats(out)[...] = floats(x)
+        bits(out)[...] = bits(x)
 
     return registered
 
