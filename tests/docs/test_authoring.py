@@ -47,7 +47,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "venv"
     venv.create(folder, symlinks=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    here = [Path(ts.__file__).parent.parent, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    installed = Path(sysconfig.get_path("purelib"))
+    # What an editable install leaves for the start of the interpreter; without one, the package's own folder.
+    hooks = [line for file in sorted(installed.glob("_editable_*.pth")) for line in file.read_text().splitlines()]
+    here = [installed, sysconfig.get_path("platlib"), *(hooks or [Path(ts.__file__).parent.parent])]
     Path(packages, "here.pth").write_text("\n".join(map(str, dict.fromkeys(here))) + "\n")
     for command, module in COMMANDS.items():
         script = folder / "bin" / command
