@@ -11,6 +11,7 @@ import sysconfig
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tesserack as ts
@@ -81,7 +82,14 @@ def run(step: Step, folder: Path, environment: dict[str, str]) -> tuple[str, Pat
     return done.stdout, Path(where.read_text().strip()) if step.language == "sh" else folder
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def pages() -> list[Any]:
+    """Every page; those that compile the native package several times only where asked for."""
+    slow = pytest.mark.skipif("RUN_SLOW_PAGES" not in os.environ, reason="compiles for minutes: RUN_SLOW_PAGES=1")
+    marks = {"native": (slow,), "publishing": (slow,)}
+    return [pytest.param(p, id=p.stem, marks=marks.get(p.stem, ())) for p in sorted(PAGES.glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", pages())
 def test_page(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     found = steps(page)
     assert found, "a page without anything to run"
