@@ -5,9 +5,10 @@
 
 namespace ts {
 
-// Asks the backend for kernels named as operators are ("softmax.int"), and uses those it answers for: on that backend
-// alone, and only where the operator's results are new tensors. A kernel may decline a call. An operator without a
-// gradient of its own keeps its declared body wherever gradients are recorded, because the kernel cannot be traced.
+// Asks the backend for kernels named as operators are ("softmax", "sum.dim"), and uses those it answers for: on that
+// backend alone, and only where the operator's results are new tensors. A kernel may decline a call. An operator
+// without a gradient of its own keeps its declared body wherever gradients are recorded, because the kernel cannot be
+// traced.
 void install_overrides(Backend& backend);
 void install_override(Backend& backend, const Operator& op);
 
