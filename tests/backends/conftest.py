@@ -57,9 +57,20 @@ class Site:
 
     def environment(self, **variables: str) -> dict[str, str]:
         """The environment of a process that sees the packages."""
-        path = [str(self.folder), str(Path(ts.__file__).parent.parent)]
+        path = [str(self.folder), str(self._core_and_cpu())]
         kept = {name: value for name, value in os.environ.items() if name not in OURS}
         return {**kept, "PYTHONPATH": os.pathsep.join(path), **variables}
+
+    def _core_and_cpu(self) -> Path:
+        """Where the two lie alone: a developer's tree holds other backends too, and the tests count them."""
+        folder = self.folder.parent / "core"
+        folder.mkdir(exist_ok=True)
+        for pattern in ("tesserack", "tesserack_cpu", "tesserack-*.dist-info", "tesserack_cpu-*.dist-info"):
+            for found in Path(ts.__file__).parent.parent.glob(pattern):
+                link = folder / found.name
+                if not link.exists():
+                    link.symlink_to(found)
+        return folder
 
     def start(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run Python with these arguments."""

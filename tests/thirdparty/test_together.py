@@ -53,7 +53,7 @@ def test_four_packages_in_one_process(four):
     out = four.script(
         TRAIN,
         """
-        print(ts.backends.list())
+        print([name for name in ts.backends.list() if name != "null"])  # a developer's tree has that one too
         ts.backends.set_fallback("allow")
         check_training(["reference", "acme:1", "zeta:1"])
         counts = ts.backends.fallbacks()
@@ -157,7 +157,7 @@ def test_broken_packages_harm_no_one(four, compiled):
             x = ts.ones(2, 2, device=name, requires_grad=True)
             (x @ x).sum().backward()
             print(name, x.grad.tolist())
-        print([info.name for info in map(ts.backends.get, ts.backends.list()) if info.available])
+        print([name for name in ts.backends.list() if name != "null" and ts.backends.get(name).available])
         """
     )
     lines = out.splitlines()
