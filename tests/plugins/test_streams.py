@@ -176,6 +176,9 @@ def test_backends_without_streams_do_everything_in_order() -> None:
 def test_misuse_is_told(queues: Queues) -> None:
     with pytest.raises(TypeError, match="stream: expected a Stream or None, got int"):
         ts.stream(3)  # type: ignore[arg-type]
+    for misuse in (lambda: ts.set_stream(None), lambda: ts.Event("cpu").record(5), lambda: ts.Event("cpu").wait("s")):
+        with pytest.raises(TypeError, match="expected a Stream, got"):
+            misuse()
     with pytest.raises(RuntimeError, match="expected a stream of queues"):
         ts.Event("queues").record(ts.Stream("cpu"))
     with pytest.raises(ValueError, match="enable_timing"):

@@ -38,6 +38,11 @@ void wait_stream(const Stream& s, const Stream& other) {
   wait_event(s, e);
 }
 
+StreamPtr stream_arg(const pb::object& o, const char* what) {
+  TS_CHECK_TYPE(pb::isinstance<Stream>(o), what, ": expected a Stream, got ", type_name(o.ptr()));
+  return o.cast<StreamPtr>();
+}
+
 void define_streams(pb::module_& m) {
   pb::class_<Stream, StreamPtr>(m, "Stream", pb::module_local(),
                                 "A queue of work on a device: what is given to one stream runs in order.")
@@ -77,14 +82,14 @@ void define_events(pb::module_& m) {
       .def(
           "record",
           [](Event& e, const pb::object& stream) {
-            StreamPtr s = stream.is_none() ? current_stream(e.device()) : stream.cast<StreamPtr>();
+            StreamPtr s = stream.is_none() ? current_stream(e.device()) : stream_arg(stream, "Event.record");
             without_interpreter([&] { e.record(*s); });
           },
           pb::arg("stream") = pb::none(), "Mark what the stream has been given so far; the current one by default.")
       .def(
           "wait",
           [](const Event& e, const pb::object& stream) {
-            StreamPtr s = stream.is_none() ? current_stream(e.device()) : stream.cast<StreamPtr>();
+            StreamPtr s = stream.is_none() ? current_stream(e.device()) : stream_arg(stream, "Event.wait");
             wait_event(*s, e);
           },
           pb::arg("stream") = pb::none(), "Later work of the stream waits for the event.")
@@ -109,7 +114,7 @@ void init_streams(PyObject* module) {
       "default_stream", [](const pb::object& device) { return Stream::default_of(device_or_default(device)); },
       pb::arg("device") = pb::none(), "The stream work goes to unless another was chosen.");
   m.def(
-      "set_stream", [](const StreamPtr& s) { set_current_stream(s); }, pb::arg("stream"),
+      "set_stream", [](const pb::object& s) { set_current_stream(stream_arg(s, "set_stream")); }, pb::arg("stream"),
       "Make a stream the current one of this thread.");
   m.def("_record_stream", [](const pb::object& tensor) {
     Storage* s = expect_tensor(tensor.ptr(), "record_stream")->storage;
