@@ -241,8 +241,8 @@ void DeviceAllocator::raw_free(const std::vector<Block>& blocks) {
 }
 
 void DeviceAllocator::out_of_memory(size_t bytes, int status) {
-  std::string why = take_last_error();
   if (status != TS_OK && status != TS_OUT_OF_MEMORY) fail_status(status, backend_.name(), "alloc");
+  std::string why = take_last_error();
   fail(ErrorKind::OutOfMemory, "out of memory on ", Device{backend_.id(), index_}, ": tried to allocate ",
        mib(static_cast<int64_t>(bytes)), "; ", mib(stats_.allocated), " are in live tensors, ",
        mib(stats_.reserved - stats_.allocated), " cached and unused", why.empty() ? "" : "; ", why,
