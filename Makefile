@@ -43,7 +43,8 @@ docs: build $(STAMPS)/docs
 	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
 
 # Cheapest first.
-lint: build $(STAMPS)/lint
+# With what the tests need: the package holds a pytest plugin and a test kit, whose types are checked too.
+lint: build $(STAMPS)/lint $(STAMPS)/test
 	$(PY) tools/layers.py
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
