@@ -133,6 +133,9 @@ def _register(claim: Claim, entry: Any) -> None:
             )
         _native._register_python_backend(entry, f"{claim} ({claim.value})")
     elif isinstance(entry, (str, os.PathLike)):
+        from tesserack.backends import _integrity
+
+        _integrity.check(os.fspath(entry), claim.name, claim.point.dist)
         _native._load_backend(os.fspath(entry), claim.name, str(claim))
     else:
         raise TypeError(

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tesserack._cache import user_cache
 from tesserack._headers import get_include
 
 __all__ = ["CompileError", "cache_directory", "find_compiler", "load", "load_inline"]
@@ -109,10 +110,7 @@ def load_inline(
 def cache_directory() -> Path:
     """Where libraries are kept: ``TESSERACK_EXTENSIONS_DIR``, else ``tesserack/extensions`` in the user's cache."""
     chosen = os.environ.get("TESSERACK_EXTENSIONS_DIR")
-    if chosen:
-        return Path(chosen)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache, "tesserack", "extensions")
+    return Path(chosen) if chosen else user_cache("extensions")
 
 
 def find_compiler() -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import importlib.util
 import json
 import sys
@@ -13,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import tesserack
+from tesserack.backends._integrity import difference
 from tesserack.cli._environment import related_distributions
 from tesserack.plugins import Finding
 
@@ -138,20 +137,8 @@ def _damaged_libraries(distribution: metadata.Distribution) -> Iterator[Finding]
     for file in distribution.files or []:
         if file.suffix not in (".so", ".dylib", ".pyd", ".dll") or file.hash is None:
             continue
-        path = Path(str(file.locate()))
-        cure = f"reinstall {distribution.name}"
-        if not path.exists():
+        path, cure = str(file.locate()), f"reinstall {distribution.name}"
+        if not Path(path).exists():
             yield Finding("error", distribution.name, f"{path} is missing", cure)
-        elif file.size is not None and path.stat().st_size != file.size:
-            size = path.stat().st_size
-            yield Finding("error", distribution.name, f"{path} has {size} bytes instead of {file.size}", cure)
-        elif path.stat().st_size <= _LARGEST and _digest(path, file.hash.mode) != file.hash.value:
-            yield Finding("error", distribution.name, f"{path} is not what was installed", cure)
-
-
-def _digest(path: Path, algorithm: str) -> str:
-    with path.open("rb") as stream:
-        state = hashlib.new(algorithm)
-        while block := stream.read(1 << 20):
-            state.update(block)
-    return base64.urlsafe_b64encode(state.digest()).decode().rstrip("=")
+        elif how := difference(path, f"{file.hash.mode}={file.hash.value}", str(file.size or ""), _LARGEST):
+            yield Finding("error", distribution.name, f"{path}: {how}", cure)
