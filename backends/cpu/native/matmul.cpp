@@ -14,20 +14,7 @@
 namespace tesserack::cpu {
 namespace {
 
-// Multiply-adds. Measured on Zen 4: OpenBLAS starts faster, oneDNN runs faster, and two threads pay off early.
-constexpr int64_t kOnednnFrom = 150'000, kThreadsFrom = 100'000;
-constexpr int64_t kFewRows = 16; // up to here oneDNN's sgemm, which packs nothing, beats its matmul primitive
-// From here it does so again on Intel's processors: 1.59 against 1.78 ms for 512 cubed on Sapphire Rapids.
-constexpr int64_t kManyRows = 256;
-
-bool prefers_sgemm(int64_t m, int64_t n) {
-  const int64_t least = std::min(m, n);
-#if defined(__x86_64__)
-  static const bool intel = __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f");
-  if (intel && least >= kManyRows) return true;
-#endif
-  return least <= kFewRows;
-}
+constexpr int64_t kThreadsFrom = 100'000; // multiply-adds
 
 bool same_matrix(const Matrix& a, const Matrix& b) {
   return a.data == b.data && a.row_stride == b.row_stride && a.col_stride == b.col_stride;
@@ -77,8 +64,9 @@ void multiply_here(const Gemm& g, bool accumulate) {
   g.dtype == TS_COMPLEX64 ? multiply_plainly<std::complex<float>>(g) : multiply_plainly<std::complex<double>>(g);
 }
 
-// The same with rows or columns shared among threads.
-void multiply_shared(const Gemm& g, bool accumulate) {
+// Calls body(part) with rows or columns of c shared among threads, if the work is worth them.
+template <class Body> void share(const Gemm& g, const Body& body) {
+  if (g.m * g.n * g.k < kThreadsFrom) return body(g);
   const int64_t item = backend::dtype_size(g.dtype);
   const bool by_rows = g.m >= g.n;
   const int64_t extent = by_rows ? g.m : g.n, other = by_rows ? g.n : g.m;
@@ -87,9 +75,10 @@ void multiply_shared(const Gemm& g, bool accumulate) {
     Gemm part = g;
     (by_rows ? part.m : part.n) = end - begin;
     part.c = shifted(g.c, by_rows ? begin : 0, by_rows ? 0 : begin, item);
+    part.addend = shifted(g.addend, by_rows ? begin : 0, by_rows ? 0 : begin, item);
     if (by_rows) part.a = shifted(g.a, begin, 0, item);
     if (!by_rows) part.b = shifted(g.b, 0, begin, item);
-    multiply_here(part, accumulate);
+    body(part);
   });
 }
 
@@ -98,20 +87,21 @@ bool is_plain(const Matrix& m, int64_t rows, int64_t cols) {
   return (m.col_stride == 1 && m.row_stride >= cols) || (m.row_stride == 1 && m.col_stride >= rows);
 }
 
-bool multiply_onednn(const Gemm& g, onednn::Type type, bool accumulate, bool row_bias) {
+bool multiply_onednn(const Gemm& g, bool row_bias) {
   if (!is_plain(g.a, g.m, g.k) || !is_plain(g.b, g.k, g.n) || g.c.col_stride != 1 || g.c.row_stride < g.n) return false;
   const int threads = g.m * g.n * g.k < kThreadsFrom ? 1 : max_threads();
-  if (type == onednn::Type::f32 && !row_bias && prefers_sgemm(g.m, g.n)) {
-    const bool ta = g.a.col_stride != 1, tb = g.b.col_stride != 1;
-    return onednn::sgemm(ta, tb, g.m, g.n, g.k, reinterpret_cast<const float*>(g.a.data),
-                         ta ? g.a.col_stride : g.a.row_stride, reinterpret_cast<const float*>(g.b.data),
-                         tb ? g.b.col_stride : g.b.row_stride, accumulate ? 1.0f : 0.0f,
-                         reinterpret_cast<float*>(g.c.data), g.c.row_stride, threads);
-  }
   const onednn::MatmulProblem problem{
-      type,           threads,        g.m,      g.n,       g.k, g.a.row_stride, g.a.col_stride, g.b.row_stride,
-      g.b.col_stride, g.c.row_stride, row_bias, accumulate};
+      onednn::Type::bf16, threads,        g.m,     g.n, g.k, g.a.row_stride, g.a.col_stride, g.b.row_stride,
+      g.b.col_stride,     g.c.row_stride, row_bias};
   return onednn::matmul(problem, g.a.data, g.b.data, g.addend.data, g.c.data);
+}
+
+// float32 in one pass, the addend included. Not by oneDNN or OpenBLAS, which are no faster, and of which the first
+// lets its stack pointer walk into heap memory in dnnl_sgemm (3.2), where a signal's frame then lands.
+bool multiply_tiled(const Gemm& g) {
+  if (!pick_tiled_gemm_takes()(g)) return false;
+  share(g, pick_tiled_gemm());
+  return true;
 }
 
 // Half types where no library takes them: through float32 copies, rounded once at the end.
@@ -153,28 +143,15 @@ void run_gemm(const Gemm& gemm) {
   if (g.m == 1) g.c.row_stride = g.n;
   const bool has_addend = g.addend.data != nullptr;
   if (g.k == 0) return fill_with_addend(g);
-  const int64_t work = g.m * g.n * g.k;
-  const bool row_bias = has_addend && g.addend.row_stride == 0 && g.addend.col_stride == 1;
-  const auto fill_first = [&] {
-    if (has_addend && !same_matrix(g.addend, g.c)) fill_with_addend(g);
-  };
   if (g.dtype == TS_BFLOAT16) {
-    if (!has_addend || row_bias) {
-      if (multiply_onednn(g, onednn::Type::bf16, false, row_bias)) return;
-    }
-    return multiply_widened(g);
+    const bool row_bias = has_addend && g.addend.row_stride == 0 && g.addend.col_stride == 1;
+    if ((has_addend && !row_bias) || !multiply_onednn(g, row_bias)) multiply_widened(g);
+    return;
   }
   if (g.dtype == TS_FLOAT16) return multiply_widened(g);
-  if (g.dtype == TS_FLOAT32 && work >= kOnednnFrom) {
-    if (row_bias && std::min(g.m, g.n) > kFewRows) {
-      if (multiply_onednn(g, onednn::Type::f32, false, true)) return;
-    }
-    fill_first();
-    if (multiply_onednn(g, onednn::Type::f32, has_addend, false)) return;
-  } else {
-    fill_first();
-  }
-  work < kThreadsFrom ? multiply_here(g, has_addend) : multiply_shared(g, has_addend);
+  if (g.dtype == TS_FLOAT32 && multiply_tiled(g)) return;
+  if (has_addend && !same_matrix(g.addend, g.c)) fill_with_addend(g);
+  share(g, [has_addend](const Gemm& part) { multiply_here(part, has_addend); });
 }
 
 } // namespace tesserack::cpu

@@ -1,4 +1,4 @@
-// Own packed matrix product (native/isa/matmul_packed.cpp): any strides, one thread.
+// Own matrix products, on one thread.
 #ifndef TESSERACK_CPU_MATMUL_KERNELS_H
 #define TESSERACK_CPU_MATMUL_KERNELS_H
 
@@ -7,8 +7,14 @@
 
 namespace tesserack::cpu {
 
-// c = a @ b, added to c if `accumulate`. dtype: bool, integers (which wrap), float32, float64.
+// c = a @ b (native/isa/matmul_packed.cpp), any strides, added to c if `accumulate`. dtype: bool, integers (which
+// wrap), float32, float64.
 TS_ISA_FUNCTION(void, packed_gemm, (const Gemm& gemm, bool accumulate));
+
+// c = a @ b + addend of float32 (native/isa/sgemm.cpp), any strides of a and b. It takes products whose c and addend
+// both have contiguous rows, or both contiguous columns; none at all without AVX2.
+TS_ISA_FUNCTION(bool, tiled_gemm_takes, (const Gemm& gemm));
+TS_ISA_FUNCTION(void, tiled_gemm, (const Gemm& gemm));
 
 // Between float16 or bfloat16 and float32, rows of `cols` elements: to (rows, cols) row-major, or from it.
 TS_ISA_FUNCTION(void, widen_half, (int32_t dtype, int64_t rows, int64_t cols, const Matrix& from, float* to));

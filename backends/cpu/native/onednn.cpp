@@ -52,10 +52,6 @@ void* scratch(ScratchSlot slot, size_t bytes) {
 namespace tesserack::cpu::onednn {
 
 bool matmul(const MatmulProblem&, const void*, const void*, const void*, void*) { return false; }
-bool sgemm(bool, bool, int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t, float, float*, int64_t,
-           int) {
-  return false;
-}
 bool convolution(const ConvProblem&, const void*, const void*, const void*, const void*) { return false; }
 
 } // namespace tesserack::cpu::onednn

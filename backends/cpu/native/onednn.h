@@ -8,22 +8,17 @@ namespace tesserack::cpu::onednn {
 
 enum class Type : int32_t { f32, bf16 };
 
-// C = A @ B (+ bias, or + C). Row-major C with unit column stride; strides in elements.
+// C = A @ B (+ bias). Row-major C with unit column stride; strides in elements.
 struct MatmulProblem {
   Type type;
   int32_t threads;
   int64_t m, n, k;
   int64_t a_row, a_col, b_row, b_col, c_row;
-  int32_t row_bias;   // bias of n elements, of the same type
-  int32_t accumulate; // add to what C holds
+  int64_t row_bias; // bias of n elements, of the same type
 };
 
 // False when oneDNN has no implementation for the problem on this processor (or was not built in).
 bool matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
-
-// Row-major f32 C = op(A) @ op(B) + beta * C without a primitive: the fastest for few rows or few columns.
-bool sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
-           const float* b, int64_t ldb, float beta, float* c, int64_t ldc, int threads);
 
 enum class Conv : int32_t { forward, backward_input, backward_weight };
 

@@ -35,11 +35,6 @@ struct MatmulPlan {
     if (p.row_bias) bias_desc = dnnl::memory::desc({1, p.n}, type, {p.n, 1});
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (p.accumulate) {
-      dnnl::post_ops post;
-      post.append_sum(1.0f);
-      attributes.set_post_ops(post);
-    }
     const bool blocked = wants_blocks(p);
     const dnnl::memory::desc any_desc({p.k, p.n}, type, dnnl::memory::format_tag::any);
     const dnnl::matmul::primitive_desc desc(engine(), a_desc, blocked ? any_desc : b_desc, bias_desc, c_desc,
@@ -86,13 +81,6 @@ bool matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
     args[count++] = bind(DNNL_ARG_SCRATCHPAD, plan.scratchpad, scratch(kScratchpad, plan.scratchpad_bytes));
   }
   return dnnl_primitive_execute(plan.primitive.get(), stream().get(), count, args) == dnnl_success;
-}
-
-bool sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
-           const float* b, int64_t ldb, float beta, float* c, int64_t ldc, int threads) {
-  const ThreadCount count(threads);
-  return dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc) ==
-         dnnl_success;
 }
 
 } // namespace tesserack::cpu::onednn

@@ -1,0 +1,297 @@
+// The float32 matrix product after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008),
+// with two shortcuts: a right factor used for few rows is read where it lies, and one that lies transposed is then
+// multiplied by scalar products.
+#include "../matmul.h"
+#include "sgemm_tile.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace tesserack::cpu {
+namespace TESSERACK_VARIANT {
+
+bool tiled_gemm_takes(const Gemm& gemm);
+void tiled_gemm(const Gemm& gemm);
+
+#ifdef TESSERACK_CPU_SIMD_F32
+
+namespace sgemm_detail {
+namespace {
+
+using sgemm::kDotCols;
+using sgemm::kDotRows;
+using sgemm::kTileRows;
+using sgemm::kWideRows;
+using simd::kLanes;
+
+constexpr int64_t kTileCols = 2 * kLanes;
+// The packed block of B stays in the L2 cache, a strip of A in L1.
+constexpr int64_t kDepth = simd::kRegisters == 32 ? 384 : 256, kCols = simd::kRegisters == 32 ? 512 : 256;
+constexpr int64_t kUnpackedRows = 3 * kTileRows; // up to here packing B costs more than it saves
+constexpr int64_t kBlockStays = 128 * 1024;      // elements of B that stay in the L2 cache as they lie
+constexpr int64_t kDotUpTo = 8 * kDotRows, kDotFrom = 16 * kLanes; // rows; depth, unless a single strip will do
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Free {
+  void operator()(float* p) const { std::free(p); }
+};
+
+// Memory of a thread that is used again; what was in it is lost when it grows.
+class Buffer {
+public:
+  float* get(int64_t count) {
+    if (count > size_) {
+      const size_t bytes = (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64;
+      data_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+      size_ = data_ ? count : 0;
+      if (!data_) throw std::bad_alloc();
+    }
+    return data_.get();
+  }
+
+private:
+  std::unique_ptr<float, Free> data_;
+  int64_t size_ = 0;
+};
+
+// An operand, or a part of one.
+struct Source {
+  const float* data;
+  int64_t row, col; // strides
+  const float* at(int64_t i, int64_t j) const { return data + i * row + j * col; }
+};
+
+Source source(const Matrix& m) { return {reinterpret_cast<const float*>(m.data), m.row_stride, m.col_stride}; }
+
+// --- packing -----------------------------------------------------------------------------------------------------
+
+// kTileCols columns (or fewer, then zeros follow) of B, row after row.
+void pack_rows(const Source& b, int64_t depth, int64_t cols, float* to) {
+  const simd::Mask low = simd::first(std::min(cols, kLanes)), high = simd::first(std::max<int64_t>(0, cols - kLanes));
+  for (int64_t p = 0; p < depth; ++p, to += kTileCols) {
+    const float* from = b.at(p, 0);
+    simd::store(to, simd::load(from, low));
+    simd::store(to + kLanes, cols > kLanes ? simd::load(from + kLanes, high) : simd::zero());
+  }
+}
+
+// A square of kLanes x kLanes, transposed; where it sticks out of B there are zeros.
+template <bool Whole> void pack_square(const Source& b, int64_t depth, int64_t cols, float* to) {
+  const simd::Mask mask = simd::first(depth);
+  simd::Vector block[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    if constexpr (Whole) {
+      block[i] = simd::load(b.at(0, i));
+      __builtin_prefetch(b.at(2 * kLanes, i));
+    } else
+      block[i] = i < cols ? simd::load(b.at(0, i), mask) : simd::zero();
+  }
+  simd::transpose(block);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i)
+    if (Whole || i < depth) simd::store(to + i * kTileCols, block[i]);
+}
+
+// The same from columns that are contiguous.
+void pack_columns(const Source& b, int64_t depth, int64_t cols, float* to) {
+  for (int64_t p = 0; p < depth; p += kLanes) {
+    for (int64_t j = 0; j < kTileCols; j += kLanes) {
+      const int64_t rows = std::min(kLanes, depth - p), present = std::clamp<int64_t>(cols - j, 0, kLanes);
+      const bool whole = rows == kLanes && present == kLanes;
+      (whole ? pack_square<true> : pack_square<false>)({b.at(p, j), b.row, b.col}, rows, present,
+                                                       to + p * kTileCols + j);
+    }
+  }
+}
+
+void pack_any(const Source& b, int64_t depth, int64_t cols, float* to) {
+  for (int64_t p = 0; p < depth; ++p, to += kTileCols)
+    for (int64_t j = 0; j < kTileCols; ++j) to[j] = j < cols ? *b.at(p, j) : 0.0f;
+}
+
+void pack(const Source& b, int64_t depth, int64_t cols, float* to) {
+  const auto packer = b.col == 1 ? pack_rows : b.row == 1 ? pack_columns : pack_any;
+  for (int64_t j = 0; j < cols; j += kTileCols, to += depth * kTileCols)
+    packer({b.at(0, j), b.row, b.col}, depth, std::min(kTileCols, cols - j), to);
+}
+
+// A strip of A beside itself: rows stay rows and columns columns, but close together. Returns the strip to use.
+Source copy_strip(const Source& a, int64_t rows, int64_t depth, Buffer& buffer) {
+  if (a.row == 1) {
+    float* to = buffer.get(depth * kLanes);
+    const simd::Mask mask = simd::first(std::min(rows, kLanes));
+    for (int64_t p = 0; p < depth; ++p) simd::store(to + p * kLanes, simd::load(a.at(0, p), mask));
+    return {to, 1, kLanes};
+  }
+  const int64_t step = depth + kLanes; // no power of two, by which all rows would fall into one set of the cache
+  float* to = buffer.get(rows * step);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (a.col == 1)
+      std::memcpy(to + i * step, a.at(i, 0), static_cast<size_t>(depth) * sizeof(float));
+    else
+      for (int64_t p = 0; p < depth; ++p) to[i * step + p] = *a.at(i, p);
+  }
+  return {to, step, 1};
+}
+
+// --- the product -------------------------------------------------------------------------------------------------
+
+struct Product {
+  int64_t m, n, k;
+  Source a, b;
+  float* c;
+  int64_t c_row, c_col;
+  Source start; // data NULL: zeros
+
+  float* result(int64_t i, int64_t j) const { return c + i * c_row + j * c_col; }
+};
+
+// Rows [i, i + rows) and columns [j, j + cols) from one strip of A and rows of B. The first block of the depth starts
+// from the addend, the others from what is there.
+void multiply_strip(const Product& g, const Source& a, int64_t i, int64_t rows, const float* b, int64_t b_row,
+                    int64_t panel, int64_t j, int64_t cols, int64_t depth, bool first) {
+  sgemm::Tile tile{a.data, a.col == 1 ? a.row : a.col, nullptr, b_row, nullptr, g.c_row, nullptr, 0, depth, {}};
+  const bool by_rows = a.col == 1;
+  const int64_t widest = panel == 0 && rows <= kWideRows ? 4 : 2;
+  for (int64_t at = 0; at < cols;) {
+    const int64_t left = ceil_div(cols - at, kLanes), registers = left >= widest ? widest : left >= 2 ? 2 : 1;
+    tile.last = simd::first(std::min(kLanes, cols - at - (registers - 1) * kLanes));
+    tile.b = panel == 0 ? b + at : b + at / kTileCols * panel;
+    tile.c = g.result(i, j + at);
+    tile.start = first ? (g.start.data ? g.start.at(i, j + at) : nullptr) : tile.c;
+    tile.start_row = first ? g.start.row : g.c_row;
+    (by_rows ? sgemm::kernel<true>(rows, registers) : sgemm::kernel<false>(rows, registers))(tile);
+    at += registers * kLanes;
+  }
+}
+
+// Strips of nearly equal height.
+template <class Body> void each_strip(int64_t m, const Body& body) {
+  const int64_t strips = ceil_div(m, kTileRows);
+  for (int64_t s = 0; s < strips; ++s) {
+    const int64_t begin = m * s / strips, end = m * (s + 1) / strips;
+    body(begin, end - begin);
+  }
+}
+
+int64_t block_depth(int64_t k) { return ceil_div(k, ceil_div(k, kDepth)); }
+
+// B where it lies.
+void multiply_unpacked(const Product& g) {
+  static thread_local Buffer strip;
+  const int64_t depth_block = block_depth(g.k);
+  for (int64_t p = 0; p < g.k; p += depth_block) {
+    const int64_t depth = std::min(depth_block, g.k - p);
+    each_strip(g.m, [&](int64_t i, int64_t rows) {
+      Source a{g.a.at(i, p), g.a.row, g.a.col};
+      if (a.row != 1 && a.col != 1) a = copy_strip(a, rows, depth, strip);
+      multiply_strip(g, a, i, rows, g.b.at(p, 0), g.b.row, 0, 0, g.n, depth, p == 0);
+    });
+  }
+}
+
+void multiply_packed(const Product& g) {
+  static thread_local Buffer strip, block;
+  const int64_t depth_block = block_depth(g.k);
+  const int64_t cols_block = ceil_div(ceil_div(g.n, ceil_div(g.n, kCols)), kTileCols) * kTileCols;
+  float* packed = block.get(depth_block * ceil_div(std::min(cols_block, g.n), kTileCols) * kTileCols);
+  for (int64_t j = 0; j < g.n; j += cols_block) {
+    const int64_t cols = std::min(cols_block, g.n - j);
+    for (int64_t p = 0; p < g.k; p += depth_block) {
+      const int64_t depth = std::min(depth_block, g.k - p);
+      pack({g.b.at(p, j), g.b.row, g.b.col}, depth, cols, packed);
+      each_strip(g.m, [&](int64_t i, int64_t rows) {
+        const Source a = copy_strip({g.a.at(i, p), g.a.row, g.a.col}, rows, depth, strip);
+        multiply_strip(g, a, i, rows, packed, kTileCols, depth * kTileCols, j, cols, depth, p == 0);
+      });
+    }
+  }
+}
+
+// --- scalar products: rows of A with columns of B, both contiguous --------------------------------------------------
+
+template <int R> void dot_rows(const Product& g, int64_t i, int64_t j) {
+  const int64_t cols = std::min<int64_t>(kDotCols, g.n - j);
+  const float* b[kDotCols];
+  for (int64_t q = 0; q < kDotCols; ++q) b[q] = g.b.at(0, j + std::min(q, cols - 1));
+  const bool plain = cols == kDotCols && g.c_col == 1 && !g.start.data;
+  sgemm::dot<R>(g.a.at(i, 0), g.a.row, b, g.k, [&](int64_t row, __m128 sums) {
+    if (plain) return _mm_storeu_ps(g.result(i + row, j), sums);
+    alignas(16) float four[4];
+    _mm_store_ps(four, sums);
+    for (int64_t q = 0; q < cols; ++q)
+      *g.result(i + row, j + q) = four[q] + (g.start.data ? *g.start.at(i + row, j + q) : 0.0f);
+  });
+}
+
+template <int R> void dot_strip(const Product& g, int64_t i, int64_t rows, int64_t j) {
+  if (rows == R) return dot_rows<R>(g, i, j);
+  if constexpr (R > 1) dot_strip<R - 1>(g, i, rows, j);
+}
+
+void multiply_by_dots(const Product& g) {
+  const int64_t strips = ceil_div(g.m, kDotRows);
+  for (int64_t j = 0; j < g.n; j += kDotCols)
+    for (int64_t s = 0; s < strips; ++s)
+      dot_strip<kDotRows>(g, g.m * s / strips, g.m * (s + 1) / strips - g.m * s / strips, j);
+}
+
+// --- which ---------------------------------------------------------------------------------------------------------
+
+Product product(const Gemm& g) {
+  return {g.m,
+          g.n,
+          g.k,
+          source(g.a),
+          source(g.b),
+          reinterpret_cast<float*>(g.c.data),
+          g.c.row_stride,
+          g.c.col_stride,
+          source(g.addend)};
+}
+
+Product transposed(const Product& g) {
+  const auto flip = [](const Source& s) { return Source{s.data, s.col, s.row}; };
+  return {g.n, g.m, g.k, flip(g.b), flip(g.a), g.c, g.c_col, g.c_row, flip(g.start)};
+}
+
+bool dots_suit(const Product& g) {
+  return g.a.col == 1 && g.b.row == 1 && (g.m <= kDotRows || (g.m <= kDotUpTo && g.k >= kDotFrom));
+}
+
+bool tiles_suit(const Product& g) { return g.c_col == 1 && (!g.start.data || g.start.col == 1); }
+
+} // namespace
+} // namespace sgemm_detail
+
+bool tiled_gemm_takes(const Gemm& gemm) {
+  using namespace sgemm_detail;
+  const Product g = product(gemm);
+  return tiles_suit(g) || tiles_suit(transposed(g));
+}
+
+void tiled_gemm(const Gemm& gemm) {
+  using namespace sgemm_detail;
+  Product g = product(gemm);
+  const Product flipped = transposed(g);
+  if (g.n < g.m && dots_suit(flipped)) return multiply_by_dots(flipped);
+  if (dots_suit(g)) return multiply_by_dots(g);
+  if (!tiles_suit(g) || (g.n == 1 && tiles_suit(flipped))) g = flipped;
+  const bool stays = block_depth(g.k) * g.n <= kBlockStays && g.b.row <= 2 * g.n;
+  g.b.col == 1 && (stays || g.m <= kUnpackedRows) ? multiply_unpacked(g) : multiply_packed(g);
+}
+
+#else
+
+bool tiled_gemm_takes(const Gemm&) { return false; }
+void tiled_gemm(const Gemm&) {}
+
+#endif
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu

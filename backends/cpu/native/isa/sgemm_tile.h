@@ -1,0 +1,134 @@
+// The inner kernels of the float32 matrix product: a tile of C held in registers.
+#ifndef TESSERACK_CPU_SGEMM_TILE_H
+#define TESSERACK_CPU_SGEMM_TILE_H
+
+#include "simd_f32.h"
+
+#ifdef TESSERACK_CPU_SIMD_F32
+#include <array>
+#include <utility>
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+namespace sgemm {
+
+using simd::kLanes;
+using simd::Vector;
+
+// Accumulators, a row of B and the address registers just fit: 14 x 2 registers with AVX-512, 6 x 2 with AVX2.
+constexpr int kTileRows = simd::kRegisters == 32 ? 14 : 6;
+constexpr int kWideRows = simd::kRegisters == 32 ? 6 : 3; // tiles of up to so many rows are four registers wide
+constexpr int kPrefetch = 6;                              // rows of B ahead
+
+// One tile: c = start + a @ b. Strides in elements; columns beyond the last register's mask are not touched.
+struct Tile {
+  const float* a;
+  int64_t a_step; // from one row of A to the next, or from one column to the next: see multiply
+  const float* b;
+  int64_t b_row;
+  float* c;
+  int64_t c_row;
+  const float* start; // NULL: zeros
+  int64_t start_row;
+  int64_t depth;
+  simd::Mask last; // of the last register of a row
+};
+
+// R rows and V registers of columns. ByRows: a row of A is contiguous; else a column is.
+template <int R, int V, bool ByRows> void multiply(const Tile& t) {
+  Vector sums[R][V];
+#pragma GCC unroll 14
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sums[i][v] = simd::zero();
+  for (int i = 0; i < R; ++i)
+    for (int v = 0; v < V; ++v) __builtin_prefetch(t.c + i * t.c_row + v * kLanes, 1);
+  // Every third row has a pointer; the other two are addressed by multiples of the stride.
+  constexpr int kPointers = ByRows ? (R + 2) / 3 : 1;
+  const float* rows[kPointers];
+  for (int i = 0; i < kPointers; ++i) rows[i] = t.a + 3 * i * t.a_step;
+  const float* b = t.b;
+  for (int64_t p = 0; p < t.depth; ++p, b += t.b_row) {
+    Vector right[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      right[v] = v == V - 1 ? simd::load(b + v * kLanes, t.last) : simd::load(b + v * kLanes);
+      __builtin_prefetch(b + kPrefetch * t.b_row + v * kLanes);
+    }
+#pragma GCC unroll 14
+    for (int i = 0; i < R; ++i) {
+      const Vector left = simd::broadcast(ByRows ? rows[i / 3] + i % 3 * t.a_step : rows[0] + i);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sums[i][v] = simd::fma(left, right[v], sums[i][v]);
+    }
+#pragma GCC unroll 5
+    for (int i = 0; i < kPointers; ++i) rows[i] += ByRows ? 1 : t.a_step;
+  }
+#pragma GCC unroll 14
+  for (int i = 0; i < R; ++i) {
+    float* c = t.c + i * t.c_row;
+    const float* start = t.start ? t.start + i * t.start_row : nullptr;
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      Vector sum = sums[i][v];
+      if (v < V - 1) {
+        if (start) sum = simd::add(sum, simd::load(start + v * kLanes));
+        simd::store(c + v * kLanes, sum);
+      } else {
+        if (start) sum = simd::add(sum, simd::load(start + v * kLanes, t.last));
+        simd::store(c + v * kLanes, sum, t.last);
+      }
+    }
+  }
+}
+
+using MultiplyFn = void (*)(const Tile&);
+
+template <int V, bool ByRows, int... R> constexpr auto kernels_of(std::integer_sequence<int, R...>) {
+  return std::array<MultiplyFn, sizeof...(R)>{&multiply<R + 1, V, ByRows>...};
+}
+
+// The kernel for 1 <= rows <= kTileRows and 1, 2 or (up to kWideRows rows) 4 registers of columns.
+template <bool ByRows> MultiplyFn kernel(int64_t rows, int64_t registers) {
+  static constexpr auto one = kernels_of<1, ByRows>(std::make_integer_sequence<int, kTileRows>());
+  static constexpr auto two = kernels_of<2, ByRows>(std::make_integer_sequence<int, kTileRows>());
+  static constexpr auto four = kernels_of<4, ByRows>(std::make_integer_sequence<int, kWideRows>());
+  const auto at = static_cast<size_t>(rows - 1);
+  return registers == 4 ? four[at] : registers == 2 ? two[at] : one[at];
+}
+
+// Scalar products of R rows with four columns that are contiguous along the depth.
+constexpr int kDotRows = simd::kRegisters == 32 ? 6 : 2, kDotCols = 4;
+
+// Each of the four results of a row is handed to store(row, __m128).
+template <int R, class Store>
+void dot(const float* a, int64_t a_row, const float* const (&b)[kDotCols], int64_t depth, const Store& store) {
+  Vector sums[R][kDotCols];
+#pragma GCC unroll 6
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kDotCols; ++j) sums[i][j] = simd::zero();
+  const auto step = [&](int64_t p, auto... mask) {
+    Vector right[kDotCols];
+#pragma GCC unroll 4
+    for (int j = 0; j < kDotCols; ++j) right[j] = simd::load(b[j] + p, mask...);
+#pragma GCC unroll 6
+    for (int i = 0; i < R; ++i) {
+      const Vector left = simd::load(a + i * a_row + p, mask...);
+#pragma GCC unroll 4
+      for (int j = 0; j < kDotCols; ++j) sums[i][j] = simd::fma(left, right[j], sums[i][j]);
+    }
+  };
+  int64_t p = 0;
+  for (; p + kLanes <= depth; p += kLanes) step(p);
+  if (p < depth) step(p, simd::first(depth - p));
+#pragma GCC unroll 6
+  for (int i = 0; i < R; ++i) store(i, simd::sums(sums[i][0], sums[i][1], sums[i][2], sums[i][3]));
+}
+
+} // namespace sgemm
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu
+
+#endif
+#endif // TESSERACK_CPU_SGEMM_TILE_H

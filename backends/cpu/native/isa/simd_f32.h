@@ -1,0 +1,89 @@
+// One register of float32 with a masked tail, for kernels that are written instruction by instruction.
+#ifndef TESSERACK_CPU_SIMD_F32_H
+#define TESSERACK_CPU_SIMD_F32_H
+
+#include <cstdint>
+
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+#define TESSERACK_CPU_SIMD_F32 1
+#include <immintrin.h>
+#include <utility>
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+namespace simd {
+
+#if defined(__AVX512F__)
+
+constexpr int64_t kLanes = 16;
+constexpr int kRegisters = 32;
+using Vector = __m512;
+using Mask = __mmask16;
+
+// The first n lanes, 0 <= n <= kLanes.
+inline Mask first(int64_t n) { return static_cast<Mask>((1u << n) - 1); }
+inline Vector zero() { return _mm512_setzero_ps(); }
+inline Vector load(const float* at) { return _mm512_loadu_ps(at); }
+inline Vector load(const float* at, Mask mask) { return _mm512_maskz_loadu_ps(mask, at); }
+inline void store(float* at, Vector v) { _mm512_storeu_ps(at, v); }
+inline void store(float* at, Vector v, Mask mask) { _mm512_mask_storeu_ps(at, mask, v); }
+inline Vector broadcast(const float* at) { return _mm512_set1_ps(*at); }
+inline Vector add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
+inline Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+inline __m256 half_sum(Vector v) {
+  // By the compiler's own shuffle: GCC 12 warns of what its header leaves undefined in the intrinsics.
+  return _mm256_add_ps(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                       __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+
+#else
+
+constexpr int64_t kLanes = 8;
+constexpr int kRegisters = 16;
+using Vector = __m256;
+using Mask = __m256i;
+
+inline Mask first(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline Vector zero() { return _mm256_setzero_ps(); }
+inline Vector load(const float* at) { return _mm256_loadu_ps(at); }
+inline Vector load(const float* at, Mask mask) { return _mm256_maskload_ps(at, mask); }
+inline void store(float* at, Vector v) { _mm256_storeu_ps(at, v); }
+inline void store(float* at, Vector v, Mask mask) { _mm256_maskstore_ps(at, mask, v); }
+inline Vector broadcast(const float* at) { return _mm256_broadcast_ss(at); }
+inline Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
+inline Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+inline __m256 half_sum(Vector v) { return v; }
+
+#endif
+
+// The sums of four registers' lanes.
+inline __m128 sums(Vector a, Vector b, Vector c, Vector d) {
+  const __m256 ab = _mm256_hadd_ps(half_sum(a), half_sum(b)), cd = _mm256_hadd_ps(half_sum(c), half_sum(d));
+  const __m256 all = _mm256_hadd_ps(ab, cd);
+  return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+}
+
+// In a 2 x 2 arrangement of blocks of `Block` lanes, those off the diagonal change places.
+template <int Block, int... I> void swap_blocks(Vector& a, Vector& b, std::integer_sequence<int, I...>) {
+  constexpr int lanes = static_cast<int>(kLanes); // lanes of b count from here
+  const Vector low = __builtin_shufflevector(a, b, (I & Block ? lanes + I - Block : I)...);
+  b = __builtin_shufflevector(a, b, (I & Block ? lanes + I : I + Block)...);
+  a = low;
+}
+
+// Transposes kLanes registers in place, by blocks of 1, 2, 4, ... lanes.
+template <int Block = 1> void transpose(Vector (&rows)[kLanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i)
+    if (!(i & Block)) swap_blocks<Block>(rows[i], rows[i + Block], std::make_integer_sequence<int, kLanes>());
+  if constexpr (2 * Block < kLanes) transpose<2 * Block>(rows);
+}
+
+} // namespace simd
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu
+
+#endif
+#endif // TESSERACK_CPU_SIMD_F32_H
