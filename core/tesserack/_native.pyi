@@ -991,6 +991,7 @@ _backend_kernels: Any
 _backend_reason: Any
 _backends: Any
 _current_index: Any
+_custom_operators: Any
 _declared_default: Any
 _define_operator: Any
 _device_count: Any
@@ -1007,7 +1008,9 @@ _kernel_table: Any
 _keys: Any
 _keys_of: Any
 _load_backend: Any
+_load_library: Any
 _manual_seed_all: Any
+_operator_function: Any
 _operators: Any
 _pop_saved_tensors_hooks: Any
 _probe_again: Any

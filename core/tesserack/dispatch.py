@@ -9,6 +9,9 @@ relu(Tensor self) -> Tensor
 from __future__ import annotations
 
 import contextlib
+import difflib
+import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,9 +19,31 @@ from tesserack import _native
 from tesserack._native import Tensor
 from tesserack._native import _Call as Call
 
-__all__ = ["Call", "Key", "explain", "key_names", "keys", "register_key", "schemas", "table"]
+__all__ = [
+    "Call",
+    "Key",
+    "explain",
+    "get_key",
+    "key_names",
+    "keys",
+    "load_library",
+    "register_key",
+    "schemas",
+    "table",
+]
 
 Kernel = Callable[..., Any]
+
+
+class _Library:
+    """A library by its canonical path; no lock is held but its own while it sets itself up."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.stamp: tuple[int, int, int] | None = None  # what the file was when it was loaded
+
+
+_libraries: dict[str, _Library] = {}
 
 
 class Key:
@@ -92,6 +117,46 @@ def register_key(name: str, *, before: str | None = None, after: str | None = No
     return Key(name)
 
 
+def get_key(name: str) -> Key:
+    """The functionality key of that name, whoever registered it.
+
+    Raises:
+        ValueError: if there is none, with the nearest name there is.
+
+    >>> get_key("Autograd")
+    <dispatch key Autograd>
+    """
+    known = key_names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"keys are {', '.join(known)}"
+        raise ValueError(f"dispatch: no key named {name!r}; {hint}")
+    return Key(name)
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Open a native library and have it register its dispatch keys, kernels and operators.
+
+    The library exports ``tesserack_plugin``, see ``tesserack/abi.h``. Its operators are then
+    ``tesserack.ops.<namespace>.<name>``, its keys :func:`get_key` of their names. A library is loaded once: calling
+    this again does nothing. What it registers stays until the process ends.
+
+    Raises:
+        RuntimeError: the file is no such library, is built for another ABI, has changed since it was loaded, or its
+            setup failed (other classes, too, as it says).
+    """
+    real = os.path.realpath(path)
+    library = _libraries.setdefault(real, _Library())
+    with library.lock:
+        stat = os.stat(real) if os.path.exists(real) else None
+        found = (stat.st_ino, stat.st_mtime_ns, stat.st_size) if stat else None
+        if library.stamp is None:
+            _native._load_library(real)
+            library.stamp = found
+        elif library.stamp != found:
+            raise RuntimeError(f"library: {real} has changed since it was loaded; restart to load it anew")
+
+
 def key_names() -> list[str]:
     """The functionality keys, in the order calls consider them."""
     return _native._keys()  # type: ignore[no-any-return]
@@ -152,6 +217,8 @@ def _step(key: str, owner: str | None, record: dict[str, Any]) -> str:
         )
     if owner is not None:
         return f"kernel registered by {owner}"
+    if "::" in record["base"]:
+        return f"the operator's own function, defined by {record['origin']}"
     if record["view"]:
         return "a view: metadata only, no kernel"
     if record["pointwise"]:

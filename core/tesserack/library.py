@@ -26,6 +26,7 @@ from tesserack._custom_schema import infer_schema
 from tesserack._native import Tensor
 
 __all__ = [
+    "CompiledOp",
     "CustomOp",
     "OpCheckError",
     "custom_op",
@@ -125,6 +126,39 @@ class CustomOp:
         return kernel
 
 
+class CompiledOp(CustomOp):
+    """An operator whose function is compiled, from :func:`tesserack.dispatch.load_library`. :func:`get` gives it.
+
+    What is registered here goes beside, or in place of, what the library registers itself.
+    """
+
+    def __init__(self, name: str, schema: str, doc: str) -> None:
+        self.name, self.schema, self.__doc__ = name, schema, doc
+        self.__name__ = name.partition("::")[2]
+        self._mutates = "!" in schema
+        self._call = _native._operator_function(name)
+
+    def register_kernel(self, device_types: str | Iterable[str], function: Function | None = None) -> Any:
+        """Use the function for tensors on these backends (names). A decorator if no function is given."""
+        names = [device_types] if isinstance(device_types, str) else [*device_types]
+
+        def register(kernel: Function) -> Function:
+            for name in names:
+                _native._set_kernel(self.name, name, _without_call(kernel), f"{self.name}.register_kernel")
+            return kernel
+
+        return register if function is None else register(function)
+
+    def register_fake(self, function: Function) -> Function:
+        """The function makes results of the right shape and dtype from tensors without data (device ``meta``)."""
+        _native._set_kernel(self.name, "meta", _without_call(function), f"{self.name}.register_fake")
+        return function
+
+
+def _without_call(function: Function) -> Function:
+    return lambda call, *args: function(*args)
+
+
 def _cast(value: Any, device: str, dtype: Any) -> Any:
     if isinstance(value, list):
         return [_cast(v, device, dtype) for v in value]
@@ -167,8 +201,17 @@ def custom_op(
     return make if function is None else make(function)
 
 
+def _adopt_compiled() -> None:
+    """Operators that libraries have defined since this was last asked."""
+    for name, schema, doc, in_python in _native._custom_operators():
+        if not in_python and name not in _operators:
+            _operators.setdefault(name, CompiledOp(name, schema, doc))
+
+
 def get(name: str) -> CustomOp:
     """The custom operator of that name. ``KeyError`` naming those there are."""
+    if name not in _operators:
+        _adopt_compiled()
     if name not in _operators:
         raise KeyError(f"library: no custom operator {name!r} (there are: {', '.join(sorted(_operators)) or 'none'})")
     return _operators[name]
@@ -177,6 +220,7 @@ def get(name: str) -> CustomOp:
 def in_namespace(space: str) -> dict[str, CustomOp]:
     """The custom operators ``space::name``, by name."""
     prefix = f"{space}::"
+    _adopt_compiled()
     return {name.removeprefix(prefix): op for name, op in _operators.items() if name.startswith(prefix)}
 
 

@@ -36,10 +36,10 @@ def test_a_released_plugin_works_with_a_later_core(build):
 
 
 REFUSED = {
-    "-DMAJOR=2": "was built for ABI 2.x, this core speaks 1.0; install a matching version",
-    "-DMAJOR=0": "was built for ABI 0.x, this core speaks 1.0",
-    "-DMAJOR=7 -DTINY_TABLE": "was built for ABI 7.x, this core speaks 1.0",
-    "-DMINOR_NEEDED=999": "needs ABI 1.999 or later, this core speaks 1.0; upgrade tesserack",
+    "-DMAJOR=2": "was built for ABI 2.x, this core speaks 1.1; install a matching version",
+    "-DMAJOR=0": "was built for ABI 0.x, this core speaks 1.1",
+    "-DMAJOR=7 -DTINY_TABLE": "was built for ABI 7.x, this core speaks 1.1",
+    "-DMINOR_NEEDED=999": "needs ABI 1.999 or later, this core speaks 1.1; upgrade tesserack",
     "-DTINY_TABLE": "too small to hold the required slots",
     "-DNO_SIZE": "gave a table of 0 bytes, too small to say its version",
     "-DNO_TABLE": "gave no table",

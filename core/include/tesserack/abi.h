@@ -1,4 +1,4 @@
-/* The backend contract of Tesserack: plain C, versioned, append-only.
+/* The contract of Tesserack with backends and with plugins of operators: plain C, versioned, append-only.
  *
  * Rules every revision keeps:
  *  - every struct begins with its own size in bytes; a smaller struct is normal, and a field beyond the
@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define TS_ABI_MAJOR 1
-#define TS_ABI_MINOR 0
+#define TS_ABI_MINOR 1
 
 /* Status of every callback. DECLINED: "not this case": the core decomposes or falls back, visibly. */
 enum {
@@ -99,7 +99,7 @@ enum {
 };
 
 /* A non-tensor argument. INTS, FLOATS: `len` elements. COMPLEX: two floats. TENSORS: `len` tensors, which stand
- * in ts_call.inputs from index `i` on. DTYPE: `i`. */
+ * in ts_call.inputs from index `i` on. DTYPE, DEVICE: `i`. */
 typedef struct ts_value {
   int32_t tag;
   int32_t len;
@@ -269,12 +269,113 @@ struct ts_host {
   void (*set_error)(const char* message); /* message for the status about to be returned; thread-local, copied */
   int (*interrupted)(void);               /* non-zero: the user asked to stop; return TS_INTERRUPTED soon. Cheap */
   void (*log)(int32_t level, const char* message); /* 0 debug, 1 info, 2 warning */
+  const struct ts_dispatch* dispatch; /* since 1.1 */
 };
 
 /* The one symbol a native backend exports. Returns TS_OK and a table that outlives the process's use of it,
  * or an error after host->set_error. */
 typedef int (*ts_backend_entry)(const ts_host* host, const ts_backend** out);
 #define TS_BACKEND_ENTRY_SYMBOL "tesserack_backend"
+
+/* --- Since 1.1: dispatch keys and operators from C ----------------------------------------------------------------
+ *
+ * A kernel at a dispatch key serves one call of an operator, boxed: arguments and results are ts_values. A tensor is
+ * its number in the call: a TENSOR's `i`, and TENSORS are the `len` numbers from `i` on. Arguments have the first
+ * numbers; what redispatch, invoke and empty give gets new ones, which the call owns until it ends or drops them.
+ * A call is valid in the thread of its kernel and until that returns. Every function below tells a call, number,
+ * name or value that is not valid by a status other than TS_OK, with a message set as by ts_host.set_error; a kernel
+ * that gives such a status back raises that very error. */
+typedef struct ts_boxed ts_boxed;
+
+/* TS_OK: the results are those of set_result, and for others of the last redispatch. TS_DECLINED: as if there were no
+ * such kernel, the next key is considered. Anything else raises. May run in several threads at once. */
+typedef int (*ts_boxed_fn)(ts_boxed* call, void* ctx);
+
+enum { TS_V_GENERATOR = 12 /* `i`: the number of the argument it came with; may only be passed on in that call */ };
+
+typedef struct ts_boxed_info {
+  size_t struct_size; /* set by the caller, here and below: what fits is filled */
+  const char* op;     /* "sum.dim" */
+  const char* schema;
+  const char* key;    /* that the kernel stands at: "Autograd", "cpu"; "" for the operator's own function */
+  int32_t n_args, n_results;
+  int64_t n_tensors;  /* numbers given so far */
+} ts_boxed_info;
+
+/* Where a tensor is. */
+typedef struct ts_place {
+  size_t struct_size;
+  const char* backend; /* "cpu"; "meta": it has no data */
+  void* stream;        /* that work of this thread goes to; NULL: the device's default stream */
+  int32_t device_index;
+  int32_t requires_grad;
+} ts_place;
+
+enum { TS_O_COMPOSITE = 1 /* computes by invoke alone: differentiated through its parts, and takes meta tensors */ };
+
+typedef struct ts_operator {
+  size_t struct_size;
+  const char* schema; /* "acme::saxpy(Tensor x, Tensor y, float a=1) -> Tensor": always with a namespace */
+  const char* doc;    /* NULL: none */
+  const char* owner;  /* NULL: the plugin that is being set up */
+  ts_boxed_fn run;    /* for every backend without a kernel of its own; NULL: there is none. Not asked for meta */
+  void* ctx;
+  uint32_t flags;     /* TS_O_* */
+  uint32_t reserved;
+} ts_operator;
+
+/* Strings and lists that are passed in are copied. */
+typedef struct ts_dispatch {
+  size_t struct_size;
+
+  /* A functionality key, considered right before (or, with `before` 0, after) the key `neighbour`. */
+  int (*register_key)(const char* name, const char* neighbour, int32_t before);
+  /* Whether calls of this thread come to the key; `was` may be NULL. */
+  int (*enable_key)(const char* key, int32_t on, int32_t* was);
+  /* A kernel for one overload; for a key that is not a backend's, op NULL means every operator without one of its own.
+   * The key may be a backend's name, which loads it, or "meta". fn NULL: calls pass by the key. owner as above. */
+  int (*set_kernel)(const char* op, const char* key, ts_boxed_fn fn, void* ctx, const char* owner);
+  int (*define_operator)(const ts_operator* op);
+
+  /* What a kernel is asked. Pointers stay valid as long as the call, lists as long as what they came with. */
+  int (*info)(ts_boxed* call, ts_boxed_info* out);
+  int (*argument)(ts_boxed* call, int32_t k, ts_value* out);
+  int (*result)(ts_boxed* call, int32_t k, ts_value* out); /* NONE before there is one */
+  int (*tensor)(ts_boxed* call, int64_t number, ts_tensor* out);
+  int (*place)(ts_boxed* call, int64_t number, ts_place* out);
+  /* The address of the first element; TS_ERROR where the host cannot read the memory. */
+  int (*data)(ts_boxed* call, int64_t number, void** out);
+
+  /* What it does. A kernel's own invoke does not come back to its key; redispatch goes on with the keys after it. */
+  int (*set_argument)(ts_boxed* call, int32_t k, const ts_value* value); /* for redispatch */
+  int (*redispatch)(ts_boxed* call);
+  /* Arguments in the order of the schema; those left out take their defaults. Results: up to n_results. */
+  int (*invoke)(ts_boxed* call, const char* op, const ts_value* args, int32_t n_args, ts_value* results,
+                int32_t n_results);
+  /* An uninitialised contiguous tensor on the device of `like`. */
+  int (*empty)(ts_boxed* call, const int64_t* sizes, int32_t ndim, int32_t dtype, int64_t like, int64_t* number);
+  int (*list)(ts_boxed* call, const int64_t* numbers, int32_t n, ts_value* out); /* TENSORS of these; -1: None */
+  int (*set_result)(ts_boxed* call, int32_t k, const ts_value* value);
+  int (*drop)(ts_boxed* call, int64_t number); /* lets go of the tensor, whose number is then no longer valid */
+  /* 1: let other threads of the interpreter run; 0, or returning: no longer. Between the two nothing else of this
+   * table may be called. Pays above some ten thousand elements. */
+  int (*release_interpreter)(ts_boxed* call, int32_t on);
+} ts_dispatch;
+
+/* A library of keys and operators. */
+typedef struct ts_plugin {
+  size_t struct_size;
+  int32_t abi_major;        /* TS_ABI_MAJOR it was built with */
+  int32_t abi_minor_needed; /* lowest minor it works with: 1 */
+  const char* name;         /* stands in messages, and as owner */
+  const char* version;
+  void* ctx;
+  int (*setup)(void* ctx, const ts_host* host); /* registers; called once, after the versions were compared */
+} ts_plugin;
+
+/* The one symbol of such a library. It may export tesserack_backend as well. Returns as that does. */
+typedef int (*ts_plugin_entry)(const ts_host* host, const ts_plugin** out);
+#define TS_PLUGIN_ENTRY_SYMBOL "tesserack_plugin"
 
 #ifdef __cplusplus
 }

@@ -31,6 +31,16 @@ void run_body(void*, const Operator& op, Frame& f, KeySet) {
 // The same for operators that write arguments: their versions count up.
 void run_mutating_body(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   run_body(ctx, op, f, keys);
+  count_writes(op, f);
+}
+
+} // namespace
+
+void check_backend_call(const Operator& op, const Frame& f) {
+  if (!op.any_device) check_same_device(op, f);
+}
+
+void count_writes(const Operator& op, const Frame& f) {
   for (size_t k = 0; k < op.schema->args.size(); ++k) {
     if (!op.schema->args[k].type.mutated) continue;
     const Value& v = f.args[k];
@@ -42,7 +52,10 @@ void run_mutating_body(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   }
 }
 
-} // namespace
+bool runs_body(const Operator& op, int key) {
+  KernelFn fn = op.table[key].fn;
+  return fn == run_body || fn == run_mutating_body;
+}
 
 Operator& register_operator(std::unique_ptr<Operator> op) {
   Registry& r = registry();
@@ -95,7 +108,7 @@ void set_key_default(int key, Kernel kernel) {
   r.defaults[key] = kernel;
   for (const Operator* op : r.order) {
     Kernel& slot = mutable_operator(*op).table[key];
-    if (slot.fn == old.fn) slot = kernel;
+    if (slot.fn == old.fn && slot.ctx == old.ctx) slot = kernel;
   }
 }
 

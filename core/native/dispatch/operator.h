@@ -96,6 +96,12 @@ std::vector<const Operator*> all_operators();         // in order of declaration
 std::vector<const Operator*> overloads(std::string_view base);
 Operator& mutable_operator(const Operator& op); // to add kernels
 
+// What kernels at a backend's key do around their work: tensors share the device, and versions of what is written
+// count.
+void check_backend_call(const Operator& op, const Frame& f);
+void count_writes(const Operator& op, const Frame& f);
+bool runs_body(const Operator& op, int key); // the key, a backend's, holds nothing but the operator's body
+
 // Kernel used by every operator that has none of its own for `key`; also applied to operators declared later.
 void set_key_default(int key, Kernel kernel);
 // A functionality key for a plugin, next to an existing one. RuntimeError when the range is full or the name taken.

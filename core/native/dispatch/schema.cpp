@@ -1,6 +1,7 @@
 #include "dispatch/schema.h"
 #include <cctype>
 #include <charconv>
+#include <mutex>
 
 namespace ts {
 namespace {
@@ -139,8 +140,9 @@ private:
     if (t == "None") return {};
     if (t == "True" || t == "False") return Value(t == "True");
     if (a.type.kind == TypeKind::DType) return Value(dtype_from_name(t));
+    if (t.empty()) error("a default");
     if (t[0] == '\'') {
-
+      if (t.size() < 2 || t.back() != '\'') error("a closing quote");
       return Value(interned(t.substr(1, t.size() - 2)));
     }
     if (t[0] == '[') return list_of(t);
@@ -165,7 +167,9 @@ private:
   }
 
   static const char* interned(const std::string& s) {
+    static std::mutex mutex;
     static std::vector<std::unique_ptr<std::string>> pool;
+    std::lock_guard lock(mutex);
     for (auto& p : pool)
       if (*p == s) return p->c_str();
     pool.push_back(std::make_unique<std::string>(s));
@@ -216,7 +220,13 @@ bool Schema::mutates() const {
   return std::any_of(args.begin(), args.end(), [](const Argument& a) { return a.type.mutated; });
 }
 
-std::unique_ptr<Schema> parse_schema(std::string_view text) { return Parser(text).parse(); }
+std::unique_ptr<Schema> parse_schema(std::string_view text) {
+  try {
+    return Parser(text).parse();
+  } catch (const std::logic_error&) { // of std::stoi and its like
+    fail(ErrorKind::Value, "schema: expected numbers that fit where numbers stand in '", text, "'");
+  }
+}
 
 std::string to_string(const Schema& s) {
   std::string out = s.name + "(";

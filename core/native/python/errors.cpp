@@ -65,6 +65,24 @@ PyObject* take_exception() {
   return value;
 }
 
+// Hooks of runtime/border.h.
+std::shared_ptr<void> take_for_core(std::string& text) {
+  GilGuard gil;
+  if (!PyErr_Occurred()) return nullptr;
+  PyRef error = PyRef::steal(take_exception());
+  PyRef message = PyRef::steal(PyObject_Str(error.get()));
+  const char* said = message ? PyUnicode_AsUTF8(message.get()) : nullptr;
+  text = type_name(error.get());
+  if (said && *said) text = text + ": " + said;
+  PyErr_Clear(); // of an exception whose text cannot be had
+  return hold(error.get());
+}
+void put_for_core(const std::shared_ptr<void>& exception) {
+  GilGuard gil;
+  auto* error = static_cast<PyObject*>(exception.get());
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+}
+
 void attach_cause(const std::string& message) {
   PyObject* cause = std::exchange(t_cause.exception, nullptr);
   if (!cause) return;
@@ -253,6 +271,8 @@ void init_interpreter_hooks() {
   hooks.warn = warn_user;
   hooks.log = log_message;
   hooks.location = location;
+  hooks.take_exception = take_for_core;
+  hooks.put_exception = put_for_core;
 }
 
 } // namespace ts::py

@@ -1,13 +1,15 @@
 // Kernels written in Python at dispatch keys, keys registered from Python, and operators with a body in Python.
 #include "python/python_dispatch.h"
-#include "autograd/gradient.h"
+#include "ops/custom.h"
 #include "python/operator_object.h"
 #include "python/tensor_object.h"
 #include "python/types.h"
-#include "runtime/backend.h"
+#include "runtime/plugin.h"
 
 namespace ts::py {
 namespace {
+
+static_assert(kMaxCustomArgs <= kMaxArgs, "every custom operator can be called from Python");
 
 // What a Python kernel is given of the call it serves.
 struct CallObject {
@@ -110,16 +112,14 @@ void run_kernel(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   bool hides = key >= key::kBackendBits && key != key::Autograd && !(thread_state().exclude & key_bit(key));
   KeySet hidden = hides ? key_bit(key) : 0;
   ExcludeKeys exclude(hidden);
+  bool of_backend = key < key::kBackendBits;
+  if (of_backend) check_backend_call(op, f);
   call_python(static_cast<PythonFunction*>(ctx)->function.get(), op, f, keys & below(key), hidden);
+  if (of_backend) count_writes(op, f);
 }
 
 void run_body(const Operator& op, Frame& f) {
   call_python(static_cast<PythonFunction*>(op.extension)->function.get(), op, f, 0, 0);
-}
-
-[[noreturn]] void no_gradient(GradContext& c) {
-  fail(ErrorKind::Runtime, c.op().name(),
-       ": backward through an operator without a gradient; give it one with register_autograd");
 }
 
 // Kernels and operators stay for the life of the process.
@@ -205,26 +205,13 @@ void init_call_type(PyObject* module) {
 
 // --- registration ------------------------------------------------------------------------------------------------
 
-int key_by_name(const std::string& name) {
-  int key = find_key(name);
-  if (key >= 0) return key;
-  if (name == "meta") return kMetaBackend;
-  if (const Backend* b = find_backend(name)) return b->id();
-  fail(ErrorKind::Value, "dispatch: no key named '", name, "'");
-}
-
 // _set_kernel(op or None, key, function or None, owner)
 PyObject* set_kernel(PyObject*, PyObject* args) {
   const char *op, *key, *owner;
   PyObject* function;
   if (!PyArg_ParseTuple(args, "zsOs:_set_kernel", &op, &key, &function, &owner)) return nullptr;
   return guarded([&] {
-    int k = key_by_name(key);
-    Kernel kernel = function == Py_None ? Kernel() : python_kernel(function, owner);
-    if (op)
-      mutable_operator(get_operator(op)).table[k] = kernel;
-    else
-      set_key_default(k, kernel);
+    install_kernel(op, key, function == Py_None ? Kernel() : python_kernel(function, owner));
     return none();
   });
 }
@@ -235,9 +222,7 @@ PyObject* add_key(PyObject*, PyObject* args) {
   int before;
   if (!PyArg_ParseTuple(args, "ssp:_register_key", &name, &next_to, &before)) return nullptr;
   return guarded([&] {
-    int neighbour = find_key(next_to);
-    TS_CHECK_VALUE(neighbour >= 0, "register_key: no key named '", next_to, "'");
-    register_key(name, neighbour, before);
+    ts::add_key(name, next_to, before);
     return none();
   });
 }
@@ -247,14 +232,7 @@ PyObject* enable_key(PyObject*, PyObject* args) {
   const char* name;
   int on;
   if (!PyArg_ParseTuple(args, "sp:_enable_key", &name, &on)) return nullptr;
-  return guarded([&] {
-    int key = find_key(name);
-    TS_CHECK_VALUE(key >= 0, "enable_key: no key named '", name, "'");
-    KeySet& include = thread_state().include;
-    bool was = include & key_bit(key);
-    include = on ? include | key_bit(key) : include & ~key_bit(key);
-    return PyBool_FromLong(was);
-  });
+  return guarded([&] { return PyBool_FromLong(ts::enable_key(name, on)); });
 }
 
 // _define_operator(schema, body, doc, origin) -> function
@@ -263,20 +241,8 @@ PyObject* define_operator(PyObject*, PyObject* args) {
   PyObject* function;
   if (!PyArg_ParseTuple(args, "sOss:_define_operator", &schema, &function, &doc, &origin)) return nullptr;
   return guarded([&] {
-    auto op = std::make_unique<Operator>();
-    op->schema = parse_schema(schema);
-    TS_CHECK_VALUE(op->schema->args.size() <= kMaxArgs && op->schema->returns.size() <= Results::kMax,
-                   "custom operator: at most ", kMaxArgs, " arguments and ", Results::kMax, " results");
-    op->body = run_body;
     PythonFunction* kept = keep(function, origin);
-    op->extension = kept;
-    op->origin = kept->owner.c_str();
-    op->doc = doc;
-    op->composite = false; // a body in Python is opaque
-    op->gradient = no_gradient;
-    op->is_method = op->is_function = false;
-    op->any_device = true;
-    const Operator& made = register_operator(std::move(op));
+    const Operator& made = ts::define_operator({schema, doc, run_body, kept, kept->owner.c_str()});
     return operator_object(made.name(), {&made}, false);
   });
 }
@@ -292,10 +258,49 @@ PyObject* key_list(PyObject*, PyObject*) {
   });
 }
 
-PyMethodDef g_functions[] = {
-    {"_set_kernel", set_kernel, METH_VARARGS, nullptr}, {"_register_key", add_key, METH_VARARGS, nullptr},
-    {"_enable_key", enable_key, METH_VARARGS, nullptr}, {"_define_operator", define_operator, METH_VARARGS, nullptr},
-    {"_keys", key_list, METH_NOARGS, nullptr},          {nullptr, nullptr, 0, nullptr}};
+// _custom_operators() -> [(name, schema, doc, defined in Python)]
+PyObject* custom_operators(PyObject*, PyObject*) {
+  return guarded([&] {
+    PyRef list = checked(PyList_New(0));
+    for (const Operator* op : all_operators()) {
+      if (!is_custom(*op)) continue;
+      PyRef row = checked(Py_BuildValue("(sNNO)", op->name().c_str(), to_python(to_string(*op->schema)).release(),
+                                        to_python(op->doc).release(), op->body == run_body ? Py_True : Py_False));
+      checked_status(PyList_Append(list.get(), row.get()));
+    }
+    return list.release();
+  });
+}
+
+// _operator_function(name) -> function of one overload
+PyObject* operator_function(PyObject*, PyObject* args) {
+  const char* name;
+  if (!PyArg_ParseTuple(args, "s:_operator_function", &name)) return nullptr;
+  return guarded([&] {
+    const Operator& op = get_operator(name);
+    return operator_object(op.name(), {&op}, false);
+  });
+}
+
+// _load_library(path)
+PyObject* load_library_file(PyObject*, PyObject* args) {
+  const char* path;
+  if (!PyArg_ParseTuple(args, "s:_load_library", &path)) return nullptr;
+  return guarded([&] {
+    load_library(path);
+    return none();
+  });
+}
+
+PyMethodDef g_functions[] = {{"_set_kernel", set_kernel, METH_VARARGS, nullptr},
+                             {"_register_key", add_key, METH_VARARGS, nullptr},
+                             {"_enable_key", enable_key, METH_VARARGS, nullptr},
+                             {"_define_operator", define_operator, METH_VARARGS, nullptr},
+                             {"_keys", key_list, METH_NOARGS, nullptr},
+                             {"_custom_operators", custom_operators, METH_NOARGS, nullptr},
+                             {"_operator_function", operator_function, METH_VARARGS, nullptr},
+                             {"_load_library", load_library_file, METH_VARARGS, nullptr},
+                             {nullptr, nullptr, 0, nullptr}};
 
 } // namespace
 

@@ -239,12 +239,12 @@ pb::list kernel_table(const std::string& name) {
   for (int k = Operator::kKeys - 1; k >= key::kBackendBits; --k)
     if (op.table[k].fn) rows.append(pb::make_tuple(key_name(k), op.table[k].owner ? op.table[k].owner : ""));
   for (Backend* b : ts::backends()) {
-    const char* owner = op.table[b->id()].owner;
+    const Kernel& kernel_at = op.table[b->id()];
     ts_kernel kernel{};
     kernel.struct_size = sizeof kernel;
     bool own = b->table().get_kernel(b->table().ctx, name.c_str(), &kernel) == TS_OK && kernel.run;
-    if (own || (owner && op.origin != std::string_view(owner)))
-      rows.append(pb::make_tuple(b->name(), own ? b->source() : std::string(owner)));
+    bool registered = !runs_body(op, b->id()) && kernel_at.owner;
+    if (own || registered) rows.append(pb::make_tuple(b->name(), own ? b->source() : std::string(kernel_at.owner)));
   }
   return rows;
 }

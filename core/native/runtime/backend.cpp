@@ -46,10 +46,13 @@ bool is_disabled(const std::string& name) {
 void set_last_error(const char* message) { t_last_error = message ? message : ""; }
 std::string take_last_error() { return std::exchange(t_last_error, {}); }
 
-const ts_host* host_table() {
-  static const ts_host host = {sizeof(ts_host), TS_ABI_MAJOR, TS_ABI_MINOR, set_last_error, interrupted_hook, log_hook};
-  return &host;
+static ts_host& host() {
+  static ts_host host = {sizeof(ts_host),  TS_ABI_MAJOR, TS_ABI_MINOR, set_last_error,
+                         interrupted_hook, log_hook,     nullptr};
+  return host;
 }
+const ts_host* host_table() { return &host(); }
+void set_dispatch_table(const ts_dispatch* table) { host().dispatch = table; }
 
 void fail_status(int status, const std::string& backend, const char* what) {
   std::string message = take_last_error();

@@ -85,6 +85,7 @@ Backend& register_backend(const ts_backend* table, const std::string& source);
 // Opens a shared library and registers what its entry point returns. RuntimeError with the cause.
 Backend& load_backend(const std::string& path);
 Backend* find_backend(const std::string& name); // registered ones only
+Backend* load_by_name(const std::string& name); // registered or loaded now; NULL, or what the loader raises
 Backend& backend_of(Device device);
 std::vector<Backend*> backends();
 
@@ -107,6 +108,7 @@ void set_default_device(Device device); // undefined: back to the declared defau
 void set_last_error(const char* message);
 std::string take_last_error();
 const ts_host* host_table();
+void set_dispatch_table(const ts_dispatch* table); // of a higher layer, before the first library is opened
 
 // Raises the error for a kernel or runtime status other than TS_OK.
 [[noreturn]] void fail_status(int status, const std::string& backend, const char* what);

@@ -1,6 +1,7 @@
 // What the core asks of a host language, if there is one. All default to nothing: libtesserack runs without Python.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace ts {
@@ -12,6 +13,9 @@ struct InterpreterHooks {
   void (*warn)(const char* message, const char* category) = nullptr;
   void (*log)(int level, const char* message) = nullptr; // 0 debug, 1 info, 2 warning
   std::string (*location)() = nullptr;                   // "file.py:12" of the user's innermost frame
+  // The exception of the interpreter that is on its way, taken off it, with its text; and put back.
+  std::shared_ptr<void> (*take_exception)(std::string& text) = nullptr;
+  void (*put_exception)(const std::shared_ptr<void>& exception) = nullptr;
 };
 InterpreterHooks& interpreter_hooks();
 void warn(const std::string& message, const char* category = "UserWarning");

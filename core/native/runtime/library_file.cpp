@@ -15,9 +15,10 @@ namespace {
 
 class File {
 public:
-  explicit File(const std::string& path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  File(const std::string& path, const char* what)
+      : path_(path), what_(what), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     struct stat info {};
-    TS_CHECK(fd_ >= 0 && fstat(fd_, &info) == 0, "backend: cannot open ", path, ": ", std::strerror(errno));
+    TS_CHECK(fd_ >= 0 && fstat(fd_, &info) == 0, what, ": cannot open ", path, ": ", std::strerror(errno));
     size_ = static_cast<uint64_t>(info.st_size);
     if (!S_ISREG(info.st_mode)) refuse("it is no file");
   }
@@ -29,7 +30,7 @@ public:
 
   uint64_t size() const { return size_; }
   [[noreturn]] void refuse(const std::string& why) const {
-    fail(ErrorKind::Runtime, "backend: cannot open ", path_, ": ", why, "; reinstall its package");
+    fail(ErrorKind::Runtime, what_, ": cannot open ", path_, ": ", why, "; reinstall its package");
   }
   void expect(uint64_t offset, uint64_t bytes) const {
     if (offset > size_ || bytes > size_ - offset)
@@ -45,6 +46,7 @@ public:
 
 private:
   const std::string& path_;
+  const char* what_;
   int fd_;
   uint64_t size_ = 0;
 };
@@ -107,9 +109,9 @@ void check_elf(const File& file) {
 
 } // namespace
 
-void check_library_file(const std::string& path) {
+void check_library_file(const std::string& path, const char* what) {
   if (path.find('/') == std::string::npos) return; // the linker searches for it
-  File file(path);
+  File file(path, what);
 #ifdef __linux__
   if (file.size() < SELFMAG || std::memcmp(file.read<char>(0, SELFMAG).data(), ELFMAG, SELFMAG) != 0)
     file.refuse("it is no shared library");

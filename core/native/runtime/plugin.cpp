@@ -1,4 +1,5 @@
 #include "runtime/plugin.h"
+#include "runtime/border.h"
 #include <dlfcn.h>
 
 namespace ts {
@@ -7,12 +8,12 @@ namespace {
 // Closes the library unless it was kept: one that does not fit may be replaced by another file of the same name.
 class Library {
 public:
-  explicit Library(const std::string& path) : path_(path) {
-    check_library_file(path);
+  Library(const std::string& path, const char* what) : path_(path), what_(what) {
+    check_library_file(path, what);
     handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_) return;
     const char* why = dlerror();
-    fail(ErrorKind::Runtime, "backend: cannot open ", path, ": ", why ? why : "unknown error");
+    fail(ErrorKind::Runtime, what, ": cannot open ", path, ": ", why ? why : "unknown error");
   }
   ~Library() {
     if (handle_) dlclose(handle_);
@@ -20,14 +21,15 @@ public:
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  const ts_backend* table() {
-    auto entry = reinterpret_cast<ts_backend_entry>(dlsym(handle_, TS_BACKEND_ENTRY_SYMBOL));
-    TS_CHECK(entry, "backend: ", path_, " does not export ", TS_BACKEND_ENTRY_SYMBOL);
-    const ts_backend* table = nullptr;
+  // What the entry point gives; `Table` is ts_backend or ts_plugin.
+  template <class Table> const Table* table(const char* symbol) {
+    auto entry = reinterpret_cast<int (*)(const ts_host*, const Table**)>(dlsym(handle_, symbol));
+    TS_CHECK(entry, what_, ": ", path_, " does not export ", symbol);
+    const Table* table = nullptr;
     int status = entry(host_table(), &table);
     if (status != TS_OK) {
       keep(); // its own code gave up, perhaps with threads of a driver running
-      fail_status(status, path_, concat("backend: ", path_).c_str());
+      fail_status(status, path_, concat(what_, ": ", path_).c_str());
     }
     return table;
   }
@@ -35,14 +37,41 @@ public:
 
 private:
   const std::string& path_;
+  const char* what_;
   void* handle_ = nullptr;
+};
+
+void check_plugin_table(const ts_plugin* t, const std::string& path) {
+  TS_CHECK(t, "library: ", path, " gave no table");
+  TS_CHECK(t->struct_size >= offsetof(ts_plugin, name), "library: ", path, " gave a table of ", t->struct_size,
+           " bytes, too small to say its version");
+  TS_CHECK(t->abi_major == TS_ABI_MAJOR, "library: ", path, " was built for ABI ", t->abi_major,
+           ".x, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; install a matching version");
+  TS_CHECK(t->abi_minor_needed <= TS_ABI_MINOR, "library: ", path, " needs ABI ", t->abi_major, ".",
+           t->abi_minor_needed, " or later, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; upgrade tesserack");
+  TS_CHECK(t->struct_size >= offsetof(ts_plugin, setup) + sizeof(void*) && t->setup, "library: ", path,
+           " gave a table without setup");
+  TS_CHECK(t->name && *t->name, "library: ", path, " has no name");
+}
+
+thread_local std::string t_in_setup;
+
+class InSetup {
+public:
+  explicit InSetup(std::string name) : outer_(std::exchange(t_in_setup, std::move(name))) {}
+  ~InSetup() { t_in_setup = std::move(outer_); }
+  InSetup(const InSetup&) = delete;
+  InSetup& operator=(const InSetup&) = delete;
+
+private:
+  std::string outer_;
 };
 
 } // namespace
 
 Backend& load_plugin(const std::string& path, const std::string& name, const std::string& owner) {
-  Library library(path);
-  const ts_backend* table = library.table();
+  Library library(path, "backend");
+  const auto* table = library.table<ts_backend>(TS_BACKEND_ENTRY_SYMBOL);
   std::string source = owner.empty() ? path : concat(owner, " (", path, ")");
   check_backend_table(table, source);
   TS_CHECK(name.empty() || name == table->name, "backend: ", source, " calls itself '", table->name,
@@ -50,6 +79,19 @@ Backend& load_plugin(const std::string& path, const std::string& name, const std
   Backend& b = register_backend(table, source);
   library.keep();
   return b;
+}
+
+const std::string& library_in_setup() { return t_in_setup; }
+
+void load_library(const std::string& path) {
+  Library library(path, "library");
+  const auto* table = library.table<ts_plugin>(TS_PLUGIN_ENTRY_SYMBOL);
+  check_plugin_table(table, path);
+  library.keep(); // what it registers cannot be taken back
+  std::string name = table->version && *table->version ? concat(table->name, " ", table->version) : table->name;
+  InSetup registering(name);
+  Border border;
+  border.check(table->setup(table->ctx, host_table()), concat("library: ", name, " (", path, ")"));
 }
 
 Backend& load_backend(const std::string& path) { return load_plugin(path, "", ""); }

@@ -12,8 +12,15 @@ Backend& load_plugin(const std::string& path, const std::string& name, const std
 // RuntimeError unless a table speaks this core's ABI and fills the required slots; `source` stands in the message.
 void check_backend_table(const ts_backend* table, const std::string& source);
 
-// RuntimeError unless dlopen can map the file: it would end the process with SIGBUS on one that is cut short.
-void check_library_file(const std::string& path);
+// RuntimeError unless dlopen can map the file: it would end the process with SIGBUS on one that is cut short. `what`
+// begins the message.
+void check_library_file(const std::string& path, const char* what = "backend");
+
+// Opens a library of dispatch keys and operators and has it set itself up; it stays open. RuntimeError with the cause.
+// What was registered before its setup failed stays.
+void load_library(const std::string& path);
+// Who is registering: the name of the library that this thread is setting up, or "".
+const std::string& library_in_setup();
 
 // Asks a backend without devices again whether it has any, for example after its driver was installed.
 Backend& probe_again(const std::string& name);

@@ -121,6 +121,13 @@ void announce(const std::string& name) {
   r.loader(name);
 }
 } // namespace
+
+Backend* load_by_name(const std::string& name) {
+  if (Backend* known = find_backend(name)) return known;
+  announce(name);
+  return find_backend(name);
+}
+
 void set_backend_ready_hook(void (*hook)(Backend&)) { registry().ready = hook; }
 
 Device parse_device(const std::string& text) {

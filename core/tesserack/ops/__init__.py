@@ -6,18 +6,21 @@ an installed plugin, loads the plugin first: it may bring the operator or namesp
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 from typing import Any
 
+from tesserack import _native
 from tesserack._registry import operators
 
 __all__: list[str] = []
 
 
 def _namespace(name: str) -> SimpleNamespace | None:
-    library = sys.modules.get("tesserack.library")  # without it there is no custom operator
-    found = {} if library is None else library.in_namespace(name)
+    if not _native._custom_operators():
+        return None
+    from tesserack import library
+
+    found = library.in_namespace(name)
     return SimpleNamespace(**found) if found else None
 
 

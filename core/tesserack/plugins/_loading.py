@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import os
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,7 @@ def _load_once(claim: Claim) -> None:
         plugin = claim.point.load()
         _check_names(manager, plugin)
         manager.register(plugin, key)
+        _load_libraries(manager, plugin)
         _run_registering(manager, plugin)
     except KeyboardInterrupt:
         raise
@@ -147,6 +149,19 @@ def _check_names(manager: pluggy.PluginManager, plugin: Any) -> None:
             raise PluginError(
                 f"unknown hook {hook!r}; " + (f"did you mean {near[0]!r}?" if near else f"hooks are {', '.join(known)}")
             )
+
+
+def _load_libraries(manager: pluggy.PluginManager, plugin: Any) -> None:
+    for impl in manager.hook.tesserack_libraries.get_hookimpls():
+        if impl.plugin is not plugin:
+            continue
+        paths: Any = impl.function()
+        if isinstance(paths, (str, os.PathLike)):
+            raise PluginError(f"tesserack_libraries gave {paths!r}; expected a list of paths")
+        from tesserack import dispatch
+
+        for path in paths:
+            dispatch.load_library(path)
 
 
 def _run_registering(manager: pluggy.PluginManager, plugin: Any) -> None:

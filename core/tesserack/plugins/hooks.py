@@ -8,6 +8,7 @@ another name becomes one with ``@tesserack.plugins.hookimpl(specname="tesserack_
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -32,6 +33,14 @@ def tesserack_dispatch_keys(dispatch: Any) -> None:
     """Register dispatch keys and kernels for them, once, when the plugin is loaded.
 
     ``dispatch`` is the module ``tesserack.dispatch``.
+    """
+
+
+@hookspec
+def tesserack_libraries() -> Iterable[str | os.PathLike[str]]:  # type: ignore[empty-body]
+    """Native libraries of dispatch keys and operators: paths, loaded once, when the plugin is.
+
+    They are given to :func:`tesserack.dispatch.load_library`, before the hooks above are called.
     """
 
 

@@ -1,4 +1,4 @@
-"""C++ compiled while the program runs: a backend, or kernels, against ``tesserack/abi.h``.
+"""C and C++ compiled while the program runs, against ``tesserack/abi.h``: a backend, or operators and dispatch keys.
 
 >>> import tesserack as ts
 >>> from tesserack.utils import cpp_extension
@@ -32,6 +32,10 @@ __all__ = ["CompileError", "cache_directory", "find_compiler", "load", "load_inl
 CFLAGS = ("-std=c++20", "-O2", "-fPIC", "-fwrapv", "-Wall", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
 LDFLAGS = ("-shared", "-Wl,-z,defs") if sys.platform.startswith("linux") else ("-shared",)
 
+#: Instead of the flags that are for C++ only.
+C_FLAGS = ("-xc", "-std=c11")
+KINDS = ("backend", "library", "plain")
+
 _loaded: dict[str, Path] = {}
 _lock = threading.Lock()
 
@@ -53,23 +57,29 @@ def load(
     build_directory: str | os.PathLike[str] | None = None,
     verbose: bool = False,
     is_backend: bool = True,
+    kind: str | None = None,
 ) -> Path:
-    """Compile C++ sources into a shared library, and register it as the backend ``name``; returns its path.
+    """Compile C and C++ sources into a shared library, and register it as the backend ``name``; returns its path.
 
     Args:
-        name: the device's name, which the library must give itself; with ``is_backend=False`` any identifier.
-        sources: files; headers beside them are found, and watched for changes.
+        name: the device's name, which the library must give itself; any identifier for what is no backend.
+        sources: files, in C if their names end in ``.c``; headers beside them are found, and watched for changes.
         extra_cflags, extra_ldflags, extra_include_paths: added to what every library is compiled with.
         build_directory: where the library goes; by default a folder in :func:`cache_directory`.
         verbose: print the compiler's commands and output.
-        is_backend: False for a library that is only compiled, such as one of kernels.
+        is_backend: False for a library that is only compiled: ``kind="plain"``.
+        kind: ``"backend"``; ``"library"`` of operators and dispatch keys, which is given to
+            :func:`tesserack.dispatch.load_library`; or ``"plain"``, which is only compiled.
 
     Raises:
         CompileError: a ``RuntimeError`` with the compiler's output, or saying that there is no compiler.
         FileNotFoundError: for a source that does not exist.
         RuntimeError: if the library is no backend of that name, or the name is taken by other code.
-        ValueError: for a name that is no identifier, or no sources.
+        ValueError: for a name that is no identifier, a kind there is not, or no sources.
     """
+    kind = kind or ("backend" if is_backend else "plain")
+    if kind not in KINDS:
+        raise ValueError(f"cpp_extension: expected a kind among {', '.join(KINDS)}, got {kind!r}")
     files = [Path(sources)] if isinstance(sources, (str, os.PathLike)) else [Path(source) for source in sources]
     _check(name, files)
     compiler = find_compiler()
@@ -77,8 +87,12 @@ def load(
     recipe = Recipe(name, [f.resolve() for f in files], compiler, [*flags, *extra_cflags], [*LDFLAGS, *extra_ldflags])
     with _lock:
         library = recipe.library(Path(build_directory) if build_directory else cache_directory(), verbose)
-        if is_backend:
+        if kind == "backend":
             _register(name, library)
+    if kind == "library":
+        from tesserack import dispatch
+
+        dispatch.load_library(library)
     return library
 
 
@@ -91,6 +105,7 @@ def load_inline(
     build_directory: str | os.PathLike[str] | None = None,
     verbose: bool = False,
     is_backend: bool = True,
+    kind: str | None = None,
 ) -> Path:
     """Like :func:`load`, of C++ given as text, or several."""
     texts = [source] if isinstance(source, str) else [*source]
@@ -103,7 +118,7 @@ def load_inline(
         if not file.exists() or file.read_text("utf-8") != text:
             _replace(file, lambda temporary, text=text: temporary.write_text(text, "utf-8"))  # type: ignore[misc]
     return load(
-        name, files, extra_cflags, extra_ldflags, extra_include_paths, build_directory, verbose, is_backend=is_backend
+        name, files, extra_cflags, extra_ldflags, extra_include_paths, build_directory, verbose, is_backend, kind
     )
 
 
@@ -165,7 +180,10 @@ class Recipe:
         return library
 
     def _compile(self, source: Path, to: Path, verbose: bool) -> None:
-        self._run([*self.compiler, *self.cflags, "-MMD", "-MT", "out", "-c", str(source), "-o", str(to)], verbose)
+        flags = self.cflags
+        if source.suffix == ".c":
+            flags = [*C_FLAGS, *(f for f in flags if not f.startswith(("-std=c++", "-fvisibility-inlines")))]
+        self._run([*self.compiler, *flags, "-MMD", "-MT", "out", "-c", str(source), "-o", str(to)], verbose)
 
     def _run(self, command: list[str], verbose: bool) -> None:
         if verbose:
