@@ -17,7 +17,12 @@ extern "C" void acme_driver_call(); // defined nowhere: with CALLS_DRIVER the li
 namespace {
 
 // Devices can appear while the process runs, as when a driver is installed: ACME_DEVICES wins over DEVICES.
+[[maybe_unused]] void crash() { *static_cast<volatile int*>(nullptr) = 1; } // as code that was overwritten may
+
 int probe(void*, int32_t* count, char* reason, size_t capacity) {
+#ifdef CRASH_ON_PROBE
+  crash();
+#endif
   const char* text = std::getenv("ACME_DEVICES");
   *count = text ? std::atoi(text) : DEVICES;
   if (*count == 0) std::snprintf(reason, capacity, "the acme driver is not loaded");
@@ -50,12 +55,19 @@ int within(void*, int32_t, void* dst, int64_t to, const void* src, int64_t from,
 int synchronize(void*, int32_t, void*) { return TS_OK; }
 int get_kernel(void*, const char*, ts_kernel*) { return TS_DECLINED; }
 
+#ifdef CRASH_ON_OPEN
+[[maybe_unused]] const bool crashed = (crash(), true);
+#endif
+
 } // namespace
 
 #ifndef NO_ENTRY
 extern "C" __attribute__((visibility("default"))) int tesserack_backend(const ts_host* host, const ts_backend** out) {
 #ifdef CALLS_DRIVER
   acme_driver_call();
+#endif
+#ifdef CRASH_ON_ENTRY
+  crash();
 #endif
 #ifdef REFUSES
   host->set_error("acme: the license has run out \xff"); // which is no UTF-8

@@ -59,7 +59,8 @@ class Site:
         """The environment of a process that sees the packages."""
         path = [str(self.folder), str(self._core_and_cpu())]
         kept = {name: value for name, value in os.environ.items() if name not in OURS}
-        return {**kept, "PYTHONPATH": os.pathsep.join(path), **variables}
+        own = {"PYTHONPATH": os.pathsep.join(path), "XDG_CACHE_HOME": str(self.folder.parent / "cache")}
+        return {**kept, **own, **variables}
 
     def _core_and_cpu(self) -> Path:
         """Where the two lie alone: a developer's tree holds other backends too, and the tests count them."""

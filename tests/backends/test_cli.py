@@ -232,9 +232,11 @@ def test_doctor_notices_damaged_libraries(site, library):
     report, _ = examined(site)
     assert found(report, "error", "libgone.so is missing") and not found(report, "error", own.name)
     own.write_bytes(content + b"\0")
-    assert found(examined(site)[0], "error", own.name, f"instead of {len(content)}")
+    assert found(
+        examined(site)[0], "error", own.name, f"it has {len(content) + 1} bytes, {len(content)} were installed"
+    )
     own.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert found(examined(site)[0], "error", own.name, "is not what was installed", "reinstall acme-pkg")
+    assert found(examined(site)[0], "error", own.name, "it is not the file that was installed", "reinstall acme-pkg")
 
 
 def test_doctor_without_backends():

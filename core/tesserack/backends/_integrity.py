@@ -27,6 +27,12 @@ import sys
 path, name, *sys.path = sys.argv[1:]
 from tesserack import _native
 _native._load_backend(path, name, "")
+try:
+    _native.device(name)
+except _native.BackendUnavailableError:  # no device here
+    pass
+else:
+    _native._backend_kernels(name)
 """
 
 
@@ -77,11 +83,18 @@ def _recorded(library: str, distribution: Distribution | None) -> list[str] | No
         base = os.path.basename(library)
         for row in csv.reader(line for line in (record or "").splitlines() if base in line):
             own = str(distribution.locate_file(row[0])) if distribution else ""
-            if len(row) == 3 and "=" in row[1] and os.path.exists(own) and os.path.samefile(own, library):
+            if len(row) == 3 and _means_something(*row[1:]) and os.path.exists(own) and os.path.samefile(own, library):
                 return row
     except (OSError, ValueError, csv.Error):
         pass  # metadata that cannot be read vouches for nothing
     return None
+
+
+def _means_something(digest: str, size: str) -> bool:
+    import hashlib
+
+    algorithm, _, wanted = digest.partition("=")
+    return bool(wanted) and algorithm in hashlib.algorithms_guaranteed and (not size or size.isdecimal())
 
 
 def _rehearse(library: str, name: str) -> None:
