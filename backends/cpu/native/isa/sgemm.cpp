@@ -170,12 +170,13 @@ void multiply_strip(const Product& g, const Source& a, int64_t i, int64_t rows, 
   }
 }
 
-// Strips of nearly equal height.
-template <class Body> void each_strip(int64_t m, const Body& body) {
-  const int64_t strips = ceil_div(m, kTileRows);
-  for (int64_t s = 0; s < strips; ++s) {
-    const int64_t begin = m * s / strips, end = m * (s + 1) / strips;
-    body(begin, end - begin);
+// Strips of nearly equal height, at most `highest`.
+template <class Body> void each_strip(int64_t m, int64_t highest, const Body& body) {
+  const int64_t strips = ceil_div(m, highest), rows = m / strips, taller = m % strips;
+  for (int64_t s = 0, i = 0; s < strips; ++s) {
+    const int64_t here = rows + (s < taller);
+    body(i, here);
+    i += here;
   }
 }
 
@@ -187,7 +188,7 @@ void multiply_unpacked(const Product& g) {
   const int64_t depth_block = block_depth(g.k);
   for (int64_t p = 0; p < g.k; p += depth_block) {
     const int64_t depth = std::min(depth_block, g.k - p);
-    each_strip(g.m, [&](int64_t i, int64_t rows) {
+    each_strip(g.m, kTileRows, [&](int64_t i, int64_t rows) {
       Source a{g.a.at(i, p), g.a.row, g.a.col};
       if (a.row != 1 && a.col != 1) a = copy_strip(a, rows, depth, strip);
       multiply_strip(g, a, i, rows, g.b.at(p, 0), g.b.row, 0, 0, g.n, depth, p == 0);
@@ -205,7 +206,7 @@ void multiply_packed(const Product& g) {
     for (int64_t p = 0; p < g.k; p += depth_block) {
       const int64_t depth = std::min(depth_block, g.k - p);
       pack({g.b.at(p, j), g.b.row, g.b.col}, depth, cols, packed);
-      each_strip(g.m, [&](int64_t i, int64_t rows) {
+      each_strip(g.m, kTileRows, [&](int64_t i, int64_t rows) {
         const Source a = copy_strip({g.a.at(i, p), g.a.row, g.a.col}, rows, depth, strip);
         multiply_strip(g, a, i, rows, packed, kTileCols, depth * kTileCols, j, cols, depth, p == 0);
       });
@@ -235,10 +236,8 @@ template <int R> void dot_strip(const Product& g, int64_t i, int64_t rows, int64
 }
 
 void multiply_by_dots(const Product& g) {
-  const int64_t strips = ceil_div(g.m, kDotRows);
   for (int64_t j = 0; j < g.n; j += kDotCols)
-    for (int64_t s = 0; s < strips; ++s)
-      dot_strip<kDotRows>(g, g.m * s / strips, g.m * (s + 1) / strips - g.m * s / strips, j);
+    each_strip(g.m, kDotRows, [&](int64_t i, int64_t rows) { dot_strip<kDotRows>(g, i, rows, j); });
 }
 
 // --- which ---------------------------------------------------------------------------------------------------------
