@@ -151,6 +151,7 @@ class Stream:
     def synchronize(self) -> None: ...
     def query(self) -> _bool: ...
     def wait_event(self, event: Event) -> None: ...
+    def record_event(self, event: Event | None = ...) -> Event: ...
     def wait_stream(self, stream: Stream) -> None: ...
 
 class Event:
@@ -1001,6 +1002,7 @@ _fallback_mode: Any
 _fallbacks: Any
 _forget_chosen_device: Any
 _install_operators: Any
+_is_kernel_used: Any
 _is_loaded: Any
 _kernel_changed: Any
 _kernel_names: Any
@@ -1015,6 +1017,7 @@ _operators: Any
 _pop_saved_tensors_hooks: Any
 _probe_again: Any
 _push_saved_tensors_hooks: Any
+_python_backend: Any
 _queue_callback: Any
 _record_stream: Any
 _register_key: Any

@@ -170,6 +170,7 @@ def test_backends_without_streams_do_everything_in_order() -> None:
     end.synchronize()
     assert begin.elapsed_time(end) >= 0
     s.wait_event(end)
+    assert s.record_event(end) is end and s.record_event().query()
     s.wait_stream(ts.Stream("cpu"))
 
 
@@ -179,6 +180,16 @@ def test_misuse_is_told(queues: Queues) -> None:
     for misuse in (lambda: ts.set_stream(None), lambda: ts.Event("cpu").record(5), lambda: ts.Event("cpu").wait("s")):
         with pytest.raises(TypeError, match="expected a Stream, got"):
             misuse()
+    s, e = ts.Stream("cpu"), ts.Event("cpu")
+    for name, misuse in (
+        ("wait_event", lambda: s.wait_event(None)),
+        ("record_event", lambda: s.record_event(s)),
+        ("elapsed_time", lambda: e.elapsed_time(s)),
+    ):
+        with pytest.raises(TypeError, match=f"^{name}: expected an Event, got (NoneType|Stream)$"):
+            misuse()
+    with pytest.raises(TypeError, match="^wait_stream: expected a Stream, got NoneType$"):
+        s.wait_stream(None)
     with pytest.raises(RuntimeError, match="expected a stream of queues"):
         ts.Event("queues").record(ts.Stream("cpu"))
     with pytest.raises(ValueError, match="enable_timing"):

@@ -43,6 +43,18 @@ StreamPtr stream_arg(const pb::object& o, const char* what) {
   return o.cast<StreamPtr>();
 }
 
+std::shared_ptr<Event> event_arg(const pb::object& o, const char* what) {
+  TS_CHECK_TYPE(pb::isinstance<Event>(o), what, ": expected an Event, got ", type_name(o.ptr()));
+  return o.cast<std::shared_ptr<Event>>();
+}
+
+// A new event where none is given, as in PyTorch.
+std::shared_ptr<Event> record_event(const Stream& s, const pb::object& event) {
+  auto e = event.is_none() ? std::make_shared<Event>(s.device(), false) : event_arg(event, "record_event");
+  without_interpreter([&] { e->record(s); });
+  return e;
+}
+
 void define_streams(pb::module_& m) {
   pb::class_<Stream, StreamPtr>(m, "Stream", pb::module_local(),
                                 "A queue of work on a device: what is given to one stream runs in order.")
@@ -56,8 +68,14 @@ void define_streams(pb::module_& m) {
           "synchronize", [](const Stream& s) { without_interpreter([&] { s.synchronize(); }); },
           "Wait until everything given to the stream is done.")
       .def("query", &Stream::query, "Whether everything given to the stream is done.")
-      .def("wait_event", wait_event, pb::arg("event"), "Later work of the stream waits for the event.")
-      .def("wait_stream", wait_stream, pb::arg("stream"), "Later work waits for what the other stream has been given.")
+      .def(
+          "wait_event", [](const Stream& s, const pb::object& e) { wait_event(s, *event_arg(e, "wait_event")); },
+          pb::arg("event"), "Later work of the stream waits for the event.")
+      .def(
+          "wait_stream", [](const Stream& s, const pb::object& o) { wait_stream(s, *stream_arg(o, "wait_stream")); },
+          pb::arg("stream"), "Later work waits for what the other stream has been given.")
+      .def("record_event", record_event, pb::arg("event") = pb::none(),
+           "Mark in an event, by default a new one, what the stream has been given so far; returns the event.")
       .def("__eq__",
            [](const Stream& a, const pb::object& o) {
              if (!pb::isinstance<Stream>(o)) return false;
@@ -97,8 +115,10 @@ void define_events(pb::module_& m) {
       .def(
           "synchronize", [](const Event& e) { without_interpreter([&] { e.synchronize(); }); },
           "Wait until the marked work is done.")
-      .def("elapsed_time", &Event::elapsed_ms, pb::arg("end_event"),
-           "Milliseconds between this event and a later one; both made with enable_timing=True.");
+      .def(
+          "elapsed_time",
+          [](const Event& e, const pb::object& end) { return e.elapsed_ms(*event_arg(end, "elapsed_time")); },
+          pb::arg("end_event"), "Milliseconds between this event and a later one; both made with enable_timing=True.");
 }
 
 } // namespace
