@@ -172,6 +172,23 @@ def test_doctor_of_a_good_environment(acme):
     assert "ok backend cpu" in text and "-> they run on the cpu" in text
 
 
+def test_doctor_names_kernels_that_nothing_calls(site):
+    body = """
+        from tesserack.backends import Backend
+        class Typo(Backend):
+            name, vendor, version = "typo", "com.typo", "1.0"
+        library = Typo()
+        library.kernel("mattmul", "softmax", "qqq", "mylib::later")(lambda *a: None)
+    """
+    site.package("typo-pkg", body, backend="typo")
+    report, _ = examined(site)
+    assert found(
+        report, "warning", "backend typo", "a kernel 'mattmul', which is never called", "did you mean 'matmul'?"
+    )
+    assert found(report, "warning", "a kernel 'qqq', which is never called", "see tesserack ops")
+    assert not found(report, "warning", "'softmax'") and not found(report, "warning", "mylib")
+
+
 def test_doctor_names_faulty_backends(acme, library):
     acme.native("other-pkg", library("acme"), "acme")
     acme.native("old-pkg", library("old", "-DABI_MAJOR=7"), "old")

@@ -48,7 +48,7 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     pytest.importorskip("tesserack_reference", reason="the mutants are made from the reference backend")
     folder = tmp_path_factory.mktemp("mutants")
     shutil.copy(HERE / "mutants.py", folder)
-    names = ("healthy", "strides", "gradient", "allocator")
+    names = ("healthy", "strides", "gradient", "misspelt", "allocator")
     points = "".join(f"{name} = mutants:{name}\n" for name in names)
     install(folder, "mutants", f"[tesserack.backends]\n{points}")
     return environment(folder)

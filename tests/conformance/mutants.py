@@ -22,6 +22,7 @@ class Mutant(Reference):
 healthy = Mutant("healthy")
 strides = Mutant("strides")
 gradient = Mutant("gradient")
+misspelt = Mutant("misspelt")
 
 
 @strides.kernel("gather")
@@ -38,6 +39,12 @@ def gather(out: Operand, x: Operand, index: Operand, dim: int) -> None:
 def softmax_backward(out: Operand, grad: Operand, result: Operand, dim: int) -> None:
     """Forgets to subtract the mean."""
     write(out, read(grad) * read(result))
+
+
+@misspelt.kernel("sofmax", "permute", "other::operator")
+def sofmax(out: Operand, x: Operand, dim: int) -> None:
+    """Never called, under any of its names so far."""
+    raise AssertionError
 
 
 class Overlapping(Mutant):

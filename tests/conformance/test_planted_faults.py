@@ -111,6 +111,12 @@ MUTANTS = {
         r"the gradient \(contiguous input\) of softmax on gradient is wrong, at \(float64\[2, 3\], 1\)",
         "test_gradients.py::test_gradient[log_softmax]",
     ),
+    "misspelt": Fault(
+        ("--areas", "capabilities", "-k", "test_every_kernel_has_a_use or test_properties"),
+        "test_capabilities.py::test_every_kernel_has_a_use",
+        r"'permute' is never called: a view or an operator that writes its arguments, which the core does itself",
+        "test_capabilities.py::test_properties",
+    ),
     "allocator": Fault(
         ("--areas", "memory", "-k", "overlap or nothing"),
         "test_memory.py::test_blocks_never_overlap[large]",

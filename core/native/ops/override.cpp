@@ -128,6 +128,8 @@ void run_override(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   for (size_t k = 0; k < results.size(); ++k) f.give(static_cast<int>(k), results[k]);
 }
 
+} // namespace
+
 bool replaceable(const Operator& op) {
   const Schema& s = *op.schema;
   bool plain_results = !s.returns.empty() && std::all_of(s.returns.begin(), s.returns.end(), [](const ArgType& r) {
@@ -135,6 +137,8 @@ bool replaceable(const Operator& op) {
   });
   return plain_results && op.variant == Variant::Functional && !op.view && !s.mutates();
 }
+
+namespace {
 
 // Asked without a lock: the answer may come from Python.
 bool answers(const Backend& backend, const Operator& op) {

@@ -11,5 +11,6 @@ namespace ts {
 // traced.
 void install_overrides(Backend& backend);
 void install_override(Backend& backend, const Operator& op);
+bool replaceable(const Operator& op); // whether such a kernel may be used at all
 
 } // namespace ts

@@ -2,7 +2,7 @@
 #include "python/types.h"
 #include "runtime/backend.h"
 #include <cstring>
-#include <set>
+#include <map>
 
 namespace ts::py {
 namespace {
@@ -50,9 +50,10 @@ struct PythonBackend {
 };
 PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx); }
 
-std::set<std::string>& python_backends() {
-  static auto* names = new std::set<std::string>;
-  return *names;
+// The instances by name, kept for the life of the process.
+std::map<std::string, PyObject*>& python_backends() {
+  static auto* all = new std::map<std::string, PyObject*>;
+  return *all;
 }
 
 // --- values for Python -------------------------------------------------------------------------------------------
@@ -374,12 +375,23 @@ PyObject* register_python_backend(PyObject*, PyObject* args) {
     checked_status(truth);
     fill_table(*b, truth);
     register_backend(&b->table, source);
-    python_backends().insert(b->name);
+    python_backends()[b->name] = Py_NewRef(backend);
     return to_python(b.release()->name).release(); // the table outlives every use of it
   });
 }
 
+// _python_backend(name) -> the instance, or None for a backend that is not written in Python
+PyObject* python_backend(PyObject*, PyObject* args) {
+  const char* name;
+  if (!PyArg_ParseTuple(args, "s:_python_backend", &name)) return nullptr;
+  return guarded([&] {
+    auto it = python_backends().find(name);
+    return Py_NewRef(it == python_backends().end() ? Py_None : it->second);
+  });
+}
+
 PyMethodDef g_functions[] = {{"_register_python_backend", register_python_backend, METH_VARARGS, nullptr},
+                             {"_python_backend", python_backend, METH_VARARGS, nullptr},
                              {nullptr, nullptr, 0, nullptr}};
 
 } // namespace

@@ -88,6 +88,11 @@ void define_backends(pb::module_& m) {
   m.def("_probe_again", [](const std::string& name) { probe_again(name); });
   m.def("_abi_version", [] { return pb::make_tuple(TS_ABI_MAJOR, TS_ABI_MINOR); });
   m.def("_kernel_names", kernel_names);
+  // Whether a kernel of this name would ever be called.
+  m.def("_is_kernel_used", [](const std::string& name) {
+    const Operator* op = find_operator(name);
+    return KernelId::known(name) || (op && replaceable(*op));
+  });
   m.def("_required_kernels", [] {
     auto names = required_kernels();
     return std::vector<std::string>(names.begin(), names.end());

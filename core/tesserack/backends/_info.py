@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,7 +135,8 @@ def capabilities(name: str) -> dict[str, Any]:
 
     Keys: ``name vendor version package package_version device_count``; ``dtypes`` (of the first device) and
     ``max_ndim`` (0: any); ``kernels``, a dict from the name of each kernel the core may ask for and the backend
-    answers to the dtypes it takes; ``missing``, required kernels it does not answer; ``streams events peer_copies
+    answers to the dtypes it takes; ``missing``, required kernels it does not answer; ``unused``, a dict from the
+    names of kernels that nothing ever calls (known of backends in Python only) to why; ``streams events peer_copies
     host_memory own_allocator``; ``devices``, the properties of each as a dict.
 
     Raises ``BackendUnavailableError`` if the backend has no device.
@@ -152,10 +154,28 @@ def capabilities(name: str) -> dict[str, Any]:
         "dtypes": [*devices[0]["dtypes"]],
         "max_ndim": devices[0]["max_ndim"],
         "kernels": kernels,
+        "unused": unused_kernels(name),
         "missing": [kernel for kernel in _native._required_kernels() if kernel not in kernels],
         **{key: record[key] for key in ("streams", "events", "peer_copies", "host_memory", "own_allocator")},
         "devices": [{**properties, "dtypes": [*properties["dtypes"]]} for properties in devices],
     }
+
+
+def unused_kernels(name: str) -> dict[str, str]:
+    """Kernels of a backend in Python that nothing ever calls, with what may have been meant."""
+    backend = _native._python_backend(name)
+    names = [] if backend is None else [n for n in backend.kernels() if not _native._is_kernel_used(n)]
+    # An operator with a namespace may come with a plugin that is not loaded now.
+    return {n: _why_unused(n) for n in names if "::" not in n}
+
+
+def _why_unused(name: str) -> str:
+    operators = {record["name"] for record in _native._operators()}
+    if name in operators:
+        return "a view or an operator that writes its arguments, which the core does itself"
+    usable = [n for n in {*operators, *_native._kernel_names()} if _native._is_kernel_used(n)]
+    near = difflib.get_close_matches(name, usable, n=1)
+    return f"did you mean {near[0]!r}?" if near else "see tesserack ops"
 
 
 def all_backends(load: bool = True) -> list[BackendInfo]:

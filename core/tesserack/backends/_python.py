@@ -93,6 +93,10 @@ class Backend:
         ``inputs`` or ``params`` receive the tensors or parameters as a tuple instead of one by one. It returns None,
         or NotImplemented to decline: the core then decomposes the operator, or runs it on the cpu and counts that.
 
+        A name is not checked here, since the operator may be defined later. One that nothing asks for is never called:
+        ``tesserack doctor``, the conformance kit and ``capabilities(name)["unused"]`` tell which, and what may have
+        been meant.
+
         Args:
             names: kernels of the required set, or operators by full name ("softmax", "mean.dim") to override.
             dtypes: those it takes; all but complex by default.

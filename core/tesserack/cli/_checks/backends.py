@@ -21,7 +21,8 @@ import dataclasses, json, sys
 from tesserack import backends
 info = backends.get(sys.argv[1])
 record = dataclasses.asdict(info)
-record["missing"] = backends.capabilities(sys.argv[1])["missing"] if info.available else []
+for key in ("missing", "unused"):
+    record[key] = backends.capabilities(sys.argv[1])[key] if info.available else []
 print("\\n" + json.dumps(record))
 """
 _SECONDS = 120
@@ -66,9 +67,17 @@ def check(probed: Iterable[Probe]) -> Iterator[Finding]:
     for probe in probed:
         names.append(probe.record["name"])
         yield _judge(probe)
+        yield from _unused(probe.record)
     if default not in names:
         cure = f"pip install tesserack-{default}"
         yield Finding("error", "backends", f"{default}, the default device, is not installed", cure)
+
+
+def _unused(record: dict[str, Any]) -> Iterator[Finding]:
+    """Kernels under names that nothing asks for."""
+    for name, why in (record.get("unused") or {}).items():
+        message = f"{record['package']} {record['package_version']} has a kernel {name!r}, which is never called"
+        yield Finding("warning", f"backend {record['name']}", message, why)
 
 
 def _judge(probe: Probe) -> Finding:

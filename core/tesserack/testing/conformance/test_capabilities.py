@@ -70,6 +70,12 @@ def test_required_kernel(entry: str, card: Card, record: Record) -> None:
     assert entry not in helped, f"the required kernel {entry!r} ran on the cpu instead, first for {helped[entry]}"
 
 
+def test_every_kernel_has_a_use(card: Card) -> None:
+    """No kernel stands under a name that nothing asks for. Seen of backends in Python only."""
+    unused = [f"{name!r} is never called: {why}" for name, why in card.capabilities["unused"].items()]
+    assert not unused, "\n".join(unused)
+
+
 def call_all(operator: str, dtype: str, layout: str, card: Card) -> None:
     """Every sample, for what runs where; the values are compared elsewhere."""
     if operator == "random_":
