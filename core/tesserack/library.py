@@ -104,11 +104,7 @@ class CustomOp:
     # --- running --------------------------------------------------------------------------------------------------
 
     def _run(self, call: Any, *args: Any) -> Any:
-        result = self._choose(args)(*args)
-        for value in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(value, Tensor) and any(value is a for a in args):
-                raise RuntimeError(f"{self.name}: the kernel returned one of its arguments; return a copy (clone)")
-        return result
+        return _run_kernel(self.name, self._choose(args), args)
 
     def _choose(self, args: Sequence[Any]) -> Function:
         tensors = [t for a in args for t in (a if isinstance(a, list) else [a]) if isinstance(t, Tensor)]
@@ -144,19 +140,29 @@ class CompiledOp(CustomOp):
 
         def register(kernel: Function) -> Function:
             for name in names:
-                _native._set_kernel(self.name, name, _without_call(kernel), f"{self.name}.register_kernel")
+                self._set(name, kernel, "register_kernel")
             return kernel
 
         return register if function is None else register(function)
 
     def register_fake(self, function: Function) -> Function:
         """The function makes results of the right shape and dtype from tensors without data (device ``meta``)."""
-        _native._set_kernel(self.name, "meta", _without_call(function), f"{self.name}.register_fake")
+        self._set("meta", function, "register_fake")
         return function
 
+    def _set(self, key: str, function: Function, owner: str) -> None:
+        def kernel(call: Any, *args: Any) -> Any:
+            return _run_kernel(self.name, function, args)
 
-def _without_call(function: Function) -> Function:
-    return lambda call, *args: function(*args)
+        _native._set_kernel(self.name, key, kernel, f"{self.name}.{owner}")
+
+
+def _run_kernel(name: str, kernel: Function, args: Sequence[Any]) -> Any:
+    result = kernel(*args)
+    for value in result if isinstance(result, (tuple, list)) else (result,):
+        if isinstance(value, Tensor) and any(value is a for a in args):
+            raise RuntimeError(f"{name}: the kernel returned one of its arguments; return a copy (clone)")
+    return result
 
 
 def _cast(value: Any, device: str, dtype: Any) -> Any:

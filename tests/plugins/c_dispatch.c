@@ -275,6 +275,8 @@ static int setup(void* ctx, const ts_host* given) {
   };
   for (size_t k = 0; k < sizeof operators / sizeof *operators; ++k) TRY(d->define_operator(&operators[k]));
   TRY(d->set_kernel("acme::saxpy", "cpu", saxpy_cpu, &loops, "acme loops"));
+  TRY(d->set_kernel("trunc", "cpu", decline, NULL, NULL));
+  TRY(d->set_kernel("trunc_", "cpu", decline, NULL, NULL));
   TRY(d->set_kernel("acme::cpu_only", "cpu", saxpy_cpu, &loops, NULL));
   return TS_OK;
 }

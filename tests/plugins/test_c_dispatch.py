@@ -107,6 +107,36 @@ def test_a_kernel_changes_arguments_or_declines(acme: Any) -> None:
         assert np.allclose(x.log().numpy(), np.log([2.0, 4.0]))
 
 
+def test_a_kernel_of_a_backend_declines(acme: Any) -> None:
+    x = ts.tensor([1.5, -1.5])
+    version = x._version
+    assert x.trunc().tolist() == [1.0, -1.0] and dict(ts.dispatch.table("trunc"))["cpu"] == "acme-extras 1.0"
+    assert x.trunc_() is x and x.tolist() == [1.0, -1.0] and x._version == version + 1
+
+
+def test_a_fallback_replaced_leaves_kernels_of_operators() -> None:
+    key = ts.dispatch.register_key("ReplacedFallback", before="UserMode")
+    seen = []
+    for name in ("first", "second"):
+        key.fallback(lambda call, *args, name=name: seen.append(name) or call.redispatch(*args))
+        if name == "first":
+            key.kernel("neg")(lambda call, *args: seen.append("neg") or call.redispatch(*args))
+    x = ts.ones(1)
+    with key.enabled():
+        _ = -x, x.abs()
+    assert seen == ["neg", "second"]
+
+
+def test_the_kernels_of_compiled_operators_are_checked(acme: Any) -> None:
+    op = library.get("acme::traced")
+    op.register_fake(lambda x, y, a: x)
+    x = ts.ones(2, device="meta")
+    with pytest.raises(RuntimeError, match="returned one of its arguments"):
+        acme.traced(x, x)
+    op.register_fake(lambda x, y, a: ts.empty_like(x))
+    assert acme.traced(x, x).shape == (2,)
+
+
 def test_an_operator(acme: Any) -> None:
     x, y = ts.randn(4, 3), ts.randn(4, 3)
     expected = 3 * x.numpy() + y.numpy()
