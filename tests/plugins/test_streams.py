@@ -188,7 +188,7 @@ def test_misuse_is_told(queues: Queues) -> None:
     ):
         with pytest.raises(TypeError, match=f"^{name}: expected an Event, got (NoneType|Stream)$"):
             misuse()
-    with pytest.raises(TypeError, match="^wait_stream: expected a Stream, got NoneType$"):
+    with pytest.raises(TypeError, match=r"^wait_stream: expected a Stream, got NoneType$"):
         s.wait_stream(None)
     with pytest.raises(RuntimeError, match="expected a stream of queues"):
         ts.Event("queues").record(ts.Stream("cpu"))
