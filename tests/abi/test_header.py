@@ -84,3 +84,12 @@ def test_plain_in_every_language(language: str, compiler: str, tmp_path: Path) -
     command = [compiler, "-x", *language.split(), "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
     done = subprocess.run([*command, f"-I{ts.get_include()}", str(source)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_slot_for_operators_is_described() -> None:
+    """The page of authors names each function of ts_dispatch, in the order of the table."""
+    page = (HERE.parents[1] / "docs" / "authoring" / "operators.md").read_text()
+    slots = re.findall(r"\(\*(\w+)\)", " ".join(structs(TODAY)["ts_dispatch"]))
+    table = page[page.index("| Slot | Contract |") :]
+    named = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
+    assert len(slots) == 18 and named == slots
