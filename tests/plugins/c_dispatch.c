@@ -1,8 +1,11 @@
 /* A library of dispatch keys and operators in C, for test_c_dispatch.py. */
+#define _POSIX_C_SOURCE 200809L
+
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <tesserack/abi.h>
 
 static const ts_host* host;
@@ -160,6 +163,55 @@ static int draw(ts_boxed* call, void* ctx) {
   return d->set_result(call, 0, &made);
 }
 
+/* --- threads ------------------------------------------------------------------------------------------------------- */
+
+static atomic_int signalled;
+
+/* Waits until another thread calls acme::signal: forever, if Python's lock were held. */
+static int wait_for_signal(ts_boxed* call, void* ctx) {
+  (void)ctx;
+  TRY(d->release_interpreter(call, 1));
+  for (int round = 0; round < 10000 && !atomic_load(&signalled); ++round) {
+    struct timespec pause = {0, 1000000};
+    nanosleep(&pause, NULL);
+  }
+  ts_value seen = {TS_V_BOOL, 0, {.i = atomic_exchange(&signalled, 0)}};
+  TRY(d->release_interpreter(call, 0));
+  return d->set_result(call, 0, &seen);
+}
+static int signal_it(ts_boxed* call, void* ctx) {
+  (void)call, (void)ctx;
+  atomic_store(&signalled, 1);
+  return TS_OK;
+}
+static int enable(ts_boxed* call, void* ctx) {
+  ts_value on;
+  int32_t was = -1;
+  (void)ctx;
+  TRY(d->argument(call, 0, &on));
+  TRY(d->enable_key("AcmeTrap", (int32_t)on.as.i, &was));
+  on = (ts_value){TS_V_BOOL, 0, {.i = was}};
+  return d->set_result(call, 0, &on);
+}
+
+/* The rule for shapes of acme::cpu_only. */
+static int like_the_first(ts_boxed* call, void* ctx) {
+  ts_tensor x = {.struct_size = sizeof x};
+  ts_place place = {.struct_size = sizeof place};
+  ts_boxed_info info = {.struct_size = sizeof info};
+  int64_t out;
+  void* data;
+  (void)ctx;
+  TRY(d->tensor(call, 0, &x));
+  TRY(d->place(call, 0, &place));
+  TRY(d->info(call, &info));
+  if (strcmp(place.backend, "meta") || strcmp(info.key, "meta") || d->data(call, 0, &data) == TS_OK || data)
+    return refuse(TS_ERROR, "expected a tensor without data");
+  TRY(d->empty(call, x.sizes, x.ndim, x.dtype, 0, &out));
+  ts_value result = tensor_value(out);
+  return d->set_result(call, 0, &result);
+}
+
 /* --- what a careless library does: each step must end in an error, not in a crash -------------------------------- */
 
 static ts_boxed* kept;
@@ -270,11 +322,15 @@ static int setup(void* ctx, const ts_host* given) {
        "Scalar v=1) -> (Tensor, int, Tensor[])",
        NULL, NULL, kinds, NULL, 0, 0},
       {sizeof(ts_operator), "acme::add_one_(Tensor(a!) x) -> ()", NULL, NULL, add_one, NULL, 0, 0},
+      {sizeof(ts_operator), "acme::wait() -> bool", NULL, NULL, wait_for_signal, NULL, 0, 0},
+      {sizeof(ts_operator), "acme::signal() -> ()", NULL, NULL, signal_it, NULL, 0, 0},
+      {sizeof(ts_operator), "acme::enable(bool on) -> bool", NULL, NULL, enable, NULL, 0, 0},
       {sizeof(ts_operator), "acme::draw(Generator? generator) -> Tensor", NULL, NULL, draw, NULL, 0, 0},
       {sizeof(ts_operator), "acme::misuse(Tensor x, int what) -> Tensor", NULL, NULL, misuse, NULL, 0, 0},
   };
   for (size_t k = 0; k < sizeof operators / sizeof *operators; ++k) TRY(d->define_operator(&operators[k]));
   TRY(d->set_kernel("acme::saxpy", "cpu", saxpy_cpu, &loops, "acme loops"));
+  TRY(d->set_kernel("acme::cpu_only", "meta", like_the_first, NULL, NULL));
   TRY(d->set_kernel("trunc", "cpu", decline, NULL, NULL));
   TRY(d->set_kernel("trunc_", "cpu", decline, NULL, NULL));
   TRY(d->set_kernel("acme::cpu_only", "cpu", saxpy_cpu, &loops, NULL));

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,27 @@ def test_a_key_is_enabled_per_thread(acme: Any, trap: ts.dispatch.Key) -> None:
     for thread in threads:
         thread.join()
     assert not errors and acme.flops() - flops == rounds * 2 * 30**3
+
+
+def test_the_interpreter_is_released(acme: Any) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(acme.wait)
+        acme.signal()
+        assert waiting.result() is True
+
+
+def test_c_enables_a_key(acme: Any) -> None:
+    x = ts.ones(2)
+    assert acme.enable(True) is False
+    try:
+        before = acme.calls()
+        _ = x + 1
+        assert acme.calls() == before + 2
+    finally:
+        assert acme.enable(False) is True
+    before = acme.calls()
+    _ = x + 1
+    assert acme.calls() == before
 
 
 def test_a_kernel_changes_arguments_or_declines(acme: Any) -> None:
@@ -194,6 +216,8 @@ def test_other_devices(acme: Any, reference: ts.device) -> None:
     assert acme.saxpy(x, x).tolist() == [3.0, 3.0]
     with pytest.raises(NotImplementedError, match=r"cpu_only: no kernel for this case \(registered: cpu\)"):
         acme.cpu_only(x, x)
+
+    assert acme.cpu_only(*(ts.ones(3, 2, dtype=ts.int8, device="meta") for _ in "xy")).shape == (3, 2)
 
     @library.register_kernel("acme::cpu_only", "reference")
     def there(x: ts.Tensor, y: ts.Tensor, a: float) -> ts.Tensor:
@@ -370,7 +394,8 @@ REFUSED: dict[str, tuple[type[Exception], str]] = {
     'STATEMENT=d->register_key("a-b","Autograd",1)': (ValueError, "letters, digits and underscores, got 'a-b'"),
     'STATEMENT=d->register_key("cpu","Autograd",1)': (ValueError, "'cpu' is the name of a device"),
     'STATEMENT=d->register_key(0,"Autograd",1)': (ValueError, "expected a name, got NULL"),
-    'STATEMENT=d->set_kernel("add","Nothing",kernel,0,0)': (ts.BackendUnavailableError, "Nothing"),
+    'STATEMENT=d->set_kernel("add","Nothing",kernel,0,0)': (ValueError, r"named 'Nothing'; keys are .*Autograd"),
+    'STATEMENT=d->set_kernel("add","nothing",kernel,0,0)': (ts.BackendUnavailableError, "tesserack-nothing"),
     'STATEMENT=d->set_kernel("nothing","Autograd",kernel,0,0)': (RuntimeError, "no operator named 'nothing'"),
     'STATEMENT=d->set_kernel(0,"cpu",kernel,0,0)': (ValueError, "a backend, which has no fallback"),
     'STATEMENT=d->set_kernel("add","cpu",0,0,0)': (ValueError, "cannot pass by the backend 'cpu'"),

@@ -28,9 +28,19 @@ bool is_identifier(const std::string& name) {
   return valid;
 }
 
+// In the order calls consider them.
+std::string known_keys() {
+  std::string names;
+  for (int k = Operator::kKeys - 1; k >= key::kBackendBits; --k) {
+    std::string name = key_name(k);
+    if (find_key(name) == k) names += (names.empty() ? "" : ", ") + name;
+  }
+  return names;
+}
+
 int known_key(const std::string& name, const char* what) {
   int key = find_key(name);
-  TS_CHECK_VALUE(key >= 0, what, ": no key named '", name, "'");
+  TS_CHECK_VALUE(key >= 0, what, ": no key named '", name, "'; there are ", known_keys());
   return key;
 }
 
@@ -57,8 +67,10 @@ int kernel_key(const std::string& name) {
   int key = find_key(name);
   if (key >= 0) return key;
   if (name == "meta") return kMetaBackend;
-  if (const Backend* b = load_by_name(name)) return b->id();
-  fail(ErrorKind::Value, "dispatch: no key or backend named '", name, "'");
+  // Devices have names in lower case; asking for one that is not there would say what to install.
+  bool device = std::none_of(name.begin(), name.end(), [](unsigned char c) { return std::isupper(c); });
+  if (const Backend* b = device ? load_by_name(name) : nullptr) return b->id();
+  fail(ErrorKind::Value, "dispatch: no key or backend named '", name, "'; keys are ", known_keys());
 }
 
 void install_kernel(const char* op, const std::string& key, Kernel kernel) {

@@ -43,12 +43,7 @@ private:
 
 void check_plugin_table(const ts_plugin* t, const std::string& path) {
   TS_CHECK(t, "library: ", path, " gave no table");
-  TS_CHECK(t->struct_size >= offsetof(ts_plugin, name), "library: ", path, " gave a table of ", t->struct_size,
-           " bytes, too small to say its version");
-  TS_CHECK(t->abi_major == TS_ABI_MAJOR, "library: ", path, " was built for ABI ", t->abi_major,
-           ".x, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; install a matching version");
-  TS_CHECK(t->abi_minor_needed <= TS_ABI_MINOR, "library: ", path, " needs ABI ", t->abi_major, ".",
-           t->abi_minor_needed, " or later, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; upgrade tesserack");
+  check_abi("library: " + path, t->struct_size, offsetof(ts_plugin, name), t->abi_major, t->abi_minor_needed);
   TS_CHECK(t->struct_size >= offsetof(ts_plugin, setup) + sizeof(void*) && t->setup, "library: ", path,
            " gave a table without setup");
   TS_CHECK(t->name && *t->name, "library: ", path, " has no name");
@@ -69,8 +64,18 @@ private:
 
 } // namespace
 
+void check_abi(const std::string& source, size_t size, size_t least, int major, int minor_needed) {
+  TS_CHECK(size >= least, source, " gave a table of ", size, " bytes, too small to say its version");
+  // Fields after the version may be anything in another major.
+  TS_CHECK(major == TS_ABI_MAJOR, source, " was built for ABI ", major, ".x, this core speaks ", TS_ABI_MAJOR, ".",
+           TS_ABI_MINOR, "; install a matching version of the package");
+  TS_CHECK(minor_needed <= TS_ABI_MINOR, source, " needs ABI ", major, ".", minor_needed,
+           " or later, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; upgrade tesserack");
+}
+
 Backend& load_plugin(const std::string& path, const std::string& name, const std::string& owner) {
   Library library(path, "backend");
+  InSetup registering(owner.empty() ? path : owner); // its entry point may bring operators too
   const auto* table = library.table<ts_backend>(TS_BACKEND_ENTRY_SYMBOL);
   std::string source = owner.empty() ? path : concat(owner, " (", path, ")");
   check_backend_table(table, source);

@@ -34,12 +34,7 @@ static bool is_device_name(const std::string& name) {
 void check_backend_table(const ts_backend* t, const std::string& source) {
   TS_CHECK(t, "backend: ", source, " gave no table");
   // The version first: all that majors have in common is where it stands.
-  TS_CHECK(t->struct_size >= offsetof(ts_backend, name), "backend: ", source, " gave a table of ", t->struct_size,
-           " bytes, too small to say its version");
-  TS_CHECK(t->abi_major == TS_ABI_MAJOR, "backend: ", source, " was built for ABI ", t->abi_major,
-           ".x, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; install a matching version of the package");
-  TS_CHECK(t->abi_minor_needed <= TS_ABI_MINOR, "backend: ", source, " needs ABI ", t->abi_major, ".",
-           t->abi_minor_needed, " or later, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; upgrade tesserack");
+  check_abi("backend: " + source, t->struct_size, offsetof(ts_backend, name), t->abi_major, t->abi_minor_needed);
   TS_CHECK(t->struct_size >= offsetof(ts_backend, get_kernel) + sizeof(void*), "backend: ", source, " gave a table of ",
            t->struct_size, " bytes, too small to hold the required slots");
   TS_CHECK(t->name && *t->name, "backend: ", source, " has no name");

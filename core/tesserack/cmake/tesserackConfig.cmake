@@ -2,6 +2,7 @@
 #
 #   tesserack::abi                            the headers, nothing to link
 #   tesserack_add_backend(NAME SOURCES...)    a backend: a module library whose only symbol is its entry point
+#   tesserack_add_plugin(NAME SOURCES...)     the same for a library of operators and dispatch keys
 cmake_minimum_required(VERSION 3.20)
 
 # An installation keeps the headers beside this folder, a checkout one level up. Of an editable installation this
@@ -35,7 +36,7 @@ set(_tesserack_exports "${CMAKE_CURRENT_LIST_DIR}/exports.map")
 # entry point is hidden, so that two backends in one process never meet; a missing symbol fails the link, not the load.
 function(tesserack_add_backend name)
   if(NOT ARGN)
-    message(FATAL_ERROR "tesserack_add_backend(${name}): expected source files")
+    message(FATAL_ERROR "tesserack: expected source files for the library ${name}")
   endif()
   add_library(${name} MODULE ${ARGN})
   target_link_libraries(${name} PRIVATE tesserack::abi)
@@ -47,4 +48,9 @@ function(tesserack_add_backend name)
     target_link_options(${name} PRIVATE "-Wl,--version-script=${_tesserack_exports}" -Wl,-z,defs)
     set_target_properties(${name} PROPERTIES LINK_DEPENDS "${_tesserack_exports}")
   endif()
+endfunction()
+
+# tesserack_add_plugin(NAME SOURCES...) builds libNAME.so, for tesserack.dispatch.load_library.
+function(tesserack_add_plugin name)
+  tesserack_add_backend(${name} ${ARGN})
 endfunction()
