@@ -194,6 +194,12 @@ static int enable(ts_boxed* call, void* ctx) {
   return d->set_result(call, 0, &on);
 }
 
+static int give_text(ts_boxed* call, void* ctx) {
+  ts_value text = {TS_V_STR, 0, {.str = "text"}};
+  (void)ctx;
+  return d->set_result(call, 0, &text);
+}
+
 /* The rule for shapes of acme::cpu_only. */
 static int like_the_first(ts_boxed* call, void* ctx) {
   ts_tensor x = {.struct_size = sizeof x};
@@ -325,6 +331,7 @@ static int setup(void* ctx, const ts_host* given) {
       {sizeof(ts_operator), "acme::wait() -> bool", NULL, NULL, wait_for_signal, NULL, 0, 0},
       {sizeof(ts_operator), "acme::signal() -> ()", NULL, NULL, signal_it, NULL, 0, 0},
       {sizeof(ts_operator), "acme::enable(bool on) -> bool", NULL, NULL, enable, NULL, 0, 0},
+      {sizeof(ts_operator), "acme::text() -> str", NULL, NULL, give_text, NULL, 0, 0},
       {sizeof(ts_operator), "acme::draw(Generator? generator) -> Tensor", NULL, NULL, draw, NULL, 0, 0},
       {sizeof(ts_operator), "acme::misuse(Tensor x, int what) -> Tensor", NULL, NULL, misuse, NULL, 0, 0},
   };

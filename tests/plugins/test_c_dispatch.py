@@ -239,6 +239,8 @@ def test_values_of_every_kind(acme: Any) -> None:
     first, second = (acme.draw(ts.Generator().manual_seed(3)).tolist() for _ in range(2))
     assert first == second and len({*first}) == 3
     assert len(acme.draw(None)) == 3
+    with pytest.raises(ValueError, match="gives tensors and numbers, not str"):
+        acme.text()
 
 
 MISUSE: dict[int, tuple[type[Exception], str]] = {

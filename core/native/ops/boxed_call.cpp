@@ -36,6 +36,7 @@ ts_boxed::ts_boxed(const Operator& op, Frame& frame, int key, KeySet rest, KeySe
     : op_(op), frame_(frame), key_(key), rest_(rest), hidden_(hidden), args_(static_cast<size_t>(frame.nargs)),
       outer_(t_innermost), depth_(outer_ ? outer_->depth_ + 1 : 1) {
   TS_CHECK(depth_ <= kMaxDepth, op.name(), ": kernels written in C call each other more than ", kMaxDepth, " deep");
+  tensors_.reserve(8);
   for (int32_t k = 0; k < frame.nargs; ++k) {
     Argument& a = args_[static_cast<size_t>(k)];
     a.value = frame.args[k];
@@ -289,7 +290,7 @@ void ts_boxed::redispatch() {
     ~Restore() { thread_state().exclude = saved; }
   } restore;
   thread_state().exclude &= ~hidden_;
-  std::vector<Value> values;
+  SmallVector<Value, 12> values;
   for (const Argument& a : args_) values.push_back(a.value);
   below_.clear();
   for (int32_t k = 0; k < frame_.nrets; ++k) {
@@ -342,7 +343,10 @@ void ts_boxed::set_result(int32_t k, const ts_value* value) {
   type.optional = true; // operators may give None for a tensor that was not asked for
   type.optional_elements = true;
   bool tensors = type.kind == TypeKind::Tensor;
-  TS_CHECK_VALUE(tensors || !type.list, op_.name(), ": expected a kernel in C to give tensors and numbers");
+  bool number = type.kind == TypeKind::Int || type.kind == TypeKind::Float || type.kind == TypeKind::Bool ||
+                type.kind == TypeKind::Scalar;
+  TS_CHECK_VALUE(tensors || (number && !type.list), op_.name(), ": a kernel in C gives tensors and numbers, not ",
+                 type.text());
   std::vector<Tensor> keep;
   Value v = from_c(type, *value, concat(op_.name(), ": result ", k), keep);
   Frame into{nullptr, set_.data(), 0, frame_.nrets};

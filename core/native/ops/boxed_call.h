@@ -2,7 +2,6 @@
 #pragma once
 #include "dispatch/operator.h"
 #include "runtime/border.h"
-#include <deque>
 
 namespace ts {
 
@@ -79,7 +78,7 @@ private:
   int key_;
   ts::KeySet rest_, hidden_;
   std::string schema_text_, key_text_;
-  std::deque<Entry> tensors_;
+  std::vector<Entry> tensors_;
   std::vector<Argument> args_;
   ts::Results set_, below_; // set_result's, and the last redispatch's
   Slot slots_[ts::Results::kMax];

@@ -148,7 +148,8 @@ bool bind_keywords(const Signature& s, const CallArgs& call, Bound& bound, uint3
 }
 
 bool bind_one(const Signature& s, const CallArgs& call, Bound& bound, bool lenient) {
-  std::memcpy(static_cast<void*>(bound.values()), s.defaults.data(), s.defaults.size() * sizeof(Value));
+  if (!s.defaults.empty()) // memcpy takes no NULL, also not for nothing
+    std::memcpy(static_cast<void*>(bound.values()), s.defaults.data(), s.defaults.size() * sizeof(Value));
   uint32_t filled = 0;
   if (!bind_positional(s, call, bound, filled, lenient)) return false;
   if (call.kwnames && !bind_keywords(s, call, bound, filled, lenient)) return false;
