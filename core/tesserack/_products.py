@@ -1,4 +1,4 @@
-"""Products whose PyTorch signatures take a variable number of tensors, or one argument of several forms."""
+"""Products and blocks whose PyTorch signatures take any number of tensors, or one argument of several forms."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 
     from tesserack._native import Tensor
 
-__all__ = ["chain_matmul", "einsum", "tensordot"]
+__all__ = ["block_diag", "chain_matmul", "einsum", "tensordot"]
 
 _einsum = operators()["einsum"]
 _tensordot = operators()["tensordot"]
 _chain_matmul = operators()["chain_matmul"]
+_block_diag = operators()["block_diag"]
 
 
 def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
@@ -53,3 +54,13 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     6.0
     """
     return _chain_matmul(matrices)  # type: ignore[no-any-return]
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices one after another along the diagonal of a matrix of zeros; vectors are rows.
+
+    >>> import tesserack as ts
+    >>> ts.block_diag(ts.tensor([[1, 2]]), ts.tensor(3)).tolist()
+    [[1, 2, 0], [0, 0, 3]]
+    """
+    return _block_diag(tensors)  # type: ignore[no-any-return]

@@ -114,6 +114,8 @@ DRAWS: dict[str, tuple[Callable[[str], Any], Any]] = {
     "normal_": (lambda d: ts.empty(20000, dtype=ts.float64, device=d).normal_(2, 3), stats.norm(2, 3)),
     "normal": (lambda d: ts.normal(1.0, 2.0, (20000,), device=d), stats.norm(1, 2)),
     "exponential_": (lambda d: ts.empty(20000, device=d).exponential_(0.5), stats.expon(scale=2)),
+    "log_normal_": (lambda d: ts.empty(20000, device=d).log_normal_(1, 0.5), stats.lognorm(0.5, scale=np.e)),
+    "cauchy_": (lambda d: ts.empty(20000, device=d).cauchy_(1, 2), stats.cauchy(1, 2)),
 }
 
 
@@ -132,6 +134,14 @@ def test_bernoulli(device: str) -> None:
     assert abs(x[1].mean() - 0.25) < 0.02
     assert abs(ts.zeros(20000, device=device).bernoulli_(0.7).cpu().numpy().mean() - 0.7) < 0.02
     assert ts.zeros(3, 5, dtype=ts.int64, device=device).bernoulli_(1.0).cpu().numpy().sum() == 15
+
+
+def test_geometric(device: str) -> None:
+    ts.manual_seed(6)
+    x = ts.empty(20000, dtype=ts.int64, device=device).geometric_(0.3).cpu().numpy()
+    assert x.min() == 1 and abs(x.mean() - 1 / 0.3) < 0.1 and abs((x == 1).mean() - 0.3) < 0.02
+    with pytest.raises(RuntimeError, match="p to be in"):
+        ts.empty(1, device=device).geometric_(1.0)
 
 
 def test_multinomial(device: str) -> None:

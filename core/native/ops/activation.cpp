@@ -155,18 +155,21 @@ TS_OPERATORS(activation) {
       .pointwise("self - tanh(self)")
       .promote(Promote::Float)
       .function_only()
+      .in("nn.functional")
       .doc("self - tanh(self).");
   def("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor")
       .pointwise("select(abs(self) <= lambd, 0, self - lambd * sign(self))")
       .no_integer()
       .derivative("self", "select(abs(self) > lambd, grad, 0)")
       .out()
+      .in("nn.functional")
       .doc("self moved towards 0 by lambd, 0 within it.");
   def("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor")
       .pointwise("select(abs(self) <= lambd, 0, self)")
       .no_integer()
       .derivative("self", "select(abs(self) <= lambd, 0, grad)")
       .out()
+      .in("nn.functional")
       .doc("self where |self| > lambd, 0 elsewhere.");
   def("prelu(Tensor self, Tensor weight) -> Tensor")
       .body<prelu>()

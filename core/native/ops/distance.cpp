@@ -1,5 +1,6 @@
-// Distances and angles between vectors, traces and cross products.
+// Distances and angles between vectors, norms limited, traces and cross products.
 #include "ops/api.h"
+#include "ops/copy.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
 #include "tensor/geometry.h"
@@ -40,6 +41,34 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t
            "cdist: possible modes: 0, 1, 2, but was: ", *compute_mode);
   int64_t last[] = {-1};
   return vector_norm(ops::sub(ops::unsqueeze(x1, int64_t{-2}), ops::unsqueeze(x2, int64_t{-3})), p, IntSpan(last));
+}
+
+Tensor dist(const Tensor& self, const Tensor& other, Scalar p) { return vector_norm(ops::sub(self, other), p); }
+
+// Distances of all pairs of rows, (0, 1), (0, 2), ... as the upper triangle of cdist has them.
+Tensor pdist(const Tensor& self, double p) {
+  TS_CHECK(self.ndim() == 2, "pdist: only supports 2D tensors, got sizes ", self.sizes());
+  TS_CHECK(is_floating(self.dtype()), "pdist: only supports floating-point dtypes, got ", self.dtype());
+  TS_CHECK(p >= 0, "pdist: only supports non-negative p values, got ", p);
+  static const Op combinations("combinations");
+  Tensor at = combinations(counting(self.sizes()[0], self.device()));
+  auto rows = [&](int64_t k) { return ops::index_select(self, int64_t{0}, ops::select(at, int64_t{1}, k)); };
+  int64_t last[] = {-1};
+  return vector_norm(ops::sub(rows(0), rows(1)), p, IntSpan(last));
+}
+
+// Slices along dim with a greater norm are scaled down to it.
+Tensor renorm(const Tensor& self, Scalar p, int64_t dim, Scalar maxnorm) {
+  TS_CHECK(p.to_double() > 0, "renorm: non-positive-norm not supported, got p = ", p.to_double());
+  TS_CHECK(maxnorm.to_double() >= 0, "renorm: expected maxnorm to be >= 0 but got ", maxnorm.to_double());
+  TS_CHECK(self.ndim() >= 2, "renorm: input needs at least 2 dimensions, got ", self.ndim(), " dimensions");
+  int64_t d = wrap_dim(dim, self.ndim(), "renorm");
+  Dims others;
+  for (int64_t k = 0; k < self.ndim(); ++k)
+    if (k != d) others.push_back(k);
+  Tensor norm = vector_norm(self, p, others, true);
+  Tensor scale = ops::mul(ops::reciprocal(ops::add(norm, 1e-7)), maxnorm); // 1e-7 as PyTorch, against a division by 0
+  return ops::mul(self, ops::where(ops::gt(norm, maxnorm), scale, ops::ones_like(scale)));
 }
 
 Tensor cross_along(const Tensor& a, const Tensor& b, int64_t dim) {
@@ -86,6 +115,16 @@ TS_OPERATORS(distance) {
       .body<cdist>()
       .function_only()
       .doc("p-norm distances between all rows of (..., P, M) and (..., R, M): (..., P, R).");
+  def("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor").body<dist>().doc("p-norm of self - other.");
+  def("pdist(Tensor self, float p=2.0) -> Tensor")
+      .body<pdist>()
+      .function_only()
+      .in("nn.functional")
+      .doc("p-norm distances between all pairs of rows of a matrix, in the order of the upper triangle of cdist.");
+  def("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
+      .body<renorm>()
+      .inplace()
+      .doc("self with each slice along `dim` whose p-norm is greater than maxnorm scaled down to it.");
   def("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
       .body<cross>()
       .doc("Cross products of vectors of three along dim.");

@@ -69,6 +69,40 @@ Tensor exponential_(const Tensor& self, double rate, Generator* g) {
   return self;
 }
 
+// Other distributions from uniform numbers in [0, 1), worked out in float32 at least and then cast.
+Tensor log_normal_(const Tensor& self, double mean, double std, Generator* g) {
+  floating_dtype(self.dtype(), "log_normal_");
+  TS_CHECK(std > 0, "log_normal_: expects std > 0.0, but found std=", std);
+  Generator& generator = begin_draw(self, g, "log_normal_");
+  Tensor normal = empty_tensor(self.sizes(), accumulate_type(self.dtype()), self.device());
+  fill_normal(normal, generator);
+  if (self.numel()) copy_into(self, ops::exp(ops::add(ops::mul(normal, Scalar(std)), Scalar(mean))));
+  return self;
+}
+// median + sigma * tan(pi (u - 1/2)).
+Tensor cauchy_(const Tensor& self, double median, double sigma, Generator* g) {
+  floating_dtype(self.dtype(), "cauchy_");
+  TS_CHECK(sigma > 0, "cauchy_: expects sigma > 0.0, but found sigma=", sigma);
+  static const Op tan_op("tan");
+  Generator& generator = begin_draw(self, g, "cauchy_");
+  if (self.numel()) {
+    Tensor angle = ops::mul(ops::sub(uniforms_for(self, generator), Scalar(0.5)), Scalar(M_PI));
+    copy_into(self, ops::add(ops::mul(tan_op(angle), Scalar(sigma)), Scalar(median)));
+  }
+  return self;
+}
+// Tosses until the first success: ceil(log(1 - u) / log(1 - p)), at least one.
+Tensor geometric_(const Tensor& self, double p, Generator* g) {
+  TS_CHECK(p > 0 && p < 1, "geometric_: expects p to be in (0, 1), but got p=", p);
+  static const Op log1p("log1p"), ceil_op("ceil");
+  Generator& generator = begin_draw(self, g, "geometric_");
+  if (self.numel()) {
+    Tensor tosses = ops::mul(log1p(ops::neg(uniforms_for(self, generator))), Scalar(1 / std::log1p(-p)));
+    copy_into(self, ops::clamp(ceil_op(tosses), Scalar(1)));
+  }
+  return self;
+}
+
 void check_probability(double p, const char* op) {
   TS_CHECK(p >= 0 && p <= 1, op, ": expects p to be in [0, 1], but got p=", p);
 }
@@ -148,6 +182,21 @@ TS_OPERATORS(random_inplace) {
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with exponentially distributed numbers of rate lambd.");
+  def("log_normal_(Tensor(a!) self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor(a!)")
+      .body<log_normal_>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with numbers whose logarithms are normal.");
+  def("cauchy_(Tensor(a!) self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .body<cauchy_>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with numbers of a Cauchy distribution.");
+  def("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)")
+      .body<geometric_>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with counts of tosses up to the first success of probability p.");
   def("bernoulli_(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)")
       .body<bernoulli_float>()
       .gradient(draws_gradient)

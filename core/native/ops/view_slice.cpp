@@ -1,5 +1,7 @@
-// Views by range: select, slice, narrow, diagonal, unfold, as_strided, and the operators that undo them.
+// Views by range: select, slice, narrow, diagonal, unfold, as_strided, the operators that undo them, and copies
+// with such a view replaced.
 #include "ops/api.h"
+#include "ops/arguments.h"
 #include "ops/check.h"
 #include "ops/copy.h"
 #include "ops/declare.h"
@@ -144,6 +146,29 @@ Tensor diagonal_backward(const Tensor& grad, IntSpan input_sizes, int64_t offset
   return place<diagonal_geometry>("diagonal_backward", grad, input_sizes, offset, dim1, dim2);
 }
 
+// --- copies of self with src written into the view ---
+template <auto Make, class... A> Tensor write_view(const char* op, const Tensor& self, const Tensor& src, A... args) {
+  check_same_device(self, src, op);
+  Tensor out = ops::clone(self);
+  Geometry g = Make(out, args...);
+  TS_CHECK(same(src.sizes(), g.sizes), op,
+           ": expected src to have a size equal to the slice of self. src size = ", src.sizes(),
+           ", slice size = ", g.sizes.span());
+  copy_into(g.as_alias(out), src);
+  return out;
+}
+Tensor select_scatter(const Tensor& self, const Tensor& src, int64_t dim, int64_t index) {
+  return write_view<select_geometry>("select_scatter", self, src, dim, index);
+}
+Tensor slice_scatter(const Tensor& self, const Tensor& src, int64_t dim, std::optional<int64_t> start,
+                     std::optional<int64_t> end, int64_t step) {
+  return write_view<slice_geometry>("slice_scatter", self, src, dim, start, end, step);
+}
+Tensor diagonal_scatter(const Tensor& self, const Tensor& src, int64_t offset, int64_t dim1, int64_t dim2) {
+  return write_view<diagonal_geometry>("diagonal_scatter", self, src, offset, dim1, dim2);
+}
+Tensor zero_src(GradContext& c) { return ops::zeros(c.sizes(1), c.grad().dtype(), c.grad().device()); }
+
 // Windows may overlap: their gradients add up.
 Tensor unfold_backward(const Tensor& grad, IntSpan input_sizes, int64_t dim, int64_t size, int64_t step) {
   Tensor shape = empty_tensor(input_sizes, grad.dtype(), parse_device("meta"));
@@ -164,7 +189,8 @@ Tensor unfold_backward(const Tensor& grad, IntSpan input_sizes, int64_t dim, int
 }
 
 const Op select_back("select_backward"), slice_back("slice_backward"), diagonal_back("diagonal_backward"),
-    unfold_back("unfold_backward"), strided_view("as_strided_view");
+    unfold_back("unfold_backward"), strided_view("as_strided_view"), select_put("select_scatter"),
+    slice_put("slice_scatter"), diagonal_put("diagonal_scatter");
 
 // --- as_strided ---
 void check_within_storage(const Tensor& self, IntSpan size, IntSpan stride, int64_t offset) {
@@ -272,6 +298,29 @@ TS_OPERATORS(view_slice) {
       .hidden()
       .gradient(as_strided_gradient)
       .doc("as_strided with self's own strides and offset, which its gradient needs.");
+
+  def("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor")
+      .body<select_scatter>()
+      .gradient([](GradContext& c) {
+        int64_t dim = c.value<int64_t>(2), index = c.value<int64_t>(3);
+        if (c.needs(0)) c.set(0, select_put(c.grad(), zero_src(c), dim, index));
+        c.set(1, ops::select(c.grad(), dim, index));
+      })
+      .doc("A copy of self with src at `index` along `dim`.");
+  def("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor")
+      .body<slice_scatter>()
+      .gradient([](GradContext& c) {
+        if (c.needs(0)) c.set(0, slice_put(c.grad(), zero_src(c), c.value(2), c.value(3), c.value(4), c.value(5)));
+        c.set(1, ops::slice(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5)));
+      })
+      .doc("A copy of self with src at positions start, start+step, ... before end along `dim`.");
+  def("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor")
+      .body<diagonal_scatter>()
+      .gradient([](GradContext& c) {
+        if (c.needs(0)) c.set(0, diagonal_put(c.grad(), zero_src(c), c.value(2), c.value(3), c.value(4)));
+        c.set(1, ops::diagonal(c.grad(), c.value(2), c.value(3), c.value(4)));
+      })
+      .doc("A copy of self with src, whose last dimension they are, on the diagonals of the planes dim1, dim2.");
 
   def("select_backward(Tensor grad, int[] input_sizes, int dim, int index) -> Tensor")
       .body<select_backward>()

@@ -69,7 +69,13 @@ DTYPES: dict[str, str] = {
     **dict.fromkeys(("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"), "floating"),
     **dict.fromkeys(("mean", "mean.dim", "nanmean", "logcumsumexp", "softmax", "log_softmax", "softmin"), "floating"),
     **dict.fromkeys(("linalg_vector_norm", "norm", "norm.name", "dropout"), "floating"),
-    **dict.fromkeys(("interpolate", "embedding_bag"), "floating"),
+    **dict.fromkeys(("interpolate", "embedding_bag", "pdist", "quantile", "quantile.scalar"), "floating"),
+    **dict.fromkeys(("nanquantile", "nanquantile.scalar", "renorm", "dist"), "floating"),
+    **dict.fromkeys(
+        (f"{a}{b}" for a in ("trapezoid", "trapz", "cumulative_trapezoid") for b in (".x", ".dx")), "signed"
+    ),
+    **dict.fromkeys(("gcd", "lcm"), "integral"),
+    **dict.fromkeys(("cov", "corrcoef"), "numeric"),
     "adaptive_max_pool2d_with_indices": "numeric",
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), "integral"),
     **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), "integral"),

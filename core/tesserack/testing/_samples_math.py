@@ -83,6 +83,17 @@ TABLE: SampleTable = {
     ],
     # pointwise, with arguments that signatures do not explain
     "threshold": lambda x: _filled(x, 0.5, 2),
+    "hardshrink": lambda x: [*_filled(x), S(x(2, 3), 1)],
+    "softshrink": lambda x: [*_filled(x), S(x(2, 3), 1)],
+    "ldexp": lambda x: [S(x(2, 3), x.given([1, -2, 3])), S(x(3), x(2, 3, lo=-1, hi=3))],
+    **{
+        name: lambda x: [
+            S(x.given([[12, 18, -8]]), x.given([[4], [0], [27]]), grad=False),
+            S(x(2, 3, lo=-11, hi=11), x(3, lo=-11, hi=11), grad=False),
+            S(x(0, 3), x(3), grad=False),
+        ]
+        for name in ("gcd", "lcm")
+    },
     "hardtanh": lambda x: [*_filled(x), S(x(2, 3), -1, 2)],
     "leaky_relu": lambda x: [*_filled(x), S(x(2, 3), 0.2, only="floating")],
     "elu": lambda x: [*_filled(x), S(x(2, 3), 1.5, 2, 0.5)],
@@ -226,7 +237,34 @@ TABLE: SampleTable = {
     ],
     "norm": lambda x: [S(x(2, 3)), S(x(2, 3), 3, 1), S(x.apart(2, 3), float("inf"), [0], True)],
     "norm.name": lambda x: [S(x(2, 3), "fro"), S(x(2, 3), "fro", [0, 1], True)],
+    "dist": lambda x: [S(x(2, 3), x(2, 3)), S(x(2, 3), x(3), 1), S(x.apart(2, 3), x(1), float("inf"))],
+    "pdist": lambda x: [S(x(4, 3)), S(x(3, 2), 1.0), S(x(1, 2))],
+    "renorm": lambda x: [S(x(2, 3), 2, 0, 1.5), S(x(3, 2, 2), 1, -1, 2)],
+    "cov": lambda x: [
+        S(x(3, 4)),
+        S(x(5), correction=0),
+        S(x(2, 4), fweights=x.given([1, 2, 1, 3])),
+        S(x(2, 3), aweights=x.const(3), fweights=x.given([2, 1, 1]), only="floating"),
+    ],
+    "corrcoef": lambda x: [S(x(3, 4)), S(x(5))],
     "trace": lambda x: [S(x(3, 3)), S(x(2, 3)), S(x(0, 2))],
+    # differences and integrals
+    "diff": lambda x: [
+        S(x(2, 4)),
+        S(x(4, 2), 2, 0),
+        S(x(2, 3), 1, -1, x(2, 1), x(2, 2)),
+        S(x(3), 0),
+        S(x(2, 2), 3),
+        S(x(0, 3)),
+    ],
+    **{
+        f"{name}.x": lambda x: [S(x(2, 4), x(4)), S(x(3, 2), x(3, 2), dim=0), S(x(2, 3), x(2, 3))]
+        for name in ("trapezoid", "trapz", "cumulative_trapezoid")
+    },
+    **{
+        f"{name}.dx": lambda x: [S(x(2, 4)), S(x(3, 2), dx=2, dim=0), S(x(3), dx=0.5)]
+        for name in ("trapezoid", "trapz", "cumulative_trapezoid")
+    },
     # scans
     **dict.fromkeys(("cumsum", "logcumsumexp"), _scan),
     "cumprod": lambda x: [*_scan(x), S(x.given([0.0, 2.5, 0.0, 1.5]), 0)],

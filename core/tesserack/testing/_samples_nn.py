@@ -52,6 +52,9 @@ def _conv_transpose(x: Maker, *spatial: int) -> list[Sample]:
 
 
 TABLE: SampleTable = {
+    "pixel_shuffle": lambda x: [S(x(1, 4, 2, 3), 2), S(x(4, 1, 2), 2)],
+    "pixel_unshuffle": lambda x: [S(x(1, 1, 4, 2), 2), S(x(2, 2, 4), 2)],
+    "channel_shuffle": lambda x: [S(x(2, 4, 3), 2), S(x(1, 6, 2, 1), 3)],
     # convolution and pooling
     "conv1d": lambda x: _pad_free_conv(x, 5),
     "conv2d": lambda x: [*_pad_free_conv(x, 4, 3), S(x(2, 3, 9, 8), x(4, 3, 3, 3), x(4), padding=(1, 0), grad=False)],

@@ -146,6 +146,31 @@ TABLE: SampleTable = {
         S(x.apart(5), 0),
         S(x.apart(2, 33), 4, grad=False),
     ],
+    "mode": lambda x: [
+        S(x.apart(2, 4)),
+        S(x.given([[3.0, 1.0, 3.0, 1.0], [2.0, 2.0, 5.0, 5.0]])),
+        S(x.given([[3.0, 1.0], [3.0, 2.0], [4.0, 1.0]]), 0, True),
+        S(x(), 0),
+    ],
+    **{
+        name: lambda x: [
+            S(x.apart(2, 5), x.given([0.0, 0.4, 1.0], grad=False)),
+            S(x.apart(3, 4), x.given(0.3, grad=False), 0),
+            S(x.apart(2, 5), x.given([0.3], grad=False), 1, True, interpolation="midpoint"),
+            S(x.apart(2, 3, 2), x.given([0.3, 0.8], grad=False), 1, interpolation="lower"),
+        ]
+        for name in ("quantile", "nanquantile")
+    },
+    **{
+        f"{name}.scalar": lambda x: [
+            S(x.apart(2, 5), 0.4),
+            S(x.apart(2, 3, 2), 0.3, 1),
+            S(x.apart(2, 5), 0.6, 1, True, interpolation="higher"),
+            S(x.apart(2, 5), 0.6, None, True, interpolation="nearest"),
+            S(x.given([[1.0, float("nan"), 3.0, 2.0], [4.0, 3.0, 2.0, 1.0]]), 0.4, 1, grad=False, only="floating"),
+        ]
+        for name in ("quantile", "nanquantile")
+    },
     "kthvalue": lambda x: [S(x.apart(2, 4), 2), S(x.apart(4, 2), 4, 0, True)],
     "searchsorted.Tensor": lambda x: [
         S(x.given([-1.5, 0.5, 1.5]), x(2, 3)),
@@ -183,6 +208,25 @@ TABLE: SampleTable = {
     "cartesian_prod": lambda x: [S([x(2), x(3)]), S([x(2), x(0), x(1)]), S([x(3)])],
     "broadcast_tensors": lambda x: [S([x(2, 1), x(3)]), S([x(), x(0)])],
     **{f"{name}.Sequence": lambda x: [S([x(), x(2)])] for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
+    # diagonals, blocks, and copies with a view replaced
+    "diag": lambda x: [S(x(3)), S(x(2, 3)), S(x(2), -1), S(x(3, 2), 1), S(x(0))],
+    "diag_embed": lambda x: [S(x(3)), S(x(2, 3), 1), S(x(2, 3), -2, 0, 2), S(x(0, 2))],
+    "diagflat": lambda x: [S(x(3)), S(x(2, 2), 1), S(x())],
+    "fill_diagonal_": lambda x: [
+        S(x(3, 2), 2),
+        S(x(5, 2), 2, True),
+        S(x(2, 4), 1),
+        S(x(2, 2, 2), 1),
+        S(x(0, 3), 1),
+    ],
+    "block_diag": lambda x: [S([x(2, 2), x(1, 3)]), S([x(), x(2), x(2, 1)]), S([x(0), x(1, 1)])],
+    "select_scatter": lambda x: [S(x(2, 3), x(3), 0, 1), S(x(2, 3), x(2), -1, -1)],
+    "slice_scatter": lambda x: [
+        S(x(4, 2), x(2, 2), 0, 1, 3),
+        S(x(2, 5), x(2, 3), 1, step=2),
+        S(x(2, 3), x(2, 0), 1, 3),
+    ],
+    "diagonal_scatter": lambda x: [S(x(3, 3), x(3)), S(x(2, 3), x(2), 1), S(x(2, 3, 2), x(3, 2), 0, 0, 2)],
     # copies and rearrangements
     "clone": _one_view,
     "copy_": lambda x: [S(x(2, 3), x(2, 3)), S(x(2, 3), x(3)), S(x(), x())],
