@@ -5,8 +5,8 @@
 #include "ops/check.h"
 #include "ops/pointwise/info.h"
 #include "ops/promotion.h"
+#include <cstdio>
 #include <cstring>
-#include <iostream>
 
 namespace ts {
 namespace {
@@ -277,7 +277,7 @@ detail::Registrar::Registrar(void (*declare)(), const char* file) {
     declare();
   } catch (const std::exception& e) {
     // A declaration is wrong: no operator may be silently missing.
-    std::cerr << "tesserack: " << file << ": " << e.what() << std::endl;
+    std::fprintf(stderr, "tesserack: %s: %s\n", file, e.what()); // streams may not be there yet
     std::abort();
   }
 }

@@ -177,8 +177,6 @@ void choose_dtypes(const Operator& op, const PointwiseInfo& info, const ResultTy
   DType t = types.get();
   if (t == DType::Undefined) t = default_dtype();
   TS_CHECK(!is_complex(t), op.name(), ": complex tensors are not supported by this operator, got ", t);
-  TS_CHECK(!info.no_bool || !is_bool(t), op.name(),
-           ": expected a numeric dtype, got bool; try logical_xor, logical_not or .to() a number type");
   plan.common = t;
   switch (info.promote) {
   case Promote::Arith: plan.result = t; break;
@@ -194,6 +192,14 @@ void choose_dtypes(const Operator& op, const PointwiseInfo& info, const ResultTy
   }
   TS_CHECK(!info.no_integer || is_floating(plan.common), op.name(), ": expected a floating dtype, got ", t);
   plan.compute = compute_type(plan.common);
+}
+
+// Of any operand: a mask beside numbers is more likely a mistake than a number.
+bool any_bool(const Frame& f) {
+  for (int32_t k = 0; k < f.nargs; ++k)
+    if (const Value& v = f.args[k]; v.tag == Tag::Bool || (v.tag == Tag::Tensor && is_bool(v.tensor->dtype)))
+      return true;
+  return false;
 }
 
 Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, const Frame& f) {
@@ -241,6 +247,8 @@ Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::P
                                              : broadcast_sizes(plan.sizes, o.tensor->sizes(), op.name().c_str());
   }
   if (!plan.device.defined()) plan.device = default_device();
+  TS_CHECK(!info.no_bool || !any_bool(f), op.name(),
+           ": expected a numeric dtype, got bool; try logical_xor, logical_not or .to() a number type");
   choose_dtypes(op, info, types, first, plan);
   TS_CHECK(!float_scalar || info.truncate_numbers || is_floating(plan.common), op.name(),
            ": for integral input tensors, number arguments must not be floating point");
