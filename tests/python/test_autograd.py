@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
+from typing import Any
 
 import pytest
 import tesserack as ts
@@ -126,6 +127,33 @@ def test_tensor_hooks() -> None:
         ts.ones(1).register_hook(print)
     with pytest.raises(TypeError, match="callable"):
         x.register_hook(5)
+
+
+def test_multi_grad_hooks() -> None:
+    x, y = leaf(1), leaf(2)
+    every: list[Any] = []
+    first: list[Any] = []
+    graph = ts.autograd.graph
+    with graph.register_multi_grad_hook((x, y), lambda grads: every.append([g and g.item() for g in grads])):
+        graph.register_multi_grad_hook((x, y), lambda g: first.append(g.item()), mode="any")
+        (x * y).backward()
+        (x * 3).backward()
+    (x * y).backward()
+    assert every == [[2.0, 1.0], [3.0, None]] and len(first) == 3
+    with pytest.raises(ValueError, match="mode"):
+        graph.register_multi_grad_hook((x,), print, mode="some")
+
+
+def test_multi_grad_hook_forgets_a_failed_backward() -> None:
+    x, y = leaf(1), leaf(2)
+    seen: list[Any] = []
+    ts.autograd.graph.register_multi_grad_hook((x, y), lambda grads: seen.append([g is None for g in grads]))
+    fails = y * 1
+    fails.register_hook(lambda g: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        (fails + x).backward()  # x is reached first or never
+    (y * 2).backward()
+    assert seen == [[True, False]]
 
 
 def test_errors_in_hooks_come_through() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from tesserack import _native
@@ -13,6 +16,7 @@ __all__ = [
     "Node",
     "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
+    "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
@@ -72,3 +76,62 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
     """Context manager: tensors saved for backward inside may be modified in place; backward sees their old values."""
     with saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda tensor: tensor):
         yield
+
+
+class _Arrived:
+    """The gradients that reached one backward's hooks; held by that backward alone, so a failed one leaves nothing."""
+
+    def __init__(self, count: int) -> None:
+        self.grads: list[Tensor | None] = [None] * count
+
+
+class _MultiGradHook:
+    def __init__(self, tensors: Sequence[Tensor], fn: Callable[..., Any], first_only: bool) -> None:
+        self._fn = fn
+        self._first_only = first_only
+        self._count = len(tensors)
+        self._current = threading.local()
+        self._handles = [t.register_hook(partial(self._arrive, k)) for k, t in enumerate(tensors)]
+
+    def _arrive(self, k: int, grad: Tensor) -> None:
+        arrived = getattr(self._current, "ref", lambda: None)()
+        if arrived is None:
+            arrived = _Arrived(self._count)
+            self._current.ref = weakref.ref(arrived)
+            _native._queue_callback(partial(self._finish, arrived))
+            if self._first_only:
+                self._fn(grad)
+        arrived.grads[k] = grad
+
+    def _finish(self, arrived: _Arrived) -> None:
+        self._current.ref = lambda: None
+        if not self._first_only:
+            self._fn(arrived.grads)
+
+    def remove(self) -> None:
+        """Take the hook off all tensors."""
+        for handle in self._handles:
+            handle.remove()
+
+    def __enter__(self) -> _MultiGradHook:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all") -> _MultiGradHook:
+    """Call ``fn`` once in each backward that reaches any of the tensors; returns a handle with ``remove()``.
+
+    ``mode="all"``: ``fn(grads)`` when backward ends, with None for tensors that it did not reach. ``mode="any"``:
+    ``fn(grad)`` at the first gradient. What ``fn`` returns is ignored. ``ValueError`` for another mode.
+
+    >>> import tesserack as ts
+    >>> x, y = (ts.ones(2, requires_grad=True) for _ in range(2))
+    >>> handle = register_multi_grad_hook((x, y), lambda grads: print([g is None for g in grads]))
+    >>> (x * 2).sum().backward()
+    [False, True]
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"register_multi_grad_hook: expected mode to be 'all' or 'any', got {mode!r}")
+    return _MultiGradHook(tensors, fn, mode == "any")
