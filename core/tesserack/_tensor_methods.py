@@ -225,7 +225,12 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 
 
 def set_(self: Tensor, source: Tensor) -> Tensor:
-    """Make this tensor another view of ``source``'s memory, with its shape and strides; returns it."""
+    """Make this tensor another view of ``source``'s memory, with its shape and strides; returns it.
+
+    ``RuntimeError`` where a gradient would be lost: under grad mode, if either tensor requires one.
+    """
+    if _native.is_grad_enabled() and (self.requires_grad or source.requires_grad):
+        raise RuntimeError("set_: expected tensors that do not require grad, as it has no gradient; try no_grad()")
     if source.dtype is not self.dtype:
         raise RuntimeError(f"set_: expected a source of dtype {self.dtype}, got {source.dtype}")
     self.data = source.detach()

@@ -58,7 +58,7 @@ def test_all_problems_are_listed():
     assert "Error(s) in loading state_dict for Sequential" in text
     assert 'Missing key(s) in state_dict: "0.bias"' in text
     assert 'Unexpected key(s) in state_dict: "extra", "0.deep.er"' in text
-    assert "size mismatch for 2.weight" in text and "(4, 4)" in text and "(1, 3)" in text
+    assert "size mismatch for 2.weight" in text and "[4, 4]" in text and "[1, 3]" in text
     assert "1.weight: expected a Tensor, got int" in text
 
 
@@ -68,7 +68,7 @@ def test_not_strict_returns_what_did_not_match():
     state["extra"] = ts.ones(1)
     answer = net().load_state_dict(state, strict=False)
     assert answer == (["0.bias"], ["extra"]) == (answer.missing_keys, answer.unexpected_keys)
-    assert repr(answer) == "IncompatibleKeys(missing_keys=['0.bias'], unexpected_keys=['extra'])"
+    assert repr(answer) == "_IncompatibleKeys(missing_keys=['0.bias'], unexpected_keys=['extra'])"
 
 
 def test_shapes_are_checked_even_when_not_strict():

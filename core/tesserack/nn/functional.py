@@ -33,6 +33,14 @@ group_norm = ts.group_norm
 batch_norm = ts.batch_norm
 normalize = ts.normalize
 
+celu_ = ts.celu_
+elu_ = ts.elu_
+hardtanh_ = ts.hardtanh_
+leaky_relu_ = ts.leaky_relu_
+relu_ = ts.relu_
+selu_ = ts.selu_
+threshold_ = ts.threshold_
+
 avg_pool2d = ts.avg_pool2d
 cosine_similarity = ts.cosine_similarity
 one_hot = ts.one_hot
@@ -190,6 +198,17 @@ def max_pool1d(
     return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over a grid of ``output_size`` windows that cover each plane; None keeps that size of the input."""
+    return ts.adaptive_avg_pool2d(input, _plane(input, output_size))
+
+
+def _plane(input: Tensor, output_size: Any) -> Any:
+    if isinstance(output_size, int):
+        return output_size
+    return [have if want is None else want for have, want in zip(input.shape[-2:], output_size, strict=True)]
+
+
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over a grid of ``output_size`` windows that cover each plane of (N, C, H, W) or (C, H, W).
 
@@ -200,8 +219,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> adaptive_max_pool2d(ts.arange(9.0).reshape(1, 3, 3), 2, return_indices=True)[1].tolist()
     [[[4, 5], [7, 8]]]
     """
-    if not isinstance(output_size, int):
-        output_size = [have if want is None else want for have, want in zip(input.shape[-2:], output_size, strict=True)]
+    output_size = _plane(input, output_size)
     if return_indices:
         return operators()["adaptive_max_pool2d_with_indices"](input, output_size)
     return ts.adaptive_max_pool2d(input, output_size)

@@ -25,7 +25,7 @@ class IncompatibleKeys(NamedTuple):
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
-        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+        return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
 
 class StateDict(OrderedDict[str, Any]):
@@ -162,8 +162,8 @@ class StateDictMixin:
             return
         if tuple(value.shape) != tuple(tensor.shape):
             error_msgs.append(
-                f"size mismatch for {key}: the state dict has shape {tuple(value.shape)}, "
-                f"the module has shape {tuple(tensor.shape)}."
+                f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
+                f"the shape in current model is {tensor.shape}."
             )
             return
         try:

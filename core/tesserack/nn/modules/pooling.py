@@ -188,7 +188,7 @@ class AdaptiveAvgPool2d(_Adaptive):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.sizes(input, 2))  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool2d(input, self.sizes(input, 2))
 
 
 class AdaptiveMaxPool2d(_Adaptive):

@@ -69,6 +69,8 @@ class RandomSampler(Sampler[int]):
             raise TypeError(f"RandomSampler: expected a bool replacement, got {replacement!r}")
         if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
             raise ValueError(f"RandomSampler: expected a positive num_samples, got {num_samples!r}")
+        if num_samples is None and len(data_source) == 0:
+            raise ValueError("RandomSampler: num_samples should be a positive integer value, but got num_samples=0")
         self.data_source = data_source
         self.replacement = replacement
         self._num_samples = num_samples
