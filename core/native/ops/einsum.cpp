@@ -278,7 +278,9 @@ Tensor kron(const Tensor& a, const Tensor& b) {
             sb = d + b.ndim() >= n ? b.size(d + b.ndim() - n) : 1;
     for (auto [dims, first, second] : {std::tuple{&x, sa, int64_t{1}}, {&y, int64_t{1}, sb}})
       dims->push_back(first), dims->push_back(second);
-    sizes.push_back(sa * sb);
+    int64_t size;
+    TS_CHECK(!__builtin_mul_overflow(sa, sb, &size), "kron: sizes overflow, got ", a.sizes(), " and ", b.sizes());
+    sizes.push_back(size);
   }
   checked_numel(sizes);
   return ops::reshape(ops::mul(ops::reshape(a, x), ops::reshape(b, y)), sizes);
