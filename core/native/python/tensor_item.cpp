@@ -23,7 +23,8 @@ PyObject* item(PyObject* self, PyObject*) {
 // One dimension of a strided host block as a list.
 PyRef nested_list(const Tensor& t, const char* at, size_t dim) {
   if (dim == t.sizes().size()) return checked(item_object(t.dtype(), at));
-  int64_t n = t.sizes()[dim], step = t.strides()[dim] * t.item_size();
+  // Without elements there may be no address to count from.
+  int64_t n = t.sizes()[dim], step = t.numel() == 0 ? 0 : t.strides()[dim] * t.item_size();
   PyRef list = checked(PyList_New(n));
   for (int64_t k = 0; k < n; ++k) PyList_SET_ITEM(list.get(), k, nested_list(t, at + k * step, dim + 1).release());
   return list;
