@@ -1,7 +1,8 @@
-// Common divisors and multiples of integers, powers of two applied to numbers.
+// Integers: common divisors and multiples, exponents of two, flat positions as coordinates.
 #include "ops/api.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
+#include "tensor/geometry.h"
 
 namespace ts {
 namespace {
@@ -38,6 +39,21 @@ Tensor ldexp(const Tensor& self, const Tensor& other) {
   return ops::mul(self, ops::pow(2.0, whole ? ops::to_dtype(other, self.dtype()) : other));
 }
 
+// Coordinates of flat positions in row-major order.
+std::vector<Tensor> unravel_index(const Tensor& indices, IntSpan shape) {
+  TS_CHECK_TYPE(is_integral(indices.dtype(), false), "unravel_index: expected 'indices' to be integer dtype, but got ",
+                indices.dtype());
+  static const Op floor_divide("floor_divide"), remainder("remainder");
+  for (int64_t size : shape)
+    TS_CHECK_VALUE(size >= 0, "unravel_index: 'shape' cannot have negative values, but got ", shape);
+  checked_numel(shape);
+  Dims strides = contiguous_strides(shape);
+  std::vector<Tensor> out;
+  for (size_t d = 0; d < shape.size(); ++d)
+    out.push_back(remainder(floor_divide(indices, std::max<int64_t>(strides[d], 1)), std::max<int64_t>(shape[d], 1)));
+  return out;
+}
+
 } // namespace
 
 TS_OPERATORS(integer) {
@@ -53,6 +69,11 @@ TS_OPERATORS(integer) {
       .inplace()
       .out()
       .doc("Least common multiples of integers, elementwise.");
+  def("unravel_index(Tensor indices, int[1] shape) -> Tensor[]")
+      .body<unravel_index>()
+      .not_differentiable()
+      .function_only()
+      .doc("Positions in a flattened tensor as one tensor of coordinates for each dim of `shape`.");
   def("ldexp(Tensor self, Tensor other) -> Tensor").body<ldexp>().inplace().out().doc("self * 2^other, elementwise.");
 }
 

@@ -1,8 +1,9 @@
-// Norms of vectors and log-sum-exp.
+// Norms of vectors and matrices, and log-sum-exp.
 #include "ops/api.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
 #include "ops/reduce_arrange.h"
+#include "tensor/geometry.h"
 #include <cmath>
 #include <cstring>
 
@@ -78,6 +79,52 @@ Tensor norm_named(const Tensor& self, const char* p, OptionalDims dim, bool keep
   return vector_norm_op(self, 2, dim, keepdim, dtype);
 }
 
+// --- norms of matrices, seen along two dims
+const Op matrix_norm_op("linalg_matrix_norm"), matrix_norm_named("linalg_matrix_norm.str_ord");
+
+Dims two_dims(const Tensor& self, IntSpan dim, const char* op) {
+  TS_CHECK(self.ndim() >= 2, op, ": The input tensor A must have at least 2 dimensions, got sizes ", self.sizes());
+  TS_CHECK(dim.size() == 2, op, ": dim must be a 2-tuple. Got ", dim);
+  Dims dims = wrap_dims(dim, self.ndim(), op);
+  return dims;
+}
+
+// The greatest or least sum of magnitudes of a column (1) or a row (infinity).
+Tensor matrix_norm(const Tensor& self, Scalar ord, IntSpan dim, bool keepdim, DType dtype) {
+  const char* op = "linalg.matrix_norm";
+  double p = ord.to_double(), size = std::abs(p);
+  TS_CHECK(size == 1 || std::isinf(p), op, ": Order ", p,
+           " needs singular values, which this build has not; expected 1, -1, inf, -inf or 'fro'");
+  TS_CHECK(is_floating(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ", self.dtype());
+  Dims dims = two_dims(self, dim, op);
+  if (std::isinf(p)) std::swap(dims[0], dims[1]);
+  Tensor x = ops::abs(dtype == DType::Undefined ? self : ops::to_dtype(self, dtype));
+  Tensor sums = ops::sum_dim(x, IntSpan(&dims[0], 1), true);
+  Tensor out = (p > 0 ? ops::amax : ops::amin)(sums, IntSpan(&dims[1], 1), true);
+  return keepdim ? out : ops::squeeze(out, dims);
+}
+Tensor matrix_norm_of(const Tensor& self, const char* ord, IntSpan dim, bool keepdim, DType dtype) {
+  const char* op = "linalg.matrix_norm";
+  TS_CHECK(!std::strcmp(ord, "fro"), op, ": Order ", ord, " not supported; expected 'fro' or a number");
+  return vector_norm_op(self, 2, two_dims(self, dim, op), keepdim, dtype);
+}
+
+// The two last dims, or those given, if they are to be taken as matrices.
+Dims matrix_dims(const Tensor& self, OptionalDims dim) {
+  TS_CHECK(dim || self.ndim() == 2, "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got ",
+           self.ndim(), "D.");
+  TS_CHECK(!dim || dim->size() == 2, "linalg.norm: If dim is specified, it must be of length 1 or 2. Got ", *dim);
+  return dim ? Dims(*dim) : Dims{0, 1};
+}
+Tensor linalg_norm(const Tensor& self, std::optional<Scalar> ord, OptionalDims dim, bool keepdim, DType dtype) {
+  if (!ord) return vector_norm_op(self, 2, dim, keepdim, dtype);
+  if (dim ? dim->size() == 1 : self.ndim() == 1) return vector_norm_op(self, *ord, dim, keepdim, dtype);
+  return matrix_norm_op(self, *ord, matrix_dims(self, dim), keepdim, dtype);
+}
+Tensor linalg_norm_named(const Tensor& self, const char* ord, OptionalDims dim, bool keepdim, DType dtype) {
+  return matrix_norm_named(self, ord, matrix_dims(self, dim), keepdim, dtype);
+}
+
 Tensor logsumexp(const Tensor& self, IntSpan dim, bool keepdim) {
   Tensor x = is_integral(self.dtype(), true) ? raw_cast(self, default_dtype()) : self;
   DimSet dims = dim_set(OptionalDims(dim), x.ndim(), "logsumexp");
@@ -123,6 +170,32 @@ TS_OPERATORS(vector_norm) {
       .hidden()
       .in("linalg")
       .doc(kDoc);
+  constexpr const char* kMatrixDoc = "Norm of the matrices along two dims: 'fro', or for 1 and infinity the greatest "
+                                     "sum of magnitudes of a column or row, the least for -1 and -infinity.";
+  def("linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) "
+      "-> Tensor")
+      .body<matrix_norm>()
+      .hidden()
+      .in("linalg")
+      .doc(kMatrixDoc);
+  def("linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? "
+      "dtype=None) -> Tensor")
+      .body<matrix_norm_of>()
+      .hidden()
+      .in("linalg")
+      .doc(kMatrixDoc);
+  def("linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> "
+      "Tensor")
+      .body<linalg_norm>()
+      .hidden()
+      .in("linalg")
+      .doc("2-norm of all elements; with ord or dim, the norm of vectors along one dim or of matrices along two.");
+  def("linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> "
+      "Tensor")
+      .body<linalg_norm_named>()
+      .hidden()
+      .in("linalg")
+      .doc("Norm of matrices, named as for matrix_norm.");
   def("norm(Tensor self, Scalar? p=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .body<norm>()
       .doc(kDoc);

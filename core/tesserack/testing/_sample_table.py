@@ -68,7 +68,9 @@ DTYPES: dict[str, str] = {
     **dict.fromkeys((f"{a}{b}" for a in _MOMENTS for b in ("", ".dim", ".correction")), "floating"),
     **dict.fromkeys(("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"), "floating"),
     **dict.fromkeys(("mean", "mean.dim", "nanmean", "logcumsumexp", "softmax", "log_softmax", "softmin"), "floating"),
-    **dict.fromkeys(("linalg_vector_norm", "norm", "norm.name", "dropout"), "floating"),
+    **dict.fromkeys(
+        ("linalg_vector_norm", "linalg_matrix_norm", "linalg_norm", "norm", "norm.name", "dropout"), "floating"
+    ),
     **dict.fromkeys(("interpolate", "embedding_bag", "pdist", "quantile", "quantile.scalar"), "floating"),
     **dict.fromkeys(("nanquantile", "nanquantile.scalar", "renorm", "dist"), "floating"),
     **dict.fromkeys(
