@@ -217,6 +217,8 @@ def test_retain_grad() -> None:
     assert y.grad.item() == 3.0
     with pytest.raises(RuntimeError, match="retain_grad"):
         ts.ones(1).retain_grad()
+    with pytest.warns(UserWarning, match="not a leaf"):
+        assert (x * 2).grad is None
 
 
 # --- modes ---------------------------------------------------------------------------------------------------------
@@ -285,6 +287,16 @@ def test_inference_mode() -> None:
     with pytest.raises(RuntimeError, match=r"[Ii]nference"):
         (w * x).sum().backward()
     assert (w * x.clone()).requires_grad
+    for write in (
+        lambda t: t.add_(1),
+        lambda t: t.zero_(),
+        lambda t: t.__setitem__(0, 3),
+        lambda t: t.mul_(w.detach()),
+    ):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"), ts.no_grad():
+            write(x)
+    with ts.inference_mode():
+        assert x.add_(1).tolist() == [2.0, 2.0]
     with ts.inference_mode(False):
         assert not ts.ones(1).is_inference()
 

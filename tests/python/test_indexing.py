@@ -127,6 +127,7 @@ def test_masks(array: np.ndarray) -> None:
 def test_bools_and_zero_dim_indices() -> None:
     x = ts.arange(3)
     assert x[True].shape == (1, 3) and x[False].shape == (0, 3)
+    assert x[range(1, 3)].tolist() == [1, 2]
     assert x[ts.tensor(1)].item() == 1 and x[np.int64(2)].item() == 2
     assert x[ts.tensor(True)].shape == (1, 3)
 

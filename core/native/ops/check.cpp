@@ -2,6 +2,7 @@
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
+#include "tensor/thread_state.h"
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -26,6 +27,9 @@ double half_to_double(uint16_t h) {
 } // namespace
 
 void check_inplace(const Tensor& t, const char* op) {
+  TS_CHECK(!t->has(TensorImpl::kInference) || thread_state().inference, op,
+           ": Inplace update to inference tensor outside InferenceMode is not allowed. "
+           "You can make a clone to get a normal tensor before doing inplace update.");
   TS_CHECK(!t->has(TensorImpl::kConstantData), op,
            ": the tensor's memory is read-only (it came from outside); clone() it first");
   TS_CHECK(

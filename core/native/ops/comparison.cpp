@@ -64,6 +64,8 @@ Tensor signbit(const Tensor& self) {
 
 Tensor bitwise_not(const Tensor& self) {
   static const Op integers("bitwise_not_integer");
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_integral(self.dtype(), true),
+                "bitwise_not: expected an integer or bool tensor, got ", self.dtype());
   return is_bool(self.dtype()) ? ops::logical_not(self) : integers(self);
 }
 

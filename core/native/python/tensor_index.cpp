@@ -96,7 +96,7 @@ Tensor index_tensor(const Tensor& self, PyObject* o) {
 }
 
 bool is_index_list(PyObject* o) {
-  if (is_tensor(o) || PyList_Check(o)) return true;
+  if (is_tensor(o) || PyList_Check(o) || Py_IS_TYPE(o, &PyRange_Type)) return true;
   PyTypeObject* array = numpy_array_type();
   return array && PyType_IsSubtype(Py_TYPE(o), array);
 }

@@ -113,7 +113,16 @@ TS_BINARY(greater, "gt")
 TS_BINARY(greater_equal, "ge")
 TS_UNARY(nb_negative, "neg")
 TS_UNARY(nb_absolute, "abs")
-TS_UNARY(nb_invert, "bitwise_not")
+
+PyObject* nb_invert(PyObject* a) {
+  static const Op op("bitwise_not");
+  return guarded([&] {
+    TS_CHECK_TYPE(is_integral(tensor_of(a).dtype(), true),
+                  "~ (operator.invert) is only implemented on integer and Boolean-type tensors, got ",
+                  tensor_of(a).dtype());
+    return apply1(op, a);
+  });
+}
 
 PyObject* nb_positive(PyObject* a) { return Py_NewRef(a); }
 

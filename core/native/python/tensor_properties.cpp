@@ -6,6 +6,7 @@
 #include "python/tensor_slots.h"
 #include "python/types.h"
 #include "runtime/backend.h"
+#include "runtime/interpreter.h"
 
 namespace ts::py {
 namespace {
@@ -26,7 +27,16 @@ TS_GETTER(get_layout, Py_NewRef(strided_layout()))
 TS_GETTER(get_ndim, PyLong_FromLongLong(t.ndim()))
 TS_GETTER(get_itemsize, PyLong_FromLongLong(t.item_size()))
 TS_GETTER(get_nbytes, PyLong_FromLongLong(t.nbytes()))
-TS_GETTER(get_grad, wrap(grad_of(t)))
+// Asking a non-leaf is mostly a mistake: nothing is ever stored there.
+Tensor grad_or_warning(const Tensor& t) {
+  Tensor grad = grad_of(t);
+  if (!grad.defined() && !is_leaf(t) && !t->has(TensorImpl::kRetainGrad)) [[unlikely]]
+    warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+         "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+         "Tensor, use .retain_grad() on the non-leaf Tensor.");
+  return grad;
+}
+TS_GETTER(get_grad, wrap(grad_or_warning(t)))
 TS_GETTER(get_grad_fn, node_object(grad_fn(t)))
 TS_GETTER(get_requires_grad, PyBool_FromLong(requires_grad(t)))
 TS_GETTER(get_is_leaf, PyBool_FromLong(is_leaf(t)))

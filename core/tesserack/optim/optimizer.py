@@ -171,9 +171,10 @@ class Optimizer:
         for hook in list(self._state_dict_pre_hooks.values()):
             hook(self)
         index = {param: i for i, param in enumerate(self._all_params())}
+        groups = self.param_groups
         packed: dict[str, Any] = {
             "state": {index.get(key, key): dict(value) for key, value in self.state.items()},
-            "param_groups": [dict(group, params=[index[p] for p in group["params"]]) for group in self.param_groups],
+            "param_groups": [_options(group) | {"params": [index[p] for p in group["params"]]} for group in groups],
         }
         for hook in list(self._state_dict_post_hooks.values()):
             packed = hook(self, packed) or packed
@@ -241,6 +242,10 @@ class Optimizer:
             lines += ["", f"Parameter Group {i}"] if i else [f"Parameter Group {i}"]
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
+
+
+def _options(group: Group) -> Group:
+    return {key: value for key, value in group.items() if key != "params"}
 
 
 def _add(table: Hooks, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:

@@ -126,7 +126,8 @@ bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Pr
   } else {
     const TensorImpl* target = f.args[op.variant == Variant::Inplace ? 0 : f.nargs - 1].tensor;
     if (target->dtype != result || !target->has(TensorImpl::kContiguous) || !same(target->sizes(), first->sizes()) ||
-        op.variant == Variant::Out || target->has(TensorImpl::kConstantData))
+        op.variant == Variant::Out || target->has(TensorImpl::kConstantData) ||
+        (target->has(TensorImpl::kInference) && !thread_state().inference))
       return false;
     for (int a : p.inputs) // identical or disjoint storage only
       if (const Value& v = f.args[a];
