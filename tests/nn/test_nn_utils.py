@@ -10,6 +10,7 @@ from tesserack.nn.utils import (
     clip_grad_value_,
     get_total_norm,
     parameters_to_vector,
+    rnn,
     vector_to_parameters,
 )
 
@@ -28,6 +29,20 @@ def test_clip_grad_norm(order, norm, device):
     assert params[0].grad.tolist() == pytest.approx([3 / norm, 0], rel=1e-5)
     assert params[1].grad.tolist() == pytest.approx([0, -4 / norm], rel=1e-5)
     assert params[2].grad is None
+
+
+def test_pad_sequence_and_back(device):
+    rows = [ts.arange(n, dtype=ts.float32, device=device).reshape(n, 1).requires_grad_() for n in (3, 1)]
+    padded = rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+    assert padded.squeeze(-1).tolist() == [[0, 1, 2], [0, -1, -1]]
+    padded.sum().backward()
+    assert rows[1].grad.tolist() == [[1.0]]
+    assert rnn.pad_sequence(rows, padding_side="left")[..., 0].tolist() == [[0, 0], [1, 0], [2, 0]]
+    lengths = ts.tensor([3, 1])
+    assert [r.flatten().tolist() for r in rnn.unpad_sequence(padded, lengths, True)] == [[0, 1, 2], [0]]
+    for bad in ({"padding_side": "up"}, {"sequences": []}, {"sequences": [ts.ones(1, 2), ts.ones(1, 3)]}):
+        with pytest.raises(RuntimeError, match="pad_sequence"):
+            rnn.pad_sequence(**{"sequences": rows} | bad)
 
 
 def test_small_gradients_are_left_alone(device):
