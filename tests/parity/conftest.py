@@ -13,8 +13,8 @@ TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2
 
 
 def _leaves(result: Any) -> Iterator[Any]:
-    if isinstance(result, (tuple, list)):
-        for item in result:
+    if isinstance(result, (tuple, list, dict)):
+        for item in result.items() if isinstance(result, dict) else result:
             yield from _leaves(item)
     else:
         yield result
@@ -111,3 +111,20 @@ def compare_errors(device: Any) -> Callable[..., None]:
             call(ts, *[_leaf(ts, a, t, device, False) for a, t in zip(arrays, typed, strict=True)])
 
     return run
+
+
+@pytest.fixture
+def compare_program(device: Any) -> Iterator[Callable[..., None]]:
+    """``compare_program(program)``: ``program(module)`` must return the same with both libraries. Programs name no
+    device: what they make is on the one under test."""
+
+    torch = pytest.importorskip("torch", reason="parity tests compare with torch, which is not installed")
+    before = ts.get_default_device()
+
+    def run(program: Callable[..., Any]) -> None:
+        ts.set_default_device(device)
+        ours = program(ts)
+        assert_same(ours, program(torch), program.__name__)
+
+    yield run
+    ts.set_default_device(before)
