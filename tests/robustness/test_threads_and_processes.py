@@ -155,6 +155,30 @@ except KeyboardInterrupt:
     assert (process.returncode, out) == (0, "interrupted\n"), err
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "ts.ones(1, 1).expand(4000, 500_000) @ ts.ones(1, 1).expand(500_000, 4000)",
+        "ts.nn.functional.conv2d(ts.ones(600, 128, 32, 32), ts.ones(128, 128, 31, 31), padding=15)",
+    ],
+)
+def test_interrupt_within_a_kernel(kernel: str, device: ts.device) -> None:
+    """Products that take minutes look for the interrupt in between."""
+    if device.type != "cpu":
+        pytest.skip("other backends poll as they like")
+    code = f"""
+import signal, threading, os, tesserack as ts
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    {kernel}
+except KeyboardInterrupt:
+    print("interrupted", ts.ones(2).sum().item())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "interrupted 2.0\n"), done.stderr
+
+
 def test_signals_while_kernels_run(device: ts.device) -> None:
     """A signal's frame lies on the stack of the thread it meets, whatever kernel runs there."""
     code = f"""

@@ -60,7 +60,11 @@ public:
     wide_.resize(static_cast<size_t>(tensor_.numel()));
     if (!is_result_) pick_widen_half()(tensor_.dtype(), 1, tensor_.numel(), {data_, tensor_.numel(), 1}, wide_.data());
   }
-  char* data() { return wide_.empty() ? data_ : reinterpret_cast<char*>(wide_.data()); }
+  char* data(int64_t image = 0) {
+    const int64_t elements = image == 0 ? 0 : tensor_.numel() / tensor_.size(0) * image;
+    return wide_.empty() ? data_ + elements * tensor_.item_size() : reinterpret_cast<char*>(wide_.data() + elements);
+  }
+  bool is_wide() const { return !wide_.empty(); }
   // Moves a result to where the caller wants it.
   void finish() {
     if (!wide_.empty())
@@ -123,6 +127,16 @@ bool run_onednn(Conv kind, const ConvGeometry& g, int32_t dtype, const ConvTenso
   return onednn::convolution(p, t.input, t.weight, t.bias, t.output);
 }
 
+// Of a batch, between two looks for the user's Ctrl-C. A weight's gradient is a sum over the whole batch.
+int64_t images_at_once(Conv kind, const ConvGeometry& g) {
+  if (kind == Conv::backward_weight) return g.batch;
+  double work =
+      static_cast<double>(g.in_channels) / static_cast<double>(g.groups) * static_cast<double>(g.out_channels);
+  for (int d = 0; d < 3; ++d) work *= static_cast<double>(g.out[d] * g.kernel[d]);
+  const double images = static_cast<double>(kPatience) / std::max(1.0, work);
+  return images >= static_cast<double>(g.batch) ? g.batch : std::max<int64_t>(1, static_cast<int64_t>(images));
+}
+
 void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight, const Tensor& output,
          const Tensor* bias, int first_param) {
   const Tensor leading = kind == Conv::backward_weight ? input : call.out(0);
@@ -133,14 +147,19 @@ void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight,
       out(output, channels_last, kind == Conv::forward);
   std::optional<Operand> b;
   if (bias) b.emplace(*bias, false, false);
-  const auto tensors = [&] { return ConvTensors{in.data(), w.data(), b ? b->data() : nullptr, out.data()}; };
-  if (!run_onednn(kind, geometry, input.dtype(), tensors())) {
+  const int64_t images = images_at_once(kind, geometry);
+  ConvGeometry part = geometry;
+  for (int64_t i = 0; i < geometry.batch; i += images) {
+    part.batch = std::min(images, geometry.batch - i);
+    if (images < geometry.batch) call.check_interrupt();
+    const auto tensors = [&] { return ConvTensors{in.data(i), w.data(), b ? b->data() : nullptr, out.data(i)}; };
+    if (!in.is_wide() && run_onednn(kind, part, input.dtype(), tensors())) continue;
     const bool half = input.item_size() == 2;
-    if (half) {
+    if (half && !in.is_wide()) {
       in.widen(), w.widen(), out.widen();
       if (b) b->widen();
     }
-    conv_by_gemm(kind, geometry, half ? static_cast<int32_t>(TS_FLOAT32) : input.dtype(), tensors());
+    conv_by_gemm(kind, part, half ? static_cast<int32_t>(TS_FLOAT32) : input.dtype(), tensors());
   }
   (kind == Conv::forward ? out : kind == Conv::backward_input ? in : w).finish();
 }

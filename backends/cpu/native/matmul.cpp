@@ -72,12 +72,12 @@ template <class Body> void share(const Gemm& g, const Body& body) {
   const int64_t extent = by_rows ? g.m : g.n, other = by_rows ? g.n : g.m;
   const int64_t grain = std::max<int64_t>(8, kThreadsFrom / 2 / std::max<int64_t>(1, other * g.k));
   parallel_for(0, extent, grain, [&](int64_t begin, int64_t end) {
+    if (by_rows) return body(rows_of(g, begin, end));
     Gemm part = g;
-    (by_rows ? part.m : part.n) = end - begin;
-    part.c = shifted(g.c, by_rows ? begin : 0, by_rows ? 0 : begin, item);
-    part.addend = shifted(g.addend, by_rows ? begin : 0, by_rows ? 0 : begin, item);
-    if (by_rows) part.a = shifted(g.a, begin, 0, item);
-    if (!by_rows) part.b = shifted(g.b, 0, begin, item);
+    part.n = end - begin;
+    part.c = shifted(g.c, 0, begin, item);
+    part.addend = shifted(g.addend, 0, begin, item);
+    part.b = shifted(g.b, 0, begin, item);
     body(part);
   });
 }
@@ -133,6 +133,16 @@ void normalise(Matrix& matrix, int64_t rows, int64_t cols) {
 }
 
 } // namespace
+
+Gemm rows_of(const Gemm& g, int64_t begin, int64_t end) {
+  const int64_t item = backend::dtype_size(g.dtype);
+  Gemm part = g;
+  part.m = end - begin;
+  part.a = shifted(g.a, begin, 0, item);
+  part.c = shifted(g.c, begin, 0, item);
+  part.addend = shifted(g.addend, begin, 0, item);
+  return part;
+}
 
 void run_gemm(const Gemm& gemm) {
   Gemm g = gemm;

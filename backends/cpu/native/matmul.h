@@ -19,6 +19,12 @@ struct Gemm {
   Matrix a, b, c, addend;
 };
 
+// The product's rows [begin, end).
+Gemm rows_of(const Gemm& gemm, int64_t begin, int64_t end);
+
+// Multiply-adds between two looks for the user's Ctrl-C: half a second of one thread.
+constexpr int64_t kPatience = int64_t{1} << 35;
+
 // Uses max_threads() threads where the work is worth them.
 void run_gemm(const Gemm& gemm);
 

@@ -83,10 +83,20 @@ void run_batches(const Batched& batched, int64_t begin, int64_t end) {
   }
 }
 
+// In parts after which the user may have enough.
+void run_patiently(const Call& call, const Gemm& g) {
+  const int64_t rows = std::max<int64_t>(1, kPatience / std::max<int64_t>(1, g.n * g.k));
+  if (rows >= g.m) return run_gemm(g);
+  for (int64_t i = 0; i < g.m; i += rows) {
+    call.check_interrupt();
+    run_gemm(rows_of(g, i, std::min(i + rows, g.m)));
+  }
+}
+
 void matmul(const Call& call) {
   Batched batched(call);
   if (!batched.sizes.empty()) batched.fold_into_rows();
-  if (batched.sizes.empty()) return run_gemm(batched.gemm);
+  if (batched.sizes.empty()) return run_patiently(call, batched.gemm);
   int64_t count = 1;
   for (int64_t size : batched.sizes) count *= size;
   const int64_t work = std::max<int64_t>(1, batched.gemm.m * batched.gemm.n * std::max<int64_t>(1, batched.gemm.k));
@@ -103,7 +113,7 @@ int linear(const Call& call) {
   Gemm gemm{out.dtype(),         m, n, k, {input.bytes(), k, 1}, {weight.bytes(), weight.stride(1), weight.stride(0)},
             {out.bytes(), n, 1}, {}};
   if (call.has_in(2)) gemm.addend = {call.in(2).bytes(), 0, call.in(2).stride(0)};
-  run_gemm(gemm);
+  run_patiently(call, gemm);
   return TS_OK;
 }
 
