@@ -154,3 +154,19 @@ def test_errors(device: str, name: str) -> None:
 def test_too_large_to_allocate(device: str) -> None:
     with pytest.raises((RuntimeError, MemoryError)):
         ts.empty(2**50, device=device)
+
+
+def test_out_says_dtype_and_device(device):
+    made = ts.full((3,), 7, dtype=ts.int32, device=device)
+    assert ts.zeros(3, out=made) is made and made.tolist() == [0, 0, 0]
+    assert ts.arange(1, 4, out=made).tolist() == [1, 2, 3] and made.dtype == ts.int32
+    assert ts.randperm(3, out=made).sort().values.tolist() == [0, 1, 2]
+    grown = ts.empty(0, dtype=ts.float64, device=device)
+    assert ts.linspace(0, 1, 3, out=grown).tolist() == [0.0, 0.5, 1.0]
+    halves = ts.ones(4, device=device)
+    ts.eye(2, 1, out=halves[::2].unsqueeze(1))
+    assert halves.tolist() == [1.0, 1.0, 0.0, 1.0]
+    with pytest.raises(RuntimeError, match="does not match dtype of out"):
+        ts.ones(3, dtype=ts.float32, out=made)
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        ts.ones(3, out=ts.zeros(3, requires_grad=True))

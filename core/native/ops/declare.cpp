@@ -75,12 +75,31 @@ void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
   ops::copy_(out, result);
 }
 
+// A factory makes what `out` holds, where the call does not say.
+void default_to_out(const Schema& functional, std::vector<Value>& args, const Tensor& out) {
+  for (const Value& v : args)
+    if (v.tag == Tag::Tensor || v.tag == Tag::Tensors) return;
+  auto fill = [&](const char* name, Value v) {
+    int k = functional.find(name);
+    if (k >= 0 && args[static_cast<size_t>(k)].is_none()) args[static_cast<size_t>(k)] = v;
+  };
+  int k = functional.find("dtype");
+  TS_CHECK(k < 0 || args[static_cast<size_t>(k)].is_none() ||
+               Unbox<DType>::get(args[static_cast<size_t>(k)]) == out.dtype(),
+           functional.base, ": dtype ", Unbox<DType>::get(args[static_cast<size_t>(k)]),
+           " does not match dtype of out parameter (", out.dtype(), ")");
+  fill("dtype", out.dtype());
+  fill("device", out.device());
+}
+
 void out_by_copy(const Operator& op, Frame& f) {
   for (int32_t k = 0; k < f.nargs; ++k)
     if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor) && grad_enabled()) refuse_out_gradient(op);
   size_t n = op.schema->returns.size();
   Results r;
-  Frame inner{f.args, r.data(), f.nargs - 1, static_cast<int32_t>(n)};
+  std::vector<Value> args(f.args, f.args + f.nargs - 1);
+  if (n == 1) default_to_out(*op.functional->schema, args, f.args[f.nargs - 1].as_tensor());
+  Frame inner{args.data(), r.data(), f.nargs - 1, static_cast<int32_t>(n)};
   ExcludeKeys no_grad(key_bit(key::Autograd));
   call(*op.functional, inner);
   const Value& out = f.args[f.nargs - 1];

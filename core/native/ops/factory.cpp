@@ -141,20 +141,22 @@ TS_OPERATORS(factory) {
       .body<empty_strided>()
       .function_only()
       .doc("As empty, with the given strides.");
-  def("zeros(int[] size, " OPTIONS ") -> Tensor").body<zeros>().function_only().doc("A tensor of zeros.");
-  def("ones(int[] size, " OPTIONS ") -> Tensor").body<ones>().function_only().doc("A tensor of ones.");
+  def("zeros(int[] size, " OPTIONS ") -> Tensor").body<zeros>().function_only().out().doc("A tensor of zeros.");
+  def("ones(int[] size, " OPTIONS ") -> Tensor").body<ones>().function_only().out().doc("A tensor of ones.");
   def("full(int[] size, Scalar fill_value, " OPTIONS ") -> Tensor")
       .body<full>()
       .function_only()
+      .out()
       .doc("A tensor filled with one value, whose type decides the dtype when none is given.");
   def("scalar_tensor(Scalar s, " OPTIONS ") -> Tensor")
       .body<scalar_tensor>()
       .function_only()
       .doc("A 0-dimensional tensor holding s.");
-  def("eye(int n, " OPTIONS ") -> Tensor").body<eye_square>().function_only().doc("The identity matrix.");
+  def("eye(int n, " OPTIONS ") -> Tensor").body<eye_square>().function_only().out().doc("The identity matrix.");
   def("eye.m(int n, int m, " OPTIONS ") -> Tensor")
       .body<eye>()
       .function_only()
+      .out()
       .doc("An n by m matrix with ones on the diagonal and zeros elsewhere.");
   def("empty_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .body<empty_like>()

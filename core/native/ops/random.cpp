@@ -116,19 +116,30 @@ Tensor normal_float_float(double mean, double std, IntSpan size, Generator* g, D
 } // namespace
 
 TS_OPERATORS(random_factories) {
-  def("rand(int[] size, " DRAW_OPTIONS ") -> Tensor").body<rand>().function_only().doc("Uniform numbers in [0, 1).");
-  def("randn(int[] size, " DRAW_OPTIONS ") -> Tensor").body<randn>().function_only().doc("Standard normal numbers.");
+  def("rand(int[] size, " DRAW_OPTIONS ") -> Tensor")
+      .body<rand>()
+      .function_only()
+      .out()
+      .doc("Uniform numbers in [0, 1).");
+  def("randn(int[] size, " DRAW_OPTIONS ") -> Tensor")
+      .body<randn>()
+      .function_only()
+      .out()
+      .doc("Standard normal numbers.");
   def("randint(int high, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .body<randint_high>()
       .function_only()
+      .out()
       .doc("Integers drawn evenly from [0, high).");
   def("randint.low(int low, int high, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .body<randint>()
       .function_only()
+      .out()
       .doc("Integers drawn evenly from [low, high).");
   def("randperm(int n, " DRAW_OPTIONS ") -> Tensor")
       .body<randperm>()
       .function_only()
+      .out()
       .doc("A random order of 0, 1, ..., n - 1.");
   def("rand_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .body<rand_like>()
@@ -168,6 +179,7 @@ TS_OPERATORS(random_factories) {
   def("normal.float_float(float mean, float std, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .body<normal_float_float>()
       .function_only()
+      .out()
       .doc("Normal numbers of the given mean and standard deviation.");
 }
 

@@ -139,22 +139,27 @@ TS_OPERATORS(range) {
   def("arange(Scalar end, " OPTIONS ") -> Tensor")
       .body<arange>()
       .function_only()
+      .out()
       .doc("0, 1, ... below end; int64 for integers, else the default dtype.");
   def("arange.start(Scalar start, Scalar end, " OPTIONS ") -> Tensor")
       .body<arange_start>()
       .function_only()
+      .out()
       .doc("start, start + 1, ... below end.");
   def("arange.start_step(Scalar start, Scalar end, Scalar step=1, " OPTIONS ") -> Tensor")
       .body<arange_step>()
       .function_only()
+      .out()
       .doc("start, start + step, ... before end. RuntimeError when step is 0 or points away from end.");
   def("linspace(Scalar start, Scalar end, int steps, " OPTIONS ") -> Tensor")
       .body<linspace>()
       .function_only()
+      .out()
       .doc("`steps` evenly spaced numbers from start to end, both included.");
   def("logspace(Scalar start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
       .body<logspace>()
       .function_only()
+      .out()
       .doc("base to the power of `steps` evenly spaced exponents from start to end, both included.");
   def("tril(Tensor self, int diagonal=0) -> Tensor")
       .body<triangle<false>>()
