@@ -478,6 +478,29 @@ def test_inputs_returned_as_they_are() -> None:
     assert x.grad.item() == 5.0
 
 
+def test_views_of_inputs_are_not_written_to() -> None:
+    class Flat(Function):
+        @staticmethod
+        def forward(ctx, x, as_it_is):  # type: ignore[no-untyped-def]
+            return x if as_it_is else x.view(-1)
+
+        @staticmethod
+        def backward(ctx, g):  # type: ignore[no-untyped-def]
+            return g.reshape(1) * 5, None
+
+    for as_it_is in (True, False):
+        base = ts.ones(1, requires_grad=True) * 1
+        flat = Flat.apply(base, as_it_is)
+        assert flat._is_view() and flat.data_ptr() == base.data_ptr()
+        with pytest.raises(RuntimeError, match="custom Function"):
+            flat.mul_(2)
+        base.mul_(3)
+        with pytest.raises(RuntimeError, match="base or another view of its base"):
+            flat.sum()
+        (grad,) = ts.autograd.grad(Flat.apply(base, as_it_is).sum(), base)
+        assert grad.item() == 5.0
+
+
 def test_materialized_gradients() -> None:
     class Two(Function):
         wanted = True

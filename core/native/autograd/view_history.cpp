@@ -68,13 +68,14 @@ bool view_is_stale(const Tensor& view) {
 }
 
 void refresh_view_history(const Tensor& view) {
-  TS_CHECK(!view->has(TensorImpl::kViewNoGrad), "A view was created in no_grad mode and its base or another view of "
-                                                "its base has been modified inplace with grad mode enabled. "
-                                                "Given that this use case is ambiguous and error-prone, it is "
-                                                "forbidden. You can clarify your code by moving both the view and "
-                                                "the inplace either both inside the no_grad block (if you don't want "
-                                                "the inplace to be tracked) or both outside (if you want "
-                                                "the inplace to be tracked).");
+  TS_CHECK(!view->has(TensorImpl::kViewNoGrad),
+           "A view was created in no_grad mode, or by forward of a custom Function, and its base or another view of "
+           "its base has been modified inplace with grad mode enabled. "
+           "Given that this use case is ambiguous and error-prone, it is "
+           "forbidden. You can clarify your code by moving both the view and "
+           "the inplace either both inside the no_grad block (if you don't want "
+           "the inplace to be tracked) or both outside (if you want "
+           "the inplace to be tracked).");
   Tensor base = Tensor::share(view->base);
   view->view_version = view.version();
   if (base.dtype() != view.dtype()) return; // its place in the base cannot be told by strides
@@ -122,12 +123,13 @@ void check_inplace_history(const Operator& op, const Tensor& t) {
            "one.");
   Tensor base = Tensor::share(t->base);
   bool base_leaf = base->has(TensorImpl::kRequiresGrad) && !grad_fn(base);
-  TS_CHECK(!t->has(TensorImpl::kViewNoGrad), "A view was created in no_grad mode and is being modified inplace with "
-                                             "grad mode enabled. Given that this use case is "
-                                             "ambiguous and error-prone, it is forbidden. You can clarify your code by "
-                                             "moving both the view and the inplace either both inside the "
-                                             "no_grad block (if you don't want the inplace to be tracked) or both "
-                                             "outside (if you want the inplace to be tracked).");
+  TS_CHECK(!t->has(TensorImpl::kViewNoGrad),
+           "A view was created in no_grad mode, or by forward of a custom Function, and is being modified inplace with "
+           "grad mode enabled. Given that this use case is "
+           "ambiguous and error-prone, it is forbidden. You can clarify your code by "
+           "moving both the view and the inplace either both inside the "
+           "no_grad block (if you don't want the inplace to be tracked) or both "
+           "outside (if you want the inplace to be tracked).");
   TS_CHECK(!base_leaf, "a view of a leaf Variable that requires grad is being used in an in-place operation.");
 }
 

@@ -230,6 +230,14 @@ bool listed(PyObject* tuple, PyObject* item) {
 }
 bool among(PyObject* const* args, size_t n, PyObject* item) { return std::find(args, args + n, item) != args + n; }
 
+// An input returned as it is, or a view of one, stays a view: forbidden to write to, as tracking that would put another
+// history in place of the function's. Forward did run without recording.
+Tensor as_view_of_input(const Tensor& t) {
+  Tensor out = make_view(t, t.sizes(), t.strides(), t->byte_offset);
+  out->flags |= TensorImpl::kViewNoGrad;
+  return out;
+}
+
 // One tensor that forward returned, as the user gets it: with its history.
 PyRef finish_output(const Ref<FunctionNode>& node, PyObject* o, size_t k, bool is_input, bool record) {
   ContextObject* c = as_context(node->context);
@@ -247,7 +255,7 @@ PyRef finish_output(const Ref<FunctionNode>& node, PyObject* o, size_t k, bool i
     // An input handed through is another tensor; what forward made is history-free already.
     return is_input && !dirty ? PyRef::steal(wrap(shallow_copy(t))) : PyRef::borrow(o);
   }
-  Tensor out = is_input || t->base || requires_grad(t) ? shallow_copy(t) : t;
+  Tensor out = is_input || t->base ? as_view_of_input(t) : requires_grad(t) ? shallow_copy(t) : t;
   set_history(out, node, static_cast<uint32_t>(k));
   PyRef result = out.is(t) ? PyRef::borrow(o) : PyRef::steal(wrap(out));
   watch_for_cycles(result.get()); // the context may hold its own output
