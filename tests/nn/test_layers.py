@@ -332,6 +332,18 @@ def test_pooling_options(device):
     assert edge[0, 0, 0, 0].item() == 0 and edge[0, 0, 0, 1].item() == 1.5
 
 
+def test_gumbel_softmax(device):
+    ts.manual_seed(2)
+    logits = ts.tensor([1.0, 3.0, 2.0], device=device).log().expand(6000, 3).clone().requires_grad_()
+    hard = F.gumbel_softmax(logits, hard=True)
+    assert set(hard.unique().tolist()) == {0.0, 1.0} and (hard.sum(1) == 1).all()
+    assert hard.mean(0).tolist() == pytest.approx([1 / 6, 1 / 2, 1 / 3], abs=0.03)
+    (hard * ts.tensor([1.0, 2.0, 3.0], device=device)).sum().backward()
+    assert logits.grad.sum(1).abs().max() < 1e-4 and logits.grad.abs().max() > 0
+    soft = F.gumbel_softmax(logits.detach().t(), tau=0.1, dim=0)
+    assert soft.shape == (3, 6000) and (soft.sum(0) - 1).abs().max() < 1e-5
+
+
 def test_dropout(device):
     layer = nn.Dropout(0.25)
     x = ts.ones(200, 200, device=device)

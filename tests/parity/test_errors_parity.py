@@ -29,6 +29,8 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "linalg.norm of 3-d": lambda m: m.linalg.norm(m.ones(1, 2, 2), 1),
     "matrix_norm of a vector": lambda m: m.linalg.matrix_norm(m.ones(2)),
     "pad_sequence dims": lambda m: m.nn.utils.rnn.pad_sequence([m.ones(1, 2), m.ones(1, 3)]),
+    "gaussian_nll_loss shapes": lambda m: m.nn.functional.gaussian_nll_loss(m.ones(2, 3), m.ones(2, 3), m.ones(3)),
+    "gaussian_nll_loss variance": lambda m: m.nn.functional.gaussian_nll_loss(m.ones(2), m.ones(2), -m.ones(2)),
     "diag of 3-d": lambda m: m.ones(1, 2, 2).diag(),
     "diag_embed dims": lambda m: m.ones(2).diag_embed(0, 1, 1),
     "fill_diagonal_ unequal": lambda m: m.ones(2, 2, 3).fill_diagonal_(1),

@@ -355,6 +355,15 @@ def test_sgd(device: str, options: dict[str, Any]) -> None:
     np.testing.assert_allclose(np.array(ours.tolist()), theirs.detach().numpy(), rtol=1e-10)
 
 
+@pytest.mark.parametrize("options", [{}, {"full": True, "reduction": "sum"}, {"eps": 0.9, "reduction": "none"}])
+def test_gaussian_nll_loss(compare: Callable[..., None], options: dict[str, Any]) -> None:
+    for shape in ((3, 4), (3, 1), (3,)):
+        spread = rand(*shape) ** 2 + 0.1
+        compare(
+            lambda m, x, y, v: m.nn.functional.gaussian_nll_loss(x, y, v, **options), rand(3, 4), rand(3, 4), spread
+        )
+
+
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1}, {"amsgrad": True}, {"maximize": True, "eps": 1e-3}])
 def test_adam(device: str, options: dict[str, Any], decoupled: bool) -> None:

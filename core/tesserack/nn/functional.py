@@ -12,6 +12,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._registry import operators, public_functions
+from tesserack.nn._losses import *  # noqa: F403
 from tesserack.nn._sizes import to_tuple
 
 linear = ts.linear
@@ -147,6 +148,24 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
     """``log(softmax(input))``, computed directly; in ``dtype`` if given."""
     input = input if dtype is None else input.to(dtype)
     return ts.log_softmax(input, _softmax_dim("log_softmax", input, _stacklevel) if dim is None else dim)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A random choice along ``dim`` that has a gradient: softmax of logits with Gumbel noise, over ``tau``.
+
+    With ``hard`` the result is one-hot and its gradient that of the soft choice (arXiv:1611.01144). ``eps`` is unused.
+
+    >>> import tesserack as ts
+    >>> gumbel_softmax(ts.zeros(2, 3), hard=True).sum(1).tolist()
+    [1.0, 1.0]
+    """
+    waiting = ts.empty_like(logits, memory_format=ts.contiguous_format).exponential_()
+    noise = -waiting.clamp_(min=ts.finfo(logits.dtype).tiny).log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    chosen = ts.zeros_like(logits).scatter_(dim, soft.argmax(dim, keepdim=True), 1.0)
+    return chosen - soft.detach() + soft
 
 
 def _softmax_dim(name: str, input: Tensor, stacklevel: int) -> int:
@@ -336,182 +355,3 @@ def _renorm_rows(weight: Tensor, used: Tensor, max_norm: float, norm_type: float
         norms = values.norm(norm_type, 1, True)
         scale = ts.where(norms > max_norm, max_norm / (norms + 1e-7), ts.ones_like(norms))
         weight.detach()[rows] = values * scale
-
-
-# --- losses --------------------------------------------------------------------------------------------------------
-
-
-def _reduction(reduction: str, size_average: bool | None, reduce: bool | None) -> str:
-    """The reduction asked for, also through the two arguments it replaced."""
-    if size_average is None and reduce is None:
-        return reduction
-    warnings.warn("size_average and reduce are deprecated, use reduction=", stacklevel=3)
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
-
-
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """Negative log likelihood of ``target`` under ``softmax(input)``.
-
-    ``input`` holds logits (N, C), (C) or (N, C, d1, ...); ``target`` class indices int64 of the same shape without C,
-    or probabilities of the shape of ``input``. ``weight`` (C) weighs the classes, ``ignore_index`` marks targets to
-    leave out, ``label_smoothing`` in [0, 1] mixes in the uniform distribution. ``reduction``: mean, sum or none.
-
-    >>> import tesserack
-    >>> round(cross_entropy(tesserack.zeros(2, 4), tesserack.tensor([0, 3])).item(), 4)
-    1.3863
-    """
-    reduction = _reduction(reduction, size_average, reduce)
-    return ts.cross_entropy(input, target, weight, ignore_index=ignore_index, reduction=reduction,
-                            label_smoothing=label_smoothing)  # fmt: skip
-
-
-def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """``-weight[target] * input[target]`` for log probabilities ``input`` (N, C), (C) or (N, C, d1, ...)."""
-    reduction = _reduction(reduction, size_average, reduce)
-    return ts.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
-
-
-def mse_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """``(input - target) ** 2``, reduced; warns when the two shapes differ and are broadcast.
-
-    ``weight``, of the same shape, multiplies each element; the mean is then over the sum of the weights.
-    """
-    _warn_broadcast("mse_loss", input, target)
-    reduction = _reduction(reduction, size_average, reduce)
-    if weight is None:
-        return ts.mse_loss(input, target, reduction=reduction)
-    return _weighted(ts.mse_loss(input, target, reduction="none"), weight, reduction)
-
-
-def l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """``abs(input - target)``, reduced; ``weight`` as in :func:`mse_loss`."""
-    _warn_broadcast("l1_loss", input, target)
-    reduction = _reduction(reduction, size_average, reduce)
-    if weight is None:
-        return ts.l1_loss(input, target, reduction=reduction)
-    return _weighted(ts.l1_loss(input, target, reduction="none"), weight, reduction)
-
-
-def smooth_l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    beta: float = 1.0,
-) -> Tensor:
-    """With ``d = abs(input - target)``: ``d ** 2 / (2 * beta)`` where ``d < beta``, else ``d - beta / 2``."""
-    _warn_broadcast("smooth_l1_loss", input, target)
-    return ts.smooth_l1_loss(input, target, reduction=_reduction(reduction, size_average, reduce), beta=beta)
-
-
-def huber_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
-) -> Tensor:
-    """With ``d = abs(input - target)``: ``d ** 2 / 2`` where ``d < delta``, else ``delta * (d - delta / 2)``.
-
-    ``weight`` multiplies each element; unlike in :func:`mse_loss` the mean is over the number of elements.
-    """
-    _warn_broadcast("huber_loss", input, target)
-    if weight is None:
-        return ts.huber_loss(input, target, reduction=reduction, delta=delta)
-    loss = ts.huber_loss(input, target, reduction="none", delta=delta)
-    return _weighted(loss, weight, reduction, divide_by_weights=False)
-
-
-def binary_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """``-(target * log(input) + (1 - target) * log(1 - input))`` for probabilities; each log is cut off at -100."""
-    reduction = _reduction(reduction, size_average, reduce)
-    return ts.binary_cross_entropy(input, target, weight, reduction=reduction)
-
-
-def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    pos_weight: Tensor | None = None,
-) -> Tensor:
-    """:func:`binary_cross_entropy` of ``sigmoid(input)``, without overflow; ``pos_weight`` weighs the positive term."""
-    reduction = _reduction(reduction, size_average, reduce)
-    return ts.binary_cross_entropy_with_logits(input, target, weight, reduction=reduction, pos_weight=pos_weight)
-
-
-def kl_div(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    log_target: bool = False,
-) -> Tensor:
-    """``target * (log(target) - input)`` for log probabilities ``input``; reduction may also be ``"batchmean"``."""
-    reduction = _reduction(reduction, size_average, reduce)
-    if reduction == "batchmean":
-        total = ts.kl_div(input, target, reduction="sum", log_target=log_target)
-        return total / input.shape[0] if input.ndim else total
-    return ts.kl_div(input, target, reduction=reduction, log_target=log_target)
-
-
-def _warn_broadcast(name: str, input: Tensor, target: Tensor) -> None:
-    if input.shape != target.shape:
-        warnings.warn(
-            f"{name}: input {tuple(input.shape)} and target {tuple(target.shape)} differ in shape and are broadcast; "
-            "this is rarely meant, give both the same shape",
-            stacklevel=3,
-        )
-
-
-def _weighted(loss: Tensor, weight: Tensor, reduction: str, divide_by_weights: bool = True) -> Tensor:
-    if weight.shape != loss.shape:
-        raise ValueError(f"weighted loss: expected a weight of shape {tuple(loss.shape)}, got {tuple(weight.shape)}")
-    if reduction == "none":
-        return loss * weight
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"weighted loss: expected reduction 'none', 'mean' or 'sum', got {reduction!r}")
-    total = (loss * weight).sum()
-    if reduction == "sum":
-        return total
-    return total / weight.sum() if divide_by_weights else total / loss.numel()

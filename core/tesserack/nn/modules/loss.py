@@ -6,6 +6,7 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.nn import functional as F
+from tesserack.nn._losses import asked_reduction
 from tesserack.nn.modules.module import Module
 
 __all__ = [
@@ -28,7 +29,7 @@ class _Loss(Module):
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = F._reduction(reduction, size_average, reduce)
+        self.reduction = asked_reduction(reduction, size_average, reduce)
 
 
 class _WeightedLoss(_Loss):
