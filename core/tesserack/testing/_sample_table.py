@@ -71,12 +71,14 @@ DTYPES: dict[str, str] = {
     **dict.fromkeys(
         ("linalg_vector_norm", "linalg_matrix_norm", "linalg_norm", "norm", "norm.name", "dropout"), "floating"
     ),
-    **dict.fromkeys(("interpolate", "embedding_bag", "pdist", "quantile", "quantile.scalar"), "floating"),
-    **dict.fromkeys(("nanquantile", "nanquantile.scalar", "renorm", "dist"), "floating"),
+    **dict.fromkeys(("linalg_matrix_norm.str_ord", "linalg_norm.ord_str"), "floating"),
+    **dict.fromkeys(("interpolate", "embedding_bag", "pdist", "renorm", "dist"), "floating"),
+    **dict.fromkeys(("quantile", "quantile.scalar", "nanquantile", "nanquantile.scalar"), "exact"),
+    **dict.fromkeys(("kl_div", "poisson_nll_loss"), "numeric"),
     **dict.fromkeys(
         (f"{a}{b}" for a in ("trapezoid", "trapz", "cumulative_trapezoid") for b in (".x", ".dx")), "signed"
     ),
-    **dict.fromkeys(("gcd", "lcm"), "integral"),
+    **dict.fromkeys(("gcd", "lcm"), "integer"),
     **dict.fromkeys(("cov", "corrcoef"), "numeric"),
     "adaptive_max_pool2d_with_indices": "numeric",
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), "integral"),

@@ -46,6 +46,8 @@ _GROUPS = {
     "numeric": set(DTYPES) - {"bool"},
     "signed": {*FLOATING, *SIGNED},
     "integral": {*SIGNED, "uint8", "bool"},
+    "integer": {*SIGNED, "uint8"},
+    "exact": {"float32", "float64"},
 }
 # How a tensor of given values may lie in memory: rows first, columns first, every other element, backwards.
 LAYOUTS = ("contiguous", "transposed", "stepped", "flipped")

@@ -65,8 +65,9 @@ def samples(name: str) -> tuple[Sample, ...]:
 
 
 def dtypes(name: str) -> str:
-    """The dtypes an operator takes: ``"all"``, ``"numeric"`` (not bool), ``"floating"``, ``"integral"`` (integers and
-    bool); samples may say ``"signed"`` too (neither bool nor unsigned)."""
+    """The dtypes an operator takes: ``"all"``, ``"numeric"`` (not bool), ``"floating"``, ``"exact"`` (float32 and
+    float64), ``"integral"`` (integers and bool), ``"integer"``; samples may say ``"signed"`` too (neither bool nor
+    unsigned)."""
     return DTYPES.get(ALIASES.get(name, name), "all")
 
 

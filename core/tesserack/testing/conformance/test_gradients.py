@@ -100,7 +100,7 @@ def test_gradient_of_dtype(name: str, dtype: str, card: Card, record: Record) ->
     record.case(op=name, dtype=dtype, direction="backward")
     card.needs(dtype)
     largest = 0.0
-    for sample in smooth(name)[:2]:
+    for sample in [s for s in smooth(name) if cases.claims(name, s, dtype)][:2]:
         found, expected = (
             weighted_gradients(*function(name, s, t, where))
             for s, t, where in ((sample, getattr(ts, dtype), card.device), (rounded(sample, dtype), ts.float64, "cpu"))

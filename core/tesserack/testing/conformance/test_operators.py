@@ -33,7 +33,7 @@ SPECIAL = [
     case(n, d)
     for n in NAMES
     for d in ("float64", "float32")
-    if n in REFERENCES and samples.special_values(n) and samples.dtypes(n) != "integral"
+    if n in REFERENCES and samples.special_values(n) and samples.dtypes(n) not in ("integral", "integer")
 ]
 
 
