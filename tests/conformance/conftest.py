@@ -17,6 +17,7 @@ import tesserack as ts
 
 HERE = Path(__file__).parent
 HEADERS = HERE.parents[1] / "core" / "include"
+REFERENCE = HERE.parents[1] / "plugins" / "reference" / "tesserack_reference"
 
 
 def cpu_library() -> str:
@@ -45,12 +46,12 @@ def shadow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process in which the devices of ``mutants.py`` are installed."""
-    pytest.importorskip("tesserack_reference", reason="the mutants are made from the reference backend")
     folder = tmp_path_factory.mktemp("mutants")
     shutil.copy(HERE / "mutants.py", folder)
     names = ("healthy", "strides", "gradient", "misspelt", "allocator")
     points = "".join(f"{name} = mutants:{name}\n" for name in names)
     install(folder, "mutants", f"[tesserack.backends]\n{points}")
+    shutil.copytree(REFERENCE, folder / REFERENCE.name)  # which the mutants are made from
     return environment(folder)
 
 
