@@ -68,7 +68,8 @@ void multiply_here(const Gemm& g, bool accumulate) {
 template <class Body> void share(const Gemm& g, const Body& body) {
   if (g.m * g.n * g.k < kThreadsFrom) return body(g);
   const int64_t item = backend::dtype_size(g.dtype);
-  const bool by_rows = g.m >= g.n;
+  // Threads with rows of their own would each pack all of b.
+  const bool by_rows = g.m >= g.n && (g.n < 512 || g.m > 4 * g.n);
   const int64_t extent = by_rows ? g.m : g.n, other = by_rows ? g.n : g.m;
   const int64_t grain = std::max<int64_t>(8, kThreadsFrom / 2 / std::max<int64_t>(1, other * g.k));
   parallel_for(0, extent, grain, [&](int64_t begin, int64_t end) {
