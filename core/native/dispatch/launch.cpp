@@ -1,5 +1,6 @@
 #include "dispatch/launch.h"
 #include "dispatch/describe.h"
+#include "dispatch/tensor_descriptor.h"
 #include "runtime/interpreter.h"
 
 namespace ts {
@@ -25,17 +26,8 @@ void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags) {
   TS_CHECK(i.device == device_, id_.name(),
            ": Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
            i.device);
-  d.handle = i.storage ? i.storage->handle : nullptr;
-  d.byte_offset = i.byte_offset;
-  d.numel = i.numel;
-  d.sizes = i.sizes_data();
-  d.strides = i.strides_data();
-  d.dtype = static_cast<int32_t>(i.dtype);
-  d.ndim = i.ndim;
-  if (i.has(TensorImpl::kContiguous))
-    d.flags |= TS_T_CONTIGUOUS;
-  else
-    strided_ = true;
+  describe_impl(i, d);
+  if (!i.has(TensorImpl::kContiguous)) strided_ = true;
   dtypes_ |= uint64_t{1} << d.dtype;
   work_ = std::max(work_, i.numel);
 }

@@ -1,5 +1,6 @@
 #include "ops/boxed_call.h"
 #include "autograd/meta.h"
+#include "dispatch/tensor_descriptor.h"
 #include "ops/custom.h"
 #include "runtime/backend.h"
 #include "runtime/empty.h"
@@ -98,18 +99,10 @@ const Tensor& ts_boxed::some_tensor_at(int64_t number) const {
 void ts_boxed::describe(int64_t number, ts_tensor* out) {
   const Tensor& t = entry(number).tensor;
   ts_tensor d{};
-  d.flags = TS_T_NONE;
-  if (t.defined()) {
-    const TensorImpl& i = *t.impl();
-    d.handle = i.storage ? i.storage->handle : nullptr;
-    d.byte_offset = i.byte_offset;
-    d.numel = i.numel;
-    d.sizes = i.sizes_data();
-    d.strides = i.strides_data();
-    d.dtype = static_cast<int32_t>(i.dtype);
-    d.ndim = i.ndim;
-    d.flags = i.has(TensorImpl::kContiguous) ? TS_T_CONTIGUOUS : 0;
-  }
+  if (t.defined())
+    describe_impl(*t.impl(), d);
+  else
+    d.flags = TS_T_NONE;
   for (size_t k = 0; k < args_.size(); ++k) {
     const Argument& a = args_[k];
     int64_t count = a.value.tag == Tag::Tensor ? 1 : a.value.tag == Tag::Tensors ? a.value.len : 0;
