@@ -54,7 +54,7 @@ def check(library: str, name: str, distribution: Distribution | None) -> None:
 def difference(path: str, digest: str, size: str, largest: int) -> str:
     """How a file differs from its row in a ``RECORD``; files over ``largest`` bytes are only measured.
 
-    >>> difference(__file__, "sha256=x", "1", 1000)[-24:]
+    >>> difference(__file__, "sha256=x", "1", 1000)[-23:]
     'bytes, 1 were installed'
     """
     have = os.stat(path).st_size
