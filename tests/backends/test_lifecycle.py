@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import resource
 import subprocess
 
 import pytest
@@ -269,27 +268,6 @@ def test_many_plugins_cost_nothing_at_import(site):
         """
     )
     assert out.startswith("21 device: the backend 'dev7'")
-
-
-def seconds(site, *command) -> float:
-    """Processor time of a process, the least of five: a busy machine does not count."""
-    times = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert site.start(*command).returncode == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(times)
-
-
-def test_importing_is_quick_with_many_plugins(site):
-    for k in range(20):
-        site.package(f"plugin-{k}", "raise SystemExit", backend=f"dev{k}", plugin=f"plug{k}")
-    assert seconds(site, "-c", "import tesserack") - seconds(site, "-c", "pass") < 0.1
-
-
-def test_help_is_quick(site):
-    assert seconds(site, "-m", "tesserack", "--help") - seconds(site, "-c", "pass") < 0.12
 
 
 def test_plugins_off(acme, library):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
 from tesserack import _native
@@ -14,7 +15,17 @@ TYPE_CHECKING = False  # typing takes a good part of the time to import the pack
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUP", "Claim", "SettingError", "claims", "entry_points", "forget", "installed_names", "plugins_enabled"]
+__all__ = [
+    "GROUP",
+    "Claim",
+    "SettingError",
+    "claims",
+    "entry_points",
+    "forget",
+    "installed_names",
+    "none_in",
+    "plugins_enabled",
+]
 
 GROUP = "tesserack.backends"
 VARIABLE = "TESSERACK_PLUGINS"
@@ -75,6 +86,36 @@ def _readable_entry_points(group: str) -> list[EntryPoint]:
         except Exception:
             continue
     return [point for points in found.values() for point in points]
+
+
+def none_in(group: str) -> bool:
+    """Whether surely no package has entry points in a group: asked first where importlib.metadata costs too much."""
+    from importlib.machinery import PathFinder
+
+    if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
+        return False  # they may find packages anywhere
+    return not any(_may_name(folder or ".", group.encode()) for folder in sys.path)
+
+
+def _may_name(folder: str, group: bytes) -> bool:
+    """Whether metadata in a folder may name a group; true of archives, which are not opened here."""
+    try:
+        entries = os.listdir(folder)
+    except OSError:
+        return os.path.isfile(folder)  # an archive
+    for entry in entries:
+        if entry.endswith(".egg"):
+            return True
+        if entry.endswith((".dist-info", ".egg-info")):
+            try:
+                with open(os.path.join(folder, entry, "entry_points.txt"), "rb") as file:
+                    if group in file.read():
+                        return True
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError:
+                return True
+    return False
 
 
 def claims() -> dict[str, list[Claim]]:

@@ -72,10 +72,10 @@ def _add_command(
 
 def _add_plugins(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Subcommands of installed plugins; one that fails is reported and does no harm to the others."""
-    from tesserack.backends._discovery import entry_points, plugins_enabled
+    from tesserack.backends._discovery import none_in, plugins_enabled
 
     # Asked before tesserack.plugins is imported: without plugins --help stays quick.
-    if not plugins_enabled() or not [*entry_points("tesserack.plugins")]:
+    if not plugins_enabled() or none_in("tesserack.plugins"):
         return
     from tesserack import plugins
     from tesserack.plugins._loading import call_each

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -15,12 +14,10 @@ from tesserack.testing.conformance.card import Card, Record
 from tesserack.testing.conformance.values import TIED
 
 
-def test_probe_is_quick_and_truthful(card: Card) -> None:
-    """A device that answers is available, and saying so takes no time."""
-    start = time.perf_counter()
+def test_probe_is_truthful(card: Card) -> None:
+    """A device that answers is available, however often it is asked."""
     for _ in range(100):
         assert ts.backends.why_unavailable(card.name) is None
-    assert time.perf_counter() - start < 1
     assert card.capabilities["device_count"] >= 1
 
 
