@@ -64,10 +64,11 @@ asan: $(STAMPS)/build-deps $(STAMPS)/test
 
 # What the two libraries would compute, by the backend's own kernels; the core is the one that is installed.
 test-without-onednn: build $(STAMPS)/test
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --installed-core --no-onednn --no-openblas
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --installed-core \
+	  --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
 	build/without-onednn/venv/bin/python -m pytest -q -n 2 backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
 
-wheels: $(STAMPS)/build-deps
+wheels: build
 	$(PY) tools/wheels.py build/wheels
 
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed.

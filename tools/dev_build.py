@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU = ROOT / "backends" / "cpu"
+STALE = ("CMakeCache.txt", ".skbuild-info.json")  # what configuring leaves: it belongs to one folder and one Python
 
 CPU_ENTRY_POINTS = "[tesserack.backends]\ncpu = tesserack_cpu:library\n"
 CORE_ENTRY_POINTS = "[pytest11]\ntesserack.testing.pytest_plugin = tesserack.testing.pytest_plugin\n"
@@ -27,9 +29,20 @@ CORE_ENTRY_POINTS = "[pytest11]\ntesserack.testing.pytest_plugin = tesserack.tes
 def cmake(source: Path, build: Path, options: list[str], jobs: int) -> None:
     """Configure and build one CMake project."""
     pythons = [f"Python_EXECUTABLE={sys.executable}", f"Python3_EXECUTABLE={sys.executable}"]
-    defines = [f"-D{option}" for option in (*pythons, *options)]
+    # The compiler that an installation takes, by the same name: its objects can be reused.
+    compiler = os.environ.get("CXX") or str(sysconfig.get_config_var("CXX") or "g++").split()[0]
+    defines = [f"-D{option}" for option in (*pythons, f"CMAKE_CXX_COMPILER={compiler}", *options)]
     subprocess.run(["cmake", "-S", source, "-B", build, "-G", "Ninja", "-Wno-dev", *defines], check=True)
     subprocess.run(["cmake", "--build", build, "-j", str(jobs)], check=True)
+
+
+def reuse_objects(build: Path, other: Path) -> None:
+    """Begin a new build folder as a copy of another of the same sources: what differs is compiled again."""
+    if build.exists() or not other.exists():
+        return
+    shutil.copytree(other, build, symlinks=True)
+    for stale in STALE:
+        (build / stale).unlink(missing_ok=True)
 
 
 def onoff(value: bool) -> str:
@@ -92,6 +105,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--no-onednn", action="store_true", help="build the cpu backend without oneDNN")
     parser.add_argument("--no-openblas", action="store_true", help="build the cpu backend without OpenBLAS")
     parser.add_argument("--installed-core", action="store_true", help="take this Python's core, build the backend only")
+    parser.add_argument("--reuse-cpu", type=Path, metavar="BUILD", help="begin with the objects of this cpu build")
     parser.add_argument("--tests", action="store_true", help="build the C++ unit tests too")
     parser.add_argument("--core-only", action="store_true", help="leave the cpu backend out")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1)
@@ -115,6 +129,8 @@ def main() -> None:
             f"TESSERACK_CPU_ONEDNN={onoff(not arguments.no_onednn)}",
             f"TESSERACK_CPU_OPENBLAS={onoff(not arguments.no_openblas)}",
         ]
+        if arguments.reuse_cpu:
+            reuse_objects(build / "cpu", arguments.reuse_cpu)
         cmake(CPU, build / "cpu", cpu, arguments.jobs)
         assemble_cpu(build / "cpu", tree)
     print(make_environment(build / "venv", tree))

@@ -1,8 +1,8 @@
-"""Build the source distributions and from them the wheels for every Python that is installed, and try them out.
+"""Build the source distributions and the wheels for every Python that is installed, and try them out.
 
-``python tools/wheels.py OUT`` packs both source distributions, builds one wheel of the cpu backend and one of the core
-per Python version into ``OUT``, checks sizes, tags and symbols, installs each pair into a fresh environment and runs
-``tools/smoke.py`` there.
+``python tools/wheels.py OUT`` packs both source distributions and checks that they hold every source; builds one wheel
+of the cpu backend and one of the core per Python version into ``OUT``, from the objects of ``make build`` if they are
+there; checks sizes, tags and symbols; installs each pair into a fresh environment and runs ``tools/smoke.py`` there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SDISTS, WHEELS = ROOT / "build" / "sdist", ROOT / "build" / "wheel"
+from dev_build import CPU, ROOT, STALE, reuse_objects
+
+WHEELS = ROOT / "build" / "wheel"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 MEGABYTE = 1 << 20
 # What authors of backends build with: see tesserack.get_include(), cmake_dir() and new-backend.
@@ -58,23 +59,26 @@ def pythons() -> list[Path]:
     return found or [Path(sys.executable)]
 
 
-def unpacked_sdist(project: Path, out: Path) -> Path:
-    """Pack a project's source distribution and return the folder it unpacks to."""
+def check_sdist(project: Path, out: Path, *sources: str) -> None:
+    """Pack a project's source distribution: it holds every file of the checkout under ``sources``, and no library."""
     archive = out / run(sys.executable, "-c", PACK, out, cwd=project).split()[-1]
     print(f"{archive.name}: {archive.stat().st_size / MEGABYTE:.2f} MB", flush=True)
-    run("tar", "-xzf", archive, "-C", SDISTS)
-    return SDISTS / archive.name.removesuffix(".tar.gz")
+    listed = run("tar", "-tzf", archive).splitlines()
+    packed = {name.partition("/")[2] for name in listed}
+    missing = sorted({*run("git", "ls-files", *sources, cwd=project).splitlines()} - packed)
+    if missing or any(name.endswith(".so") for name in packed):
+        sys.exit(f"{archive.name} lacks {missing}, or has a library")
 
 
-def build_wheel(python: Path, source: Path, out: Path, *settings: str) -> Path:
+def build_wheel(python: Path, project: Path, out: Path, *settings: str) -> Path:
     """Build a wheel, isolated, and return its path."""
-    build = WHEELS / source.name
+    build = WHEELS / project.name
     # What configuring left belongs to the last Python and its environment; the objects of the core are for all.
-    for stale in ("CMakeCache.txt", ".skbuild-info.json"):
+    for stale in STALE:
         (build / stale).unlink(missing_ok=True)
     options = [word for setting in (f"build-dir={build}", *settings) for word in ("--config-settings", setting)]
     with tempfile.TemporaryDirectory(dir=out) as fresh:
-        run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", *options, "-w", fresh, source)
+        run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", *options, "-w", fresh, project)
         (built,) = Path(fresh).glob("*.whl")
         return built.replace(out / built.name)
 
@@ -122,18 +126,20 @@ def try_out(python: Path, wheels: list[Path], folder: Path) -> None:
 
 def main() -> None:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "build/wheels").resolve()
-    # From scratch: files of a source distribution all have the same old date, by which no change is seen.
-    for folder in (out, SDISTS, WHEELS):
+    for folder in (out, WHEELS):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     interpreters = pythons()
-    core, cpu = unpacked_sdist(ROOT, out), unpacked_sdist(ROOT / "backends" / "cpu", out)
-    headers = f"cmake.define.TESSERACK_INCLUDE_DIR={core / 'core' / 'include'}"
-    cpu_wheel = build_wheel(interpreters[-1], cpu, out, headers)
+    check_sdist(ROOT, out, "core", "cmake", "CMakeLists.txt", "pyproject.toml")
+    check_sdist(CPU, out, "native", "tesserack_cpu", "CMakeLists.txt", "pyproject.toml")
+    for project, built in ((ROOT, "core-*"), (CPU, "cpu-*")):
+        for folder in sorted((ROOT / "build").glob(built), key=lambda f: f.stat().st_mtime)[-1:]:
+            reuse_objects(WHEELS / project.name, folder)
+    cpu_wheel = build_wheel(interpreters[-1], CPU, out)
     check_wheel(cpu_wheel)
     for python in interpreters:
-        core_wheel = build_wheel(python, core, out)
+        core_wheel = build_wheel(python, ROOT, out, "cmake.define.TESSERACK_TESTS=OFF")
         check_wheel(core_wheel)
         try_out(python, [core_wheel, cpu_wheel], out / "venv")
     print(f"wheels passed on {len(interpreters)} Python versions")
