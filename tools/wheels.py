@@ -130,6 +130,8 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    # The CMake of `make build`: another writes other commands, and everything would be compiled again.
+    os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     interpreters = pythons()
     check_sdist(ROOT, out, "core", "cmake", "CMakeLists.txt", "pyproject.toml")
     check_sdist(CPU, out, "native", "tesserack_cpu", "CMakeLists.txt", "pyproject.toml")
