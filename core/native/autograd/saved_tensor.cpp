@@ -58,13 +58,17 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t output_nr)
   had_history_ = !is_result && has_history(t);
 }
 
-Tensor SavedTensor::unpack(Node* owner) const {
-  TS_CHECK(!released_,
+void check_not_freed(bool freed) {
+  TS_CHECK(!freed,
            "Trying to backward through the graph a second time (or directly access saved tensors after they have "
            "already been freed). "
            "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
            "retain_graph=True if you need to "
            "backward through the graph a second time or if you need to access saved tensors after calling backward.");
+}
+
+Tensor SavedTensor::unpack(Node* owner) const {
+  check_not_freed(released_);
   if (packed_) {
     Tensor t = packed_->unpack(packed_->value);
     TS_CHECK_TYPE(t.defined(), "saved_tensors_hooks: the unpack hook must return a Tensor");

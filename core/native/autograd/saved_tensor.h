@@ -16,6 +16,9 @@ void pop_saved_tensor_hooks();
 // While disabled, saving a tensor raises RuntimeError with this message (NULL: enabled).
 void disable_saved_tensor_hooks(const char* message);
 
+// RuntimeError "Trying to backward through the graph a second time..." when `freed`.
+void check_not_freed(bool freed);
+
 class SavedTensor {
 public:
   SavedTensor() = default;

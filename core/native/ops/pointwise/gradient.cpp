@@ -81,6 +81,7 @@ struct PointwiseNode final : Node {
   DType arg_dtypes[kMaxArgs];
   ResultMeta meta;
   Value numbers[kMaxArgs];
+  bool released = false; // numbers beside tensors are freed like the tensors they stand for
   SavedTensor saved[kMaxArgs];
   SavedTensor result;
   std::unique_ptr<Dims[]> arg_sizes;
@@ -115,14 +116,16 @@ struct PointwiseNode final : Node {
     size_t n = g.sources.size();
     for (size_t i = 0; i < n; ++i) {
       int s = g.sources[i];
-      if (s == PointwiseGradient::kGrad)
+      if (s == PointwiseGradient::kGrad) {
         args[i] = grad;
-      else if (s == PointwiseGradient::kResult)
+      } else if (s == PointwiseGradient::kResult) {
         args[i] = held[i] = result.unpack(this);
-      else if (numbers[s].is_number())
+      } else if (numbers[s].is_number()) {
+        check_not_freed(released && op->schema->args[static_cast<size_t>(s)].type.kind != TypeKind::Scalar);
         args[i] = numbers[s];
-      else
+      } else {
         args[i] = held[i] = saved[s].unpack(this);
+      }
     }
     Results r;
     Frame f{args, r.data(), static_cast<int32_t>(n), 1};
@@ -133,6 +136,7 @@ struct PointwiseNode final : Node {
   void release_saved() override {
     for (SavedTensor& s : saved) s.reset();
     result.reset();
+    released = true;
   }
 };
 
