@@ -10,6 +10,19 @@ import tesserack as ts
 
 torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 
+
+def twice(m: Any, call: Callable[[Any], Any]) -> None:
+    y = call(m.ones(2, requires_grad=True)).sum()
+    y.backward()
+    y.backward()
+
+
+def hooked(m: Any, hook: Callable[[Any], Any]) -> None:
+    x = m.ones(2, requires_grad=True)
+    x.register_hook(hook)
+    x.sum().backward()
+
+
 BAD: dict[str, Callable[[Any], Any]] = {
     "broadcast": lambda m: m.ones(2, 3) + m.ones(4),
     "matmul shapes": lambda m: m.ones(2, 3) @ m.ones(2, 3),
@@ -21,6 +34,16 @@ BAD: dict[str, Callable[[Any], Any]] = {
     "number minus mask": lambda m: 1 - m.tensor([True]),
     "numbers minus mask": lambda m: m.ones(1) - m.tensor([True]),
     "numbers minus True": lambda m: m.tensor([2]) - True,
+    "plus a mask": lambda m: +m.tensor([True]),
+    "addcdiv of integers": lambda m: m.tensor([2]).addcdiv(m.tensor([2]), m.tensor([2])),
+    "put of another dtype": lambda m: m.zeros(2, 3).__setitem__([0], m.tensor([1, 2, 3])),
+    "put of a wider 0-d": lambda m: m.zeros(2, 3).__setitem__([0], m.tensor(1.0, dtype=m.float64)),
+    "backward twice of x * 2": lambda m: twice(m, lambda x: x * 2),
+    "backward twice of x / 2": lambda m: twice(m, lambda x: x / 2),
+    "backward twice of mul_(2)": lambda m: twice(m, lambda x: (x + 0).mul_(2)),
+    "hook changes the size": lambda m: hooked(m, lambda g: g.reshape(1, 2)),
+    "hook changes the dtype": lambda m: hooked(m, lambda g: g.to(m.float64)),
+    "version of an inference tensor": lambda m: m.inference_mode()(m.ones)(2)._version,
     "invert floats": lambda m: ~m.ones(1),
     "bitwise_not of floats": lambda m: m.ones(1).bitwise_not(),
     "write to an inference tensor": lambda m: m.inference_mode()(m.ones)(2).add_(1),

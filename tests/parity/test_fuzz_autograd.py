@@ -165,6 +165,8 @@ def test_programs(steps: list[Step]) -> None:
     theirs, their_leaves, refused, complaints = run(torch, steps, frozenset())
     assume(not any("INTERNAL ASSERT" in told for told in complaints))
     ours, our_leaves, our_refused, errors = run(ts, steps, refused)
+    # PyTorch only deprecates filling under a mask where elements share memory.
+    assume(not any("masked_fill_: unsupported operation: more than one element" in told for told in errors))
     assert our_refused == refused, f"refuses lines {our_refused - refused}: {errors}\n{text(steps)}"
     for name, expected in theirs.items():
         if not name.startswith("v"):

@@ -221,6 +221,7 @@ TS_OPERATORS(arithmetic) {
       .doc("self + value * tensor1 * tensor2.");
   def("addcdiv(Tensor self, Operand tensor1, Operand tensor2, *, Scalar value=1) -> Tensor")
       .pointwise("self + value * tensor1 / tensor2")
+      .no_integer()
       .inplace()
       .out()
       .doc("self + value * tensor1 / tensor2.");

@@ -104,7 +104,12 @@ Tensor call_tensor_hook(PyObject* callable, const Tensor& grad) {
   PyRef argument = PyRef::steal(wrap(grad));
   PyRef result = checked(PyObject_CallOneArg(callable, argument.get()));
   if (result.get() == Py_None) return {};
-  return expect_tensor(result.get(), "register_hook: the hook's result");
+  Tensor changed = expect_tensor(result.get(), "register_hook: the hook's result");
+  TS_CHECK(same(changed.sizes(), grad.sizes()), "register_hook: a hook changed the size of a gradient: expected ",
+           grad.sizes(), ", got ", changed.sizes());
+  TS_CHECK(changed.dtype() == grad.dtype(), "register_hook: a hook changed the dtype of a gradient: expected ",
+           grad.dtype(), ", got ", changed.dtype());
+  return changed;
 }
 
 PyObject* register_hook(PyObject* self, PyObject* fn) {

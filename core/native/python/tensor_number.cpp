@@ -124,7 +124,12 @@ PyObject* nb_invert(PyObject* a) {
   });
 }
 
-PyObject* nb_positive(PyObject* a) { return Py_NewRef(a); }
+PyObject* nb_positive(PyObject* a) {
+  return guarded([&] {
+    TS_CHECK(!is_bool(tensor_of(a).dtype()), "The `+` operator, on a bool tensor is not supported.");
+    return Py_NewRef(a);
+  });
+}
 
 // Both sides must be tensors: numbers have no matrix product.
 PyObject* nb_matrix_multiply(PyObject* a, PyObject* b) {

@@ -42,7 +42,11 @@ TS_GETTER(get_requires_grad, PyBool_FromLong(requires_grad(t)))
 TS_GETTER(get_is_leaf, PyBool_FromLong(is_leaf(t)))
 TS_GETTER(get_retains_grad, PyBool_FromLong(t->has(TensorImpl::kRetainGrad)))
 TS_GETTER(get_output_nr, PyLong_FromUnsignedLong(autograd_meta(t.impl()) ? autograd_meta(t.impl())->output_nr : 0))
-TS_GETTER(get_version, PyLong_FromUnsignedLong(t.version()))
+uint32_t tracked_version(const Tensor& t) {
+  TS_CHECK(!t->has(TensorImpl::kInference), "Inference tensors do not track version counter.");
+  return t.version();
+}
+TS_GETTER(get_version, PyLong_FromUnsignedLong(tracked_version(t)))
 TS_GETTER(get_base, wrap(Tensor::share(t->base)))
 TS_GETTER(get_is_meta, PyBool_FromLong(t.device().is_meta()))
 TS_GETTER(get_false, Py_NewRef(Py_False))
