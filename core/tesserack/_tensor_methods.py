@@ -94,7 +94,9 @@ def __copy__(self: Tensor) -> Tensor:
 
 
 def __reduce_ex__(self: Tensor, protocol: int) -> Any:
-    raise TypeError("Tensors cannot be pickled, because unpickling runs code; use tesserack.save and tesserack.load")
+    from tesserack._pickling import reduce_tensor
+
+    return reduce_tensor(self)
 
 
 # --- text ----------------------------------------------------------------------------------------------------------
