@@ -26,8 +26,9 @@ bool is_sequence(PyObject* o) {
   return !is_text(o) && !is_tensor(o) && !is_numpy_array(o) && !is_numpy_scalar(o) && PySequence_Check(o);
 }
 
-// Tensors and arrays inside lists are blocks: their dimensions follow those of the lists.
-bool is_block(PyObject* o) { return is_numpy_array(o) || (is_tensor(o) && tensor_of(o).ndim() > 0); }
+// Tensors and arrays inside lists are blocks: their dimensions follow those of the lists. A tensor of one element is a
+// number, whatever its shape.
+bool is_block(PyObject* o) { return is_numpy_array(o) || (is_tensor(o) && tensor_of(o).numel() != 1); }
 Tensor block_of(PyObject* o) {
   Tensor t = is_tensor(o) ? detach(tensor_of(o)) : from_array(o);
   return t;

@@ -35,8 +35,17 @@ struct Synonym {
   const char* param;
 };
 // What PyTorch accepts for NumPy's sake, and schema names a Python function hides.
-constexpr Synonym kSynonyms[] = {{"axis", "dim"}, {"keepdims", "keepdim"}, {"self", "input"}, {"x", "input"},
-                                 {"a", "input"},  {"x1", "input"},         {"x2", "other"}};
+constexpr Synonym kSynonyms[] = {{"axis", "dim"},
+                                 {"keepdims", "keepdim"},
+                                 {"self", "input"},
+                                 {"x", "input"},
+                                 {"a", "input"},
+                                 {"x1", "input"},
+                                 {"x2", "other"},
+                                 {"tensor", "input"},
+                                 {"axis0", "dim0"},
+                                 {"axis1", "dim1"},
+                                 {"split_size_or_sections", "split_size"}};
 
 void add_synonyms(Signature& s) {
   for (const Synonym& y : kSynonyms) {

@@ -7,6 +7,7 @@
 #include "python/interop.h"
 #include "python/operator_plan.h"
 #include "python/tensor_slots.h"
+#include "runtime/interpreter.h"
 
 namespace ts::py {
 namespace {
@@ -156,8 +157,25 @@ void parse_tuple(const Tensor& self, Parsed& p, PyObject* tuple) {
   }
 }
 
+// x[[a, b]] means x[a, b] where a part is more than a number, as in early NumPy and in PyTorch.
+bool stands_for_tuple(PyObject* key) {
+  constexpr Py_ssize_t kMost = 32;
+  if (!PyList_Check(key) || PyList_GET_SIZE(key) >= kMost) return false;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(key); ++k) {
+    PyObject* o = PyList_GET_ITEM(key, k);
+    bool sequence = PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o);
+    if (sequence || is_tensor(o) || PySlice_Check(o) || o == Py_None || o == Py_Ellipsis) return true;
+  }
+  return false;
+}
+
 void parse_key(const Tensor& self, Parsed& p, PyObject* key) {
   if (PyTuple_Check(key)) return parse_tuple(self, p, key);
+  if (stands_for_tuple(key)) {
+    warn("Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], "
+         "or x[tesserack.tensor(seq)] for one index tensor");
+    return parse_tuple(self, p, checked(PyList_AsTuple(key)).get());
+  }
   if (key == Py_Ellipsis) return;
   add_item(self, p, key, is_index_list(key) ? index_tensor(self, key) : Tensor());
 }
@@ -275,7 +293,11 @@ void assign_indexed(const Tensor& view, const std::vector<Tensor>& indices, PyOb
   }
   Tensor source =
       is_number ? ops::full(IntSpan(), number.as_scalar(), view.dtype(), view.device()) : value_tensor(view, value);
-  if (source.dtype() != view.dtype()) source = ops::to_dtype(source, view.dtype());
+  // Tensors must have the dtype already, which index_put_ checks; lists and arrays have none to insist on. One value
+  // under masks fills instead of being put, and is cast.
+  bool fills = source.numel() == 1;
+  for (const Tensor& t : indices) fills = fills && (!t.defined() || is_bool(t.dtype()));
+  if (source.dtype() != view.dtype() && (!is_tensor(value) || fills)) source = ops::to_dtype(source, view.dtype());
   if (!(source.device() == view.device()) && source.ndim() == 0) source = ops::to_device(source, view.device());
   kIndexPut(view, TensorList(indices), without_leading_ones(source, 0));
 }

@@ -1,0 +1,60 @@
+"""Small corners of the API, each as one program: what a list means as an index, what a keyword may be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def lists_as_indices(m: Any) -> Any:
+    x = m.arange(24).reshape(2, 3, 4)
+    one, two = m.tensor([0]), m.tensor([1])
+    read = [x[[[0, 1], [1, 0]]], x[[0, [1, 0]]], x[[one, two]], x[[slice(0, 1), 1]], x[[None, 1]], x[[[0, 1]]]]
+    read += [x[[..., 0]], x[[m.tensor(0)]], x[[(0, 1), (0, 1)]], x[[0, 1]], x[[True, False]], x[[]]]
+    x[[[0, 1], [1, 0]]] = 99
+    return [*read, x]
+
+
+def writes_under_masks_cast(m: Any) -> Any:
+    x = m.zeros(2, 3)
+    x[m.tensor([True, False])] = m.tensor(2)
+    x[:, m.tensor([True, False, False])] = m.tensor([3])
+    x[[1]] = 7
+    return x
+
+
+def one_element_tensors_are_numbers(m: Any) -> Any:
+    one, two = m.tensor([1]), m.tensor([[2.5]])
+    lists = [[one, two], [1, two], [one, 3], [[one], [two]], [m.tensor(1), m.tensor(2)]]
+    return [m.tensor(values) for values in lists] + [m.tensor(one)]
+
+
+def keywords(m: Any) -> Any:
+    x = m.arange(6.0).reshape(2, 3)
+    parts = [*m.split(tensor=x, split_size_or_sections=2, dim=1), *m.split(x, split_size_or_sections=[1, 2], dim=1)]
+    return [*parts, m.swapaxes(x, axis0=0, axis1=1), m.nn.functional.one_hot(tensor=m.tensor([0, 2]))]
+
+
+def backward_twice_where_nothing_is_kept(m: Any) -> Any:
+    x = m.ones(2, 2, requires_grad=True)
+    for y in (x + 2, 2 - x, -x, x.mean(), x.cumsum(0), x.add(x, alpha=3), m.cat([x, x]), x.t()[1:]):
+        y.sum().backward()
+        y.sum().backward()
+    return x.grad
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "program",
+    [
+        lists_as_indices,
+        writes_under_masks_cast,
+        one_element_tensors_are_numbers,
+        keywords,
+        backward_twice_where_nothing_is_kept,
+    ],
+)
+def test_corner(compare_program: Callable[..., None], program: Callable[[Any], Any]) -> None:
+    compare_program(program)
