@@ -19,7 +19,8 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
 
     Memory that two tensors share is written twice, and history is left behind: what comes back is a leaf.
     """
-    order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda d: -strides[d])
     dense = tensor.detach().permute(order)
     state = None if type(tensor) is Tensor and not tensor.__dict__ else dict(tensor.__dict__)
     raw = None if tensor.is_meta else _raw_bytes(dense)
