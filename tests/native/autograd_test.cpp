@@ -21,7 +21,8 @@ std::vector<Tensor> grads(const Tensor& y, const std::vector<Tensor>& inputs, bo
   BackwardOptions o;
   o.accumulate = false;
   o.create_graph = o.retain_graph = create_graph;
-  return run_backward({y}, {ones(y.numel())}, inputs, o);
+  Tensor seed = ones(y.numel());
+  return run_backward(TensorList(&y, 1), TensorList(&seed, 1), inputs, o);
 }
 
 } // namespace
@@ -45,7 +46,8 @@ TEST(third_derivative) {
 TEST(diamonds_accumulate) {
   Tensor x = leaf({1.5});
   Tensor y = ops::exp(x);
-  run_backward({ops::add(y, ops::mul(y, y))}, {}, {}, {});
+  Tensor sum = ops::add(y, ops::mul(y, y));
+  run_backward(TensorList(&sum, 1), {}, {}, {});
   CHECK_CLOSE(grad_of(x).data<double>()[0], std::exp(1.5) + 2 * std::exp(3.0), 1e-9);
 }
 
@@ -59,8 +61,8 @@ TEST(modified_saved_tensors_are_refused) {
 TEST(freed_graphs_are_refused) {
   Tensor x = leaf({1});
   Tensor y = ops::mul(x, x);
-  run_backward({y}, {}, {}, {});
-  CHECK_ERROR(run_backward({y}, {}, {}, {}), "a second time");
+  run_backward(TensorList(&y, 1), {}, {}, {});
+  CHECK_ERROR(run_backward(TensorList(&y, 1), {}, {}, {}), "a second time");
 }
 
 TEST(leaves_are_not_written) { CHECK_ERROR(ops::add_(leaf({1}), 1.0), "a leaf Variable that requires grad"); }

@@ -8,8 +8,16 @@ AccumulateGrad::~AccumulateGrad() {
   if (AutogradMeta* m = autograd_meta(variable.impl()); m && m->accumulator == this) m->accumulator = nullptr;
 }
 
+namespace {
+// Nobody else can see the tensor or its data, and it is nothing but data.
+bool is_private(const Tensor& g) {
+  bool sole = g->refs.load() == 1 && g->storage && g->storage->refs.load() == 1 && !g->wrapper;
+  return sole && !g->autograd && !(g->keys & ~backend_bits()) && !(g->flags & ~TensorImpl::kContiguous);
+}
+} // namespace
+
 void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>) {
-  Tensor g = grads[0];
+  Tensor g = std::move(grads[0]);
   AutogradMeta& m = make_autograd_meta(variable.impl());
   if (m.leaf_hooks)
     for (size_t i = 0; i < m.leaf_hooks->tensor.size(); ++i)
@@ -17,9 +25,8 @@ void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>) {
   if (!g.defined()) return;
   if (!m.grad.defined()) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
-    bool sole = g->refs.load() <= 2 && g->storage && g->storage->refs.load() == 1;
-    bool keep = grad_enabled() || (sole && is_dense_like(g, variable));
-    m.grad = keep ? (grad_enabled() ? g : detach(g)) : detach(aops::clone(g));
+    bool keep = grad_enabled() || (is_private(g) && is_dense_like(g, variable));
+    m.grad = keep ? std::move(g) : detach(aops::clone(g));
   } else if (grad_enabled()) {
     m.grad = aops::add(m.grad, g);
   } else {

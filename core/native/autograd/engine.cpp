@@ -2,6 +2,7 @@
 #include "autograd/meta.h"
 #include "autograd/ops.h"
 #include "runtime/interpreter.h"
+#include "tensor/inline_array.h"
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -54,7 +55,7 @@ private:
 };
 
 struct State {
-  Ref<Node> node;
+  Node* node = nullptr; // the roots hold it: edges never change once a graph is recorded
   int32_t dependencies = 0;
   uint32_t first_grad = 0; // in Scratch::grads
   bool needed = true;
@@ -95,7 +96,7 @@ void keep_spare(std::unique_ptr<Scratch> s) {
 
 class Run {
 public:
-  Run(const std::vector<Tensor>& inputs, const BackwardOptions& options)
+  Run(TensorList inputs, const BackwardOptions& options)
       : inputs_(inputs), options_(options), tls_(thread_state()), scratch_(take_spare()), s_(*scratch_),
         outer_(std::exchange(tls_.backward_running, scratch_.get())), outer_node_(tls_.backward_node) {}
   ~Run() {
@@ -107,10 +108,10 @@ public:
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  std::vector<Tensor> execute(const std::vector<Edge>& roots, std::vector<Tensor>& grads) {
+  std::vector<Tensor> execute(std::span<const Edge> roots, std::span<Tensor> grads) {
     discover(roots);
     if (!inputs_.empty()) mark_needed();
-    for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], std::move(grads[i]));
+    for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], state_of(roots[i]), std::move(grads[i]));
     // Roots were numbered first; those that other roots lead to wait for them.
     for (size_t s = 0; s < root_states_; ++s)
       if (s_.states[s].dependencies == 0) push(static_cast<int32_t>(s));
@@ -127,24 +128,23 @@ public:
 
 private:
   // Numbers every reachable node and counts the edges into it.
-  void discover(const std::vector<Edge>& roots) {
+  void discover(std::span<const Edge> roots) {
     std::vector<int32_t>& stack = s_.stack;
     auto visit = [&](const Edge& e) -> int32_t {
       int32_t next = static_cast<int32_t>(s_.states.size());
       int32_t known = s_.index.find_or_add(e.node.get(), next);
       if (known >= 0) return known;
-      State state;
-      state.node = e.node;
+      State& state = s_.states.emplace_back();
+      state.node = e.node.get();
       state.first_grad = static_cast<uint32_t>(s_.grads.size());
       s_.grads.resize(s_.grads.size() + e.node->num_results());
-      s_.states.push_back(std::move(state));
       stack.push_back(next);
       return next;
     };
     for (const Edge& e : roots) visit(e);
     root_states_ = s_.states.size();
     while (!stack.empty()) {
-      Node* n = s_.states[static_cast<size_t>(stack.back())].node.get();
+      Node* n = s_.states[static_cast<size_t>(stack.back())].node;
       stack.pop_back();
       for (const Edge& e : n->edges())
         if (e.node) ++s_.states[static_cast<size_t>(visit(e))].dependencies;
@@ -175,7 +175,7 @@ private:
       State& state = s_.states[static_cast<size_t>(order[i])];
       for (const Edge& e : state.node->edges()) {
         if (!e.node) continue;
-        const State& next = s_.states[static_cast<size_t>(s_.index.find(e.node.get()))];
+        const State& next = state_of(e);
         state.needed |= next.needed || !next.captures.empty();
       }
     }
@@ -186,9 +186,10 @@ private:
     std::push_heap(s_.heap.begin(), s_.heap.end());
   }
 
-  void deliver(const Edge& e, Tensor g) {
+  State& state_of(const Edge& e) { return s_.states[static_cast<size_t>(s_.index.find(e.node.get()))]; }
+
+  void deliver(const Edge& e, const State& state, Tensor g) {
     if (!g.defined()) return;
-    State& state = s_.states[static_cast<size_t>(s_.index.find(e.node.get()))];
     fit(*e.node, e.input, g);
     Tensor& slot = s_.grads[state.first_grad + e.input];
     if (!slot.defined())
@@ -260,15 +261,15 @@ private:
   }
 
   void evaluate(size_t s) {
-    Ref<Node> node = s_.states[s].node;
+    Node* node = s_.states[s].node;
     size_t n = node->num_results();
     // Nested runs never touch this scratch, so the span stays valid.
     std::span<Tensor> grads(s_.grads.data() + s_.states[s].first_grad, n);
-    tls_.backward_node = node.get();
+    tls_.backward_node = node;
     if (node->hooks) run_hooks(s_.states[s], grads);
     if (!s_.states[s].captures.empty()) capture(s_.states[s], grads);
     bool run = s_.states[s].needed;
-    std::vector<Tensor> out(0);
+    std::vector<Tensor> out;
     std::array<Tensor, 4> few;
     std::span<Tensor> produced(few.data(), node->n_edges);
     if (node->n_edges > few.size()) {
@@ -284,8 +285,9 @@ private:
     for (size_t i = 0; i < edges.size(); ++i) {
       if (!edges[i].node) continue;
       int32_t next = s_.index.find(edges[i].node.get());
-      deliver(edges[i], std::move(produced[i]));
-      if (--s_.states[static_cast<size_t>(next)].dependencies == 0) push(next);
+      State& state = s_.states[static_cast<size_t>(next)];
+      deliver(edges[i], state, std::move(produced[i]));
+      if (--state.dependencies == 0) push(next);
     }
     if ((++evaluated_ & 1023) == 0 && interpreter_hooks().interrupted && interpreter_hooks().interrupted())
       fail(ErrorKind::Interrupted, "backward: interrupted");
@@ -334,7 +336,7 @@ private:
     }
   }
 
-  const std::vector<Tensor>& inputs_;
+  TensorList inputs_;
   const BackwardOptions& options_;
   ThreadState& tls_;
   std::unique_ptr<Scratch> scratch_;
@@ -364,20 +366,23 @@ Tensor initial_gradient(const Tensor& root, const Tensor& given, size_t i) {
 
 } // namespace
 
-std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& grads,
-                                 const std::vector<Tensor>& inputs, const BackwardOptions& options) {
-  std::vector<Edge> edges;
-  std::vector<Tensor> initial;
+std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList inputs,
+                                 const BackwardOptions& options) {
+  InlineArray<Edge, 1> edges;
+  InlineArray<Tensor, 1> initial;
+  edges.resize(roots.size());
+  initial.resize(roots.size());
+  const Tensor none;
   for (size_t i = 0; i < roots.size(); ++i) {
     TS_CHECK(requires_grad(roots[i]), "element ", i, " of tensors does not require grad and does not have a grad_fn");
-    Edge e = gradient_edge(roots[i]);
-    TS_CHECK(e.node, "element ", i, " of tensors does not require grad and does not have a grad_fn");
-    edges.push_back(std::move(e));
-    initial.push_back(initial_gradient(roots[i], i < grads.size() ? grads[i] : Tensor(), i));
+    edges[i] = gradient_edge(roots[i]);
+    TS_CHECK(edges[i].node, "element ", i, " of tensors does not require grad and does not have a grad_fn");
+    initial[i] = initial_gradient(roots[i], i < grads.size() ? grads[i] : none, i);
   }
   for (size_t i = 0; i < inputs.size(); ++i)
     TS_CHECK(requires_grad(inputs[i]), "One of the differentiated Tensors (input ", i, ") does not require grad");
-  std::vector<Tensor> captured = Run(inputs, options).execute(edges, initial);
+  std::vector<Tensor> captured =
+      Run(inputs, options).execute({edges.begin(), edges.size()}, {initial.begin(), initial.size()});
   captured.resize(inputs.size());
   if (!options.accumulate) {
     for (size_t i = 0; i < captured.size(); ++i)

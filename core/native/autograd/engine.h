@@ -13,8 +13,7 @@ struct BackwardOptions {
 
 // grads: one per root; undefined means ones for a single-element root (RuntimeError otherwise).
 // With accumulate and inputs given, only these leaves accumulate. Returns one tensor per input when not accumulating.
-std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& grads,
-                                 const std::vector<Tensor>& inputs, const BackwardOptions& options);
+std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList inputs, const BackwardOptions& options);
 
 // Whether anomaly mode in this thread also refuses NaN gradients (it does by default).
 bool anomaly_checks_nan();

@@ -46,13 +46,13 @@ Ref<Node> grad_fn(const Tensor& t) {
 }
 
 Edge gradient_edge(const Tensor& t) {
-  if (Ref<Node> fn = grad_fn(t)) return {fn, autograd_meta(t.impl())->output_nr};
+  if (Ref<Node> fn = grad_fn(t)) return {std::move(fn), autograd_meta(t.impl())->output_nr};
   if (!t->has(TensorImpl::kRequiresGrad)) return {};
   AutogradMeta& m = make_autograd_meta(t.impl());
   if (m.accumulator) return {Ref<Node>::share(m.accumulator), 0};
   auto node = Ref<Node>::adopt(new AccumulateGrad(t));
   m.accumulator = node.get();
-  return {node, 0};
+  return {std::move(node), 0};
 }
 
 void set_history(const Tensor& t, Ref<Node> node, uint32_t output_nr) {

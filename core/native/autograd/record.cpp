@@ -139,7 +139,8 @@ Ref<OpNode> prepare(const Operator& op, const Frame& f, bool overwrites) {
   return node;
 }
 
-void attach(const Operator& op, Frame& f, const Ref<OpNode>& node, bool inplace) {
+void attach(const Operator& op, Frame& f, Ref<OpNode> node, bool inplace) {
+  static const Tensor none;
   auto visit_results = [&](auto visit) {
     uint32_t nr = 0;
     for (int32_t r = 0; r < f.nrets; ++r) {
@@ -147,7 +148,7 @@ void attach(const Operator& op, Frame& f, const Ref<OpNode>& node, bool inplace)
       if (v.tag == Tag::Tensors)
         for (const Tensor& t : v.as_tensors()) visit(r, nr++, t);
       else
-        visit(r, nr++, v.tag == Tag::Tensor ? v.as_tensor() : Tensor());
+        visit(r, nr++, v.tag == Tag::Tensor ? v.as_tensor() : none);
     }
   };
   size_t n = 0;
@@ -157,18 +158,19 @@ void attach(const Operator& op, Frame& f, const Ref<OpNode>& node, bool inplace)
   visit_results([&](int32_t, uint32_t nr, const Tensor& t) {
     if (t.defined()) node->metas[nr] = {Dims(t.sizes()), t.dtype(), t.device()};
   });
+  OpNode& recorded = *node;
   visit_results([&](int32_t r, uint32_t nr, const Tensor& t) {
     if (!t.defined()) return;
     if (inplace && r == 0)
       record_inplace(t, node);
     else if (is_differentiable(t.dtype())) {
-      set_history(t, node, nr);
+      set_history(t, nr + 1 == n ? std::move(node) : node, nr);
       if (op.view) {
         t->flags = static_cast<uint8_t>(t->flags & ~TensorImpl::kViewNoGrad); // made below autograd, not under no_grad
         t->view_version = t.version();
       }
     }
-    if (op.save_results >> r & 1) node->results[nr] = SavedTensor(t, true, nr);
+    if (op.save_results >> r & 1) recorded.results[nr] = SavedTensor(t, true, nr);
   });
 }
 
@@ -234,7 +236,7 @@ void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
     ExcludeKeys below_autograd(key_bit(key::Autograd));
     redispatch(op, f, rest);
   }
-  attach(op, f, node, inplace);
+  attach(op, f, std::move(node), inplace);
 }
 
 } // namespace ts

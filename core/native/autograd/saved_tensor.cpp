@@ -21,7 +21,9 @@ thread_local HookStack t_hooks;
 struct SavedTensor::Packed {
   std::shared_ptr<void> value;
   std::function<Tensor(const std::shared_ptr<void>&)> unpack;
+  std::optional<Edge> history; // of a tensor that has one and is no result
 };
+void SavedTensor::DeletePacked::operator()(Packed* p) const { delete p; }
 
 void push_saved_tensor_hooks(SavedTensorHooks hooks) {
   TS_CHECK(!t_hooks.disabled, t_hooks.disabled);
@@ -44,17 +46,20 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t output_nr)
            "it in autograd, or use "
            "`tesserack.no_grad()` instead of `tesserack.inference_mode()`.");
   if (thread_state().saved_tensor_hooks > 0) [[unlikely]] {
-    packed_ = std::make_shared<Packed>();
+    packed_.reset(new Packed);
     GradMode off(false);
     SavedTensorHooks hooks = t_hooks.hooks.back();
     packed_->value = hooks.pack(is_result ? detach(t) : t);
     packed_->unpack = hooks.unpack;
     // The history, without the data.
-    if (requires_grad(t) && !is_result) edge_ = std::make_shared<Edge>(gradient_edge(t));
+    if (requires_grad(t) && !is_result) packed_->history = gradient_edge(t);
     return;
   }
   // A result holds its node, which holds this: keep a history-free alias instead.
-  data_ = is_result ? shallow_copy(t) : t;
+  if (is_result)
+    data_ = shallow_copy(t);
+  else
+    data_ = t;
   had_history_ = !is_result && has_history(t);
 }
 
@@ -70,14 +75,15 @@ void check_not_freed(bool freed) {
 Tensor SavedTensor::unpack(Node* owner) const {
   check_not_freed(released_);
   if (packed_) {
-    Tensor t = packed_->unpack(packed_->value);
+    Packed packed = *packed_; // the hook may run this very graph, which frees the original
+    Tensor t = packed.unpack(packed.value);
     TS_CHECK_TYPE(t.defined(), "saved_tensors_hooks: the unpack hook must return a Tensor");
-    if (!edge_ && !is_result_) return t;
+    if (!packed.history && !is_result_) return t;
     Tensor out = detach(t);
     if (is_result_)
       set_history(out, Ref<Node>::share(owner), output_nr_);
-    else if (edge_->node)
-      set_history(out, edge_->node, edge_->input);
+    else if (packed.history->node)
+      set_history(out, packed.history->node, packed.history->input);
     return out;
   }
   if (!data_.defined()) return {};
@@ -102,7 +108,6 @@ void SavedTensor::reset() {
   if (!data_.defined() && !packed_) return;
   data_ = Tensor();
   packed_.reset();
-  edge_.reset();
   released_ = true;
 }
 

@@ -30,13 +30,15 @@ public:
   void reset();
 
 private:
+  struct Packed;
+  struct DeletePacked {
+    void operator()(Packed* p) const;
+  };
   Tensor data_;
+  std::unique_ptr<Packed, DeletePacked> packed_; // what hooks made of the tensor, instead of data_
   uint32_t version_ = 0;
   uint32_t output_nr_ = 0;
   bool is_result_ = false, released_ = false, had_history_ = false;
-  struct Packed;
-  std::shared_ptr<Packed> packed_;
-  std::shared_ptr<Edge> edge_; // of hooked tensors: their history
 };
 
 } // namespace ts

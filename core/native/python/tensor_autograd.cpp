@@ -41,8 +41,9 @@ PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
                                    &create, &inputs))
     return nullptr;
   return guarded([&] {
-    std::vector<Tensor> grads(1), wanted;
-    if (gradient && gradient != Py_None) grads[0] = expect_tensor(gradient, "backward");
+    std::vector<Tensor> wanted;
+    TensorList grads;
+    if (gradient && gradient != Py_None) grads = {&expect_tensor(gradient, "backward"), 1};
     if (inputs && inputs != Py_None) {
       wanted = tensor_list(inputs, "backward", false);
       TS_CHECK(!wanted.empty(), "'inputs' argument to backward() cannot be empty.");
@@ -50,7 +51,7 @@ PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
     BackwardOptions options;
     options.create_graph = truth(create, false);
     options.retain_graph = truth(retain, options.create_graph);
-    run_backward({tensor_of(self)}, grads, wanted, options);
+    run_backward({&tensor_of(self), 1}, grads, wanted, options);
     return none();
   });
 }

@@ -107,7 +107,8 @@ struct PointwiseNode final : Node {
     }
     Tensor d = g.op ? evaluate(g, grad) : grad;
     if (broadcast >> k & 1) d = ops::sum_to_size(d, arg_sizes[static_cast<size_t>(k)]);
-    return d.dtype() == arg_dtypes[k] ? d : ops::to_dtype(d, arg_dtypes[k]);
+    if (d.dtype() != arg_dtypes[k]) d = ops::to_dtype(d, arg_dtypes[k]);
+    return d;
   }
 
   Tensor evaluate(const PointwiseGradient& g, const Tensor& grad) {
@@ -127,10 +128,10 @@ struct PointwiseNode final : Node {
         args[i] = held[i] = saved[s].unpack(this);
       }
     }
-    Results r;
-    Frame f{args, r.data(), static_cast<int32_t>(n), 1};
+    Value out;
+    Frame f{args, &out, static_cast<int32_t>(n), 1};
     call(*g.op, f);
-    return r.take(0);
+    return Tensor::adopt(out.tensor);
   }
 
   void release_saved() override {
