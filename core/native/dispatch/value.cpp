@@ -42,9 +42,10 @@ void Results::clear() {
 }
 
 OwnedValues::OwnedValues(std::span<const Value> args) {
-  bool only_tensors = std::all_of(args.begin(), args.end(),
-                                  [](const Value& v) { return v.tag == Tag::Tensor || v.tag == Tag::Tensors; });
-  if (only_tensors) return; // nothing to keep, nothing to allocate
+  bool nothing = std::all_of(args.begin(), args.end(), [](const Value& v) {
+    return v.tag == Tag::Tensor || v.tag == Tag::Tensors || v.tag == Tag::None;
+  });
+  if (nothing) return; // to keep, nor to allocate
   values_ = std::make_unique<Value[]>(args.size());
   count_ = args.size();
   auto payload = [](const Value& v) -> size_t {

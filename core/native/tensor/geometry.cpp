@@ -94,8 +94,10 @@ bool geometry_is_channels_last(IntSpan sizes, IntSpan strides, int ndim) {
 Dims memory_order(IntSpan sizes, IntSpan strides) {
   Dims order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
+  // By insertion: dims are few, and mostly in order already.
+  auto reach = [&](size_t i) { return std::abs(strides[static_cast<size_t>(order[i])]); };
+  for (size_t i = 1; i < order.size(); ++i)
+    for (size_t j = i; j > 0 && reach(j - 1) < reach(j); --j) std::swap(order[j - 1], order[j]);
   return order;
 }
 

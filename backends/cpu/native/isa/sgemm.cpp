@@ -277,10 +277,10 @@ bool tiled_gemm_takes(const Gemm& gemm) {
 void tiled_gemm(const Gemm& gemm) {
   using namespace sgemm_detail;
   Product g = product(gemm);
-  const Product flipped = transposed(g);
-  if (g.n < g.m && dots_suit(flipped)) return multiply_by_dots(flipped);
+  if (g.n < g.m)
+    if (const Product flipped = transposed(g); dots_suit(flipped)) return multiply_by_dots(flipped);
   if (dots_suit(g)) return multiply_by_dots(g);
-  if (!tiles_suit(g) || (g.n == 1 && tiles_suit(flipped))) g = flipped;
+  if (!tiles_suit(g) || (g.n == 1 && tiles_suit(transposed(g)))) g = transposed(g);
   const bool stays = block_depth(g.k) * g.n <= kBlockStays && g.b.row <= 2 * g.n;
   g.b.col == 1 && (stays || g.m <= kUnpackedRows) ? multiply_unpacked(g) : multiply_packed(g);
 }

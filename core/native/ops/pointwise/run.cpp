@@ -8,12 +8,13 @@
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
+#include "tensor/inline_array.h"
 
 namespace ts {
 namespace {
 
 const KernelId kPointwise("pointwise");
-constexpr int kMaxOperands = 16;
+constexpr int kMaxOperands = 16, kUsualOperands = 4; // room for more costs every call
 
 struct Operand {
   const TensorImpl* tensor = nullptr; // NULL: a number
@@ -159,7 +160,7 @@ bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Pr
 
 // Operands at the common shape, ready to be merged.
 struct Plan {
-  SmallVector<Operand, kMaxOperands> operands;
+  SmallVector<Operand, kUsualOperands> operands;
   std::vector<Tensor> copies; // of operands that writing the result would change
   Dims sizes;
   Device device;
@@ -301,13 +302,14 @@ Merged merge_dims(IntSpan sizes, IntSpan out_strides, std::span<const Dims> oper
 }
 
 void run_merged(const Operator& op, const pointwise::Program& p, const Plan& plan, const Tensor& out) {
-  std::array<Dims, kMaxOperands> strides;
+  InlineArray<Dims, kUsualOperands> strides;
+  strides.resize(plan.operands.size());
   for (size_t k = 0; k < plan.operands.size(); ++k) {
     const Operand& o = plan.operands[k];
     strides[k] = o.tensor ? expand_strides(o.tensor->sizes(), o.tensor->strides(), plan.sizes, op.name().c_str())
                           : Dims(plan.sizes.size(), 0);
   }
-  Merged m = merge_dims(plan.sizes, out.strides(), std::span(strides.data(), plan.operands.size()));
+  Merged m = merge_dims(plan.sizes, out.strides(), {strides.begin(), strides.size()});
   int ndim = static_cast<int>(m.sizes.size());
   int64_t n = out.numel();
   ts_tensor in[kMaxOperands], od;
