@@ -33,22 +33,19 @@ void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags) {
 }
 
 Launch& Launch::out(const Tensor& t) {
-  outputs_.push_back({});
-  describe_tensor(outputs_.back(), t, 0);
+  describe_tensor(outputs_.grow(), t, 0);
   output_tensors_.push_back(t.impl());
   return *this;
 }
 
 Launch& Launch::in(const Tensor& t) {
-  inputs_.push_back({});
-  describe_tensor(inputs_.back(), t, 0);
+  describe_tensor(inputs_.grow(), t, 0);
   input_tensors_.push_back(t.impl());
   return *this;
 }
 
 Launch& Launch::in_mutable(const Tensor& t) {
-  inputs_.push_back({});
-  describe_tensor(inputs_.back(), t, TS_T_MUTABLE);
+  describe_tensor(inputs_.grow(), t, TS_T_MUTABLE);
   input_tensors_.push_back(t.impl());
   return *this;
 }
@@ -61,8 +58,7 @@ Launch& Launch::ins(TensorList list, bool mutated) {
 }
 
 Launch& Launch::scalar(Scalar value, DType dtype) {
-  inputs_.push_back({});
-  ts_tensor& d = inputs_.back();
+  ts_tensor& d = inputs_.grow();
   d = ts_tensor{};
   d.struct_size = sizeof(ts_tensor);
   d.numel = 1;
@@ -77,8 +73,7 @@ Launch& Launch::scalar(Scalar value, DType dtype) {
 }
 
 Launch& Launch::param(Value v) {
-  ts_value out{static_cast<int32_t>(v.tag), v.len, {v.i}};
-  params_.push_back(out);
+  params_.grow() = {static_cast<int32_t>(v.tag), v.len, {v.i}};
   return *this;
 }
 Launch& Launch::opcode(int code) {
@@ -98,8 +93,7 @@ Launch& Launch::work(int64_t elements) {
   return *this;
 }
 
-int Launch::invoke(const ts_kernel& kernel) {
-  Backend& b = backend_of(device_);
+int Launch::invoke(const Backend& b, const ts_kernel& kernel) {
   call_.backend_ctx = b.table().ctx;
   call_.kernel_ctx = kernel.ctx;
   call_.stream = b.stream(device_.index);
@@ -121,7 +115,7 @@ bool Launch::run() {
   if (strided_ && kernel->layouts != TS_L_STRIDED) {
     if (!layouts_suit(*kernel)) return run_contiguous();
   }
-  int status = invoke(*kernel);
+  int status = invoke(b, *kernel);
   if (status == TS_DECLINED) return false;
   b.check(status, id_.name());
   return true;

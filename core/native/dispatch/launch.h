@@ -25,9 +25,8 @@ public:
   void run_required();
 
 private:
-  ts_tensor& next(bool output);
   void describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags);
-  int invoke(const ts_kernel& kernel);
+  int invoke(const Backend& backend, const ts_kernel& kernel);
   bool layouts_suit(const ts_kernel& kernel) const;
   bool run_contiguous(); // with contiguous copies of strided operands
   void fall_back();      // on the cpu backend, with copies

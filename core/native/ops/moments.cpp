@@ -32,7 +32,7 @@ Two variance_and_mean(const char* op, const Tensor& self, DimSet dims, double co
   } else if (var.numel() && !Launch(kVarMean, self.device())
                                  .out(var)
                                  .out(mean)
-                                 .in(a.source)
+                                 .in(a.source(self))
                                  .param(a.n_reduced)
                                  .param(correction)
                                  .run()) {

@@ -76,7 +76,6 @@ Arranged arrange(const Tensor& self, DimSet dims, bool keepdim, bool ordered) {
       a.result.push_back(1);
   }
   if ((n == 2 && dims == 2) || (n == 1 && dims == 1)) { // arranged already
-    a.source = self;
     if (n == 2) a.kept.push_back(sizes[0]);
     a.n_reduced = 1;
     return a;
@@ -101,7 +100,7 @@ Arranged arrange(const Tensor& self, DimSet dims, bool keepdim, bool ordered) {
     kept.sizes.push_back(reduced.sizes[d]);
     kept.strides.push_back(reduced.strides[d]);
   }
-  a.source = alias(self, kept.sizes, kept.strides, self->byte_offset);
+  a.moved = alias(self, kept.sizes, kept.strides, self->byte_offset);
   return a;
 }
 
@@ -125,7 +124,8 @@ Tensor run_reduce(const char* op, int opcode, const Tensor& self, DimSet dims, b
     return true;
   };
   // A backend may take only operands of the result's dtype.
-  if (!launch(a.source, false)) launch(arithmetic ? raw_cast(a.source, dtype) : a.source, true);
+  const Tensor& source = a.source(self);
+  if (!launch(source, false)) launch(arithmetic ? raw_cast(source, dtype) : source, true);
   return reshaped(std::move(out), a.result);
 }
 
@@ -137,10 +137,15 @@ Tensor restore_dims(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keep
   return ops::reshape(reduced, with_ones);
 }
 
+static Tensor repeated(const Tensor& t, IntSpan sizes) {
+  return is_plain(t) ? raw_expand(t, sizes, "expand") : ops::expand(t, sizes);
+}
+
 Tensor expand_reduced(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keepdim) {
   // A 0-d result broadcasts as it is.
-  Tensor r = reduced.ndim() == 0 ? reduced : restore_dims(reduced, sizes, dims, keepdim);
-  return is_plain(r) ? raw_expand(r, sizes, "expand") : ops::expand(r, sizes);
+  if (reduced.ndim() > 0 && !keepdim && !sizes.empty())
+    return repeated(restore_dims(reduced, sizes, dims, keepdim), sizes);
+  return repeated(reduced, sizes);
 }
 
 Dims dim_list(DimSet dims) {

@@ -19,10 +19,11 @@ inline bool in_set(DimSet set, size_t dim) { return set >> dim & 1; }
 int64_t reduced_count(IntSpan sizes, DimSet dims);
 
 struct Arranged {
-  Tensor source; // kept dims, then at least one reduced dim
-  Dims kept;     // sizes of the source's kept dims
-  Dims result;   // sizes the result is to have
+  Tensor moved; // kept dims, then at least one reduced dim; undefined where they are so already
+  Dims kept;    // sizes of the source's kept dims
+  Dims result;  // sizes the result is to have
   int64_t n_reduced = 0;
+  const Tensor& source(const Tensor& self) const { return moved.defined() ? moved : self; }
 };
 // `ordered`: positions in the reduced part matter (argmax), so its dims keep their order.
 Arranged arrange(const Tensor& self, DimSet dims, bool keepdim, bool ordered);

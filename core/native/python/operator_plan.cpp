@@ -126,13 +126,14 @@ bool is_list(PyObject* o) { return PyTuple_Check(o) || PyList_Check(o); }
 bool bind_positional(const Signature& s, const CallArgs& call, Bound& bound, uint32_t& filled, bool lenient) {
   size_t n = s.positional.size(), take = call.nargs;
   if (s.varargs && take >= n && !(take == n && (is_list(call.args[n - 1]) || call.args[n - 1] == Py_None))) {
-    if (!collect_varargs(s, call, bound)) return false;
+    if (filled >> s.positional[n - 1] & 1 || !collect_varargs(s, call, bound)) return false;
     filled |= uint32_t{1} << s.positional[n - 1];
     take = n - 1;
   }
   if (take > n) return false;
   for (size_t k = 0; k < take; ++k) {
     size_t p = s.positional[k];
+    if (filled >> p & 1) return false; // given by keyword as well
     if (!convert(s.params[p].type, call.args[k], bound.values()[p], bound.scratch, lenient)) return false;
     filled |= uint32_t{1} << p;
   }
@@ -160,8 +161,9 @@ bool bind_one(const Signature& s, const CallArgs& call, Bound& bound, bool lenie
   if (!s.defaults.empty()) // memcpy takes no NULL, also not for nothing
     std::memcpy(static_cast<void*>(bound.values()), s.defaults.data(), s.defaults.size() * sizeof(Value));
   uint32_t filled = 0;
-  if (!bind_positional(s, call, bound, filled, lenient)) return false;
+  // Keywords first: they tell overloads apart soonest.
   if (call.kwnames && !bind_keywords(s, call, bound, filled, lenient)) return false;
+  if (!bind_positional(s, call, bound, filled, lenient)) return false;
   return (filled & s.required) == s.required;
 }
 

@@ -31,9 +31,9 @@ Tensor* Scratch::tensors(size_t n) {
   return more_tensors_->back().get();
 }
 
-void Scratch::reset() {
+void Scratch::drop() {
   for (size_t i = 0; i < used_tensors_; ++i) (reinterpret_cast<Tensor*>(tensors_) + i)->~Tensor();
-  used_tensors_ = used_words_ = 0;
+  used_tensors_ = 0;
   more_words_.reset();
   more_tensors_.reset();
 }

@@ -15,9 +15,15 @@ public:
   ~Scratch() { reset(); }
   int64_t* words(size_t n);  // also room for doubles
   Tensor* tensors(size_t n); // n undefined tensors
-  void reset();              // forgets everything, for another attempt
+  // Forgets everything, for another attempt.
+  void reset() {
+    used_words_ = 0;
+    if (used_tensors_ || more_words_ || more_tensors_) [[unlikely]]
+      drop();
+  }
 
 private:
+  void drop();
   static constexpr size_t kWords = 48, kTensors = 12;
   size_t used_words_ = 0, used_tensors_ = 0;
   std::unique_ptr<std::vector<std::unique_ptr<int64_t[]>>> more_words_;

@@ -47,9 +47,12 @@ public:
   operator std::span<const T>() const { return {data(), size_}; }
   std::span<const T> span() const { return {data(), size_}; }
 
-  void push_back(T value) {
-    if (size_ == capacity_) reserve(2 * capacity_);
-    data()[size_++] = value;
+  void push_back(T value) { grow() = value; }
+  // One element more, which the caller sets.
+  T& grow() {
+    if (size_ == capacity_) [[unlikely]]
+      reserve(2 * capacity_);
+    return data()[size_++];
   }
   void pop_back() { --size_; }
   void clear() { size_ = 0; }

@@ -23,6 +23,10 @@ void TensorImpl::destroy(TensorImpl* t) {
 }
 
 int64_t* TensorImpl::reserve_dims(size_t n) {
+  if (n <= static_cast<size_t>(kInlineDims) && !heap_dims) [[likely]] {
+    ndim = static_cast<uint8_t>(n);
+    return inline_dims;
+  }
   TS_CHECK(n <= kMaxDims, "tensor: expected at most ", kMaxDims, " dimensions, got ", n);
   if (n > static_cast<size_t>(kInlineDims)) {
     auto* grown = new int64_t[2 * n];
@@ -52,14 +56,17 @@ void TensorImpl::set_contiguous(IntSpan new_sizes) {
   int64_t* s = reserve_dims(n);
   int64_t* st = heap_dims ? s + n : inline_dims + kInlineDims;
   int64_t total = 1;
+  bool empty = false;
   for (size_t i = n; i-- > 0;) {
     int64_t extent = new_sizes[i];
     s[i] = extent;
     st[i] = total;
-    if (__builtin_mul_overflow(total, extent > 1 ? extent : 1, &total)) [[unlikely]]
-      fail(ErrorKind::Runtime, "tensor: shape ", new_sizes, " has more elements than fit in 64 bits");
+    empty |= extent == 0;
+    TS_CHECK(extent >= 0, "tensor: expected sizes that are not negative, got ", new_sizes);
+    TS_CHECK(!__builtin_mul_overflow(total, extent > 1 ? extent : 1, &total), "tensor: shape ", new_sizes,
+             " has more elements than fit in 64 bits");
   }
-  numel = checked_numel(sizes());
+  numel = empty ? 0 : total;
   flags |= kContiguous;
 }
 

@@ -1,19 +1,15 @@
 #include "tensor/thread_state.h"
-#include <bit>
 #include <cstdlib>
 #include <memory>
 #include <new>
 
 namespace ts {
 
-thread_local ThreadState* tls_state TS_TLS_MODEL = nullptr;
+thread_local constinit ThreadState* tls_state TS_TLS_MODEL = nullptr;
 
 namespace {
 
-constexpr uint32_t kMaxFree = 512;
 void (*g_drain_hook)(ThreadState&) = nullptr;
-
-int block_class(size_t bytes) { return bytes <= 64 ? 0 : std::bit_width(bytes - 1) - 6; }
 
 // Owns the state; on thread exit cached memory goes back.
 struct Owner {
@@ -38,21 +34,13 @@ ThreadState& make_thread_state() {
   return *tls_state;
 }
 
-void* allocate_block(size_t bytes) {
+void* allocate_new_block(size_t bytes) {
   int c = block_class(bytes);
-  if (c < kBlockClasses) {
-    if (void* p = thread_state().blocks[c].pop()) return p;
-    bytes = size_t{64} << c;
-  }
-  void* p = std::malloc(bytes);
+  void* p = std::malloc(c < kBlockClasses ? size_t{64} << c : bytes);
   if (!p) throw std::bad_alloc();
   return p;
 }
 
-void free_block(void* p, size_t bytes) noexcept {
-  int c = block_class(bytes);
-  if (c < kBlockClasses && tls_state && tls_state->blocks[c].count < kMaxFree) return tls_state->blocks[c].push(p);
-  std::free(p);
-}
+void return_block(void* p) noexcept { std::free(p); }
 
 } // namespace ts

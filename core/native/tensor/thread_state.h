@@ -1,6 +1,7 @@
 // Everything the core keeps per thread, behind one initial-exec TLS pointer (static TLS space is scarce).
 #pragma once
 #include "tensor/keys.h"
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -55,7 +56,8 @@ struct ThreadState {
 #else
 #define TS_TLS_MODEL
 #endif
-extern thread_local ThreadState* tls_state TS_TLS_MODEL;
+// constinit: readers need not ask whether it was initialised.
+extern thread_local constinit ThreadState* tls_state TS_TLS_MODEL;
 ThreadState& make_thread_state();
 inline ThreadState& thread_state() {
   ThreadState* s = tls_state;
@@ -66,7 +68,20 @@ inline ThreadState& thread_state() {
 void set_thread_exit_hook(void (*hook)(ThreadState&));
 
 // Core objects of up to 8 KiB come from per-thread free lists.
-void* allocate_block(size_t bytes);
-void free_block(void* p, size_t bytes) noexcept;
+inline constexpr uint32_t kMaxFreeBlocks = 512; // per class
+constexpr int block_class(size_t bytes) { return bytes <= 64 ? 0 : std::bit_width(bytes - 1) - 6; }
+void* allocate_new_block(size_t bytes);
+void return_block(void* p) noexcept;
+inline void* allocate_block(size_t bytes) {
+  int c = block_class(bytes);
+  void* p = c < kBlockClasses ? thread_state().blocks[c].pop() : nullptr;
+  return p ? p : allocate_new_block(bytes);
+}
+inline void free_block(void* p, size_t bytes) noexcept {
+  int c = block_class(bytes);
+  ThreadState* s = tls_state; // NULL at the end of a thread
+  if (c < kBlockClasses && s && s->blocks[c].count < kMaxFreeBlocks) return s->blocks[c].push(p);
+  return_block(p);
+}
 
 } // namespace ts
