@@ -82,6 +82,40 @@ private:
   std::vector<float> wide_;
 };
 
+// The sum of what a kernel leaves in its result, part after part of a batch.
+class PartialSums {
+public:
+  PartialSums(Operand& result, const Tensor& tensor) : result_(result), dtype_(tensor.dtype()), count_(tensor.numel()) {
+    dtype_ == TS_FLOAT64 ? doubles_.resize(static_cast<size_t>(count_)) : floats_.resize(static_cast<size_t>(count_));
+  }
+  void add() {
+    if (dtype_ == TS_FLOAT64) return add(doubles_, reinterpret_cast<const double*>(result_.data()));
+    if (dtype_ == TS_FLOAT32 || result_.is_wide()) return add(floats_, reinterpret_cast<const float*>(result_.data()));
+    std::vector<float> wide(static_cast<size_t>(count_));
+    pick_widen_half()(dtype_, 1, count_, {result_.data(), count_, 1}, wide.data());
+    add(floats_, wide.data());
+  }
+  void put() {
+    if (dtype_ == TS_FLOAT64)
+      std::copy(doubles_.begin(), doubles_.end(), reinterpret_cast<double*>(result_.data()));
+    else if (dtype_ == TS_FLOAT32 || result_.is_wide())
+      std::copy(floats_.begin(), floats_.end(), reinterpret_cast<float*>(result_.data()));
+    else
+      pick_narrow_half()(dtype_, 1, count_, floats_.data(), {result_.data(), count_, 1});
+  }
+
+private:
+  template <class T> static void add(std::vector<T>& sums, const T* part) {
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
+  }
+
+  Operand& result_;
+  int32_t dtype_;
+  int64_t count_;
+  std::vector<float> floats_;
+  std::vector<double> doubles_;
+};
+
 // The params from `first` on are stride, padding, dilation, groups.
 ConvGeometry geometry_of(const Call& call, const Tensor& input, const Tensor& weight, const Tensor& output, int first,
                          bool channels_last) {
@@ -127,9 +161,8 @@ bool run_onednn(Conv kind, const ConvGeometry& g, int32_t dtype, const ConvTenso
   return onednn::convolution(p, t.input, t.weight, t.bias, t.output);
 }
 
-// Of a batch, between two looks for the user's Ctrl-C. A weight's gradient is a sum over the whole batch.
-int64_t images_at_once(Conv kind, const ConvGeometry& g) {
-  if (kind == Conv::backward_weight) return g.batch;
+// Of a batch, between two looks for the user's Ctrl-C.
+int64_t images_at_once(const ConvGeometry& g) {
   double work =
       static_cast<double>(g.in_channels) / static_cast<double>(g.groups) * static_cast<double>(g.out_channels);
   for (int d = 0; d < 3; ++d) work *= static_cast<double>(g.out[d] * g.kernel[d]);
@@ -147,20 +180,25 @@ void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight,
       out(output, channels_last, kind == Conv::forward);
   std::optional<Operand> b;
   if (bias) b.emplace(*bias, false, false);
-  const int64_t images = images_at_once(kind, geometry);
+  const int64_t images = images_at_once(geometry);
+  std::optional<PartialSums> sums; // a weight's gradient is a sum over the batch
+  if (kind == Conv::backward_weight && images < geometry.batch) sums.emplace(w, weight);
   ConvGeometry part = geometry;
   for (int64_t i = 0; i < geometry.batch; i += images) {
     part.batch = std::min(images, geometry.batch - i);
     if (images < geometry.batch) call.check_interrupt();
     const auto tensors = [&] { return ConvTensors{in.data(i), w.data(), b ? b->data() : nullptr, out.data(i)}; };
-    if (!in.is_wide() && run_onednn(kind, part, input.dtype(), tensors())) continue;
-    const bool half = input.item_size() == 2;
-    if (half && !in.is_wide()) {
-      in.widen(), w.widen(), out.widen();
-      if (b) b->widen();
+    if (in.is_wide() || !run_onednn(kind, part, input.dtype(), tensors())) {
+      const bool half = input.item_size() == 2;
+      if (half && !in.is_wide()) {
+        in.widen(), w.widen(), out.widen();
+        if (b) b->widen();
+      }
+      conv_by_gemm(kind, part, half ? static_cast<int32_t>(TS_FLOAT32) : input.dtype(), tensors());
     }
-    conv_by_gemm(kind, part, half ? static_cast<int32_t>(TS_FLOAT32) : input.dtype(), tensors());
+    if (sums) sums->add();
   }
+  if (sums) sums->put();
   (kind == Conv::forward ? out : kind == Conv::backward_input ? in : w).finish();
 }
 

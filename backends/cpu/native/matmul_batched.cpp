@@ -68,7 +68,7 @@ private:
   }
 };
 
-void run_batches(const Batched& batched, int64_t begin, int64_t end) {
+template <class Run> void each_batch(const Batched& batched, int64_t begin, int64_t end, const Run& run) {
   StridedRows<4> rows(batched.sizes, -1,
                       {batched.strides[0], batched.strides[1], batched.strides[2], batched.strides[3]});
   const int64_t item = backend::dtype_size(batched.gemm.dtype);
@@ -79,7 +79,7 @@ void run_batches(const Batched& batched, int64_t begin, int64_t end) {
     gemm.b.data += rows.offset(1) * item;
     gemm.c.data += rows.offset(2) * item;
     if (gemm.addend.data != nullptr) gemm.addend.data += rows.offset(3) * item;
-    run_gemm(gemm);
+    run(gemm);
   }
 }
 
@@ -100,10 +100,20 @@ void matmul(const Call& call) {
   int64_t count = 1;
   for (int64_t size : batched.sizes) count *= size;
   const int64_t work = std::max<int64_t>(1, batched.gemm.m * batched.gemm.n * std::max<int64_t>(1, batched.gemm.k));
-  // Few large products share threads inside each; many are dealt out whole.
-  if (count < max_threads()) return run_batches(batched, 0, count);
-  parallel_for(0, count, std::max<int64_t>(1, kBatchGrain / work),
-               [&](int64_t begin, int64_t end) { run_batches(batched, begin, end); });
+  const int64_t threads = max_threads(), at_once = kPatience / work * threads;
+  // Few or very large products share threads inside each; others are dealt out whole.
+  if (count < threads || at_once == 0) {
+    return each_batch(batched, 0, count, [&](const Gemm& gemm) {
+      call.check_interrupt();
+      run_patiently(call, gemm);
+    });
+  }
+  const int64_t grain = std::max<int64_t>(1, kBatchGrain / work);
+  for (int64_t i = 0; i < count; i += at_once) {
+    if (at_once < count) call.check_interrupt();
+    parallel_for(i, std::min(i + at_once, count), grain,
+                 [&](int64_t begin, int64_t end) { each_batch(batched, begin, end, run_gemm); });
+  }
 }
 
 int linear(const Call& call) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,23 @@ def test_convolution_and_gradients(case: Any, dtype: np.dtype[Any], channels_las
     dw = np.empty(w.shape, dtype)
     call("convolution_backward_weight", [dw], [g_laid, x_laid], [list(w.shape), *params])
     check(dw, tw.grad)
+
+
+@pytest.mark.skipif("TESSERACK_SANITIZED" in os.environ, reason="takes minutes under a sanitizer")
+@pytest.mark.parametrize("dtype", [np.dtype("f4"), BFLOAT16], ids=str)
+def test_gradient_of_a_weight_in_parts(dtype: Any) -> None:
+    """A batch with more work than is done between two looks for an interrupt: the parts are added up."""
+    rng = np.random.default_rng(2)
+    x, g = (random_array(rng, (8, 512, 48, 48), dtype) for _ in range(2))
+    params = [[512, 512, 3, 3], [1, 1], [1, 1], [1, 1], 1]
+    whole, part = (np.empty((512, 512, 3, 3), dtype) for _ in range(2))
+    call("convolution_backward_weight", [whole], [g, x], params)
+    want = np.zeros(whole.shape)
+    for i in range(8):
+        call("convolution_backward_weight", [part], [g[i : i + 1], x[i : i + 1]], params)
+        want += part
+    scale = 1e-5 if dtype != BFLOAT16 else 1e-2
+    np.testing.assert_allclose(whole.astype("f8"), want, rtol=scale, atol=scale * np.abs(want).max())
 
 
 def test_channels_last_weight_and_mixed_layouts() -> None:
