@@ -194,12 +194,16 @@ def test_signals_while_kernels_run(device: ts.device) -> None:
         half = lambda t: t.to(ts.bfloat16)
         x, image, filters = make(300, 300), make(4, 16, 28, 28), make(32, 16, 3, 3)
         wide, tall, conv = make(16, 2000), make(2000, 300), ts.nn.functional.conv2d
-        leaf = image.clone().requires_grad_()
+        leaf, large = image.clone().requires_grad_(), make(16, 16, 21, 21).requires_grad_()
+        odd = make(9, 7, 11, 11).requires_grad_()
         steps = [
             lambda: x @ x, lambda: x @ x.t(), lambda: x.t() @ x, lambda: wide @ tall, lambda: x[:8] @ x,
             lambda: x.double() @ x.double(), lambda: half(x) @ half(x), lambda: ts.addmm(x[0], x, x),
             lambda: conv(image, filters), lambda: conv(image, filters, stride=2, dilation=2),
             lambda: conv(image, filters[:, :4], groups=4), lambda: conv(leaf, filters).sum().backward(),
+            lambda: conv(leaf, large, padding=10).sum().backward(), lambda: conv(odd, odd[:5]).sum().backward(),
+            lambda: conv(half(leaf), half(large), padding=10).sum().backward(),
+            lambda: conv(leaf, large[..., :3, :3], dilation=5).sum().backward(),
         ]
         for step in steps:
             end = time.monotonic() + 0.15

@@ -8,6 +8,7 @@
 #include <memory>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
 #include <type_traits>
 
 #include "onednn.h"
@@ -19,6 +20,15 @@ dnnl::stream& stream();
 
 inline dnnl::memory::data_type data_type(Type type) {
   return type == Type::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+// Whether to run an implementation: none that is there for reference, and none that stands on the gemm of oneDNN 3.2
+// ("x64:gemm:jit"; brgemm is another), whose stack pointer walks into heap memory, where a signal's frame then lands.
+inline bool usable(const dnnl::primitive_desc_base& desc) {
+  if (!desc) return false;
+  const std::string_view name = desc.impl_info_str();
+  const size_t gemm = name.find("gemm");
+  return !name.starts_with("ref") && (gemm == name.npos || name.substr(0, gemm).ends_with("br"));
 }
 
 // At least `bytes`, aligned to 64, kept until the thread ends; slots are independent of each other.

@@ -136,10 +136,6 @@ private:
     return available = true;
   }
 
-  static bool usable(const dnnl::primitive_desc_base& desc) {
-    return desc && std::strncmp(desc.impl_info_str(), "ref", 3) != 0;
-  }
-
   bool prepare(const ConvProblem& p, const Described& g, Layout layout) {
     const memory::desc in = activation(g.input, layout, channel_block());
     const memory::desc out = activation(g.output, layout, channel_block());

@@ -39,7 +39,7 @@ struct MatmulPlan {
     const dnnl::memory::desc any_desc({p.k, p.n}, type, dnnl::memory::format_tag::any);
     const dnnl::matmul::primitive_desc desc(engine(), a_desc, blocked ? any_desc : b_desc, bias_desc, c_desc,
                                             attributes, true);
-    if (!desc || std::strncmp(desc.impl_info_str(), "ref", 3) == 0) return;
+    if (!usable(desc)) return;
     primitive = dnnl::matmul(desc);
     a = dnnl::memory(a_desc, engine(), nullptr);
     b = dnnl::memory(b_desc, engine(), nullptr);
