@@ -94,9 +94,7 @@ def __copy__(self: Tensor) -> Tensor:
 
 
 def __reduce_ex__(self: Tensor, protocol: int) -> Any:
-    from tesserack._pickling import reduce_tensor
-
-    return reduce_tensor(self)
+    raise TypeError("Tensors cannot be pickled, because unpickling runs code; use tesserack.save and tesserack.load")
 
 
 # --- text ----------------------------------------------------------------------------------------------------------
