@@ -16,6 +16,7 @@ __all__ = [
     "GELU",
     "GLU",
     "SELU",
+    "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
@@ -32,8 +33,10 @@ __all__ = [
     "Softmax2d",
     "Softmin",
     "Softplus",
+    "Softshrink",
     "Softsign",
     "Tanh",
+    "Tanhshrink",
     "Threshold",
 ]
 
@@ -455,3 +458,53 @@ class Softmax2d(Module):
         if input.ndim not in (3, 4):
             raise ValueError(f"Softmax2d: expected 3 or 4 dimensions, got shape {tuple(input.shape)}")
         return F.softmax(input, -3)
+
+
+class Hardshrink(Module):
+    """``x`` where ``abs(x) > lambd``, else 0.
+
+    >>> from tesserack import nn, tensor
+    >>> nn.Hardshrink()(tensor([-0.25, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.hardshrink(input, self.lambd)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"{self.lambd}"
+
+
+class Softshrink(Module):
+    """``x`` moved towards 0 by ``lambd``, 0 where that would cross.
+
+    >>> from tesserack import nn, tensor
+    >>> nn.Softshrink()(tensor([-0.25, 2.0])).tolist()
+    [0.0, 1.5]
+    """
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.softshrink(input, self.lambd)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"{self.lambd}"
+
+
+class Tanhshrink(Module):
+    """``x - tanh(x)``.
+
+    >>> from tesserack import nn, tensor
+    >>> nn.Tanhshrink()(tensor([0.0])).tolist()
+    [0.0]
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.tanhshrink(input)  # type: ignore[no-any-return]

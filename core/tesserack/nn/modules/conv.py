@@ -22,6 +22,7 @@ class _ConvNd(Module):
     """What the convolutions share; a subclass sets the number of spatial dimensions and defines ``forward``."""
 
     _spatial: int
+    transposed = False
     weight: Parameter
     bias: Parameter | None
 
@@ -46,19 +47,21 @@ class _ConvNd(Module):
         self.stride = to_tuple(stride, self._spatial)
         self.padding = padding if isinstance(padding, str) else to_tuple(padding, self._spatial)
         self.dilation = to_tuple(dilation, self._spatial)
-        self.transposed = False
-        self.output_padding = (0,) * self._spatial
+        self.output_padding: tuple[int, ...] = (0,) * self._spatial
         self.groups = groups
         self.padding_mode = padding_mode
         self._check()
         self._edges = self._padding_of_each_edge()
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        shape = self._weight_shape()
         self.weight = Parameter(empty(shape, device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(empty((out_channels,), device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        return (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
 
     def _check(self) -> None:
         name = type(self).__name__
@@ -105,6 +108,7 @@ class _ConvNd(Module):
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}",
             f"padding={self.padding}" if self.padding != (0,) * self._spatial else "",
             f"dilation={self.dilation}" if self.dilation != (1,) * self._spatial else "",
+            f"output_padding={self.output_padding}" if self.output_padding != (0,) * self._spatial else "",
             f"groups={self.groups}" if self.groups != 1 else "",
             "bias=False" if self.bias is None else "",
             f"padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "",

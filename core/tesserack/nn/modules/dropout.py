@@ -6,10 +6,24 @@ from tesserack import Tensor
 from tesserack.nn import functional as F
 from tesserack.nn.modules.module import Module
 
-__all__ = ["Dropout"]
+__all__ = ["Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
 
 
-class Dropout(Module):
+class _Dropout(Module):
+    """Keeps the probability."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"{type(self).__name__}: expected a probability between 0 and 1, got {p}")
+        self.p = p
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
     """In training, zero each element with probability ``p`` and scale the rest by ``1 / (1 - p)``; else the identity.
 
     Raises ``ValueError`` for ``p`` outside [0, 1]. From arXiv:1207.0580.
@@ -22,15 +36,44 @@ class Dropout(Module):
     [1.0, 1.0]
     """
 
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__()
-        if not 0 <= p <= 1:
-            raise ValueError(f"Dropout: expected a probability between 0 and 1, got {p}")
-        self.p = p
-        self.inplace = inplace
-
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
+
+class Dropout1d(_Dropout):
+    """:class:`Dropout` of whole channels of (N, C, L): all of a channel is zeroed, or nothing of it.
+
+    >>> from tesserack import nn, ones
+    >>> y = nn.Dropout1d()(ones(1, 4, 3)).flatten(2)
+    >>> bool((y == y[..., :1]).all())
+    True
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout1d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
+
+
+class Dropout2d(_Dropout):
+    """:class:`Dropout` of whole channels of (N, C, H, W): all of a channel is zeroed, or nothing of it.
+
+    >>> from tesserack import nn, ones
+    >>> y = nn.Dropout2d()(ones(1, 4, 3, 3)).flatten(2)
+    >>> bool((y == y[..., :1]).all())
+    True
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout2d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
+
+
+class Dropout3d(_Dropout):
+    """:class:`Dropout` of whole channels of (N, C, D, H, W): all of a channel is zeroed, or nothing of it.
+
+    >>> from tesserack import nn, ones
+    >>> y = nn.Dropout3d()(ones(1, 4, 3, 3, 3)).flatten(2)
+    >>> bool((y == y[..., :1]).all())
+    True
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout3d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]

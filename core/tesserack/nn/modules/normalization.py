@@ -12,7 +12,7 @@ from tesserack.nn._sizes import to_tuple
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
 
-__all__ = ["GroupNorm", "LayerNorm"]
+__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -118,3 +118,66 @@ class GroupNorm(Module):
     def extra_repr(self) -> str:
         affine = f"affine={self.affine}, bias={self.bias is not None}"
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
+
+
+class RMSNorm(Module):
+    """Divide by the root of the mean square over the last dimensions (Zhang and Sennrich, arXiv:1910.07467).
+
+    (*, *normalized_shape) -> the same shape, then times ``weight`` unless ``elementwise_affine=False``. ``eps=None``
+    is the smallest step of the dtype.
+
+    >>> from tesserack import nn, tensor
+    >>> nn.RMSNorm(2, eps=0.0)(tensor([3.0, 3.0])).tolist()
+    [1.0, 1.0]
+    """
+
+    weight: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = to_tuple(normalized_shape, 1)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        values = Parameter(empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", values)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weight 1."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class LocalResponseNorm(Module):
+    """Divide by a power of the mean square over ``size`` neighbouring channels of (N, C, *).
+
+    >>> from tesserack import nn, ones
+    >>> tuple(nn.LocalResponseNorm(2)(ones(1, 4, 2, 2)).shape)
+    (1, 4, 2, 2)
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
