@@ -37,8 +37,9 @@ std::vector<Tensor> tensor_list(PyObject* o, const char* what, bool optional) {
 PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
   PyObject *gradient = nullptr, *retain = nullptr, *create = nullptr, *inputs = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:backward", const_cast<char**>(names), &gradient, &retain,
-                                   &create, &inputs))
+  bool any = PyTuple_GET_SIZE(args) > 0 || kwargs;
+  if (any && !PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:backward", const_cast<char**>(names), &gradient, &retain,
+                                          &create, &inputs))
     return nullptr;
   return guarded([&] {
     std::vector<Tensor> wanted;

@@ -96,7 +96,14 @@ int run_kernel(Device device, const pointwise::Program& p, DType compute, ts_ten
   return kernel->run(&call);
 }
 
-// Same shape and dtype, contiguous, one device: no broadcasting, no merging.
+// One element stands for all, as in the gradient of a sum.
+bool is_uniform(const TensorImpl& t) {
+  for (size_t d = 0; d < t.ndim; ++d)
+    if (t.strides()[d] != 0 && t.sizes()[d] != 1) return false;
+  return true;
+}
+
+// Same shape and dtype, each contiguous or uniform, one device: no broadcasting, no merging.
 bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, Frame& f) {
   const TensorImpl* first = nullptr;
   bool float_number = false, any_number = false;
@@ -104,7 +111,7 @@ bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Pr
     const Value& v = f.args[a];
     if (v.tag == Tag::Tensor) {
       const TensorImpl* t = v.tensor;
-      if (!t->has(TensorImpl::kContiguous)) return false;
+      if (!t->has(TensorImpl::kContiguous) && !is_uniform(*t)) return false;
       if (!first)
         first = t;
       else if (t->dtype != first->dtype || !(t->device == first->device) || t->has(TensorImpl::kNumber) ||
@@ -137,14 +144,15 @@ bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Pr
     out = Tensor::share(const_cast<TensorImpl*>(target));
   }
   DType compute = compute_type(first->dtype);
-  int64_t n = first->numel, one = 1;
+  int64_t n = first->numel, one = 1, zero = 0;
   ts_tensor in[kMaxOperands], od;
   int n_in = 0;
   for (int a : p.inputs) {
     const Value& v = f.args[a];
-    if (v.tag == Tag::Tensor)
-      fill_tensor(in[n_in++], *v.tensor, &n, &one, 1, n, true);
-    else
+    if (v.tag == Tag::Tensor) {
+      bool contiguous = v.tensor->has(TensorImpl::kContiguous);
+      fill_tensor(in[n_in++], *v.tensor, &n, contiguous ? &one : &zero, 1, n, contiguous);
+    } else
       fill_scalar(in[n_in++], v.as_scalar(), compute);
   }
   fill_tensor(od, *out.impl(), &n, &one, 1, n, true);
