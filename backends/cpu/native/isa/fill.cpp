@@ -34,6 +34,7 @@ void write_value(char* at, int32_t dtype, const backend::Value& value) {
 
 void fill(const backend::Call& call) {
   const ts_tensor* out = call.out(0).raw();
+  if (out->numel == 1) return write_value(call.out(0).bytes(), out->dtype, call.param(0));
   alignas(16) char value[16];
   write_value(value, out->dtype, call.param(0));
   Operand operands[2];
