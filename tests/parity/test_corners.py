@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 
@@ -45,6 +46,32 @@ def backward_twice_where_nothing_is_kept(m: Any) -> Any:
     return x.grad
 
 
+def typed_tensors(m: Any) -> Any:
+    made = [
+        m.FloatTensor([1, 2]),
+        m.LongTensor([[1], [2]]),
+        m.ByteTensor((1, 2)),
+        m.BoolTensor([True]),
+        m.HalfTensor([1]),
+    ]
+    made += [m.DoubleTensor(made[0].tolist()), m.FloatTensor(made[0]), m.IntTensor([]), m.LongTensor(np.array([3, 4]))]
+    sizes = [tuple(m.LongTensor(2, 3).shape), tuple(m.FloatTensor(m.Size([4])).shape), tuple(m.FloatTensor().shape)]
+    tests = [isinstance(m.ones(2), kind) for kind in (m.FloatTensor, m.LongTensor, m.DoubleTensor)]
+    return [*made, *sizes, *tests, isinstance(3, m.FloatTensor)]
+
+
+def warm_restarts(m: Any) -> Any:
+    rates = []
+    for options in ({"T_0": 3}, {"T_0": 1, "T_mult": 2, "eta_min": 0.1}, {"T_0": 2, "T_mult": 3}):
+        optimizer = m.optim.SGD([m.ones(1, requires_grad=True)], lr=1.5)
+        schedule = m.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, **options)
+        for epoch in [None] * 9 + [0.5, 2.25, 7, None, None]:
+            optimizer.step()
+            schedule.step() if epoch is None else schedule.step(epoch)
+            rates += [round(optimizer.param_groups[0]["lr"], 9), schedule.last_epoch, schedule.T_i]
+    return rates
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "program",
@@ -54,6 +81,8 @@ def backward_twice_where_nothing_is_kept(m: Any) -> Any:
         one_element_tensors_are_numbers,
         keywords,
         backward_twice_where_nothing_is_kept,
+        typed_tensors,
+        warm_restarts,
     ],
 )
 def test_corner(compare_program: Callable[..., None], program: Callable[[Any], Any]) -> None:

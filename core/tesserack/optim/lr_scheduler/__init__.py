@@ -15,6 +15,7 @@ from tesserack.optim.lr_scheduler._factors import (
 )
 from tesserack.optim.lr_scheduler._one_cycle import OneCycleLR
 from tesserack.optim.lr_scheduler._plateau import ReduceLROnPlateau
+from tesserack.optim.lr_scheduler._restarts import CosineAnnealingWarmRestarts
 
 _LRScheduler = LRScheduler  # the name before PyTorch 2.0, still imported by programs
 
@@ -22,6 +23,7 @@ __all__ = [
     "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
