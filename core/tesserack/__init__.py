@@ -49,6 +49,13 @@ _LAZY_MODULES = (
     "utils",
 )
 _LAZY_NAMES = {
+    **dict.fromkeys(
+        (
+            f"{name}Tensor"
+            for name in ["BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"]
+        ),
+        "_typed",
+    ),
     "cmake_dir": "_headers",
     "get_include": "_headers",
     "load": "serialization",

@@ -111,6 +111,16 @@ from tesserack._selection import unique_consecutive as unique_consecutive
 from tesserack._streams import stream as stream
 from tesserack._streams import transfer_guard as transfer_guard
 from tesserack._tensor_str import set_printoptions as set_printoptions
+from tesserack._typed import BFloat16Tensor as BFloat16Tensor
+from tesserack._typed import BoolTensor as BoolTensor
+from tesserack._typed import ByteTensor as ByteTensor
+from tesserack._typed import CharTensor as CharTensor
+from tesserack._typed import DoubleTensor as DoubleTensor
+from tesserack._typed import FloatTensor as FloatTensor
+from tesserack._typed import HalfTensor as HalfTensor
+from tesserack._typed import IntTensor as IntTensor
+from tesserack._typed import LongTensor as LongTensor
+from tesserack._typed import ShortTensor as ShortTensor
 from tesserack.autograd._anomaly import set_anomaly_enabled as set_anomaly_enabled
 from tesserack.autograd.function import FunctionCtx as FunctionCtx
 from tesserack.autograd.graph import Node as Node

@@ -13,8 +13,8 @@ Tensor part(const Tensor& self, IntSpan sizes, IntSpan strides, int64_t offset) 
 }
 
 std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
-  TS_CHECK(self.ndim() > 0, "unbind: cannot be applied to a 0-dim tensor; dimension specified as ", dim,
-           " but tensor has no dimensions");
+  TS_CHECK_INDEX(self.ndim() > 0, "unbind: cannot be applied to a 0-dim tensor; dimension specified as ", dim,
+                 " but tensor has no dimensions");
   int64_t d = wrap_dim(dim, self.ndim(), "unbind");
   Dims sizes(self.sizes()), strides(self.strides());
   int64_t n = sizes[d], step = strides[d];

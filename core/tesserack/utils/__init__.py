@@ -1,5 +1,6 @@
-"""Helpers around the library: :mod:`tesserack.utils.data` feeds batches, :mod:`tesserack.utils.hooks` removes hooks."""
+"""Helpers around the library: :mod:`tesserack.utils.data` feeds batches, :mod:`tesserack.utils.hooks` removes hooks,
+:mod:`tesserack.utils.checkpoint` computes activations again instead of keeping them."""
 
-from tesserack.utils import data, hooks
+from tesserack.utils import checkpoint, data, hooks
 
-__all__ = ["data", "hooks"]
+__all__ = ["checkpoint", "data", "hooks"]
