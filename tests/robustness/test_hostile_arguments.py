@@ -191,6 +191,7 @@ def nested_deeply() -> list[Any]:
     return items
 
 
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
 @pytest.mark.parametrize("make", [nested_forever, nested_deeply])
 def test_recursive_lists(make: Callable[[], list[Any]], device: ts.device) -> None:
     """Lists within lists without end, wherever a list may stand."""
