@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,15 @@ def backward_twice_where_nothing_is_kept(m: Any) -> Any:
     return x.grad
 
 
+def gradients_beside_infinity(m: Any) -> Any:
+    grads = []
+    for values in ([1.0, math.inf], [-math.inf, 2.0], [math.nan, 1.0]):
+        x = m.tensor([values, [0.5, 1.5]], requires_grad=True)
+        x.logsumexp(1).sum().backward()
+        grads.append(x.grad)
+    return grads
+
+
 def typed_tensors(m: Any) -> Any:
     made = [
         m.FloatTensor([1, 2]),
@@ -81,6 +91,7 @@ def warm_restarts(m: Any) -> Any:
         one_element_tensors_are_numbers,
         keywords,
         backward_twice_where_nothing_is_kept,
+        gradients_beside_infinity,
         typed_tensors,
         warm_restarts,
     ],

@@ -152,8 +152,8 @@ void logsumexp_gradient(GradContext& c) {
   bool keepdim = c.value<bool>(2);
   Tensor grad = restore_dims(c.grad(), x.sizes(), dims, keepdim),
          result = restore_dims(c.result(), x.sizes(), dims, keepdim);
-  // Rows of -inf alone have no share to give.
-  Tensor share = ops::exp(ops::sub(x, ops::masked_fill(result, ops::eq(ops::abs(result), INFINITY), 0.0)));
+  // Rows of -inf alone have no share to give; beside +inf everything else has none, and its own is not defined.
+  Tensor share = ops::exp(ops::sub(x, ops::masked_fill(result, ops::eq(result, -INFINITY), 0.0)));
   c.set(0, ops::mul(grad, share));
 }
 
