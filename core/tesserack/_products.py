@@ -7,6 +7,7 @@ from tesserack._registry import operators
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from tesserack._native import Tensor
 
@@ -18,16 +19,32 @@ _chain_matmul = operators()["chain_matmul"]
 _block_diag = operators()["block_diag"]
 
 
-def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
+def _letters(sublist: Sequence[Any]) -> str:
+    """The term that a list of numbers from 0 to 51 and Ellipsis spells."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    if not all(k is Ellipsis or (isinstance(k, int) and 0 <= k < len(alphabet)) for k in sublist):
+        raise ValueError(f"einsum: expected subscripts from 0 to {len(alphabet) - 1} or Ellipsis, got {list(sublist)}")
+    return "".join("..." if k is Ellipsis else alphabet[k] for k in sublist)
+
+
+def einsum(equation: str | Tensor, *operands: Any) -> Tensor:
     """Sum of products by Einstein's convention; the operands one by one or as one list.
 
     One letter names each dim, ``->`` the dims of the result, ``...`` stands for the rest; letters that the result
-    leaves out are summed. Raises ``RuntimeError`` for an equation that does not fit the operands.
+    leaves out are summed. Instead of letters, a list of numbers may follow each operand, and a last one name the
+    result: ``einsum(a, [0, 1], b, [1, 2], [0, 2])``. Raises ``RuntimeError`` for an equation that does not fit the
+    operands, ``ValueError`` for numbers beyond 51.
 
     >>> import tesserack as ts
     >>> ts.einsum("ij,jk->ik", ts.ones(2, 3), ts.ones(3, 4)).shape
     tesserack.Size([2, 4])
     """
+    if not isinstance(equation, str):
+        terms = (equation, *operands)
+        pairs = len(terms) // 2 * 2
+        text = ",".join(_letters(sublist) for sublist in terms[1:pairs:2])
+        text += f"->{_letters(terms[-1])}" if len(terms) > pairs else ""
+        return _einsum(text, terms[0:pairs:2])  # type: ignore[no-any-return]
     tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
     return _einsum(equation, tensors)  # type: ignore[no-any-return]
 

@@ -56,6 +56,16 @@ def gradients_beside_infinity(m: Any) -> Any:
     return grads
 
 
+def einsum_of_numbers(m: Any) -> Any:
+    a, b = m.arange(6.0).reshape(2, 3), m.arange(12.0).reshape(3, 4)
+    return [
+        m.einsum(a, [0, 1], b, [1, 2], [0, 2]),
+        m.einsum(a, [0, 1], b, [1, 2]),
+        m.einsum(a, [1, 0]),
+        m.einsum(a, [..., 5], [5, ...]),
+    ]
+
+
 def typed_tensors(m: Any) -> Any:
     made = [
         m.FloatTensor([1, 2]),
@@ -92,6 +102,7 @@ def warm_restarts(m: Any) -> Any:
         keywords,
         backward_twice_where_nothing_is_kept,
         gradients_beside_infinity,
+        einsum_of_numbers,
         typed_tensors,
         warm_restarts,
     ],
