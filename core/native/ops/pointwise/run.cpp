@@ -265,15 +265,46 @@ Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::P
   return plan;
 }
 
-// Result memory laid out like the first operand that has the full shape.
-Tensor allocate_result(const Plan& plan) {
-  for (const Operand& o : plan.operands)
-    if (o.tensor && same(o.tensor->sizes(), plan.sizes) && !o.tensor->has(TensorImpl::kContiguous) &&
-        is_dense(o.tensor->sizes(), o.tensor->strides()))
-      return empty_strided_tensor(plan.sizes, o.tensor->strides(), plan.result, plan.device);
-    else if (o.tensor && same(o.tensor->sizes(), plan.sizes))
-      break;
-  return empty_tensor(plan.sizes, plan.result, plan.device);
+// Whether dim a of the result lies further in than dim b: the first operand that has a step along both decides.
+int compare_dims(std::span<const Dims> strides, IntSpan sizes, int64_t a, int64_t b) {
+  for (const Dims& s : strides) {
+    if (s[a] == 0 || s[b] == 0) continue;
+    if (s[a] != s[b]) return s[a] < s[b] ? -1 : 1;
+    if (sizes[a] > sizes[b]) return 1;
+  }
+  return 0;
+}
+
+// The result's dims lie in memory in the order of the operands' dims, as in PyTorch.
+Tensor allocate_result(const Plan& plan, const char* op) {
+  InlineArray<Dims, kUsualOperands> strides;
+  strides.resize(plan.operands.size());
+  size_t n = 0;
+  for (const Operand& o : plan.operands) {
+    if (!o.tensor) continue;
+    if (n == 0 && o.tensor->has(TensorImpl::kContiguous) && same(o.tensor->sizes(), plan.sizes)) break;
+    strides[n++] = expand_strides(o.tensor->sizes(), o.tensor->strides(), plan.sizes, op);
+  }
+  if (n == 0 || plan.sizes.size() < 2) return empty_tensor(plan.sizes, plan.result, plan.device);
+  Dims order(plan.sizes.size()); // innermost first
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
+  for (size_t i = 1; i < order.size(); ++i) {
+    for (size_t at = i, j = i; j-- > 0;) {
+      int c = compare_dims({strides.begin(), n}, plan.sizes, order[j], order[at]);
+      if (c < 0) break;
+      if (c > 0) {
+        std::swap(order[j], order[at]);
+        at = j;
+      }
+    }
+  }
+  Dims laid(plan.sizes.size());
+  int64_t step = 1;
+  for (int64_t d : order) {
+    laid[d] = step;
+    step *= std::max<int64_t>(1, plan.sizes[d]);
+  }
+  return empty_strided_tensor(plan.sizes, laid, plan.result, plan.device);
 }
 
 // Sorts dims by the output's strides and merges neighbours that are contiguous to each other in every operand.
@@ -352,7 +383,7 @@ void run_merged(const Operator& op, const pointwise::Program& p, const Plan& pla
 
 // The tensor the result goes to: fresh, self, or out= (resized when its shape is wrong).
 Tensor target(const Operator& op, Frame& f, Plan& plan) {
-  if (op.variant == Variant::Functional) return allocate_result(plan);
+  if (op.variant == Variant::Functional) return allocate_result(plan, op.name().c_str());
   const Tensor& t = f.args[op.variant == Variant::Inplace ? 0 : f.nargs - 1].as_tensor();
   TS_CHECK(can_cast(plan.result, t.dtype()), op.name(), ": result type ", plan.result,
            " can't be cast to the desired output type ", t.dtype());
