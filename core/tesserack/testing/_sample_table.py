@@ -51,7 +51,7 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
 
 # The dtypes of operators that do not take all of them.
 DTYPES: dict[str, str] = {
-    **dict.fromkeys(("relu", "neg", "sub", "rsub", "addcdiv", "floor_divide", "remainder", "fmod"), "numeric"),
+    **dict.fromkeys(("relu", "neg", "sub", "rsub", "floor_divide", "remainder", "fmod"), "numeric"),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "conv1d.padding", "conv2d.padding", "conv3d.padding"), "numeric"),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), "numeric"),
     **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool1d_with_indices", "max_pool2d_with_indices"), "numeric"),
@@ -62,7 +62,9 @@ DTYPES: dict[str, str] = {
     **dict.fromkeys(("soft_margin_loss", "triplet_margin_loss"), "signed"),
     **dict.fromkeys(("mse_loss", "l1_loss", "binary_cross_entropy", "cosine_embedding_loss"), "floating"),
     **dict.fromkeys(("nll_loss", "cross_entropy", "cosine_similarity", "cdist", "histc"), "floating"),
-    **dict.fromkeys(("threshold", "hardsigmoid", "hardswish", "softshrink", "hardshrink", "hypot", "lerp"), "floating"),
+    **dict.fromkeys(
+        ("threshold", "hardsigmoid", "hardswish", "softshrink", "hardshrink", "hypot", "lerp", "addcdiv"), "floating"
+    ),
     **dict.fromkeys(("scaled_dot_product_attention", "batch_norm", "layer_norm", "group_norm"), "floating"),
     **dict.fromkeys(("instance_norm", "rms_norm", "normalize", "local_response_norm"), "floating"),
     **dict.fromkeys((f"{a}{b}" for a in _MOMENTS for b in ("", ".dim", ".correction")), "floating"),
