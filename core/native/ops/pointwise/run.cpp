@@ -302,7 +302,8 @@ Tensor allocate_result(const Plan& plan, const char* op) {
   int64_t step = 1;
   for (int64_t d : order) {
     laid[d] = step;
-    step *= std::max<int64_t>(1, plan.sizes[d]);
+    TS_CHECK(!__builtin_mul_overflow(step, std::max<int64_t>(1, plan.sizes[d]), &step), op, ": shape ",
+             IntSpan(plan.sizes), " has more elements than fit in 64 bits");
   }
   return empty_strided_tensor(plan.sizes, laid, plan.result, plan.device);
 }
