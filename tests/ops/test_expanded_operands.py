@@ -28,6 +28,15 @@ def test_alone() -> None:
     assert both.is_contiguous() and both.tolist() == [[10.0] * 4] * 3
 
 
+def test_results_lie_in_memory_in_the_order_of_the_operands() -> None:
+    x = ts.ones(4, 6)[:, ::2].t()
+    assert (x * 2).stride() == (1, 3) and (ts.ones(1, 1).expand(3, 4) + x).stride() == (1, 3)
+    image = ts.ones(2, 3, 4, 5).contiguous(memory_format=ts.channels_last)
+    one = ts.ones(1, 1, 1, 1).expand(2, 3, 4, 5)
+    assert (one + image).stride() == (image + one).stride() == image.stride()
+    assert (image.contiguous() + image).is_contiguous()
+
+
 def test_an_element_of_what_is_written() -> None:
     x = ts.arange(5.0)
     x += x[1].expand(5)
