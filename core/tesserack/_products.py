@@ -22,8 +22,11 @@ _block_diag = operators()["block_diag"]
 def _letters(sublist: Sequence[Any]) -> str:
     """The term that a list of numbers from 0 to 51 and Ellipsis spells."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-    if not all(k is Ellipsis or (isinstance(k, int) and 0 <= k < len(alphabet)) for k in sublist):
-        raise ValueError(f"einsum: expected subscripts from 0 to {len(alphabet) - 1} or Ellipsis, got {list(sublist)}")
+    listed = isinstance(sublist, (list, tuple))
+    if not listed or not all(k is Ellipsis or (isinstance(k, int) and 0 <= k < len(alphabet)) for k in sublist):
+        raise ValueError(
+            f"einsum: expected a list of subscripts from 0 to {len(alphabet) - 1} or Ellipsis, got {sublist!r}"
+        )
     return "".join("..." if k is Ellipsis else alphabet[k] for k in sublist)
 
 
