@@ -19,8 +19,7 @@ PyObject* all_or_one(PyObject* self, PyObject* const* args, Py_ssize_t nargs, Py
     if (given > 1 || !named_dim) raise(PyExc_TypeError, std::string(name) + "(): expected at most one argument, dim");
     if (given == 0 || args[0] == Py_None) return all(tensor_of(self));
     int64_t dim = 0;
-    if (!as_int(args[0], dim))
-      raise(PyExc_TypeError, std::string(name) + "(): argument 'dim' must be int, not " + type_name(args[0]));
+    TS_CHECK_TYPE(as_int(args[0], dim), name, "(): argument 'dim' must be int, not ", type_name(args[0]));
     const Tensor& t = tensor_of(self);
     TS_CHECK_INDEX(t.ndim() > 0, "dimension specified as ", dim, " but tensor has no dimensions");
     return checked(PyLong_FromLongLong(one(t, wrap_dim(dim, t.ndim(), name)))).release();

@@ -28,10 +28,10 @@ using sgemm::kWideRows;
 using simd::kLanes;
 
 constexpr int64_t kTileCols = 2 * kLanes;
-// The packed block of B stays in the L2 cache, a strip of A in L1.
-constexpr int64_t kDepth = simd::kRegisters == 32 ? 384 : 256, kCols = simd::kRegisters == 32 ? 512 : 256;
+constexpr int64_t kDepth = 384, kCols = 512;     // of a packed block of B
 constexpr int64_t kUnpackedRows = 3 * kTileRows; // up to here packing B costs more than it saves
-constexpr int64_t kBlockStays = 128 * 1024;      // elements of B that stay in the L2 cache as they lie
+// Elements of B that stay in the L2 cache as they lie.
+constexpr int64_t kBlockStays = (simd::kRegisters == 32 ? 128 : 80) * 1024;
 constexpr int64_t kDotUpTo = 8 * kDotRows, kDotFrom = 16 * kLanes; // rows; depth, unless a single strip will do
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -139,6 +139,14 @@ Source copy_strip(const Source& a, int64_t rows, int64_t depth, Buffer& buffer) 
   return {to, step, 1};
 }
 
+// Asks for the rows that copy_strip takes next.
+void prefetch_strip(const Source& a, int64_t rows, int64_t depth) {
+  constexpr int64_t line = 16;
+  if (a.col != 1) return;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t p = 0; p < depth; p += line) __builtin_prefetch(a.at(i, p), 0, 2);
+}
+
 // --- the product -------------------------------------------------------------------------------------------------
 
 struct Product {
@@ -155,12 +163,13 @@ struct Product {
 // from the addend, the others from what is there.
 void multiply_strip(const Product& g, const Source& a, int64_t i, int64_t rows, const float* b, int64_t b_row,
                     int64_t panel, int64_t j, int64_t cols, int64_t depth, bool first) {
-  sgemm::Tile tile{a.data, a.col == 1 ? a.row : a.col, nullptr, b_row, nullptr, g.c_row, nullptr, 0, depth, {}};
+  sgemm::Tile tile{a.data, a.col == 1 ? a.row : a.col, nullptr, b_row, nullptr, g.c_row, nullptr, 0, depth, {}, false};
   const bool by_rows = a.col == 1;
   const int64_t widest = panel == 0 && rows <= kWideRows ? 4 : 2;
   for (int64_t at = 0; at < cols;) {
     const int64_t left = ceil_div(cols - at, kLanes), registers = left >= widest ? widest : left >= 2 ? 2 : 1;
     tile.last = simd::first(std::min(kLanes, cols - at - (registers - 1) * kLanes));
+    tile.whole = panel != 0 || cols - at >= registers * kLanes;
     tile.b = panel == 0 ? b + at : b + at / kTileCols * panel;
     tile.c = g.result(i, j + at);
     tile.start = first ? (g.start.data ? g.start.at(i, j + at) : nullptr) : tile.c;
@@ -208,6 +217,7 @@ void multiply_packed(const Product& g) {
       pack({g.b.at(p, j), g.b.row, g.b.col}, depth, cols, packed);
       each_strip(g.m, kTileRows, [&](int64_t i, int64_t rows) {
         const Source a = copy_strip({g.a.at(i, p), g.a.row, g.a.col}, rows, depth, strip);
+        prefetch_strip({g.a.at(i + rows, p), g.a.row, g.a.col}, std::min(rows, g.m - i - rows), depth);
         multiply_strip(g, a, i, rows, packed, kTileCols, depth * kTileCols, j, cols, depth, p == 0);
       });
     }

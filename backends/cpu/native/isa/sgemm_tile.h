@@ -2,7 +2,7 @@
 #ifndef TESSERACK_CPU_SGEMM_TILE_H
 #define TESSERACK_CPU_SGEMM_TILE_H
 
-#include "simd_f32.h"
+#include "sgemm_tile_avx2.h"
 
 #ifdef TESSERACK_CPU_SIMD_F32
 #include <array>
@@ -19,6 +19,7 @@ using simd::Vector;
 constexpr int kTileRows = simd::kRegisters == 32 ? 14 : 6;
 constexpr int kWideRows = simd::kRegisters == 32 ? 6 : 3; // tiles of up to so many rows are four registers wide
 constexpr int kPrefetch = 6;                              // rows of B ahead
+constexpr int64_t kLine = 16;                             // elements of a cache line
 
 // One tile: c = start + a @ b. Strides in elements; columns beyond the last register's mask are not touched.
 struct Tile {
@@ -32,6 +33,7 @@ struct Tile {
   int64_t start_row;
   int64_t depth;
   simd::Mask last; // of the last register of a row
+  bool whole;      // the last register of a row of B may be read whole
 };
 
 // R rows and V registers of columns. ByRows: a row of A is contiguous; else a column is.
@@ -48,12 +50,22 @@ template <int R, int V, bool ByRows> void multiply(const Tile& t) {
   const float* rows[kPointers];
   for (int i = 0; i < kPointers; ++i) rows[i] = t.a + 3 * i * t.a_step;
   const float* b = t.b;
-  for (int64_t p = 0; p < t.depth; ++p, b += t.b_row) {
+  int64_t p = 0;
+#ifndef __AVX512F__
+  if constexpr (V == 2 && R >= kRoundsFrom) {
+    if (const int64_t rounds = t.whole ? t.depth / kSteps : 0; rounds > 0) {
+      multiply_rounds<R, ByRows>(sums, rows[0], t.a_step, b, t.b_row, rounds, kPrefetch);
+      if constexpr (ByRows) rows[1] = rows[0] + 3 * t.a_step;
+      p = rounds * kSteps;
+    }
+  }
+#endif
+  for (; p < t.depth; ++p, b += t.b_row) {
     Vector right[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       right[v] = v == V - 1 ? simd::load(b + v * kLanes, t.last) : simd::load(b + v * kLanes);
-      __builtin_prefetch(b + kPrefetch * t.b_row + v * kLanes);
+      if (v * kLanes % kLine == 0) __builtin_prefetch(b + kPrefetch * t.b_row + v * kLanes);
     }
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i) {
