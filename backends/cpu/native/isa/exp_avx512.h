@@ -4,8 +4,10 @@
 #define TESSERACK_CPU_EXP_AVX512_H
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
+#define TESSERACK_CPU_EXP_AVX512 1
 
 #include "math_f32.h"
+#include "stream.h"
 
 #include <immintrin.h>
 
@@ -65,11 +67,12 @@ template <__m512 (*F)(__m512)> int loop_avx512(float* out, const float* a, const
 }
 
 // y = exp(x - shift); returns the sum of n <= kRun values.
-inline float exp_and_sum_avx512(const float* x, float shift, int64_t n, float* y) {
+inline float exp_and_sum(const float* x, float shift, int64_t n, float* y, const Soon<float>& soon) {
   const __m512 centre = _mm512_set1_ps(shift);
   __m512 a = _mm512_setzero_ps(), b = a;
   int64_t i = 0;
   for (; i + 32 <= n; i += 32) {
+    soon.ask(i, 32);
     const __m512 first = exp_avx512(_mm512_sub_ps(_mm512_loadu_ps(x + i), centre));
     const __m512 second = exp_avx512(_mm512_sub_ps(_mm512_loadu_ps(x + i + 16), centre));
     _mm512_storeu_ps(y + i, first);

@@ -83,11 +83,29 @@ constexpr int64_t kRun = 8192;
 // How far ahead a long run asks for its lines: beyond the 4 KiB page where hardware prefetching stops.
 constexpr int64_t kAhead = 4096;
 
+// Folds the lanes of Ways vectors into one value; Ways is a power of two.
+template <typename Fold, int Ways, typename T> inline T fold_vectors(Vector<T> (&v)[Ways]) {
+  constexpr int lanes = kLanes<T>;
+#pragma GCC unroll 4
+  for (int width = Ways / 2; width > 0; width /= 2)
+#pragma GCC unroll 4
+    for (int k = 0; k < width; ++k) v[k] = Fold::merge(v[k], v[k + width]);
+  const Vector<T> a = v[0];
+  T lane[lanes];
+  std::memcpy(lane, &a, sizeof a);
+  for (int width = lanes / 2; width > 0; width /= 2)
+    for (int j = 0; j < width; ++j) lane[j] = Fold::merge(lane[j], lane[j + width]);
+  return lane[0];
+}
+
+template <typename Fold, typename T>
+constexpr bool by_vectors = std::is_same_v<typename Fold::Acc, T>&& std::is_floating_point_v<T>;
+
 // Folds n contiguous elements. Floats keep eight vectors in flight; integer loops the compiler vectorises itself.
 template <typename Fold, bool Long = false, typename T> inline typename Fold::Acc fold_run(const T* p, int64_t n) {
   typename Fold::Acc acc = Fold::start();
   int64_t i = 0;
-  if constexpr (std::is_same_v<typename Fold::Acc, T> && std::is_floating_point_v<T>) {
+  if constexpr (by_vectors<Fold, T>) {
     constexpr int lanes = kLanes<T>;
     if (n >= lanes) {
       constexpr int ways = 8;
@@ -103,20 +121,31 @@ template <typename Fold, bool Long = false, typename T> inline typename Fold::Ac
         }
       }
       for (; i + lanes <= n; i += lanes) acc_v[0] = Fold::step(acc_v[0], load_vector(p + i));
-#pragma GCC unroll 4
-      for (int width = ways / 2; width > 0; width /= 2)
-#pragma GCC unroll 4
-        for (int k = 0; k < width; ++k) acc_v[k] = Fold::merge(acc_v[k], acc_v[k + width]);
-      const Vector<T> a = acc_v[0];
-      T lane[lanes];
-      std::memcpy(lane, &a, sizeof a);
-      for (int width = lanes / 2; width > 0; width /= 2)
-        for (int j = 0; j < width; ++j) lane[j] = Fold::merge(lane[j], lane[j + width]);
-      acc = lane[0];
+      acc = fold_vectors<Fold, ways, T>(acc_v);
     }
   }
   for (; i < n; ++i) acc = Fold::step(acc, p[i]);
   return acc;
+}
+
+// Several runs at once: one stream of reads does not use what memory and the last cache deliver.
+constexpr int kStreams = 4;
+template <typename Fold, typename T> inline typename Fold::Wide fold_streams(const T* p) {
+  constexpr int lanes = kLanes<T>, ways = 4;
+  const Vector<T> start = Fold::start() - Vector<T>{};
+  Vector<T> acc[kStreams][ways];
+  for (auto& stream : acc)
+    for (Vector<T>& v : stream) v = start;
+  for (int64_t i = 0; i < kRun; i += ways * lanes) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kStreams; ++s)
+#pragma GCC unroll 4
+      for (int k = 0; k < ways; ++k) acc[s][k] = Fold::step(acc[s][k], load_vector(p + s * kRun + i + k * lanes));
+  }
+  typename Fold::Wide wide = static_cast<typename Fold::Wide>(Fold::start());
+  for (auto& stream : acc)
+    wide = Fold::merge(wide, static_cast<typename Fold::Wide>(fold_vectors<Fold, ways, T>(stream)));
+  return wide;
 }
 
 // Folds any number of contiguous elements into Wide. Out of line: inlined copies made most of the build's time.
@@ -124,7 +153,10 @@ template <typename Fold, typename T> __attribute__((noinline)) typename Fold::Wi
   using Wide = typename Fold::Wide;
   if (n <= kRun) return static_cast<Wide>(fold_run<Fold>(p, n));
   Wide wide = static_cast<Wide>(Fold::start());
-  for (int64_t i = 0; i < n; i += kRun)
+  int64_t i = 0;
+  if constexpr (by_vectors<Fold, T>)
+    for (; i + kStreams * kRun <= n; i += kStreams * kRun) wide = Fold::merge(wide, fold_streams<Fold>(p + i));
+  for (; i < n; i += kRun)
     wide = Fold::merge(wide, static_cast<Wide>(fold_run<Fold, true>(p + i, n - i < kRun ? n - i : kRun)));
   return wide;
 }

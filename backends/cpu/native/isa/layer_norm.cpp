@@ -44,9 +44,9 @@ template <typename T> void forward_as(const backend::Call& call) {
     const Buffer<T> scratch(direct ? 0 : 2 * n);
     for (int64_t r = first; r < last; ++r) {
       const T* x = input.read(r * n, n, 1, scratch.get());
-      const Moments m = moments_of(x, n);
-      const T mean = static_cast<T>(m.mean), rstd = static_cast<T>(1.0 / std::sqrt(m.deviation / m.count + eps));
       T* y = out.target(r * n, 1, direct ? nullptr : scratch.get() + n);
+      const Moments m = moments_of(x, n, direct ? Soon<T>{x + n, y} : Soon<T>{});
+      const T mean = static_cast<T>(m.mean), rstd = static_cast<T>(1.0 / std::sqrt(m.deviation / m.count + eps));
       normalise_row(x, mean, rstd, weight, bias, n, y);
       out.write(r * n, n, 1, y);
       mean_out.write(r, 1, 1, &mean);

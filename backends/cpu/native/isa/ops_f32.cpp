@@ -1,4 +1,5 @@
 // float32 instructions of the tile machine.
+#include "exp_avx2.h"
 #include "exp_avx512.h"
 #include "ops_float.h"
 #include "sigmoid_avx512.h"
@@ -37,6 +38,9 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_EXP][0] = &loop_avx512<exp_avx512>;
   t.fn[TS_I_TANH][0] = &loop_avx512<tanh_avx512>;
   t.fn[TS_I_SIGMOID][0] = &sigmoid_loop_avx512;
+#elif defined(TESSERACK_CPU_EXP_AVX2)
+  t.fn[TS_I_EXP][0] = &loop_avx2<exp_near, exp_f32>;
+  t.fn[TS_I_SIGMOID][0] = &loop_avx2<sigmoid_near, sigmoid_f32>;
 #endif
   return t;
 }

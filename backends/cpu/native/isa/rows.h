@@ -6,6 +6,7 @@
 #include "fold.h"
 #include "geometry.h"
 #include "math_f32.h"
+#include "stream.h"
 
 #include <cstdlib>
 #include <memory>
@@ -124,7 +125,7 @@ template <typename T> inline T sum_lanes(const Vector<T>& v) {
 // Sums term(i) over [0, n): vector_term(i) yields the terms of one vector, scalar_term(i) one. Partial sums of kRun
 // elements are carried in float64.
 template <typename T, typename VectorTerm, typename ScalarTerm>
-inline double sum_terms(int64_t n, VectorTerm&& vector_term, ScalarTerm&& scalar_term) {
+inline double sum_terms(int64_t n, VectorTerm&& vector_term, ScalarTerm&& scalar_term, const Soon<T>& soon = {}) {
   constexpr int lanes = kLanes<T>;
   double total = 0.0;
   for (int64_t first = 0; first < n; first += kRun) {
@@ -132,6 +133,7 @@ inline double sum_terms(int64_t n, VectorTerm&& vector_term, ScalarTerm&& scalar
     Vector<T> a{}, b{};
     int64_t i = first;
     for (; i + 2 * lanes <= last; i += 2 * lanes) {
+      soon.ask(i, 2 * lanes);
       a += vector_term(i);
       b += vector_term(i + lanes);
     }
@@ -147,14 +149,14 @@ template <typename T> inline double dot(const T* x, const T* y, int64_t n) {
       n, [=](int64_t i) { return load_vector(x + i) * load_vector(y + i); }, [=](int64_t i) { return x[i] * y[i]; });
 }
 
-template <typename T> inline double squared_deviation(const T* x, T mean, int64_t n) {
+template <typename T> inline double squared_deviation(const T* x, T mean, int64_t n, const Soon<T>& soon) {
   return sum_terms<T>(
       n,
       [=](int64_t i) {
         const Vector<T> d = load_vector(x + i) - mean;
         return d * d;
       },
-      [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+      [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }, soon);
 }
 
 // Count, mean and sum of squared deviations; parts merge by Chan, Golub & LeVeque's formula.
@@ -170,7 +172,7 @@ struct Moments {
 };
 
 // Of contiguous elements, each part of kRun read twice while it is in the L1 cache.
-template <typename T> inline Moments moments_of(const T* x, int64_t n) {
+template <typename T> inline Moments moments_of(const T* x, int64_t n, const Soon<T>& soon = {}) {
   Moments all;
   for (int64_t i = 0; i < n; i += kRun) {
     const int64_t part = n - i < kRun ? n - i : kRun;
@@ -179,7 +181,7 @@ template <typename T> inline Moments moments_of(const T* x, int64_t n) {
     m.mean = static_cast<double>(fold_run<SumFold<T>>(x + i, part)) / m.count;
     const T centre = static_cast<T>(m.mean);
     const double shift = m.mean - static_cast<double>(centre);
-    m.deviation = squared_deviation(x + i, centre, part) - m.count * shift * shift;
+    m.deviation = squared_deviation(x + i, centre, part, soon.from(i)) - m.count * shift * shift;
     m.deviation = m.deviation < 0.0 ? 0.0 : m.deviation; // rounding; a NaN stays
     all.merge(m);
   }
