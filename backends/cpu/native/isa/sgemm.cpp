@@ -32,6 +32,9 @@ constexpr int64_t kDepth = 384, kCols = 512;     // of a packed block of B
 constexpr int64_t kUnpackedRows = 3 * kTileRows; // up to here packing B costs more than it saves
 // Elements of B that stay in the L2 cache as they lie.
 constexpr int64_t kBlockStays = (simd::kRegisters == 32 ? 128 : 80) * 1024;
+// A stride of B by which all its rows fall into two sets of the L1 cache: with its eight ways, AVX2's machines lose a
+// fifth.
+constexpr int64_t kCrowded = 512;
 constexpr int64_t kDotUpTo = 8 * kDotRows, kDotFrom = 16 * kLanes; // rows; depth, unless a single strip will do
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -291,7 +294,8 @@ void tiled_gemm(const Gemm& gemm) {
     if (const Product flipped = transposed(g); dots_suit(flipped)) return multiply_by_dots(flipped);
   if (dots_suit(g)) return multiply_by_dots(g);
   if (!tiles_suit(g) || (g.n == 1 && tiles_suit(transposed(g)))) g = transposed(g);
-  const bool stays = block_depth(g.k) * g.n <= kBlockStays && g.b.row <= 2 * g.n;
+  const bool crowded = simd::kRegisters == 16 && g.b.row % kCrowded == 0;
+  const bool stays = block_depth(g.k) * g.n <= kBlockStays && g.b.row <= 2 * g.n && !crowded;
   g.b.col == 1 && (stays || g.m <= kUnpackedRows) ? multiply_unpacked(g) : multiply_packed(g);
 }
 
