@@ -96,6 +96,22 @@ def test_addend(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
         check(out, a, b, bias)
 
 
+@pytest.mark.parametrize("m", [*range(1, 20), 24, 35])
+def test_tiles_of_every_height_and_width(m: int) -> None:
+    """float32: whole and cut registers, depths that leave a rest, packed blocks or not; nothing beside c is written."""
+    rng = np.random.default_rng(m)
+    for n in (15, 16, 17, 31, 32, 48, 80, 512):
+        for k in (1, 3, 4, 5, 7, 8, 63, 401):
+            a, b = random_array(rng, (m, k), "f4"), random_array(rng, (k, n), "f4")
+            beside = random_array(rng, (k, n + 500), "f4")[:, :n]
+            for left, right in ((a, b), (np.asfortranarray(a), b), (a, beside), (np.asfortranarray(a), beside)):
+                room = np.full((m + 2, n + 3), 7, "f4")
+                call("matmul", [room[1:-1, 1:-2]], [left, right], compute="f4")
+                check(room[1:-1, 1:-2], left, right)
+                room[1:-1, 1:-2] = 7
+                assert (room == 7).all()
+
+
 @pytest.mark.parametrize("dtype", FLOATS + [np.dtype("i2")], ids=str)
 def test_strides_no_library_takes(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(2)

@@ -73,6 +73,22 @@ def test_softmax_at_the_limits() -> None:
     assert out == 1
 
 
+@pytest.mark.parametrize("n", [5, 16, 40, 1030])
+def test_softmax_under_a_mask(n: int, rng: np.random.Generator) -> None:
+    x = rng.normal(size=(64, n)).astype("f4")
+    x[rng.uniform(size=x.shape) < 0.3] = -np.inf  # near and far numbers beside each other
+    x[rng.uniform(size=x.shape) < 0.1] = -95.0  # whose exponentials are subnormal
+    x[:, 0] = 0
+    y, log_y = np.empty_like(x), np.empty_like(x)
+    h.call("softmax", [y], [x], [1])
+    want = softmax64(x.astype("f8"), 1)
+    np.testing.assert_allclose(y, want, rtol=1e-6, atol=2e-45)
+    assert (y[np.isneginf(x)] == 0).all()
+    h.call("log_softmax", [log_y], [x], [1])
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(log_y, np.log(want), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("affine", ["both", "weight", "none"])
 @pytest.mark.parametrize(

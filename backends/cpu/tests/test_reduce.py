@@ -106,6 +106,17 @@ def test_nan_wins(shape: tuple[int, int], axis: int, rng: np.random.Generator) -
         np.testing.assert_array_equal(reduce(x, (axis,), op, "i8" if op.startswith("arg") else "f4", "f4"), want)
 
 
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_every_run_of_a_long_row_counts(dtype: str, op: str) -> None:
+    run, n = 8192, 9 * 8192 + 5  # two groups of four runs, one run and a rest
+    for at in (*range(7, n, run), *range(run - 1, n, run), n - 1):
+        for value in (-3.0 if op == "min" else 3.0, np.nan):
+            x = np.zeros(n, dtype)
+            x[at] = value
+            np.testing.assert_array_equal(reduce(x, (0,), op, dtype), value)
+
+
 def test_first_position_of_ties() -> None:
     x = np.zeros((4, 200_000), "f4")
     x[:, 777] = x[:, 190_000] = 5.0
