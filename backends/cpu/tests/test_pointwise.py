@@ -101,6 +101,18 @@ def test_results_whatever_the_neighbours(far: float | None, op: str) -> None:
     assert h.ulp_error(out, reference(x.astype("f8"))).max() <= limit
 
 
+@pytest.mark.parametrize("op", ["exp", "tanh", "sigmoid"])
+def test_a_result_is_the_same_wherever_it_stands(op: str) -> None:
+    x = np.linspace(-90, 90, 1009).astype("f4")
+    whole, single, shifted = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    h.pointwise(whole, [x], [(op, 0)], "f4")
+    for i in range(len(x)):
+        h.pointwise(single[i : i + 1], [x[i : i + 1]], [(op, 0)], "f4")
+    h.pointwise(shifted[5:], [x[5:]], [(op, 0)], "f4")
+    np.testing.assert_array_equal(single, whole)
+    np.testing.assert_array_equal(shifted[5:], whole[5:])
+
+
 def test_results_past_the_caches(rng: np.random.Generator) -> None:
     x, y = (rng.normal(size=12_000_003).astype("f4")[1:] for _ in range(2))  # streamed, from an odd address
     out = np.empty_like(x)

@@ -9,6 +9,7 @@
 #include "math_f32.h"
 #include "stream.h"
 
+#include <cstring>
 #include <immintrin.h>
 
 namespace tesserack::cpu {
@@ -54,22 +55,37 @@ TS_INLINE __m256 sigmoid_near(__m256 x) {
   return _mm256_div_ps(one, _mm256_add_ps(e.scale, _mm256_fmadd_ps(e.scale, e.rest, one)));
 }
 
-// out[i] = Near(a[i]), two registers in flight; Far where any lane of the two is far.
+// 16 results: Near where |a| <= kNearF, else Far. A number's result does not depend on its neighbours.
+template <__m256 (*Near)(__m256), float (*Far)(float)>
+__attribute__((noinline)) void near_or_far(float* out, const float* a) {
+  float x[16], y[16];
+  std::memcpy(x, a, sizeof x);
+  _mm256_storeu_ps(y, Near(_mm256_loadu_ps(x)));
+  _mm256_storeu_ps(y + 8, Near(_mm256_loadu_ps(x + 8)));
+#pragma GCC ivdep
+  for (int j = 0; j < 16; ++j) out[j] = __builtin_fabsf(x[j]) <= kNearF ? y[j] : Far(x[j]);
+}
+
+// out[i] = Near(a[i]), two registers in flight; where any lane of the two is far, by near_or_far.
 template <__m256 (*Near)(__m256), float (*Far)(float)>
 int loop_avx2(float* out, const float* a, const float*, const float*, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     const __m256 first = _mm256_loadu_ps(a + i), second = _mm256_loadu_ps(a + i + 8);
     if (any_far(first, second)) [[unlikely]] {
-#pragma GCC ivdep
-      for (int64_t j = i; j < i + 16; ++j) out[j] = Far(a[j]);
+      near_or_far<Near, Far>(out + i, a + i);
       continue;
     }
     _mm256_storeu_ps(out + i, Near(first));
     _mm256_storeu_ps(out + i + 8, Near(second));
   }
-#pragma GCC ivdep
-  for (; i < n; ++i) out[i] = Far(a[i]);
+  if (i < n) {
+    float rest[16] = {};
+    const size_t bytes = static_cast<size_t>(n - i) * sizeof(float);
+    std::memcpy(rest, a + i, bytes);
+    near_or_far<Near, Far>(rest, rest);
+    std::memcpy(out + i, rest, bytes);
+  }
   return 0;
 }
 

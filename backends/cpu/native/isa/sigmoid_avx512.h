@@ -65,13 +65,18 @@ TS_INLINE __m512 sigmoid_near(__m512 x) {
   return _mm512_fmadd_ps(y, error, y);
 }
 
+// A number's result does not depend on its neighbours.
+TS_INLINE __m512 sigmoid_mixed(__m512 x) {
+  return _mm512_mask_blend_ps(sigmoid_is_far(x), sigmoid_near(x), sigmoid_avx512(x));
+}
+
 inline int sigmoid_loop_avx512(float* out, const float* a, const float*, const float*, int64_t n) {
   int64_t i = 0;
   for (; i + 32 <= n; i += 32) {
     __m512 first = _mm512_loadu_ps(a + i), second = _mm512_loadu_ps(a + i + 16);
     if ((sigmoid_is_far(first) | sigmoid_is_far(second)) != 0) [[unlikely]] {
-      first = sigmoid_avx512(first);
-      second = sigmoid_avx512(second);
+      first = sigmoid_mixed(first);
+      second = sigmoid_mixed(second);
     } else {
       first = sigmoid_near(first);
       second = sigmoid_near(second);
@@ -82,7 +87,7 @@ inline int sigmoid_loop_avx512(float* out, const float* a, const float*, const f
   for (; i < n; i += 16) {
     const __mmask16 mask = n - i >= 16 ? 0xffff : static_cast<__mmask16>((1u << (n - i)) - 1);
     const __m512 x = _mm512_maskz_loadu_ps(mask, a + i);
-    _mm512_mask_storeu_ps(out + i, mask, sigmoid_is_far(x) != 0 ? sigmoid_avx512(x) : sigmoid_near(x));
+    _mm512_mask_storeu_ps(out + i, mask, sigmoid_mixed(x));
   }
   return 0;
 }
