@@ -166,18 +166,31 @@ struct Product {
 // from the addend, the others from what is there.
 void multiply_strip(const Product& g, const Source& a, int64_t i, int64_t rows, const float* b, int64_t b_row,
                     int64_t panel, int64_t j, int64_t cols, int64_t depth, bool first) {
-  sgemm::Tile tile{a.data, a.col == 1 ? a.row : a.col, nullptr, b_row, nullptr, g.c_row, nullptr, 0, depth, {}, false};
   const bool by_rows = a.col == 1;
+  const auto kernel = [&](int64_t registers) {
+    return by_rows ? sgemm::kernel<true>(rows, registers) : sgemm::kernel<false>(rows, registers);
+  };
+  float* const c = g.result(i, j);
+  const float* const start = !first ? c : g.start.data ? g.start.at(i, j) : nullptr;
+  const simd::Mask all = simd::first(kLanes);
+  sgemm::Tile tile{a.data,  by_rows ? a.row : a.col,       nullptr, b_row, nullptr, g.c_row,
+                   nullptr, first ? g.start.row : g.c_row, depth,   all,   true};
   const int64_t widest = panel == 0 && rows <= kWideRows ? 4 : 2;
+  const sgemm::MultiplyFn run_widest = kernel(widest);
   for (int64_t at = 0; at < cols;) {
-    const int64_t left = ceil_div(cols - at, kLanes), registers = left >= widest ? widest : left >= 2 ? 2 : 1;
-    tile.last = simd::first(std::min(kLanes, cols - at - (registers - 1) * kLanes));
-    tile.whole = panel != 0 || cols - at >= registers * kLanes;
     tile.b = panel == 0 ? b + at : b + at / kTileCols * panel;
-    tile.c = g.result(i, j + at);
-    tile.start = first ? (g.start.data ? g.start.at(i, j + at) : nullptr) : tile.c;
-    tile.start_row = first ? g.start.row : g.c_row;
-    (by_rows ? sgemm::kernel<true>(rows, registers) : sgemm::kernel<false>(rows, registers))(tile);
+    tile.c = c + at;
+    tile.start = start ? start + at : nullptr;
+    const int64_t left = cols - at;
+    if (left >= widest * kLanes) {
+      run_widest(tile);
+      at += widest * kLanes;
+      continue;
+    }
+    const int64_t needed = ceil_div(left, kLanes), registers = needed >= widest ? widest : needed >= 2 ? 2 : 1;
+    tile.last = simd::first(std::min(kLanes, left - (registers - 1) * kLanes));
+    tile.whole = panel != 0 || left >= registers * kLanes;
+    kernel(registers)(tile);
     at += registers * kLanes;
   }
 }
