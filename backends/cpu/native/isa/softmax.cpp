@@ -16,7 +16,7 @@ TS_INLINE float exp_of(float x) { return exp_f32(x); }
 TS_INLINE double exp_of(double x) { return exp_f64(x); }
 
 // y = exp(x - shift); returns the sum. Summed a cache-resident part at a time.
-template <typename T> double exp_and_add(const T* x, T shift, int64_t n, T* y, const Soon<T>& soon) {
+template <typename T> double exp_and_add(const T* x, T shift, int64_t n, T* y, [[maybe_unused]] const Soon<T>& soon) {
   double total = 0.0;
   constexpr int64_t kPart = 1024;
   for (int64_t first = 0; first < n; first += kPart) {
