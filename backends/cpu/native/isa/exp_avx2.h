@@ -6,6 +6,7 @@
 #if defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
 #define TESSERACK_CPU_EXP_AVX2 1
 
+#include "fold.h"
 #include "math_f32.h"
 #include "stream.h"
 
@@ -90,33 +91,34 @@ int loop_avx2(float* out, const float* a, const float*, const float*, int64_t n)
 }
 
 // y = exp(x - shift); returns the sum of n <= kRun values.
-inline float exp_and_sum(const float* x, float shift, int64_t n, float* y, const Soon<float>& soon) {
+inline float exp_and_sum_part(const float* x, float shift, int64_t n, float* y, const Soon<float>& soon) {
   const __m256 centre = _mm256_set1_ps(shift);
   __m256 a = _mm256_setzero_ps(), b = a;
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     soon.ask(i, 16);
-    const __m256 first = _mm256_sub_ps(_mm256_loadu_ps(x + i), centre);
-    const __m256 second = _mm256_sub_ps(_mm256_loadu_ps(x + i + 8), centre);
+    __m256 first = _mm256_sub_ps(_mm256_loadu_ps(x + i), centre);
+    __m256 second = _mm256_sub_ps(_mm256_loadu_ps(x + i + 8), centre);
     if (any_far(first, second)) [[unlikely]] {
 #pragma GCC ivdep
       for (int64_t j = i; j < i + 16; ++j) y[j] = exp_f32(x[j] - shift);
+      first = _mm256_loadu_ps(y + i);
+      second = _mm256_loadu_ps(y + i + 8);
     } else {
-      _mm256_storeu_ps(y + i, exp_near(first));
-      _mm256_storeu_ps(y + i + 8, exp_near(second));
+      first = exp_near(first);
+      second = exp_near(second);
+      _mm256_storeu_ps(y + i, first);
+      _mm256_storeu_ps(y + i + 8, second);
     }
-    a = _mm256_add_ps(a, _mm256_loadu_ps(y + i));
-    b = _mm256_add_ps(b, _mm256_loadu_ps(y + i + 8));
+    a = _mm256_add_ps(a, first);
+    b = _mm256_add_ps(b, second);
   }
-  float lane[8];
-  _mm256_storeu_ps(lane, _mm256_add_ps(a, b));
-  for (int width = 4; width > 0; width /= 2)
-    for (int j = 0; j < width; ++j) lane[j] += lane[j + width];
+  float total = sum_lanes<float>(_mm256_add_ps(a, b));
   for (; i < n; ++i) {
     y[i] = exp_f32(x[i] - shift);
-    lane[0] += y[i];
+    total += y[i];
   }
-  return lane[0];
+  return total;
 }
 
 } // namespace TESSERACK_VARIANT

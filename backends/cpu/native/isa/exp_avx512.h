@@ -6,6 +6,7 @@
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #define TESSERACK_CPU_EXP_AVX512 1
 
+#include "fold.h"
 #include "math_f32.h"
 #include "stream.h"
 
@@ -67,7 +68,7 @@ template <__m512 (*F)(__m512)> int loop_avx512(float* out, const float* a, const
 }
 
 // y = exp(x - shift); returns the sum of n <= kRun values.
-inline float exp_and_sum(const float* x, float shift, int64_t n, float* y, const Soon<float>& soon) {
+inline float exp_and_sum_part(const float* x, float shift, int64_t n, float* y, const Soon<float>& soon) {
   const __m512 centre = _mm512_set1_ps(shift);
   __m512 a = _mm512_setzero_ps(), b = a;
   int64_t i = 0;
@@ -86,11 +87,7 @@ inline float exp_and_sum(const float* x, float shift, int64_t n, float* y, const
     _mm512_mask_storeu_ps(y + i, mask, rest);
     a = _mm512_mask_add_ps(a, mask, a, rest);
   }
-  float lane[16];
-  _mm512_storeu_ps(lane, _mm512_add_ps(a, b));
-  for (int width = 8; width > 0; width /= 2)
-    for (int j = 0; j < width; ++j) lane[j] += lane[j + width];
-  return lane[0];
+  return sum_lanes<float>(_mm512_add_ps(a, b));
 }
 
 } // namespace TESSERACK_VARIANT

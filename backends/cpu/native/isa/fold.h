@@ -98,6 +98,11 @@ template <typename Fold, int Ways, typename T> inline T fold_vectors(Vector<T> (
   return lane[0];
 }
 
+template <typename T> inline T sum_lanes(Vector<T> v) {
+  Vector<T> one[1] = {v};
+  return fold_vectors<SumFold<T>, 1, T>(one);
+}
+
 template <typename Fold, typename T>
 constexpr bool by_vectors = std::is_same_v<typename Fold::Acc, T>&& std::is_floating_point_v<T>;
 

@@ -114,14 +114,6 @@ template <typename F> inline void with_row_type(const backend::Call& call, int32
     f.template operator()<float>();
 }
 
-template <typename T> inline T sum_lanes(const Vector<T>& v) {
-  T lane[kLanes<T>];
-  std::memcpy(lane, &v, sizeof v);
-  for (int width = kLanes<T> / 2; width > 0; width /= 2)
-    for (int j = 0; j < width; ++j) lane[j] += lane[j + width];
-  return lane[0];
-}
-
 // Sums term(i) over [0, n): vector_term(i) yields the terms of one vector, scalar_term(i) one. Partial sums of kRun
 // elements are carried in float64.
 template <typename T, typename VectorTerm, typename ScalarTerm>

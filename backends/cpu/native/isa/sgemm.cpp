@@ -144,10 +144,9 @@ Source copy_strip(const Source& a, int64_t rows, int64_t depth, Buffer& buffer) 
 
 // Asks for the rows that copy_strip takes next.
 void prefetch_strip(const Source& a, int64_t rows, int64_t depth) {
-  constexpr int64_t line = 16;
   if (a.col != 1) return;
   for (int64_t i = 0; i < rows; ++i)
-    for (int64_t p = 0; p < depth; p += line) __builtin_prefetch(a.at(i, p), 0, 2);
+    for (int64_t p = 0; p < depth; p += sgemm::kLine) __builtin_prefetch(a.at(i, p), 0, 2);
 }
 
 // --- the product -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ TS_INLINE float exp_of(float x) { return exp_f32(x); }
 TS_INLINE double exp_of(double x) { return exp_f64(x); }
 
 // y = exp(x - shift); returns the sum. Summed a cache-resident part at a time.
-template <typename T> double exp_and_add(const T* x, T shift, int64_t n, T* y, [[maybe_unused]] const Soon<T>& soon) {
+template <typename T> double exp_and_sum(const T* x, T shift, int64_t n, T* y, [[maybe_unused]] const Soon<T>& soon) {
   double total = 0.0;
   constexpr int64_t kPart = 1024;
   for (int64_t first = 0; first < n; first += kPart) {
@@ -25,7 +25,7 @@ template <typename T> double exp_and_add(const T* x, T shift, int64_t n, T* y, [
     T* to = y + first;
 #if defined(TESSERACK_CPU_EXP_AVX512) || defined(TESSERACK_CPU_EXP_AVX2)
     if constexpr (std::is_same_v<T, float>) {
-      total += static_cast<double>(exp_and_sum(from, shift, part, to, soon.from(first)));
+      total += static_cast<double>(exp_and_sum_part(from, shift, part, to, soon.from(first)));
       continue;
     }
 #endif
@@ -43,12 +43,12 @@ template <bool Log, typename T> void forward_row(const T* x, int64_t n, T* y) {
     alignas(64) T scratch[kPart];
     double total = 0.0;
     for (int64_t i = 0; i < n; i += kPart)
-      total += exp_and_add(x + i, largest, n - i < kPart ? n - i : kPart, scratch, {x + n + i, y + i});
+      total += exp_and_sum(x + i, largest, n - i < kPart ? n - i : kPart, scratch, {x + n + i, y + i});
     const T log_sum = static_cast<T>(std::log(total));
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - largest) - log_sum;
   } else {
-    const T scale = static_cast<T>(1.0 / exp_and_add(x, largest, n, y, {x + n, y + n}));
+    const T scale = static_cast<T>(1.0 / exp_and_sum(x, largest, n, y, {x + n, y + n}));
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) y[i] *= scale;
   }
