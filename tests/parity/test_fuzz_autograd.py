@@ -76,7 +76,8 @@ def programs(draw: st.DrawFn) -> list[Step]:
     return steps
 
 
-LEAF = [[0.3, -0.7, 0.9], [-0.2, 0.5, -1.1], [0.8, 0.1, -0.4]]
+# No two sums of rows or columns are equal: products would tie but for rounding.
+LEAF = [[0.3, -0.7, 0.9], [-0.2, 0.5, -1.1], [0.85, 0.1, -0.4]]
 
 
 def depends_on_order(step: Step, scope: dict[str, Any]) -> bool:
@@ -181,7 +182,9 @@ def test_programs(steps: list[Step]) -> None:
         # PyTorch saves more than it needs; then differences say what is right.
         assert "modified by an inplace operation" in str(expected), f"{expected!r}\n{text(steps)}"
         if not any(word in text(steps) for word in ("detach", "no_grad", "requires_grad")):
-            assert nearly(found[0], differences(steps, refused), 1e-5), f"{found[0]}\n{text(steps)}"
+            numeric = differences(steps, refused)
+            assume(np.isfinite(numeric).all())  # at a pole nothing is told
+            assert nearly(found[0], numeric, 1e-5), f"{found[0]}\n{text(steps)}"
         return
     if isinstance(expected, Exception):
         return

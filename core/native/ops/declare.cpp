@@ -1,12 +1,14 @@
 #include "ops/declare.h"
 #include "autograd/meta.h"
 #include "autograd/record.h"
+#include "autograd/view_history.h"
 #include "ops/api.h"
 #include "ops/check.h"
 #include "ops/pointwise/info.h"
 #include "ops/promotion.h"
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 
 namespace ts {
 namespace {
@@ -49,6 +51,9 @@ void inplace_by_copy(const Operator& op, Frame& f) {
   std::vector<Value> args(f.args, f.args + f.nargs);
   Tensor before;
   if (grad_enabled() && any_requires_grad(f)) {
+    check_inplace_history(op, self);
+    // By way of the base: a view may reach outside the view it was made of.
+    if (self->base && requires_grad(self)) refresh_view_history(self);
     // Gradients may need the values that are about to go.
     before = ops::clone(self);
     for (Value& v : args)
