@@ -133,7 +133,11 @@ ERRORS: dict[str, tuple[Callable[[str], Any], type[Exception], str]] = {
     "fill_half": (lambda d: ts.full((2,), 1e6, dtype=ts.float16, device=d), RuntimeError, "without overflow"),
     "fill_nan": (lambda d: ts.zeros(2, dtype=ts.int32, device=d).fill_(float("nan")), RuntimeError, "without overflow"),
     "fill_shape": (lambda d: ts.zeros(2, device=d).fill_(ts.zeros(2, device=d)), RuntimeError, "0-dimension"),
-    "fill_expanded": (lambda d: ts.zeros(1, device=d).expand(3).fill_(1), RuntimeError, "more than one element"),
+    "fill_expanded": (
+        lambda d: ts.zeros(1, device=d).expand(3).fill_(ts.tensor(1.0)),
+        RuntimeError,
+        "more than one element",
+    ),
     "arange_zero": (lambda d: ts.arange(0, 3, 0, device=d), RuntimeError, "step must be nonzero"),
     "arange_sign": (lambda d: ts.arange(3, 0, device=d), RuntimeError, "inconsistent with step sign"),
     "arange_inf": (lambda d: ts.arange(0, float("inf"), device=d), RuntimeError, "unsupported range"),

@@ -69,14 +69,28 @@ def test_out_of_memory_says_how_much(device: ts.device) -> None:
         ts.empty(2**46, device=device)
 
 
-@pytest.mark.parametrize("write", ["add_", "mul_", "copy_", "fill_", "zero_", "exp_", "clamp_", "random_", "normal_"])
+@pytest.mark.parametrize("write", ["add_", "mul_", "copy_", "exp_", "clamp_", "random_", "normal_"])
 def test_writing_to_expanded_tensors(write: str, device: ts.device) -> None:
     """Several elements of one memory location: refused, and the memory left alone."""
     base = ts.ones(2, 1, device=device)
-    args = {"add_": (1,), "mul_": (2,), "copy_": (ts.zeros(2, 3, device=device),), "fill_": (2,), "clamp_": (0, 0.5)}
+    args = {"add_": (1,), "mul_": (2,), "copy_": (ts.zeros(2, 3, device=device),), "clamp_": (0, 0.5)}
     with pytest.raises(RuntimeError, match="single memory location"):
         getattr(base.expand(2, 3), write)(*args.get(write, ()))
     assert base.tolist() == [[1.0], [1.0]]
+
+
+def test_filling_expanded_tensors(device: ts.device) -> None:
+    """One value everywhere may be written several times, to expanded and to overlapping tensors."""
+    base = ts.ones(2, 1, device=device)
+    assert base.expand(2, 3).fill_(2).tolist() == [[2.0] * 3] * 2
+    assert base[0].expand(2**40, 1).zero_().shape == (2**40, 1)
+    assert base.tolist() == [[0.0], [2.0]]
+    row = ts.ones(6, device=device, requires_grad=True)
+    written = row * 3
+    written.as_strided((3, 2), (1, 1), 1).fill_(5)
+    assert written.tolist() == [3.0, 5.0, 5.0, 5.0, 5.0, 3.0]
+    written.sum().backward()
+    assert row.grad.tolist() == [3.0, 0.0, 0.0, 0.0, 0.0, 3.0]
 
 
 def test_writing_to_expanded_by_index_and_out(device: ts.device) -> None:

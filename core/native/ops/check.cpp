@@ -26,12 +26,16 @@ double half_to_double(uint16_t h) {
 
 } // namespace
 
-void check_inplace(const Tensor& t, const char* op) {
+void check_writable(const Tensor& t, const char* op) {
   TS_CHECK(!t->has(TensorImpl::kInference) || thread_state().inference, op,
            ": Inplace update to inference tensor outside InferenceMode is not allowed. "
            "You can make a clone to get a normal tensor before doing inplace update.");
   TS_CHECK(!t->has(TensorImpl::kConstantData), op,
            ": the tensor's memory is read-only (it came from outside); clone() it first");
+}
+
+void check_inplace(const Tensor& t, const char* op) {
+  check_writable(t, op);
   TS_CHECK(
       t.is_contiguous() || !may_overlap(t.sizes(), t.strides()), op,
       ": unsupported operation: more than one element of the written-to tensor refers to a single memory location. "

@@ -4,7 +4,9 @@
 
 namespace ts {
 
-// RuntimeError when writing to t would write an element twice (expanded, overlapping) or touch read-only memory.
+// RuntimeError when writing to t would touch read-only memory, or an inference tensor outside of inference mode.
+void check_writable(const Tensor& t, const char* op);
+// The same, and when an element would be written twice (expanded, overlapping).
 void check_inplace(const Tensor& t, const char* op);
 // Whether `in` may share some, but not exactly all, of the memory `out` covers, so that writing could change it on the
 // way. RuntimeError when both are dense: PyTorch refuses just these.

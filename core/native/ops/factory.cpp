@@ -93,11 +93,18 @@ Tensor new_full(const Tensor& self, IntSpan size, Scalar value, DType dtype, Dev
 }
 
 // --- in place ---
-Tensor fill_scalar(const Tensor& self, Scalar value) {
-  check_inplace(self, "fill_");
-  raw_fill(self, convert_scalar(value, self.dtype(), "fill_"));
+// One value everywhere: elements that share memory may be written through any of them, as in PyTorch.
+Tensor fill_with(const Tensor& self, Scalar value, const char* op) {
+  check_writable(self, op);
+  Dims sizes(self.sizes());
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (self.strides()[d] == 0 && sizes[d] > 1) sizes[d] = 1;
+  raw_fill(alias(self, sizes, self.strides(), self->byte_offset), convert_scalar(value, self.dtype(), op));
   return self;
 }
+
+Tensor fill_scalar(const Tensor& self, Scalar value) { return fill_with(self, value, "fill_"); }
+Tensor zero_(const Tensor& self) { return fill_with(self, Scalar(0), "zero_"); }
 
 Tensor fill_tensor(const Tensor& self, const Tensor& value) {
   TS_CHECK(value.ndim() == 0, "fill_: only supports 0-dimension value tensor but got tensor with ", value.ndim(),
@@ -106,12 +113,6 @@ Tensor fill_tensor(const Tensor& self, const Tensor& value) {
   if (self.numel() == 0 || self.is(value)) return self;
   Tensor here = value.device() == self.device() ? apart_from(value, self) : transfer(value, self.device());
   raw_copy(self, raw_expand(here, self.sizes(), "fill_"));
-  return self;
-}
-
-Tensor zero_(const Tensor& self) {
-  check_inplace(self, "zero_");
-  raw_fill(self, convert_scalar(Scalar(0), self.dtype(), "zero_"));
   return self;
 }
 
