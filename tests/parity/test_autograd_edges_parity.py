@@ -94,6 +94,23 @@ def strided_beyond_its_view(module: Any) -> Any:
     return x.grad.tolist()
 
 
+def composite_beyond_its_view(module: Any) -> Any:
+    """The same for a write whose operator is made of others, through a view that skips elements."""
+    x = leaf(module)
+    y = x * 1
+    y.diagonal().as_strided((2,), (1,)).cumsum_(0)
+    (y * x.detach()).sum().backward()
+    return x.grad.tolist()
+
+
+def detached_copies(module: Any) -> Any:
+    """What had to be copied is no view: it may be detached in place."""
+    x = leaf(module)
+    flat = x.t().reshape(-1).repeat(2).roll(1)
+    flat.detach_()
+    return [flat.requires_grad, flat._is_view(), x.t().reshape(-1)._is_view(), x.reshape(-1)._is_view()]
+
+
 def detached_after_saving(module: Any) -> Any:
     """What a product saved has lost the history that its second derivative needs."""
     x = leaf(module)
@@ -107,7 +124,7 @@ def detached_after_saving(module: Any) -> Any:
 CASES: list[Callable[[Any], Any]] = [
     write_through_detached, view_of_detached_base, clamp_twice, view_of_view, no_grad_view,
     double_backward_through_write, base_requires_grad_later, strided_beyond_its_view,
-    detached_after_saving,
+    detached_after_saving, composite_beyond_its_view, detached_copies,
 ]  # fmt: skip
 
 

@@ -186,6 +186,39 @@ def our_gradients(name: str, sample: samples.Sample, device: Any) -> Any:
     return ts.autograd.grad(outputs, leaves, grads, allow_unused=True)
 
 
+def kinds_of_results(results: Any, args: Any, of_temporaries: bool) -> list[str]:
+    """Whether each tensor is an argument itself, a view (of an argument, or also of what else there is), or new."""
+    given = [leaf for arg in args for leaf in (arg if isinstance(arg, (list, tuple)) else [arg])]
+    bases = [base for g in given if hasattr(g, "_is_view") for base in (g, g._base) if base is not None]
+
+    def kind(t: Any) -> str:
+        if any(t is g for g in given):
+            return "same"
+        return "view" if t._is_view() and (of_temporaries or any(t._base is base for base in bases)) else "new"
+
+    return [kind(t) for t in results if hasattr(t, "_is_view")]
+
+
+@pytest.mark.parametrize("name", parameters("views"))
+def test_views(name: str, device: ts.device) -> None:
+    """Which results are views, and which are new tensors, to be detached and written to in place at no extra cost.
+
+    PyTorch has views of tensors that nobody holds (a sum whose dimension was squeezed); here they are new tensors.
+    """
+    function = theirs(name)
+    assert function
+    for sample in samples.samples(name):
+        for layout in ("contiguous", "transposed"):
+            args, kwargs = sample.map(lambda i: as_torch(i, "float64", device, layout))  # noqa: B023
+            expected = outcome(lambda: function(*args, **kwargs))  # noqa: B023
+            if isinstance(expected, Exception) or "!" in RECORDS[name]["schema"]:
+                continue
+            wanted = [kinds_of_results(expected, args, strict) for strict in (False, True)]
+            args, kwargs = cases.build(sample, ts.float64, device, layout)
+            found = kinds_of_results(cases.leaves(cases.call(name, args, kwargs)), args, True)
+            assert found in wanted, f"{name}({sample}), {layout}"
+
+
 SPECIAL = [n for n in NAMES if samples.special_values(n) and samples.dtypes(n) != "integral"]
 
 

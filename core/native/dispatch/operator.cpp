@@ -1,5 +1,6 @@
 #include "dispatch/operator.h"
 #include "dispatch/describe.h"
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -28,7 +29,31 @@ void run_body(void*, const Operator& op, Frame& f, KeySet) {
   op.body(op, f);
 }
 
-// The same for operators that write arguments: their versions count up.
+bool is_argument(const Frame& f, const TensorImpl* base) {
+  auto matches = [base](const Tensor& t) { return t.defined() && (t.impl() == base || t->base == base); };
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor && matches(v.as_tensor())) return true;
+    if (v.tag == Tag::Tensors && std::ranges::any_of(v.as_tensors(), matches)) return true;
+  }
+  return false;
+}
+
+// The same for operators made of others whose schema names no alias: a view of what they made on the way is nobody's
+// view. Writing to it in place then costs no more than to any other result.
+void run_composite_body(void* ctx, const Operator& op, Frame& f, KeySet keys) {
+  run_body(ctx, op, f, keys);
+  for (int32_t k = 0; k < f.nrets; ++k) {
+    TensorImpl* t = f.rets[k].tag == Tag::Tensor ? f.rets[k].tensor : nullptr;
+    if (!t || !t->base || t->refs.load(std::memory_order_relaxed) != 1 || is_argument(f, t->base)) continue;
+    auto is_sibling = [t](const Value& v) {
+      return v.tag == Tag::Tensor && v.tensor != t && v.tensor->base == t->base;
+    };
+    if (std::none_of(f.rets, f.rets + f.nrets, is_sibling)) forget_base(*t);
+  }
+}
+
+// As run_body for operators that write arguments: their versions count up.
 void run_mutating_body(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   run_body(ctx, op, f, keys);
   count_writes(op, f);
@@ -54,7 +79,13 @@ void count_writes(const Operator& op, const Frame& f) {
 
 bool runs_body(const Operator& op, int key) {
   KernelFn fn = op.table[key].fn;
-  return fn == run_body || fn == run_mutating_body;
+  return fn == run_body || fn == run_mutating_body || fn == run_composite_body;
+}
+
+KernelFn kernel_of_body(const Operator& op) {
+  if (op.schema->mutates()) return run_mutating_body;
+  auto aliases = [](const ArgType& type) { return type.alias != 0; };
+  return op.composite && std::ranges::none_of(op.schema->returns, aliases) ? run_composite_body : run_body;
 }
 
 Operator& register_operator(std::unique_ptr<Operator> op) {
@@ -64,7 +95,7 @@ Operator& register_operator(std::unique_ptr<Operator> op) {
   TS_CHECK(!r.by_name.contains(name), "operator: '", name, "' is already registered");
   if (op->python_name.empty()) op->python_name = op->schema->base;
   for (int k = 0; k < key::kBackendBits; ++k)
-    if (!op->table[k].fn) op->table[k] = {op->schema->mutates() ? run_mutating_body : run_body, nullptr, op->origin};
+    if (!op->table[k].fn) op->table[k] = {kernel_of_body(*op), nullptr, op->origin};
   for (int k = key::kBackendBits; k < Operator::kKeys; ++k)
     if (!op->table[k].fn) op->table[k] = r.defaults[k];
   Operator& ref = *op;

@@ -19,6 +19,9 @@ Tensor permuted(const Tensor& t, std::initializer_list<int64_t> rest) {
   return ops::permute(t, order);
 }
 
+// New memory even where dimensions of size 1 would let a view do.
+Tensor copied(const Tensor& t, IntSpan sizes) { return ops::view(ops::clone(t, MemoryFormat::Contiguous), sizes); }
+
 // (..., C r r, H, W) to (..., C, H r, W r).
 Tensor pixel_shuffle(const Tensor& self, int64_t r) {
   TS_CHECK(self.ndim() >= 3, "pixel_shuffle: expects input to have at least 3 dimensions, but got input with ",
@@ -31,7 +34,7 @@ Tensor pixel_shuffle(const Tensor& self, int64_t r) {
            "but input.size(-3)=",
            c, " is not divisible by ", r, " squared");
   Tensor split = ops::reshape(self, joined(lead, {c / area, r, r, h, w}));
-  return ops::reshape(permuted(split, {0, 3, 1, 4, 2}), joined(lead, {c / area, h * r, w * r}));
+  return copied(permuted(split, {0, 3, 1, 4, 2}), joined(lead, {c / area, h * r, w * r}));
 }
 
 // (..., C, H r, W r) to (..., C r r, H, W).
@@ -45,7 +48,7 @@ Tensor pixel_unshuffle(const Tensor& self, int64_t r) {
            "pixel_unshuffle: expects height and width to be divisible by downscale_factor, but got ", h, " and ", w,
            " for ", r);
   Tensor split = ops::reshape(self, joined(lead, {c, h / r, r, w / r, r}));
-  return ops::reshape(permuted(split, {0, 2, 4, 1, 3}), joined(lead, {c * r * r, h / r, w / r}));
+  return copied(permuted(split, {0, 2, 4, 1, 3}), joined(lead, {c * r * r, h / r, w / r}));
 }
 
 // Channels read as (groups, C / groups) and written the other way round.
@@ -58,7 +61,7 @@ Tensor channel_shuffle(const Tensor& self, int64_t groups) {
   Dims split(self.sizes());
   split[1] /= groups;
   split.insert(split.begin() + 1, groups);
-  return ops::reshape(ops::transpose(ops::reshape(self, split), int64_t{1}, int64_t{2}), self.sizes());
+  return copied(ops::transpose(ops::reshape(self, split), int64_t{1}, int64_t{2}), self.sizes());
 }
 
 } // namespace

@@ -17,6 +17,15 @@ Tensor view(const Tensor& self, IntSpan size) {
   return make_view(self, to, *strides, self->byte_offset);
 }
 
+// Of a tensor that nobody else holds: the result stands for itself, and is no view.
+Tensor unsafe_view(const Tensor& self, IntSpan size) {
+  Dims to = infer_size(size, self.numel(), "_unsafe_view");
+  std::optional<Dims> strides = view_strides(self.sizes(), self.strides(), to);
+  TS_CHECK(strides, "_unsafe_view: sizes ", self.sizes(), " with strides ", self.strides(), " have no view as ", size);
+  return alias(self, to, *strides, self->byte_offset);
+}
+const Op unsafe_view_op("_unsafe_view");
+
 // Bits reinterpreted: only the last dimension changes, by the ratio of the item sizes.
 Tensor view_dtype(const Tensor& self, DType dtype) {
   int64_t have = self.item_size(), want = item_size(dtype);
@@ -54,7 +63,7 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
 Tensor reshape(const Tensor& self, IntSpan shape) {
   Dims to = infer_size(shape, self.numel(), "reshape");
   if (view_strides(self.sizes(), self.strides(), to)) return ops::view(self, to);
-  return ops::view(ops::clone(self, MemoryFormat::Contiguous), to);
+  return unsafe_view_op(ops::clone(self, MemoryFormat::Contiguous), to);
 }
 
 Tensor view_as(const Tensor& self, const Tensor& other) { return ops::view(self, other.sizes()); }
@@ -168,6 +177,11 @@ TS_OPERATORS(view) {
       .method_only()
       .doc("The same elements seen in another shape, without a copy; one size may be -1. RuntimeError when the "
            "strides do not allow it: see reshape.");
+  def("_unsafe_view(Tensor self, int[] size) -> Tensor")
+      .body<unsafe_view>()
+      .gradient(reshape_back)
+      .hidden()
+      .doc("view of a temporary: shares its memory, but is not tracked as a view of it.");
   def("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
       .body<view_dtype>()
       .view()

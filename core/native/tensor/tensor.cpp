@@ -139,4 +139,9 @@ Tensor make_view(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_
   return t;
 }
 
+void forget_base(TensorImpl& view) {
+  release(std::exchange(view.base, nullptr));
+  view.flags = static_cast<uint8_t>(view.flags & ~TensorImpl::kViewNoGrad);
+}
+
 } // namespace ts

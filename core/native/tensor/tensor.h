@@ -147,5 +147,7 @@ Tensor alias(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_offs
 Tensor shallow_copy(const Tensor& of, bool own_version = false);
 // As alias, remembering the base for in-place tracking. What view operators return.
 Tensor make_view(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_offset);
+// A view whose base nobody will ever see again becomes a tensor of its own.
+void forget_base(TensorImpl& view);
 
 } // namespace ts
