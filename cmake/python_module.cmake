@@ -16,6 +16,10 @@ endif()
 # Default visibility, because inline variables of the core's headers must be one object in both libraries;
 # pybind11's own types stay hidden, which GCC would warn about.
 pybind11_add_module(_native MODULE NO_EXTRAS ${binding_sources})
+# What pybind11 binds is called rarely, and takes long to optimise.
+foreach(source runtime_bindings.cpp stream_object.cpp)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/core/native/python/${source} PROPERTIES COMPILE_OPTIONS -Os)
+endforeach()
 target_link_libraries(_native PRIVATE tesserack)
 tesserack_compile_options(_native)
 target_compile_options(_native PRIVATE -Wno-attributes)

@@ -111,17 +111,7 @@ public:
     return *op;
   }
   // One tensor result (or none: an undefined tensor).
-  template <class... A> Tensor operator()(const A&... args) const {
-    const Operator& op = get();
-    if (op.schema->returns.size() > 1) [[unlikely]] {
-      Results r;
-      invoke(r, args...);
-      return r.take(0);
-    }
-    Value result;
-    run(op, &result, args...);
-    return result.tag == Tag::Tensor ? Tensor::adopt(result.tensor) : Tensor();
-  }
+  template <class... A> Tensor operator()(const A&... args) const { return one(Arguments<A...>{{Value(args)...}}); }
   // N tensor results: auto [values, indices] = topk.multi<2>(x, k, ...).
   template <int N, class... A> std::array<Tensor, N> multi(const A&... args) const {
     Results r;
@@ -136,33 +126,16 @@ public:
     invoke(r, args...);
     return r.take_list(0);
   }
-  template <class... A> void invoke(Results& results, const A&... args) const { run(get(), results.data(), args...); }
+  template <class... A> void invoke(Results& results, const A&... args) const {
+    run(results.data(), Arguments<A...>{{Value(args)...}});
+  }
   static constexpr int kMaxArgs = 20;
 
 private:
-  struct Uninitialized {
-    union {
-      Value values[kMaxArgs];
-    };
-    Uninitialized() {}
-    ~Uninitialized() {}
-  };
-  template <class... A> static void run(const Operator& op, Value* results, const A&... args) {
-    int32_t n = static_cast<int32_t>(op.schema->args.size()), nrets = static_cast<int32_t>(op.schema->returns.size());
-    if (n <= static_cast<int32_t>(sizeof...(A))) [[likely]] {
-      const Value values[sizeof...(A) ? sizeof...(A) : 1] = {Value(args)...};
-      Frame f{values, results, n, nrets};
-      return call(op, f);
-    }
-    const Value given[sizeof...(A) ? sizeof...(A) : 1] = {Value(args)...};
-    Uninitialized slots; // only the first n come to life
-    Value* values = slots.values;
-    for (int32_t k = 0; k < n; ++k)
-      values[k] =
-          k < static_cast<int32_t>(sizeof...(A)) ? given[k] : op.schema->args[static_cast<size_t>(k)].default_value;
-    Frame f{values, results, n, nrets};
-    call(op, f);
-  }
+  template <class... A> using Arguments = std::array<const Value, sizeof...(A)>;
+  // Out of line: a call by name costs its site no more than its arguments.
+  Tensor one(std::span<const Value> given) const;
+  void run(Value* results, std::span<const Value> given) const;
 
   const char* name_;
   mutable std::atomic<const Operator*> op_{nullptr};

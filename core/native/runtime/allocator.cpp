@@ -4,6 +4,7 @@
 #include "runtime/stream.h"
 #include <bit>
 #include <iomanip>
+#include <sstream>
 
 namespace ts {
 namespace {

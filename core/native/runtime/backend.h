@@ -98,7 +98,7 @@ void set_backend_ready_hook(void (*hook)(Backend&));
 // "acme", "acme:1", "meta" -> device. RuntimeError on malformed text, unknown name or missing index.
 Device parse_device(const std::string& text);
 std::string to_string(Device device); // "acme:0"; "cpu" alone for single-device host backends, as PyTorch prints
-std::ostream& operator<<(std::ostream& out, Device device);
+void append_to(std::string& out, Device device); // as a part of a message
 
 // Device of factories called without one.
 Device default_device();

@@ -163,7 +163,7 @@ std::string to_string(Device d) {
   return b.name() + ":" + std::to_string(d.index);
 }
 
-std::ostream& operator<<(std::ostream& out, Device d) { return out << to_string(d); }
+void append_to(std::string& out, Device d) { out += to_string(d); }
 
 void synchronize(Device device) {
   if (device.is_meta()) return;

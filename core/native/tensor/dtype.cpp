@@ -43,7 +43,7 @@ DType dtype_from_name(std::string_view text) {
   return DType::Undefined;
 }
 
-std::ostream& operator<<(std::ostream& out, DType t) { return out << name(t); }
+void append_to(std::string& out, DType t) { out += name(t); }
 
 DType promote_types(DType a, DType b) {
   if (a == b || b == DType::Undefined) return a;

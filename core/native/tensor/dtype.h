@@ -3,7 +3,7 @@
 #include "tesserack/abi.h"
 #include <cstddef>
 #include <cstdint>
-#include <ostream>
+#include <string>
 #include <string_view>
 
 namespace ts {
@@ -45,7 +45,7 @@ inline constexpr bool is_half(DType t) { return t == DType::Float16 || t == DTyp
 
 std::string_view name(DType t);               // "float32"
 DType dtype_from_name(std::string_view text); // Undefined if unknown
-std::ostream& operator<<(std::ostream& out, DType t);
+void append_to(std::string& out, DType t);    // as a part of a message
 
 // The smallest dtype both convert to, as PyTorch's promote_types.
 DType promote_types(DType a, DType b);

@@ -1,9 +1,12 @@
 // Errors of the core. Each kind maps to the Python exception class PyTorch raises in the same case.
 #pragma once
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
 #include <span>
-#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace ts {
 
@@ -28,24 +31,52 @@ private:
   ErrorKind kind_;
 };
 
-namespace detail {
-template <class T> void append(std::ostringstream& out, const T& part) { out << part; }
-inline void append(std::ostringstream& out, std::span<const int64_t> dims) {
-  out << '[';
-  for (size_t i = 0; i < dims.size(); ++i) out << (i ? ", " : "") << dims[i];
-  out << ']';
-}
-} // namespace detail
+// One part of a message, borrowed: text, a number, a span of integers (printed as [2, 3]), or what has an
+// append_to(std::string&, const T&). A check stores three words per part; all else is code that checks share.
+class MessagePart {
+public:
+  MessagePart(const char* text) : MessagePart(std::string_view(text ? text : "")) {}
+  MessagePart(const std::string& text) : MessagePart(std::string_view(text)) {}
+  MessagePart(std::string_view text) : text_(text.data()), size_(text.size()), append_(append_text) {}
+  MessagePart(char c) : integer_(c), append_(append_char) {}
+  MessagePart(std::signed_integral auto v) : integer_(v), append_(append_signed) {}
+  MessagePart(std::unsigned_integral auto v) : integer_(static_cast<int64_t>(v)), append_(append_unsigned) {}
+  MessagePart(double v) : number_(v), append_(append_number) {}
+  MessagePart(std::span<const int64_t> dims) : dims_(dims.data()), size_(dims.size()), append_(append_dims) {}
+  template <class T>
+  requires requires(std::string& out, const T& v) { append_to(out, v); }
+  MessagePart(const T& v)
+      : object_(&v), append_([](const MessagePart& part, std::string& out) {
+          append_to(out, *static_cast<const T*>(part.object_));
+        }) {}
 
-// Concatenates its parts; spans of integers print as [2, 3].
-template <class... Parts> std::string concat(const Parts&... parts) {
-  std::ostringstream out;
-  (detail::append(out, parts), ...);
-  return out.str();
-}
+  void append(std::string& out) const { append_(*this, out); }
 
-template <class... Parts> [[noreturn, gnu::cold, gnu::noinline]] void fail(ErrorKind kind, const Parts&... parts) {
-  throw Error(kind, concat(parts...));
+private:
+  static void append_text(const MessagePart& part, std::string& out);
+  static void append_char(const MessagePart& part, std::string& out);
+  static void append_signed(const MessagePart& part, std::string& out);
+  static void append_unsigned(const MessagePart& part, std::string& out);
+  static void append_number(const MessagePart& part, std::string& out);
+  static void append_dims(const MessagePart& part, std::string& out);
+
+  union {
+    const char* text_;
+    int64_t integer_;
+    double number_;
+    const int64_t* dims_;
+    const void* object_;
+  };
+  size_t size_ = 0;
+  void (*append_)(const MessagePart& part, std::string& out);
+};
+
+std::string join(std::initializer_list<MessagePart> parts);
+[[noreturn, gnu::cold]] void fail(ErrorKind kind, std::initializer_list<MessagePart> parts);
+
+template <class... Parts> std::string concat(const Parts&... parts) { return join({MessagePart(parts)...}); }
+template <class... Parts> [[noreturn]] void fail(ErrorKind kind, const Parts&... parts) {
+  fail(kind, {MessagePart(parts)...});
 }
 
 } // namespace ts
@@ -54,7 +85,7 @@ template <class... Parts> [[noreturn, gnu::cold, gnu::noinline]] void fail(Error
 #define TS_CHECK_KIND(kind, condition, ...)                                                                            \
   do {                                                                                                                 \
     if (!(condition)) [[unlikely]]                                                                                     \
-      ::ts::fail(kind, __VA_ARGS__);                                                                                   \
+      ::ts::fail(kind, {__VA_ARGS__});                                                                                 \
   } while (0)
 #define TS_CHECK(condition, ...) TS_CHECK_KIND(::ts::ErrorKind::Runtime, condition, __VA_ARGS__)
 #define TS_CHECK_VALUE(condition, ...) TS_CHECK_KIND(::ts::ErrorKind::Value, condition, __VA_ARGS__)
