@@ -18,11 +18,14 @@ endif()
 pybind11_add_module(_native MODULE NO_EXTRAS ${binding_sources})
 # What pybind11 binds is called rarely, and takes long to optimise.
 foreach(source runtime_bindings.cpp stream_object.cpp)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/core/native/python/${source} PROPERTIES COMPILE_OPTIONS -Os)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/core/native/python/${source} PROPERTIES
+                              SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -Os)
 endforeach()
 target_link_libraries(_native PRIVATE tesserack)
 tesserack_compile_options(_native)
 target_compile_options(_native PRIVATE -Wno-attributes)
+target_precompile_headers(_native PRIVATE <algorithm> <functional> <memory> <string> <vector>
+                          core/native/dispatch/boxing.h core/native/python/types.h)
 set_target_properties(_native PROPERTIES CXX_VISIBILITY_PRESET default INSTALL_RPATH "$ORIGIN/lib")
 install(TARGETS _native LIBRARY DESTINATION tesserack)
 
