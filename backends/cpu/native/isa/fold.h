@@ -112,8 +112,12 @@ template <typename Fold, bool Long = false, typename T> inline typename Fold::Ac
   int64_t i = 0;
   if constexpr (by_vectors<Fold, T>) {
     constexpr int lanes = kLanes<T>;
-    if (n >= lanes) {
-      constexpr int ways = 8;
+    constexpr int ways = 8;
+    if (n >= lanes && n < ways * lanes) {
+      Vector<T> one[1] = {load_vector(p)};
+      for (i = lanes; i + lanes <= n; i += lanes) one[0] = Fold::step(one[0], load_vector(p + i));
+      acc = fold_vectors<Fold, 1, T>(one);
+    } else if (n >= lanes) {
       const Vector<T> start = Fold::start() - Vector<T>{};
       Vector<T> acc_v[ways];
       for (int k = 0; k < ways; ++k) acc_v[k] = start;

@@ -1,193 +1,115 @@
-// How `reduce` walks its input for any fold: runs, columns, or one dense block.
+// One fold over one compute type, and the table of it that the walk over a reduction (reduce_walk.h) calls.
 #ifndef TESSERACK_CPU_REDUCE_FOLD_H
 #define TESSERACK_CPU_REDUCE_FOLD_H
 
 #include "fold.h"
-#include "reduce_space.h"
-#include "stream.h"
+#include "reduce_walk.h"
 
-#include <vector>
+#include <algorithm>
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 
-constexpr int64_t kParallelElements = 32768;
-constexpr int64_t kTile = 1024;
-
-inline int64_t grain_for(int64_t work) { return work >= kParallelElements ? 1 : kParallelElements / work; }
-
-// One output: runs of the reduced space, contiguous or staged.
-template <typename Fold, typename T>
-__attribute__((noinline)) typename Fold::Wide fold_one(const ReduceSpace& space, const char* base, LoadFn<T> load,
-                                                       int64_t first, int64_t last) {
-  using Wide = typename Fold::Wide;
-  const int64_t item = space.reduced.operands[0].item, size = space.run_size(), stride = space.run_stride();
-  const bool direct = space.reduced.operands[0].dtype == dtype_of<T>() && stride == 1;
-  Wide wide = static_cast<Wide>(Fold::start());
-  for (int64_t r = first; r < last;) {
-    const int64_t in_run = size - r % size, left = last - r;
-    const int64_t n = in_run < left ? in_run : left;
-    const char* at = base + space.reduced_offset(r) * item;
-    if (direct) {
-      wide = Fold::merge(wide, fold_long<Fold>(reinterpret_cast<const T*>(at), n));
-    } else {
-      alignas(64) T tile[kTile];
-      for (int64_t i = 0; i < n; i += kTile) {
-        const int64_t part = n - i < kTile ? n - i : kTile;
-        load(tile, at + i * stride * item, Box{1, part, 0, stride});
-        wide = Fold::merge(wide, fold_long<Fold>(tile, part));
-      }
-    }
-    r += n;
-  }
-  return wide;
-}
-
-template <typename Fold, typename T> void reduce_runs(const ReduceSpace& space) {
-  using Wide = typename Fold::Wide;
-  const Operand &in = space.kept.operands[0], &out = space.kept.operands[1];
-  const LoadFn<T> load = loader<T>(in.dtype);
-  const StoreFn<Wide> store = storer<Wide>(out.dtype);
-  const int64_t units = space.n_kept, splits = count_splits(units, space.n_reduced, 1);
-  const auto write = [&](int64_t unit, Wide value) {
-    store(out.base + space.kept_offset(1, unit) * out.item, &value, Box{1, 1, 0, 0});
-  };
-  const auto part = [&](int64_t unit, int64_t split) {
-    const char* base = in.base + space.kept_offset(0, unit) * in.item;
-    return fold_one<Fold, T>(space, base, load, space.n_reduced * split / splits,
-                             space.n_reduced * (split + 1) / splits);
-  };
-  if (splits == 1)
-    return parallel_for(0, units, grain_for(space.n_reduced), [&](int64_t first, int64_t last) {
-      for (int64_t unit = first; unit < last; ++unit) write(unit, part(unit, 0));
-    });
-  std::vector<Wide> partial(static_cast<size_t>(units * splits));
-  const bool backwards = starts_at_the_end();
-  parallel_for(0, units * splits, 1, [&](int64_t first, int64_t last) {
-    in_steps(first, last, 1, backwards,
-             [&](int64_t i, int64_t) { partial[static_cast<size_t>(i)] = part(i / splits, i % splits); });
-  });
-  for (int64_t unit = 0; unit < units; ++unit) {
-    Wide wide = partial[static_cast<size_t>(unit * splits)];
-    for (int64_t s = 1; s < splits; ++s) wide = Fold::merge(wide, partial[static_cast<size_t>(unit * splits + s)]);
-    write(unit, wide);
-  }
-}
-
-constexpr int64_t kColumns = 512;  // accumulators of one unit
-constexpr int64_t kRowsInAcc = 64; // rows folded in Acc before they move to Wide
-
-// Accumulators of up to kColumns columns.
-template <typename Fold, typename T> class Columns {
-public:
+// Fold over elements of compute type T; see FoldTable for what each function does.
+template <typename Fold, typename T> struct Folding {
   using Acc = typename Fold::Acc;
   using Wide = typename Fold::Wide;
+  static_assert(sizeof(Wide) <= sizeof(Cell));
 
-  Columns(const ReduceSpace& space, LoadFn<T> load, int64_t cols) : space_(space), load_(load), cols_(cols) {
-    for (int64_t j = 0; j < cols; ++j) wide[j] = static_cast<Wide>(Fold::start());
+  static void start(Cell* wide, int64_t n) {
+    std::fill_n(reinterpret_cast<Wide*>(wide), n, static_cast<Wide>(Fold::start()));
   }
 
-  __attribute__((noinline)) void fold(const char* base, int64_t first, int64_t last) {
-    const Operand& in = space_.reduced.operands[0];
-    const int64_t size = space_.run_size(), stride = space_.run_stride();
-    const int64_t across = space_.kept.operands[0].stride[space_.kept.nd - 1];
-    const bool direct = in.dtype == dtype_of<T>() && across == 1;
-    for (int64_t r = first; r < last;) {
-      const int64_t in_run = size - r % size, left = last - r;
-      const int64_t n = in_run < left ? in_run : left;
-      const char* at = base + space_.reduced_offset(r) * in.item;
-      if (direct)
-        fold_run_of_rows(reinterpret_cast<const T*>(at), stride, n);
-      else
-        fold_staged(at, stride, across, in.item, n);
-      r += n;
+  static void merge(Cell* into, const Cell* from, int64_t n) {
+    Wide* a = reinterpret_cast<Wide*>(into);
+    const Wide* b = reinterpret_cast<const Wide*>(from);
+    for (int64_t j = 0; j < n; ++j) a[j] = Fold::merge(a[j], b[j]);
+  }
+
+  static void rows(Cell* wide, const Source& from, const char* at, const Box& box) {
+    Wide* totals = reinterpret_cast<Wide*>(wide);
+    if (from.is_compute_type && box.col_stride == 1)
+      return dense_runs(totals, reinterpret_cast<const T*>(at), box.row_stride, box.rows, box.cols);
+    for (int64_t c = 0; c < box.cols; c += kTile) {
+      const int64_t width = std::min(box.cols - c, kTile);
+      const Box part{box.rows, width, box.row_stride, box.col_stride};
+      staged(from, at + c * box.col_stride * from.item, part,
+             [&](const T* tile, int64_t r, int64_t n) { dense_runs(totals + r, tile, width, n, width); });
     }
   }
 
-  Wide wide[kColumns];
+  static void columns(Cell* wide, const Source& from, const char* at, const Box& box) {
+    Wide* totals = reinterpret_cast<Wide*>(wide);
+    if (from.is_compute_type && box.col_stride == 1)
+      return dense_rows(totals, reinterpret_cast<const T*>(at), box.row_stride, box.rows, box.cols);
+    staged(from, at, box, [&](const T* tile, int64_t, int64_t n) { dense_rows(totals, tile, box.cols, n, box.cols); });
+  }
+
+  static void store(AnyFn to, char* at, const Cell* wide, const Box& box) {
+    reinterpret_cast<StoreFn<Wide>>(to)(at, reinterpret_cast<const Wide*>(wide), box);
+  }
+
+  static const FoldTable& table() {
+    static constexpr FoldTable folds = {dtype_of<T>(), load_function, store_function, start,
+                                        merge,         rows,          columns,        store};
+    return folds;
+  }
 
 private:
-  void fold_staged(const char* at, int64_t stride, int64_t across, int64_t item, int64_t rows) {
+  static AnyFn load_function(int32_t dtype) { return reinterpret_cast<AnyFn>(loader<T>(dtype)); }
+  static AnyFn store_function(int32_t dtype) { return reinterpret_cast<AnyFn>(storer<Wide>(dtype)); }
+
+  static constexpr int64_t kTile = 4096;    // elements converted at a time, at least kColumns
+  static constexpr int64_t kRowsInAcc = 64; // rows folded in Acc before they move to Wide
+
+  // visit(tile, first row, rows) for blocks of a box's rows, loaded one after another.
+  template <class Visit> static void staged(const Source& from, const char* at, const Box& box, Visit visit) {
+    const auto load = reinterpret_cast<LoadFn<T>>(from.load);
     alignas(64) T tile[kTile];
-    const int64_t block = kTile / cols_;
-    for (int64_t r = 0; r < rows; r += block) {
-      const int64_t n = rows - r < block ? rows - r : block;
-      load_(tile, at + r * stride * item, Box{n, cols_, stride, across});
-      fold_run_of_rows(tile, cols_, n);
+    const int64_t block = kTile / box.cols;
+    for (int64_t r = 0; r < box.rows; r += block) {
+      const int64_t n = std::min(box.rows - r, block);
+      load(tile, at + r * box.row_stride * from.item, Box{n, box.cols, box.row_stride, box.col_stride});
+      visit(tile, r, n);
     }
+  }
+
+  __attribute__((noinline)) static void dense_runs(Wide* totals, const T* p, int64_t stride, int64_t rows,
+                                                   int64_t cols) {
+    if (cols > kRun) {
+      for (int64_t r = 0; r < rows; ++r) totals[r] = Fold::merge(totals[r], fold_long<Fold>(p + r * stride, cols));
+      return;
+    }
+    for (int64_t r = 0; r < rows; ++r)
+      totals[r] = Fold::merge(totals[r], static_cast<Wide>(fold_run<Fold>(p + r * stride, cols)));
   }
 
   // Narrow dense rows are taken several at a time as one long row, folded together afterwards.
-  __attribute__((noinline)) void fold_run_of_rows(const T* p, int64_t stride, int64_t rows) {
-    const int64_t together = stride == cols_ && cols_ < 64 ? kColumns / cols_ : 1;
-    const int64_t width = cols_ * together;
+  __attribute__((noinline)) static void dense_rows(Wide* totals, const T* p, int64_t stride, int64_t rows,
+                                                   int64_t cols) {
+    const int64_t together = stride == cols && cols < 64 ? kColumns / cols : 1;
+    const int64_t width = cols * together;
     alignas(64) Acc acc[kColumns];
     int64_t r = 0;
     while (r + together <= rows) {
       const int64_t groups = (rows - r) / together, n = groups < kRowsInAcc ? groups : kRowsInAcc;
-      for (int64_t j = 0; j < width; ++j) acc[j] = Fold::start();
+      begin(acc, width);
       fold_rows<Fold>(acc, p + r * stride, stride * together, n, width);
-      for (int64_t g = 0; g < together; ++g)
-        for (int64_t j = 0; j < cols_; ++j) wide[j] = Fold::merge(wide[j], static_cast<Wide>(acc[g * cols_ + j]));
+      for (int64_t g = 0; g < together; ++g) add(totals, acc + g * cols, cols);
       r += n * together;
     }
     if (r == rows) return;
-    for (int64_t j = 0; j < cols_; ++j) acc[j] = Fold::start();
-    fold_rows<Fold>(acc, p + r * stride, stride, rows - r, cols_);
-    for (int64_t j = 0; j < cols_; ++j) wide[j] = Fold::merge(wide[j], static_cast<Wide>(acc[j]));
+    begin(acc, cols);
+    fold_rows<Fold>(acc, p + r * stride, stride, rows - r, cols);
+    add(totals, acc, cols);
   }
 
-  const ReduceSpace& space_;
-  LoadFn<T> load_;
-  int64_t cols_;
+  // Out of line, as everything here with a loop: inlined copies made most of the build's time.
+  __attribute__((noinline)) static void begin(Acc* acc, int64_t n) { std::fill_n(acc, n, Fold::start()); }
+  __attribute__((noinline)) static void add(Wide* totals, const Acc* acc, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) totals[j] = Fold::merge(totals[j], static_cast<Wide>(acc[j]));
+  }
 };
-
-template <typename Fold, typename T> void reduce_columns(const ReduceSpace& space) {
-  using Wide = typename Fold::Wide;
-  const Operand &in = space.kept.operands[0], &out = space.kept.operands[1];
-  const LoadFn<T> load = loader<T>(in.dtype);
-  const StoreFn<Wide> store = storer<Wide>(out.dtype);
-  const int64_t cols = space.kept.cols(), blocks = ceil_div(cols, kColumns), width = ceil_div(cols, blocks);
-  const int64_t units = space.n_kept / cols * blocks, splits = count_splits(units, space.n_reduced, width);
-  const int64_t out_stride = out.stride[space.kept.nd - 1];
-  const auto start_of = [&](int64_t unit) { return unit / blocks * cols + unit % blocks * width; };
-  const auto width_of = [&](int64_t unit) {
-    const int64_t left = cols - unit % blocks * width;
-    return left < width ? left : width;
-  };
-  const auto fold = [&](Columns<Fold, T>& columns, int64_t unit, int64_t split) {
-    columns.fold(in.base + space.kept_offset(0, start_of(unit)) * in.item, space.n_reduced * split / splits,
-                 space.n_reduced * (split + 1) / splits);
-  };
-  const auto write = [&](int64_t unit, const Wide* values) {
-    store(out.base + space.kept_offset(1, start_of(unit)) * out.item, values, Box{1, width_of(unit), 0, out_stride});
-  };
-  if (splits == 1)
-    return parallel_for(0, units, grain_for(space.n_reduced * width), [&](int64_t first, int64_t last) {
-      for (int64_t unit = first; unit < last; ++unit) {
-        if (width_of(unit) <= 0) continue;
-        Columns<Fold, T> columns(space, load, width_of(unit));
-        fold(columns, unit, 0);
-        write(unit, columns.wide);
-      }
-    });
-  std::vector<Wide> partial(static_cast<size_t>(units * splits * width));
-  parallel_for(0, units * splits, 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      if (width_of(i / splits) <= 0) continue;
-      Columns<Fold, T> columns(space, load, width_of(i / splits));
-      fold(columns, i / splits, i % splits);
-      for (int64_t j = 0; j < width_of(i / splits); ++j) partial[static_cast<size_t>(i * width + j)] = columns.wide[j];
-    }
-  });
-  for (int64_t unit = 0; unit < units; ++unit) {
-    if (width_of(unit) <= 0) continue;
-    Wide* total = &partial[static_cast<size_t>(unit * splits * width)];
-    for (int64_t s = 1; s < splits; ++s)
-      for (int64_t j = 0; j < width_of(unit); ++j) total[j] = Fold::merge(total[j], total[s * width + j]);
-    write(unit, total);
-  }
-}
 
 // Small and contiguous: no geometry at all.
 template <typename Fold, typename T> bool reduce_dense(const backend::Call& call, int n_reduced_dims) {
@@ -213,12 +135,7 @@ template <typename Fold, typename T> bool reduce_dense(const backend::Call& call
 }
 
 template <typename Fold, typename T> void reduce_with(const backend::Call& call, int n_reduced_dims) {
-  if (reduce_dense<Fold, T>(call, n_reduced_dims)) return;
-  const ReduceSpace space(call, n_reduced_dims, false);
-  if (space.by_columns())
-    reduce_columns<Fold, T>(space);
-  else
-    reduce_runs<Fold, T>(space);
+  if (!reduce_dense<Fold, T>(call, n_reduced_dims)) reduce_walk(call, n_reduced_dims, Folding<Fold, T>::table());
 }
 
 } // namespace TESSERACK_VARIANT
