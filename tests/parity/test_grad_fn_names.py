@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="compares with torch, which is not i
 
 # x and y are vectors of three, w a matrix.
 EXPRESSIONS = (
-    "x + y", "x + 1", "x - y", "x * 2", "x / y", "-x", "abs(x)", "x ** 2", "x ** y", "x.square()", "x.exp()",
+    "x + y", "x + 1", "x - y", "x * 2", "x / y", "-x", "abs(x)", "x ** 2", "x ** 3", "x ** y", "x.square()", "x.exp()",
     "x.log()", "x.sqrt()", "x.relu()", "x.sigmoid()", "x.tanh()", "x.softmax(0)", "x.log_softmax(0)", "m.atan2(x, y)",
     "x[0]", "x[0:2]", "x[0:2:2]", "w[:, 0]", "w[0, 1:]", "w[1:, 0]", "x[None]", "x[None, 0:2]", "x[...]", "x[:]",
     "x[[0, 1]]", "x[x > 0]",

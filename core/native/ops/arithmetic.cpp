@@ -65,7 +65,7 @@ Tensor div_mode(const Value& self, const Value& other, const char* mode) {
   return trunc(self, other);
 }
 
-const Op kPow("pow_general");
+const Op kPow("pow_general"), kCube("cube");
 
 // Common exponents avoid the general power.
 Tensor pow(const Value& self, const Value& exponent) {
@@ -77,6 +77,7 @@ Tensor pow(const Value& self, const Value& exponent) {
   if (e == 2 && keeps_dtype && !is_bool(self.tensor->dtype)) return ops::square(self);
   if (!is_floating(self.tensor->dtype)) return kPow(self, exponent);
   if (e == 1) return ops::clone(self);
+  if (e == 3) return kCube(self);
   if (e == 0.5) return ops::sqrt(self);
   if (e == -1) return ops::reciprocal(self);
   if (e == -0.5) return ops::rsqrt(self);
@@ -199,6 +200,12 @@ TS_OPERATORS(arithmetic) {
       .inplace()
       .out()
       .doc("self * self; bool counts as int64.");
+  def("cube(Tensor self) -> Tensor")
+      .pointwise("self * self * self")
+      .derivative("self", "grad * 3 * (self * self)")
+      .node_name("PowBackward0")
+      .hidden()
+      .doc("self * self * self: what pow does for an exponent of 3.");
   def("pow(Operand self, Operand exponent) -> Tensor")
       .body<pow>()
       .inplace()

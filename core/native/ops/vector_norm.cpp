@@ -27,7 +27,8 @@ Tensor vector_norm(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdi
   double p = ord.to_double();
   TS_CHECK(self.numel() > 0 || reduced_count(self.sizes(), dims) > 0 || (p >= 0 && !std::isinf(p)), op,
            ": cannot compute the ", p, " norm on an empty tensor because the operation does not have an identity");
-  Tensor x = ops::abs(raw_cast(self, accumulate_type(result)));
+  Tensor x = raw_cast(self, accumulate_type(result));
+  if (p != 2) x = ops::abs(x);
   Tensor out;
   if (p == 0)
     out = sum_over(ops::to_dtype(ops::ne(x, 0), x.dtype()), dims, keepdim);

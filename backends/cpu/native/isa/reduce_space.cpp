@@ -53,7 +53,7 @@ ReduceSpace::ReduceSpace(const backend::Call& call, int n_reduced_dims, bool ord
 
 bool ReduceSpace::by_columns() const {
   const int64_t across = std::llabs(kept_operands_[0].stride[kept.nd - 1]), along = std::llabs(run_stride());
-  return kept.cols() > 1 && across != 0 && (across < along || n_reduced == 1);
+  return kept.cols() > 1 && across != 0 && (across < along || along == 0 || n_reduced == 1);
 }
 
 } // namespace TESSERACK_VARIANT
