@@ -129,6 +129,22 @@ def test_second_gradients(device: str) -> None:
     assert gradgradcheck(lambda t: t[k] ** 3, (x,))
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2)])
+@pytest.mark.parametrize("dims", [1, 2, 3, 4])
+def test_masks_of_leading_dims(device: str, dims: int, order: tuple[int, ...]) -> None:
+    """Read and written in every layout, those whose dims a view can merge and those where none can."""
+    base = np.arange(3.0 * 4 * 5 * 6).reshape(3, 4, 5, 6)
+    numpy, ours = base.transpose(order).copy(), ts.tensor(base, device=device).permute(*order).clone()
+    mask = np.random.default_rng(0).random(numpy.shape[:dims]) > 0.4
+    at = ts.tensor(mask, device=device)
+    np.testing.assert_array_equal(ours[at].cpu().numpy(), numpy[mask])
+    np.testing.assert_array_equal(at.nonzero().cpu().numpy(), np.argwhere(mask))
+    values = -numpy[mask]
+    numpy[mask] = values
+    ours[at] = ts.tensor(values, device=device)
+    np.testing.assert_array_equal(ours.cpu().numpy(), numpy)
+
+
 def test_zero_dim_mask_adds_a_dimension(device: str) -> None:
     x = ts.tensor(X, device=device)
     assert x[ts.tensor(True, device=device)].shape == (1, 3, 4, 5)

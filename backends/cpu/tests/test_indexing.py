@@ -1,4 +1,4 @@
-"""gather, scatter, index_select, index_add_, embedding and nll_loss against loops in NumPy and torch."""
+"""gather, scatter, index_select, index_add_, nonzero, embedding and nll_loss against loops in NumPy and torch."""
 
 from __future__ import annotations
 
@@ -210,3 +210,20 @@ def test_nll_loss_refuses_a_bad_target() -> None:
     with pytest.raises(KernelError, match="target 3 is out of bounds for 3 classes") as caught:
         call("nll_loss_forward", [np.empty((), "f4"), np.empty((), "f4")], [x, np.array([0, 3]), None], [1, -100])
     assert caught.value.status == INDEX_ERROR
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 1.0])
+@pytest.mark.parametrize("shape", [(1,), (9,), (70_001,), (3, 5), (300, 401), (2, 1, 40, 901), (7, 2, 3, 4, 5)])
+def test_nonzero(shape: tuple[int, ...], share: float) -> None:
+    mask = np.random.default_rng(0).random(shape) < share
+    want = np.argwhere(mask)
+    found = np.full(want.shape, -1, "i8")
+    call("nonzero", [found], [mask])
+    np.testing.assert_array_equal(found, want)
+
+
+def test_nonzero_refuses_what_does_not_fit() -> None:
+    mask = np.array([True, False, True])
+    for out in (np.empty((3, 1), "i8"), np.empty((2, 2), "i8"), np.empty((2, 1), "i4"), np.empty(2, "i8")):
+        with pytest.raises(KernelError, match="nonzero: expected"):
+            call("nonzero", [out], [mask])

@@ -2,6 +2,7 @@
 #include "ops/api.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
+#include <algorithm>
 
 namespace ts {
 namespace {
@@ -10,15 +11,27 @@ const Op wrap_index("_wrap_index"), index_outside("_index_outside");
 
 bool is_mask(const Tensor& t) { return t.dtype() == DType::Bool || t.dtype() == DType::UInt8; }
 
-// A mask of k dims stands for k position tensors.
-void expand_mask(const Tensor& self, const Tensor& mask, int64_t dim, std::vector<Tensor>& out) {
+// The same elements with dims [dim, dim + n) as one, if a view can show them so.
+bool merge_dims(Tensor& self, int64_t dim, int64_t n) {
+  Dims merged(self.sizes().first(static_cast<size_t>(dim)));
+  merged.push_back(checked_numel(self.sizes().subspan(static_cast<size_t>(dim), static_cast<size_t>(n))));
+  for (int64_t d = dim + n; d < self.ndim(); ++d) merged.push_back(self.sizes()[d]);
+  std::optional<Dims> strides = view_strides(self.sizes(), self.strides(), merged);
+  if (strides) self = alias(self, merged, *strides, self->byte_offset);
+  return strides.has_value();
+}
+
+// A mask of k dims stands for k position tensors, or for one over the k dims together.
+void expand_mask(Tensor& self, const Tensor& mask, bool alone, Positions& out) {
+  int64_t dim = static_cast<int64_t>(out.at.size());
   if (mask.dtype() == DType::UInt8) warn("indexing with dtype uint8 is deprecated, please use a dtype bool instead.");
   for (int64_t k = 0; k < mask.ndim(); ++k)
     TS_CHECK_INDEX(dim + k < self.ndim() && mask.sizes()[k] == self.sizes()[dim + k], "The shape of the mask ",
                    mask.sizes(), " at index ", k, " does not match the shape of the indexed tensor ", self.sizes(),
                    " at index ", dim + k);
+  if (mask.ndim() == 1 || (alone && merge_dims(self, dim, mask.ndim()))) return out.add(nonzero_flat(mask), true);
   Tensor found = ops::nonzero(mask);
-  for (int64_t k = 0; k < mask.ndim(); ++k) out.push_back(ops::select(found, 1, k));
+  for (int64_t k = 0; k < mask.ndim(); ++k) out.add(ops::select(found, 1, k), true);
 }
 
 Tensor with_new_dim(const Tensor& self, int64_t at) {
@@ -57,31 +70,33 @@ Dims broadcast_shape(const std::vector<Tensor>& at) {
 
 } // namespace
 
-std::vector<Tensor> normalized_indices(Tensor& self, TensorList indices) {
-  std::vector<Tensor> out;
+Positions normalized_indices(Tensor& self, TensorList indices) {
+  Positions out;
+  bool alone = std::ranges::count_if(indices, [](const Tensor& t) { return t.defined(); }) == 1;
   for (const Tensor& given : indices) {
     if (!given.defined()) {
-      out.emplace_back();
+      out.add({}, true);
       continue;
     }
     Tensor t = transfer(given, self.device());
     TS_CHECK_INDEX(is_mask(t) || t.dtype() == DType::Int64 || t.dtype() == DType::Int32,
                    "tensors used as indices must be long, int, byte or bool tensors, got ", t.dtype());
     if (is_mask(t) && t.ndim() == 0) {
-      self = with_new_dim(self, static_cast<int64_t>(out.size()));
-      out.push_back(nonzero_flat(raw_1d(t)));
+      self = with_new_dim(self, static_cast<int64_t>(out.at.size()));
+      out.add(nonzero_flat(raw_1d(t)), true);
     } else if (is_mask(t))
-      expand_mask(self, t, static_cast<int64_t>(out.size()), out);
+      expand_mask(self, t, alone, out);
     else
-      out.push_back(raw_cast(t, DType::Int64));
+      out.add(raw_cast(t, DType::Int64), false);
   }
-  TS_CHECK_INDEX(static_cast<int64_t>(out.size()) <= self.ndim(), "too many indices for tensor of dimension ",
-                 self.ndim(), " (got ", out.size(), ")");
+  TS_CHECK_INDEX(static_cast<int64_t>(out.at.size()) <= self.ndim(), "too many indices for tensor of dimension ",
+                 self.ndim(), " (got ", out.at.size(), ")");
   return out;
 }
 
-IndexPlan make_index_plan(const Tensor& self, const std::vector<Tensor>& at) {
+IndexPlan make_index_plan(const Tensor& self, const Positions& positions) {
   IndexPlan p;
+  const std::vector<Tensor>& at = positions.at;
   p.shape = broadcast_shape(at);
   int64_t n = p.count();
   for (size_t d = 0; d < at.size(); ++d) {
@@ -90,8 +105,9 @@ IndexPlan make_index_plan(const Tensor& self, const std::vector<Tensor>& at) {
     TS_CHECK_INDEX(size > 0 || n == 0, "index is out of bounds for dimension ", dim, " with size 0");
     p.adjacent &= p.dims.empty() || p.dims.back() == dim - 1;
     p.dims.push_back(dim);
-    Tensor wrapped = n ? wrap_index(at[d], Scalar(size)) : at[d];
-    if (n && raw_truth(ops::any(index_outside(wrapped, Scalar(size))))) fail_outside(wrapped, dim, size);
+    bool check = n && !positions.inside[d];
+    Tensor wrapped = check ? wrap_index(at[d], Scalar(size)) : at[d];
+    if (check && raw_truth(ops::any(index_outside(wrapped, Scalar(size))))) fail_outside(wrapped, dim, size);
     p.at.push_back(raw_expand(wrapped, p.shape, "index"));
   }
   TS_CHECK_INDEX(!p.dims.empty(), "index: expected at least one index tensor");

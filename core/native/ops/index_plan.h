@@ -17,9 +17,19 @@ struct IndexPlan {
   size_t first() const { return adjacent ? static_cast<size_t>(dims[0]) : 0; } // where `shape` starts in `result`
 };
 
-// One entry per dim of self, undefined where the dim is not indexed. A 0-d mask adds a dim, so self may grow.
-std::vector<Tensor> normalized_indices(Tensor& self, TensorList indices);
+// Indices as positions: one entry per dim of self, undefined where the dim is not indexed.
+struct Positions {
+  std::vector<Tensor> at;
+  std::vector<bool> inside; // known to lie within their dims
+  void add(Tensor t, bool known_inside) {
+    at.push_back(std::move(t));
+    inside.push_back(known_inside);
+  }
+};
+
+// A 0-d mask adds a dim to self; a mask of several dims, alone, merges those of self if a view can.
+Positions normalized_indices(Tensor& self, TensorList indices);
 // IndexError for a position outside its dim; waits for the device to know.
-IndexPlan make_index_plan(const Tensor& self, const std::vector<Tensor>& at);
+IndexPlan make_index_plan(const Tensor& self, const Positions& positions);
 
 } // namespace ts

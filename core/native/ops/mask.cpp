@@ -19,6 +19,11 @@ int64_t count_true(const Tensor& flat_mask) {
   return n;
 }
 
+// The kernel, where the backend has one: a row of coordinates for each true element of a contiguous mask.
+bool write_coordinates(const Tensor& out, const Tensor& mask) {
+  return Launch(kNonzero, mask.device()).out(out).in(mask).run();
+}
+
 } // namespace
 
 // Each true element's rank is an inclusive count of trues before it; the others write to a slot that is cut off.
@@ -31,7 +36,7 @@ Tensor nonzero_flat(const Tensor& t) {
   int64_t n = mask.numel(), found = count_true(mask);
   if (found == n) return counting(n, device);
   Tensor out = empty_tensor(Dims{found}, DType::Int64, device);
-  if (found == 0 || Launch(kNonzero, device).out(out).in(mask).run()) return out;
+  if (found == 0 || write_coordinates(raw_view(out, Dims{found, 1}), mask)) return out;
   Tensor rank = ops::sub(ops::cumsum(raw_cast(mask, DType::Int64), 0), Scalar(1));
   Tensor slot = ops::where(mask, rank, filled({}, Scalar(found), DType::Int64, device));
   Tensor slots = empty_tensor(Dims{found + 1}, DType::Int64, device);
@@ -55,6 +60,12 @@ Tensor coordinates(const Tensor& flat, IntSpan sizes) {
 }
 
 Tensor nonzero(const Tensor& self) {
+  if (self.ndim() > 1 && is_bool(self.dtype()) && self.numel() > 0 && !self.device().is_meta()) {
+    Tensor mask = raw_contiguous(self);
+    Tensor out =
+        empty_tensor(Dims{count_true(raw_view(mask, Dims{mask.numel()})), self.ndim()}, DType::Int64, self.device());
+    if (out.numel() == 0 || write_coordinates(out, mask)) return out;
+  }
   if (self.ndim() > 0) return coordinates(nonzero_flat(self), self.sizes());
   return empty_tensor(Dims{nonzero_flat(self).numel(), 0}, DType::Int64, self.device());
 }
