@@ -60,7 +60,8 @@ Tensor coordinates(const Tensor& flat, IntSpan sizes) {
 }
 
 Tensor nonzero(const Tensor& self) {
-  if (self.ndim() > 1 && is_bool(self.dtype()) && self.numel() > 0 && !self.device().is_meta()) {
+  bool counted = self.ndim() > 1 && self.numel() > 0 && is_bool(self.dtype()) && !self.device().is_meta();
+  if (counted && backend_of(self.device()).kernel(kNonzero)) {
     Tensor mask = raw_contiguous(self);
     Tensor out =
         empty_tensor(Dims{count_true(raw_view(mask, Dims{mask.numel()})), self.ndim()}, DType::Int64, self.device());
