@@ -156,31 +156,32 @@ TS_INLINE float sin_or_cos(float x, uint64_t shift) {
 TS_INLINE float sin_f32(float x) { return x == 0.0f ? x : sin_or_cos(x, 0); }
 TS_INLINE float cos_f32(float x) { return sin_or_cos(x, 1); }
 
+// erf below 1 in magnitude, where 1 is left out of the series' first coefficient so that x itself is added last; above,
+// 1 - erfc by the logarithm of erfc on [1, 4.1], at the end of which erf has reached 1.
 TS_INLINE float erf_f32(float x) {
-  const double d = x;
-  double a = __builtin_fabs(d);
-  const double z = a * a;
-  const double small =
-      d *
-      (0x1.20dd75040096fp+0 +
-       z * (-0x1.8127465fd3958p-2 +
-            z * (0x1.ce2f079d36fecp-4 +
-                 z * (-0x1.b829a7effaad8p-6 +
-                      z * (0x1.5628f0107e624p-8 +
-                           z * (-0x1.bcbea89b24489p-11 + z * (0x1.d826b0a9095f3p-14 + z * -0x1.4383eacdd3c31p-17)))))));
-  a = a > 4.1 ? 4.1 : a;
-  // log(erfc(a)) on [1, 4.1]
-  double p = 0x1.181a6b04e46b9p-23;
-  p = fused(p, a, -0x1.8b7f8c92b0c11p-16);
-  p = fused(p, a, 0x1.db0b3701f4920p-12);
-  p = fused(p, a, -0x1.1636c49a7cfcfp-8);
-  p = fused(p, a, 0x1.9e6e066cfe14bp-6);
-  p = fused(p, a, -0x1.bc8e61599a457p-4);
-  p = fused(p, a, -0x1.4428f90dcdf40p-1);
-  p = fused(p, a, -0x1.212ee8a172639p+0);
-  p = fused(p, a, 0x1.9c6b9f5b91565p-13);
-  const double large = __builtin_copysign(1.0 - exp_short(p), d);
-  return static_cast<float>(a < 1.0 ? small : large);
+  const float z = x * x;
+  float q = -0x1.4383eacdd3c31p-17f;
+  q = fused(q, z, 0x1.d826b0a9095f3p-14f);
+  q = fused(q, z, -0x1.bcbea89b24489p-11f);
+  q = fused(q, z, 0x1.5628f0107e624p-8f);
+  q = fused(q, z, -0x1.b829a7effaad8p-6f);
+  q = fused(q, z, 0x1.ce2f079d36fecp-4f);
+  q = fused(q, z, -0x1.8127465fd3958p-2f);
+  q = fused(q, z, 0x1.06eba82004b78p-3f);
+  const float small = fused(x, q, x);
+  float a = __builtin_fabsf(x);
+  a = a > 4.1f ? 4.1f : a;
+  float p = 0x1.181a6b04e46b9p-23f;
+  p = fused(p, a, -0x1.8b7f8c92b0c11p-16f);
+  p = fused(p, a, 0x1.db0b3701f4920p-12f);
+  p = fused(p, a, -0x1.1636c49a7cfcfp-8f);
+  p = fused(p, a, 0x1.9e6e066cfe14bp-6f);
+  p = fused(p, a, -0x1.bc8e61599a457p-4f);
+  p = fused(p, a, -0x1.4428f90dcdf40p-1f);
+  p = fused(p, a, -0x1.212ee8a172639p+0f);
+  p = fused(p, a, 0x1.9c6b9f5b91565p-13f);
+  const float large = __builtin_copysignf(expm1_negative(p), x);
+  return a < 1.0f ? small : large;
 }
 
 TS_INLINE float pow_f32(float base, float exponent) {
