@@ -121,6 +121,16 @@ def test_every_run_of_a_long_row_counts(dtype: str, op: str) -> None:
             np.testing.assert_array_equal(reduce(x, (0,), op, dtype), value)
 
 
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
+@pytest.mark.parametrize("shape", [(20_000, 3), (600, 32), (600, 33), (40, 7, 35)])
+def test_positions_in_short_rows(shape: tuple[int, ...], op: str, rng: np.random.Generator) -> None:
+    x = rng.integers(0, 3, shape).astype("f4")
+    if op == "argmax":
+        x[x == 2] = np.nan
+    np.testing.assert_array_equal(reduce(x, (len(shape) - 1,), op, "i8"), getattr(np, op)(x, axis=-1))
+    np.testing.assert_array_equal(reduce(x[:, ::-1], (len(shape) - 1,), op, "i8"), getattr(np, op)(x[:, ::-1], axis=-1))
+
+
 def test_first_position_of_ties() -> None:
     x = np.zeros((4, 200_000), "f4")
     x[:, 777] = x[:, 190_000] = 5.0

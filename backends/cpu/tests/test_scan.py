@@ -25,7 +25,7 @@ def scan(x: Array, op: str, out: Array, compute: Any, positions: Array | None = 
 
 @pytest.mark.parametrize("op", REFERENCE)
 @pytest.mark.parametrize("dtype", ["i4", "i8", "u8", "f8", "f4"])
-@pytest.mark.parametrize("shape", [(7,), (3, 5), (4, 3000), (200, 6, 11)])
+@pytest.mark.parametrize("shape", [(7,), (3, 5), (4, 3000), (200, 6, 11), (1100, 3), (2, 700, 5), (40, 3, 50)])
 def test_scan(shape: tuple[int, ...], dtype: str, op: str, rng: np.random.Generator) -> None:
     x = rng.integers(1, 4, shape).astype(dtype) if op != "sum" else rng.integers(0, 50, shape).astype(dtype)
     if op == "prod" and dtype[0] == "f":

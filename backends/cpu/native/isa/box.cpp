@@ -182,6 +182,12 @@ template <typename U> void move_box(char* to, const Box& box, const char* from, 
       const U value = src[r * srs];
       for (int64_t c = 0; c < cols; ++c) dst[r * rs + c] = value;
     }
+  } else if (cs == 1 && scs == -1) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const U* const first = src + r * srs;
+#pragma GCC ivdep
+      for (int64_t c = 0; c < cols; ++c) dst[r * rs + c] = first[-c];
+    }
   } else if (cs == 1 && srs == 1 && rows * cols <= kTile) {
     // Through a dense tile: writing a few columns of many rows at once would fight over a few sets of the L1 cache.
     alignas(64) U tile[kTile];

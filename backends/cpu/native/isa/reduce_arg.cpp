@@ -115,7 +115,9 @@ template <bool Largest, typename T> void positions_by_columns(const ReduceSpace&
 }
 
 template <bool Largest, typename T> void positions(const ReduceSpace& space) {
-  if (space.by_columns())
+  // Short rows, many of them, are columns too: loads by strides cost less than a call for each row.
+  constexpr int64_t kShort = 32;
+  if (space.by_columns() || (space.n_reduced <= kShort && space.kept.cols() >= kShort))
     positions_by_columns<Largest, T>(space);
   else
     positions_by_runs<Largest, T>(space);

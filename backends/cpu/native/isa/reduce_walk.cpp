@@ -152,7 +152,9 @@ private:
 
 void reduce_walk(const backend::Call& call, int n_reduced_dims, const FoldTable& fold) {
   const ReduceSpace space(call, n_reduced_dims, false);
-  if (space.by_columns())
+  // Rows shorter than a vector register are columns too.
+  constexpr int64_t kShort = 8, kEnough = 32;
+  if (space.by_columns() || (space.n_reduced < kShort && space.kept.cols() >= kEnough))
     Columns(space, fold).reduce();
   else
     Runs(space, fold).reduce();

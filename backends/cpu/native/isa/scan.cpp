@@ -3,7 +3,8 @@
 #include "rows.h"
 #include "threads.h"
 
-#include <vector>
+#include <algorithm>
+#include <cstdlib>
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -97,6 +98,26 @@ void scan_rows_together(const Row* rows, int64_t n, LoadFn<T> load, StoreFn<T> s
   }
 }
 
+// Rows next to each other as columns of a box, each with a carry of its own: for rows that lie across the memory, and
+// for short ones.
+constexpr int64_t kColumns = 512, kShort = 32;
+template <int Op, typename T>
+void scan_columns(const Row& first, int64_t n, int64_t cols, int64_t in_across, int64_t out_across, LoadFn<T> load,
+                  StoreFn<T> store, int64_t in_item, int64_t out_item) {
+  alignas(64) T tile[kColumns];
+  alignas(64) Carry<T> carry[kColumns];
+  std::fill_n(carry, cols, Carry<T>(Op == TS_R_SUM ? 0 : 1));
+  for (int64_t i = 0; i < n; ++i) {
+    load(tile, first.in + i * first.in_stride * in_item, Box{1, cols, 0, in_across});
+    for (int64_t j = 0; j < cols; ++j) {
+      const Carry<T> x = static_cast<Carry<T>>(tile[j]);
+      carry[j] = Op == TS_R_SUM ? carry[j] + x : carry[j] * x;
+      tile[j] = static_cast<T>(carry[j]);
+    }
+    store(first.out + i * first.out_stride * out_item, tile, Box{1, cols, 0, out_across});
+  }
+}
+
 template <int Op, typename T> void scan_rows(const backend::Call& call) {
   const ts_tensor *in = call.in(0).raw(), *out = call.out(0).raw();
   const ts_tensor* positions = call.n_outputs() > 1 ? call.out(1).raw() : nullptr;
@@ -109,20 +130,35 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
   const LoadFn<T> load = loader<T>(in->dtype);
   const StoreFn<T> store = storer<T>(out->dtype);
   const int64_t in_item = backend::dtype_size(in->dtype), out_item = backend::dtype_size(out->dtype);
-  parallel_for(0, rows, kParallelElements / n + 1, [&](int64_t first, int64_t end) {
-    const auto row = [&](int64_t r) {
-      const auto at = [&](const ts_tensor* t) {
-        int64_t offset = 0, rest = r;
-        for (int d = last - 1; d >= 0; --d) {
-          offset += rest % in->sizes[d] * t->strides[d];
-          rest /= in->sizes[d];
-        }
-        return static_cast<char*>(t->handle) + t->byte_offset + offset * backend::dtype_size(t->dtype);
-      };
-      const auto stride = [&](const ts_tensor* t) { return last < 0 ? 1 : t->strides[last]; };
-      return Row{at(in),     at(out),     positions != nullptr ? reinterpret_cast<int64_t*>(at(positions)) : nullptr,
-                 stride(in), stride(out), positions != nullptr ? stride(positions) : 0};
+  const auto row = [&](int64_t r) {
+    const auto at = [&](const ts_tensor* t) {
+      int64_t offset = 0, rest = r;
+      for (int d = last - 1; d >= 0; --d) {
+        offset += rest % in->sizes[d] * t->strides[d];
+        rest /= in->sizes[d];
+      }
+      return static_cast<char*>(t->handle) + t->byte_offset + offset * backend::dtype_size(t->dtype);
     };
+    const auto stride = [&](const ts_tensor* t) { return last < 0 ? 1 : t->strides[last]; };
+    return Row{at(in),     at(out),     positions != nullptr ? reinterpret_cast<int64_t*>(at(positions)) : nullptr,
+               stride(in), stride(out), positions != nullptr ? stride(positions) : 0};
+  };
+  if constexpr (Op == TS_R_SUM || Op == TS_R_PROD) {
+    const int64_t cols = last > 0 ? in->sizes[last - 1] : 1;
+    if (cols >= kShort && (n <= kShort || std::llabs(in->strides[last - 1]) < std::llabs(in->strides[last]))) {
+      const int64_t blocks = ceil_div(cols, kColumns), width = ceil_div(cols, blocks);
+      return parallel_for(
+          0, rows / cols * blocks, kParallelElements / (n * width) + 1, [&](int64_t first, int64_t end) {
+            for (int64_t unit = first; unit < end; ++unit) {
+              const int64_t start = unit % blocks * width, left = cols - start;
+              if (left <= 0) continue;
+              scan_columns<Op, T>(row(unit / blocks * cols + start), n, left < width ? left : width,
+                                  in->strides[last - 1], out->strides[last - 1], load, store, in_item, out_item);
+            }
+          });
+    }
+  }
+  parallel_for(0, rows, kParallelElements / n + 1, [&](int64_t first, int64_t end) {
     int64_t r = first;
     if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
       for (; r + kTogether <= end; r += kTogether) {
