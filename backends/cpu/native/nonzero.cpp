@@ -70,7 +70,7 @@ void nonzero(const Call& call) {
                   static_cast<long long>(out.size(0)));
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     Odometer odometer(in);
-    std::vector<int64_t> found(kPart);
+    std::vector<int64_t> found(ndim == 1 ? 0 : static_cast<size_t>(std::min(kPart, n)));
     for (int64_t p = first; p < last; ++p) {
       const int64_t start = starts[static_cast<size_t>(p)], count = starts[static_cast<size_t>(p) + 1] - start;
       int64_t* to = ndim == 1 ? rows + start : found.data();

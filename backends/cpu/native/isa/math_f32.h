@@ -157,7 +157,7 @@ TS_INLINE float sin_f32(float x) { return x == 0.0f ? x : sin_or_cos(x, 0); }
 TS_INLINE float cos_f32(float x) { return sin_or_cos(x, 1); }
 
 // erf below 1 in magnitude, where 1 is left out of the series' first coefficient so that x itself is added last; above,
-// 1 - erfc by the logarithm of erfc on [1, 4.1], at the end of which erf has reached 1.
+// 1 - erfc by the logarithm of erfc on [1, 4.1], at the end of which erf has reached 1. 1.06 ulp.
 TS_INLINE float erf_f32(float x) {
   const float z = x * x;
   float q = -0x1.4383eacdd3c31p-17f;
