@@ -28,7 +28,10 @@ using sgemm::kWideRows;
 using simd::kLanes;
 
 constexpr int64_t kTileCols = 2 * kLanes;
-constexpr int64_t kDepth = 384, kCols = 512;     // of a packed block of B
+// Of a packed block of B. It need not stay in the L2 cache: panels arrive from the L3 cache in time.
+constexpr int64_t kDepth = simd::kRegisters == 32 ? 384 : 512, kCols = simd::kRegisters == 32 ? 512 : 1024;
+constexpr int64_t kEven = 8;
+constexpr int64_t kPackAhead = 16;               // rows of B
 constexpr int64_t kUnpackedRows = 3 * kTileRows; // up to here packing B costs more than it saves
 // Elements of B that stay in the L2 cache as they lie.
 constexpr int64_t kBlockStays = (simd::kRegisters == 32 ? 128 : 80) * 1024;
@@ -77,6 +80,7 @@ void pack_rows(const Source& b, int64_t depth, int64_t cols, float* to) {
   const simd::Mask low = simd::first(std::min(cols, kLanes)), high = simd::first(std::max<int64_t>(0, cols - kLanes));
   for (int64_t p = 0; p < depth; ++p, to += kTileCols) {
     const float* from = b.at(p, 0);
+    __builtin_prefetch(b.at(p + kPackAhead, 0));
     simd::store(to, simd::load(from, low));
     simd::store(to + kLanes, cols > kLanes ? simd::load(from + kLanes, high) : simd::zero());
   }
@@ -173,7 +177,7 @@ void multiply_strip(const Product& g, const Source& a, int64_t i, int64_t rows, 
   const float* const start = !first ? c : g.start.data ? g.start.at(i, j) : nullptr;
   const simd::Mask all = simd::first(kLanes);
   sgemm::Tile tile{a.data,  by_rows ? a.row : a.col,       nullptr, b_row, nullptr, g.c_row,
-                   nullptr, first ? g.start.row : g.c_row, depth,   all,   true};
+                   nullptr, first ? g.start.row : g.c_row, depth,   all,   true,    true};
   const int64_t widest = panel == 0 && rows <= kWideRows ? 4 : 2;
   const sgemm::MultiplyFn run_widest = kernel(widest);
   for (int64_t at = 0; at < cols;) {
@@ -188,7 +192,8 @@ void multiply_strip(const Product& g, const Source& a, int64_t i, int64_t rows, 
     }
     const int64_t needed = ceil_div(left, kLanes), registers = needed >= widest ? widest : needed >= 2 ? 2 : 1;
     tile.last = simd::first(std::min(kLanes, left - (registers - 1) * kLanes));
-    tile.whole = panel != 0 || left >= registers * kLanes;
+    tile.last_whole = left >= registers * kLanes;
+    tile.b_whole = panel != 0 || tile.last_whole;
     kernel(registers)(tile);
     at += registers * kLanes;
   }
@@ -204,7 +209,8 @@ template <class Body> void each_strip(int64_t m, int64_t highest, const Body& bo
   }
 }
 
-int64_t block_depth(int64_t k) { return ceil_div(k, ceil_div(k, kDepth)); }
+// Even parts, of whole rounds of the inner loop.
+int64_t block_depth(int64_t k) { return std::min(k, ceil_div(ceil_div(k, ceil_div(k, kDepth)), kEven) * kEven); }
 
 // B where it lies.
 void multiply_unpacked(const Product& g) {

@@ -19,7 +19,7 @@ using simd::Vector;
 constexpr int kTileRows = simd::kRegisters == 32 ? 14 : 6;
 constexpr int kWideRows = simd::kRegisters == 32 ? 6 : 3; // tiles of up to so many rows are four registers wide
 constexpr int kPrefetch = 6;                              // rows of B ahead
-constexpr int64_t kLine = 16;                             // elements of a cache line
+constexpr int kLine = 16;                                 // elements of a cache line
 
 // One tile: c = start + a @ b. Strides in elements; columns beyond the last register's mask are not touched.
 struct Tile {
@@ -33,8 +33,34 @@ struct Tile {
   int64_t start_row;
   int64_t depth;
   simd::Mask last; // of the last register of a row
-  bool whole;      // the last register of a row of B may be read whole
+  bool last_whole; // the mask leaves nothing out
+  bool b_whole;    // the last register of a row of B may be read whole
 };
+
+// c = start + sums. Whole: the last register of a row, too.
+template <bool Whole, int R, int V> inline void finish(const Tile& t, Vector (&sums)[R][V]) {
+  // Copies, for a store of a vector might change a tile as far as the compiler knows.
+  float* const c = t.c;
+  const float* const start = t.start;
+  const int64_t c_row = t.c_row, start_row = t.start_row;
+  const simd::Mask last = t.last;
+  if (start) {
+#pragma GCC unroll 14
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        const float* at = start + i * start_row + v * kLanes;
+        sums[i][v] = simd::add(sums[i][v], Whole || v < V - 1 ? simd::load(at) : simd::load(at, last));
+      }
+  }
+#pragma GCC unroll 14
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      float* at = c + i * c_row + v * kLanes;
+      Whole || v < V - 1 ? simd::store(at, sums[i][v]) : simd::store(at, sums[i][v], last);
+    }
+}
 
 // R rows and V registers of columns. ByRows: a row of A is contiguous; else a column is.
 template <int R, int V, bool ByRows> void multiply(const Tile& t) {
@@ -44,7 +70,7 @@ template <int R, int V, bool ByRows> void multiply(const Tile& t) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sums[i][v] = simd::zero();
   for (int i = 0; i < R; ++i)
-    for (int v = 0; v < V; ++v) __builtin_prefetch(t.c + i * t.c_row + v * kLanes, 1);
+    for (int v = 0; v < V; v += kLine / kLanes) __builtin_prefetch(t.c + i * t.c_row + v * kLanes, 1);
   // Every third row has a pointer; the other two are addressed by multiples of the stride.
   constexpr int kPointers = ByRows ? (R + 2) / 3 : 1;
   const float* rows[kPointers];
@@ -53,10 +79,11 @@ template <int R, int V, bool ByRows> void multiply(const Tile& t) {
   int64_t p = 0;
 #ifndef __AVX512F__
   if constexpr (V == 2 && R >= kRoundsFrom) {
-    if (const int64_t rounds = t.whole ? t.depth / kSteps : 0; rounds > 0) {
+    if (const int64_t rounds = t.b_whole ? t.depth / kSteps : 0; rounds > 0) {
       multiply_rounds<R, ByRows>(sums, rows[0], t.a_step, b, t.b_row, rounds, kPrefetch);
-      if constexpr (ByRows) rows[1] = rows[0] + 3 * t.a_step;
       p = rounds * kSteps;
+      if (p == t.depth && t.last_whole) return finish<true>(t, sums);
+      if constexpr (ByRows) rows[1] = rows[0] + 3 * t.a_step;
     }
   }
 #endif
@@ -76,22 +103,7 @@ template <int R, int V, bool ByRows> void multiply(const Tile& t) {
 #pragma GCC unroll 5
     for (int i = 0; i < kPointers; ++i) rows[i] += ByRows ? 1 : t.a_step;
   }
-#pragma GCC unroll 14
-  for (int i = 0; i < R; ++i) {
-    float* c = t.c + i * t.c_row;
-    const float* start = t.start ? t.start + i * t.start_row : nullptr;
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      Vector sum = sums[i][v];
-      if (v < V - 1) {
-        if (start) sum = simd::add(sum, simd::load(start + v * kLanes));
-        simd::store(c + v * kLanes, sum);
-      } else {
-        if (start) sum = simd::add(sum, simd::load(start + v * kLanes, t.last));
-        simd::store(c + v * kLanes, sum, t.last);
-      }
-    }
-  }
+  finish<false>(t, sums);
 }
 
 using MultiplyFn = void (*)(const Tile&);

