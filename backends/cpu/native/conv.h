@@ -25,6 +25,15 @@ struct ConvTensors {
   char *input, *weight, *bias, *output;
 };
 
+// Dense channels-last input and output; the weight with any strides, in elements: between groups, output channels,
+// input channels, and neighbouring taps.
+struct TiledConv {
+  ConvGeometry geometry;
+  const float *input, *weight, *bias; // bias may be NULL
+  float* output;
+  int64_t weight_group, weight_out, weight_in, weight_tap;
+};
+
 void conv_by_gemm(onednn::Conv kind, const ConvGeometry& geometry, int32_t dtype, const ConvTensors& tensors);
 
 } // namespace tesserack::cpu

@@ -9,6 +9,8 @@
 
 namespace tesserack::cpu::onednn {
 
+bool is_built_in() { return true; }
+
 // Never destroyed: primitives of other threads may outlive static destructors.
 dnnl::engine& engine() {
   static auto* instance = new dnnl::engine(dnnl::engine::kind::cpu, 0);
@@ -51,6 +53,7 @@ void* scratch(ScratchSlot slot, size_t bytes) {
 
 namespace tesserack::cpu::onednn {
 
+bool is_built_in() { return false; }
 bool matmul(const MatmulProblem&, const void*, const void*, const void*, void*) { return false; }
 bool convolution(const ConvProblem&, const void*, const void*, const void*, const void*) { return false; }
 

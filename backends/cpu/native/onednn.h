@@ -6,6 +6,9 @@
 
 namespace tesserack::cpu::onednn {
 
+// Whether this library was built with oneDNN.
+bool is_built_in();
+
 enum class Type : int32_t { f32, bf16 };
 
 // C = A @ B (+ bias). Row-major C with unit column stride; strides in elements.

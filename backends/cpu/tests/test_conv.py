@@ -27,6 +27,17 @@ CASES: list[tuple[Any, ...]] = [
     (2, 5, 7, 1, (8, 8), (3, 3), (3, 3), (2, 2), (2, 2)),
     (2, 4, 6, 1, (5, 6, 7), (3, 2, 3), (1, 2, 1), (1, 0, 1), (1, 1, 2)),
     (1, 16, 16, 1, (6, 6, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+    # Large enough for tiles where images lie channels-last.
+    (2, 16, 24, 1, (17, 13), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (2, 5, 19, 1, (16, 16), (3, 5), (1, 1), (2, 0), (1, 1)),
+    (1, 20, 8, 1, (40, 41), (3, 3), (2, 2), (1, 1), (1, 1)),
+    (2, 32, 34, 2, (16, 16), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (2, 18, 17, 1, (20, 21), (3, 2), (1, 1), (3, 2), (2, 3)),
+    (1, 16, 16, 1, (12, 24), (1, 1), (1, 1), (3, 4), (1, 1)),
+    (3, 33, 9, 1, (11, 12), (1, 1), (1, 1), (0, 0), (1, 1)),
+    (1, 16, 20, 1, (600,), (4,), (1,), (2,), (3,)),
+    (1, 16, 12, 1, (5, 9, 10), (3, 2, 3), (1, 1, 1), (2, 0, 1), (2, 1, 1)),
+    (2, 16, 8, 1, (3, 9, 8), (2, 3, 3), (2, 1, 1), (1, 4, 1), (1, 2, 1)),
 ]
 
 
@@ -71,15 +82,17 @@ def test_convolution_and_gradients(case: Any, dtype: np.dtype[Any], channels_las
     out = empty(tuple(ty.shape), dtype, channels_last)
     call("convolution", [out], [x_laid, w, b], params)
     check(out, ty)
-    call("convolution", [out], [x_laid, w, None], params)
+    w_laid = laid_out(w, channels_last)
+    call("convolution", [out], [x_laid, w_laid, None], params)
     check(out, ty - tb.reshape(1, -1, *[1] * len(size)))
 
     g = random_array(rng, tuple(ty.shape), dtype)
     ty.backward(torch.from_numpy(g.astype("f8")))
     g_laid = laid_out(g, channels_last)
     dx = empty(x.shape, dtype, channels_last)
-    call("convolution_backward_input", [dx], [g_laid, w], [list(x.shape), *params])
-    check(dx, tx.grad)
+    for weight in (w, w_laid):
+        call("convolution_backward_input", [dx], [g_laid, weight], [list(x.shape), *params])
+        check(dx, tx.grad)
     dw = np.empty(w.shape, dtype)
     call("convolution_backward_weight", [dw], [g_laid, x_laid], [list(w.shape), *params])
     check(dw, tw.grad)
@@ -104,11 +117,11 @@ def test_gradient_of_a_weight_in_parts(dtype: Any) -> None:
 
 def test_channels_last_weight_and_mixed_layouts() -> None:
     rng = np.random.default_rng(1)
-    x, w = random_array(rng, (2, 16, 8, 8), "f4"), random_array(rng, (16, 16, 3, 3), "f4")
+    x, w = random_array(rng, (4, 16, 8, 8), "f4"), random_array(rng, (16, 16, 3, 3), "f4")
     want = torch.conv2d(torch.from_numpy(x).double(), torch.from_numpy(w).double(), padding=1)
-    out = np.empty((2, 16, 8, 8), "f4")
+    out = np.empty((4, 16, 8, 8), "f4")
     call("convolution", [out], [laid_out(x, True), laid_out(w, True), None], [[1, 1], [1, 1], [1, 1], 1])
     check(out, want)
-    strided = np.empty((2, 16, 8, 16), "f4")[..., ::2]
+    strided = np.empty((4, 16, 8, 16), "f4")[..., ::2]
     call("convolution", [strided], [x, w, None], [[1, 1], [1, 1], [1, 1], 1])
     check(strided, want)

@@ -2,13 +2,11 @@
 // with two shortcuts: a right factor used for few rows is read where it lies, and one that lies transposed is then
 // multiplied by scalar products.
 #include "../matmul.h"
+#include "aligned_buffer.h"
 #include "sgemm_tile.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 
 namespace tesserack::cpu {
 namespace TESSERACK_VARIANT {
@@ -41,28 +39,6 @@ constexpr int64_t kCrowded = 512;
 constexpr int64_t kDotUpTo = 8 * kDotRows, kDotFrom = 16 * kLanes; // rows; depth, unless a single strip will do
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-struct Free {
-  void operator()(float* p) const { std::free(p); }
-};
-
-// Memory of a thread that is used again; what was in it is lost when it grows.
-class Buffer {
-public:
-  float* get(int64_t count) {
-    if (count > size_) {
-      const size_t bytes = (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64;
-      data_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
-      size_ = data_ ? count : 0;
-      if (!data_) throw std::bad_alloc();
-    }
-    return data_.get();
-  }
-
-private:
-  std::unique_ptr<float, Free> data_;
-  int64_t size_ = 0;
-};
 
 // An operand, or a part of one.
 struct Source {
@@ -128,7 +104,7 @@ void pack(const Source& b, int64_t depth, int64_t cols, float* to) {
 }
 
 // A strip of A beside itself: rows stay rows and columns columns, but close together. Returns the strip to use.
-Source copy_strip(const Source& a, int64_t rows, int64_t depth, Buffer& buffer) {
+Source copy_strip(const Source& a, int64_t rows, int64_t depth, AlignedBuffer& buffer) {
   if (a.row == 1) {
     float* to = buffer.get(depth * kLanes);
     const simd::Mask mask = simd::first(std::min(rows, kLanes));
@@ -214,7 +190,7 @@ int64_t block_depth(int64_t k) { return std::min(k, ceil_div(ceil_div(k, ceil_di
 
 // B where it lies.
 void multiply_unpacked(const Product& g) {
-  static thread_local Buffer strip;
+  static thread_local AlignedBuffer strip;
   const int64_t depth_block = block_depth(g.k);
   for (int64_t p = 0; p < g.k; p += depth_block) {
     const int64_t depth = std::min(depth_block, g.k - p);
@@ -227,7 +203,7 @@ void multiply_unpacked(const Product& g) {
 }
 
 void multiply_packed(const Product& g) {
-  static thread_local Buffer strip, block;
+  static thread_local AlignedBuffer strip, block;
   const int64_t depth_block = block_depth(g.k);
   const int64_t cols_block = ceil_div(ceil_div(g.n, ceil_div(g.n, kCols)), kTileCols) * kTileCols;
   float* packed = block.get(depth_block * ceil_div(std::min(cols_block, g.n), kTileCols) * kTileCols);

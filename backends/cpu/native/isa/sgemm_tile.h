@@ -21,7 +21,8 @@ constexpr int kWideRows = simd::kRegisters == 32 ? 6 : 3; // tiles of up to so m
 constexpr int kPrefetch = 6;                              // rows of B ahead
 constexpr int kLine = 16;                                 // elements of a cache line
 
-// One tile: c = start + a @ b. Strides in elements; columns beyond the last register's mask are not touched.
+// One tile: c = start + a @ b. Strides in elements; columns beyond the last register's mask are not touched. With more
+// runs than one the sum goes on: the next run of the depth starts a_run behind the last one's start in A, and so in B.
 struct Tile {
   const float* a;
   int64_t a_step; // from one row of A to the next, or from one column to the next: see multiply
@@ -35,6 +36,7 @@ struct Tile {
   simd::Mask last; // of the last register of a row
   bool last_whole; // the mask leaves nothing out
   bool b_whole;    // the last register of a row of B may be read whole
+  int64_t runs = 1, a_run = 0, b_run = 0;
 };
 
 // c = start + sums. Whole: the last register of a row, too.
@@ -62,31 +64,14 @@ template <bool Whole, int R, int V> inline void finish(const Tile& t, Vector (&s
     }
 }
 
-// R rows and V registers of columns. ByRows: a row of A is contiguous; else a column is.
-template <int R, int V, bool ByRows> void multiply(const Tile& t) {
-  Vector sums[R][V];
-#pragma GCC unroll 14
-  for (int i = 0; i < R; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sums[i][v] = simd::zero();
-  for (int i = 0; i < R; ++i)
-    for (int v = 0; v < V; v += kLine / kLanes) __builtin_prefetch(t.c + i * t.c_row + v * kLanes, 1);
+// sums += rows [p, depth) of one run of B, times A. ByRows: a row of A is contiguous; else a column is.
+template <int R, int V, bool ByRows>
+inline void multiply_run(const Tile& t, const float* a, const float* b, int64_t p, Vector (&sums)[R][V]) {
   // Every third row has a pointer; the other two are addressed by multiples of the stride.
   constexpr int kPointers = ByRows ? (R + 2) / 3 : 1;
   const float* rows[kPointers];
-  for (int i = 0; i < kPointers; ++i) rows[i] = t.a + 3 * i * t.a_step;
-  const float* b = t.b;
-  int64_t p = 0;
-#ifndef __AVX512F__
-  if constexpr (V == 2 && R >= kRoundsFrom) {
-    if (const int64_t rounds = t.b_whole ? t.depth / kSteps : 0; rounds > 0) {
-      multiply_rounds<R, ByRows>(sums, rows[0], t.a_step, b, t.b_row, rounds, kPrefetch);
-      p = rounds * kSteps;
-      if (p == t.depth && t.last_whole) return finish<true>(t, sums);
-      if constexpr (ByRows) rows[1] = rows[0] + 3 * t.a_step;
-    }
-  }
-#endif
+  for (int i = 0; i < kPointers; ++i) rows[i] = a + 3 * i * t.a_step + p * (ByRows ? 1 : t.a_step);
+  b += p * t.b_row;
   for (; p < t.depth; ++p, b += t.b_row) {
     Vector right[V];
 #pragma GCC unroll 4
@@ -103,6 +88,30 @@ template <int R, int V, bool ByRows> void multiply(const Tile& t) {
 #pragma GCC unroll 5
     for (int i = 0; i < kPointers; ++i) rows[i] += ByRows ? 1 : t.a_step;
   }
+}
+
+// R rows and V registers of columns.
+template <int R, int V, bool ByRows> void multiply(const Tile& t) {
+  Vector sums[R][V];
+#pragma GCC unroll 14
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sums[i][v] = simd::zero();
+  for (int i = 0; i < R; ++i)
+    for (int v = 0; v < V; v += kLine / kLanes) __builtin_prefetch(t.c + i * t.c_row + v * kLanes, 1);
+  int64_t p = 0;
+#ifndef __AVX512F__
+  if constexpr (V == 2 && R >= kRoundsFrom) {
+    const int64_t rounds = t.depth / kSteps, rest = t.depth % kSteps;
+    if (t.b_whole && rounds > 0 && (rest == 0 ? t.runs > 0 : t.runs == 1)) {
+      multiply_rounds<R, ByRows>(sums, t.a, t.a_step, t.b, t.b_row, rounds, t.runs, t.a_run, t.b_run, kPrefetch);
+      if (rest == 0) return t.last_whole ? finish<true>(t, sums) : finish<false>(t, sums);
+      p = rounds * kSteps;
+    }
+  }
+#endif
+  for (int64_t run = 0; run < t.runs; ++run)
+    multiply_run<R, V, ByRows>(t, t.a + run * t.a_run, t.b + run * t.b_run, p, sums);
   finish<false>(t, sums);
 }
 
