@@ -1,5 +1,5 @@
 // convolution and its two gradients: by tiles where they suit, through oneDNN where it has a kernel, else by im2col.
-#include "conv_kernels.h"
+#include "conv_tiled.h"
 #include "dtype_switch.h"
 #include "gather_index.h"
 #include "matmul_kernels.h"
@@ -161,65 +161,6 @@ bool run_onednn(Conv kind, const ConvGeometry& g, int32_t dtype, const ConvTenso
   return onednn::convolution(p, t.input, t.weight, t.bias, t.output);
 }
 
-// The distance between neighbouring taps of a weight, if all its taps lie evenly.
-std::optional<int64_t> even_taps(const Tensor& weight) {
-  int64_t step = 0, count = 1;
-  for (int d = weight.ndim(); d-- > 2;) {
-    if (weight.size(d) == 1) continue;
-    if (step == 0) step = weight.stride(d);
-    if (weight.stride(d) != step * count) return std::nullopt;
-    count *= weight.size(d);
-  }
-  return step;
-}
-
-// The geometry of the convolution that maps the gradient of the output to the one of the input. Strides are 1.
-ConvGeometry mirrored(const ConvGeometry& g) {
-  ConvGeometry m = g;
-  std::swap(m.in_channels, m.out_channels);
-  for (int d = 0; d < 3; ++d) {
-    std::swap(m.in[d], m.out[d]);
-    m.padding[d] = g.dilation[d] * (g.kernel[d] - 1) - g.padding[d];
-  }
-  return m;
-}
-
-// Whether every output position is one input position times the weight.
-bool is_product(const ConvGeometry& g) {
-  for (int d = 0; d < 3; ++d)
-    if (g.kernel[d] != 1 || g.stride[d] != 1 || g.padding[d] != 0) return false;
-  return g.groups == 1;
-}
-
-// What tiles compute, without its tensors but the weight: the convolution, or the one that a gradient of it is.
-std::optional<TiledConv> as_tiled(Conv kind, const ConvGeometry& g, const Tensor& weight) {
-  // With AVX-512 oneDNN's own kernels for these layouts have not been beaten.
-  const bool prefers_onednn = onednn::is_built_in() && active_isa() == ISA_AVX512;
-  if (weight.dtype() != TS_FLOAT32 || !g.channels_last || kind == Conv::backward_weight || prefers_onednn) return {};
-  const std::optional<int64_t> tap = even_taps(weight);
-  if (!tap) return {};
-  TiledConv t{g,
-              nullptr,
-              reinterpret_cast<const float*>(weight.bytes()),
-              nullptr,
-              nullptr,
-              0,
-              weight.stride(0),
-              weight.stride(1),
-              *tap};
-  t.weight_group = g.out_channels / g.groups * weight.stride(0);
-  if (kind == Conv::backward_input) {
-    t.geometry = mirrored(g);
-    for (int d = 0; d < 3; ++d)
-      if (g.stride[d] != 1 || t.geometry.padding[d] < 0) return {};
-    std::swap(t.weight_out, t.weight_in);
-    t.weight += *tap * (g.kernel[0] * g.kernel[1] * g.kernel[2] - 1);
-    t.weight_tap = -*tap;
-  }
-  if (!is_product(t.geometry) && !pick_tiled_conv_takes()(t.geometry)) return {};
-  return t;
-}
-
 // Of a batch, between two looks for the user's Ctrl-C.
 int64_t images_at_once(const ConvGeometry& g) {
   double work =
@@ -227,33 +168,6 @@ int64_t images_at_once(const ConvGeometry& g) {
   for (int d = 0; d < 3; ++d) work *= static_cast<double>(g.out[d] * g.kernel[d]);
   const double images = static_cast<double>(kPatience) / std::max(1.0, work);
   return images >= static_cast<double>(g.batch) ? g.batch : std::max<int64_t>(1, static_cast<int64_t>(images));
-}
-
-void multiply(const TiledConv& t) {
-  const auto bytes = [](const float* data) { return reinterpret_cast<char*>(const_cast<float*>(data)); };
-  const ConvGeometry& g = t.geometry;
-  Gemm product{TS_FLOAT32,
-               g.batch * g.positions(),
-               g.out_channels,
-               g.in_channels,
-               {bytes(t.input), g.in_channels, 1},
-               {bytes(t.weight), t.weight_in, t.weight_out},
-               {bytes(t.output), g.out_channels, 1},
-               {}};
-  if (t.bias) product.addend = {bytes(t.bias), 0, 1};
-  run_gemm(product);
-}
-
-void run_tiled(TiledConv& conv, const Call& call, int64_t images, Operand& in, Operand* bias, Operand& out) {
-  const int64_t batch = conv.geometry.batch;
-  if (bias) conv.bias = reinterpret_cast<const float*>(bias->data());
-  for (int64_t i = 0; i < batch; i += images) {
-    conv.geometry.batch = std::min(images, batch - i);
-    if (images < batch) call.check_interrupt();
-    conv.input = reinterpret_cast<const float*>(in.data(i));
-    conv.output = reinterpret_cast<float*>(out.data(i));
-    is_product(conv.geometry) ? multiply(conv) : pick_tiled_conv()(conv);
-  }
 }
 
 void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight, const Tensor& output,
@@ -267,9 +181,17 @@ void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight,
   if (bias) b.emplace(*bias, false, false);
   const int64_t images = images_at_once(geometry);
   if (std::optional<TiledConv> tiled = as_tiled(kind, geometry, weight)) {
-    run_tiled(*tiled, call, images, kind == Conv::forward ? in : out, b ? &*b : nullptr,
-              kind == Conv::forward ? out : in);
-    return (kind == Conv::forward ? out : in).finish();
+    if (b) tiled->bias = reinterpret_cast<float*>(b->data());
+    for (int64_t i = 0; i < geometry.batch; i += images) {
+      tiled->geometry.batch = std::min(images, geometry.batch - i);
+      if (images < geometry.batch) call.check_interrupt();
+      tiled->input = reinterpret_cast<float*>((kind == Conv::backward_input ? out : in).data(i));
+      tiled->output = reinterpret_cast<float*>((kind == Conv::backward_input ? in : out).data(i));
+      tiled->accumulate = i > 0;
+      run_tiled(kind, *tiled);
+    }
+    if (kind != Conv::backward_weight) (kind == Conv::forward ? out : in).finish();
+    return;
   }
   Operand w(weight, false, kind == Conv::backward_weight);
   std::optional<PartialSums> sums; // a weight's gradient is a sum over the batch

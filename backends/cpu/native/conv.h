@@ -26,12 +26,12 @@ struct ConvTensors {
 };
 
 // Dense channels-last input and output; the weight with any strides, in elements: between groups, output channels,
-// input channels, and neighbouring taps.
+// input channels, and neighbouring taps. A gradient of the weight is written, or added to it.
 struct TiledConv {
   ConvGeometry geometry;
-  const float *input, *weight, *bias; // bias may be NULL
-  float* output;
+  float *input = nullptr, *weight, *bias = nullptr, *output = nullptr; // no bias: NULL
   int64_t weight_group, weight_out, weight_in, weight_tap;
+  bool accumulate = false;
 };
 
 void conv_by_gemm(onednn::Conv kind, const ConvGeometry& geometry, int32_t dtype, const ConvTensors& tensors);

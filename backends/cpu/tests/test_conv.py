@@ -35,6 +35,7 @@ CASES: list[tuple[Any, ...]] = [
     (2, 18, 17, 1, (20, 21), (3, 2), (1, 1), (3, 2), (2, 3)),
     (1, 16, 16, 1, (12, 24), (1, 1), (1, 1), (3, 4), (1, 1)),
     (3, 33, 9, 1, (11, 12), (1, 1), (1, 1), (0, 0), (1, 1)),
+    (2, 48, 18, 2, (12, 22), (2, 2), (1, 2), (0, 1), (1, 1)),
     (1, 16, 20, 1, (600,), (4,), (1,), (2,), (3,)),
     (1, 16, 12, 1, (5, 9, 10), (3, 2, 3), (1, 1, 1), (2, 0, 1), (2, 1, 1)),
     (2, 16, 8, 1, (3, 9, 8), (2, 3, 3), (2, 1, 1), (1, 4, 1), (1, 2, 1)),
@@ -93,17 +94,20 @@ def test_convolution_and_gradients(case: Any, dtype: np.dtype[Any], channels_las
     for weight in (w, w_laid):
         call("convolution_backward_input", [dx], [g_laid, weight], [list(x.shape), *params])
         check(dx, tx.grad)
-    dw = np.empty(w.shape, dtype)
-    call("convolution_backward_weight", [dw], [g_laid, x_laid], [list(w.shape), *params])
-    check(dw, tw.grad)
+    for weight_last in (False, channels_last):
+        dw = empty(w.shape, dtype, weight_last)
+        call("convolution_backward_weight", [dw], [g_laid, x_laid], [list(w.shape), *params])
+        check(dw, tw.grad)
 
 
 @pytest.mark.skipif("TESSERACK_SANITIZED" in os.environ, reason="takes minutes under a sanitizer")
-@pytest.mark.parametrize("dtype", [np.dtype("f4"), BFLOAT16], ids=str)
-def test_gradient_of_a_weight_in_parts(dtype: Any) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "channels_last"), [(np.dtype("f4"), False), (np.dtype("f4"), True), (BFLOAT16, False)], ids=str
+)
+def test_gradient_of_a_weight_in_parts(dtype: Any, channels_last: bool) -> None:
     """A batch with more work than is done between two looks for an interrupt: the parts are added up."""
     rng = np.random.default_rng(2)
-    x, g = (random_array(rng, (8, 512, 48, 48), dtype) for _ in range(2))
+    x, g = (laid_out(random_array(rng, (8, 512, 48, 48), dtype), channels_last) for _ in range(2))
     params = [[512, 512, 3, 3], [1, 1], [1, 1], [1, 1], 1]
     whole, part = (np.empty((512, 512, 3, 3), dtype) for _ in range(2))
     call("convolution_backward_weight", [whole], [g, x], params)

@@ -64,15 +64,14 @@ template <bool Whole, int R, int V> inline void finish(const Tile& t, Vector (&s
     }
 }
 
-// sums += rows [p, depth) of one run of B, times A. ByRows: a row of A is contiguous; else a column is.
+// sums += one run of A times one of B. ByRows: a row of A is contiguous; else a column is.
 template <int R, int V, bool ByRows>
-inline void multiply_run(const Tile& t, const float* a, const float* b, int64_t p, Vector (&sums)[R][V]) {
+inline void multiply_run(const Tile& t, const float* a, const float* b, Vector (&sums)[R][V]) {
   // Every third row has a pointer; the other two are addressed by multiples of the stride.
   constexpr int kPointers = ByRows ? (R + 2) / 3 : 1;
   const float* rows[kPointers];
-  for (int i = 0; i < kPointers; ++i) rows[i] = a + 3 * i * t.a_step + p * (ByRows ? 1 : t.a_step);
-  b += p * t.b_row;
-  for (; p < t.depth; ++p, b += t.b_row) {
+  for (int i = 0; i < kPointers; ++i) rows[i] = a + 3 * i * t.a_step;
+  for (int64_t p = 0; p < t.depth; ++p, b += t.b_row) {
     Vector right[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
@@ -99,19 +98,16 @@ template <int R, int V, bool ByRows> void multiply(const Tile& t) {
     for (int v = 0; v < V; ++v) sums[i][v] = simd::zero();
   for (int i = 0; i < R; ++i)
     for (int v = 0; v < V; v += kLine / kLanes) __builtin_prefetch(t.c + i * t.c_row + v * kLanes, 1);
-  int64_t p = 0;
 #ifndef __AVX512F__
   if constexpr (V == 2 && R >= kRoundsFrom) {
-    const int64_t rounds = t.depth / kSteps, rest = t.depth % kSteps;
-    if (t.b_whole && rounds > 0 && (rest == 0 ? t.runs > 0 : t.runs == 1)) {
-      multiply_rounds<R, ByRows>(sums, t.a, t.a_step, t.b, t.b_row, rounds, t.runs, t.a_run, t.b_run, kPrefetch);
-      if (rest == 0) return t.last_whole ? finish<true>(t, sums) : finish<false>(t, sums);
-      p = rounds * kSteps;
+    if (t.b_whole && t.depth >= kSteps && t.runs > 0) {
+      multiply_rounds<R, ByRows>(sums, t.a, t.a_step, t.b, t.b_row, t.depth, t.runs, t.a_run, t.b_run, kPrefetch);
+      return t.last_whole ? finish<true>(t, sums) : finish<false>(t, sums);
     }
   }
 #endif
   for (int64_t run = 0; run < t.runs; ++run)
-    multiply_run<R, V, ByRows>(t, t.a + run * t.a_run, t.b + run * t.b_run, p, sums);
+    multiply_run<R, V, ByRows>(t, t.a + run * t.a_run, t.b + run * t.b_run, sums);
   finish<false>(t, sums);
 }
 

@@ -49,21 +49,32 @@ constexpr int kRoundsFrom = 4; // rows of A
   "vmovups 32" TILE_B_##P("b") ", %%ymm13\n" \
   "prefetcht0 " TILE_B_##P("ahead") "\n" \
   ROWS(P, AT)
-#define TILE_LOOP(ROWS, AT, ADVANCE, NEXT_RUN) \
-  "2:\n" \
-  "mov %[rounds], %[left]\n" \
+#define TILE_LOOP(ROWS, AT, ADVANCE, ADVANCE_ONE, NEXT_RUN) \
   "1:\n" \
+  "mov %[rounds], %[left]\n" \
+  "2:\n" \
   TILE_STEP(0, ROWS, AT) TILE_STEP(1, ROWS, AT) TILE_STEP(2, ROWS, AT) TILE_STEP(3, ROWS, AT) \
   ADVANCE \
   "lea (%[b],%[row],4), %[b]\n" \
   "lea (%[ahead],%[row],4), %[ahead]\n" \
   "dec %[left]\n" \
-  "jnz 1b\n" \
+  "jnz 2b\n" \
+  "mov %[rest], %[left]\n" \
+  "test %[left], %[left]\n" \
+  "jz 4f\n" \
+  "3:\n" \
+  TILE_STEP(0, ROWS, AT) \
+  ADVANCE_ONE \
+  "add %[row], %[b]\n" \
+  "add %[row], %[ahead]\n" \
+  "dec %[left]\n" \
+  "jnz 3b\n" \
+  "4:\n" \
   NEXT_RUN \
   "add %[b_skip], %[b]\n" \
   "add %[b_skip], %[ahead]\n" \
   "decq %[runs]\n" \
-  "jnz 2b\n"
+  "jnz 1b\n"
 // clang-format on
 
 #define TILE_ZEROS_4 TILE_ZERO(0) TILE_ZERO(1) TILE_ZERO(2) TILE_ZERO(3)
@@ -76,26 +87,27 @@ constexpr int kRoundsFrom = 4; // rows of A
 #define TILE_SUMS_4 TILE_SUM(0), TILE_SUM(1), TILE_SUM(2), TILE_SUM(3)
 #define TILE_SUMS_5 TILE_SUMS_4, TILE_SUM(4)
 #define TILE_SUMS_6 TILE_SUMS_5, TILE_SUM(5)
-#define TILE_MULTIPLY(R, AT, ADVANCE, NEXT_RUN)                                                                        \
-  asm(TILE_ZEROS_##R TILE_LOOP(TILE_ROWS_##R, AT, ADVANCE, NEXT_RUN)                                                   \
+#define TILE_MULTIPLY(R, AT, ADVANCE, ADVANCE_ONE, NEXT_RUN)                                                           \
+  asm(TILE_ZEROS_##R TILE_LOOP(TILE_ROWS_##R, AT, ADVANCE, ADVANCE_ONE, NEXT_RUN)                                      \
       : TILE_SUMS_##R, [a] "+r"(a), [a3] "+r"(a3), [b] "+r"(b), [ahead] "+r"(ahead), [left] "=&r"(left),               \
         [runs] "+m"(runs)                                                                                              \
-      : [step] "r"(step), [row] "r"(row), [row3] "r"(3 * row), [rounds] "m"(rounds), [a_skip] "m"(a_skip),             \
-        [b_skip] "m"(b_skip)                                                                                           \
+      : [step] "r"(step), [row] "r"(row), [row3] "r"(3 * row), [rounds] "m"(rounds), [rest] "m"(rest),                 \
+        [a_skip] "m"(a_skip), [b_skip] "m"(b_skip)                                                                     \
       : "ymm12", "ymm13", "ymm14", "cc", "memory")
 #define TILE_MULTIPLY_ROWS(R)                                                                                          \
-  TILE_MULTIPLY(R, TILE_BY_ROWS, "add $16, %[a]\nadd $16, %[a3]\n", "add %[a_skip], %[a]\nadd %[a_skip], %[a3]\n")
+  TILE_MULTIPLY(R, TILE_BY_ROWS, "add $16, %[a]\nadd $16, %[a3]\n", "add $4, %[a]\nadd $4, %[a3]\n",                   \
+                "add %[a_skip], %[a]\nadd %[a_skip], %[a3]\n")
 #define TILE_MULTIPLY_COLUMNS(R)                                                                                       \
-  TILE_MULTIPLY(R, TILE_BY_COLUMNS, "lea (%[a],%[step],4), %[a]\n", "add %[a_skip], %[a]\n")
+  TILE_MULTIPLY(R, TILE_BY_COLUMNS, "lea (%[a],%[step],4), %[a]\n", "add %[step], %[a]\n", "add %[a_skip], %[a]\n")
 
-// sums = R rows of A times `runs` > 0 times `rounds` * kSteps > 0 rows of B. A step of A leads from one row to the next
-// if rows are contiguous, else from one column to the next; where runs begin lies a_run and b_run apart.
+// sums = R rows of A times `runs` > 0 times `depth` >= kSteps rows of B. A step of A leads from one row to the next if
+// rows are contiguous, else from one column to the next; where runs begin lies a_run and b_run apart.
 template <int R, bool ByRows>
 inline void multiply_rounds(Vector (&sums)[R][2], const float* a, int64_t a_step, const float* b, int64_t b_row,
-                            int64_t rounds, int64_t runs, int64_t a_run, int64_t b_run, int64_t prefetch) {
+                            int64_t depth, int64_t runs, int64_t a_run, int64_t b_run, int64_t prefetch) {
   static_assert(R >= kRoundsFrom && R <= 6);
-  const int64_t step = a_step * 4, row = b_row * 4, done = rounds * kSteps;
-  const int64_t a_skip = 4 * a_run - done * (ByRows ? 4 : step), b_skip = 4 * b_run - done * row;
+  const int64_t step = a_step * 4, row = b_row * 4, rounds = depth / kSteps, rest = depth % kSteps;
+  const int64_t a_skip = 4 * a_run - depth * (ByRows ? 4 : step), b_skip = 4 * b_run - depth * row;
   const float* ahead = b + prefetch * b_row;
   int64_t a3 = ByRows ? reinterpret_cast<int64_t>(a + 3 * a_step) : 3 * step; // row 3, or what leads to column 3
   int64_t left;
