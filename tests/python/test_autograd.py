@@ -50,6 +50,54 @@ def test_grad_and_its_options() -> None:
     assert batched[0].tolist() == [[6.0], [12.0]] and leaf_square.requires_grad
 
 
+PRODUCTS = {
+    "mul": lambda a, b: a * b,
+    "matmul": lambda a, b: a @ b,
+    "linear": lambda a, b: ts.nn.functional.linear(a, b),
+    "conv1d": lambda a, b: ts.nn.functional.conv1d(a.reshape(2, 1, 2), b.reshape(2, 1, 2)),
+    "einsum": lambda a, b: ts.einsum("ij,kj->ik", a, b),
+}
+
+
+@pytest.mark.parametrize("op", PRODUCTS.values(), ids=PRODUCTS)
+def test_only_gradients_asked_for_are_computed(op: Any) -> None:
+    """The gradient of one factor needs the other: had the other's been computed too, the change would be noticed."""
+    a, b = ts.rand(2, 2).requires_grad_(), ts.rand(2, 2).requires_grad_()
+    left, right = a.clone(), b.clone()
+    y = op(left, right)
+    (expected,) = grad(y.sum(), a, retain_graph=True)
+    with ts.no_grad():
+        left.add_(1)
+    assert grad(y.sum(), a, retain_graph=True)[0].tolist() == expected.tolist()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        grad(y.sum(), (a, b))
+
+
+def test_a_function_knows_which_gradients_are_asked_for() -> None:
+    seen = []
+
+    class Product(Function):
+        @staticmethod
+        def forward(ctx: Any, k: float, a: ts.Tensor, b: ts.Tensor) -> ts.Tensor:
+            ctx.save_for_backward(a, b)
+            return a * b * k
+
+        @staticmethod
+        def backward(ctx: Any, g: ts.Tensor) -> Any:
+            seen.append(ctx.needs_input_grad)
+            a, b = ctx.saved_tensors
+            return None, g * b, g * a
+
+    a, b = leaf(1, 2), leaf(3, 4)
+    y = Product.apply(1.0, a, b)
+    node = y.grad_fn
+    (got,) = grad(y.sum(), b, retain_graph=True)
+    assert got.tolist() == [1.0, 2.0]
+    y.sum().backward()
+    assert seen == [(False, False, True), (False, True, True)]
+    assert node.needs_input_grad == (False, True, True)
+
+
 @pytest.mark.parametrize(
     ("run", "message"),
     [

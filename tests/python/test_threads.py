@@ -55,19 +55,37 @@ def test_large_kernels_let_others_run() -> None:
     run_together(work)
 
 
-def test_backward_through_one_graph() -> None:
-    x = ts.ones(8, requires_grad=True)
-    y = (x * 2).exp().sum()
-    lock = threading.Lock()
-    results = []
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_backward_through_one_graph(create_graph: bool) -> None:
+    """Kernels of this size let other threads into the nodes that they work for."""
+    ts.manual_seed(0)
+    x, w, b = ts.rand(160, 160).requires_grad_(), ts.rand(160, 160).requires_grad_(), ts.rand(160).requires_grad_()
+    images = x.reshape(4, 4, 40, 40)
+    y = ts.nn.functional.layer_norm(x @ w * 0.1 + b, (160,), b, b).tanh()
+    y = ts.cat([y, ts.nn.functional.conv2d(images, w[:4, :36].reshape(4, 4, 3, 3), padding=1).reshape(160, 160)])
+    y = y.softmax(1).index_select(0, ts.arange(0, 320, 2)) @ ts.addmm(b, x, w).relu()
+    incoming = [ts.rand(160, 160) for _ in range(8)]
+    expected = [ts.autograd.grad(y, (x, w, b), g, retain_graph=True, create_graph=create_graph) for g in incoming]
 
     def work(number: int) -> None:
-        (g,) = ts.autograd.grad(y, x, retain_graph=True)
-        with lock:
-            results.append(g.tolist())
+        for _ in range(10):
+            got = ts.autograd.grad(y, (x, w, b), incoming[number], retain_graph=True, create_graph=create_graph)
+            assert all(ts.equal(a, e) for a, e in zip(got, expected[number], strict=True))
 
     run_together(work)
-    assert all(result == results[0] for result in results)
+
+
+def test_gradients_of_all_threads_add_up() -> None:
+    weight, other = ts.zeros(200, 200, requires_grad=True), ts.zeros(200, 200, requires_grad=True)
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            (weight * 2 + other).backward(ts.ones(200, 200))
+            (weight * 3).backward(ts.ones(200, 200), inputs=[weight])
+
+    run_together(work)
+    assert weight.grad.unique().tolist() == [8 * 20 * 5.0]
+    assert other.grad.unique().tolist() == [8 * 20.0]
 
 
 def test_modes_belong_to_threads() -> None:

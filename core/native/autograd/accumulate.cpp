@@ -1,8 +1,22 @@
 #include "autograd/accumulate.h"
 #include "autograd/ops.h"
 #include "autograd/view_history.h"
+#include "runtime/interpreter.h"
 
 namespace ts {
+
+namespace {
+std::recursive_mutex& mutex_of(const AutogradMeta& meta) {
+  static std::recursive_mutex mutexes[16];
+  return mutexes[reinterpret_cast<uintptr_t>(&meta) >> 6 & 15];
+}
+} // namespace
+
+GradLock::GradLock(const AutogradMeta& meta) : mutex_(mutex_of(meta)) {
+  if (mutex_.try_lock()) return;
+  SuspendInterpreter waiting(kSuspendThreshold + 1); // whoever holds the lock may need the interpreter to get on
+  mutex_.lock();
+}
 
 AccumulateGrad::~AccumulateGrad() {
   if (AutogradMeta* m = autograd_meta(variable.impl()); m && m->accumulator == this) m->accumulator = nullptr;
@@ -16,13 +30,19 @@ bool is_private(const Tensor& g) {
 }
 } // namespace
 
-void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>) {
+void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>, EdgeMask) {
   Tensor g = std::move(grads[0]);
   AutogradMeta& m = make_autograd_meta(variable.impl());
   if (m.leaf_hooks)
     for (size_t i = 0; i < m.leaf_hooks->tensor.size(); ++i)
       if (Tensor r = m.leaf_hooks->tensor[i].fn(g); r.defined()) g = r;
   if (!g.defined()) return;
+  add_to(m, std::move(g));
+  for (size_t i = 0; i < m.post_accumulate.size(); ++i) m.post_accumulate[i].fn(variable);
+}
+
+void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {
+  GradLock lock(m);
   if (!m.grad.defined()) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
     bool keep = grad_enabled() || (is_private(g) && is_dense_like(g, variable));
@@ -32,7 +52,6 @@ void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>) {
   } else {
     aops::add_(m.grad, g);
   }
-  for (size_t i = 0; i < m.post_accumulate.size(); ++i) m.post_accumulate[i].fn(variable);
 }
 
 } // namespace ts

@@ -1,8 +1,21 @@
 // The node at a leaf: adds what arrives to the tensor's .grad.
 #pragma once
 #include "autograd/meta.h"
+#include <mutex>
 
 namespace ts {
+
+// Held while the gradient of a tensor is added to: the kernels that do it let other threads of the interpreter run.
+class GradLock {
+public:
+  explicit GradLock(const AutogradMeta& meta);
+  ~GradLock() { mutex_.unlock(); }
+  GradLock(const GradLock&) = delete;
+  GradLock& operator=(const GradLock&) = delete;
+
+private:
+  std::recursive_mutex& mutex_; // recursive: a kernel in Python may run another backward
+};
 
 struct AccumulateGrad final : Node {
   Tensor variable;
@@ -13,8 +26,11 @@ struct AccumulateGrad final : Node {
   ~AccumulateGrad() override;
   std::string name() const override { return "AccumulateGrad"; }
   const ResultMeta& result_meta(size_t) const override { return meta; }
-  void backward(std::span<Tensor> grads, std::span<Tensor> out) override;
+  void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override;
   Tensor* accumulates_into() override { return &variable; }
+
+private:
+  void add_to(AutogradMeta& meta, Tensor grad);
 };
 
 } // namespace ts

@@ -1,4 +1,5 @@
 #include "autograd/engine.h"
+#include "autograd/accumulate.h"
 #include "autograd/meta.h"
 #include "autograd/ops.h"
 #include "runtime/interpreter.h"
@@ -182,8 +183,7 @@ private:
       State& state = s_.states[static_cast<size_t>(order[i])];
       for (const Edge& e : state.node->edges()) {
         if (!e.node) continue;
-        const State& next = state_of(e);
-        state.needed |= next.needed || !next.captures.empty();
+        state.needed |= is_awaited(state_of(e));
       }
     }
   }
@@ -273,7 +273,7 @@ private:
     // Nested runs never touch this scratch, so the span stays valid.
     std::span<Tensor> grads(s_.grads.data() + s_.states[s].first_grad, n);
     tls_.backward_node = node;
-    if (node->hooks) run_hooks(s_.states[s], grads);
+    if (node->hooks && is_awaited(s_.states[s])) run_hooks(s_.states[s], grads);
     if (!s_.states[s].captures.empty()) capture(s_.states[s], grads);
     bool run = s_.states[s].needed;
     std::vector<Tensor> out;
@@ -284,7 +284,7 @@ private:
       produced = out;
     }
     if (run) {
-      compute(*node, grads, produced);
+      compute(*node, grads, produced, wanted_edges(*node));
       if (!options_.retain_graph) node->release_saved();
     }
     for (Tensor& g : grads) g = Tensor();
@@ -300,14 +300,24 @@ private:
       fail(ErrorKind::Interrupted, "backward: interrupted");
   }
 
-  void compute(Node& node, std::span<Tensor> grads, std::span<Tensor> out) {
+  // Every edge, or with inputs given those on a path to one of them.
+  EdgeMask wanted_edges(const Node& node) {
+    if (inputs_.empty()) return ~EdgeMask{0};
+    EdgeMask wanted = 0;
+    for (size_t i = 0; i < std::min<size_t>(node.n_edges, 64); ++i)
+      if (const Edge& e = node.edges()[i]; e.node && is_awaited(state_of(e))) wanted |= EdgeMask{1} << i;
+    return wanted;
+  }
+  static bool is_awaited(const State& state) { return state.needed || !state.captures.empty(); }
+
+  void compute(Node& node, std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) {
     std::vector<Tensor> incoming;
     bool has_post = node.hooks && !node.hooks->post.empty();
     if (has_post) incoming.assign(grads.begin(), grads.end());
     if (!node.location) [[likely]] {
-      node.backward(grads, out);
+      node.backward(grads, out, wanted);
     } else {
-      compute_anomaly(node, grads, out);
+      compute_anomaly(node, grads, out, wanted);
     }
     if (!has_post) return;
     for (size_t i = 0; i < node.hooks->post.size(); ++i) {
@@ -321,9 +331,9 @@ private:
   }
 
   // Errors and NaNs name the forward line that recorded the node.
-  void compute_anomaly(Node& node, std::span<Tensor> grads, std::span<Tensor> out) {
+  void compute_anomaly(Node& node, std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) {
     try {
-      node.backward(grads, out);
+      node.backward(grads, out, wanted);
     } catch (const Error& e) {
       if (e.kind() == ErrorKind::Python || e.kind() == ErrorKind::Interrupted) {
         warn(concat("Error detected in ", node.name(), ". Forward call that caused the error:\n", *node.location));
@@ -400,6 +410,7 @@ std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList 
   for (size_t i = 0; i < captured.size(); ++i) {
     if (!captured[i].defined()) continue;
     AutogradMeta& m = make_autograd_meta(inputs[i].impl());
+    GradLock lock(m);
     m.grad = m.grad.defined()       ? aops::add(m.grad, captured[i])
              : options.create_graph ? captured[i]
                                     : detach(captured[i]);

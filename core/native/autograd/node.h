@@ -40,6 +40,10 @@ struct NodeHooks {
 };
 uint64_t next_hook_id();
 
+// A bit per edge whose gradient somebody wants in this run. Edges from the 64th on count as wanted.
+using EdgeMask = uint64_t;
+inline bool is_wanted(EdgeMask wanted, size_t edge) { return edge >= 64 || (wanted >> edge & 1); }
+
 struct Node {
   std::atomic<int32_t> refs{1};
   uint32_t n_edges = 0;
@@ -59,8 +63,9 @@ struct Node {
   virtual std::string name() const = 0; // "AddBackward"
   virtual size_t num_results() const { return 1; }
   virtual const ResultMeta& result_meta(size_t k) const = 0;
-  // grads: one per result, undefined where nothing arrived. Fills one per edge; undefined means zero.
-  virtual void backward(std::span<Tensor> grads, std::span<Tensor> out) = 0;
+  // grads: one per result, undefined where nothing arrived. Fills one per edge; undefined means zero. Several threads
+  // may be in here at once, taking turns at kernels: what belongs to one run is no member of the node.
+  virtual void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) = 0;
   virtual void release_saved() {}                        // after backward without retain_graph
   virtual Tensor* accumulates_into() { return nullptr; } // leaf nodes
 

@@ -14,77 +14,90 @@ struct Slot {
   int32_t edge = -1; // -1: nobody wants its gradient
 };
 
-struct OpNode final : Node, GradContext {
+struct OpNode final : Node {
   const Operator* forward = nullptr;
   OwnedValues values; // arguments that are not tensors
   InlineArray<Slot, 2> slots;
   SmallVector<int32_t, 12> first_slot; // per argument; the next entry ends it
   InlineArray<ResultMeta, 1> metas;
   InlineArray<SavedTensor, 1> results;
-  // During backward:
-  std::span<Tensor> grads_, out_;
-  Tensor zeros_;
-  std::vector<Tensor> materialized_;
 
-  std::string name() const override {
-    return forward->node_name_of ? forward->node_name_of(*this) : backward_name(*forward);
-  }
+  std::string name() const override;
   size_t num_results() const override { return metas.size(); }
   const ResultMeta& result_meta(size_t k) const override { return metas[k]; }
 
-  void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
-    bool any = false;
-    for (const Tensor& g : grads) any |= g.defined();
-    if (!any || !forward->gradient) return;
-    grads_ = grads;
-    out_ = out;
-    forward->gradient(*this);
-    materialized_.clear();
-  }
+  void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override;
   void release_saved() override {
     for (Slot& s : slots) s.saved.reset();
     for (SavedTensor& r : results) r.reset();
   }
-
-  // GradContext
-  const Operator& op() const override { return *forward; }
   const Slot& slot(int k, int j) const { return slots[static_cast<size_t>(first_slot[static_cast<size_t>(k)] + j)]; }
+};
+
+// What the operator's gradient sees of a node in one run.
+class Evaluation final : public GradContext {
+public:
+  Evaluation(OpNode& node, std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted)
+      : node_(node), grads_(grads), out_(out), wanted_(wanted) {}
+
+  const Operator& op() const override { return *node_.forward; }
   const Tensor& grad(int k) override {
     Tensor& g = grads_[static_cast<size_t>(k)];
     if (g.defined()) return g;
-    if (materialized_.empty()) materialized_.resize(metas.size());
+    if (materialized_.empty()) materialized_.resize(node_.metas.size());
     Tensor& z = materialized_[static_cast<size_t>(k)];
     if (!z.defined()) {
       static const Op zeros("zeros");
-      const ResultMeta& m = metas[static_cast<size_t>(k)];
+      const ResultMeta& m = node_.metas[static_cast<size_t>(k)];
       z = zeros(m.sizes, m.dtype, m.device);
     }
     return z;
   }
   bool has_grad(int k) const override { return grads_[static_cast<size_t>(k)].defined(); }
   Tensor arg(int k) override { return arg(k, 0); }
-  Tensor arg(int k, int j) override { return count(k) ? slot(k, j).saved.unpack(this) : Tensor(); }
-  Tensor result(int k) override { return results[static_cast<size_t>(k)].unpack(this); }
-  const Value& value(int k) const override { return values[static_cast<size_t>(k)]; }
+  Tensor arg(int k, int j) override { return count(k) ? node_.slot(k, j).saved.unpack(&node_) : Tensor(); }
+  Tensor result(int k) override { return node_.results[static_cast<size_t>(k)].unpack(&node_); }
+  const Value& value(int k) const override { return node_.values[static_cast<size_t>(k)]; }
   bool needs(int k) const override {
     for (int j = 0; j < count(k); ++j)
       if (needs(k, j)) return true;
     return false;
   }
-  bool needs(int k, int j) const override { return j < count(k) && slot(k, j).edge >= 0; }
-  int count(int k) const override {
-    return first_slot[static_cast<size_t>(k) + 1] - first_slot[static_cast<size_t>(k)];
+  bool needs(int k, int j) const override {
+    return j < count(k) && node_.slot(k, j).edge >= 0 && is_wanted(wanted_, static_cast<size_t>(node_.slot(k, j).edge));
   }
-  IntSpan sizes(int k, int j) const override { return slot(k, j).meta.sizes; }
-  DType dtype(int k, int j) const override { return slot(k, j).meta.dtype; }
-  Device device(int k, int j) const override { return slot(k, j).meta.device; }
+  int count(int k) const override {
+    return node_.first_slot[static_cast<size_t>(k) + 1] - node_.first_slot[static_cast<size_t>(k)];
+  }
+  IntSpan sizes(int k, int j) const override { return node_.slot(k, j).meta.sizes; }
+  DType dtype(int k, int j) const override { return node_.slot(k, j).meta.dtype; }
+  Device device(int k, int j) const override { return node_.slot(k, j).meta.device; }
   void set(int k, Tensor g) override { set(k, 0, std::move(g)); }
   void set(int k, int j, Tensor g) override {
     if (!needs(k, j)) return;
-    Tensor& out = out_[static_cast<size_t>(slot(k, j).edge)];
+    Tensor& out = out_[static_cast<size_t>(node_.slot(k, j).edge)];
     out = out.defined() ? aops::add(out, g) : std::move(g);
   }
+
+private:
+  OpNode& node_;
+  std::span<Tensor> grads_, out_;
+  EdgeMask wanted_;
+  std::vector<Tensor> materialized_; // zeros for results without a gradient
 };
+
+std::string OpNode::name() const {
+  if (!forward->node_name_of) return backward_name(*forward);
+  return forward->node_name_of(Evaluation(const_cast<OpNode&>(*this), {}, {}, ~EdgeMask{0}));
+}
+
+void OpNode::backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) {
+  bool any = false;
+  for (const Tensor& g : grads) any |= g.defined();
+  if (!any || !forward->gradient) return;
+  Evaluation context(*this, grads, out, wanted);
+  forward->gradient(context);
+}
 
 template <class F> void each_tensor(const Frame& f, F visit) {
   for (int32_t k = 0; k < f.nargs; ++k) {

@@ -30,7 +30,7 @@ struct AsStridedNode final : Node {
   }
   std::string name() const override { return "AsStridedBackward0"; }
   const ResultMeta& result_meta(size_t) const override { return meta; }
-  void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
+  void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask) override {
     if (!grads[0].defined() || !edges()[0].node) return; // a base detached since has no gradient
     static const Op scatter("as_strided_scatter_add");
     out[0] = scatter(grads[0], geometry.base_sizes, geometry.base_strides, geometry.sizes, geometry.strides,
@@ -50,12 +50,13 @@ struct CopySlices final : Node {
   }
   std::string name() const override { return "CopySlices"; }
   const ResultMeta& result_meta(size_t) const override { return meta; }
-  void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
+  void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override {
     if (!grads[0].defined()) return;
     static const Op take("as_strided_take"), clear("as_strided_clear");
-    if (edges()[0].node)
+    if (edges()[0].node && is_wanted(wanted, 0))
       out[0] = clear(grads[0], geometry.base_strides, geometry.sizes, geometry.strides, geometry.offset);
-    out[1] = take(grads[0], geometry.base_strides, geometry.sizes, geometry.strides, geometry.offset);
+    if (is_wanted(wanted, 1))
+      out[1] = take(grads[0], geometry.base_strides, geometry.sizes, geometry.strides, geometry.offset);
   }
 };
 

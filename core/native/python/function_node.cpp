@@ -23,7 +23,7 @@ struct FunctionNode final : Node {
   std::string name() const override { return label; }
   size_t num_results() const override { return metas.size(); }
   const ResultMeta& result_meta(size_t k) const override { return metas[k]; }
-  void backward(std::span<Tensor> grads, std::span<Tensor> out) override;
+  void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override;
   void release_saved() override {
     for (SavedTensor& s : saved) s.reset();
   }
@@ -39,6 +39,19 @@ struct ContextObject {
   PyObject* needs_input_grad; // tuple of bools
   char materialize_grads;
 };
+
+// The function whose backward this thread runs, and the edges wanted of it.
+struct Running {
+  const FunctionNode& node;
+  EdgeMask wanted;
+  Running* outer;
+  static thread_local Running* innermost;
+  Running(const FunctionNode& n, EdgeMask w) : node(n), wanted(w), outer(std::exchange(innermost, this)) {}
+  ~Running() { innermost = outer; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
+thread_local Running* Running::innermost = nullptr;
 
 PyTypeObject* ContextType = nullptr;
 ContextObject* as_context(PyObject* o) { return reinterpret_cast<ContextObject*>(o); }
@@ -98,6 +111,26 @@ PyObject* saved_tensors(PyObject* self, void*) {
   });
 }
 
+// In backward only those on the way to what the run is for.
+PyObject* needs_input_grad(PyObject* self, void*) {
+  return guarded([&] {
+    ContextObject* c = as_context(self);
+    const Running* running = Running::innermost;
+    if (!c->needs_input_grad) return none();
+    if (!running || &running->node != c->node) return Py_NewRef(c->needs_input_grad);
+    const auto n = PyTuple_GET_SIZE(c->needs_input_grad);
+    PyRef tuple = checked(PyTuple_New(n));
+    size_t edge = 0;
+    for (Py_ssize_t k = 0; k < n; ++k) {
+      const bool needed = PyTuple_GET_ITEM(c->needs_input_grad, k) == Py_True;
+      const bool wanted = needed && is_wanted(running->wanted, edge);
+      edge += c->node->is_tensor_input[static_cast<size_t>(k)];
+      PyTuple_SET_ITEM(tuple.get(), k, Py_NewRef(wanted ? Py_True : Py_False));
+    }
+    return tuple.release();
+  });
+}
+
 PyMethodDef g_context_methods[] = {
     {"save_for_backward", keep_arguments<&ContextObject::to_save>, METH_VARARGS,
      "save_for_backward(*tensors)\n--\n\nKeep tensors for backward."},
@@ -111,13 +144,13 @@ PyMethodDef g_context_methods[] = {
 };
 PyGetSetDef g_context_properties[] = {
     {"saved_tensors", saved_tensors, nullptr, "The tensors given to save_for_backward.", nullptr},
+    {"needs_input_grad", needs_input_grad, nullptr,
+     "Whether each input wants a gradient; in backward, whether this run wants it.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyMemberDef g_context_members[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(ContextObject, dict), READONLY, nullptr},
-    {"needs_input_grad", T_OBJECT, offsetof(ContextObject, needs_input_grad), READONLY,
-     "Whether each input wants a gradient."},
     {"to_save", T_OBJECT, offsetof(ContextObject, to_save), READONLY, nullptr},
     {"materialize_grads", T_BOOL, offsetof(ContextObject, materialize_grads), 0, nullptr},
     {nullptr, 0, 0, 0, nullptr},
@@ -142,8 +175,9 @@ PyRef call_backward(const FunctionNode& node, std::span<Tensor> grads) {
   return PyTuple_Check(result.get()) ? result : checked(PyTuple_Pack(1, result.get()));
 }
 
-void FunctionNode::backward(std::span<Tensor> grads, std::span<Tensor> out) {
+void FunctionNode::backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted_edges) {
   GilGuard gil;
+  Running running(*this, wanted_edges);
   PyRef results = call_backward(*this, grads);
   auto given = static_cast<size_t>(PyTuple_GET_SIZE(results.get())), wanted = is_tensor_input.size();
   for (size_t k = wanted; k < given; ++k)

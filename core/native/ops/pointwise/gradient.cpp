@@ -89,13 +89,14 @@ struct PointwiseNode final : Node {
   std::string name() const override { return backward_name(*op); }
   const ResultMeta& result_meta(size_t) const override { return meta; }
 
-  void backward(std::span<Tensor> grads, std::span<Tensor> out) override {
+  void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override {
     const Tensor& grad = grads[0];
     if (!grad.defined()) return;
     size_t edge = 0;
     for (int k = 0; k < n_args; ++k) {
       if (!(needed >> k & 1)) continue;
-      out[edge++] = argument_gradient(k, grad);
+      if (is_wanted(wanted, edge)) out[edge] = argument_gradient(k, grad);
+      ++edge;
     }
   }
 
