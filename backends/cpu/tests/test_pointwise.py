@@ -81,7 +81,27 @@ def test_float_unary(op: str, dtype: str) -> None:
     assert error[worst] <= (ulp32 + 0.01 if dtype == "f4" else ulp64), (op, x[worst], out[worst], want[worst])
 
 
-@pytest.mark.parametrize("op", ["neg", "abs", "copy", "sqrt", "sin", "tan", "tanh", "expm1", "log1p", "erf", "round"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        "neg",
+        "abs",
+        "copy",
+        "sqrt",
+        "sin",
+        "tan",
+        "asin",
+        "atan",
+        "sinh",
+        "tanh",
+        "atanh",
+        "expm1",
+        "log1p",
+        "erf",
+        "erfinv",
+        "round",
+    ],
+)
 def test_the_sign_of_zero_survives(op: str) -> None:
     out = np.empty(2, "f4")
     h.pointwise(out, [np.array([0.0, -0.0], "f4")], [(op, 0)], "f4")
@@ -173,6 +193,33 @@ def test_float_binary(op: str, dtype: str, rng: np.random.Generator) -> None:
         keep = np.isfinite(a)
         out, want = out[keep], want[keep]
     np.testing.assert_allclose(out, want, rtol=3e-7 if dtype == "f4" else 1e-15)
+
+
+@pytest.mark.parametrize("op", ["mod", "fmod", "floordiv"])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e5, 1e9, 1e38])
+def test_remainders_of_near_multiples(op: str, scale: float, rng: np.random.Generator) -> None:
+    """Quotients within a rounding of an integer, of both signs; from 1e9 on beyond what float64 holds exactly."""
+    b = (rng.normal(size=5000) * 3).astype("f4")
+    a = (np.rint(rng.normal(size=5000) * scale) * b).astype("f4")
+    a[::3] = np.nextafter(a[::3], np.float32(0))
+    out = np.empty_like(a)
+    h.pointwise(out, [a, b], [(op, 0, 1)], "f4")
+    np.testing.assert_array_equal(out, FLOAT_BINARY[op](a, b))
+    h.pointwise(out, [a, np.broadcast_to(b[0], a.shape)], [(op, 0, 1)], "f4")
+    np.testing.assert_array_equal(out, FLOAT_BINARY[op](a, b[0]))
+
+
+@pytest.mark.parametrize("op", ["atan2", "hypot", "fmod", "mod"])
+def test_pairs_of_special_values(op: str) -> None:
+    values = np.array([v for v in SPECIALS if not (op == "hypot" and abs(v) > 2e38)], "f4")
+    a, b = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(values, values))
+    out = np.empty_like(a)
+    h.pointwise(out, [a, b], [(op, 0, 1)], "f4")
+    with np.errstate(all="ignore"):
+        want = FLOAT_BINARY[op](a.astype("f8"), b.astype("f8")).astype("f4") if op != "mod" else np.mod(a, b)
+    np.testing.assert_allclose(out, want, rtol=1.3e-7)
+    known = ~np.isnan(want) & ((want != 0) | (op != "mod"))  # NumPy's zero has the sign of b, PyTorch's that of a
+    assert (np.signbit(out) == np.signbit(want))[known].all()
 
 
 def test_pow_follows_ieee(rng: np.random.Generator) -> None:

@@ -139,18 +139,24 @@ TS_INLINE Reduced reduce_half_pi(float x) {
   const double r = (d - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34;
   return {r, std::bit_cast<uint64_t>(t)};
 }
+struct SinCos {
+  double sin, cos;
+};
+TS_INLINE SinCos sin_cos(double r) {
+  const double z = r * r;
+  return {r + r * z *
+                  (-0x1.5555554caaf57p-3 +
+                   z * (0x1.1111088aa4c3dp-7 + z * (-0x1.a00f93d8d29a0p-13 + z * 0x1.6cd5f0aa6f019p-19))),
+          1.0 - 0.5 * z +
+              z * z *
+                  (0x1.5555554f42aa0p-5 +
+                   z * (-0x1.6c16b88c076f5p-10 + z * (0x1.a01117979362ep-16 + z * -0x1.24290af71e5c2p-22)))};
+}
 TS_INLINE float sin_or_cos(float x, uint64_t shift) {
   const Reduced a = reduce_half_pi(x);
   const uint64_t quadrant = a.quadrant + shift;
-  const double z = a.r * a.r;
-  const double s = a.r + a.r * z *
-                             (-0x1.5555554caaf57p-3 +
-                              z * (0x1.1111088aa4c3dp-7 + z * (-0x1.a00f93d8d29a0p-13 + z * 0x1.6cd5f0aa6f019p-19)));
-  const double c = 1.0 - 0.5 * z +
-                   z * z *
-                       (0x1.5555554f42aa0p-5 +
-                        z * (-0x1.6c16b88c076f5p-10 + z * (0x1.a01117979362ep-16 + z * -0x1.24290af71e5c2p-22)));
-  const double y = (quadrant & 1) != 0 ? c : s;
+  const SinCos both = sin_cos(a.r);
+  const double y = (quadrant & 1) != 0 ? both.cos : both.sin;
   return static_cast<float>(std::bit_cast<double>(std::bit_cast<uint64_t>(y) ^ ((quadrant & 2) << 62)));
 }
 TS_INLINE float sin_f32(float x) { return x == 0.0f ? x : sin_or_cos(x, 0); }

@@ -4,6 +4,7 @@
 #include "ops_float.h"
 #include "sigmoid_avx512.h"
 #include "tanh_avx512.h"
+#include "trig_f32.h"
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -16,6 +17,22 @@ template <auto Fast, auto Slow> int trig_loop(float* out, const float* a, const 
   if (beyond == 0) return unary_loop<float, Fast>(out, a, nullptr, nullptr, n);
   for (int64_t i = 0; i < n; ++i) out[i] = Slow(a[i]);
   return 0;
+}
+
+// Remainders and quotients where they are exact; a tile with anything else goes through the C library.
+template <auto Fast, auto Slow, int Mask>
+int division_loop(float* out, const float* a, const float* b, const float*, int64_t n) {
+  const float a0 = *a, b0 = *b;
+  int inexact = 0;
+  for (int64_t i = 0; i < n; ++i) inexact |= !divides_exactly(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
+  if (inexact == 0) return binary_loop<float, Fast, Mask>(out, a, b, nullptr, n);
+  for (int64_t i = 0; i < n; ++i) out[i] = Slow(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
+  return 0;
+}
+template <auto Fast, auto Slow> constexpr void set_division(OpTable<float>& t, int op) {
+  t.fn[op][0] = &division_loop<Fast, Slow, 0>;
+  t.fn[op][1] = &division_loop<Fast, Slow, 1>;
+  t.fn[op][2] = &division_loop<Fast, Slow, 2>;
 }
 
 constexpr OpTable<float> make_table() {
@@ -31,8 +48,24 @@ constexpr OpTable<float> make_table() {
   set_unary<float, [](float a) { return tanh_f32(a); }>(t, TS_I_TANH);
   set_unary<float, [](float a) { return sigmoid_f32(a); }>(t, TS_I_SIGMOID);
   set_unary<float, [](float a) { return erf_f32(a); }>(t, TS_I_ERF);
+  set_unary<float, [](float a) { return asin_f32(a); }>(t, TS_I_ASIN);
+  set_unary<float, [](float a) { return acos_f32(a); }>(t, TS_I_ACOS);
+  set_unary<float, [](float a) { return atan_f32(a); }>(t, TS_I_ATAN);
+  set_unary<float, [](float a) { return sinh_f32(a); }>(t, TS_I_SINH);
+  set_unary<float, [](float a) { return cosh_f32(a); }>(t, TS_I_COSH);
+  set_unary<float, [](float a) { return atanh_f32(a); }>(t, TS_I_ATANH);
+  set_unary<float, [](float a) { return erfinv_f32(a); }>(t, TS_I_ERFINV);
   set_binary<float, [](float a, float b) { return pow_f32(a, b); }>(t, TS_I_POW);
+  set_binary<float, [](float a, float b) { return atan2_f32(a, b); }>(t, TS_I_ATAN2);
+  set_binary<float, [](float a, float b) { return hypot_f32(a, b); }>(t, TS_I_HYPOT);
+  set_division<[](float a, float b) { return fmod_f32(a, b); }, [](float a, float b) { return std::fmod(a, b); }>(
+      t, TS_I_FMOD);
+  set_division<[](float a, float b) { return mod_f32(a, b); }, [](float a, float b) { return python_mod(a, b); }>(
+      t, TS_I_MOD);
+  set_division<[](float a, float b) { return floordiv_f32(a, b); },
+               [](float a, float b) { return python_floordiv(a, b); }>(t, TS_I_FLOORDIV);
   t.fn[TS_I_SIN][0] = &trig_loop<[](float a) { return sin_f32(a); }, [](float a) { return std::sin(a); }>;
+  t.fn[TS_I_TAN][0] = &trig_loop<[](float a) { return tan_f32(a); }, [](float a) { return std::tan(a); }>;
   t.fn[TS_I_COS][0] = &trig_loop<[](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
   t.fn[TS_I_EXP][0] = &loop_avx512<exp_avx512>;
