@@ -54,13 +54,18 @@ TS_INLINE ExpParts exp_parts(float x) {
 }
 TS_INLINE float exp_f32(float x) { return exp_parts(x).high; }
 
-// exp(x) - 1 for -25 <= x <= 0
-TS_INLINE float expm1_negative(float x) {
+// exp(x) - 1 for -25 <= x <= 89, doubled last, as 2^127 is the largest power of two. 1.53 ulp.
+TS_INLINE float expm1_near(float x) {
   const float t = fused(x, kLog2EF, kRoundF);
   const float n = t - kRoundF;
   const float r = fused(n, -kLn2LowF, fused(n, -kLn2HighF, x));
-  const float scale = float_of((bits_of(t) - bits_of(kRoundF) + 127) << 23);
-  return fused(scale, expm1_reduced(r), scale - 1.0f);
+  const float half = float_of((bits_of(t) - bits_of(kRoundF) + 126) << 23);
+  return 2.0f * fused(half, expm1_reduced(r), half - 0.5f);
+}
+
+TS_INLINE float expm1_f32(float x) {
+  const float low = x < -25.0f ? -25.0f : x, y = expm1_near(low > 89.0f ? 89.0f : low);
+  return x == 0.0f ? x : y;
 }
 
 // (a + a_low) / (d + d_low), the quotient corrected once by its remainder
@@ -72,7 +77,7 @@ TS_INLINE float divide_accurately(float a, float a_low, float d, float d_low) {
 TS_INLINE float tanh_f32(float x) {
   float a = __builtin_fabsf(x);
   a = a > 10.0f ? 10.0f : a;
-  const float e = expm1_negative(-2.0f * a);
+  const float e = expm1_near(-2.0f * a);
   const float d = e + 2.0f, d_low = (2.0f - d) + e;
   return __builtin_copysignf(divide_accurately(-e, 0.0f, d, d_low), x);
 }
@@ -119,11 +124,6 @@ TS_INLINE float log1p_f32(float x) {
   const double a = __builtin_fabs(d);
   const double y = a < 0x1p-12 ? small : log_short(1.0 + d);
   return a == 0.0 ? x : static_cast<float>(y);
-}
-
-TS_INLINE float expm1_f32(float x) {
-  const float y = static_cast<float>(expm1_short(x));
-  return x == 0.0f ? x : y;
 }
 
 // Quadrant and remainder for |x| < kTrigLimit: n * high is exact for n < 2^20.
@@ -186,7 +186,7 @@ TS_INLINE float erf_f32(float x) {
   p = fused(p, a, -0x1.4428f90dcdf40p-1f);
   p = fused(p, a, -0x1.212ee8a172639p+0f);
   p = fused(p, a, 0x1.9c6b9f5b91565p-13f);
-  const float large = __builtin_copysignf(expm1_negative(p), x);
+  const float large = __builtin_copysignf(expm1_near(p), x);
   return a < 1.0f ? small : large;
 }
 
