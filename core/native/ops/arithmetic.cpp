@@ -93,6 +93,28 @@ Tensor clamp(const Tensor& self, const Value& min, const Value& max) {
   return kClampBoth(self, min, max);
 }
 
+const Op kClampMinInplace("clamp_min_"), kClampMaxInplace("clamp_max_"), kClampBothInplace("clamp_both_");
+
+Tensor clamp_inplace(const Tensor& self, const Value& min, const Value& max) {
+  TS_CHECK(!min.is_none() || !max.is_none(), "clamp_: At least one of 'min' or 'max' must not be None");
+  if (max.is_none()) return kClampMinInplace(self, min);
+  if (min.is_none()) return kClampMaxInplace(self, max);
+  return kClampBothInplace(self, min, max);
+}
+
+// A number decides once which end the rounding must leave exact.
+const Op kLerpNear("lerp_near"), kLerpFar("lerp_far"), kLerpEach("lerp_each");
+const Op kLerpNearInplace("lerp_near_"), kLerpFarInplace("lerp_far_"), kLerpEachInplace("lerp_each_");
+
+Tensor lerp(const Tensor& self, const Value& end, const Value& weight) {
+  if (weight.tag == Tag::Tensor) return kLerpEach(self, end, weight);
+  return (std::abs(weight.as_scalar().to_double()) < 0.5 ? kLerpNear : kLerpFar)(self, end, weight);
+}
+Tensor lerp_inplace(const Tensor& self, const Value& end, const Value& weight) {
+  if (weight.tag == Tag::Tensor) return kLerpEachInplace(self, end, weight);
+  return (std::abs(weight.as_scalar().to_double()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight);
+}
+
 struct Limits {
   double low, high;
 };
@@ -143,12 +165,12 @@ void declare_sums() {
 void declare_clamps() {
   def("clamp(Tensor self, Operand? min=None, Operand? max=None) -> Tensor")
       .body<clamp>()
-      .inplace()
+      .inplace<clamp_inplace>()
       .out()
       .doc("Limits every element to [min, max]; either bound may be left out, and may be a tensor.");
   def("clip(Tensor self, Operand? min=None, Operand? max=None) -> Tensor")
       .body<clamp>()
-      .inplace()
+      .inplace<clamp_inplace>()
       .out()
       .doc("Alias of clamp.");
   def("clamp_min(Tensor self, Operand min) -> Tensor")
@@ -171,8 +193,32 @@ void declare_clamps() {
       .derivative("self", "select((self >= min) * (self <= max), grad, 0)")
       .derivative("min", "select((self < min) * (min < max), grad, 0)")
       .derivative("max", "select((self > max) + (max < min) > 0, grad, 0)")
+      .inplace()
       .hidden()
       .doc("clamp with both bounds.");
+}
+
+void declare_lerp() {
+  def("lerp(Tensor self, Operand end, Operand weight) -> Tensor")
+      .body<lerp>()
+      .inplace<lerp_inplace>()
+      .out()
+      .doc("Linear interpolation from self to end by weight, exact at both ends.");
+  const std::pair<const char*, const char*> ways[] = {
+      {"lerp_near", "self + weight * (end - self)"},
+      {"lerp_far", "end - (end - self) * (1 - weight)"},
+      {"lerp_each", "select(abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))"}};
+  for (const auto& [name, expression] : ways)
+    Def((std::string(name) + "(Tensor self, Operand end, Operand weight) -> Tensor").c_str())
+        .node_name(!std::strcmp(name, "lerp_each") ? "LerpBackward1" : "LerpBackward0")
+        .pointwise(expression)
+        .no_integer()
+        .derivative("self", "grad * (1 - weight)")
+        .derivative("end", "grad * weight")
+        .derivative("weight", "grad * (end - self)")
+        .inplace()
+        .hidden()
+        .doc("lerp by one weight near an end, or by many.");
 }
 
 } // namespace
@@ -232,15 +278,7 @@ TS_OPERATORS(arithmetic) {
       .inplace()
       .out()
       .doc("self + value * tensor1 / tensor2.");
-  def("lerp(Tensor self, Operand end, Operand weight) -> Tensor")
-      .pointwise("select(abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))")
-      .no_integer()
-      .derivative("self", "grad * (1 - weight)")
-      .derivative("end", "grad * weight")
-      .derivative("weight", "grad * (end - self)")
-      .inplace()
-      .out()
-      .doc("Linear interpolation from self to end by weight, exact at both ends.");
+  declare_lerp();
   def("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor")
       .body<nan_to_num>()
       .inplace()

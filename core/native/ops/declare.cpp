@@ -123,7 +123,8 @@ void out_by_copy(const Operator& op, Frame& f) {
 
 void delete_info(PointwiseInfo* info) { delete info; }
 
-Operator& register_variant(const Operator& functional, Variant variant, const PointwiseInfo* pointwise) {
+// `body` of an in-place form that has one of its own, else NULL.
+Operator& register_variant(const Operator& functional, Variant variant, const PointwiseInfo* pointwise, BodyFn body) {
   bool inplace = variant == Variant::Inplace;
   auto op = std::make_unique<Operator>();
   op->schema = parse_schema(inplace ? schema_of_variant(*functional.schema, "", true) : out_schema(*functional.schema));
@@ -143,7 +144,7 @@ Operator& register_variant(const Operator& functional, Variant variant, const Po
     op->composite = false;
     op->table[key::Autograd] = {pointwise_autograd, nullptr, op->origin};
   } else {
-    op->body = inplace ? inplace_by_copy : out_by_copy;
+    op->body = body ? body : inplace ? inplace_by_copy : out_by_copy;
   }
   return register_operator(std::move(op));
 }
@@ -166,8 +167,8 @@ const Operator& Def::finish() {
   }
   TS_CHECK(op_->body, "operator: '", op_->name(), "' is declared without a body");
   Operator& op = register_operator(std::move(op_));
-  if (inplace_) op.inplace = &register_variant(op, Variant::Inplace, info);
-  if (out_) op.out = &register_variant(op, Variant::Out, info);
+  if (inplace_) op.inplace = &register_variant(op, Variant::Inplace, info, inplace_body_);
+  if (out_) op.out = &register_variant(op, Variant::Out, info, nullptr);
   return op;
 }
 
@@ -263,8 +264,9 @@ Def& Def::any_device() {
   op_->any_device = true;
   return *this;
 }
-Def& Def::inplace() {
+Def& Def::inplace(BodyFn fn) {
   inplace_ = true;
+  inplace_body_ = fn;
   return *this;
 }
 Def& Def::out() {

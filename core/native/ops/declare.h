@@ -63,8 +63,10 @@ public:
   Def& view();       // results alias argument 0; made with make_view
   Def& any_device(); // tensor arguments may be on different devices
 
-  Def& inplace(); // also declare name_(Tensor(a!) self, ...)
-  Def& out();     // also declare the out= form
+  Def& inplace(BodyFn fn = nullptr); // also declare name_(Tensor(a!) self, ...)
+  // The same with a body of its own; without, an operator made of others is computed, then copied.
+  template <auto Fn> Def& inplace() { return inplace(&Body<Fn>::run); }
+  Def& out(); // also declare the out= form
   Def& function_only();
   Def& method_only();
   Def& hidden();                      // no public name: reached from C++ and by tesserack.ops.<name>
@@ -77,6 +79,7 @@ private:
   std::unique_ptr<Operator> op_;
   std::unique_ptr<PointwiseInfo, void (*)(PointwiseInfo*)> pointwise_;
   bool inplace_ = false, out_ = false;
+  BodyFn inplace_body_ = nullptr;
 };
 
 inline Def def(const char* schema) { return Def(schema); }
