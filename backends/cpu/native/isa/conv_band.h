@@ -4,14 +4,13 @@
 
 #include "../conv.h"
 #include "aligned_buffer.h"
+#include "strips.h"
 
 #include <algorithm>
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 namespace conv_detail {
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Range {
   int64_t begin, end;

@@ -18,10 +18,10 @@ void tiled_conv(const TiledConv& conv);
 namespace conv_detail {
 namespace {
 
+using sgemm::kTileCols;
 using sgemm::kTileRows;
 using simd::kLanes;
 
-constexpr int64_t kTileCols = 2 * kLanes;
 constexpr int64_t kPackGrain = 1 << 15; // weights worth a thread
 constexpr int64_t kJobsPerThread = 4;
 // Multiply-adds of one tap, output channels and output positions from which on a tile pays.
@@ -128,14 +128,12 @@ private:
 
   // A row of output positions in strips of nearly equal height; the tile given is where it begins.
   void multiply_strips(sgemm::Tile tile, int64_t registers) const {
-    const int64_t strips = ceil_div(g_.out[2], kTileRows), rows = g_.out[2] / strips, taller = g_.out[2] % strips;
-    for (int64_t s = 0; s < strips; ++s) {
-      const int64_t here = rows + (s < taller);
+    each_strip(g_.out[2], kTileRows, [&](int64_t, int64_t here) {
       sgemm::kernel<true>(here, registers)(tile);
       if (tile.runs != 0) tile.a += here * tile.a_step;
       tile.c += here * tile.c_row;
       if (tile.start) tile.start += here * tile.start_row;
-    }
+    });
   }
 };
 

@@ -15,10 +15,10 @@ void tiled_conv_weight(const TiledConv& conv);
 namespace conv_detail {
 namespace {
 
+using sgemm::kTileCols;
 using sgemm::kTileRows;
 using simd::kLanes;
 
-constexpr int64_t kTileCols = 2 * kLanes;
 constexpr int64_t kStoreGrain = 1 << 15, kWorkGrain = 1 << 17; // weights and multiply-adds worth a thread
 // Output channels, taps of a row of the kernel and a row of output from which on a tile pays.
 constexpr int64_t kRowsFrom = 4, kColsFrom = 24, kWidthFrom = 7;
@@ -42,7 +42,7 @@ public:
         const Band band = bands_.at(i);
         const float* filled = bands_.fill(band, padded);
         for (int64_t group = 0; group < g_.groups; ++group)
-          each_strip(group, band, strip, [&](const float* a, int64_t channel, int64_t rows) {
+          each_channel_strip(group, band, strip, [&](const float* a, int64_t channel, int64_t rows) {
             for (int64_t panel = begin; panel < end; ++panel)
               multiply(band, filled, panel / panels_, panel % panels_, a, channel, rows);
           });
@@ -65,19 +65,18 @@ private:
 
   // Strips of output channels of a band of gradients, closer together, position after position.
   template <class Body>
-  void each_strip(int64_t group, const Band& band, AlignedBuffer& buffer, const Body& body) const {
-    const int64_t positions = band.rows * g_.out[2], strips = ceil_div(out_group_, kTileRows);
+  void each_channel_strip(int64_t group, const Band& band, AlignedBuffer& buffer, const Body& body) const {
+    const int64_t positions = band.rows * g_.out[2];
     float* const to = buffer.get(positions * kLanes);
     const float* const from =
         t_.output + ((band.image * g_.out[0] + band.depth) * g_.out[1] + band.first) * g_.out[2] * g_.out_channels;
-    for (int64_t s = 0; s < strips; ++s) {
-      const int64_t begin = s * out_group_ / strips, rows = (s + 1) * out_group_ / strips - begin,
-                    channel = group * out_group_ + begin;
+    each_strip(out_group_, kTileRows, [&](int64_t begin, int64_t rows) {
+      const int64_t channel = group * out_group_ + begin;
       const simd::Mask mask = simd::first(rows);
       for (int64_t p = 0; p < positions; ++p)
         simd::store(to + p * kLanes, simd::load(from + p * g_.out_channels + channel, mask));
       body(to, channel, rows);
-    }
+    });
   }
 
   // Output rows of the band under which tap y is inside the image.

@@ -4,6 +4,7 @@
 #include "../matmul.h"
 #include "aligned_buffer.h"
 #include "sgemm_tile.h"
+#include "strips.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,11 +22,11 @@ namespace {
 
 using sgemm::kDotCols;
 using sgemm::kDotRows;
+using sgemm::kTileCols;
 using sgemm::kTileRows;
 using sgemm::kWideRows;
 using simd::kLanes;
 
-constexpr int64_t kTileCols = 2 * kLanes;
 // Of a packed block of B. It need not stay in the L2 cache: panels arrive from the L3 cache in time.
 constexpr int64_t kDepth = simd::kRegisters == 32 ? 384 : 512, kCols = simd::kRegisters == 32 ? 512 : 1024;
 constexpr int64_t kEven = 8;
@@ -37,8 +38,6 @@ constexpr int64_t kBlockStays = (simd::kRegisters == 32 ? 128 : 80) * 1024;
 // fifth.
 constexpr int64_t kCrowded = 512;
 constexpr int64_t kDotUpTo = 8 * kDotRows, kDotFrom = 16 * kLanes; // rows; depth, unless a single strip will do
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // An operand, or a part of one.
 struct Source {
@@ -172,16 +171,6 @@ void multiply_strip(const Product& g, const Source& a, int64_t i, int64_t rows, 
     tile.b_whole = panel != 0 || tile.last_whole;
     kernel(registers)(tile);
     at += registers * kLanes;
-  }
-}
-
-// Strips of nearly equal height, at most `highest`.
-template <class Body> void each_strip(int64_t m, int64_t highest, const Body& body) {
-  const int64_t strips = ceil_div(m, highest), rows = m / strips, taller = m % strips;
-  for (int64_t s = 0, i = 0; s < strips; ++s) {
-    const int64_t here = rows + (s < taller);
-    body(i, here);
-    i += here;
   }
 }
 

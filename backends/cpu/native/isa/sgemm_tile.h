@@ -17,6 +17,7 @@ using simd::Vector;
 
 // Accumulators, a row of B and the address registers just fit: 14 x 2 registers with AVX-512, 6 x 2 with AVX2.
 constexpr int kTileRows = simd::kRegisters == 32 ? 14 : 6;
+constexpr int64_t kTileCols = 2 * kLanes;
 constexpr int kWideRows = simd::kRegisters == 32 ? 6 : 3; // tiles of up to so many rows are four registers wide
 constexpr int kPrefetch = 6;                              // rows of B ahead
 constexpr int kLine = 16;                                 // elements of a cache line
