@@ -1,4 +1,4 @@
-// convolution and its two gradients: by tiles where they suit, through oneDNN where it has a kernel, else by im2col.
+// convolution and its two gradients: on tiles where they suit, through oneDNN where it has a kernel, else by im2col.
 #include "conv_tiled.h"
 #include "dtype_switch.h"
 #include "gather_index.h"
@@ -180,18 +180,24 @@ void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight,
   std::optional<Operand> b;
   if (bias) b.emplace(*bias, false, false);
   const int64_t images = images_at_once(geometry);
-  if (std::optional<TiledConv> tiled = as_tiled(kind, geometry, weight)) {
-    if (b) tiled->bias = reinterpret_cast<float*>(b->data());
+  const auto on_tiles = [&](TiledConv tiled, auto run_part) {
+    if (b) tiled.bias = reinterpret_cast<float*>(b->data());
     for (int64_t i = 0; i < geometry.batch; i += images) {
-      tiled->geometry.batch = std::min(images, geometry.batch - i);
+      tiled.geometry.batch = std::min(images, geometry.batch - i);
       if (images < geometry.batch) call.check_interrupt();
-      tiled->input = reinterpret_cast<float*>((kind == Conv::backward_input ? out : in).data(i));
-      tiled->output = reinterpret_cast<float*>((kind == Conv::backward_input ? in : out).data(i));
-      tiled->accumulate = i > 0;
-      run_tiled(kind, *tiled);
+      tiled.input = reinterpret_cast<float*>((kind == Conv::backward_input ? out : in).data(i));
+      tiled.output = reinterpret_cast<float*>((kind == Conv::backward_input ? in : out).data(i));
+      tiled.accumulate = i > 0;
+      if (!run_part(tiled)) return false;
     }
     if (kind != Conv::backward_weight) (kind == Conv::forward ? out : in).finish();
-    return;
+    return true;
+  };
+  if (const std::optional<TiledConv> tiled = as_tiled(kind, geometry, weight)) {
+    const auto winograd = [&](const TiledConv& part) { return run_winograd(kind, part); };
+    const auto definition = [&](const TiledConv& part) { return run_tiled(kind, part), true; };
+    if (winograd_suits(kind, tiled->geometry) && on_tiles(*tiled, winograd)) return;
+    if (tiles_suit(kind, tiled->geometry) && on_tiles(*tiled, definition)) return;
   }
   Operand w(weight, false, kind == Conv::backward_weight);
   std::optional<PartialSums> sums; // a weight's gradient is a sum over the batch

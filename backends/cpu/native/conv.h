@@ -25,7 +25,7 @@ struct ConvTensors {
   char *input, *weight, *bias, *output;
 };
 
-// Dense channels-last input and output; the weight with any strides, in elements: between groups, output channels,
+// Dense input and output in one layout; the weight with any strides, in elements: between groups, output channels,
 // input channels, and neighbouring taps. A gradient of the weight is written, or added to it.
 struct TiledConv {
   ConvGeometry geometry;

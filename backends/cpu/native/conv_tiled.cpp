@@ -3,6 +3,8 @@
 #include "isa_pick.h"
 #include "matmul.h"
 
+#include <cstdlib>
+#include <cstring>
 #include <utility>
 
 namespace tesserack::cpu {
@@ -12,6 +14,11 @@ TS_ISA_FUNCTION(bool, tiled_conv_takes, (const ConvGeometry& geometry));
 TS_ISA_FUNCTION(void, tiled_conv, (const TiledConv& conv));
 TS_ISA_FUNCTION(bool, tiled_conv_weight_takes, (const ConvGeometry& geometry));
 TS_ISA_FUNCTION(void, tiled_conv_weight, (const TiledConv& conv));
+// native/isa/conv_winograd.cpp and conv_winograd_weight.cpp, likewise.
+TS_ISA_FUNCTION(bool, winograd_takes, (const ConvGeometry& geometry));
+TS_ISA_FUNCTION(bool, winograd_conv, (const TiledConv& conv));
+TS_ISA_FUNCTION(bool, winograd_weight_takes, (const ConvGeometry& geometry));
+TS_ISA_FUNCTION(bool, winograd_conv_weight, (const TiledConv& conv));
 
 namespace {
 
@@ -73,9 +80,9 @@ void multiply(Conv kind, const TiledConv& t) {
 } // namespace
 
 std::optional<TiledConv> as_tiled(Conv kind, const ConvGeometry& g, const Tensor& weight) {
-  // With AVX-512 oneDNN's own kernels for these layouts have not been beaten.
+  // With AVX-512 oneDNN's own kernels have not been beaten.
   const bool prefers_onednn = onednn::is_built_in() && active_isa() == ISA_AVX512;
-  if (weight.dtype() != TS_FLOAT32 || !g.channels_last || prefers_onednn) return {};
+  if (weight.dtype() != TS_FLOAT32 || prefers_onednn) return {};
   const std::optional<int64_t> tap = even_taps(weight);
   if (!tap) return {};
   TiledConv t{.geometry = g,
@@ -92,9 +99,25 @@ std::optional<TiledConv> as_tiled(Conv kind, const ConvGeometry& g, const Tensor
     t.weight += *tap * (g.kernel[0] * g.kernel[1] * g.kernel[2] - 1);
     t.weight_tap = -*tap;
   }
-  const auto takes = kind == Conv::backward_weight ? pick_tiled_conv_weight_takes() : pick_tiled_conv_takes();
-  if (!is_product(t.geometry) && !takes(t.geometry)) return {};
   return t;
+}
+
+bool winograd_suits(Conv kind, const ConvGeometry& geometry) {
+  static const bool wanted = [] {
+    const char* value = std::getenv("TESSERACK_CPU_WINOGRAD");
+    return value == nullptr || std::strcmp(value, "0") != 0;
+  }();
+  if (!wanted) return false;
+  return (kind == Conv::backward_weight ? pick_winograd_weight_takes() : pick_winograd_takes())(geometry);
+}
+
+bool run_winograd(Conv kind, const TiledConv& conv) {
+  return (kind == Conv::backward_weight ? pick_winograd_conv_weight() : pick_winograd_conv())(conv);
+}
+
+bool tiles_suit(Conv kind, const ConvGeometry& g) {
+  const auto takes = kind == Conv::backward_weight ? pick_tiled_conv_weight_takes() : pick_tiled_conv_takes();
+  return g.channels_last && (is_product(g) || takes(g));
 }
 
 void run_tiled(Conv kind, const TiledConv& conv) {

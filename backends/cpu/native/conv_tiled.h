@@ -1,4 +1,4 @@
-// Convolution on tiles of the float32 matrix product, for channels-last images.
+// Convolution on tiles of the float32 matrix product.
 #ifndef TESSERACK_CPU_CONV_TILED_H
 #define TESSERACK_CPU_CONV_TILED_H
 
@@ -10,11 +10,17 @@
 
 namespace tesserack::cpu {
 
-// The convolution, or the one that its gradient is, without input, bias and output, if tiles suit it: the gradient of
-// the input is a convolution of the output's gradient, whose place is then `input`.
+// The convolution, or the one that its gradient is, without input, bias and output, if its weight lies so that tiles
+// can be computed: the gradient of the input is a convolution of the output's gradient, whose place is then `input`.
 std::optional<TiledConv> as_tiled(onednn::Conv kind, const ConvGeometry& geometry, const backend::Tensor& weight);
 
+// By the sums of the definition.
+bool tiles_suit(onednn::Conv kind, const ConvGeometry& geometry);
 void run_tiled(onednn::Conv kind, const TiledConv& conv);
+
+// By fewer products. False if some result is not finite: what the definition gives is then to be computed by it.
+bool winograd_suits(onednn::Conv kind, const ConvGeometry& geometry);
+bool run_winograd(onednn::Conv kind, const TiledConv& conv);
 
 } // namespace tesserack::cpu
 

@@ -39,6 +39,12 @@ CASES: list[tuple[Any, ...]] = [
     (1, 16, 20, 1, (600,), (4,), (1,), (2,), (3,)),
     (1, 16, 12, 1, (5, 9, 10), (3, 2, 3), (1, 1, 1), (2, 0, 1), (2, 1, 1)),
     (2, 16, 8, 1, (3, 9, 8), (2, 3, 3), (2, 1, 1), (1, 4, 1), (1, 2, 1)),
+    # For tiles of 2 x 2 positions: odd sizes, paddings, channels that fill no register, long rows, few tiles.
+    (2, 21, 35, 1, (9, 14), (3, 3), (1, 1), (0, 2), (1, 1)),
+    (1, 17, 18, 1, (5, 1100), (3, 3), (1, 1), (1, 0), (1, 1)),
+    (3, 40, 130, 1, (7, 7), (3, 3), (1, 1), (2, 1), (1, 1)),
+    (1, 24, 16, 1, (33, 40), (3, 3), (1, 1), (3, 4), (1, 1)),
+    (20, 16, 20, 1, (6, 4), (3, 3), (1, 1), (1, 1), (1, 1)),
 ]
 
 
@@ -117,6 +123,35 @@ def test_gradient_of_a_weight_in_parts(dtype: Any, channels_last: bool) -> None:
         want += part
     scale = 1e-5 if dtype != BFLOAT16 else 1e-2
     np.testing.assert_allclose(whole.astype("f8"), want, rtol=scale, atol=scale * np.abs(want).max())
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
+def test_what_is_not_finite_stays_where_it_belongs(value: float, channels_last: bool) -> None:
+    """Sums and differences of neighbours would spread an infinity to positions that do not see it, and overflow."""
+    rng = np.random.default_rng(3)
+    x, g = (random_array(rng, (2, 16, 12, 12), "f4") / 1024 for _ in range(2))
+    w = random_array(rng, (16, 16, 3, 3), "f4") / 1024
+    params = [[1, 1], [1, 1], [1, 1], 1]
+    spoilt_x, spoilt_g = x.copy(), g.copy()
+    for spoilt in (spoilt_x, spoilt_g):
+        spoilt[0, 5, 4:6, 4:7] = value
+    tx, tw = (torch.from_numpy(v.astype("f8")).requires_grad_() for v in (spoilt_x, w))
+    ty = torch.conv2d(tx, tw, padding=1)
+    (want_dx,) = torch.autograd.grad(ty, tx, torch.from_numpy(spoilt_g.astype("f8")), retain_graph=True)
+    (want_dw,) = torch.autograd.grad(ty, tw, torch.from_numpy(g.astype("f8")))
+    spoilt_x, spoilt_g, g = (laid_out(v, channels_last) for v in (spoilt_x, spoilt_g, g))
+    out, dx, dw = empty(x.shape, "f4", channels_last), empty(x.shape, "f4", channels_last), np.empty(w.shape, "f4")
+    call("convolution", [out], [spoilt_x, w, None], params)
+    call("convolution_backward_input", [dx], [spoilt_g, w], [list(x.shape), *params])
+    call("convolution_backward_weight", [dw], [g, spoilt_x], [list(w.shape), *params])
+    for got, want in ((out, ty.detach().numpy()), (dx, want_dx.numpy()), (dw, want_dw.numpy())):
+        reference = np.where(np.abs(want) > np.finfo("f4").max, np.copysign(np.inf, want), want)
+        finite = np.isfinite(reference)
+        assert finite.any()
+        np.testing.assert_array_equal(got[~finite], reference[~finite])
+        scale = np.abs(reference[finite]).max()
+        np.testing.assert_allclose(got[finite], reference[finite], rtol=0, atol=2e-6 * scale)
 
 
 def test_channels_last_weight_and_mixed_layouts() -> None:

@@ -61,34 +61,12 @@ void pack_rows(const Source& b, int64_t depth, int64_t cols, float* to) {
   }
 }
 
-// A square of kLanes x kLanes, transposed; where it sticks out of B there are zeros.
-template <bool Whole> void pack_square(const Source& b, int64_t depth, int64_t cols, float* to) {
-  const simd::Mask mask = simd::first(depth);
-  simd::Vector block[kLanes];
-#pragma GCC unroll 16
-  for (int64_t i = 0; i < kLanes; ++i) {
-    if constexpr (Whole) {
-      block[i] = simd::load(b.at(0, i));
-      __builtin_prefetch(b.at(2 * kLanes, i));
-    } else
-      block[i] = i < cols ? simd::load(b.at(0, i), mask) : simd::zero();
-  }
-  simd::transpose(block);
-#pragma GCC unroll 16
-  for (int64_t i = 0; i < kLanes; ++i)
-    if (Whole || i < depth) simd::store(to + i * kTileCols, block[i]);
-}
-
 // The same from columns that are contiguous.
 void pack_columns(const Source& b, int64_t depth, int64_t cols, float* to) {
-  for (int64_t p = 0; p < depth; p += kLanes) {
-    for (int64_t j = 0; j < kTileCols; j += kLanes) {
-      const int64_t rows = std::min(kLanes, depth - p), present = std::clamp<int64_t>(cols - j, 0, kLanes);
-      const bool whole = rows == kLanes && present == kLanes;
-      (whole ? pack_square<true> : pack_square<false>)({b.at(p, j), b.row, b.col}, rows, present,
-                                                       to + p * kTileCols + j);
-    }
-  }
+  for (int64_t p = 0; p < depth; p += kLanes)
+    for (int64_t j = 0; j < kTileCols; j += kLanes)
+      simd::transpose_block(b.at(p, j), b.col, std::clamp<int64_t>(cols - j, 0, kLanes), std::min(kLanes, depth - p),
+                            to + p * kTileCols + j, kTileCols);
 }
 
 void pack_any(const Source& b, int64_t depth, int64_t cols, float* to) {

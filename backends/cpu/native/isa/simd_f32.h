@@ -99,6 +99,33 @@ template <int Block = 1> void transpose(Vector (&rows)[kLanes]) {
   if constexpr (2 * Block < kLanes) transpose<2 * Block>(rows);
 }
 
+// to[j * to_row + i] = from[i * from_row + j] for i < rows and j < cols, both at most kLanes. Each j takes a whole
+// register, with zeros after the last row, or what the mask leaves of it.
+template <bool Whole, class... M>
+inline void transpose_block(const float* from, int64_t from_row, int64_t rows, int64_t cols, float* to, int64_t to_row,
+                            M... mask) {
+  const Mask present = first(cols);
+  Vector block[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    if constexpr (Whole) {
+      block[i] = load(from + i * from_row);
+      __builtin_prefetch(from + i * from_row + 2 * kLanes);
+    } else
+      block[i] = i < rows ? load(from + i * from_row, present) : zero();
+  }
+  transpose(block);
+#pragma GCC unroll 16
+  for (int64_t j = 0; j < kLanes; ++j)
+    if (Whole || j < cols) store(to + j * to_row, block[j], mask...);
+}
+template <class... M>
+inline void transpose_block(const float* from, int64_t from_row, int64_t rows, int64_t cols, float* to, int64_t to_row,
+                            M... mask) {
+  const bool whole = rows == kLanes && cols == kLanes;
+  (whole ? transpose_block<true, M...> : transpose_block<false, M...>)(from, from_row, rows, cols, to, to_row, mask...);
+}
+
 } // namespace simd
 } // namespace TESSERACK_VARIANT
 } // namespace tesserack::cpu
