@@ -88,6 +88,11 @@ PAIRS: dict[str, tuple[Call, list[tuple[int, ...]]]] = {
     "cross": (lambda m, a, b: [m.linalg.cross(a, b), a.cross(b, dim=1)], [(2, 3), (2, 3)]),
     "trace": (lambda m, a: m.trace(a), [(3, 4)]),
     "cdist": (lambda m, a, b: [m.cdist(a, b), m.cdist(a, b, p=1.0)], [(2, 3, 4), (2, 5, 4)]),
+    "cdist_products": (
+        lambda m, a, b: [m.cdist(a, b), m.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")],
+        [(30, 4), (3, 40, 4)],
+    ),
+    "cdist_blocks": (lambda m, a, b: [m.cdist(a, b, p=3.0), m.pdist(b, p=3.0)], [(700, 5), (120, 5)]),
     "cosine": (
         lambda m, a, b: [m.cosine_similarity(a, b), m.nn.functional.cosine_similarity(a, b, dim=0)],
         [(3, 4), (3, 4)],
@@ -103,9 +108,9 @@ PAIRS: dict[str, tuple[Call, list[tuple[int, ...]]]] = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_products(compare: Call, name: str) -> None:
     call, shapes = PAIRS[name]
-    order = 1 if name == "cdist" else 2
+    order = 1 if name.startswith("cdist") else 2
     compare(call, *[rand(*s) for s in shapes], order=order)
-    if name != "cdist":
+    if not name.startswith("cdist"):
         compare(call, *[rand(*s) for s in shapes], dtype="float32")
 
 

@@ -28,34 +28,7 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   return sizes.empty() ? products : ops::sum_dim(products, IntSpan(dims));
 }
 
-// (..., P, M) and (..., R, M) to (..., P, R).
-Tensor cdist(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode) {
-  TS_CHECK(x1.ndim() >= 2 && x2.ndim() >= 2, "cdist: only supports at least 2D tensors, got ", x1.sizes(), " and ",
-           x2.sizes());
-  TS_CHECK(x1.sizes().back() == x2.sizes().back(),
-           "cdist: X1 and X2 must have the same number of columns. X1: ", x1.sizes(), " X2: ", x2.sizes());
-  TS_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()), "cdist: only supports floating-point dtypes, got ",
-           x1.dtype(), " and ", x2.dtype());
-  TS_CHECK(p >= 0, "cdist: only supports non-negative p values, got ", p);
-  TS_CHECK(compute_mode.value_or(0) >= 0 && compute_mode.value_or(0) <= 2,
-           "cdist: possible modes: 0, 1, 2, but was: ", *compute_mode);
-  int64_t last[] = {-1};
-  return vector_norm(ops::sub(ops::unsqueeze(x1, int64_t{-2}), ops::unsqueeze(x2, int64_t{-3})), p, IntSpan(last));
-}
-
 Tensor dist(const Tensor& self, const Tensor& other, Scalar p) { return vector_norm(ops::sub(self, other), p); }
-
-// Distances of all pairs of rows, (0, 1), (0, 2), ... as the upper triangle of cdist has them.
-Tensor pdist(const Tensor& self, double p) {
-  TS_CHECK(self.ndim() == 2, "pdist: only supports 2D tensors, got sizes ", self.sizes());
-  TS_CHECK(is_floating(self.dtype()), "pdist: only supports floating-point dtypes, got ", self.dtype());
-  TS_CHECK(p >= 0, "pdist: only supports non-negative p values, got ", p);
-  static const Op combinations("combinations");
-  Tensor at = combinations(counting(self.sizes()[0], self.device()));
-  auto rows = [&](int64_t k) { return ops::index_select(self, int64_t{0}, ops::select(at, int64_t{1}, k)); };
-  int64_t last[] = {-1};
-  return vector_norm(ops::sub(rows(0), rows(1)), p, IntSpan(last));
-}
 
 // Slices along dim with a greater norm are scaled down to it.
 Tensor renorm(const Tensor& self, Scalar p, int64_t dim, Scalar maxnorm) {
@@ -111,16 +84,7 @@ TS_OPERATORS(distance) {
       .in("nn.functional")
       .function_only()
       .doc("Cosine of the angle between vectors along dim; norms count as eps at least.");
-  def("cdist(Tensor x1, Tensor x2, float p=2.0, int? compute_mode=None) -> Tensor")
-      .body<cdist>()
-      .function_only()
-      .doc("p-norm distances between all rows of (..., P, M) and (..., R, M): (..., P, R).");
   def("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor").body<dist>().doc("p-norm of self - other.");
-  def("pdist(Tensor self, float p=2.0) -> Tensor")
-      .body<pdist>()
-      .function_only()
-      .in("nn.functional")
-      .doc("p-norm distances between all pairs of rows of a matrix, in the order of the upper triangle of cdist.");
   def("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
       .body<renorm>()
       .inplace()

@@ -1,4 +1,5 @@
 // Norms of vectors and matrices, and log-sum-exp.
+#include "ops/vector_norm.h"
 #include "ops/api.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
@@ -17,6 +18,27 @@ const Op vector_norm_op("linalg_vector_norm");
 Tensor sum_over(const Tensor& x, DimSet dims, bool keepdim) {
   return x.ndim() == 0 ? x : ops::sum_dim(x, dim_list(dims), keepdim);
 }
+
+} // namespace
+
+Tensor vector_norm_gradient(const Tensor& x, const Tensor& grad, const Tensor& norm, double p, DimSet dims) {
+  if (p == 0) return ops::mul(ops::mul(x, 0), grad);
+  if (p == 1) return ops::mul(ops::sign(x), grad);
+  Tensor zero = ops::eq(norm, 0);
+  if (p == 2) return ops::mul(x, ops::masked_fill(ops::div(grad, norm), zero, 0.0));
+  if (std::isinf(p)) {
+    Tensor mask = ops::to_dtype(
+        ops::logical_or(ops::eq(ops::abs(x), norm), ops::logical_and(ops::isnan(x), ops::isnan(norm))), x.dtype());
+    return ops::mul(ops::mul(ops::sign(x), mask), ops::div(grad, sum_over(mask, dims, true)));
+  }
+  Tensor scale = ops::masked_fill(ops::div(grad, ops::pow(norm, p - 1)), zero, 0.0);
+  // |x|^(p-2) is not finite at zero for p < 2, but x |x|^(p-2) is zero there for p > 1 and taken so below.
+  Tensor at_zero = ops::eq(x, 0);
+  Tensor power = ops::pow(ops::masked_fill(ops::abs(x), at_zero, 1.0), p - 1);
+  return ops::mul(ops::mul(ops::sign(x), ops::masked_fill(power, at_zero, 0.0)), scale);
+}
+
+namespace {
 
 Tensor vector_norm(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {
   const char* op = "linalg_vector_norm";
@@ -43,31 +65,14 @@ Tensor vector_norm(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdi
   return raw_cast(out, result);
 }
 
-// Where the norm is zero the gradient is zero, a subgradient.
-Tensor vector_norm_gradient_of(const Tensor& x, const Tensor& grad, const Tensor& norm, double p, DimSet dims) {
-  if (p == 0) return ops::mul(ops::mul(x, 0), grad);
-  if (p == 1) return ops::mul(ops::sign(x), grad);
-  Tensor zero = ops::eq(norm, 0);
-  if (p == 2) return ops::mul(x, ops::masked_fill(ops::div(grad, norm), zero, 0.0));
-  if (std::isinf(p)) {
-    Tensor mask = ops::to_dtype(
-        ops::logical_or(ops::eq(ops::abs(x), norm), ops::logical_and(ops::isnan(x), ops::isnan(norm))), x.dtype());
-    return ops::mul(ops::mul(ops::sign(x), mask), ops::div(grad, sum_over(mask, dims, true)));
-  }
-  Tensor scale = ops::masked_fill(ops::div(grad, ops::pow(norm, p - 1)), zero, 0.0);
-  // |x|^(p-2) is not finite at zero for p < 2, but x |x|^(p-2) is zero there for p > 1 and taken so below.
-  Tensor at_zero = ops::eq(x, 0);
-  Tensor power = ops::pow(ops::masked_fill(ops::abs(x), at_zero, 1.0), p - 1);
-  return ops::mul(ops::mul(ops::sign(x), ops::masked_fill(power, at_zero, 0.0)), scale);
-}
-void vector_norm_gradient(GradContext& c) {
+void norm_gradient(GradContext& c) {
   DType wide = c.grad().dtype();
   Tensor x = as_dtype(c.arg(0), wide);
   DimSet dims = dim_set(c.value<OptionalDims>(2), x.ndim(), "linalg_vector_norm");
   bool keepdim = c.value<bool>(3);
   Tensor grad = restore_dims(c.grad(), x.sizes(), dims, keepdim),
          norm = restore_dims(c.result(), x.sizes(), dims, keepdim);
-  c.set(0, as_dtype(vector_norm_gradient_of(x, grad, norm, c.value<Scalar>(1).to_double(), dims), c.dtype(0)));
+  c.set(0, as_dtype(vector_norm_gradient(x, grad, norm, c.value<Scalar>(1).to_double(), dims), c.dtype(0)));
 }
 
 Tensor norm(const Tensor& self, std::optional<Scalar> p, OptionalDims dim, bool keepdim, DType dtype) {
@@ -167,7 +172,7 @@ TS_OPERATORS(vector_norm) {
       "-> Tensor")
       .body<vector_norm>()
       .saves("self result")
-      .gradient(vector_norm_gradient)
+      .gradient(norm_gradient)
       .hidden()
       .in("linalg")
       .doc(kDoc);

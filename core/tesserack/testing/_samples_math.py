@@ -355,6 +355,8 @@ TABLE: SampleTable = {
         S(x(2, 3), x(4, 3)),
         S(x(2, 2, 3), x(2, 1, 3), 1.0),
         S(x.apart(2, 3), x.apart(3, 3), float("inf")),
+        S(x(2, 1, 3), x(4, 3), compute_mode="use_mm_for_euclid_dist"),
+        S(x(27, 2), x(3, 2), grad=False),
     ],
     "scaled_dot_product_attention": lambda x: [
         S(x(1, 2, 3, 2), x(1, 2, 4, 2), x(1, 2, 4, 3)),

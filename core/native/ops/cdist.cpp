@@ -1,0 +1,170 @@
+// Distances between all pairs of rows, without the differences of all pairs at once.
+#include "ops/api.h"
+#include "ops/copy.h"
+#include "ops/declare.h"
+#include "ops/raw.h"
+#include "ops/reduce_arrange.h"
+#include "ops/vector_norm.h"
+#include <algorithm>
+#include <cstring>
+
+namespace ts {
+namespace {
+
+const Op by_products("cdist_by_products"), by_differences("cdist_by_differences"),
+    from_products("distances_of_products");
+const Op vector_norm("linalg_vector_norm"), combinations("combinations");
+constexpr char kIfNecessary[] = "use_mm_for_euclid_dist_if_necessary";
+constexpr int64_t kProductsFrom = 25;              // rows; as PyTorch
+constexpr int64_t kDifferences = int64_t{1} << 18; // elements at a time: they stay in a cache
+
+void check_rows(const Tensor& x, const char* op) {
+  TS_CHECK(is_floating(x.dtype()), op, ": only supports floating-point dtypes, got ", x.dtype());
+}
+
+// (..., P, M) and (..., R, M) to (..., P, R).
+Tensor cdist(const Tensor& x1, const Tensor& x2, double p, const char* compute_mode) {
+  const char* op = "cdist";
+  TS_CHECK(x1.ndim() >= 2 && x2.ndim() >= 2, op, ": only supports at least 2D tensors, got ", x1.sizes(), " and ",
+           x2.sizes());
+  TS_CHECK(x1.sizes().back() == x2.sizes().back(), op,
+           ": X1 and X2 must have the same number of columns. X1: ", x1.sizes(), " X2: ", x2.sizes());
+  check_rows(x1, op), check_rows(x2, op);
+  TS_CHECK(p >= 0, op, ": only supports non-negative p values, got ", p);
+  bool always = !std::strcmp(compute_mode, "use_mm_for_euclid_dist"),
+       never = !std::strcmp(compute_mode, "donot_use_mm_for_euclid_dist");
+  TS_CHECK_VALUE(always || never || !std::strcmp(compute_mode, kIfNecessary), op, ": expected compute_mode to be '",
+                 kIfNecessary, "', 'use_mm_for_euclid_dist' or 'donot_use_mm_for_euclid_dist', got '", compute_mode,
+                 "'");
+  DType dtype = promote_types(x1.dtype(), x2.dtype());
+  Tensor a = as_dtype(x1, dtype), b = as_dtype(x2, dtype);
+  bool many = a.size(-2) > kProductsFrom || b.size(-2) > kProductsFrom;
+  if (p == 2 && (always || (!never && many))) return by_products(a, b);
+  return by_differences(a, b, p);
+}
+
+// --- |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
+
+Tensor turned(const Tensor& x) { return ops::transpose(x, int64_t{-2}, int64_t{-1}); }
+Tensor row_sums(const Tensor& x, int64_t dim) {
+  int64_t dims[] = {dim};
+  return ops::sum_dim(x, IntSpan(dims), true);
+}
+
+Tensor cdist_by_products(const Tensor& x1, const Tensor& x2) {
+  DType wide = accumulate_type(x1.dtype());
+  Tensor a = raw_cast(x1, wide), b = raw_cast(x2, wide);
+  Tensor squares = turned(row_sums(ops::square(b), -1));
+  return raw_cast(from_products(ops::matmul(a, turned(b)), row_sums(ops::square(a), -1), squares), x1.dtype());
+}
+// Where rows coincide the gradient is zero, a subgradient.
+void products_gradient(GradContext& c) {
+  Tensor distance = c.result();
+  Tensor share = ops::masked_fill(ops::div(c.grad(), distance), ops::eq(distance, 0), 0.0);
+  if (c.needs(0)) {
+    Tensor grad = ops::sub(ops::mul(c.arg(0), row_sums(share, -1)), ops::matmul(share, c.arg(1)));
+    c.set(0, ops::sum_to_size(grad, c.sizes(0)));
+  }
+  if (c.needs(1)) {
+    Tensor back = turned(share);
+    Tensor grad = ops::sub(ops::mul(c.arg(1), row_sums(back, -1)), ops::matmul(back, c.arg(0)));
+    c.set(1, ops::sum_to_size(grad, c.sizes(1)));
+  }
+}
+
+// --- norms of differences
+
+// body(first, count) for rows of x1 whose differences from all of x2 fit.
+template <class Body> void each_block(const Tensor& x1, const Tensor& x2, IntSpan result, const Body& body) {
+  int64_t rows = x1.size(-2), others = 1;
+  for (size_t d = 0; d + 2 < result.size(); ++d) others *= result[d];
+  others *= std::max<int64_t>(1, x2.size(-2) * x2.size(-1));
+  int64_t step = std::max<int64_t>(1, kDifferences / std::max<int64_t>(1, others));
+  for (int64_t i = 0; i == 0 || i < rows; i += step) body(i, std::min(step, rows - i));
+}
+Tensor differences(const Tensor& x1, const Tensor& x2, int64_t first, int64_t count) {
+  Tensor rows = count == x1.size(-2) ? x1 : ops::narrow(x1, int64_t{-2}, first, count);
+  return ops::sub(ops::unsqueeze(rows, int64_t{-2}), ops::unsqueeze(x2, int64_t{-3}));
+}
+Tensor joined(std::vector<Tensor>& parts) { return parts.size() == 1 ? parts[0] : ops::cat(parts, int64_t{-2}); }
+
+Tensor cdist_by_differences(const Tensor& x1, const Tensor& x2, double p) {
+  Dims sizes =
+      broadcast_sizes(x1.sizes().first(x1.sizes().size() - 2), x2.sizes().first(x2.sizes().size() - 2), "cdist");
+  sizes.push_back(x1.size(-2));
+  sizes.push_back(x2.size(-2));
+  if (x1.size(-1) == 0) p = 1; // zeros, where a greatest difference would have no meaning
+  int64_t last[] = {-1};
+  std::vector<Tensor> parts;
+  each_block(x1, x2, sizes, [&](int64_t first, int64_t count) {
+    parts.push_back(vector_norm(differences(x1, x2, first, count), p, IntSpan(last)));
+  });
+  return joined(parts);
+}
+void differences_gradient(GradContext& c) {
+  Tensor a = c.arg(0), b = c.arg(1), grad = c.grad(), distance = c.result();
+  double p = c.value<double>(2);
+  std::vector<Tensor> rows;
+  Tensor columns;
+  each_block(a, b, distance.sizes(), [&](int64_t first, int64_t count) {
+    auto part = [&](const Tensor& t) { return ops::unsqueeze(ops::narrow(t, int64_t{-2}, first, count), int64_t{-1}); };
+    Tensor x = differences(a, b, first, count);
+    Tensor g = vector_norm_gradient(x, part(grad), part(distance), p, dim_set(-1, x.ndim(), "cdist"));
+    int64_t over_columns[] = {-2}, over_rows[] = {-3};
+    if (c.needs(0)) rows.push_back(ops::sum_dim(g, IntSpan(over_columns)));
+    if (!c.needs(1)) return;
+    Tensor sums = ops::sum_dim(g, IntSpan(over_rows));
+    columns = columns.defined() ? ops::add(columns, sums) : sums;
+  });
+  if (c.needs(0)) c.set(0, ops::sum_to_size(joined(rows), c.sizes(0)));
+  if (c.needs(1)) c.set(1, ops::sum_to_size(ops::neg(columns), c.sizes(1)));
+}
+
+// Distances of all pairs of rows, (0, 1), (0, 2), ...: the upper triangle of cdist.
+Tensor pdist(const Tensor& self, double p) {
+  TS_CHECK(self.ndim() == 2, "pdist: only supports 2D tensors, got sizes ", self.sizes());
+  check_rows(self, "pdist");
+  TS_CHECK(p >= 0, "pdist: only supports non-negative p values, got ", p);
+  int64_t rows = self.sizes()[0], all[] = {rows * rows};
+  Tensor pairs = combinations(counting(rows, self.device()));
+  Tensor at =
+      ops::add(ops::mul(ops::select(pairs, int64_t{1}, int64_t{0}), rows), ops::select(pairs, int64_t{1}, int64_t{1}));
+  return ops::index_select(ops::view(by_differences(self, self, p), IntSpan(all)), int64_t{0}, at);
+}
+
+} // namespace
+
+TS_OPERATORS(cdist) {
+  def("cdist(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor")
+      .body<cdist>()
+      .function_only()
+      .doc("p-norm distances between all rows of (..., P, M) and (..., R, M): (..., P, R). For p = 2 a matrix product "
+           "gives them where there are more than 25 rows (or always: 'use_mm_for_euclid_dist', or never: "
+           "'donot_use_mm_for_euclid_dist'), which loses digits of small distances far from the origin.");
+  def("cdist_by_products(Tensor x1, Tensor x2) -> Tensor")
+      .node_name("CdistBackward0")
+      .body<cdist_by_products>()
+      .saves("x1 x2 result")
+      .gradient(products_gradient)
+      .hidden()
+      .doc("cdist for p = 2 by a matrix product.");
+  def("cdist_by_differences(Tensor x1, Tensor x2, float p) -> Tensor")
+      .node_name("CdistBackward0")
+      .body<cdist_by_differences>()
+      .saves("x1 x2 result")
+      .gradient(differences_gradient)
+      .hidden()
+      .doc("cdist by norms of differences, of so many rows at a time as fit a cache.");
+  def("distances_of_products(Tensor products, Tensor squares, Tensor other_squares) -> Tensor")
+      .pointwise("sqrt(max(squares + other_squares - 2 * products, 0))")
+      .not_differentiable()
+      .hidden()
+      .doc("|a - b| from a.b, |a|^2 and |b|^2.");
+  def("pdist(Tensor self, float p=2.0) -> Tensor")
+      .body<pdist>()
+      .function_only()
+      .in("nn.functional")
+      .doc("p-norm distances between all pairs of rows of a matrix, in the order of the upper triangle of cdist.");
+}
+
+} // namespace ts

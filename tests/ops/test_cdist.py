@@ -1,0 +1,71 @@
+"""Distances of all pairs of rows against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tesserack as ts
+from tesserack.autograd import gradcheck, gradgradcheck
+
+RNG = np.random.default_rng(8)
+BY_PRODUCTS, BY_DIFFERENCES = "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+
+
+def tensor(array: Any, device: Any, grad: bool = False) -> ts.Tensor:
+    return ts.tensor(np.asarray(array), device=device, requires_grad=grad)
+
+
+def distances(a: np.ndarray, b: np.ndarray, p: float) -> np.ndarray:
+    return np.linalg.norm(a[..., :, None, :] - b[..., None, :, :], ord=p, axis=-1)
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3, np.inf])
+@pytest.mark.parametrize(("first", "second"), [((4, 3), (5, 3)), ((30, 3), (2, 1, 3)), ((700, 6), (130, 6))])
+def test_against_numpy(device: Any, first: tuple[int, ...], second: tuple[int, ...], p: float) -> None:
+    a, b = RNG.standard_normal(first), RNG.standard_normal(second)
+    got = ts.cdist(tensor(a, device), tensor(b, device), p)
+    np.testing.assert_allclose(got.cpu().numpy(), distances(a, b, p), rtol=1e-9, atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", [BY_PRODUCTS, BY_DIFFERENCES])
+def test_gradients(device: Any, mode: str) -> None:
+    a, b = (tensor(RNG.standard_normal(s), device, grad=True) for s in ((2, 3, 2), (1, 4, 2)))
+    call = lambda x, y: ts.cdist(x, y, compute_mode=mode)  # noqa: E731
+    assert gradcheck(call, (a, b))
+    assert gradgradcheck(call, (a, b))
+
+
+@pytest.mark.parametrize("mode", [BY_PRODUCTS, BY_DIFFERENCES])
+def test_rows_that_coincide_have_no_gradient(device: Any, mode: str) -> None:
+    a = tensor([[1.0, 2.0], [3.0, 5.0]], device, grad=True)
+    d = ts.cdist(a, a, compute_mode=mode)
+    assert d.diagonal().tolist() == [0.0, 0.0]
+    d.sum().backward()
+    assert a.grad is not None
+    np.testing.assert_allclose(a.grad.cpu().numpy(), [[-2 * 2 / 13**0.5, -2 * 3 / 13**0.5], [4 / 13**0.5, 6 / 13**0.5]])
+
+
+def test_differences_of_all_pairs_are_not_kept(device: Any) -> None:
+    a = tensor(RNG.standard_normal((600, 300)), device, grad=True)
+    for p in (2.0, 1.0):
+        ts.reset_peak_memory_stats(device)
+        before = ts.memory_allocated(device)
+        ts.cdist(a, a, p).sum().backward()
+        assert ts.max_memory_allocated(device) - before < 100 * a.nbytes  # all pairs: 600 times
+
+
+def test_empty_and_wrong_arguments(device: Any) -> None:
+    zeros = ts.cdist(ts.ones(2, 0, device=device), ts.ones(3, 0, device=device), float("inf"))
+    assert zeros.tolist() == [[0.0] * 3] * 2
+    assert ts.cdist(ts.ones(0, 4, device=device), ts.ones(3, 4, device=device)).shape == (0, 3)
+    a = ts.ones(2, 3, device=device)
+    with pytest.raises(ValueError, match="expected compute_mode to be 'use_mm_for_euclid_dist_if_necessary'"):
+        ts.cdist(a, a, compute_mode="fast")
+    with pytest.raises(RuntimeError, match="same number of columns"):
+        ts.cdist(a, ts.ones(2, 4, device=device))
+    with pytest.raises(RuntimeError, match="non-negative p"):
+        ts.cdist(a, a, -1.0)
+    with pytest.raises(RuntimeError, match="floating-point"):
+        ts.cdist(a, a.long())
