@@ -1,4 +1,4 @@
-"""Whole training steps of small models."""
+"""Whole training steps, of small models and of two that are mostly arithmetic."""
 
 from __future__ import annotations
 
@@ -47,6 +47,82 @@ def digits_cnn(fw: Any, device: str) -> dict[str, Any]:
     x = fw.randn(64, 1, 8, 8, device=device)
     y = fw.randint(0, 10, (64,), device=device)
     return {"step": _training_step(fw, model, fw.optim.Adam(model.parameters()), x, y)}
+
+
+def _residual_block(nn: Any) -> Any:
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+            super().__init__()
+            self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
+            self.norm1 = nn.BatchNorm2d(channels)
+            self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+            self.norm2 = nn.BatchNorm2d(channels)
+            self.relu = nn.ReLU()
+            self.shortcut = nn.Identity()
+            if stride != 1 or channels_in != channels:
+                self.shortcut = nn.Sequential(
+                    nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
+                )
+
+        def forward(self, x: Any) -> Any:
+            y = self.norm2(self.conv2(self.relu(self.norm1(self.conv1(x)))))
+            return self.relu(y + self.shortcut(x))
+
+    return Block
+
+
+@row("ResNet-18, 16 images of 32x32, SGD", "step()")
+def resnet18(fw: Any, device: str) -> dict[str, Any]:
+    nn, block = fw.nn, _residual_block(fw.nn)
+    layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    channels_in = 64
+    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [block(channels_in, channels, stride), block(channels, channels, 1)]
+        channels_in = channels
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)).to(device)
+    x = fw.randn(16, 3, 32, 32, device=device)
+    y = fw.randint(0, 10, (16,), device=device)
+    return {"step": _training_step(fw, model, fw.optim.SGD(model.parameters(), 0.01, momentum=0.9), x, y)}
+
+
+def _transformer_block(nn: Any) -> Any:
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, width: int, heads: int) -> None:
+            super().__init__()
+            self.heads = heads
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+        def forward(self, x: Any) -> Any:
+            batch, length, width = x.shape
+            qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads)
+            q, k, v = qkv.permute(2, 0, 3, 1, 4)
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+            return x + self.mlp(self.norm2(x))
+
+    return Block
+
+
+@row("transformer, 4 layers of 256, 4 x 128 tokens, AdamW", "step()")
+def transformer(fw: Any, device: str) -> dict[str, Any]:
+    nn, block = fw.nn, _transformer_block(fw.nn)
+    model = nn.Sequential(
+        nn.Embedding(1000, 256), *[block(256, 4) for _ in range(4)], nn.LayerNorm(256), nn.Linear(256, 1000)
+    ).to(device)
+    tokens = fw.randint(0, 1000, (4, 128), device=device)
+    loss_of = nn.CrossEntropyLoss()
+    optimizer = fw.optim.AdamW(model.parameters())
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(model(tokens)[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return {"step": step}
 
 
 @row("AdamW step, 50 x 20,000", "optimizer.step()", limit=0.6)
