@@ -196,7 +196,7 @@ void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight,
   if (const std::optional<TiledConv> tiled = as_tiled(kind, geometry, weight)) {
     const auto winograd = [&](const TiledConv& part) { return run_winograd(kind, part); };
     const auto definition = [&](const TiledConv& part) { return run_tiled(kind, part), true; };
-    if (winograd_suits(kind, tiled->geometry) && on_tiles(*tiled, winograd)) return;
+    if (winograd_suits(tiled->geometry) && on_tiles(*tiled, winograd)) return;
     if (tiles_suit(kind, tiled->geometry) && on_tiles(*tiled, definition)) return;
   }
   Operand w(weight, false, kind == Conv::backward_weight);

@@ -17,7 +17,6 @@ TS_ISA_FUNCTION(void, tiled_conv_weight, (const TiledConv& conv));
 // native/isa/conv_winograd.cpp and conv_winograd_weight.cpp, likewise.
 TS_ISA_FUNCTION(bool, winograd_takes, (const ConvGeometry& geometry));
 TS_ISA_FUNCTION(bool, winograd_conv, (const TiledConv& conv));
-TS_ISA_FUNCTION(bool, winograd_weight_takes, (const ConvGeometry& geometry));
 TS_ISA_FUNCTION(bool, winograd_conv_weight, (const TiledConv& conv));
 
 namespace {
@@ -102,13 +101,12 @@ std::optional<TiledConv> as_tiled(Conv kind, const ConvGeometry& g, const Tensor
   return t;
 }
 
-bool winograd_suits(Conv kind, const ConvGeometry& geometry) {
+bool winograd_suits(const ConvGeometry& geometry) {
   static const bool wanted = [] {
     const char* value = std::getenv("TESSERACK_CPU_WINOGRAD");
     return value == nullptr || std::strcmp(value, "0") != 0;
   }();
-  if (!wanted) return false;
-  return (kind == Conv::backward_weight ? pick_winograd_weight_takes() : pick_winograd_takes())(geometry);
+  return wanted && pick_winograd_takes()(geometry);
 }
 
 bool run_winograd(Conv kind, const TiledConv& conv) {

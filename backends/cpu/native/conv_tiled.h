@@ -19,7 +19,7 @@ bool tiles_suit(onednn::Conv kind, const ConvGeometry& geometry);
 void run_tiled(onednn::Conv kind, const TiledConv& conv);
 
 // By fewer products. False if some result is not finite: what the definition gives is then to be computed by it.
-bool winograd_suits(onednn::Conv kind, const ConvGeometry& geometry);
+bool winograd_suits(const ConvGeometry& geometry);
 bool run_winograd(onednn::Conv kind, const TiledConv& conv);
 
 } // namespace tesserack::cpu

@@ -271,7 +271,18 @@ private:
 } // namespace
 } // namespace winograd
 
-bool winograd_takes(const ConvGeometry& geometry) { return winograd::takes(geometry); }
+// The gradient of the weight has the same bounds.
+bool winograd_takes(const ConvGeometry& g) {
+  constexpr int64_t kStep = winograd::kStep;
+  constexpr int64_t kChannelsFrom = 16, kTilesFrom = 16, kWeightsUpTo = 1 << 20;
+  for (int d = 1; d < 3; ++d)
+    if (g.kernel[d] != 3 || g.stride[d] != 1 || g.dilation[d] != 1) return false;
+  if (g.groups != 1 || g.in[0] != 1 || g.out[0] != 1 || g.kernel[0] != 1 || g.padding[0] != 0) return false;
+  const int64_t tiles = ceil_div(g.out[1], kStep) * ceil_div(g.out[2], kStep);
+  const bool fills_tiles = 2 * tiles * kStep * kStep <= 3 * g.out[1] * g.out[2];
+  return fills_tiles && g.batch * tiles >= kTilesFrom && std::min(g.in_channels, g.out_channels) >= kChannelsFrom &&
+         g.in_channels * g.out_channels <= kWeightsUpTo;
+}
 
 bool winograd_conv(const TiledConv& conv) { return winograd::Convolution(conv).run(); }
 

@@ -9,7 +9,6 @@
 namespace tesserack::cpu {
 namespace TESSERACK_VARIANT {
 
-bool winograd_weight_takes(const ConvGeometry& geometry);
 bool winograd_conv_weight(const TiledConv& conv);
 
 #ifdef TESSERACK_CPU_SIMD_F32
@@ -143,13 +142,10 @@ private:
 } // namespace
 } // namespace winograd
 
-bool winograd_weight_takes(const ConvGeometry& geometry) { return winograd::takes(geometry); }
-
 bool winograd_conv_weight(const TiledConv& conv) { return winograd::WeightGradient(conv).run(); }
 
 #else
 
-bool winograd_weight_takes(const ConvGeometry&) { return false; }
 bool winograd_conv_weight(const TiledConv&) { return false; }
 
 #endif

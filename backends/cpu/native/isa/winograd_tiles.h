@@ -16,18 +16,6 @@ namespace winograd {
 
 inline int64_t round_up(int64_t n, int64_t unit) { return ceil_div(n, unit) * unit; }
 
-// Whether convolutions have the shape, and their tiles enough work to be worth the transforms.
-inline bool takes(const ConvGeometry& g) {
-  constexpr int64_t kChannelsFrom = 16, kTilesFrom = 16, kWeightsUpTo = 1 << 20;
-  for (int d = 1; d < 3; ++d)
-    if (g.kernel[d] != 3 || g.stride[d] != 1 || g.dilation[d] != 1) return false;
-  if (g.groups != 1 || g.in[0] != 1 || g.out[0] != 1 || g.kernel[0] != 1 || g.padding[0] != 0) return false;
-  const int64_t tiles = ceil_div(g.out[1], kStep) * ceil_div(g.out[2], kStep);
-  const bool fills_tiles = 2 * tiles * kStep * kStep <= 3 * g.out[1] * g.out[2];
-  return fills_tiles && g.batch * tiles >= kTilesFrom && std::min(g.in_channels, g.out_channels) >= kChannelsFrom &&
-         g.in_channels * g.out_channels <= kWeightsUpTo;
-}
-
 // Tiles side by side: the first one's output position.
 struct Segment {
   int64_t image, y, x, tiles;
