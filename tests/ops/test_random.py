@@ -177,6 +177,9 @@ def test_random_fills_integers(device: str) -> None:
     assert x.min() >= 0 and x.max() > 100
     y = ts.empty(2000, device=device).random_(3, 6).cpu().numpy()
     assert set(y.tolist()) == {3.0, 4.0, 5.0}
+    for dtype in (ts.complex64, ts.complex128):
+        with pytest.raises(NotImplementedError, match="random_: not implemented for dtype complex"):
+            ts.zeros(2, dtype=dtype, device=device).random_()
 
 
 def test_like_forms_and_empty(device: str) -> None:

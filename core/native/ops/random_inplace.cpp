@@ -41,7 +41,8 @@ int64_t natural_limit(DType t) {
   if (is_bool(t)) return 1;
   if (is_floating(t))
     return int64_t{1} << (t == DType::Float64 ? 53 : t == DType::Float32 ? 24 : t == DType::Float16 ? 11 : 8);
-  return item_size(t) == 8 ? INT64_MAX : (int64_t{1} << (item_size(t) * 8 - !is_unsigned(t))) - 1;
+  if (item_size(t) >= 8) return INT64_MAX; // complex numbers, too, which are refused afterwards
+  return (int64_t{1} << (item_size(t) * 8 - !is_unsigned(t))) - 1;
 }
 
 Tensor random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, Generator* g) {
