@@ -50,7 +50,7 @@ def digits_cnn(fw: Any, device: str) -> dict[str, Any]:
 
 
 def _residual_block(nn: Any) -> Any:
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
+    class Block(nn.Module):  # type: ignore[misc]
         def __init__(self, channels_in: int, channels: int, stride: int) -> None:
             super().__init__()
             self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
@@ -86,7 +86,7 @@ def resnet18(fw: Any, device: str) -> dict[str, Any]:
 
 
 def _transformer_block(nn: Any) -> Any:
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
+    class Block(nn.Module):  # type: ignore[misc]
         def __init__(self, width: int, heads: int) -> None:
             super().__init__()
             self.heads = heads

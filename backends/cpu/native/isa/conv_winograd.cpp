@@ -150,11 +150,7 @@ private:
   class Worker {
   public:
     explicit Worker(const Convolution& conv)
-        : c_(conv), g_(conv.g_),
-          input_({conv.t_.input, g_.in_channels, g_.in[1], g_.in[2], g_.channels_last}), output_{conv.t_.output,
-                                                                                                 g_.out_channels,
-                                                                                                 g_.out[1], g_.out[2],
-                                                                                                 g_.channels_last} {}
+        : c_(conv), g_(conv.g_), input_(inputs_of(conv.t_)), output_(outputs_of(conv.t_)) {}
 
     bool finite() const { return check_.passed(); }
 

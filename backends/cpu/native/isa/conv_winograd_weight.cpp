@@ -19,10 +19,10 @@ namespace {
 using sgemm::kTileCols;
 using sgemm::kTileRows;
 
-constexpr int64_t kTiles = 256;    // of a block: a panel of inputs and a strip of gradients fit the L1 cache
-constexpr int64_t kTilesFrom = 64; // in a block, be there as many channels as there will
-constexpr int64_t kFits = 1 << 21; // elements of a block's inputs and gradients, in the L3 cache
-constexpr int64_t kStoreGrain = 1 << 13;
+constexpr int64_t kTiles = 256;     // of a block: a panel of inputs and a strip of gradients fit the L1 cache
+constexpr int64_t kTilesFrom = 64;  // in a block, be there as many channels as there will
+constexpr int64_t kFits = 1 << 21;  // elements of a block's inputs and gradients, in the L3 cache
+constexpr int64_t kGrain = 1 << 13; // elements worth a thread
 
 class WeightGradient {
 public:
@@ -40,7 +40,7 @@ public:
   bool run() {
     for (int64_t first = 0; first < segments_.count(); first += block_) {
       const int64_t count = std::min(block_, segments_.count() - first);
-      parallel_for(0, count, std::max<int64_t>(1, kStoreGrain / (segments_.width() * kPoints * gradient_row_)),
+      parallel_for(0, count, std::max<int64_t>(1, kGrain / (segments_.width() * kPoints * gradient_row_)),
                    [&](int64_t begin, int64_t end) { transform(first, begin, end); });
       const int64_t tiles = segments_.tiles_before(first + count) - segments_.tiles_before(first);
       parallel_for(0, kPoints * panels_, 1, [&](int64_t begin, int64_t end) {
@@ -69,8 +69,8 @@ private:
 
   // Segments [begin, end) of the block that begins with segment `first`.
   void transform(int64_t first, int64_t begin, int64_t end) {
-    TileReader<kReach> input({t_.input, g_.in_channels, g_.in[1], g_.in[2], g_.channels_last});
-    TileReader<kStep> gradient({t_.output, g_.out_channels, g_.out[1], g_.out[2], g_.channels_last});
+    TileReader<kReach> input(inputs_of(t_));
+    TileReader<kStep> gradient(outputs_of(t_));
     for (int64_t i = begin; i < end; ++i) {
       const Segment s = segments_.at(first + i);
       input.seek(s.image, s.y - g_.padding[1], s.x - g_.padding[2], s.tiles);
@@ -110,7 +110,7 @@ private:
 
   bool store() {
     std::atomic<bool> finite = true;
-    const int64_t plane = g_.out_channels * sums_row_, grain = std::max<int64_t>(1, kStoreGrain / sums_row_);
+    const int64_t plane = g_.out_channels * sums_row_, grain = std::max<int64_t>(1, kGrain / sums_row_);
     parallel_for(0, g_.out_channels, grain, [&](int64_t begin, int64_t end) {
       FiniteCheck check;
       for (int64_t o = begin; o < end; ++o)

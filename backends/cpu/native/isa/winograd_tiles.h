@@ -56,6 +56,15 @@ struct Images {
   }
 };
 
+inline Images inputs_of(const TiledConv& t) {
+  const ConvGeometry& g = t.geometry;
+  return {t.input, g.in_channels, g.in[1], g.in[2], g.channels_last};
+}
+inline Images outputs_of(const TiledConv& t) {
+  const ConvGeometry& g = t.geometry;
+  return {t.output, g.out_channels, g.out[1], g.out[2], g.channels_last};
+}
+
 // A tile's positions, channels side by side; strides in elements.
 struct Tile {
   const float* data;
