@@ -69,3 +69,10 @@ def test_empty_and_wrong_arguments(device: Any) -> None:
         ts.cdist(a, a, -1.0)
     with pytest.raises(RuntimeError, match="floating-point"):
         ts.cdist(a, a.long())
+    for shapes in (((3,), (2, 3)), ((), ()), ((2, 3), (3,))):
+        x1, x2 = (ts.ones(s, device=device) for s in shapes)
+        for call in (ts.cdist, ts.ops.cdist_by_products, lambda u, v: ts.ops.cdist_by_differences(u, v, 1.0)):
+            with pytest.raises(RuntimeError, match="at least 2D"):
+                call(x1, x2)
+    with pytest.raises(RuntimeError, match="^cdist: The size of tensor a"):
+        ts.cdist(ts.ones(2, 30, 3, device=device), ts.ones(3, 4, 3, device=device))

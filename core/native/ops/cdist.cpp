@@ -18,19 +18,27 @@ constexpr char kIfNecessary[] = "use_mm_for_euclid_dist_if_necessary";
 constexpr int64_t kProductsFrom = 25;              // rows; as PyTorch
 constexpr int64_t kDifferences = int64_t{1} << 18; // elements at a time: they stay in a cache
 
-void check_rows(const Tensor& x, const char* op) {
+void check_norm(const Tensor& x, double p, const char* op) {
   TS_CHECK(is_floating(x.dtype()), op, ": only supports floating-point dtypes, got ", x.dtype());
+  TS_CHECK(p >= 0, op, ": only supports non-negative p values, got ", p);
 }
 
-// (..., P, M) and (..., R, M) to (..., P, R).
+// The result's sizes, (..., P, R) for (..., P, M) and (..., R, M).
+Dims check_pair(const Tensor& x1, const Tensor& x2, double p) {
+  const char* op = "cdist";
+  IntSpan a = x1.sizes(), b = x2.sizes();
+  TS_CHECK(a.size() >= 2 && b.size() >= 2, op, ": only supports at least 2D tensors, got ", a, " and ", b);
+  TS_CHECK(a.back() == b.back(), op, ": X1 and X2 must have the same number of columns. X1: ", a, " X2: ", b);
+  check_norm(x1, p, op), check_norm(x2, p, op);
+  Dims sizes = broadcast_sizes(a.first(a.size() - 2), b.first(b.size() - 2), op);
+  sizes.push_back(a[a.size() - 2]);
+  sizes.push_back(b[b.size() - 2]);
+  return sizes;
+}
+
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p, const char* compute_mode) {
   const char* op = "cdist";
-  TS_CHECK(x1.ndim() >= 2 && x2.ndim() >= 2, op, ": only supports at least 2D tensors, got ", x1.sizes(), " and ",
-           x2.sizes());
-  TS_CHECK(x1.sizes().back() == x2.sizes().back(), op,
-           ": X1 and X2 must have the same number of columns. X1: ", x1.sizes(), " X2: ", x2.sizes());
-  check_rows(x1, op), check_rows(x2, op);
-  TS_CHECK(p >= 0, op, ": only supports non-negative p values, got ", p);
+  check_pair(x1, x2, p);
   bool always = !std::strcmp(compute_mode, "use_mm_for_euclid_dist"),
        never = !std::strcmp(compute_mode, "donot_use_mm_for_euclid_dist");
   TS_CHECK_VALUE(always || never || !std::strcmp(compute_mode, kIfNecessary), op, ": expected compute_mode to be '",
@@ -52,6 +60,7 @@ Tensor row_sums(const Tensor& x, int64_t dim) {
 }
 
 Tensor cdist_by_products(const Tensor& x1, const Tensor& x2) {
+  check_pair(x1, x2, 2);
   DType wide = accumulate_type(x1.dtype());
   Tensor a = raw_cast(x1, wide), b = raw_cast(x2, wide);
   Tensor squares = turned(row_sums(ops::square(b), -1));
@@ -89,10 +98,7 @@ Tensor differences(const Tensor& x1, const Tensor& x2, int64_t first, int64_t co
 Tensor joined(std::vector<Tensor>& parts) { return parts.size() == 1 ? parts[0] : ops::cat(parts, int64_t{-2}); }
 
 Tensor cdist_by_differences(const Tensor& x1, const Tensor& x2, double p) {
-  Dims sizes =
-      broadcast_sizes(x1.sizes().first(x1.sizes().size() - 2), x2.sizes().first(x2.sizes().size() - 2), "cdist");
-  sizes.push_back(x1.size(-2));
-  sizes.push_back(x2.size(-2));
+  Dims sizes = check_pair(x1, x2, p);
   if (x1.size(-1) == 0) p = 1; // zeros, where a greatest difference would have no meaning
   int64_t last[] = {-1};
   std::vector<Tensor> parts;
@@ -123,8 +129,7 @@ void differences_gradient(GradContext& c) {
 // Distances of all pairs of rows, (0, 1), (0, 2), ...: the upper triangle of cdist.
 Tensor pdist(const Tensor& self, double p) {
   TS_CHECK(self.ndim() == 2, "pdist: only supports 2D tensors, got sizes ", self.sizes());
-  check_rows(self, "pdist");
-  TS_CHECK(p >= 0, "pdist: only supports non-negative p values, got ", p);
+  check_norm(self, p, "pdist");
   int64_t rows = self.sizes()[0], all[] = {rows * rows};
   Tensor pairs = combinations(counting(rows, self.device()));
   Tensor at =
