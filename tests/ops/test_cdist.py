@@ -74,5 +74,5 @@ def test_empty_and_wrong_arguments(device: Any) -> None:
         for call in (ts.cdist, ts.ops.cdist_by_products, lambda u, v: ts.ops.cdist_by_differences(u, v, 1.0)):
             with pytest.raises(RuntimeError, match="at least 2D"):
                 call(x1, x2)
-    with pytest.raises(RuntimeError, match="^cdist: The size of tensor a"):
+    with pytest.raises(RuntimeError, match=r"^cdist: The size of tensor a"):
         ts.cdist(ts.ones(2, 30, 3, device=device), ts.ones(3, 4, 3, device=device))
