@@ -1,4 +1,5 @@
 // Scaled dot product attention (Vaswani et al., arXiv:1706.03762).
+#include "ops/attention.h"
 #include "dispatch/launch.h"
 #include "ops/api.h"
 #include "ops/declare.h"
@@ -12,20 +13,7 @@ namespace ts {
 namespace {
 
 const KernelId kAttention("scaled_dot_product_attention");
-const Op softmax_op("softmax"), dropout_op("dropout");
-
-void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const char* op = "scaled_dot_product_attention";
-  TS_CHECK(q.ndim() >= 2 && k.ndim() >= 2 && v.ndim() >= 2, op,
-           ": Expected query, key, and value to all be at least 2 dimensional, but got ", q.sizes(), ", ", k.sizes(),
-           " and ", v.sizes());
-  TS_CHECK(is_floating(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(), op,
-           ": Expected query, key, and value to have the same floating dtype, but got ", q.dtype(), ", ", k.dtype(),
-           " and ", v.dtype());
-  TS_CHECK(q.sizes().back() == k.sizes().back(), op, ": expected query and key of one last size, got ", q.sizes(),
-           " and ", k.sizes());
-  TS_CHECK(k.size(-2) == v.size(-2), op, ": expected as many keys as values, got ", k.sizes(), " and ", v.sizes());
-}
+const Op softmax_op("softmax"), dropout_op("dropout"), any_dims("any.dims");
 
 // The lower triangle: query i sees keys up to i.
 Tensor causal_mask(int64_t queries, int64_t keys, Device device) {
@@ -54,9 +42,9 @@ bool same_batches(const Tensor& q, const Tensor& k, const Tensor& v) {
   return same(batch(q), batch(k)) && same(batch(q), batch(v));
 }
 
+// A backend's own kernel for the whole, where nothing is recorded.
 Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, double scale) {
-  if (!is_plain(q, k, v, mask) || !same_batches(q, k, v) || q.numel() == 0 || k.numel() == 0 || v.numel() == 0)
-    return {};
+  if (!is_plain(q, k, v, mask)) return {};
   Dims sizes(q.sizes());
   sizes.back() = v.sizes().back();
   Tensor out = empty_tensor(sizes, q.dtype(), q.device());
@@ -66,47 +54,69 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
   return launch.out(out).in(a).in(b).in(c).in(m).param(is_causal).param(scale).run() ? out : Tensor();
 }
 
-// Rows that may see no key at all give zeros, not NaN, as PyTorch's do.
-Tensor safe_softmax(const Tensor& scores, const Tensor& allowed) {
-  Tensor weights = softmax_op(scores, int64_t{-1});
-  if (!allowed.defined()) return weights;
-  int64_t last[] = {-1};
-  static const Op any_dims("any.dims");
-  return ops::masked_fill(weights, ops::logical_not(any_dims(allowed, IntSpan(last), true)), 0.0);
-}
-
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p,
                  bool is_causal, std::optional<double> given_scale, bool enable_gqa) {
   const char* op = "scaled_dot_product_attention";
-  check_operands(query, key, value);
+  check_attention_operands(query, key, value);
   TS_CHECK(!is_causal || !mask.defined(), op, ": Explicit attn_mask should not be set when is_causal=True");
   TS_CHECK(dropout_p >= 0 && dropout_p <= 1, op, ": expected dropout_p between 0 and 1, got ", dropout_p);
-  if (mask.defined())
-    TS_CHECK(mask.dtype() == DType::Bool || mask.dtype() == query.dtype() || mask.dtype() == DType::Float32, op,
-             ": Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: ",
-             mask.dtype(), " and  query.dtype: ", query.dtype(), " instead.");
+  if (mask.defined()) check_attention_mask(mask, query.dtype());
   bool heads = enable_gqa && query.ndim() >= 3 && key.ndim() >= 3 && value.ndim() >= 3;
   Tensor k = heads ? repeat_heads(key, query.size(-3)) : key, v = heads ? repeat_heads(value, query.size(-3)) : value;
   double scale = given_scale.value_or(1 / std::sqrt(static_cast<double>(query.sizes().back())));
-  if (dropout_p == 0)
+  if (dropout_p == 0 && same_batches(query, k, v) && query.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
     if (Tensor out = by_kernel(query, k, v, mask, is_causal, scale); out.defined()) return out;
+    if (Tensor out = attention_by_blocks(query, k, v, mask, is_causal, scale); out.defined()) return out;
+  }
+  Tensor weights = attention_weights(attention_scores(query, k, mask, is_causal, scale));
+  if (dropout_p > 0) weights = dropout_op(weights, dropout_p, true);
+  return ops::matmul(weights, v);
+}
+
+} // namespace
+
+void check_attention_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const char* op = "scaled_dot_product_attention";
+  TS_CHECK(q.ndim() >= 2 && k.ndim() >= 2 && v.ndim() >= 2, op,
+           ": Expected query, key, and value to all be at least 2 dimensional, but got ", q.sizes(), ", ", k.sizes(),
+           " and ", v.sizes());
+  TS_CHECK(is_floating(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(), op,
+           ": Expected query, key, and value to have the same floating dtype, but got ", q.dtype(), ", ", k.dtype(),
+           " and ", v.dtype());
+  TS_CHECK(q.sizes().back() == k.sizes().back(), op, ": expected query and key of one last size, got ", q.sizes(),
+           " and ", k.sizes());
+  TS_CHECK(k.size(-2) == v.size(-2), op, ": expected as many keys as values, got ", k.sizes(), " and ", v.sizes());
+}
+
+void check_attention_mask(const Tensor& mask, DType query) {
+  TS_CHECK(
+      mask.dtype() == DType::Bool || mask.dtype() == query || mask.dtype() == DType::Float32,
+      "scaled_dot_product_attention: Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+      "attn_mask.dtype: ",
+      mask.dtype(), " and  query.dtype: ", query, " instead.");
+}
+
+AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool is_causal, double scale) {
   // Half of the scale on each side keeps products of half types in range.
   double root = std::sqrt(std::abs(scale));
-  Tensor scores = ops::matmul(ops::mul(query, scale < 0 ? -root : root),
-                              ops::transpose(ops::mul(k, root), int64_t{-2}, int64_t{-1}));
-  Tensor allowed = is_causal ? causal_mask(query.size(-2), k.size(-2), query.device())
+  Tensor scores =
+      ops::matmul(ops::mul(q, scale < 0 ? -root : root), ops::transpose(ops::mul(k, root), int64_t{-2}, int64_t{-1}));
+  Tensor allowed = is_causal                                       ? causal_mask(q.size(-2), k.size(-2), q.device())
                    : mask.defined() && mask.dtype() == DType::Bool ? mask
                                                                    : Tensor();
   if (allowed.defined())
     scores = ops::masked_fill(scores, ops::logical_not(allowed), -std::numeric_limits<double>::infinity());
   else if (mask.defined())
     scores = ops::add(scores, as_dtype(mask, scores.dtype()));
-  Tensor weights = safe_softmax(scores, allowed);
-  if (dropout_p > 0) weights = dropout_op(weights, dropout_p, true);
-  return ops::matmul(weights, v);
+  return {scores, allowed};
 }
 
-} // namespace
+Tensor attention_weights(const AttentionScores& s) {
+  Tensor weights = softmax_op(s.scores, int64_t{-1});
+  if (!s.allowed.defined()) return weights;
+  int64_t last[] = {-1};
+  return ops::masked_fill(weights, ops::logical_not(any_dims(s.allowed, IntSpan(last), true)), 0.0);
+}
 
 TS_OPERATORS(attention) {
   def("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float "

@@ -1,0 +1,24 @@
+// What attention and its kernel by blocks share.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace ts {
+
+// Ranks, dtypes and widths of (..., L, E), (..., S, E), (..., S, V).
+void check_attention_operands(const Tensor& q, const Tensor& k, const Tensor& v);
+// A mask is bool, float32 or of the query's dtype.
+void check_attention_mask(const Tensor& mask, DType query);
+
+// scale * q @ k^T with what the mask adds; what may not be seen is -inf. `allowed`: what may be, undefined: all.
+struct AttentionScores {
+  Tensor scores, allowed;
+};
+AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool is_causal, double scale);
+// Of rows that may see no key at all: zeros, not NaN, as PyTorch's are.
+Tensor attention_weights(const AttentionScores& s);
+
+// The result by a kernel that never holds the scores, with its gradient. Undefined where there is none for the case.
+Tensor attention_by_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+                           double scale);
+
+} // namespace ts

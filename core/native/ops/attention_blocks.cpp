@@ -1,0 +1,155 @@
+// Attention by a kernel that never holds the matrix of scores, and its gradients (Dao et al., arXiv:2205.14135). What
+// the forward pass keeps for them is the logarithm of each query's sum of weights.
+#include "autograd/meta.h"
+#include "dispatch/launch.h"
+#include "ops/api.h"
+#include "ops/attention.h"
+#include "ops/declare.h"
+#include "ops/norm_parts.h"
+#include "tensor/geometry.h"
+#include <limits>
+
+namespace ts {
+namespace {
+
+const KernelId kForward("attention_blocks"), kBackward("attention_blocks_backward");
+const Op forward_op("attention_blocks"), backward_op("attention_blocks_backward");
+using Two = std::tuple<Tensor, Tensor>;
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+
+Dims batch_of(const Tensor& t) { return Dims(t.sizes().first(t.sizes().size() - 2)); }
+Dims with(Dims batch, int64_t rows, int64_t cols) {
+  batch.push_back(rows);
+  batch.push_back(cols);
+  return batch;
+}
+
+void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal) {
+  check_attention_operands(q, k, v);
+  TS_CHECK(same(batch_of(q), batch_of(k)) && same(batch_of(q), batch_of(v)),
+           "attention_blocks: expected query, key and value of the same batch sizes, got ", q.sizes(), ", ", k.sizes(),
+           " and ", v.sizes());
+  TS_CHECK(!is_causal || !mask.defined(), "attention_blocks: expected a mask or is_causal, got both");
+  if (mask.defined()) check_attention_mask(mask, q.dtype());
+}
+
+// A mask as the kernels read it: of the scores' sizes, by zero strides.
+Tensor fitted(const Tensor& mask, const Tensor& q, const Tensor& k) {
+  if (!mask.defined()) return mask;
+  return raw_expand(mask, with(batch_of(q), q.size(-2), k.size(-2)), "attention_blocks");
+}
+
+// Results lie as queries do: where heads were split off the last dim, joining them again is then free.
+Tensor like_query(const Tensor& q, int64_t cols) {
+  if (q.ndim() != 4 || q.strides()[1] >= q.strides()[2])
+    return empty_tensor(with(batch_of(q), q.size(-2), cols), q.dtype(), q.device());
+  return raw_transpose(empty_tensor(Dims{q.size(0), q.size(2), q.size(1), cols}, q.dtype(), q.device()), 1, 2);
+}
+
+Two attention_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+                     double scale) {
+  check(q, k, v, mask, is_causal);
+  DType wide = accumulate_type(q.dtype());
+  Dims rows = batch_of(q);
+  rows.push_back(q.size(-2));
+  Tensor m = fitted(mask, q, k);
+  if (q.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
+    Tensor out = like_query(q, v.sizes().back()), lse = empty_tensor(rows, wide, q.device());
+    int64_t work = q.numel() * k.size(-2);
+    if (Launch(kForward, q.device())
+            .out(out)
+            .out(lse)
+            .in(q)
+            .in(k)
+            .in(v)
+            .in(m)
+            .param(is_causal)
+            .param(scale)
+            .work(work)
+            .run())
+      return {out, lse};
+  }
+  AttentionScores s = attention_scores(widened(q), widened(k), mask, is_causal, scale);
+  int64_t last[] = {-1};
+  Tensor lse = ops::logsumexp(s.scores, IntSpan(last), false);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  lse = ops::masked_fill(lse, ops::eq(lse, -infinity), infinity);
+  return {as_dtype(ops::matmul(attention_weights(s), widened(v)), q.dtype()), lse};
+}
+
+// By operators, which can be differentiated again.
+Three traced_backward(const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
+                      const Tensor& mask, bool is_causal, double scale) {
+  Tensor g = widened(grad), q = widened(query), k = widened(key), v = widened(value);
+  auto turned = [](const Tensor& t) { return ops::transpose(t, int64_t{-2}, int64_t{-1}); };
+  Tensor weights = attention_weights(attention_scores(q, k, mask, is_causal, scale));
+  Tensor d_weights = ops::matmul(g, turned(v));
+  int64_t last[] = {-1};
+  Tensor centre = ops::sum_dim(ops::mul(weights, d_weights), IntSpan(last), true);
+  Tensor slopes = ops::mul(ops::mul(weights, ops::sub(d_weights, centre)), scale);
+  return {as_dtype(ops::matmul(slopes, k), query.dtype()), as_dtype(ops::matmul(turned(slopes), q), key.dtype()),
+          as_dtype(ops::matmul(turned(weights), g), value.dtype())};
+}
+
+Three attention_blocks_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal,
+                                double scale) {
+  check(q, k, v, mask, is_causal);
+  Dims result = with(batch_of(q), q.size(-2), v.sizes().back()), rows = batch_of(q);
+  rows.push_back(q.size(-2));
+  TS_CHECK(same(grad.sizes(), result) && same(out.sizes(), result) && grad.dtype() == q.dtype() &&
+               out.dtype() == q.dtype(),
+           "attention_blocks_backward: expected grad and result of shape ", IntSpan(result), " in ", q.dtype(),
+           ", got ", grad.sizes(), " in ", grad.dtype(), " and ", out.sizes(), " in ", out.dtype());
+  TS_CHECK(same(lse.sizes(), rows) && lse.dtype() == accumulate_type(q.dtype()),
+           "attention_blocks_backward: expected logsumexp of shape ", IntSpan(rows), " in ", accumulate_type(q.dtype()),
+           ", got ", lse.sizes(), " in ", lse.dtype());
+  if (is_plain(grad, q, k, v, mask, out, lse) && q.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
+    auto like = [](const Tensor& t) { return empty_tensor(t.sizes(), t.dtype(), t.device()); };
+    Tensor dq = like(q), dk = like(k), dv = like(v), m = fitted(mask, q, k), sums = raw_contiguous(lse);
+    Launch launch(kBackward, q.device());
+    launch.out(dq).out(dk).out(dv).in(grad).in(q).in(k).in(v).in(m).in(out).in(sums);
+    if (launch.param(is_causal).param(scale).work(q.numel() * k.size(-2)).run()) return {dq, dk, dv};
+  }
+  return traced_backward(grad, q, k, v, mask, is_causal, scale);
+}
+
+void attention_gradient(GradContext& c) {
+  TS_CHECK(!c.has_grad(1), "attention_blocks: logsumexp has no gradient; compute it from the scores instead");
+  auto [dq, dk, dv] = backward_op.multi<3>(c.grad(), c.arg(0), c.arg(1), c.arg(2), c.arg(3), c.result(0), c.result(1),
+                                           c.value(4), c.value(5));
+  c.set(0, dq);
+  c.set(1, dk);
+  c.set(2, dv);
+}
+
+} // namespace
+
+Tensor attention_by_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+                           double scale) {
+  // A mask that is learned has a gradient as large as the scores.
+  if (q.dtype() == DType::Float64 || q.device().is_meta() || requires_grad(mask)) return {};
+  if (!backend_of(q.device()).kernel(kForward)) return {};
+  return forward_op.multi<2>(q, k, v, mask, is_causal, scale)[0];
+}
+
+TS_OPERATORS(attention_blocks) {
+  def("attention_blocks(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale) -> "
+      "(Tensor, Tensor)")
+      .node_name("ScaledDotProductFlashAttentionForCpuBackward0")
+      .body<attention_blocks>()
+      .saves("query key value attn_mask result result1")
+      .gradient(attention_gradient)
+      .hidden()
+      .doc(
+          "scaled_dot_product_attention, and the logarithm of each query's sum of weights (float32 for half types; inf "
+          "where a query sees no key).");
+  def("attention_blocks_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor "
+      "result, "
+      "Tensor logsumexp, bool is_causal, float scale) -> (Tensor, Tensor, Tensor)")
+      .body<attention_blocks_backward>()
+      .hidden()
+      .doc("Gradients of attention_blocks' first result by query, key and value.");
+}
+
+} // namespace ts
