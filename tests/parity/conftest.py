@@ -128,3 +128,55 @@ def compare_program(device: Any) -> Iterator[Callable[..., None]]:
 
     yield run
     ts.set_default_device(before)
+
+
+class Beside:
+    """Our tensors, modules and optimizers beside torch's, on one device of ours."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def ours(self, value: Any) -> Any:
+        """A torch tensor as one of ours; tensors in lists, tuples and dicts as well, everything else as it is."""
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.ours(item) for item in value)
+        if isinstance(value, dict):
+            return {key: self.ours(item) for key, item in value.items()}
+        if not hasattr(value, "untyped_storage"):
+            return value
+        made = ts.tensor(value.detach().tolist(), dtype=getattr(ts, _dtype_name(value)), device=self.device)
+        return made.reshape(tuple(value.shape)).requires_grad_(value.requires_grad)
+
+    def pair(self, ours: Any, theirs: Any) -> tuple[Any, Any]:
+        """Two modules in float64, ours with the values of theirs; names and text must agree."""
+        ours, theirs = ours.double().to(self.device), theirs.double()
+        assert repr(ours) == repr(theirs)
+        assert list(ours.state_dict()) == list(theirs.state_dict())
+        ours.load_state_dict(self.ours(dict(theirs.state_dict())))
+        return ours, theirs
+
+    def close(self, ours: Any, theirs: Any, what: str = "", tolerance: float = 1e-8) -> None:
+        """Tensors, None and numbers, in nested tuples or lists or not."""
+        if isinstance(theirs, (tuple, list)):
+            assert len(ours) == len(theirs), what
+            for a, b in zip(ours, theirs, strict=True):
+                self.close(a, b, what, tolerance)
+        elif theirs is None:
+            assert ours is None, what
+        elif not hasattr(theirs, "shape"):
+            assert ours == pytest.approx(theirs, rel=tolerance, abs=tolerance * 1e-2), what
+        else:
+            assert tuple(ours.shape) == tuple(theirs.shape), what
+            left, right = _numpy(ours), _numpy(theirs)
+            np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance * 1e-2, err_msg=what)
+
+    def gradients(self, ours: Any, theirs: Any, what: str = "", tolerance: float = 1e-8) -> None:
+        """Those of all parameters of two modules."""
+        for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            self.close(p.grad, q.grad, f"{what} {name}", tolerance)
+
+
+@pytest.fixture
+def beside(device: Any) -> Beside:
+    """Comparing with torch, see :class:`Beside`."""
+    return Beside(device)

@@ -12,6 +12,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._registry import operators, public_functions
+from tesserack.nn._attention import *  # noqa: F403
 from tesserack.nn._losses import *  # noqa: F403
 from tesserack.nn._sizes import to_tuple
 

@@ -2,6 +2,7 @@
 
 from tesserack.nn.modules import (
     activation,
+    attention,
     batchnorm,
     container,
     conv,
@@ -19,10 +20,14 @@ from tesserack.nn.modules import (
     parameters,
     pixelshuffle,
     pooling,
+    rnn,
+    rnn_cells,
     sparse,
+    transformer,
     upsampling,
 )
 from tesserack.nn.modules.activation import *  # noqa: F403
+from tesserack.nn.modules.attention import *  # noqa: F403
 from tesserack.nn.modules.batchnorm import *  # noqa: F403
 from tesserack.nn.modules.container import *  # noqa: F403
 from tesserack.nn.modules.conv import *  # noqa: F403
@@ -41,12 +46,16 @@ from tesserack.nn.modules.padding import *  # noqa: F403
 from tesserack.nn.modules.parameters import *  # noqa: F403
 from tesserack.nn.modules.pixelshuffle import *  # noqa: F403
 from tesserack.nn.modules.pooling import *  # noqa: F403
+from tesserack.nn.modules.rnn import *  # noqa: F403
+from tesserack.nn.modules.rnn_cells import *  # noqa: F403
 from tesserack.nn.modules.sparse import *  # noqa: F403
+from tesserack.nn.modules.transformer import *  # noqa: F403
 from tesserack.nn.modules.upsampling import *  # noqa: F403
 
 # Spelt out one by one: type checkers follow only this form.
 __all__ = ["Module"]
 __all__ += activation.__all__
+__all__ += attention.__all__
 __all__ += batchnorm.__all__
 __all__ += container.__all__
 __all__ += conv.__all__
@@ -64,5 +73,8 @@ __all__ += padding.__all__
 __all__ += parameters.__all__
 __all__ += pixelshuffle.__all__
 __all__ += pooling.__all__
+__all__ += rnn.__all__
+__all__ += rnn_cells.__all__
 __all__ += sparse.__all__
+__all__ += transformer.__all__
 __all__ += upsampling.__all__

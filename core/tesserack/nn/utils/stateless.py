@@ -1,0 +1,86 @@
+"""Calling a module with other tensors in the place of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.nn.modules.module import Module
+
+__all__ = ["functional_call"]
+
+
+def functional_call(
+    module: Module,
+    parameters_and_buffers: Mapping[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """``module(*args, **kwargs)`` with the tensors named in ``parameters_and_buffers`` in the place of its own.
+
+    What the call assigns to these names is lost afterwards, changes made in place stay in the given tensors.
+    ``tie_weights`` replaces every name of a tensor that the module holds under several; ``strict`` wants all names
+    given
+    and no others. ``RuntimeError`` for names that do not match with ``strict``, ``ValueError`` for two tensors given
+    for
+    one tied weight.
+
+    >>> import tesserack as ts
+    >>> from tesserack import nn
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> functional_call(layer, {"weight": ts.ones(1, 2)}, ts.tensor([1.0, 2.0])).tolist()
+    [3.0]
+    """
+    positional = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _replaced(module, parameters_and_buffers, tie_weights, strict):
+        return module(*positional, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _replaced(module: Module, given: Mapping[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
+    own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+    chosen = _with_tied(own, given) if tie_weights else dict(given)
+    if strict:
+        _check_names(own, chosen)
+    saved: list[tuple[Module, str, str, Any]] = []
+    try:
+        for path, tensor in chosen.items():
+            prefix, _, name = path.rpartition(".")
+            holder = module.get_submodule(prefix)
+            table = _table_of(holder, name, path)
+            saved.append((holder, table, name, getattr(holder, table)[name]))
+            getattr(holder, table)[name] = tensor
+        yield
+    finally:
+        for holder, table, name, tensor in reversed(saved):
+            getattr(holder, table)[name] = tensor
+
+
+def _table_of(holder: Module, name: str, path: str) -> str:
+    for table in ("_parameters", "_buffers"):
+        if name in getattr(holder, table):
+            return table
+    raise AttributeError(f"functional_call: {type(holder).__name__} has no parameter or buffer {name!r} (in {path!r})")
+
+
+def _with_tied(own: dict[str, Tensor], given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    names: dict[int, list[str]] = {}
+    for name, tensor in own.items():
+        names.setdefault(id(tensor), []).append(name)
+    chosen = dict(given)
+    for name, tensor in given.items():
+        for other in names.get(id(own.get(name)), ()):
+            if chosen.setdefault(other, tensor) is not tensor:
+                raise ValueError(f"functional_call: got two values for the tied weights {name!r} and {other!r}")
+    return chosen
+
+
+def _check_names(own: dict[str, Tensor], chosen: dict[str, Tensor]) -> None:
+    missing, unexpected = sorted(own.keys() - chosen.keys()), sorted(chosen.keys() - own.keys())
+    if missing or unexpected:
+        raise RuntimeError(f"functional_call: missing keys {missing}, unexpected keys {unexpected}")
