@@ -34,19 +34,36 @@ backends.install()
 
 # Imported when first used: `import tesserack` stays quick.
 _LAZY_MODULES = (
+    "amp",
     "autograd",
+    "compat",
+    "compiler",
     "dispatch",
+    "futures",
+    "jit",
     "library",
     "linalg",
     "nn",
     "ops",
     "optim",
+    "overrides",
     "plugins",
     "random",
     "special",
     "testing",
     "types",
     "utils",
+)
+# Functions of tesserack._switches.
+_SWITCHES = (
+    *("are_deterministic_algorithms_enabled", "autocast", "clear_autocast_cache", "compile", "get_autocast_cpu_dtype"),
+    *("get_autocast_dtype", "get_autocast_gpu_dtype", "get_deterministic_debug_mode", "get_float32_matmul_precision"),
+    *("get_num_interop_threads", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled"),
+    *("is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_autocast_cache_enabled"),
+    *("set_autocast_cpu_dtype", "set_autocast_cpu_enabled", "set_autocast_dtype", "set_autocast_enabled"),
+    *("set_autocast_gpu_dtype", "set_default_tensor_type", "set_deterministic_debug_mode"),
+    *("set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always"),
+    "use_deterministic_algorithms",
 )
 _LAZY_NAMES = {
     **dict.fromkeys(
@@ -56,6 +73,7 @@ _LAZY_NAMES = {
         ),
         "_typed",
     ),
+    **dict.fromkeys(_SWITCHES, "_switches"),
     "cmake_dir": "_headers",
     "get_include": "_headers",
     "load": "serialization",

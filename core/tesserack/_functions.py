@@ -197,7 +197,7 @@ class finfo:
         kind = _native.get_default_dtype() if type is None else type
         if kind.is_complex:
             kind = kind.to_real()
-        self.dtype = str(kind).removeprefix("tesserack.")
+        self.dtype = str(kind).rpartition(".")[2]
         if self.dtype not in self._FORMATS:
             raise TypeError(f"finfo: expected a floating dtype, got {kind}; use tesserack.iinfo for integers")
         self.bits, mantissa, exponent, digits = self._FORMATS[self.dtype]
@@ -224,7 +224,7 @@ class iinfo:
     def __init__(self, type: dtype) -> None:
         if type.is_floating_point or type.is_complex or type is _native.bool:
             raise TypeError(f"iinfo: expected an integer dtype, got {type}; use tesserack.finfo for floating dtypes")
-        self.dtype = str(type).removeprefix("tesserack.")
+        self.dtype = str(type).rpartition(".")[2]
         self.bits = 8 * type.itemsize
         self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
         self.max = 2 ** (self.bits - type.is_signed) - 1

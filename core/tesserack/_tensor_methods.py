@@ -118,6 +118,39 @@ def record_stream(self: Tensor, stream: Stream) -> None:
     _native._record_stream(self)
 
 
+# --- classes that derive from Tensor ---------------------------------------------------------------------------------
+
+
+def no_override(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """As ``__torch_function__`` of a class: it overrides nothing, and results are plain tensors."""
+    return NotImplemented
+
+
+def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    from tesserack.overrides import _default
+
+    return _default(cls, func, types, args, kwargs)
+
+
+def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
+    """This tensor's memory as an instance of a subclass; its gradient goes on. ``TypeError`` for other classes."""
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(f"as_subclass: expected a subclass of Tensor, got {cls!r}")
+    before = _native._overrides_off(True)
+    try:
+        view = self.view_as(self) if self.requires_grad else self.detach()
+    finally:
+        _native._overrides_off(before)
+    view.__class__ = cls
+    return view
+
+
+def __init_subclass__(cls: type[Tensor], **kwargs: Any) -> None:
+    """Have operators look at their arguments from now on, unless the class says that it overrides nothing."""
+    if getattr(cls, "__torch_function__", None) is not no_override:
+        _native._watch_overrides()
+
+
 # --- NumPy ---------------------------------------------------------------------------------------------------------
 
 
@@ -147,16 +180,22 @@ def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar:
 # --- types ---------------------------------------------------------------------------------------------------------
 
 
-def type_(self: Tensor, dtype: dtype | str | None = None, non_blocking: bool = False) -> Any:
-    """The dtype's historical name, such as ``"tesserack.FloatTensor"``; or the tensor cast to a dtype."""
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The dtype's historical name, such as ``"tesserack.FloatTensor"``; or the tensor cast to a dtype, which may be
+    given by such a name or as ``FloatTensor`` itself.
+    """
     if dtype is None:
-        return f"tesserack.{_LEGACY_NAMES.get(self.dtype, str(self.dtype).removeprefix('tesserack.'))}"
+        package, _, name = str(self.dtype).rpartition(".")
+        return f"{package}.{_LEGACY_NAMES.get(self.dtype, name)}"
     if isinstance(dtype, str):
-        name = dtype.removeprefix("tesserack.")
+        name = dtype.rpartition(".")[2]
         found = {legacy: kind for kind, legacy in _LEGACY_NAMES.items()}.get(name) or getattr(_native, name, None)
         if not isinstance(found, _native.dtype):
             raise ValueError(f"type: expected the name of a dtype, got {dtype!r}")
         dtype = found
+    elif isinstance(dtype, type) and isinstance(getattr(dtype, "dtype", None), _native.dtype):
+        place = getattr(dtype, "device", None)  # of classes that stand for a device too
+        return self.to(place if isinstance(place, str) else self.device, dtype.dtype, non_blocking=non_blocking)
     return self.to(dtype, non_blocking=non_blocking)
 
 
@@ -309,7 +348,7 @@ def _generator_set_state(self: Any, new_state: Tensor) -> Any:
 _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
-    *("__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
+    *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
 )
 
 
@@ -317,11 +356,14 @@ def _members() -> Iterator[tuple[str, Any]]:
     for name in _NAMES:
         yield name, globals()[name]
     yield "type", type_
+    yield "__torch_function__", classmethod(__torch_function__)
+    yield "__init_subclass__", classmethod(__init_subclass__)
     yield "__array_priority__", 1000  # above numpy.ndarray's: array + tensor gives a tensor
 
 
 def install(cls: type[Tensor]) -> None:
     """Hang the methods of this module on the native classes."""
+    _native._set_overrides_disabled(no_override)
     for name, member in _members():
         setattr(cls, name, member)
     _native.Node.register_hook = _node_register_hook

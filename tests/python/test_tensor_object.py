@@ -112,8 +112,8 @@ def test_subclasses_in_cycles_are_collected() -> None:
     assert seen() is None
 
 
-def test_subclass_results_are_plain_tensors() -> None:
-    assert type(tagged(2) + 1) is ts.Tensor
+def test_subclass_results_are_of_the_subclass() -> None:
+    assert type(tagged(2) + 1) is Tagged
     assert type(tagged(2).add_(1)) is Tagged
     assert repr(tagged(1)) == "Tagged([0.])"
 

@@ -2,13 +2,31 @@
 #include "python/types.h"
 #include "runtime/backend.h"
 #include "runtime/default_device.h"
+#include "runtime/device_names.h"
 
 namespace ts::py {
 namespace {
 
 Device device_value(PyObject* o) { return reinterpret_cast<DeviceObject*>(o)->value; }
 
-std::string backend_name(Device d) { return d.is_meta() ? "meta" : backend_of(d).name(); }
+std::string backend_name(Device d) {
+  if (d.is_meta()) return "meta";
+  return is_absent(d) ? absent_device_type(d) : shown_device_name(backend_of(d).name());
+}
+
+// A device by its text; one that no backend has, where the name alone is allowed.
+Device named_device(const std::string& text) {
+  try {
+    return parse_device(text);
+  } catch (const Error& e) {
+    bool told = PyErr_Occurred() != nullptr;
+    if (e.kind() == ErrorKind::Interrupted || (told && !PyErr_ExceptionMatches(PyExc_RuntimeError))) throw;
+    std::optional<Device> named = name_absent_device(text);
+    if (!named) throw;
+    if (told) PyErr_Clear();
+    return *named;
+  }
+}
 
 // device("acme:1"), device("acme", 1), device(type="acme", index=1), device(device)
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
@@ -17,14 +35,17 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index))
     return nullptr;
   return guarded([&] {
-    if (!index || index == Py_None) return device_object(expect_device(type, "device"));
+    if (!index || index == Py_None) {
+      if (is_device(type)) return Py_NewRef(type);
+      return device_object(PyUnicode_Check(type) ? named_device(to_utf8(type)) : expect_device(type, "device"));
+    }
     TS_CHECK_TYPE(PyUnicode_Check(type), "device: expected the backend's name as str, got ", type_name(type));
     std::string text = to_utf8(type);
     TS_CHECK(text.find(':') == std::string::npos, "device: '", text, "' names an index already; leave out index=");
     Py_ssize_t i = PyNumber_AsSsize_t(index, PyExc_OverflowError);
     if (i == -1 && PyErr_Occurred()) throw_python();
     TS_CHECK(i >= 0, "device: expected an index of at least 0, got ", i);
-    return device_object(parse_device(text + ":" + std::to_string(i)));
+    return device_object(named_device(text + ":" + std::to_string(i)));
   });
 }
 
@@ -65,7 +86,7 @@ PyObject* device_reduce(PyObject* self, PyObject*) {
 
 PyObject* device_enter(PyObject* self, PyObject*) {
   return guarded([&] {
-    enter_device(device_value(self));
+    enter_device(expect_device(self, "device"));
     return Py_NewRef(self);
   });
 }
@@ -127,7 +148,10 @@ PyObject* device_object(Device d) {
 }
 
 Device expect_device(PyObject* o, const char* what) {
-  if (is_device(o)) return device_value(o);
+  if (is_device(o)) {
+    Device d = device_value(o);
+    return is_absent(d) ? parse_device(absent_device_text(d)) : d;
+  }
   TS_CHECK_TYPE(PyUnicode_Check(o), what, ": expected a device or its name, got ", type_name(o),
                 PyLong_Check(o) ? "; there is no unnamed device, write for example 'cpu:0'" : "");
   return parse_device(to_utf8(o));

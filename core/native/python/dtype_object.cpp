@@ -1,4 +1,5 @@
 // tesserack.dtype, memory_format and layout: immutable singletons.
+#include "python/shown_package.h"
 #include "python/types.h"
 #include <array>
 
@@ -10,7 +11,7 @@ DTypeObject g_dtypes[kNumDTypes];
 DType dtype_value(PyObject* o) { return reinterpret_cast<DTypeObject*>(o)->value; }
 
 PyObject* dtype_repr(PyObject* self) {
-  return PyUnicode_FromFormat("tesserack.%s", std::string(name(dtype_value(self))).c_str());
+  return guarded([&] { return to_python(shown_package() + "." + std::string(name(dtype_value(self)))).release(); });
 }
 PyObject* dtype_reduce(PyObject* self, PyObject*) {
   return PyUnicode_FromString(std::string(name(dtype_value(self))).c_str());
@@ -54,8 +55,8 @@ constexpr const char* kFormatNames[] = {"contiguous_format", "preserve_format", 
 FormatObject g_formats[4];
 
 PyObject* format_repr(PyObject* self) {
-  return PyUnicode_FromFormat("tesserack.%s",
-                              kFormatNames[static_cast<int>(reinterpret_cast<FormatObject*>(self)->value)]);
+  auto k = static_cast<int>(reinterpret_cast<FormatObject*>(self)->value);
+  return guarded([&] { return to_python(shown_package() + "." + kFormatNames[k]).release(); });
 }
 PyObject* format_reduce(PyObject* self, PyObject*) {
   return PyUnicode_FromString(kFormatNames[static_cast<int>(reinterpret_cast<FormatObject*>(self)->value)]);
@@ -63,7 +64,9 @@ PyObject* format_reduce(PyObject* self, PyObject*) {
 PyMethodDef g_format_methods[] = {{"__reduce__", format_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 PyObject g_strided;
-PyObject* layout_repr(PyObject*) { return PyUnicode_FromString("tesserack.strided"); }
+PyObject* layout_repr(PyObject*) {
+  return guarded([] { return to_python(shown_package() + ".strided").release(); });
+}
 PyObject* layout_reduce(PyObject*, PyObject*) { return PyUnicode_FromString("strided"); }
 PyMethodDef g_layout_methods[] = {{"__reduce__", layout_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 

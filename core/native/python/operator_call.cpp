@@ -1,6 +1,7 @@
 // Running a bound call and handing its results to Python.
 #include "autograd/meta.h"
 #include "python/operator_plan.h"
+#include "python/shown_package.h"
 #include <cstring>
 
 namespace ts::py {
@@ -49,7 +50,8 @@ PyObject* several_to_python(Value* rets, size_t n, PyTypeObject* tuple_type) {
 // max(values=..., indices=...) with a line for each, as PyTorch prints it.
 PyObject* tuple_repr(PyObject* self) {
   return guarded([&] {
-    std::string out = Py_TYPE(self)->tp_name + std::string("(");
+    std::string name = Py_TYPE(self)->tp_name;
+    std::string out = shown_package() + name.substr(name.find('.')) + "(";
     PyRef names = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__"));
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self); ++k) {
       PyRef text = checked(PyObject_Repr(PyTuple_GET_ITEM(self, k)));

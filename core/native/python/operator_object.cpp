@@ -1,4 +1,5 @@
 #include "python/operator_object.h"
+#include "python/overrides.h"
 #include <map>
 #include <structmember.h>
 
@@ -16,10 +17,14 @@ PyObject* vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObj
   return guarded([&] {
     const Plan& plan = plan_of(self);
     CallArgs call{args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), kwnames};
+    if (g_overrides_watched) [[unlikely]]
+      if (PyObject* result = try_override(self, args, call.nargs, kwnames)) return result;
     Bound bound;
     const Signature* s = bind(plan, call, bound);
-    if (!s) [[unlikely]]
+    if (!s) [[unlikely]] {
+      if (PyObject* result = try_override(self, args, call.nargs, kwnames)) return result;
       raise_mismatch(plan, call);
+    }
     return invoke(plan, *s, bound);
   });
 }

@@ -5,11 +5,13 @@
 
 #include "dispatch/describe.h"
 #include "dispatch/launch.h"
+#include "ops/autocast.h"
 #include "ops/override.h"
 #include "ops/promotion.h"
 #include "python/operator_object.h"
 #include "python/runtime_bindings.h"
 #include "runtime/default_device.h"
+#include "runtime/device_names.h"
 #include "runtime/plugin.h"
 
 namespace pb = pybind11;
@@ -98,6 +100,11 @@ void define_backends(pb::module_& m) {
     return std::vector<std::string>(names.begin(), names.end());
   });
   m.def("_backend_kernels", backend_kernels);
+  m.def("_set_device_alias", set_device_alias);
+  m.def("_real_device_name", [](const std::string& name) { return real_device_name(name); });
+  m.def("_set_nameable_devices", set_nameable_devices);
+  // A device that can be used: never one that only has a name.
+  m.def("_resolve_device", [](const std::string& text) { return steal(ts::py::device_object(parse_device(text))); });
   m.def("_current_index", [](const std::string& name) { return current_index(named_backend(name).id()); });
   m.def("_set_current_index", [](const std::string& name, int index) {
     Backend& b = named_backend(name);
@@ -124,6 +131,20 @@ void define_backends(pb::module_& m) {
   m.def("_fallback_mode", fallback_mode);
   m.def("_fallbacks", fallback_counts);
   m.def("_reset_fallbacks", reset_fallback_counts);
+}
+
+// --- mixed precision ---------------------------------------------------------------------------------------------
+
+void define_autocast(pb::module_& m) {
+  m.def("_set_autocast_policy", [](const std::string& base, int host, int device) {
+    TS_CHECK_VALUE(host >= 0 && host <= 3 && device >= 0 && device <= 3, "autocast: expected policies from 0 to 3");
+    set_autocast_policy(base, static_cast<AutocastPolicy>(host), static_cast<AutocastPolicy>(device));
+  });
+  m.def("_set_autocast_dtype", [](const std::string& backend, const pb::object& dtype) {
+    set_autocast_dtype(backend, dtype.is_none() ? DType::Undefined : dtype_arg(dtype, "autocast"));
+  });
+  m.def("_clear_autocast_cache", clear_autocast_cache);
+  m.def("_keep_autocast_casts", keep_autocast_casts);
 }
 
 // --- devices and memory ------------------------------------------------------------------------------------------
@@ -292,6 +313,7 @@ void define_all(PyObject* module) {
     }
   });
   define_backends(m);
+  define_autocast(m);
   define_devices(m);
   define_dtypes(m);
   define_random(m);

@@ -1,4 +1,5 @@
 // tesserack.Size: a tuple of ints that knows its product.
+#include "python/shown_package.h"
 #include "python/types.h"
 
 namespace ts::py {
@@ -45,8 +46,10 @@ PyObject* size_subscript(PyObject* a, PyObject* key) {
 }
 
 PyObject* size_repr(PyObject* self) {
-  PyRef list = PyRef::steal(PySequence_List(self));
-  return list ? PyUnicode_FromFormat("tesserack.Size(%R)", list.get()) : nullptr;
+  return guarded([&] {
+    PyRef list = checked(PySequence_List(self));
+    return checked(PyUnicode_FromFormat("%s.Size(%R)", shown_package().c_str(), list.get())).release();
+  });
 }
 
 PyObject* size_numel(PyObject* self, PyObject*) {

@@ -6,6 +6,7 @@
 #include "python/construct.h"
 #include "python/interop.h"
 #include "python/operator_plan.h"
+#include "python/overrides.h"
 #include "python/tensor_slots.h"
 #include "runtime/interpreter.h"
 
@@ -237,6 +238,8 @@ Tensor simple_view(const Tensor& self, PyObject* key) {
 
 PyObject* subscript(PyObject* self, PyObject* key) {
   return guarded([&] {
+    if (g_overrides_watched) [[unlikely]]
+      if (PyObject* result = try_override_slot("__getitem__", self, key)) return result;
     const Tensor& t = tensor_of(self);
     if (simple_key(key)) [[likely]]
       if (Tensor view = simple_view(t, key); view.defined()) return wrap(std::move(view));

@@ -2,6 +2,7 @@
 #include "dispatch/boxing.h"
 #include "python/interop.h"
 #include "python/operator_plan.h"
+#include "python/overrides.h"
 #include "python/tensor_slots.h"
 #include "runtime/backend.h"
 
@@ -39,10 +40,12 @@ PyObject* not_implemented() { return Py_NewRef(Py_NotImplemented); }
 // An operator of two operands with the defaults of its further arguments (alpha) at hand.
 class Binary {
 public:
-  explicit Binary(const char* name) : op_(get_operator(name)), count_(static_cast<int32_t>(op_.schema->args.size())) {
+  explicit Binary(const char* name)
+      : name_(name), op_(get_operator(name)), count_(static_cast<int32_t>(op_.schema->args.size())) {
     TS_CHECK(count_ <= kMost, "operator: '", name, "' has too many arguments for an operator of the language");
     for (int32_t k = 2; k < count_; ++k) rest_[k - 2] = op_.schema->args[static_cast<size_t>(k)].default_value;
   }
+  const char* name() const { return name_; }
   PyObject* call(const Value& a, const Value& b) const {
     Value values[kMost] = {a, b, rest_[0], rest_[1]};
     return invoke_single(op_, values, count_);
@@ -50,20 +53,28 @@ public:
 
 private:
   static constexpr int kMost = 4;
+  const char* name_;
   const Operator& op_;
   int32_t count_;
   Value rest_[kMost - 2];
 };
 
 PyObject* apply2(const Binary& op, PyObject* a, PyObject* b) {
+  if (g_overrides_watched) [[unlikely]]
+    if (PyObject* result = try_override_slot(op.name(), a, b)) return result;
   if (is_plain_tensor(a) && is_plain_tensor(b)) [[likely]]
     return op.call(Value(impl_of(a)), Value(impl_of(b)));
   Operand x, y;
-  if (!x.from(a) || !y.from(b)) return not_implemented();
+  if (!x.from(a) || !y.from(b)) {
+    PyObject* result = try_override_slot(op.name(), a, b);
+    return result ? result : not_implemented();
+  }
   return op.call(x.value(), y.value());
 }
 
-PyObject* apply1(const Op& op, PyObject* a) {
+PyObject* apply1(const Op& op, const char* name, PyObject* a) {
+  if (g_overrides_watched) [[unlikely]]
+    if (PyObject* result = try_override_slot(name, a, nullptr)) return result;
   Value value(impl_of(a));
   return invoke_operator(op.get(), &value, 1);
 }
@@ -78,7 +89,7 @@ PyObject* apply1(const Op& op, PyObject* a) {
 #define TS_UNARY(slot, name)                                                                                           \
   PyObject* slot(PyObject* a) {                                                                                        \
     static const Op op(name);                                                                                          \
-    return guarded([&] { return apply1(op, a); });                                                                     \
+    return guarded([&] { return apply1(op, name, a); });                                                               \
   }
 
 TS_BINARY(nb_add, "add")
@@ -120,7 +131,7 @@ PyObject* nb_invert(PyObject* a) {
     TS_CHECK_TYPE(is_integral(tensor_of(a).dtype(), true),
                   "~ (operator.invert) is only implemented on integer and Boolean-type tensors, got ",
                   tensor_of(a).dtype());
-    return apply1(op, a);
+    return apply1(op, "bitwise_not", a);
   });
 }
 
@@ -135,8 +146,13 @@ PyObject* nb_positive(PyObject* a) {
 PyObject* nb_matrix_multiply(PyObject* a, PyObject* b) {
   static const Op op("matmul");
   return guarded([&] {
+    if (g_overrides_watched) [[unlikely]]
+      if (PyObject* result = try_override_slot("matmul", a, b)) return result;
     Operand x, y;
-    if (!x.from(a) || !y.from(b) || x.value().is_number() || y.value().is_number()) return not_implemented();
+    if (!x.from(a) || !y.from(b) || x.value().is_number() || y.value().is_number()) {
+      PyObject* result = try_override_slot("matmul", a, b);
+      return result ? result : not_implemented();
+    }
     Value values[2] = {x.value(), y.value()};
     return invoke_operator(op.get(), values, 2);
   });

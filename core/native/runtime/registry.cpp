@@ -1,5 +1,6 @@
 // The table of registered backends, and device names.
 #include "runtime/default_device.h"
+#include "runtime/device_names.h"
 #include "runtime/plugin.h"
 #include "runtime/stream.h"
 #include "runtime/transfer_guard.h"
@@ -73,8 +74,9 @@ Backend& register_backend(const ts_backend* table, const std::string& source) {
 
 Backend* find_backend(const std::string& name) {
   Registry& r = registry();
+  const std::string& real = real_device_name(name);
   for (int i = 1; i < r.count.load(); ++i)
-    if (r.slots[i]->name() == name) return r.slots[i].get();
+    if (r.slots[i]->name() == real) return r.slots[i].get();
   return nullptr;
 }
 
@@ -94,6 +96,8 @@ Backend& probe_again(const std::string& name) {
 
 Backend& backend_of(Device device) {
   Registry& r = registry();
+  if (is_absent(device))
+    fail(ErrorKind::BackendUnavailable, "device: no backend has the device '", absent_device_text(device), "'");
   TS_CHECK(device.backend > 0 && device.backend < r.count.load(), "device: meta tensors have no data; ",
            "move the computation to a real device");
   return *r.slots[device.backend];
@@ -113,7 +117,7 @@ void announce(const std::string& name) {
   Registry& r = registry();
   if (!r.loader || (r.announced && name == "meta")) return;
   r.announced = true;
-  r.loader(name);
+  r.loader(real_device_name(name));
 }
 } // namespace
 
@@ -158,9 +162,11 @@ Device parse_device(const std::string& text) {
 std::string to_string(Device d) {
   if (!d.defined()) return "undefined";
   if (d.is_meta()) return "meta";
+  if (is_absent(d)) return absent_device_text(d);
   Backend& b = backend_of(d);
-  if (b.host_memory() && b.device_count() == 1) return b.name();
-  return b.name() + ":" + std::to_string(d.index);
+  bool alone = b.host_memory() && b.device_count() == 1 && !has_device_alias(b.name());
+  if (alone) return b.name();
+  return shown_device_name(b.name()) + ":" + std::to_string(d.index);
 }
 
 void append_to(std::string& out, Device d) { out += to_string(d); }

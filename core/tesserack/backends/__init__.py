@@ -95,7 +95,7 @@ def has_module(name: str) -> bool:
 def why_unavailable(name: str) -> str | None:
     """None if a device of this name works; otherwise one line saying what is missing and what to do. Never raises."""
     try:
-        _native.device(name)
+        _native._resolve_device(name)
     except Exception as error:
         return " ".join(str(error).split())
     return None

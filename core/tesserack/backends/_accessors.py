@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["announce", "announce_to_module", "appeared", "declared_absent", "missing", "resolve"]
+__all__ = ["announce", "announce_to_module", "announce_unread", "appeared", "declared_absent", "missing", "resolve"]
 
 _names: list[str] = []
 _absent: list[str] = []
+_unread: list[str] = []
 
 
 class Absent:
@@ -69,9 +70,21 @@ def announce(names: Iterable[str]) -> None:
         announce_to_module(modules.Module)
 
 
+def announce_unread(name: str) -> None:
+    """Give the classes the accessors of one name, whether or not a backend has it, without reading any names."""
+    if name in _unread:
+        return
+    _unread.append(name)
+    _install(Tensor, (name,), (), tensor_accessor)
+    _set(Tensor, f"is_{name}", device_flag(name))
+    modules = sys.modules.get("tesserack.nn.modules.module")
+    if modules is not None and hasattr(modules, "Module"):
+        announce_to_module(modules.Module)
+
+
 def announce_to_module(cls: type) -> None:
     """Give ``nn.Module`` the accessors known so far."""
-    _install(cls, _names, _absent, module_accessor)
+    _install(cls, (*_names, *_unread), _absent, module_accessor)
 
 
 def _install(cls: type, names: Iterable[str], absent: Iterable[str], make: Callable[[str], Any]) -> None:
@@ -110,11 +123,11 @@ def resolve(name: str, device: Any = None) -> _native.device:
     Raises ``ValueError`` for a device of another backend.
     """
     if device is None:
-        return _native.device(name)
+        return _native._resolve_device(name)
     if isinstance(device, int) and not isinstance(device, bool):
-        return _native.device(name, device)
-    found = _native.device(device)
-    if found.type != name:
+        return _native._resolve_device(str(_native.device(name, device)))
+    found = _native._resolve_device(str(_native.device(device)))
+    if _native._real_device_name(found.type) != _native._real_device_name(name):
         raise ValueError(f"{name}: expected a {name} device or an index, got {str(found)!r}")
     return found
 

@@ -42,7 +42,7 @@ def choose() -> _native.device:
     named = os.environ.get(VARIABLE)
     if named:
         try:
-            return _native.device(named)
+            return _native._resolve_device(named)
         except (RuntimeError, ValueError) as error:
             raise BackendUnavailableError(f"{VARIABLE}={named}: {error}") from error
     return _first_available()
@@ -52,7 +52,7 @@ def _first_available() -> _native.device:
     errors: list[Exception] = []
     for name in _priority:
         try:
-            device = _native.device(name)
+            device = _native._resolve_device(name)
         except (RuntimeError, ValueError) as error:
             errors.append(error)
             continue

@@ -57,7 +57,7 @@ class DeviceModule(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def _each(self) -> list[_native.device]:
-        return [_native.device(self._name, index) for index in range(self.device_count())]
+        return [_native._resolve_device(f"{self._name}:{index}") for index in range(self.device_count())]
 
     # --- devices ---------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class DeviceModule(ModuleType):
     def device_count(self) -> int:
         """The number of devices; 0 where the backend cannot be used."""
         try:
-            _native.device(self._name, 0)
+            _native._resolve_device(f"{self._name}:0")
             return int(_native._device_count(self._name))
         except Exception:
             return 0

@@ -144,7 +144,7 @@ def capabilities(name: str) -> dict[str, Any]:
     >>> "matmul" in capabilities("cpu")["kernels"]
     True
     """
-    _native.device(name)
+    _native._resolve_device(name)
     info, record = get(name), _record(name)
     devices = [vars(device_properties(f"{name}:{index}")) for index in range(record["device_count"])]
     kernels = {kernel: _dtype_names(mask) for kernel, mask in _native._backend_kernels(name).items()}

@@ -28,7 +28,7 @@ path, name, *sys.path = sys.argv[1:]
 from tesserack import _native
 _native._load_backend(path, name, "")
 try:
-    _native.device(name)
+    _native._resolve_device(name)
 except _native.BackendUnavailableError:  # no device here
     pass
 else:

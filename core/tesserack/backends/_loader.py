@@ -83,7 +83,7 @@ def reload(name: str) -> None:
                 _forget_module(claim.value.partition(":")[0])
             forget()
             load(name)
-    _native.device(name)
+    _native._resolve_device(name)
 
 
 def _forget_module(module: str) -> None:

@@ -1,11 +1,13 @@
-"""``tesserack run SCRIPT``: a script, unchanged, with another default device."""
+"""``tesserack run SCRIPT``: a program as it is, on another device; ``import torch`` means Tesserack in it."""
 
 from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import tesserack
 from tesserack import BackendUnavailableError
@@ -13,13 +15,19 @@ from tesserack.cli import CommandError
 
 __all__ = ["run"]
 
-USAGE = """usage: tesserack run [--device NAME] (SCRIPT | -m MODULE) [--device NAME] [--] [ARGUMENT ...]
+USAGE = """usage: tesserack run [OPTION ...] (SCRIPT | -m MODULE) [OPTION ...] [--] [ARGUMENT ...]
 
-Runs a script as python would, with another default device.
+Runs a program as python would, with another default device; "import torch" means Tesserack in it.
 
-  --device NAME  the default device: before SCRIPT or right after it
+  --device NAME  the default device
+  --as-cuda      "cuda" means that device, and torch.cuda answers for it
+  --scope NAMES  only these packages, separated by commas, see Tesserack as torch (__main__ is the program)
+  --no-torch     "import torch" means PyTorch
+  --report       at the end, say which names of PyTorch's the program touched and which are missing
   -m             run a module by name
-  --             what follows belongs to the script, also a --device of its own"""
+  --             what follows belongs to the program, also options spelled as these
+
+Options stand before SCRIPT or right after it."""
 
 
 @dataclass
@@ -29,18 +37,34 @@ class Request:
     script: str = ""
     module: bool = False
     device: str | None = None
+    scope: list[str] | None = None
+    as_cuda: bool = False
+    torch: bool = True
+    report: bool = False
     arguments: list[str] = field(default_factory=list)
 
 
 def run(words: list[str]) -> int:
-    """Run the script; 0, unless the script leaves with a status of its own."""
+    """Run the program; 0, unless it leaves with a status of its own."""
     if words[:1] in (["-h"], ["--help"]):
         print(USAGE)
         return 0
     request = _parse(words)
     if request.device is not None:
         _set_device(request.device)
+    if request.torch:
+        from tesserack import compat
+
+        compat.enable(request.scope, as_cuda=request.as_cuda, report=request.report)
     sys.argv = [request.script, *request.arguments]
+    try:
+        return _run(request)
+    finally:
+        if request.report:
+            _print_report()
+
+
+def _run(request: Request) -> int:
     try:
         if request.module:
             sys.path.insert(0, "")
@@ -68,28 +92,62 @@ def _run_file(path: Path) -> None:
     runpy.run_path(str(path), run_name="__main__")
 
 
+def _print_report() -> None:
+    from tesserack.compat import _sources, report
+
+    _sources.add_to(report(), sys.argv[0])
+    print("\n".join(report().lines()), file=sys.stderr)
+
+
+# --- the command line ----------------------------------------------------------------------------------------------
+
+
 def _parse(words: list[str]) -> Request:
     request, left = Request(), [*words]
     while left and left[0].startswith("-"):
         if left[0] == "-m":
             request.module = True
             del left[0]
-        elif not _take_device(request, left):
+        elif not _take_option(request, left):
             raise CommandError(f"run: unknown option {left[0]!r}; options of the script follow the script\n{USAGE}")
     if not left:
         raise CommandError(f"run: expected a script\n{USAGE}")
     request.script = left.pop(0)
-    _take_device(request, left)
+    while _take_option(request, left):
+        pass
     request.arguments = left[1:] if left[:1] == ["--"] else left
+    _check(request)
     return request
 
 
-def _take_device(request: Request, left: list[str]) -> bool:
-    """Takes ``--device NAME`` or ``--device=NAME`` off the front, if it stands there."""
-    if not left or left[0].partition("=")[0] != "--device":
+def _check(request: Request) -> None:
+    if not request.torch and (request.as_cuda or request.report or request.scope is not None):
+        raise CommandError("run: --no-torch goes with none of --as-cuda, --report and --scope")
+
+
+_SWITCHES: dict[str, Callable[[Request], Any]] = {
+    "--as-cuda": lambda request: setattr(request, "as_cuda", True),
+    "--no-torch": lambda request: setattr(request, "torch", False),
+    "--report": lambda request: setattr(request, "report", True),
+}
+
+
+def _take_option(request: Request, left: list[str]) -> bool:
+    """Takes one of our options, such as ``--device NAME`` or ``--device=NAME``, off the front if one stands there."""
+    if not left:
         return False
-    word, _, name = left.pop(0).partition("=")
-    if not name and not left:
-        raise CommandError(f"run: {word} needs the name of a device")
-    request.device = name or left.pop(0)
+    if left[0] in _SWITCHES:
+        _SWITCHES[left.pop(0)](request)
+        return True
+    word, equals, value = left[0].partition("=")
+    if word not in ("--device", "--scope"):
+        return False
+    if not value and len(left) < 2:
+        raise CommandError(f"run: {word} needs {'the name of a device' if word == '--device' else 'names'}")
+    del left[0]
+    value = value if equals else left.pop(0)
+    if word == "--device":
+        request.device = value
+    else:
+        request.scope = [name for name in value.split(",") if name]
     return True

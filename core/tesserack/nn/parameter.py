@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor, empty
+from tesserack._tensor_methods import no_override
 
 __all__ = ["Buffer", "Parameter"]
 
@@ -20,6 +21,8 @@ class Parameter(Tensor):
     >>> tuple(w.shape), w.requires_grad, w.is_leaf
     ((2, 3), True, True)
     """
+
+    __torch_function__ = no_override  # type: ignore[assignment]
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -53,6 +56,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
+    __torch_function__ = no_override  # type: ignore[assignment]
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:

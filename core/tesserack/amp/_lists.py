@@ -1,0 +1,53 @@
+"""Which operators autocast runs in the region's dtype, which in float32, and which in the widest dtype they are given.
+
+The choices are PyTorch's, for its cpu and that of cards; parts that decide nothing of their own are left out.
+"""
+
+from __future__ import annotations
+
+from tesserack import _native
+
+__all__ = ["install"]
+
+NONE, LOWER, FLOAT32, WIDEST = range(4)
+
+_CPU = {
+    LOWER: """conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution bmm mm baddbmm addmm
+        addbmm linear matmul scaled_dot_product_attention linalg_vecdot""",
+    FLOAT32: """avg_pool3d binary_cross_entropy grid_sample prod quantile nanquantile stft cdist trace polar
+        view_as_complex pinverse max_unpool2d max_unpool3d adaptive_avg_pool3d mse_loss cosine_embedding_loss nll_loss
+        hinge_embedding_loss poisson_nll_loss smooth_l1_loss cross_entropy l1_loss huber_loss margin_ranking_loss
+        soft_margin_loss triplet_margin_loss multi_margin_loss ctc_loss kl_div multilabel_margin_loss
+        binary_cross_entropy_with_logits linalg_cond linalg_matrix_rank linalg_solve linalg_cholesky linalg_svd
+        linalg_svdvals linalg_eigvals linalg_inv linalg_qr linalg_lstsq""",
+    WIDEST: "stack cat index_copy",
+}
+_DEVICE = {
+    LOWER: """conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution prelu addmm addmv addr
+        matmul einsum mm mv linear addbmm baddbmm bmm scaled_dot_product_attention linalg_vecdot linalg_multi_dot
+        gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""",
+    FLOAT32: """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm
+        group_norm cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss hinge_embedding_loss kl_div l1_loss
+        smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss
+        triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp prod
+        softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum norm rms_norm cross_entropy""",
+    WIDEST: "addcdiv addcmul atan2 bilinear cross dot vdot grid_sample index_put tensordot scatter_add stack cat",
+}
+_installed = False
+
+
+def install() -> None:
+    """Put the policies into the operators' tables; once, when the first region is entered."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    policies: dict[str, list[int]] = {}
+    for column, table in enumerate((_CPU, _DEVICE)):
+        for policy, names in table.items():
+            for name in names.split():
+                policies.setdefault(name, [NONE, NONE])[column] = policy
+    known = {record["base"] for record in _native._operators()}
+    for name, (cpu, device) in policies.items():
+        if name in known:
+            _native._set_autocast_policy(name, cpu, device)

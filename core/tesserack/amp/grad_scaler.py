@@ -1,0 +1,202 @@
+"""Scaling of losses, so that gradients of half precision do not vanish."""
+
+from __future__ import annotations
+
+import warnings
+from enum import Enum
+from typing import Any
+
+from tesserack import _native
+from tesserack._native import Tensor
+from tesserack.compat._card import CARD
+
+__all__ = ["GradScaler", "OptState"]
+
+
+class OptState(Enum):
+    """How far an optimizer has come in this iteration."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+def _fresh() -> dict[str, Any]:
+    return {"stage": OptState.READY, "found_inf": None}
+
+
+class GradScaler:
+    """Multiplies the loss by a factor, divides the gradients by it, skips steps with infinite gradients, and adapts the
+    factor: it falls after such a step and grows after ``growth_interval`` good ones.
+
+    ``scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()``, with ``scaler.unscale_(optimizer)``
+    before gradients are clipped.
+
+    Where the device is not available the scaler is off, with a warning, and passes everything through.
+    """
+
+    def __init__(
+        self,
+        device: str = CARD,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._device, self._enabled = device, enabled
+        if enabled and not _usable(device):
+            warnings.warn(f"GradScaler: no device {device!r} can be used; the scaler is disabled", stacklevel=2)
+            self._enabled = False
+        if self._enabled and not (growth_factor > 1.0 and 0.0 < backoff_factor < 1.0):
+            raise ValueError(
+                "GradScaler: expected growth_factor above 1 and backoff_factor between 0 and 1, "
+                f"got {growth_factor} and {backoff_factor}"
+            )
+        self._init_scale, self._scale = init_scale, float(init_scale)
+        self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
+        self._growth_interval, self._growth_tracker = growth_interval, 0
+        self._per_optimizer: dict[int, dict[str, Any]] = {}
+
+    def _state(self, optimizer: Any) -> dict[str, Any]:
+        return self._per_optimizer.setdefault(id(optimizer), _fresh())
+
+    def scale(self, outputs: Any) -> Any:
+        """A tensor, or a list or tuple of them, times the factor."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            return outputs * self._scale
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)(self.scale(value) for value in outputs)
+        raise ValueError(f"scale: expected tensors, got {type(outputs).__name__}")
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of an optimizer's parameters by the factor, in place.
+
+        ``RuntimeError`` if that was done since the last ``update``, ``ValueError`` for float16 gradients.
+        """
+        if not self._enabled:
+            return
+        state = self._state(optimizer)
+        if state["stage"] is not OptState.READY:
+            done = "unscaled" if state["stage"] is OptState.UNSCALED else "stepped"
+            raise RuntimeError(f"unscale_: this optimizer was {done} already since the last update()")
+        state["found_inf"] = self._unscale(optimizer)
+        state["stage"] = OptState.UNSCALED
+
+    def _unscale(self, optimizer: Any) -> bool:
+        finite: list[Tensor] = []
+        with _native.no_grad():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is None:
+                        continue
+                    if parameter.grad.dtype == _native.float16:
+                        raise ValueError(
+                            "unscale_: expected gradients of float32, got float16; keep parameters float32"
+                        )
+                    parameter.grad.mul_(1.0 / self._scale)
+                    finite.append(parameter.grad.isfinite().all())
+        return not all(bool(flag) for flag in finite)
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Unscale if that was not done yet, and step unless a gradient is infinite or NaN."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("step: closures are not supported under a GradScaler")
+        state = self._state(optimizer)
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("step: it was called already since the last update()")
+        if state["stage"] is OptState.READY:
+            self.unscale_(optimizer)
+        result = None if state["found_inf"] else optimizer.step(*args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Adapt the factor by what the steps since the last call met, or set it."""
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale)
+        else:
+            self._adapt([state["found_inf"] for state in self._per_optimizer.values()])
+        self._per_optimizer = {}
+
+    def _adapt(self, found: list[bool | None]) -> None:
+        if all(flag is None for flag in found):
+            raise RuntimeError("update: no gradient was checked since the last update(); call step() before it")
+        if any(found):
+            self._scale *= self._backoff_factor
+            self._growth_tracker = 0
+            return
+        self._growth_tracker += 1
+        if self._growth_tracker == self._growth_interval:
+            self._scale *= self._growth_factor
+            self._growth_tracker = 0
+
+    def is_enabled(self) -> bool:
+        """Whether the scaler does anything."""
+        return self._enabled
+
+    def get_scale(self) -> float:
+        """The factor; 1 if the scaler is off."""
+        return self._scale if self._enabled else 1.0
+
+    def get_growth_factor(self) -> float:
+        """What the factor is multiplied by when it grows."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set what the factor is multiplied by when it grows."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """What the factor is multiplied by when it falls."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set what the factor is multiplied by when it falls."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many good steps the factor grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set after how many good steps the factor grows."""
+        self._growth_interval = new_interval
+
+    def state_dict(self) -> dict[str, Any]:
+        """The factor and its rules; empty if the scaler is off."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self._scale,
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._growth_tracker,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore what ``state_dict`` returned. ``RuntimeError`` for an empty one, of a scaler that was off."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError("load_state_dict: the state is empty: it was saved by a disabled scaler")
+        self._scale = float(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._growth_tracker = state_dict["_growth_tracker"]
+
+
+def _usable(device: str) -> bool:
+    try:
+        _native._resolve_device(device)
+    except (RuntimeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,244 @@
+"""Modules that show Tesserack under PyTorch's names.
+
+A facade looks a name up in its targets: a shim of ours below :mod:`tesserack.compat.shims`, then the module of the same
+path in ``tesserack``, then the packages above it, where the name is one that PyTorch defines in this module.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+import tesserack
+from tesserack.compat import _names, _report
+from tesserack.compat._missing import caller, missing, reads_plainly
+from tesserack.compat._version import TORCH, TorchVersion
+
+__all__ = ["Facade", "adopt_classes", "exists", "get", "restore_classes"]
+
+SHIMS = "tesserack.compat.shims"
+# Modules of ours that are not PyTorch's of the same path.
+_UNRELATED = frozenset(
+    ("torch.backends", "torch.cli", "torch.compat", "torch.dispatch", "torch.plugins", "torch.testing.conformance")
+)
+_facades: dict[str, Facade] = {}
+_renamed: list[tuple[type, str]] = []
+_state = {"adopt": False}
+_own = ModuleType.__dict__["__dict__"].__get__  # the dict itself, which a facade shows fuller than it is
+
+
+def get(name: str) -> Facade:
+    """The facade of a module, made when it is first asked for. ``ModuleNotFoundError`` if PyTorch has no such one."""
+    if name not in _facades:
+        if not exists(name):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        _facades[name] = Facade(name)
+    return _facades[name]
+
+
+def exists(name: str) -> bool:
+    """Whether there is a module to show under this name, if only one whose names are all missing."""
+    return name in _facades or name == "torch" or _names.has_module(name) or bool(_target_names(name))
+
+
+# --- targets -------------------------------------------------------------------------------------------------------
+
+
+def _target_names(name: str) -> list[str]:
+    """The modules of ours that a module of PyTorch's shows."""
+    path = name.partition(".")[2]
+    found = [f"{SHIMS}.{path}" if path else SHIMS]
+    if name not in _UNRELATED:
+        found.append(f"tesserack.{path}" if path else "tesserack")
+    return [module for module in found if _is_module(module)]
+
+
+def _is_module(name: str) -> bool:
+    if name in sys.modules:
+        return True
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, AttributeError, ValueError):
+        return False
+
+
+def _ancestors(name: str) -> list[str]:
+    """Packages of ours above a module of PyTorch's, the nearest first."""
+    found: list[str] = []
+    while "." in name:
+        name = name.rpartition(".")[0]
+        found += _target_names(name)
+    return found
+
+
+# --- the facade ----------------------------------------------------------------------------------------------------
+
+
+class Facade(ModuleType):
+    """A module named as PyTorch's, with what Tesserack has for it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, f"Tesserack under the name of {name}.")
+        own = _target_names(name)
+        self._tesserack_targets = own
+        self._tesserack_modules: list[Any] | None = None
+        self.__path__: list[str] = []
+        spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        self.__spec__ = spec
+        if name == "torch":
+            self.__version__ = TorchVersion(TORCH)
+
+    def _tesserack_load(self) -> list[Any]:
+        """The target modules, imported now."""
+        if self._tesserack_modules is None:
+            modules = [importlib.import_module(target) for target in self._tesserack_targets]
+            self._tesserack_modules = modules
+            for module in modules:
+                file = getattr(module, "__file__", None)
+                if file and "__file__" not in _own(self):
+                    self.__file__ = file
+                if _state["adopt"]:
+                    adopt_classes(vars(module).values())
+        return self._tesserack_modules
+
+    def _tesserack_find(self, name: str) -> Any:
+        """The value of a name; ``AttributeError`` if no target has it."""
+        for module in self._tesserack_load():
+            try:
+                return getattr(module, name)
+            except AttributeError:
+                continue
+        full = f"{self.__name__}.{name}"
+        if _target_names(full) or full in _facades:
+            return get(full)
+        if name in _names.names(self.__name__) or (name.startswith("_") and name[1:2] != "_"):
+            for target in _ancestors(self.__name__)[:-1]:
+                module = importlib.import_module(target)
+                if name in vars(module) or name in _names.names(self.__name__):
+                    try:
+                        return getattr(module, name)
+                    except AttributeError:
+                        continue
+        raise AttributeError(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_tesserack_"):
+            raise AttributeError(name)
+        full = f"{self.__name__}.{name}"
+        report = _report.current
+        try:
+            value = self._tesserack_find(name)
+        except AttributeError as error:
+            return self._tesserack_miss(name, error)
+        if isinstance(value, ModuleType) and not isinstance(value, Facade):
+            value = _as_facade(full, value)
+        if _state["adopt"] and isinstance(value, type):
+            adopt_classes((value,))
+        if report.detailed:
+            if not name.startswith("__"):
+                report.touch(full, _place())
+        elif callable(value) or isinstance(value, Facade):
+            ModuleType.__setattr__(self, name, value)  # found at once from now on
+        return value
+
+    def _tesserack_miss(self, name: str, error: AttributeError) -> Any:
+        """A stand-in for what PyTorch has and we do not; ``AttributeError`` for the rest, and for who only asks."""
+        full = f"{self.__name__}.{name}"
+        special = name.startswith("__") and name.endswith("__")
+        if not special:
+            known = _names.has_module(full) or _names.has_name(self.__name__, name)
+            if known:
+                _report.current.miss(full, _place())
+            if known and reads_plainly(caller()[2]):
+                return get(full) if _names.has_module(full) else missing(full)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self) from error
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets the attribute where it lives, so that what is switched here is switched there."""
+        ModuleType.__setattr__(self, name, value)
+        if name.startswith(("__", "_tesserack_")) or isinstance(value, Facade):
+            return
+        modules = self._tesserack_load()
+        for module in modules:
+            if hasattr(module, name):
+                setattr(module, name, value)
+                if not callable(value):
+                    ModuleType.__delattr__(self, name)  # read from where it lives
+                return
+
+    def __dir__(self) -> list[str]:
+        found = {*_own(self)}
+        for module in self._tesserack_load():
+            found.update(dir(module))
+        return sorted(name for name in found if not name.startswith("_tesserack_"))
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """The names with their values, as ``vars`` of the real module has them."""
+        found: dict[str, Any] = {}
+        for module in reversed(self._tesserack_load()):
+            found.update((k, v) for k, v in vars(module).items() if not k.startswith("__"))
+        found.update(_own(self))
+        return found
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r} by tesserack.compat>"
+
+
+def _as_facade(full: str, value: ModuleType) -> Any:
+    """The facade of a module of ours; other modules, and those of devices, as they are."""
+    if type(value).__name__ == "DeviceModule":
+        return get(full) if exists(full) else value
+    inside = value.__name__.partition(".")[0] == "tesserack"
+    return get(full) if inside and exists(full) else value
+
+
+def _place() -> str:
+    file, line, _ = caller()
+    return f"{file}:{line}"
+
+
+# --- names of classes ----------------------------------------------------------------------------------------------
+
+
+def adopt_classes(values: Any) -> None:
+    """Let classes of ours say that they are defined where PyTorch defines them: in type names and in pickles."""
+    for value in [*values]:
+        if not isinstance(value, type):
+            continue
+        module = value.__dict__.get("__module__", "")
+        if not isinstance(module, str) or module.partition(".")[0] != "tesserack" or module.startswith(SHIMS):
+            continue
+        if value.__module__ != "tesserack" or value is tesserack.Tensor:
+            home = "torch" if "." not in module else _names.home(f"torch.{module.partition('.')[2]}", value.__name__)
+            _rename(value, home)
+
+
+def _rename(cls: type, module: str) -> None:
+    before = cls.__module__
+    try:
+        cls.__module__ = module
+    except (AttributeError, TypeError):
+        return  # a static type: its name is the native core's to change
+    _renamed.append((cls, before))
+
+
+def restore_classes() -> None:
+    """Take back what :func:`adopt_classes` did."""
+    for cls, module in reversed(_renamed):
+        cls.__module__ = module
+    _renamed.clear()
+
+
+def set_adopting(on: bool) -> None:
+    """Whether classes are adopted as their modules are shown."""
+    _state["adopt"] = on
+
+
+def known() -> dict[str, Facade]:
+    """The facades made so far, by name."""
+    return _facades

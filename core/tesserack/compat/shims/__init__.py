@@ -1,0 +1,1 @@
+"""What PyTorch has under names that mean nothing in Tesserack: its own switches, devices and internals."""

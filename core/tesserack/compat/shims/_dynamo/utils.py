@@ -1,0 +1,26 @@
+"""``torch._dynamo.utils``."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+__all__ = ["counters"]
+
+counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+
+def is_compile_supported(device_type: str) -> bool:
+    """Always False."""
+    return False
+
+
+def clone_inputs(example_inputs: Any) -> Any:
+    """Copies of tensors, in the same list, tuple or dict."""
+    if isinstance(example_inputs, dict):
+        return {key: clone_inputs(value) for key, value in example_inputs.items()}
+    if isinstance(example_inputs, (list, tuple)):
+        return type(example_inputs)(clone_inputs(value) for value in example_inputs)
+    if not hasattr(example_inputs, "clone"):
+        return example_inputs
+    return example_inputs.detach().clone().requires_grad_(example_inputs.requires_grad)

@@ -1,0 +1,36 @@
+"""Switches that can be set and change nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["Settings", "patch_of"]
+
+
+class Settings:
+    """Attributes of any name; those that were not set are None."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
+@contextlib.contextmanager
+def patch_of(module: str, *args: Any, **changes: Any) -> Iterator[None]:
+    """Within it, switches of a module have other values."""
+    target = vars(sys.modules[module])
+    given = {**(args[0] if args and isinstance(args[0], dict) else {}), **changes}
+    if len(args) == 2:
+        given[args[0]] = args[1]
+    before = {name: target[name] for name in given if name in target}
+    target.update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            target.pop(name, None)
+        target.update(before)

@@ -1,0 +1,112 @@
+"""``torch.backends.cuda``: switches of kernels that are not used; they can be set and change nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+__all__ = [
+    "cuFFTPlanCache",
+    "cudnn_sdp_enabled",
+    "enable_cudnn_sdp",
+    "enable_flash_sdp",
+    "enable_math_sdp",
+    "enable_mem_efficient_sdp",
+    "flash_sdp_enabled",
+    "is_built",
+    "is_flash_attention_available",
+    "math_sdp_enabled",
+    "matmul",
+    "mem_efficient_sdp_enabled",
+    "preferred_blas_library",
+    "preferred_linalg_library",
+    "sdp_kernel",
+]
+
+matmul = SimpleNamespace(
+    allow_tf32=False,
+    allow_fp16_reduced_precision_reduction=True,
+    allow_bf16_reduced_precision_reduction=True,
+    allow_fp16_accumulation=False,
+    fp32_precision="none",
+)
+cufft_plan_cache: Any = SimpleNamespace(size=0, max_size=0, clear=lambda: None)
+cuFFTPlanCache = type(cufft_plan_cache)
+_sdp = {"flash": True, "math": True, "mem_efficient": True, "cudnn": True}
+
+
+def is_built() -> bool:
+    """Whether "cuda" means a device of Tesserack's."""
+    from tesserack.compat.shims._card import Card
+
+    return Card("cuda").is_available()
+
+
+def flash_sdp_enabled() -> bool:
+    """What :func:`enable_flash_sdp` set."""
+    return _sdp["flash"]
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    """Permit this way of computing attention; backends choose for themselves."""
+    _sdp["flash"] = bool(enabled)
+
+
+def math_sdp_enabled() -> bool:
+    """What :func:`enable_math_sdp` set."""
+    return _sdp["math"]
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    """Permit this way of computing attention; backends choose for themselves."""
+    _sdp["math"] = bool(enabled)
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    """What :func:`enable_mem_efficient_sdp` set."""
+    return _sdp["mem_efficient"]
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    """Permit this way of computing attention; backends choose for themselves."""
+    _sdp["mem_efficient"] = bool(enabled)
+
+
+def cudnn_sdp_enabled() -> bool:
+    """What :func:`enable_cudnn_sdp` set."""
+    return _sdp["cudnn"]
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    """Permit this way of computing attention; backends choose for themselves."""
+    _sdp["cudnn"] = bool(enabled)
+
+
+def is_flash_attention_available() -> bool:
+    """Always False."""
+    return False
+
+
+@contextlib.contextmanager
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+) -> Iterator[None]:
+    """A context that permits other ways of computing attention."""
+    before = dict(_sdp)
+    _sdp.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    try:
+        yield
+    finally:
+        _sdp.update(before)
+
+
+def preferred_linalg_library(backend: Any = None) -> str:
+    """``"default"``, whatever is asked for."""
+    return "default"
+
+
+def preferred_blas_library(backend: Any = None) -> str:
+    """``"default"``, whatever is asked for."""
+    return "default"

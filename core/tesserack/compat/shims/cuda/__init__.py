@@ -1,0 +1,116 @@
+"""``torch.cuda``: the devices that "cuda" means, and a sensible answer where there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack import _native
+from tesserack._native import OutOfMemoryError
+from tesserack.compat.shims._card_functions import functions as _functions
+from tesserack.compat.shims.cuda import amp, memory, nvtx, random
+from tesserack.compat.shims.cuda._typed import *  # noqa: F403
+
+_members = _functions("cuda")
+globals().update(_members)
+
+AcceleratorError = RuntimeError
+CudaError = RuntimeError
+DeferredCudaCallError = RuntimeError
+Event = _native.Event
+Stream = _native.Stream
+has_half = True
+has_magma = False
+default_generators: tuple[Any, ...] = ()
+
+__all__ = ["AcceleratorError", "CudaError", "Event", "OutOfMemoryError", "Stream", "amp", "memory", "nvtx", "random"]
+__all__ += [*_members]
+
+
+class device_of:
+    """A context in which the device of a tensor is the current one."""
+
+    def __init__(self, obj: Any) -> None:
+        on_card = obj.device.type == "cuda"
+        self._context = _members["device"](obj.device if on_card else -1)
+
+    def __enter__(self) -> None:
+        self._context.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._context.__exit__(*exc)
+
+
+class _DeviceGuard:
+    """A context in which the device with an index is the current one."""
+
+    def __init__(self, index: int) -> None:
+        self._context = _members["device"](index)
+
+    def __enter__(self) -> None:
+        self._context.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._context.__exit__(*exc)
+
+
+def _is_compiled() -> bool:
+    return False
+
+
+def _is_in_bad_fork() -> bool:
+    return False
+
+
+def is_current_stream_capturing() -> bool:
+    """Always False."""
+    return False
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """``(0, 0)``: the levels of NVIDIA's cards say nothing of other devices. Fails without a device."""
+    _members["current_device"]()
+    return (0, 0)
+
+
+def get_arch_list() -> list[str]:
+    """Empty: kernels are the backend's matter."""
+    return []
+
+
+def get_gencode_flags() -> str:
+    """Empty: kernels are the backend's matter."""
+    return ""
+
+
+def is_tf32_supported() -> bool:
+    """Always False."""
+    return False
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Always False: copies go by way of the host unless backends know better."""
+    return False
+
+
+def utilization(device: Any = None) -> int:
+    """``ModuleNotFoundError``, as where PyTorch lacks NVIDIA's management library."""
+    raise ModuleNotFoundError("torch.cuda.utilization: the card's management library is not read")
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """``ValueError`` outside of 0 to 1; otherwise nothing: backends have no such limit."""
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"set_per_process_memory_fraction: expected a fraction from 0 to 1, got {fraction}")
+
+
+def set_sync_debug_mode(debug_mode: Any) -> None:
+    """Have hidden waits reported: 0 or ``"default"``, 1 or ``"warn"``, 2 or ``"error"``."""
+    _sync["mode"] = {"default": 0, "warn": 1, "error": 2}.get(debug_mode, debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    """What :func:`set_sync_debug_mode` set."""
+    return int(_sync["mode"])
+
+
+_sync = {"mode": 0}

@@ -1,0 +1,57 @@
+"""``torch.serialization``: what programs declare about files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_default_load_endianness",
+    "get_safe_globals",
+    "register_package",
+    "safe_globals",
+    "set_default_load_endianness",
+]
+
+_safe: list[Any] = []
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Declare classes and functions that files may name."""
+    _safe.extend(item for item in safe_globals if item not in _safe)
+
+
+def clear_safe_globals() -> None:
+    """Forget what was declared."""
+    _safe.clear()
+
+
+def get_safe_globals() -> list[Any]:
+    """What was declared."""
+    return [*_safe]
+
+
+@contextlib.contextmanager
+def safe_globals(items: list[Any]) -> Iterator[None]:
+    """Within it, these may be named too."""
+    before = [*_safe]
+    add_safe_globals(items)
+    try:
+        yield
+    finally:
+        _safe[:] = before
+
+
+def register_package(priority: int, tagger: Any, deserializer: Any) -> None:
+    """Kept for programs that call it: devices are restored by their names."""
+
+
+def set_default_load_endianness(endianness: Any) -> None:
+    """Kept for programs that call it."""
+
+
+def get_default_load_endianness() -> None:
+    """None: files say it themselves."""

@@ -1,0 +1,14 @@
+"""``torch.xpu``: the devices that "xpu" means, and a sensible answer where there are none."""
+
+from __future__ import annotations
+
+from tesserack import _native
+from tesserack.compat.shims._card_functions import functions as _functions
+
+_members = _functions("xpu")
+globals().update(_members)
+
+Event = _native.Event
+Stream = _native.Stream
+
+__all__ = ["Event", "Stream", *_members]

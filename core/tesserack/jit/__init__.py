@@ -1,0 +1,241 @@
+"""PyTorch's scripting, run as Python: what PyTorch itself does with ``PYTORCH_JIT=0``.
+
+``script`` and ``trace`` give back what they are given, which then runs operator by operator. Saving a program is not
+among what this can do: ``save`` and ``load`` say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from tesserack.nn.modules.module import Module
+
+__all__ = [
+    "Attribute",
+    "CompilationUnit",
+    "Error",
+    "Final",
+    "RecursiveScriptModule",
+    "ScriptFunction",
+    "ScriptModule",
+    "annotate",
+    "enable_onednn_fusion",
+    "export",
+    "fork",
+    "freeze",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "load",
+    "onednn_fusion_enabled",
+    "optimize_for_inference",
+    "optimized_execution",
+    "save",
+    "script",
+    "script_if_tracing",
+    "script_method",
+    "set_fusion_strategy",
+    "strict_fusion",
+    "trace",
+    "trace_module",
+    "unused",
+    "wait",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_isinstance = isinstance
+
+
+class Error(RuntimeError):
+    """What a scripted program raises in PyTorch."""
+
+
+class ScriptModule(Module):
+    """A base that modules may have; it adds nothing."""
+
+
+class RecursiveScriptModule(ScriptModule):
+    """What ``script`` makes of modules in PyTorch; here nothing is one."""
+
+
+class ScriptFunction:
+    """What ``script`` makes of functions in PyTorch; here nothing is one."""
+
+
+class CompilationUnit:
+    """Functions given as source text in PyTorch's script language. ``NotImplementedError`` when made with text."""
+
+    def __init__(self, lang: str | None = None, **options: Any) -> None:
+        if lang is not None:
+            raise NotImplementedError("jit: source text is not compiled; define the functions in Python")
+
+
+class Attribute:
+    """A value with the type it is to have in a script module."""
+
+    def __init__(self, value: Any, type: Any) -> None:
+        self.value, self.type = value, type
+
+
+# --- marks on functions --------------------------------------------------------------------------------------------
+
+
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
+    """The function, module or class itself, which runs as Python."""
+    return obj
+
+
+def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
+    """The function or module itself, which runs as Python; it is not called."""
+    return func
+
+
+def trace_module(mod: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+    """The module itself."""
+    return mod
+
+
+def script_if_tracing(fn: F) -> F:
+    """The function itself: nothing is ever traced."""
+    return fn
+
+
+def script_method(fn: F) -> F:
+    """The method itself."""
+    return fn
+
+
+def ignore(drop: Any = False, **options: Any) -> Any:
+    """Decorator, with or without an argument; the function runs as Python in any case."""
+    return drop if callable(drop) else lambda function: function
+
+
+def unused(fn: F) -> F:
+    """The function itself."""
+    return fn
+
+
+def export(fn: F) -> F:
+    """The method itself."""
+    return fn
+
+
+def interface(obj: Any) -> Any:
+    """The class itself."""
+    return obj
+
+
+def _overload(func: F) -> F:
+    return func
+
+
+def _overload_method(func: F) -> F:
+    return func
+
+
+def _script_if_tracing(fn: F) -> F:
+    return fn
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """The value itself."""
+    return the_value
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    """Whether the object is of the type; of generic types the origin counts."""
+    kinds = target_type if _isinstance(target_type, tuple) else (target_type,)
+    return any(_isinstance(obj, getattr(kind, "__origin__", kind)) for kind in kinds)
+
+
+def is_scripting() -> bool:
+    """Always False."""
+    return False
+
+
+def is_tracing() -> bool:
+    """Always False."""
+    return False
+
+
+# --- optimisation --------------------------------------------------------------------------------------------------
+
+
+def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
+    """The module itself. ``RuntimeError`` in training mode, as in PyTorch."""
+    if getattr(mod, "training", False):
+        raise RuntimeError("freeze: expected a module in evaluation mode; call eval() first")
+    return mod
+
+
+def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
+    """The module in evaluation mode."""
+    return mod.eval()
+
+
+@contextlib.contextmanager
+def optimized_execution(should_optimize: bool) -> Any:
+    """A context that changes nothing."""
+    yield
+
+
+class strict_fusion(contextlib.ContextDecorator):
+    """A context that changes nothing."""
+
+    def __enter__(self) -> None:
+        """Nothing."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing."""
+
+
+def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Nothing: there is no fusing. Returns no former strategy."""
+    return []
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Nothing: there is no fusing."""
+
+
+def onednn_fusion_enabled() -> bool:
+    """Always False."""
+    return False
+
+
+# --- work in the background ----------------------------------------------------------------------------------------
+
+
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A future of ``func(*args)``, which is called at once, as PyTorch does outside of scripts."""
+    from tesserack.futures import Future
+
+    future: Future[Any] = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: Any) -> Any:
+    """The result of a future."""
+    return future.wait()
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """``NotImplementedError``: a Python program cannot be written as one of PyTorch's script archives."""
+    raise NotImplementedError("jit.save: programs are not compiled; save the state_dict and construct the module again")
+
+
+def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
+    """``NotImplementedError``: PyTorch's script archives hold programs in its own language."""
+    raise NotImplementedError("jit.load: archives of scripts are not read; load a state_dict into the module instead")
+
+
+_drop = functools.partial(ignore, True)

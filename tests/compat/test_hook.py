@@ -1,0 +1,259 @@
+"""``import torch`` means Tesserack: names, types, pickles, scopes, what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import tesserack as ts
+from tesserack import compat
+from tesserack.compat._sources import missing_in
+from tesserack.compat._version import TorchVersion
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+
+def test_names_types_and_texts_are_those_of_torch(program):
+    lines = program.run(
+        """
+        import importlib.metadata, importlib.util, sys
+        import torch
+        import torch.nn as nn
+        import torch.nn.functional as F
+        from torch.nn.modules.conv import ConvTranspose2d, Conv2d
+        from torch.optim.adamw import AdamW
+        from torch.utils.data import DataLoader
+        import torch.optim.lr_scheduler as lr
+        layer = nn.Linear(2, 3)
+        print(torch.__name__, torch.__version__ >= (2, 0), importlib.util.find_spec("torch").name)
+        print(importlib.metadata.version("torch") == str(torch.__version__), sys.modules["torch"] is torch)
+        print(type(layer), type(layer.weight), type(torch.ones(1)), ConvTranspose2d, AdamW, lr.StepLR)
+        print(torch.float32, torch.strided, torch.channels_last, torch.Size([2]), torch.ones(1).type())
+        print(torch.dtype, torch.device, torch.Size, torch.Generator)
+        print(isinstance(layer, torch.nn.Module), isinstance(layer.weight, torch.Tensor), F is torch.nn.functional)
+        print(nn.__dict__["Linear"] is nn.Linear, "SGD" in dir(torch.optim), vars(torch)["ones"] is torch.ones)
+        print(torch.finfo(torch.float32).dtype, torch.tensor([1], dtype=torch.int8), sys.argv[1:])
+        print(torch.ones(2).max(0))
+        """,
+        arguments=("--epochs", "3"),
+    )
+    assert lines[:2] == ["torch True torch", "True True"]
+    assert lines[2] == (
+        "<class 'torch.nn.modules.linear.Linear'> <class 'torch.nn.parameter.Parameter'> <class 'torch.Tensor'> "
+        "<class 'torch.nn.modules.conv.ConvTranspose2d'> <class 'torch.optim.adamw.AdamW'> "
+        "<class 'torch.optim.lr_scheduler.StepLR'>"
+    )
+    assert lines[3] == "torch.float32 torch.strided torch.channels_last torch.Size([2]) torch.FloatTensor"
+    assert lines[4] == "<class 'torch.dtype'> <class 'torch.device'> <class 'torch.Size'> <class 'torch.Generator'>"
+    assert lines[5:7] == ["True True True", "True True True"]
+    assert lines[7] == "float32 tensor([1], dtype=torch.int8) ['--epochs', '3']"
+    assert lines[8] == "torch.return_types.max("
+
+
+def test_pickles_name_torch_and_load_without_the_hook(program):
+    lines = program.run(
+        """
+        import copy, pickle
+        import torch
+        from torch import nn
+        class Net(nn.Sequential):
+            pass
+        layer = copy.deepcopy(Net(nn.ReLU()))
+        text = pickle.dumps(nn.ReLU)
+        print(b"torch.nn.modules.activation" in text, pickle.loads(text) is nn.ReLU)
+        for value in (torch.float32, torch.device("cuda:1"), torch.device("cpu"), torch.Size([2]), torch.channels_last):
+            print(pickle.loads(pickle.dumps(value)), copy.deepcopy(value) == value)
+        """
+    )
+    assert lines[0] == "True True"
+    assert lines[1:] == [
+        "torch.float32 True",
+        "cuda:1 True",
+        "cpu True",
+        "torch.Size([2]) True",
+        "torch.channels_last True",
+    ]
+
+
+def test_devices_can_be_named_without_a_card_and_not_used(program):
+    lines = program.run(
+        """
+        import torch
+        print(torch.device("cuda"), torch.device("cuda", 1), repr(torch.device("mps:0")), torch.device("xpu").index)
+        print(torch.device("cuda") == torch.device("cuda"), torch.device("cuda") == torch.device("cuda:0"))
+        for use in (lambda d: torch.ones(1, device=d), lambda d: torch.ones(1).to(d), lambda d: d.__enter__(),
+                    lambda d: torch.ones(1).cuda(), lambda d: torch.nn.Linear(1, 1).to(d)):
+            try:
+                use(torch.device("cuda"))
+            except RuntimeError as error:
+                print("cuda" in str(error))
+        try:
+            torch.device("nosuch")
+        except RuntimeError:
+            print("no such name")
+        print(torch.cuda.is_available(), torch.cuda.device_count(), torch.ones(1).is_cuda)
+        torch.cuda.manual_seed_all(1), torch.cuda.empty_cache(), torch.cuda.synchronize()
+        print(torch.cuda.memory_allocated(), torch.cuda.is_bf16_supported(), torch.version.cuda)
+        """
+    )
+    assert lines[0] == "cuda cuda:1 device(type='mps', index=0) None" and lines[1] == "True False"
+    assert lines[2:8] == [*["True"] * 5, "no such name"]
+    assert lines[8:] == ["False 0 False", "0 False None"]
+
+
+def test_missing_names_import_and_fail_when_used(program):
+    lines = program.run(
+        """
+        import torch
+        import torch.distributed.fsdp
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+        from torch.sparse import no_such_thing_at_all
+        """.replace("from torch.sparse import no_such_thing_at_all", "")
+        + """
+        def annotated(model: torch.distributed.fsdp.ShardingStrategy | None, other: FSDP) -> FSDP: ...
+        class Derived(FSDP): ...
+        print(isinstance(1, FSDP), hasattr(torch, "no_such_name"), getattr(torch, "no_such_name", 5))
+        try:
+            from torch import no_such_name
+        except ImportError:
+            print("import error")
+        try:
+            import torch.no_such_module
+        except ModuleNotFoundError:
+            print("module not found")
+        for use in (lambda: FSDP(1), lambda: Derived(), lambda: FSDP.wrap, lambda: bool(FSDP)):
+            try:
+                use()
+            except AttributeError as error:
+                print(type(error).__name__, "torch.distributed.fsdp.FullyShardedDataParallel" in str(error),
+                      "program.py:" in str(error))
+        """
+    )
+    assert lines[:3] == ["False False 5", "import error", "module not found"]
+    assert lines[3:] == ["MissingNameError True True"] * 4
+
+
+def test_the_report_names_every_cause_at_once(program):
+    path = program.write(
+        "program.py",
+        """
+        import torch
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        x = torch.ones(3)
+        torch.distributed.fsdp.StateDictType.FULL_STATE_DICT
+        torch.onnx.no_such_thing
+        y = x.crow_indices_of_nothing()
+        z = x.sparse_resize_and_clear_(1)
+        """,
+    )
+    done = program.start("-m", "tesserack", "run", "--report", str(path))
+    assert done.returncode == 1
+    report = done.stderr
+    assert "missing  torch.distributed.fsdp" in report and "touched  torch.ones" in report
+    assert "missing  torch.Tensor.sparse_resize_and_clear_" in report, report
+    assert "program.py:3" in report
+
+
+def test_missing_in_reads_sources():
+    assert missing_in("import torch\ntorch.ones(1)\nx = torch.nn.Linear(1, 1)") == []
+    found = missing_in("import torch\n\ntorch.distributed.fsdp.StateDictType\n")
+    assert found == [("torch.distributed.fsdp", 3)]
+    assert missing_in("no python(") == [] and missing_in("import numpy") == []
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs torch beside tesserack")
+def test_a_scope_leaves_the_real_torch_to_others(program):
+    program.write("inside/__init__.py", "import torch\nfrom torch.nn import functional as F\nimport torch.optim")
+    program.write("outside/__init__.py", "import torch\nfrom torch.nn import functional as F\nimport torch.optim")
+    lines = program.run(
+        """
+        import tesserack
+        with tesserack.compat.enable(scope=["inside"]):
+            import inside, outside, torch
+            print(issubclass(inside.torch.Tensor, tesserack.Tensor), issubclass(outside.torch.Tensor, tesserack.Tensor))
+            print(inside.torch.optim is torch.optim, outside.torch is torch, inside.F.__name__)
+            print(str(tesserack.float32), str(torch.float32))
+        """,
+        "--no-torch",
+    )
+    assert lines == ["True False", "False True torch.nn.functional", "tesserack.float32 torch.float32"]
+
+
+def test_dtypes_print_as_the_package_that_asks(program):
+    program.write("inside.py", "import torch\ndef text(): return str(torch.float32), repr(torch.Size([1]))")
+    lines = program.run(
+        """
+        import tesserack
+        with tesserack.compat.enable(scope="inside"):
+            import inside
+            print(inside.text(), tesserack.float32)
+        print(inside.text())
+        """,
+        "--no-torch",
+    )
+    assert lines[0] == "('torch.float32', 'torch.Size([1])') tesserack.float32"
+    assert lines[1] == "('tesserack.float32', 'tesserack.Size([1])')"
+
+
+def test_disable_restores_what_enable_changed(program):
+    lines = program.run(
+        """
+        import sys
+        import tesserack as ts
+        before = (str(ts.float32), ts.nn.Linear.__module__, ts.Tensor.__module__)
+        with ts.compat.enable():
+            import torch, torch.nn
+            torch.nn.Linear
+            try:
+                ts.compat.enable()
+            except RuntimeError as error:
+                print(error)
+        print(before == (str(ts.float32), ts.nn.Linear.__module__, ts.Tensor.__module__))
+        print("torch" in sys.modules, ts.compat.is_enabled())
+        try:
+            ts.device("cuda")
+        except ts.BackendUnavailableError:
+            print("unavailable")
+        """,
+        "--no-torch",
+    )
+    assert lines == [
+        "compat: it is enabled already; call tesserack.compat.disable() first",
+        "True",
+        "False False",
+        "unavailable",
+    ]
+
+
+def test_setting_a_name_reaches_where_it_lives(program):
+    lines = program.run(
+        """
+        import torch
+        import torch.nn.functional as F
+        import tesserack
+        def mine(x, *rest): return "mine"
+        F.relu = mine
+        print(F.relu(1), tesserack.nn.functional.relu is mine)
+        torch.backends.cudnn.benchmark = True
+        with torch.backends.cudnn.flags(benchmark=False):
+            print(torch.backends.cudnn.benchmark)
+        print(torch.backends.cudnn.benchmark, torch.backends.cudnn.is_available(), torch.backends.mps.is_available())
+        torch.backends.cuda.matmul.allow_tf32 = True
+        print(torch.backends.cuda.matmul.allow_tf32)
+        torch._inductor.config.triton.anything = 1
+        """
+    )
+    assert lines == ["mine True", "False", "True False False", "True"]
+
+
+def test_versions_compare_as_versions():
+    v = TorchVersion("2.13.0+tesserack")
+    assert v >= "2.9.1" and v > (2, 9) and v < "3" and v == "2.13" and v != "2.12.1" and not v <= "2.9"
+    assert v.split("+")[0] == "2.13.0" and {v: 1}
+
+
+def test_report_outside_of_run():
+    assert not compat.is_enabled()
+    assert compat.report().lines()[0].startswith("torch names touched")
+    compat.disable()
+    assert ts.compat.torch.ones is ts.ones

@@ -1,0 +1,77 @@
+"""Writes core/tesserack/compat/torch_names.txt: which modules the installed torch has, and the names in public ones.
+
+By it a program under ``tesserack.compat`` is told "PyTorch has this, Tesserack does not" from "there is no such name".
+Run it with a torch of the version named in core/tesserack/compat/_version.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "core" / "tesserack" / "compat" / "torch_names.txt"
+# Folders whose modules nobody imports by name from outside.
+LEFT_OUT = ("_internal", "_vendor", "_native", "kernel", "codegen", "fx_passes", "variables", "polyfills")
+
+
+def modules(root: Path) -> list[str]:
+    """Dotted names of all modules below a package's folder, whether or not they can be imported."""
+    found = ["torch"]
+    for folder, folders, files in os.walk(root):
+        parts = Path(folder).relative_to(root).parts
+        folders[:] = sorted(f for f in folders if (Path(folder) / f / "__init__.py").exists() and f not in LEFT_OUT)
+        prefix = ".".join(("torch", *parts))
+        found += [f"{prefix}.{f}" for f in folders]
+        found += [f"{prefix}.{f[:-3]}" for f in sorted(files) if f.endswith(".py") and not f.startswith("__init__")]
+    return sorted({name for name in found if not name.endswith("__main__")})
+
+
+def is_public(name: str) -> bool:
+    """Whether the names in a module are listed."""
+    return not any(part.startswith("_") for part in name.split("."))
+
+
+def names_in(module: ModuleType) -> list[str]:
+    """What a module shows: of a package everything public, of a leaf what it defines itself."""
+    package = hasattr(module, "__path__")
+    listed = {*getattr(module, "__all__", ())}
+    found = []
+    for name, value in vars(module).items():
+        if name.startswith("_") or not name.isidentifier():
+            continue
+        home = getattr(value, "__module__", None)
+        foreign = isinstance(home, str) and home.split(".")[0] not in ("torch", "builtins")
+        if inspect.ismodule(value) or (foreign and name not in listed):
+            continue
+        own = home == module.__name__ or not isinstance(home, str)
+        if package or own or name in listed:
+            found.append(name)
+    return sorted(found)
+
+
+def main() -> None:
+    """Write the file."""
+    import torch
+
+    warnings.simplefilter("ignore")
+    lines = [f"# torch {torch.__version__.partition('+')[0]}: written by tools/torch_names.py"]
+    for name in modules(Path(torch.__file__).parent):
+        names: list[str] = []
+        if is_public(name):
+            try:
+                names = names_in(importlib.import_module(name))
+            except BaseException as error:
+                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+        lines.append(" ".join((name, *names)))
+    lines.append(" ".join(("torch.Tensor", *(n for n in dir(torch.Tensor) if not n.startswith("_")))))
+    TARGET.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
