@@ -99,6 +99,26 @@ template <auto Fn, class R, class... A> struct Boxed<Fn, R (*)(A...)> {
 
 template <auto Fn> struct Body : detail::Boxed<Fn, decltype(Fn)> {};
 
+// --- a C++ function as the computation of a primitive: results first, then the arguments ---
+namespace detail {
+template <auto Fn, size_t N, class Signature> struct Computed;
+template <auto Fn, size_t N, class... A> struct Computed<Fn, N, void (*)(A...)> {
+  static constexpr int arity = static_cast<int>(sizeof...(A) - N);
+  template <size_t I> static const Value& slot(const Frame& f) {
+    if constexpr (I < N)
+      return f.rets[I];
+    else
+      return f.args[I - N];
+  }
+  static void run(const Operator&, Frame& f) {
+    [&]<size_t... I>(std::index_sequence<I...>) { Fn(Unbox<A>::get(slot<I>(f))...); }
+    (std::index_sequence_for<A...>());
+  }
+};
+} // namespace detail
+
+template <auto Fn, size_t N> struct Compute : detail::Computed<Fn, N, decltype(Fn)> {};
+
 // --- calling an operator from C++ -------------------------------------------------------------------------------
 // `inline const Op add("add");` then `add(a, b)`; missing trailing arguments take the schema's defaults.
 class Op {

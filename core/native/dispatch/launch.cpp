@@ -2,6 +2,7 @@
 #include "dispatch/describe.h"
 #include "dispatch/tensor_descriptor.h"
 #include "runtime/interpreter.h"
+#include "tensor/geometry.h"
 
 namespace ts {
 
@@ -14,7 +15,7 @@ Launch::Launch(const KernelId& id, Device device) : id_(id), device_(device), ca
   call_.tensor_size = sizeof(ts_tensor);
 }
 
-void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags) {
+inline void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags) {
   d = ts_tensor{};
   d.struct_size = sizeof(ts_tensor);
   d.flags = flags;
@@ -30,6 +31,29 @@ void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags) {
   if (!i.has(TensorImpl::kContiguous)) strided_ = true;
   dtypes_ |= uint64_t{1} << d.dtype;
   work_ = std::max(work_, i.numel);
+}
+
+void Launch::describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides) {
+  bool strided = strided_;
+  describe_tensor(d, t, 0);
+  d.sizes = sizes.data();
+  d.strides = strides.data();
+  d.ndim = static_cast<int32_t>(sizes.size());
+  bool contiguous = geometry_is_contiguous(sizes, strides);
+  d.flags = contiguous ? TS_T_CONTIGUOUS : 0;
+  strided_ = strided || !contiguous;
+}
+
+Launch& Launch::out(const Tensor& t, IntSpan sizes, IntSpan strides) {
+  describe_seen(outputs_.grow(), t, sizes, strides);
+  output_tensors_.push_back(t.impl());
+  return *this;
+}
+
+Launch& Launch::in(const Tensor& t, IntSpan sizes, IntSpan strides) {
+  describe_seen(inputs_.grow(), t, sizes, strides);
+  input_tensors_.push_back(t.impl());
+  return *this;
 }
 
 Launch& Launch::out(const Tensor& t) {

@@ -9,7 +9,10 @@ class Launch {
 public:
   Launch(const KernelId& id, Device device);
   Launch& out(const Tensor& t);
-  Launch& in(const Tensor& t);                        // undefined: an absent optional tensor
+  Launch& in(const Tensor& t); // undefined: an absent optional tensor
+  // The same memory seen in another geometry, which must outlive the run.
+  Launch& out(const Tensor& t, IntSpan sizes, IntSpan strides);
+  Launch& in(const Tensor& t, IntSpan sizes, IntSpan strides);
   Launch& in_mutable(const Tensor& t);                // written as well as read
   Launch& ins(TensorList list, bool mutated = false); // a list argument: tensors in inputs, a TENSORS value in params
   Launch& scalar(Scalar value, DType dtype);          // a 0-d operand without storage
@@ -26,6 +29,9 @@ public:
 
 private:
   void describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags);
+  void describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides);
+  Tensor input(size_t k) const; // as the kernel is to see it; undefined for numbers and absent tensors
+  Tensor output(size_t k) const;
   int invoke(const Backend& backend, const ts_kernel& kernel);
   bool layouts_suit(const ts_kernel& kernel) const;
   bool run_contiguous(); // with contiguous copies of strided operands

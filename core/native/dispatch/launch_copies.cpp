@@ -93,15 +93,26 @@ void reset_fallback_counts() {
   fallbacks().counts.clear();
 }
 
+static Tensor seen(const ts_tensor& d, TensorImpl* t) {
+  Tensor x = Tensor::share(t);
+  if (!t || d.sizes == t->sizes_data()) return x;
+  size_t n = static_cast<size_t>(d.ndim);
+  return alias(x, {d.sizes, n}, {d.strides, n}, t->byte_offset);
+}
+Tensor Launch::input(size_t k) const { return seen(inputs_[k], input_tensors_[k]); }
+Tensor Launch::output(size_t k) const { return seen(outputs_[k], output_tensors_[k]); }
+
 bool Launch::layouts_suit(const ts_kernel& kernel) const {
   if (!(kernel.layouts & TS_L_CHANNELS_LAST)) return false;
-  auto suits = [](const TensorImpl* t) {
-    Tensor x = Tensor::share(const_cast<TensorImpl*>(t));
-    return !t || x.is_contiguous() || x.is_contiguous(MemoryFormat::ChannelsLast) ||
+  auto suits = [](const Tensor& x) {
+    return !x.defined() || x.is_contiguous() || x.is_contiguous(MemoryFormat::ChannelsLast) ||
            x.is_contiguous(MemoryFormat::ChannelsLast3d);
   };
-  return std::all_of(input_tensors_.begin(), input_tensors_.end(), suits) &&
-         std::all_of(output_tensors_.begin(), output_tensors_.end(), suits);
+  for (size_t k = 0; k < inputs_.size(); ++k)
+    if (!suits(input(k))) return false;
+  for (size_t k = 0; k < outputs_.size(); ++k)
+    if (!suits(output(k))) return false;
+  return true;
 }
 
 Launch Launch::on_copies(Device device, std::vector<Tensor>& ins, std::vector<Tensor>& outs) const {
@@ -118,13 +129,13 @@ Launch Launch::on_copies(Device device, std::vector<Tensor>& ins, std::vector<Te
       ins.emplace_back();
       continue;
     }
-    Tensor t = Tensor::share(input_tensors_[k]);
+    Tensor t = input(k);
     if (t.defined()) t = same_device ? (t.is_contiguous() ? t : contiguous_copy(t)) : to_device(t, device);
     ins.push_back(t);
     mutable_input(k) ? copy.in_mutable(t) : copy.in(t);
   }
-  for (TensorImpl* o : output_tensors_) {
-    Tensor t = Tensor::share(o);
+  for (size_t k = 0; k < outputs_.size(); ++k) {
+    Tensor t = output(k);
     // Outputs are copied in as well: scatter's holds its base.
     if (t.defined() && !(same_device && t.is_contiguous())) t = same_device ? contiguous_copy(t) : to_device(t, device);
     outs.push_back(t);
@@ -136,12 +147,11 @@ Launch Launch::on_copies(Device device, std::vector<Tensor>& ins, std::vector<Te
 bool Launch::run_contiguous() {
   std::vector<Tensor> ins, outs;
   if (!on_copies(device_, ins, outs).run()) return false;
+  auto is_copy = [](const Tensor& t, const TensorImpl* of) { return t.defined() && t->storage != of->storage; };
   for (size_t k = 0; k < outs.size(); ++k)
-    if (outs[k].defined() && outs[k].impl() != output_tensors_[k])
-      write_back(Tensor::share(output_tensors_[k]), outs[k]);
+    if (is_copy(outs[k], output_tensors_[k])) write_back(output(k), outs[k]);
   for (size_t k = 0; k < ins.size(); ++k)
-    if (mutable_input(k) && ins[k].defined() && ins[k].impl() != input_tensors_[k])
-      write_back(Tensor::share(input_tensors_[k]), ins[k]);
+    if (mutable_input(k) && is_copy(ins[k], input_tensors_[k])) write_back(input(k), ins[k]);
   return true;
 }
 
@@ -149,7 +159,7 @@ void Launch::fall_back() {
   Backend& here = backend_of(device_);
   Device cpu = parse_device("cpu");
   std::string case_text;
-  for (TensorImpl* t : input_tensors_) case_text += (case_text.empty() ? "" : ", ") + describe(Tensor::share(t));
+  for (size_t k = 0; k < inputs_.size(); ++k) case_text += (k ? ", " : "") + describe(input(k));
   TS_CHECK_KIND(ErrorKind::NotImplemented, cpu.backend != device_.backend && fallback_mode() != 2, id_.name(),
                 ": backend '", here.name(), "' has no kernel for (", case_text, ")",
                 cpu.backend == device_.backend ? "" : ", and falling back to cpu is off (set_fallback)");
@@ -165,16 +175,15 @@ void Launch::fall_back() {
   if (first && fallback_mode() == 1)
     warn(concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text,
                 "); running it on the cpu, with copies"));
-  if (id_.index() == kCopy.index() && input_tensors_[0])
-    return copy_on_cpu(Tensor::share(output_tensors_[0]), Tensor::share(input_tensors_[0]), cpu);
+  if (id_.index() == kCopy.index() && input_tensors_[0]) return copy_on_cpu(output(0), input(0), cpu);
   std::vector<Tensor> ins, outs;
   Launch copy = on_copies(cpu, ins, outs);
   TS_CHECK_KIND(ErrorKind::NotImplemented, copy.run(), id_.name(), ": neither '", here.name(),
                 "' nor cpu has a kernel for (", case_text, ")");
   for (size_t k = 0; k < outs.size(); ++k)
-    if (outs[k].defined()) write_back(Tensor::share(output_tensors_[k]), outs[k]);
+    if (outs[k].defined()) write_back(output(k), outs[k]);
   for (size_t k = 0; k < ins.size(); ++k)
-    if (mutable_input(k) && ins[k].defined()) write_back(Tensor::share(input_tensors_[k]), ins[k]);
+    if (mutable_input(k) && ins[k].defined()) write_back(input(k), ins[k]);
 }
 
 } // namespace ts

@@ -1,5 +1,6 @@
 #include "dispatch/operator.h"
 #include "dispatch/describe.h"
+#include "dispatch/primitive.h"
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -79,11 +80,12 @@ void count_writes(const Operator& op, const Frame& f) {
 
 bool runs_body(const Operator& op, int key) {
   KernelFn fn = op.table[key].fn;
-  return fn == run_body || fn == run_mutating_body || fn == run_composite_body;
+  return fn == run_body || fn == run_mutating_body || fn == run_composite_body || fn == run_primitive_kernel;
 }
 
 KernelFn kernel_of_body(const Operator& op) {
   if (op.schema->mutates()) return run_mutating_body;
+  if (op.body == run_primitive) return run_primitive_kernel;
   auto aliases = [](const ArgType& type) { return type.alias != 0; };
   return op.composite && std::ranges::none_of(op.schema->returns, aliases) ? run_composite_body : run_body;
 }
@@ -94,6 +96,11 @@ Operator& register_operator(std::unique_ptr<Operator> op) {
   const std::string name = op->schema->name;
   TS_CHECK(!r.by_name.contains(name), "operator: '", name, "' is already registered");
   if (op->python_name.empty()) op->python_name = op->schema->base;
+  for (size_t k = 0; k < op->schema->args.size(); ++k) {
+    const ArgType& type = op->schema->args[k].type;
+    if (type.mutated) op->effects.mutates |= uint64_t{1} << k;
+    op->effects.random |= type.kind == TypeKind::Generator;
+  }
   for (int k = 0; k < key::kBackendBits; ++k)
     if (!op->table[k].fn) op->table[k] = {kernel_of_body(*op), nullptr, op->origin};
   for (int k = key::kBackendBits; k < Operator::kKeys; ++k)

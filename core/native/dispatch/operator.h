@@ -27,21 +27,35 @@ struct Kernel {
 
 enum class Variant : uint8_t { Functional, Inplace, Out };
 
+// What a call does besides computing its results from its arguments, parts of composites included: all that capture,
+// fusion and planning rely on.
+struct Effects {
+  uint64_t mutates = 0;        // bit per argument that is written, from the schema
+  bool random = false;         // may draw from a generator
+  bool reads_host = false;     // may wait for values of tensors
+  bool data_dependent = false; // sizes of results follow from values: no rule tells them without the data
+};
+
 struct Operator {
   static constexpr int kKeys = 64;
 
   Kernel table[kKeys];
   std::unique_ptr<Schema> schema;
-  BodyFn body = nullptr; // shape rule, allocation, kernel calls or decomposition
+  BodyFn body = nullptr;    // of a composite what it is made of; of a primitive run_primitive or run_writer
+  BodyFn rule = nullptr;    // arguments to outlines of the results; every check and error
+  BodyFn compute = nullptr; // fills results that exist
   GradFn gradient = nullptr;
   const PointwiseInfo* pointwise = nullptr;
   const Operator* functional = nullptr; // of in-place and out variants: the operator they vary
   const Operator* inplace = nullptr;    // of a functional operator: its variants, if any
   const Operator* out = nullptr;
+  Effects effects;
+  KeySet overridden = 0; // backends with a kernel of their own for the whole operator
   Variant variant = Variant::Functional;
   bool composite = true;             // differentiated by tracing through its body
   bool differentiable = true;        // false: results never require gradients (comparisons, argmax)
   bool view = false;                 // results alias the first argument
+  bool reuses_self = false;          // compute may be given argument 0 itself as result 0
   bool any_device = false;           // tensors may live on different devices (copies, indexing)
   bool is_function = true;           // tesserack.name
   bool is_method = true;             // Tensor.name

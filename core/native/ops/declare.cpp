@@ -1,11 +1,8 @@
 #include "ops/declare.h"
-#include "autograd/meta.h"
-#include "autograd/record.h"
-#include "autograd/view_history.h"
-#include "ops/api.h"
-#include "ops/check.h"
+#include "dispatch/primitive.h"
 #include "ops/pointwise/info.h"
-#include "ops/promotion.h"
+#include "ops/variants.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <sstream>
@@ -39,88 +36,6 @@ std::string out_schema(const Schema& s) {
   return text + ")";
 }
 
-bool any_requires_grad(const Frame& f) {
-  for (int32_t k = 0; k < f.nargs; ++k)
-    if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor)) return true;
-  return false;
-}
-
-// The in-place form of an operator without one of its own: compute, then copy into self.
-void inplace_by_copy(const Operator& op, Frame& f) {
-  const Tensor& self = f.args[0].as_tensor();
-  std::vector<Value> args(f.args, f.args + f.nargs);
-  Tensor before;
-  if (grad_enabled() && any_requires_grad(f)) {
-    check_inplace_history(op, self);
-    // By way of the base: a view may reach outside the view it was made of.
-    if (self->base && requires_grad(self)) refresh_view_history(self);
-    // Gradients may need the values that are about to go.
-    before = ops::clone(self);
-    for (Value& v : args)
-      if (v.tag == Tag::Tensor && v.tensor == self.impl()) v = before;
-  }
-  Results r;
-  Frame inner{args.data(), r.data(), f.nargs, 1};
-  call(*op.functional, inner);
-  Tensor result = r.take(0);
-  TS_CHECK(same(result.sizes(), self.sizes()), op.name(), ": result shape ", result.sizes(),
-           " doesn't match the shape of the tensor modified in place, ", self.sizes());
-  TS_CHECK(can_cast(result.dtype(), self.dtype()), op.name(), ": result type ", result.dtype(),
-           " can't be cast to the desired output type ", self.dtype());
-  ops::copy_(self, result);
-  f.give(0, self);
-}
-
-void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
-  TS_CHECK(can_cast(result.dtype(), out.dtype()), op.name(), ": result type ", result.dtype(),
-           " can't be cast to the desired output type ", out.dtype());
-  TS_CHECK(result.device() == out.device(), op.name(),
-           ": expected out on the device of the result, got out on another device");
-  resize_output(out, result.sizes(), op.name().c_str());
-  ops::copy_(out, result);
-}
-
-// A factory makes what `out` holds, where the call does not say.
-void default_to_out(const Schema& functional, std::vector<Value>& args, const Tensor& out) {
-  for (const Value& v : args)
-    if (v.tag == Tag::Tensor || v.tag == Tag::Tensors) return;
-  auto fill = [&](const char* name, Value v) {
-    int k = functional.find(name);
-    if (k >= 0 && args[static_cast<size_t>(k)].is_none()) args[static_cast<size_t>(k)] = v;
-  };
-  int k = functional.find("dtype");
-  TS_CHECK(k < 0 || args[static_cast<size_t>(k)].is_none() ||
-               Unbox<DType>::get(args[static_cast<size_t>(k)]) == out.dtype(),
-           functional.base, ": dtype ", Unbox<DType>::get(args[static_cast<size_t>(k)]),
-           " does not match dtype of out parameter (", out.dtype(), ")");
-  fill("dtype", out.dtype());
-  fill("device", out.device());
-}
-
-void out_by_copy(const Operator& op, Frame& f) {
-  for (int32_t k = 0; k < f.nargs; ++k)
-    if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor) && grad_enabled()) refuse_out_gradient(op);
-  size_t n = op.schema->returns.size();
-  Results r;
-  std::vector<Value> args(f.args, f.args + f.nargs - 1);
-  if (n == 1) default_to_out(*op.functional->schema, args, f.args[f.nargs - 1].as_tensor());
-  Frame inner{args.data(), r.data(), f.nargs - 1, static_cast<int32_t>(n)};
-  ExcludeKeys no_grad(key_bit(key::Autograd));
-  call(*op.functional, inner);
-  const Value& out = f.args[f.nargs - 1];
-  if (n == 1) {
-    write_output(op, out.as_tensor(), r.take(0));
-    f.give(0, out.as_tensor());
-    return;
-  }
-  TS_CHECK_TYPE(out.tag == Tag::Tensors && out.len == static_cast<int32_t>(n), op.name(), ": expected out= a tuple of ",
-                n, " tensors");
-  for (size_t k = 0; k < n; ++k) {
-    write_output(op, out.as_tensors()[k], r.take(static_cast<int>(k)));
-    f.give(static_cast<int>(k), out.as_tensors()[k]);
-  }
-}
-
 void delete_info(PointwiseInfo* info) { delete info; }
 
 // `body` of an in-place form that has one of its own, else NULL.
@@ -138,13 +53,14 @@ Operator& register_variant(const Operator& functional, Variant variant, const Po
   op->hidden = functional.hidden;
   op->origin = functional.origin;
   op->differentiable = functional.differentiable;
+  op->effects = functional.effects;
   if (!functional.python_name.empty()) op->python_name = functional.python_name + (inplace ? "_" : "");
   if (pointwise) {
     op->body = run_pointwise;
     op->composite = false;
     op->table[key::Autograd] = {pointwise_autograd, nullptr, op->origin};
   } else {
-    op->body = body ? body : inplace ? inplace_by_copy : out_by_copy;
+    op->body = body ? body : inplace ? run_inplace_form : run_out_form;
   }
   return register_operator(std::move(op));
 }
@@ -165,6 +81,7 @@ const Operator& Def::finish() {
     finish_pointwise(*op_, *pointwise_);
     op_->pointwise = info = pointwise_.release(); // lives as long as the operator: for ever
   }
+  if (op_->compute) finish_primitive();
   TS_CHECK(op_->body, "operator: '", op_->name(), "' is declared without a body");
   Operator& op = register_operator(std::move(op_));
   if (inplace_) op.inplace = &register_variant(op, Variant::Inplace, info, inplace_body_);
@@ -219,6 +136,56 @@ Def& Def::boxed(BodyFn fn, int arity) {
   TS_CHECK(arity < 0 || arity == static_cast<int>(op_->schema->args.size()), "operator: the body of '", op_->name(),
            "' takes ", arity, " arguments, its schema has ", op_->schema->args.size());
   op_->body = fn;
+  return *this;
+}
+
+Def& Def::boxed_rule(BodyFn fn, int arity) {
+  TS_CHECK(arity == static_cast<int>(op_->schema->args.size()), "operator: the rule of '", op_->name(), "' takes ",
+           arity, " arguments, its schema has ", op_->schema->args.size());
+  op_->rule = fn;
+  return *this;
+}
+
+Def& Def::boxed_compute(BodyFn fn, int arity, size_t results) {
+  const Schema& s = *op_->schema;
+  auto fresh = std::ranges::count_if(s.returns, [](const ArgType& r) { return !r.alias; });
+  TS_CHECK(arity == static_cast<int>(s.args.size()) && static_cast<int64_t>(results) == fresh,
+           "operator: the computation of '", op_->name(), "' takes ", results, " results and ", arity,
+           " arguments, its schema has ", fresh, " and ", s.args.size());
+  op_->compute = fn;
+  return *this;
+}
+
+void Def::finish_primitive() {
+  const Schema& s = *op_->schema;
+  TS_CHECK(op_->rule && !op_->body, "operator: '", op_->name(), "' has a computation: it needs a rule, and no body");
+  auto is_tensor = [](const Argument& a) { return a.type.kind == TypeKind::Tensor; };
+  TS_CHECK(op_->gradient || !op_->differentiable || std::ranges::none_of(s.args, is_tensor), "operator: '", op_->name(),
+           "' is a primitive: it needs a gradient, or to be not_differentiable");
+  bool writer = std::ranges::all_of(s.returns, [](const ArgType& r) { return r.alias != 0; });
+  op_->body = writer ? run_writer : run_primitive;
+  op_->composite = false;
+}
+
+Def& Def::reuses_self() {
+  op_->reuses_self = true;
+  return *this;
+}
+Def& Def::random() {
+  op_->effects.random = true;
+  return *this;
+}
+Def& Def::reads_host() {
+  op_->effects.reads_host = true;
+  return *this;
+}
+Def& Def::data_dependent() {
+  op_->effects.data_dependent = op_->effects.reads_host = true;
+  return *this;
+}
+
+Def& Def::gradient_if_replaced(GradFn fn) {
+  op_->gradient = fn;
   return *this;
 }
 

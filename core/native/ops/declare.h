@@ -5,15 +5,26 @@
 //         .pointwise("self * sigmoid(self)").promote(Promote::Float).inplace().out()
 //         .doc("Sigmoid linear unit, x * sigmoid(x), elementwise.");
 //     def("softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
-//         .body<softmax>()
+//         .rule<softmax_rule>()       // Tensor softmax_rule(const Tensor& self, int64_t dim, DType dtype)
+//         .compute<softmax>()         // void softmax(const Tensor& out, const Tensor& self, int64_t dim, DType dtype)
 //         .saves("result")
 //         .gradient([](GradContext& c) { c.set(0, ops::softmax_backward(c.grad(), c.result(), c.value<int64_t>(1))); })
+//         .out()
 //         .doc("...");
+//     def("softmin(Tensor self, int dim) -> Tensor").body<softmin>().doc("...");
 //   }
 //
-// Three kinds. A *pointwise* operator is an expression; its kernel, dtype rule and gradient follow from it. A
-// *primitive* has a body (shape rule, allocation, Launch of kernels) and a gradient. A *composite* has only a body
-// made of other operators, and is differentiated by tracing through it.
+// Three kinds:
+// - A *pointwise* operator is an expression; its kernel, dtype rule and gradient follow from it.
+// - A *primitive* has a rule and a computation. The rule takes the arguments and returns outline(sizes, dtype, device)
+//   for each result (runtime/empty.h; a tuple for several); every check and every error is there, and it touches no
+//   data. The computation takes the results, which exist exactly as outlined and have elements, then the arguments; it
+//   launches kernels and calls operators. The core owns the memory: a fresh block, the out= tensor, the in-place
+//   target. A primitive that writes arguments and returns them (`-> Tensor(a!)`, `-> ()`) has a rule that returns
+//   nothing and a computation without results. On the meta device only rules run.
+// - A *composite* has a body made of other operators, and is differentiated by tracing through it. It may give a rule
+//   besides, so that a backend that replaces it need not trace it, and then .gradient_if_replaced.
+// No rule, computation or body asks which dispatch keys are on: what runs is the same under a recorder.
 #pragma once
 #include "autograd/gradient.h"
 #include "dispatch/boxing.h"
@@ -54,8 +65,21 @@ public:
 
   template <auto Fn> Def& body() { return boxed(&Body<Fn>::run, Body<Fn>::arity); }
   Def& boxed(BodyFn fn, int arity = -1);
+  // Of a primitive; N results are new tensors.
+  template <auto Fn> Def& rule() { return boxed_rule(&Body<Fn>::run, Body<Fn>::arity); }
+  template <auto Fn, size_t N = 1> Def& compute() {
+    return boxed_compute(&Compute<Fn, N>::run, Compute<Fn, N>::arity, N);
+  }
+  Def& reuses_self(); // compute may be given argument 0 itself as the result: in-place forms need no copy
+  // Effects that the schema does not tell (what is written, a Generator argument), those of a composite's parts
+  // included.
+  Def& random();                 // may draw random numbers
+  Def& reads_host();             // may wait for values of tensors
+  Def& data_dependent();         // sizes of results follow from values; such an operator reads them on the host
   Def& gradient(GradFn fn);      // .saves names the tensors it reads: argument names, "result" or "result1"
   Def& saves(const char* names); // space-separated
+  // Of a composite with a rule: used on backends that have a kernel of their own for all of it.
+  Def& gradient_if_replaced(GradFn fn);
   // grad_fn's name, where PyTorch's is not the operator's with "Backward0" after it.
   Def& node_name(const char* name);
   Def& node_name(NodeNameFn name);
@@ -76,6 +100,10 @@ public:
   const Operator& finish(); // registers now; the destructor then does nothing
 
 private:
+  Def& boxed_rule(BodyFn fn, int arity);
+  Def& boxed_compute(BodyFn fn, int arity, size_t results);
+  void finish_primitive();
+
   std::unique_ptr<Operator> op_;
   std::unique_ptr<PointwiseInfo, void (*)(PointwiseInfo*)> pointwise_;
   bool inplace_ = false, out_ = false;

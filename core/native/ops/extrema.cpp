@@ -8,6 +8,7 @@
 namespace ts {
 namespace {
 
+const KernelId kGather("gather");
 using OptionalDims = std::optional<IntSpan>;
 using Two = std::tuple<Tensor, Tensor>;
 
@@ -21,16 +22,22 @@ void check_real(const Tensor& self, const char* op) {
   TS_CHECK(!is_complex(self.dtype()), op, ": not defined for complex tensors, got ", self.dtype());
 }
 
-template <int Opcode> Tensor extreme(const Tensor& self) {
+template <int Opcode> Tensor extreme_rule(const Tensor& self) {
   const char* op = Opcode == TS_R_MAX ? "max" : "min";
   check_some(self, op);
-  return run_reduce(op, Opcode, self, all_dims(self.ndim()), false, self.dtype());
+  return reduce_outline(op, Opcode, self, all_dims(self.ndim()), false, self.dtype());
+}
+template <int Opcode> void extreme(const Tensor& out, const Tensor& self) {
+  reduce_into(out, Opcode, self, all_dims(self.ndim()));
 }
 
-template <int Opcode> Tensor extreme_over(const Tensor& self, IntSpan dim, bool keepdim) {
+template <int Opcode> Tensor extreme_over_rule(const Tensor& self, IntSpan dim, bool keepdim) {
   const char* op = Opcode == TS_R_MAX ? "amax" : "amin";
   check_real(self, op);
-  return run_reduce(op, Opcode, self, dim_set(OptionalDims(dim), self.ndim(), op), keepdim, self.dtype());
+  return reduce_outline(op, Opcode, self, dim_set(OptionalDims(dim), self.ndim(), op), keepdim, self.dtype());
+}
+template <int Opcode> void extreme_over(const Tensor& out, const Tensor& self, IntSpan dim, bool) {
+  reduce_into(out, Opcode, self, dim_set(OptionalDims(dim), self.ndim(), "amax"));
 }
 
 // Where the extreme is, NaN included.
@@ -56,29 +63,43 @@ void extreme_over_gradient(GradContext& c) {
   c.set(0, share_evenly(grad, is_extreme(self, result), dims));
 }
 
-template <int Opcode> Tensor position(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+DimSet searched(const Tensor& self, std::optional<int64_t> dim, const char* op) {
+  return dim ? dim_set(*dim, self.ndim(), op) : all_dims(self.ndim());
+}
+template <int Opcode> Tensor position_rule(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   const char* op = Opcode == TS_R_ARGMAX ? "argmax" : "argmin";
   check_real(self, op);
-  if (dim) return run_reduce(op, Opcode, self, dim_set(*dim, self.ndim(), op), keepdim, DType::Int64);
-  TS_CHECK_INDEX(self.numel() > 0, op,
+  TS_CHECK_INDEX(dim || self.numel() > 0, op,
                  "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
                  "the 'dim' argument.");
-  return run_reduce(op, Opcode, self, all_dims(self.ndim()), keepdim, DType::Int64);
+  return reduce_outline(op, Opcode, self, searched(self, dim, op), keepdim, DType::Int64);
+}
+template <int Opcode> void position(const Tensor& out, const Tensor& self, std::optional<int64_t> dim, bool) {
+  reduce_into(out, Opcode, self, searched(self, dim, "argmax"));
 }
 
 // Values and first positions along one dim.
-template <int Opcode> Two extreme_along(const Tensor& self, int64_t dim, bool keepdim) {
+template <int Opcode> Two extreme_along_rule(const Tensor& self, int64_t dim, bool keepdim) {
   const char* op = Opcode == TS_R_ARGMAX ? "max" : "min";
   check_real(self, op);
   DimSet dims = dim_set(dim, self.ndim(), op);
-  Tensor indices = run_reduce(op, Opcode, self, dims, true, DType::Int64);
-  Tensor values = self.ndim() == 0 || indices.numel() == 0
-                      ? run_reduce(op, Opcode == TS_R_ARGMAX ? TS_R_MAX : TS_R_MIN, self, dims, true, self.dtype())
-                      : raw_contiguous(ops::gather(self, wrap_dim(dim, self.ndim(), op), indices));
-  if (keepdim || self.ndim() == 0) return {values, indices};
-  Dims sizes(indices.sizes());
-  sizes.erase(sizes.begin() + wrap_dim(dim, self.ndim(), op));
-  return {reshaped(std::move(values), sizes), reshaped(std::move(indices), sizes)};
+  return {reduce_outline(op, Opcode, self, dims, keepdim, self.dtype()),
+          reduce_outline(op, Opcode, self, dims, keepdim, DType::Int64)};
+}
+template <int Opcode>
+void extreme_along(const Tensor& values, const Tensor& indices, const Tensor& self, int64_t dim, bool) {
+  reduce_into(indices, Opcode, self, dim_set(dim, self.ndim(), "max"));
+  if (self.ndim() == 0) return raw_copy(values, self);
+  Dims sizes(self.sizes());
+  int64_t d = wrap_dim(dim, self.ndim(), "max");
+  sizes[static_cast<size_t>(d)] = 1;
+  Dims strides = contiguous_strides(sizes);
+  Launch(kGather, self.device())
+      .out(values, sizes, strides)
+      .in(self)
+      .in(indices, sizes, strides)
+      .param(d)
+      .run_required();
 }
 void extreme_along_gradient(GradContext& c) {
   IntSpan sizes = c.sizes(0);
@@ -107,39 +128,45 @@ Tensor min_other(const Tensor& self, const Tensor& other) { return minimum_op(se
 
 TS_OPERATORS(extrema) {
   def("max(Tensor self) -> Tensor")
-      .body<extreme<TS_R_MAX>>()
+      .rule<extreme_rule<TS_R_MAX>>()
+      .compute<extreme<TS_R_MAX>>()
       .node_name("MaxBackward1")
       .saves("self result")
       .gradient(extreme_gradient)
       .doc("The greatest element, 0-d; NaN if there is one. Equal elements share the gradient.");
   def("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
-      .body<extreme_along<TS_R_ARGMAX>>()
+      .rule<extreme_along_rule<TS_R_ARGMAX>>()
+      .compute<extreme_along<TS_R_ARGMAX>, 2>()
       .saves("result1")
       .gradient(extreme_along_gradient)
       .out()
       .doc("Greatest elements along one dim and their first positions (int64).");
   def("max.other(Tensor self, Tensor other) -> Tensor").body<max_other>().out().doc("maximum: elementwise.");
   def("min(Tensor self) -> Tensor")
-      .body<extreme<TS_R_MIN>>()
+      .rule<extreme_rule<TS_R_MIN>>()
+      .compute<extreme<TS_R_MIN>>()
       .node_name("MinBackward1")
       .saves("self result")
       .gradient(extreme_gradient)
       .doc("The least element, 0-d; NaN if there is one. Equal elements share the gradient.");
   def("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
-      .body<extreme_along<TS_R_ARGMIN>>()
+      .rule<extreme_along_rule<TS_R_ARGMIN>>()
+      .compute<extreme_along<TS_R_ARGMIN>, 2>()
       .saves("result1")
       .gradient(extreme_along_gradient)
       .out()
       .doc("Least elements along one dim and their first positions (int64).");
   def("min.other(Tensor self, Tensor other) -> Tensor").body<min_other>().out().doc("minimum: elementwise.");
   def("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor")
-      .body<extreme_over<TS_R_MAX>>()
+      .rule<extreme_over_rule<TS_R_MAX>>()
+      .compute<extreme_over<TS_R_MAX>>()
       .saves("self result")
       .gradient(extreme_over_gradient)
       .out()
       .doc("Greatest elements over the dims (all if none are given); equal ones share the gradient.");
   def("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor")
-      .body<extreme_over<TS_R_MIN>>()
+      .rule<extreme_over_rule<TS_R_MIN>>()
+      .compute<extreme_over<TS_R_MIN>>()
       .saves("self result")
       .gradient(extreme_over_gradient)
       .out()
@@ -148,12 +175,14 @@ TS_OPERATORS(extrema) {
       .body<aminmax>()
       .doc("amin and amax over one dim, or over all.");
   def("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
-      .body<position<TS_R_ARGMAX>>()
+      .rule<position_rule<TS_R_ARGMAX>>()
+      .compute<position<TS_R_ARGMAX>>()
       .not_differentiable()
       .out()
       .doc("First position of the greatest element along dim, or in the flattened tensor: int64.");
   def("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
-      .body<position<TS_R_ARGMIN>>()
+      .rule<position_rule<TS_R_ARGMIN>>()
+      .compute<position<TS_R_ARGMIN>>()
       .not_differentiable()
       .out()
       .doc("First position of the least element along dim, or in the flattened tensor: int64.");

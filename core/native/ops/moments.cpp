@@ -4,14 +4,18 @@
 #include "ops/declare.h"
 #include "ops/raw.h"
 #include "ops/reduce_arrange.h"
+#include "tensor/geometry.h"
 #include <cmath>
 
 namespace ts {
 namespace {
 
 const KernelId kVarMean("var_mean");
+const Op sqrt_in_place("sqrt_");
 using OptionalDims = std::optional<IntSpan>;
 using Two = std::tuple<Tensor, Tensor>;
+
+double correction_of(const std::optional<Scalar>& given) { return given ? given->to_double() : 1.0; }
 
 // Elements in order, whatever the sizes.
 void copy_flat(const Tensor& to, const Tensor& from) {
@@ -19,48 +23,60 @@ void copy_flat(const Tensor& to, const Tensor& from) {
   raw_copy(to, alias(dense, to.sizes(), contiguous_strides(to.sizes()), dense->byte_offset));
 }
 
-// Sums of squared distances over (count - correction), in the accumulation type.
-Two variance_and_mean(const char* op, const Tensor& self, DimSet dims, double correction, bool keepdim) {
+Tensor moment_outline(const char* op, const Tensor& self, DimSet dims, bool keepdim) {
   TS_CHECK(is_floating(self.dtype()), op, ": ", op, " only support floating point and complex dtypes, got ",
            self.dtype());
-  Arranged a = arrange(self, dims, keepdim, false);
-  Tensor var = empty_tensor(a.kept, self.dtype(), self.device()),
-         mean = empty_tensor(a.kept, self.dtype(), self.device());
-  if (var.numel() && self.numel() == 0) {
+  return reduce_outline(op, TS_R_SUM, self, dims, keepdim, self.dtype());
+}
+
+// Sums of squared distances over (count - correction), in the accumulation type.
+void moments_into(const Tensor& var, const Tensor& mean, const Tensor& self, DimSet dims, double correction) {
+  if (self.numel() == 0) {
     raw_fill(var, std::nan(""));
-    raw_fill(mean, std::nan(""));
-  } else if (var.numel() && !Launch(kVarMean, self.device())
-                                 .out(var)
-                                 .out(mean)
-                                 .in(a.source(self))
-                                 .param(a.n_reduced)
-                                 .param(correction)
-                                 .run()) {
-    Tensor x = raw_cast(self, accumulate_type(self.dtype()));
-    Dims list = dim_list(dims);
-    double count = static_cast<double>(reduced_count(self.sizes(), dims));
-    // An empty list would mean every dim.
-    Tensor m = list.empty() ? x : ops::mean_dim(x, list, true);
-    Tensor squares = ops::square(ops::sub(x, m));
-    Tensor v = ops::div(list.empty() ? squares : ops::sum_dim(squares, list, true), std::max(0.0, count - correction));
-    copy_flat(var, v);
-    copy_flat(mean, m);
+    return raw_fill(mean, std::nan(""));
   }
-  return {reshaped(std::move(var), a.result), reshaped(std::move(mean), a.result)};
+  Arranged a = arrange(self, dims, false);
+  Dims strides = contiguous_strides(a.kept);
+  Launch launch(kVarMean, self.device());
+  launch.out(var, a.kept, strides).out(mean, a.kept, strides);
+  a.sizes.empty() ? launch.in(self) : launch.in(self, a.sizes, a.strides);
+  if (launch.param(a.n_reduced).param(correction).run()) return;
+  Tensor x = raw_cast(self, accumulate_type(self.dtype()));
+  Dims list = dim_list(dims);
+  double count = static_cast<double>(reduced_count(self.sizes(), dims));
+  // An empty list would mean every dim.
+  Tensor m = list.empty() ? x : ops::mean_dim(x, list, true);
+  Tensor squares = ops::square(ops::sub(x, m));
+  Tensor v = ops::div(list.empty() ? squares : ops::sum_dim(squares, list, true), std::max(0.0, count - correction));
+  copy_flat(var, v);
+  copy_flat(mean, m);
+}
+// Without the mean.
+void variance_into(const Tensor& var, const Tensor& self, OptionalDims dim, double correction) {
+  Tensor mean = empty_tensor(var.sizes(), var.dtype(), var.device());
+  moments_into(var, mean, self, dim_set(dim, self.ndim(), "var"), correction);
 }
 
-double correction_of(const std::optional<Scalar>& given) { return given ? given->to_double() : 1.0; }
-
-Tensor var(const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool keepdim) {
-  return std::get<0>(
-      variance_and_mean("var", self, dim_set(dim, self.ndim(), "var"), correction_of(correction), keepdim));
+Tensor var_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
+  return moment_outline("var", self, dim_set(dim, self.ndim(), "var"), keepdim);
 }
-Two var_mean(const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool keepdim) {
-  return variance_and_mean("var_mean", self, dim_set(dim, self.ndim(), "var_mean"), correction_of(correction), keepdim);
+void var(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool) {
+  variance_into(out, self, dim, correction_of(correction));
 }
-Tensor std_(const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool keepdim) {
-  return ops::sqrt(std::get<0>(
-      variance_and_mean("std", self, dim_set(dim, self.ndim(), "std"), correction_of(correction), keepdim)));
+Two var_mean_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
+  DimSet dims = dim_set(dim, self.ndim(), "var_mean");
+  return {moment_outline("var_mean", self, dims, keepdim), moment_outline("var_mean", self, dims, keepdim)};
+}
+void var_mean(const Tensor& var, const Tensor& mean, const Tensor& self, OptionalDims dim,
+              std::optional<Scalar> correction, bool) {
+  moments_into(var, mean, self, dim_set(dim, self.ndim(), "var_mean"), correction_of(correction));
+}
+Tensor std_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
+  return moment_outline("std", self, dim_set(dim, self.ndim(), "std"), keepdim);
+}
+void std_(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool) {
+  variance_into(out, self, dim, correction_of(correction));
+  sqrt_in_place(out);
 }
 
 Tensor centered(const Tensor& self, DimSet dims) {
@@ -139,7 +155,8 @@ TS_OPERATORS(moments) {
       .body<along<var_op>>()
       .doc(kVar);
   def("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
-      .body<var>()
+      .rule<var_rule>()
+      .compute<var>()
       .saves("self")
       .gradient(var_gradient)
       .out()
@@ -149,7 +166,8 @@ TS_OPERATORS(moments) {
       .body<along<std_op>>()
       .doc(kStd);
   def("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
-      .body<std_>()
+      .rule<std_rule>()
+      .compute<std_>()
       .saves("self result")
       .gradient(std_gradient)
       .out()
@@ -160,7 +178,8 @@ TS_OPERATORS(moments) {
       .doc(kVarMean);
   def("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, "
       "Tensor)")
-      .body<var_mean>()
+      .rule<var_mean_rule>()
+      .compute<var_mean, 2>()
       .saves("self")
       .gradient(var_mean_gradient)
       .doc(kVarMean);

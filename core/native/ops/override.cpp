@@ -1,6 +1,7 @@
 #include "ops/override.h"
 #include "autograd/meta.h"
 #include "dispatch/launch.h"
+#include "dispatch/primitive.h"
 #include "runtime/empty.h"
 #include <map>
 
@@ -101,7 +102,7 @@ bool has_work(const std::vector<Tensor>& results) {
   return std::any_of(results.begin(), results.end(), [](const Tensor& t) { return t.numel() > 0; });
 }
 
-bool launch(const Override& o, const Frame& f, Device device, const std::vector<Tensor>& results) {
+bool launch(const Override& o, const Frame& f, Device device, TensorList results) {
   Launch call(o.id, device);
   for (const Tensor& t : results) call.out(t);
   for (int32_t k = 0; k < f.nargs; ++k) {
@@ -118,8 +119,34 @@ bool launch(const Override& o, const Frame& f, Device device, const std::vector<
   return call.run();
 }
 
+// Into the frame's results, which are there.
+bool launch_results(const Override& o, Frame& f, Device device) {
+  std::array<Tensor, Results::kMax> results;
+  for (int32_t k = 0; k < f.nrets; ++k)
+    if (f.rets[k].tag == Tag::Tensor) results[static_cast<size_t>(k)] = f.rets[k].as_tensor();
+  try {
+    return launch(o, f, device, {results.data(), static_cast<size_t>(f.nrets)});
+  } catch (...) {
+    drop_results(f);
+    throw;
+  }
+}
+
+// The rule alone says what the results are. A composite without a gradient for this case is traced instead.
+void run_replaced(const Override& o, const Operator& op, Frame& f, KeySet keys) {
+  if (records_gradient(op, f)) return o.declared.fn(o.declared.ctx, op, f, keys);
+  check_backend_call(op, f);
+  op.rule(op, f);
+  Device device = f.rets[0].tag == Tag::Tensor ? f.rets[0].tensor->device : device_of(f);
+  if (!allocate_results(op, f) || launch_results(o, f, device)) return;
+  if (op.compute) return compute_results(op, f);
+  drop_results(f);
+  o.declared.fn(o.declared.ctx, op, f, keys);
+}
+
 void run_override(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   const Override& o = *static_cast<Override*>(ctx);
+  if (op.rule) return run_replaced(o, op, f, keys);
   std::vector<Tensor> results;
   Device device = device_of(f);
   bool possible = device.defined() && !device.is_meta() && !records_gradient(op, f);
@@ -129,6 +156,16 @@ void run_override(void* ctx, const Operator& op, Frame& f, KeySet keys) {
 }
 
 } // namespace
+
+bool computes(const Operator& op, int backend) {
+  return op.compute && (runs_body(op, backend) || op.table[backend].fn == run_override);
+}
+
+void compute_on(const Operator& op, Frame& f, Device device) {
+  const Kernel& slot = op.table[device.backend];
+  if (slot.fn == run_override && launch_results(*static_cast<const Override*>(slot.ctx), f, device)) return;
+  compute_results(op, f);
+}
 
 bool replaceable(const Operator& op) {
   const Schema& s = *op.schema;
@@ -167,6 +204,7 @@ void install_override(Backend& backend, const Operator& op) {
     found = all.by_name.emplace(op.name(), std::move(made)).first;
   }
   backend.forget_kernel(found->second->id);
+  mutable_operator(op).overridden |= key_bit(backend.id());
   slot = {run_override, found->second.get(), backend.name().c_str()};
 }
 

@@ -11,6 +11,9 @@ namespace ts {
 // traced.
 void install_overrides(Backend& backend);
 void install_override(Backend& backend, const Operator& op);
+// Whether the backend runs the primitive's own computation, or a kernel in its place: both fill results that exist.
+bool computes(const Operator& op, int backend);
+void compute_on(const Operator& op, Frame& f, Device device);
 bool replaceable(const Operator& op); // whether such a kernel may be used at all
 
 } // namespace ts

@@ -22,6 +22,15 @@ void raw_copy(const Tensor& dst, const Tensor& src);
 // t itself when it is so already.
 Tensor raw_cast(const Tensor& t, DType dtype);
 Tensor raw_contiguous(const Tensor& t);
+// The same without a reference more where t is so already; else `hold` keeps what is made.
+inline const Tensor& raw_dense(const Tensor& t, DType dtype, Tensor& hold) {
+  if (t.dtype() == dtype && t.is_contiguous()) [[likely]]
+    return t;
+  return hold = raw_contiguous(raw_cast(t, dtype));
+}
+inline const Tensor& raw_dense(const Tensor& t, Tensor& hold) {
+  return !t.defined() || t.is_contiguous() ? t : hold = raw_contiguous(t);
+}
 // The same data with two dims exchanged, or seen at broadcast sizes: untracked.
 Tensor raw_transpose(const Tensor& t, int64_t a, int64_t b);
 Tensor raw_expand(const Tensor& t, IntSpan sizes, const char* op);

@@ -14,23 +14,30 @@ DType sum_dtype(const Tensor& self, DType asked) {
   return is_integral(self.dtype(), true) ? DType::Int64 : self.dtype();
 }
 
-// A float cast to an integer type is cast first, so that fractions do not add up.
-const Tensor& before_integer(const Tensor& self, DType dtype, Tensor& hold) {
-  if (is_integral(dtype, true) && !is_integral(self.dtype(), true)) return hold = raw_cast(self, dtype);
-  return self;
+// Sums and products. A float cast to an integer type is cast first, so that fractions do not add up.
+void accumulate_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims) {
+  if (is_integral(out.dtype(), true) && !is_integral(self.dtype(), true))
+    return reduce_into(out, opcode, raw_cast(self, out.dtype()), dims);
+  reduce_into(out, opcode, self, dims);
 }
 
-Tensor sum_over(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType asked) {
-  Tensor hold;
-  DType dtype = sum_dtype(self, asked);
-  return run_reduce(op, opcode, before_integer(self, dtype, hold), dims, keepdim, dtype);
+constexpr const char* name_of(int opcode) {
+  return opcode == TS_R_SUM ? "sum" : opcode == TS_R_PROD ? "prod" : opcode == TS_R_ANY ? "any" : "all";
 }
 
-Tensor sum(const Tensor& self, DType dtype) {
-  return sum_over("sum", TS_R_SUM, self, all_dims(self.ndim()), false, dtype);
+template <int Opcode> Tensor total_rule(const Tensor& self, DType dtype) {
+  return reduce_outline(name_of(Opcode), Opcode, self, all_dims(self.ndim()), false, sum_dtype(self, dtype));
 }
-Tensor sum_dim(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
-  return sum_over("sum", TS_R_SUM, self, dim_set(dim, self.ndim(), "sum"), keepdim, dtype);
+template <int Opcode> void total(const Tensor& out, const Tensor& self, DType) {
+  accumulate_into(out, Opcode, self, all_dims(self.ndim()));
+}
+// D: one dim, or a list that may be missing.
+template <int Opcode, class D> Tensor along_rule(const Tensor& self, D dim, bool keepdim, DType dtype) {
+  const char* op = name_of(Opcode);
+  return reduce_outline(op, Opcode, self, dim_set(dim, self.ndim(), op), keepdim, sum_dtype(self, dtype));
+}
+template <int Opcode, class D> void along(const Tensor& out, const Tensor& self, D dim, bool, DType) {
+  accumulate_into(out, Opcode, self, dim_set(dim, self.ndim(), name_of(Opcode)));
 }
 
 void sum_gradient(GradContext& c) { c.set(0, expand_reduced(as_dtype(c.grad(), c.dtype(0)), c.sizes(0), 0, false)); }
@@ -40,20 +47,29 @@ void sum_dim_gradient(GradContext& c) {
   c.set(0, expand_reduced(as_dtype(c.grad(), c.dtype(0)), sizes, dims, c.value<bool>(2)));
 }
 
-Tensor mean_over(const Tensor& self, DimSet dims, bool keepdim, DType asked) {
+Tensor mean_outline(const Tensor& self, DimSet dims, bool keepdim, DType asked) {
   DType dtype = asked == DType::Undefined ? self.dtype() : asked;
   TS_CHECK(!is_integral(dtype, true),
            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ",
            dtype, "; give dtype= a floating one");
-  // Half types are summed and divided in float32: the sum alone may overflow.
-  Tensor total = sum_over("mean", TS_R_SUM, self, dims, keepdim, accumulate_type(dtype));
+  return reduce_outline("mean", TS_R_SUM, self, dims, keepdim, dtype);
+}
+// Half types are summed and divided in float32: the sum alone may overflow.
+void mean_into(const Tensor& out, const Tensor& self, DimSet dims) {
+  DType wide = accumulate_type(out.dtype());
+  Tensor total = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
+  accumulate_into(total, TS_R_SUM, self, dims);
   ops::div_(total, static_cast<double>(reduced_count(self.sizes(), dims)));
-  return raw_cast(total, dtype);
+  if (!total.is(out)) raw_copy(out, total);
 }
 
-Tensor mean(const Tensor& self, DType dtype) { return mean_over(self, all_dims(self.ndim()), false, dtype); }
-Tensor mean_dim(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
-  return mean_over(self, dim_set(dim, self.ndim(), "mean"), keepdim, dtype);
+Tensor mean_rule(const Tensor& self, DType dtype) { return mean_outline(self, all_dims(self.ndim()), false, dtype); }
+void mean(const Tensor& out, const Tensor& self, DType) { mean_into(out, self, all_dims(self.ndim())); }
+Tensor mean_dim_rule(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
+  return mean_outline(self, dim_set(dim, self.ndim(), "mean"), keepdim, dtype);
+}
+void mean_dim(const Tensor& out, const Tensor& self, OptionalDims dim, bool, DType) {
+  mean_into(out, self, dim_set(dim, self.ndim(), "mean"));
 }
 
 void spread_mean(GradContext& c, DimSet dims, bool keepdim) {
@@ -65,13 +81,6 @@ void mean_gradient(GradContext& c) { spread_mean(c, all_dims(static_cast<int64_t
 void mean_dim_gradient(GradContext& c) {
   int64_t ndim = static_cast<int64_t>(c.sizes(0).size());
   spread_mean(c, dim_set(c.value<OptionalDims>(1), ndim, "mean"), c.value<bool>(2));
-}
-
-Tensor prod(const Tensor& self, DType dtype) {
-  return sum_over("prod", TS_R_PROD, self, all_dims(self.ndim()), false, dtype);
-}
-Tensor prod_dim(const Tensor& self, int64_t dim, bool keepdim, DType dtype) {
-  return sum_over("prod", TS_R_PROD, self, dim_set(dim, self.ndim(), "prod"), keepdim, dtype);
 }
 
 // Products of all elements before each one along the last dim: 1, x0, x0 x1, ...
@@ -110,23 +119,34 @@ void prod_dim_gradient(GradContext& c) {
 }
 
 // PyTorch's any and all give uint8 for uint8.
-Tensor truth(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim) {
-  Tensor out = run_reduce(op, opcode, self, dims, keepdim, DType::Bool);
-  return self.dtype() == DType::UInt8 ? raw_cast(out, DType::UInt8) : out;
+DType truth_dtype(const Tensor& self) { return self.dtype() == DType::UInt8 ? DType::UInt8 : DType::Bool; }
+void truth_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims) {
+  if (out.dtype() == DType::Bool) return reduce_into(out, opcode, self, dims);
+  Tensor truth = empty_tensor(out.sizes(), DType::Bool, out.device());
+  reduce_into(truth, opcode, self, dims);
+  raw_copy(out, truth);
 }
-Tensor any(const Tensor& self) { return truth("any", TS_R_ANY, self, all_dims(self.ndim()), false); }
-Tensor any_dim(const Tensor& self, OptionalDims dim, bool keepdim) {
-  return truth("any", TS_R_ANY, self, dim_set(dim, self.ndim(), "any"), keepdim);
+template <int Opcode> Tensor truth_rule(const Tensor& self) {
+  return reduce_outline(name_of(Opcode), Opcode, self, all_dims(self.ndim()), false, truth_dtype(self));
 }
-Tensor all(const Tensor& self) { return truth("all", TS_R_ALL, self, all_dims(self.ndim()), false); }
-Tensor all_dim(const Tensor& self, OptionalDims dim, bool keepdim) {
-  return truth("all", TS_R_ALL, self, dim_set(dim, self.ndim(), "all"), keepdim);
+template <int Opcode> void truth(const Tensor& out, const Tensor& self) {
+  truth_into(out, Opcode, self, all_dims(self.ndim()));
+}
+template <int Opcode> Tensor truth_along_rule(const Tensor& self, OptionalDims dim, bool keepdim) {
+  const char* op = name_of(Opcode);
+  return reduce_outline(op, Opcode, self, dim_set(dim, self.ndim(), op), keepdim, truth_dtype(self));
+}
+template <int Opcode> void truth_along(const Tensor& out, const Tensor& self, OptionalDims dim, bool) {
+  truth_into(out, Opcode, self, dim_set(dim, self.ndim(), name_of(Opcode)));
 }
 
-Tensor count_nonzero(const Tensor& self, OptionalDims dim) {
+Tensor count_nonzero_rule(const Tensor& self, OptionalDims dim) {
+  DimSet dims = dim_set(dim, self.ndim(), "count_nonzero");
+  return reduce_outline("count_nonzero", TS_R_SUM, self, dims, false, DType::Int64);
+}
+void count_nonzero(const Tensor& out, const Tensor& self, OptionalDims dim) {
   Tensor nonzero = self.dtype() == DType::Bool ? self : ops::ne(self, 0);
-  return run_reduce("count_nonzero", TS_R_SUM, nonzero, dim_set(dim, self.ndim(), "count_nonzero"), false,
-                    DType::Int64);
+  reduce_into(out, TS_R_SUM, nonzero, dim_set(dim, self.ndim(), "count_nonzero"));
 }
 
 // Integers hold no NaN; they are summed as they are.
@@ -148,8 +168,7 @@ Tensor sum_to_size(const Tensor& self, IntSpan size) {
   return same(self.sizes(), size) ? self : raw_sum_to_size(self, size);
 }
 
-Tensor sum_broadcast_dims(const Tensor& self, IntSpan size) {
-  IntSpan from = self.sizes();
+DimSet repeated_dims(IntSpan from, IntSpan size) {
   TS_CHECK(size.size() <= from.size(), "sum_to_size: size {", size, "} is not expandable to size {", from, "}");
   size_t lead = from.size() - size.size();
   DimSet dims = all_dims(static_cast<int64_t>(lead));
@@ -158,61 +177,82 @@ Tensor sum_broadcast_dims(const Tensor& self, IntSpan size) {
     TS_CHECK(size[d] == 1, "sum_to_size: size {", size, "} is not expandable to size {", from, "}");
     dims |= DimSet{1} << (lead + d);
   }
-  return reshaped(run_reduce("sum_to_size", TS_R_SUM, self, dims, false, sum_dtype(self, DType::Undefined)), size);
+  return dims;
+}
+Tensor sum_to_size_rule(const Tensor& self, IntSpan size) {
+  repeated_dims(self.sizes(), size);
+  return outline(size, sum_dtype(self, DType::Undefined), self.device());
+}
+void sum_repeated(const Tensor& out, const Tensor& self, IntSpan size) {
+  reduce_into(out, TS_R_SUM, self, repeated_dims(self.sizes(), size));
 }
 
 } // namespace
 
 TS_OPERATORS(reduce) {
   def("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor")
-      .body<sum>()
+      .rule<total_rule<TS_R_SUM>>()
+      .compute<total<TS_R_SUM>>()
       .gradient(sum_gradient)
       .doc("Sum of all elements, 0-d. Integers and bool are summed as int64 unless dtype says otherwise.");
   def("sum.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
-      .body<sum_dim>()
+      .rule<along_rule<TS_R_SUM, OptionalDims>>()
+      .compute<along<TS_R_SUM, OptionalDims>>()
       .gradient(sum_dim_gradient)
       .node_name("SumBackward1")
       .out()
       .doc("Sum over the dims given (all for None); they stay as size one with keepdim.");
   def("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor")
-      .body<mean>()
+      .rule<mean_rule>()
+      .compute<mean>()
       .gradient(mean_gradient)
       .doc("Mean of all elements, 0-d; NaN of none. RuntimeError for integers without a floating dtype.");
   def("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
-      .body<mean_dim>()
+      .rule<mean_dim_rule>()
+      .compute<mean_dim>()
       .gradient(mean_dim_gradient)
       .node_name("MeanBackward1")
       .out()
       .doc("Mean over the dims given (all for None).");
   def("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor")
-      .body<prod>()
+      .rule<total_rule<TS_R_PROD>>()
+      .compute<total<TS_R_PROD>>()
       .saves("self")
       .gradient(prod_gradient)
       .doc("Product of all elements, 0-d; 1 of none.");
   def("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
-      .body<prod_dim>()
+      .rule<along_rule<TS_R_PROD, int64_t>>()
+      .compute<along<TS_R_PROD, int64_t>>()
       .saves("self")
       .gradient(prod_dim_gradient)
       .node_name("ProdBackward1")
       .out()
       .doc("Product over one dim.");
   def("any(Tensor self) -> Tensor")
-      .body<any>()
+      .rule<truth_rule<TS_R_ANY>>()
+      .compute<truth<TS_R_ANY>>()
       .not_differentiable()
       .doc("Whether some element is not zero: bool, 0-d.");
   def("any.dims(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor")
-      .body<any_dim>()
+      .rule<truth_along_rule<TS_R_ANY>>()
+      .compute<truth_along<TS_R_ANY>>()
       .not_differentiable()
       .out()
       .doc("Whether some element along the dims is not zero.");
-  def("all(Tensor self) -> Tensor").body<all>().not_differentiable().doc("Whether no element is zero: bool, 0-d.");
+  def("all(Tensor self) -> Tensor")
+      .rule<truth_rule<TS_R_ALL>>()
+      .compute<truth<TS_R_ALL>>()
+      .not_differentiable()
+      .doc("Whether no element is zero: bool, 0-d.");
   def("all.dims(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor")
-      .body<all_dim>()
+      .rule<truth_along_rule<TS_R_ALL>>()
+      .compute<truth_along<TS_R_ALL>>()
       .not_differentiable()
       .out()
       .doc("Whether no element along the dims is zero.");
   def("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor")
-      .body<count_nonzero>()
+      .rule<count_nonzero_rule>()
+      .compute<count_nonzero>()
       .not_differentiable()
       .doc("How many elements are not zero: int64.");
   def("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
@@ -226,7 +266,8 @@ TS_OPERATORS(reduce) {
       .method_only()
       .doc("Sums over the dims that broadcasting from size to the tensor's shape has repeated.");
   def("_sum_to_size(Tensor self, int[] size) -> Tensor")
-      .body<sum_broadcast_dims>()
+      .rule<sum_to_size_rule>()
+      .compute<sum_repeated>()
       .hidden()
       .gradient([](GradContext& c) { c.set(0, ops::expand(c.grad(), c.sizes(0))); })
       .doc("sum_to_size of a different shape.");

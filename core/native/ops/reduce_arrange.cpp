@@ -46,7 +46,7 @@ void check_not_empty(const char* op, const Tensor& self, DimSet dims) {
 
 } // namespace
 
-DimSet dim_set(std::optional<IntSpan> dims, int64_t ndim, const char* op) {
+DimSet dim_set_of(std::optional<IntSpan> dims, int64_t ndim, const char* op) {
   if (!dims || dims->empty()) return all_dims(ndim);
   DimSet set = 0;
   for (int64_t d : *dims) {
@@ -65,17 +65,14 @@ int64_t reduced_count(IntSpan sizes, DimSet dims) {
   return n;
 }
 
-Arranged arrange(const Tensor& self, DimSet dims, bool keepdim, bool ordered) {
+// A run of elements, or rows of a matrix: as the kernel wants them.
+static bool lies_arranged(size_t ndim, DimSet dims) { return (ndim == 2 && dims == 2) || (ndim == 1 && dims == 1); }
+
+Arranged arrange(const Tensor& self, DimSet dims, bool ordered) {
   Arranged a;
   IntSpan sizes = self.sizes(), strides = self.strides();
   size_t n = sizes.size();
-  for (size_t d = 0; d < n; ++d) {
-    if (!in_set(dims, d))
-      a.result.push_back(sizes[d]);
-    else if (keepdim)
-      a.result.push_back(1);
-  }
-  if ((n == 2 && dims == 2) || (n == 1 && dims == 1)) { // arranged already
+  if (lies_arranged(n, dims)) {
     if (n == 2) a.kept.push_back(sizes[0]);
     a.n_reduced = 1;
     return a;
@@ -100,33 +97,69 @@ Arranged arrange(const Tensor& self, DimSet dims, bool keepdim, bool ordered) {
     kept.sizes.push_back(reduced.sizes[d]);
     kept.strides.push_back(reduced.strides[d]);
   }
-  a.moved = alias(self, kept.sizes, kept.strides, self->byte_offset);
+  a.sizes = std::move(kept.sizes);
+  a.strides = std::move(kept.strides);
   return a;
 }
 
-Tensor run_reduce(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype) {
+Tensor reduce_outline(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype) {
   if (self.numel() == 0 && !has_identity(opcode)) check_not_empty(op, self, dims);
-  Arranged a = arrange(self, dims, keepdim, positional(opcode));
-  Tensor out = empty_tensor(a.kept, dtype, self.device());
-  if (out.numel() == 0) return reshaped(std::move(out), a.result);
-  if (self.numel() == 0) {
-    raw_fill(out, opcode == TS_R_PROD || opcode == TS_R_ALL ? 1 : 0);
-    return reshaped(std::move(out), a.result);
+  IntSpan sizes = self.sizes();
+  if (lies_arranged(sizes.size(), dims)) {
+    int64_t result[] = {sizes.size() == 2 ? sizes[0] : 1, 1};
+    return outline({result, sizes.size() - !keepdim}, dtype, self.device());
   }
-  // Integers are summed in the result's type; positions and truth are found in the operand's own.
-  bool arithmetic = opcode == TS_R_SUM || opcode == TS_R_PROD;
-  DType accumulate = accumulate_type(arithmetic ? dtype : self.dtype());
-  auto launch = [&](const Tensor& in, bool required) {
-    Launch l(kReduce, in.device());
-    l.out(out).in(in).param(a.n_reduced).opcode(opcode).compute(accumulate);
-    if (!required) return l.run();
-    l.run_required();
+  Dims kept;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (!in_set(dims, d))
+      kept.push_back(sizes[d]);
+    else if (keepdim)
+      kept.push_back(1);
+  }
+  return outline(kept, dtype, self.device());
+}
+
+static bool is_arithmetic(int opcode) { return opcode == TS_R_SUM || opcode == TS_R_PROD; }
+
+// Integers are summed in the result's type; positions and truth are found in the operand's own.
+static DType accumulated_in(const Tensor& out, int opcode, const Tensor& self) {
+  return accumulate_type(is_arithmetic(opcode) ? out.dtype() : self.dtype());
+}
+
+// False where the backend has no kernel for this operand.
+static bool launch_reduce(const Tensor& out, int opcode, const Tensor& self, DimSet dims, bool required) {
+  Launch launch(kReduce, self.device());
+  launch.opcode(opcode).compute(accumulated_in(out, opcode, self));
+  auto run = [&] {
+    if (!required) return launch.run();
+    launch.run_required();
     return true;
   };
+  size_t ndim = self.sizes().size();
+  if (lies_arranged(ndim, dims)) {
+    constexpr int64_t one = 1;
+    launch.out(out, self.sizes().first(ndim - 1), {&one, ndim - 1}).in(self).param(int64_t{1});
+    return run();
+  }
+  Arranged a = arrange(self, dims, positional(opcode));
+  Dims strides = contiguous_strides(a.kept);
+  launch.out(out, a.kept, strides).in(self, a.sizes, a.strides).param(a.n_reduced);
+  return run();
+}
+
+void reduce_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims) {
+  if (out.numel() == 0) return;
+  if (self.numel() == 0) return raw_fill(out, opcode == TS_R_PROD || opcode == TS_R_ALL ? 1 : 0);
+  if (launch_reduce(out, opcode, self, dims, false)) return;
   // A backend may take only operands of the result's dtype.
-  const Tensor& source = a.source(self);
-  if (!launch(source, false)) launch(arithmetic ? raw_cast(source, dtype) : source, true);
-  return reshaped(std::move(out), a.result);
+  launch_reduce(out, opcode, is_arithmetic(opcode) ? raw_cast(self, out.dtype()) : self, dims, true);
+}
+
+Tensor run_reduce(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype) {
+  Tensor out = reduce_outline(op, opcode, self, dims, keepdim, dtype);
+  give_memory(*out.impl());
+  reduce_into(out, opcode, self, dims);
+  return out;
 }
 
 Tensor restore_dims(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keepdim) {

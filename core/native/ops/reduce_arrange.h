@@ -8,7 +8,12 @@ namespace ts {
 using DimSet = uint64_t; // a bit per dimension
 
 // None and an empty list mean all dims.
-DimSet dim_set(std::optional<IntSpan> dims, int64_t ndim, const char* op);
+DimSet dim_set_of(std::optional<IntSpan> dims, int64_t ndim, const char* op);
+inline DimSet dim_set(std::optional<IntSpan> dims, int64_t ndim, const char* op) {
+  if (dims && dims->size() == 1 && (*dims)[0] < ndim && (*dims)[0] >= -ndim) [[likely]]
+    return DimSet{1} << ((*dims)[0] < 0 ? (*dims)[0] + ndim : (*dims)[0]);
+  return dim_set_of(dims, ndim, op);
+}
 inline DimSet dim_set(int64_t dim, int64_t ndim, const char* op) {
   int64_t d = wrap_dim(dim, ndim, op);
   return ndim ? DimSet{1} << d : 0;
@@ -19,16 +24,18 @@ inline bool in_set(DimSet set, size_t dim) { return set >> dim & 1; }
 int64_t reduced_count(IntSpan sizes, DimSet dims);
 
 struct Arranged {
-  Tensor moved; // kept dims, then at least one reduced dim; undefined where they are so already
-  Dims kept;    // sizes of the source's kept dims
-  Dims result;  // sizes the result is to have
+  Dims kept;           // sizes of the kept dims
+  Dims sizes, strides; // of the operand: kept dims, then at least one reduced dim; none where it lies so already
   int64_t n_reduced = 0;
-  const Tensor& source(const Tensor& self) const { return moved.defined() ? moved : self; }
 };
 // `ordered`: positions in the reduced part matter (argmax), so its dims keep their order.
-Arranged arrange(const Tensor& self, DimSet dims, bool keepdim, bool ordered);
+Arranged arrange(const Tensor& self, DimSet dims, bool ordered);
 
-// One launch of `reduce`. Reducing no elements gives the operation's identity, or is an error where it has none.
+// A reduction's result in outline. RuntimeError or IndexError for an operation without an identity over no elements.
+Tensor reduce_outline(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype);
+// One launch of `reduce` into a contiguous result of that shape. Over no elements it is the operation's identity.
+void reduce_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims);
+// Both.
 Tensor run_reduce(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype);
 
 // A result of the reduction (or its gradient) with the reduced dims back as size one; an operator call.

@@ -25,62 +25,90 @@ Tensor sum_along(const Tensor& x, int64_t dim) {
   return ops::sum_dim(x, IntSpan(dims), true);
 }
 
-Tensor soften(const KernelId& kernel, const Tensor& self, int64_t dim, DType asked, bool logarithm) {
-  const char* op = kernel.name();
+Tensor soft_rule(const char* op, const Tensor& self, int64_t dim, DType asked) {
   DType dtype = asked == DType::Undefined ? self.dtype() : asked;
   TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(dtype), op, ": \"", op, "\" not implemented for '", dtype,
                 "'; expected a floating tensor, or dtype=");
-  int64_t d = wrap_dim(dim, self.ndim(), op);
-  Tensor x = raw_contiguous(raw_cast(self, dtype));
-  Tensor out = empty_tensor(x.sizes(), dtype, x.device());
-  if (out.numel() == 0) return out;
-  if (x.ndim() == 0) {
-    raw_copy(out, softmax_op(alias(x, Dims{1}, Dims{1}, x->byte_offset), int64_t{0}));
-    return logarithm ? ops::log(out) : out;
+  wrap_dim(dim, self.ndim(), op);
+  return outline(self.sizes(), dtype, self.device());
+}
+Tensor softmax_rule(const Tensor& self, int64_t dim, DType dtype) { return soft_rule("softmax", self, dim, dtype); }
+Tensor log_softmax_rule(const Tensor& self, int64_t dim, DType dtype) {
+  return soft_rule("log_softmax", self, dim, dtype);
+}
+
+void soften(const KernelId& kernel, const Tensor& out, const Tensor& self, int64_t dim, bool logarithm) {
+  if (self.ndim() == 0) { // exp(x - x), and NaN where that is
+    Tensor x = raw_cast(self, out.dtype()), zero = ops::sub(x, x);
+    return raw_copy(out, logarithm ? zero : ops::exp(zero));
   }
-  if (Launch(kernel, x.device()).out(out).in(x).param(d).run()) return out;
+  int64_t d = dim < 0 ? dim + self.ndim() : dim;
+  Tensor hold;
+  const Tensor& x = raw_dense(self, out.dtype(), hold);
+  if (Launch(kernel, x.device()).out(out).in(x).param(d).run()) return;
   Tensor y = shifted(x, d);
   Tensor e = ops::exp(y);
   raw_copy(out, logarithm ? ops::sub(y, ops::log(sum_along(e, d))) : ops::div(e, sum_along(e, d)));
-  return out;
 }
-
-Tensor softmax(const Tensor& self, int64_t dim, DType dtype) { return soften(kSoftmax, self, dim, dtype, false); }
-Tensor log_softmax(const Tensor& self, int64_t dim, DType dtype) { return soften(kLogSoftmax, self, dim, dtype, true); }
+void softmax(const Tensor& out, const Tensor& self, int64_t dim, DType) { soften(kSoftmax, out, self, dim, false); }
+void log_softmax(const Tensor& out, const Tensor& self, int64_t dim, DType) {
+  soften(kLogSoftmax, out, self, dim, true);
+}
 Tensor softmin(const Tensor& self, int64_t dim, DType dtype) {
   return softmax_op(ops::neg(dtype == DType::Undefined ? self : as_dtype(self, dtype)), dim);
 }
 
-void check_backward(const Tensor& grad, const Tensor& output, const char* op) {
-  TS_CHECK(same(grad.sizes(), output.sizes()) && grad.dtype() == output.dtype(), op,
-           ": expected grad and output alike, got ", grad.dtype(), grad.sizes(), " and ", output.dtype(),
+Tensor backward_rule(const char* op, const Tensor& grad, const Tensor& output, int64_t dim) {
+  TS_CHECK(same(grad.sizes(), output.sizes()) && grad.dtype() == output.dtype() && is_floating(output.dtype()), op,
+           ": expected grad and output alike and floating, got ", grad.dtype(), grad.sizes(), " and ", output.dtype(),
            output.sizes());
+  wrap_dim(dim, output.ndim(), op);
+  return outline(output.sizes(), output.dtype(), output.device());
 }
-// The kernel's result, or undefined when these are to be traced or there is no kernel.
-Tensor by_kernel(const KernelId& kernel, const Tensor& grad, const Tensor& output, int64_t dim) {
-  if (!is_plain(grad, output) || output.ndim() == 0) return {};
-  Tensor out = empty_tensor(output.sizes(), output.dtype(), output.device());
-  if (out.numel() == 0) return out;
-  Tensor g = raw_contiguous(grad), y = raw_contiguous(output);
-  return Launch(kernel, y.device()).out(out).in(g).in(y).param(dim).run() ? out : Tensor();
+Tensor softmax_backward_rule(const Tensor& grad, const Tensor& output, int64_t dim) {
+  return backward_rule("softmax_backward", grad, output, dim);
+}
+Tensor log_softmax_backward_rule(const Tensor& grad, const Tensor& output, int64_t dim) {
+  return backward_rule("log_softmax_backward", grad, output, dim);
+}
+
+bool by_kernel(const KernelId& kernel, const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
+  if (output.ndim() == 0) return false;
+  Tensor hold_grad, hold_output;
+  const Tensor &g = raw_dense(grad, hold_grad), &y = raw_dense(output, hold_output);
+  return Launch(kernel, y.device()).out(out).in(g).in(y).param(dim < 0 ? dim + y.ndim() : dim).run();
 }
 Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t.dtype())); }
 
 // dx = y * (dy - sum(dy * y))
-Tensor softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim) {
-  check_backward(grad, output, "softmax_backward");
-  dim = wrap_dim(dim, output.ndim(), "softmax_backward");
-  if (Tensor out = by_kernel(kSoftmaxBackward, grad, output, dim); out.defined()) return out;
+void softmax_backward(const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
+  if (by_kernel(kSoftmaxBackward, out, grad, output, dim)) return;
   Tensor g = widened(grad), y = widened(output);
-  return as_dtype(ops::mul(y, ops::sub(g, sum_along(ops::mul(g, y), dim))), output.dtype());
+  raw_copy(out, ops::mul(y, ops::sub(g, sum_along(ops::mul(g, y), dim))));
 }
 // dx = dy - exp(y) * sum(dy)
-Tensor log_softmax_backward(const Tensor& grad, const Tensor& output, int64_t dim) {
-  check_backward(grad, output, "log_softmax_backward");
-  dim = wrap_dim(dim, output.ndim(), "log_softmax_backward");
-  if (Tensor out = by_kernel(kLogSoftmaxBackward, grad, output, dim); out.defined()) return out;
+void log_softmax_backward(const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
+  if (by_kernel(kLogSoftmaxBackward, out, grad, output, dim)) return;
   Tensor g = widened(grad), y = widened(output);
-  return as_dtype(ops::sub(g, ops::mul(ops::exp(y), sum_along(g, dim))), output.dtype());
+  raw_copy(out, ops::sub(g, ops::mul(ops::exp(y), sum_along(g, dim))));
+}
+
+// Of dx by dy and y, where t comes in: by y, t * (dy - sum(dy * y)) - dy * sum(t * y).
+void softmax_backward_gradient(GradContext& c) {
+  int64_t dim = c.value<int64_t>(2);
+  Tensor y = c.arg(1);
+  if (c.needs(0)) c.set(0, softmax_backward_op(c.grad(), y, dim));
+  if (!c.needs(1)) return;
+  Tensor t = widened(c.grad()), g = widened(c.arg(0)), wide = widened(y);
+  Tensor first = ops::mul(t, ops::sub(g, sum_along(ops::mul(g, wide), dim)));
+  c.set(1, as_dtype(ops::sub(first, ops::mul(g, sum_along(ops::mul(t, wide), dim))), c.dtype(1)));
+}
+// By dy, t - sum(t * exp(y)); by y, -t * exp(y) * sum(dy).
+void log_softmax_backward_gradient(GradContext& c) {
+  int64_t dim = c.value<int64_t>(2);
+  Tensor t = widened(c.grad()), weighted = ops::mul(t, ops::exp(widened(c.arg(1))));
+  if (c.needs(0)) c.set(0, as_dtype(ops::sub(t, sum_along(weighted, dim)), c.dtype(0)));
+  if (c.needs(1)) c.set(1, as_dtype(ops::neg(ops::mul(weighted, sum_along(widened(c.arg(0)), dim))), c.dtype(1)));
 }
 
 void softmax_gradient(GradContext& c) {
@@ -94,14 +122,18 @@ void log_softmax_gradient(GradContext& c) {
 
 TS_OPERATORS(softmax) {
   def("softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
-      .body<softmax>()
+      .rule<softmax_rule>()
+      .compute<softmax>()
       .saves("result")
       .gradient(softmax_gradient)
+      .out()
       .doc("exp(x) / exp(x).sum(dim), without overflow; computed in dtype if given.");
   def("log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
-      .body<log_softmax>()
+      .rule<log_softmax_rule>()
+      .compute<log_softmax>()
       .saves("result")
       .gradient(log_softmax_gradient)
+      .out()
       .doc("log(softmax(x)), computed as x - max - log(sum(exp(x - max))).");
   def("softmin(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .body<softmin>()
@@ -109,11 +141,17 @@ TS_OPERATORS(softmax) {
       .function_only()
       .doc("softmax(-x).");
   def("softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
-      .body<softmax_backward>()
+      .rule<softmax_backward_rule>()
+      .compute<softmax_backward>()
+      .saves("grad output")
+      .gradient(softmax_backward_gradient)
       .hidden()
       .doc("Gradient of softmax.");
   def("log_softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
-      .body<log_softmax_backward>()
+      .rule<log_softmax_backward_rule>()
+      .compute<log_softmax_backward>()
+      .saves("grad output")
+      .gradient(log_softmax_backward_gradient)
       .hidden()
       .doc("Gradient of log_softmax.");
 }

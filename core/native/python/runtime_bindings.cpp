@@ -245,6 +245,16 @@ void define_random(pb::module_& m) {
 
 // --- operators ---------------------------------------------------------------------------------------------------
 
+// What a call does besides computing its results from its arguments.
+pb::dict describe_effects(const Operator& op) {
+  using namespace pybind11::literals;
+  pb::list mutates;
+  for (size_t k = 0; k < op.schema->args.size(); ++k)
+    if (op.effects.mutates >> k & 1) mutates.append(op.schema->args[k].name);
+  return pb::dict("mutates"_a = mutates, "random"_a = op.effects.random, "reads_host"_a = op.effects.reads_host,
+                  "data_dependent"_a = op.effects.data_dependent);
+}
+
 pb::dict describe_operator(const Operator& op) {
   using namespace pybind11::literals;
   const char* variant = op.variant == Variant::Functional ? "functional"
@@ -254,8 +264,9 @@ pb::dict describe_operator(const Operator& op) {
                   "schema"_a = to_string(*op.schema), "doc"_a = op.doc, "variant"_a = variant,
                   "function"_a = op.is_function, "method"_a = op.is_method, "hidden"_a = op.hidden, "view"_a = op.view,
                   "composite"_a = op.composite, "differentiable"_a = op.differentiable,
-                  "pointwise"_a = op.pointwise != nullptr, "namespaces"_a = op.namespaces,
-                  "origin"_a = std::string(op.origin));
+                  "pointwise"_a = op.pointwise != nullptr, "rule"_a = op.rule != nullptr,
+                  "computes"_a = op.compute != nullptr, "effects"_a = describe_effects(op),
+                  "namespaces"_a = op.namespaces, "origin"_a = std::string(op.origin));
 }
 
 // Functionality keys from the highest down, then backends with a kernel of their own for the operator.

@@ -5,7 +5,7 @@
 namespace ts {
 namespace {
 
-Storage* allocate(Device device, int64_t elements, DType dtype) {
+inline Storage* allocate(Device device, int64_t elements, DType dtype) {
   int64_t bytes = 0;
   TS_CHECK(!__builtin_mul_overflow(elements, item_size(dtype), &bytes), "empty: ", elements, " elements of ", dtype,
            " exceed 64-bit sizes");
@@ -13,7 +13,7 @@ Storage* allocate(Device device, int64_t elements, DType dtype) {
   return backend_of(device).allocator(device.index).allocate(static_cast<size_t>(bytes));
 }
 
-TensorImpl* bare(DType dtype, Device device) {
+inline TensorImpl* bare(DType dtype, Device device) {
   TensorImpl* t = TensorImpl::make();
   t->dtype = dtype;
   t->device = device;
@@ -23,6 +23,32 @@ TensorImpl* bare(DType dtype, Device device) {
 
 } // namespace
 
+Tensor outline(IntSpan sizes, DType dtype, Device device) {
+  Tensor t = Tensor::adopt(bare(dtype, device));
+  t->set_contiguous(sizes);
+  return t;
+}
+
+Tensor outline_strided(IntSpan sizes, IntSpan strides, DType dtype, Device device) {
+  Tensor t = Tensor::adopt(bare(dtype, device));
+  t->set_geometry(sizes, strides);
+  TS_CHECK(byte_extent(sizes, strides, 1).first == 0, "empty_strided: expected strides that are not negative, got ",
+           strides);
+  return t;
+}
+
+Tensor outline_like(const Tensor& like, DType dtype) {
+  if (like.is_contiguous() || !is_dense(like.sizes(), like.strides()))
+    return outline(like.sizes(), dtype, like.device());
+  return outline_strided(like.sizes(), like.strides(), dtype, like.device());
+}
+
+void give_memory(TensorImpl& t) {
+  bool dense = t.has(TensorImpl::kContiguous);
+  t.storage = allocate(t.device, dense ? t.numel : byte_extent(t.sizes(), t.strides(), 1).second, t.dtype);
+}
+
+// The hot one, written out.
 Tensor empty_tensor(IntSpan sizes, DType dtype, Device device) {
   Tensor t = Tensor::adopt(bare(dtype, device));
   t->set_contiguous(sizes);
@@ -31,11 +57,8 @@ Tensor empty_tensor(IntSpan sizes, DType dtype, Device device) {
 }
 
 Tensor empty_strided_tensor(IntSpan sizes, IntSpan strides, DType dtype, Device device) {
-  Tensor t = Tensor::adopt(bare(dtype, device));
-  t->set_geometry(sizes, strides);
-  auto [low, high] = byte_extent(sizes, strides, 1);
-  TS_CHECK(low == 0, "empty_strided: expected strides that are not negative, got ", strides);
-  t->storage = allocate(device, high, dtype);
+  Tensor t = outline_strided(sizes, strides, dtype, device);
+  give_memory(*t.impl());
   return t;
 }
 

@@ -4,9 +4,17 @@
 
 namespace ts {
 
+// Tensors in all but memory: what rules return, and what meta tensors are.
+Tensor outline(IntSpan sizes, DType dtype, Device device);
+Tensor outline_strided(IntSpan sizes, IntSpan strides, DType dtype, Device device);
+// With the geometry's own strides when dense, else contiguous: what elementwise results have.
+Tensor outline_like(const Tensor& like, DType dtype);
+// Memory from the device's allocator for a fresh outline; none on the meta device.
+void give_memory(TensorImpl& outline);
+
 Tensor empty_tensor(IntSpan sizes, DType dtype, Device device);
 Tensor empty_strided_tensor(IntSpan sizes, IntSpan strides, DType dtype, Device device);
-// Fresh memory with the geometry's own strides when dense, else contiguous: what elementwise results use.
+// As outline_like, with memory.
 Tensor empty_like_tensor(const Tensor& like, DType dtype);
 // A tensor over memory owned elsewhere; `release(ctx)` runs when the last user is gone.
 Tensor from_external(void* handle, IntSpan sizes, IntSpan strides, DType dtype, Device device,

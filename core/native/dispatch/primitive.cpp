@@ -1,0 +1,93 @@
+#include "dispatch/primitive.h"
+#include "dispatch/describe.h"
+#include "runtime/empty.h"
+
+namespace ts {
+namespace {
+
+// The device of what is written; undefined for no tensors.
+Device written_device(const Operator& op, const Frame& f) {
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    if (!(op.effects.mutates >> k & 1)) continue;
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor) return v.tensor->device;
+    if (v.tag != Tag::Tensors) continue;
+    for (const Tensor& t : v.as_tensors())
+      if (t.defined()) return t.device();
+  }
+  return {};
+}
+
+} // namespace
+
+void drop_results(Frame& f) {
+  for (int32_t k = 0; k < f.nrets; ++k)
+    if (f.rets[k].tag == Tag::Tensor) {
+      Tensor::adopt(f.rets[k].tensor);
+      f.rets[k] = Value();
+    }
+}
+
+namespace {
+
+inline bool allocate(const Operator& op, Frame& f) {
+  bool work = false;
+  for (int32_t k = 0; k < f.nrets; ++k) {
+    if (f.rets[k].tag != Tag::Tensor) continue;
+    TensorImpl& t = *f.rets[k].tensor;
+    if (t.device.is_meta()) return false;
+    give_memory(t);
+    work |= t.numel > 0;
+  }
+  return work || op.effects.mutates;
+}
+
+} // namespace
+
+bool allocate_results(const Operator& op, Frame& f) {
+  try {
+    return allocate(op, f);
+  } catch (...) {
+    drop_results(f);
+    throw;
+  }
+}
+
+void compute_results(const Operator& op, Frame& f) {
+  try {
+    op.compute(op, f);
+  } catch (...) {
+    drop_results(f);
+    throw;
+  }
+}
+
+void run_primitive(const Operator& op, Frame& f) {
+  op.rule(op, f);
+  try {
+    if (allocate(op, f)) op.compute(op, f);
+  } catch (...) {
+    drop_results(f);
+    throw;
+  }
+}
+
+void run_primitive_kernel(void*, const Operator& op, Frame& f, KeySet) {
+  if (!op.any_device) check_same_device(op, f);
+  run_primitive(op, f);
+}
+
+void run_writer(const Operator& op, Frame& f) {
+  op.rule(op, f);
+  Device device = written_device(op, f);
+  if (device.defined() && !device.is_meta()) op.compute(op, f);
+  const Schema& s = *op.schema;
+  for (size_t r = 0; r < s.returns.size(); ++r)
+    for (size_t k = 0; k < s.args.size(); ++k)
+      if (s.args[k].type.alias == s.returns[r].alias) {
+        f.give(static_cast<int>(r), f.args[k].as_tensor());
+        break;
+      }
+}
+
+} // namespace ts

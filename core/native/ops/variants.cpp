@@ -1,0 +1,183 @@
+#include "ops/variants.h"
+#include "autograd/meta.h"
+#include "autograd/record.h"
+#include "autograd/view_history.h"
+#include "dispatch/describe.h"
+#include "dispatch/primitive.h"
+#include "ops/api.h"
+#include "ops/check.h"
+#include "ops/override.h"
+#include "ops/promotion.h"
+#include "ops/raw.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+namespace {
+
+bool any_requires_grad(const Frame& f) {
+  for (int32_t k = 0; k < f.nargs; ++k)
+    if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor)) return true;
+  return false;
+}
+
+// --- primitives: into the target itself -----------------------------------------------------------------------------
+
+bool same_place(const Tensor& a, const Tensor& b) {
+  return a->byte_offset == b->byte_offset && a.dtype() == b.dtype() && same(a.sizes(), b.sizes()) &&
+         same(a.strides(), b.strides());
+}
+
+// Whether writing the target before all is read could change an argument.
+bool reads_target(const Operator& primitive, const Frame& f, const Tensor& target) {
+  if (!target->storage) return false;
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor && v.tensor->storage == target->storage &&
+        !(k == 0 && primitive.reuses_self && same_place(v.as_tensor(), target)))
+      return true;
+    if (v.tag != Tag::Tensors) continue;
+    for (const Tensor& t : v.as_tensors())
+      if (t.defined() && t->storage == target->storage) return true;
+  }
+  return false;
+}
+
+bool laid_out_as(const Tensor& target, const TensorImpl& outline) {
+  return target.dtype() == outline.dtype && same(target.sizes(), outline.sizes()) &&
+         (target.is_contiguous() ? outline.has(TensorImpl::kContiguous) : same(target.strides(), outline.strides()));
+}
+
+void check_target(const Operator& op, const Tensor& target, const TensorImpl& outline) {
+  const char* name = op.name().c_str();
+  TS_CHECK(can_cast(outline.dtype, target.dtype()), name, ": result type ", outline.dtype,
+           " can't be cast to the desired output type ", target.dtype());
+  TS_CHECK(outline.device == target.device(), name,
+           ": expected out on the device of the result, got out on another device");
+  if (op.variant == Variant::Out)
+    resize_output(target, outline.sizes(), name);
+  else
+    TS_CHECK(same(outline.sizes(), target.sizes()), name, ": result shape ", outline.sizes(),
+             " doesn't match the shape of the tensor modified in place, ", target.sizes());
+  check_inplace(target, name);
+}
+
+// `call` is the primitive's, its results not yet there. False, with nothing done, where some kernel hides the
+// computation.
+bool compute_into(const Operator& op, Frame& call, TensorList targets) {
+  const Operator& primitive = *op.functional;
+  if (!primitive.compute) return false;
+  if (!primitive.any_device) check_same_device(primitive, call);
+  ExcludeKeys no_grad(key_bit(key::Autograd));
+  Results outlines;
+  call.rets = outlines.data();
+  primitive.rule(primitive, call);
+  if (outlines[0].tag != Tag::Tensor) return false;
+  Device device = outlines[0].tensor->device;
+  if (!device.is_meta() && !computes(primitive, device.backend)) return false;
+  for (size_t k = 0; k < targets.size(); ++k) check_target(op, targets[k], *outlines[static_cast<int>(k)].tensor);
+  if (device.is_meta()) return true;
+  bool work = false;
+  for (int k = 0; k < call.nrets; ++k) {
+    const Tensor& target = targets[static_cast<size_t>(k)];
+    TensorImpl& outline = *outlines[k].tensor;
+    work |= outline.numel > 0;
+    if (laid_out_as(target, outline) && !reads_target(primitive, call, target)) {
+      outlines.take(k);
+      call.give(k, target);
+    } else {
+      give_memory(outline);
+    }
+  }
+  if (work) compute_on(primitive, call, device);
+  for (int k = 0; k < call.nrets; ++k) {
+    const Tensor& target = targets[static_cast<size_t>(k)];
+    if (Tensor made = outlines.take(k); !made.is(target)) raw_copy(target, made);
+  }
+  return true;
+}
+
+// The in-place form of an operator without one of its own: compute, then copy into self.
+void inplace_by_copy(const Operator& op, Frame& f) {
+  const Tensor& self = f.args[0].as_tensor();
+  std::vector<Value> args(f.args, f.args + f.nargs);
+  Tensor before;
+  if (grad_enabled() && any_requires_grad(f)) {
+    check_inplace_history(op, self);
+    // By way of the base: a view may reach outside the view it was made of.
+    if (self->base && requires_grad(self)) refresh_view_history(self);
+    // Gradients may need the values that are about to go.
+    before = ops::clone(self);
+    for (Value& v : args)
+      if (v.tag == Tag::Tensor && v.tensor == self.impl()) v = before;
+  }
+  Results r;
+  Frame inner{args.data(), r.data(), f.nargs, 1};
+  call(*op.functional, inner);
+  Tensor result = r.take(0);
+  TS_CHECK(same(result.sizes(), self.sizes()), op.name(), ": result shape ", result.sizes(),
+           " doesn't match the shape of the tensor modified in place, ", self.sizes());
+  TS_CHECK(can_cast(result.dtype(), self.dtype()), op.name(), ": result type ", result.dtype(),
+           " can't be cast to the desired output type ", self.dtype());
+  ops::copy_(self, result);
+  f.give(0, self);
+}
+
+void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
+  TS_CHECK(can_cast(result.dtype(), out.dtype()), op.name(), ": result type ", result.dtype(),
+           " can't be cast to the desired output type ", out.dtype());
+  TS_CHECK(result.device() == out.device(), op.name(),
+           ": expected out on the device of the result, got out on another device");
+  resize_output(out, result.sizes(), op.name().c_str());
+  ops::copy_(out, result);
+}
+
+// A factory makes what `out` holds, where the call does not say.
+void default_to_out(const Schema& functional, std::vector<Value>& args, const Tensor& out) {
+  for (const Value& v : args)
+    if (v.tag == Tag::Tensor || v.tag == Tag::Tensors) return;
+  auto fill = [&](const char* name, Value v) {
+    int k = functional.find(name);
+    if (k >= 0 && args[static_cast<size_t>(k)].is_none()) args[static_cast<size_t>(k)] = v;
+  };
+  int k = functional.find("dtype");
+  TS_CHECK(k < 0 || args[static_cast<size_t>(k)].is_none() ||
+               Unbox<DType>::get(args[static_cast<size_t>(k)]) == out.dtype(),
+           functional.base, ": dtype ", Unbox<DType>::get(args[static_cast<size_t>(k)]),
+           " does not match dtype of out parameter (", out.dtype(), ")");
+  fill("dtype", out.dtype());
+  fill("device", out.device());
+}
+
+} // namespace
+
+void run_inplace_form(const Operator& op, Frame& f) {
+  if (!(grad_enabled() && any_requires_grad(f))) {
+    const Tensor& self = f.args[0].as_tensor();
+    Frame inner{f.args, nullptr, f.nargs, 1};
+    if (compute_into(op, inner, {&self, 1})) return f.give(0, self);
+  }
+  inplace_by_copy(op, f);
+}
+
+void run_out_form(const Operator& op, Frame& f) {
+  for (int32_t k = 0; k < f.nargs; ++k)
+    if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor) && grad_enabled()) refuse_out_gradient(op);
+  int32_t n = static_cast<int32_t>(op.schema->returns.size());
+  const Value& out = f.args[f.nargs - 1];
+  TS_CHECK_TYPE(n == 1 || (out.tag == Tag::Tensors && out.len == n), op.name(), ": expected out= a tuple of ", n,
+                " tensors");
+  TensorList targets = n == 1 ? TensorList(&out.as_tensor(), 1) : out.as_tensors();
+  std::vector<Value> args(f.args, f.args + f.nargs - 1);
+  if (n == 1) default_to_out(*op.functional->schema, args, out.as_tensor());
+  Results r;
+  Frame inner{args.data(), r.data(), f.nargs - 1, n};
+  if (!compute_into(op, inner, targets)) {
+    inner.rets = r.data();
+    ExcludeKeys no_grad(key_bit(key::Autograd));
+    call(*op.functional, inner);
+    for (int k = 0; k < n; ++k) write_output(op, targets[static_cast<size_t>(k)], r.take(k));
+  }
+  for (int k = 0; k < n; ++k) f.give(k, targets[static_cast<size_t>(k)]);
+}
+
+} // namespace ts
