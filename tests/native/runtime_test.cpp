@@ -89,19 +89,33 @@ TEST(user_keys_see_calls_first) {
   static int seen = 0;
   int k = register_key("Counting", key::Autograd, true);
   Operator& add = mutable_operator(get_operator("add"));
-  Kernel old = add.table[k];
-  add.table[k] = {[](void*, const Operator& op, Frame& f, KeySet keys) {
-                    ++seen;
-                    redispatch(op, f, keys & below(highest_key(keys)));
-                  },
-                  nullptr, "test"};
+  add.table.set(k, {[](void*, const Operator& op, Frame& f, KeySet keys) {
+                      ++seen;
+                      redispatch(op, f, keys & below(highest_key(keys)));
+                    },
+                    nullptr, "test"});
   Tensor a = ops::full(Dims{2}, Scalar(1.0), DType::Float64, toy_device());
   thread_state().include |= key_bit(k);
   ops::add(a, a);
   ops::mul(a, a); // no kernel at the key: passes through
   thread_state().include &= ~key_bit(k);
   ops::add(a, a);
-  add.table[k] = old;
+  add.table.set(k, {});
   CHECK(seen == 1);
   CHECK_ERROR(register_key("Counting", key::Autograd, true), "exists already");
+}
+
+TEST(kernel_names_have_a_limit) {
+  std::string last;
+  for (int k = 0; last.empty() && k <= KernelId::kMax; ++k) {
+    std::string name = "limit_" + std::to_string(k);
+    try {
+      KernelId id(name.c_str());
+      CHECK(id.index() < KernelId::kMax);
+    } catch (const Error&) {
+      last = name;
+    }
+  }
+  CHECK(!last.empty());
+  CHECK_ERROR(KernelId(last.c_str()), "kernel names"); // asked again, it is no more valid than before
 }

@@ -94,6 +94,21 @@ def test_kernels_by_device(reference: ts.device) -> None:
     assert result.device == reference and result.tolist() == [7.0, 7.0]
 
 
+def test_operands_share_a_device(reference: ts.device) -> None:
+    scale = scale_op()
+
+    @library.custom_op(next(_names), mutates_args=())
+    def total(x: ts.Tensor, others: list[ts.Tensor]) -> ts.Tensor:
+        return x.clone()
+
+    x = ts.ones(2)
+    with pytest.raises(RuntimeError, match="same device"):
+        total(x, [x, x.to(reference)])
+    with pytest.raises(RuntimeError, match="same device"):
+        total(x.to(reference), [x])
+    assert ts.equal(total(x, [x]), x) and scale(x).tolist() == [2.0, 2.0]
+
+
 def test_lists_optionals_and_several_results() -> None:
     @library.custom_op(next(_names), mutates_args=())
     def stats(xs: list[ts.Tensor], weight: ts.Tensor | None, dims: list[int]) -> tuple[ts.Tensor, ts.Tensor]:

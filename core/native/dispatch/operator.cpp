@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <unordered_map>
 
 namespace ts {
@@ -14,7 +15,7 @@ struct Registry {
   std::unordered_map<std::string, std::unique_ptr<Operator>> by_name;
   std::unordered_map<std::string, std::vector<const Operator*>> by_base;
   std::vector<const Operator*> order;
-  Kernel defaults[Operator::kKeys];
+  const Kernel* defaults[Operator::kKeys] = {};
   std::map<std::string, int> keys = {{"Autograd", key::Autograd}, {"Batching", key::Batching},
                                      {"Autocast", key::Autocast}, {"Profiler", key::Profiler},
                                      {"Tracer", key::Tracer},     {"UserMode", key::UserMode}};
@@ -62,6 +63,15 @@ void run_mutating_body(void* ctx, const Operator& op, Frame& f, KeySet keys) {
 
 } // namespace
 
+const Kernel* keep_kernel(const Kernel& kernel) {
+  static auto* kept = new std::map<std::tuple<KernelFn, void*, const char*>, Kernel>;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  return &kept->try_emplace({kernel.fn, kernel.ctx, kernel.owner}, kernel).first->second;
+}
+
+void KernelTable::set(int key, const Kernel& kernel) { set_kept(key, kernel.fn ? keep_kernel(kernel) : nullptr); }
+
 void check_backend_call(const Operator& op, const Frame& f) {
   if (!op.any_device) check_same_device(op, f);
 }
@@ -79,7 +89,8 @@ void count_writes(const Operator& op, const Frame& f) {
 }
 
 bool runs_body(const Operator& op, int key) {
-  KernelFn fn = op.table[key].fn;
+  const Kernel* kernel = op.table.find(key);
+  KernelFn fn = kernel ? kernel->fn : nullptr;
   return fn == run_body || fn == run_mutating_body || fn == run_composite_body || fn == run_primitive_kernel;
 }
 
@@ -101,10 +112,9 @@ Operator& register_operator(std::unique_ptr<Operator> op) {
     if (type.mutated) op->effects.mutates |= uint64_t{1} << k;
     op->effects.random |= type.kind == TypeKind::Generator;
   }
-  for (int k = 0; k < key::kBackendBits; ++k)
-    if (!op->table[k].fn) op->table[k] = {kernel_of_body(*op), nullptr, op->origin};
-  for (int k = key::kBackendBits; k < Operator::kKeys; ++k)
-    if (!op->table[k].fn) op->table[k] = r.defaults[k];
+  const Kernel* body = keep_kernel({kernel_of_body(*op), nullptr, op->origin});
+  for (int k = 0; k < Operator::kKeys; ++k)
+    if (!op->table.find(k)) op->table.set_kept(k, k < key::kBackendBits ? body : r.defaults[k]);
   Operator& ref = *op;
   r.order.push_back(op.get());
   r.by_base[ref.schema->base].push_back(op.get());
@@ -142,12 +152,10 @@ Operator& mutable_operator(const Operator& op) { return const_cast<Operator&>(op
 void set_key_default(int key, Kernel kernel) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  const Kernel old = r.defaults[key];
-  r.defaults[key] = kernel;
-  for (const Operator* op : r.order) {
-    Kernel& slot = mutable_operator(*op).table[key];
-    if (slot.fn == old.fn && slot.ctx == old.ctx) slot = kernel;
-  }
+  const Kernel *old = r.defaults[key], *kept = kernel.fn ? keep_kernel(kernel) : nullptr;
+  r.defaults[key] = kept;
+  for (const Operator* op : r.order)
+    if (op->table.find(key) == old) mutable_operator(*op).table.set_kept(key, kept);
 }
 
 int register_key(const std::string& name, int next_to, bool before) {

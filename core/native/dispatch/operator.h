@@ -2,6 +2,7 @@
 #pragma once
 #include "dispatch/schema.h"
 #include "tensor/keys.h"
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,19 @@ struct Kernel {
   const char* owner = nullptr; // who registered it, for dispatch.table
 };
 
+// An operator's kernels by key. What is replaced stays: another thread may be about to run it.
+class KernelTable {
+public:
+  // NULL where there is none.
+  const Kernel* find(int key) const { return slots_[key].load(std::memory_order_acquire); }
+  void set(int key, const Kernel& kernel); // one without a function empties the place
+  void set_kept(int key, const Kernel* kernel) { slots_[key].store(kernel, std::memory_order_release); }
+
+private:
+  std::atomic<const Kernel*> slots_[64]{};
+};
+const Kernel* keep_kernel(const Kernel& kernel); // for ever; equal ones are kept once
+
 enum class Variant : uint8_t { Functional, Inplace, Out };
 
 // What a call does besides computing its results from its arguments, parts of composites included: all that capture,
@@ -39,7 +53,7 @@ struct Effects {
 struct Operator {
   static constexpr int kKeys = 64;
 
-  Kernel table[kKeys];
+  KernelTable table;
   std::unique_ptr<Schema> schema;
   BodyFn body = nullptr;    // of a composite what it is made of; of a primitive run_primitive or run_writer
   BodyFn rule = nullptr;    // arguments to outlines of the results; every check and error
@@ -92,9 +106,8 @@ inline KeySet call_keys(const Frame& f) {
 // Runs the kernel of the highest key among `keys`; operators without tensor arguments run their body.
 inline void redispatch(const Operator& op, Frame& f, KeySet keys) {
   while (keys) {
-    const Kernel& kernel = op.table[highest_key(keys)];
-    if (kernel.fn) [[likely]]
-      return kernel.fn(kernel.ctx, op, f, keys);
+    if (const Kernel* kernel = op.table.find(highest_key(keys))) [[likely]]
+      return kernel->fn(kernel->ctx, op, f, keys);
     keys &= ~key_bit(highest_key(keys));
   }
   op.body(op, f);

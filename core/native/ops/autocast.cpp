@@ -129,7 +129,7 @@ void set_autocast_policy(const std::string& base, AutocastPolicy host, AutocastP
   auto* policies = new Policies{host, device}; // for the life of the process, as operators are
   for (const Operator* op : found)
     if (op->variant == Variant::Functional)
-      mutable_operator(*op).table[key::Autocast] = {run_cast, policies, "tesserack.amp"};
+      mutable_operator(*op).table.set(key::Autocast, {run_cast, policies, "tesserack.amp"});
 }
 
 void set_autocast_dtype(const std::string& backend, DType dtype) {

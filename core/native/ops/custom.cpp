@@ -57,7 +57,7 @@ const Operator& define_operator(const CustomOperator& custom) {
   op->composite = custom.composite;
   op->gradient = no_gradient;
   op->is_method = op->is_function = false;
-  op->any_device = true;
+  op->any_device = custom.composite; // its parts check
   return register_operator(std::move(op));
 }
 
@@ -80,7 +80,7 @@ void install_kernel(const char* op, const std::string& key, Kernel kernel) {
   TS_CHECK_VALUE(!of_backend || kernel.fn, "dispatch: calls of ", op, " cannot pass by the backend '", key,
                  "'; expected a kernel");
   if (op)
-    mutable_operator(get_operator(op)).table[k] = kernel;
+    mutable_operator(get_operator(op)).table.set(k, kernel);
   else
     set_key_default(k, kernel);
 }

@@ -77,10 +77,10 @@ Equation parse(std::string_view text, TensorList operands) {
       if (count[static_cast<size_t>(label)] == 1) e.output.push_back(label);
     }
   }
+  TS_CHECK(kLetters + e.ellipsis < 64, "einsum(): an ellipsis stands for too many dimensions (", e.ellipsis, ")");
   uint64_t seen = 0, known = 0;
   for (const Labels& term : e.operands)
     for (int label : term) known |= uint64_t{1} << label;
-  TS_CHECK(kLetters + e.ellipsis < 64, "einsum(): an ellipsis stands for too many dimensions (", e.ellipsis, ")");
   for (int label : e.output) {
     TS_CHECK(!(seen >> label & 1), "einsum(): output subscript appears more than once in the output of '", text, "'");
     TS_CHECK(known >> label & 1 || label >= kLetters,

@@ -158,12 +158,15 @@ void run_override(void* ctx, const Operator& op, Frame& f, KeySet keys) {
 } // namespace
 
 bool computes(const Operator& op, int backend) {
-  return op.compute && (runs_body(op, backend) || op.table[backend].fn == run_override);
+  if (!op.compute) return false;
+  const Kernel* kernel = op.table.find(backend);
+  return runs_body(op, backend) || (kernel && kernel->fn == run_override);
 }
 
 void compute_on(const Operator& op, Frame& f, Device device) {
-  const Kernel& slot = op.table[device.backend];
-  if (slot.fn == run_override && launch_results(*static_cast<const Override*>(slot.ctx), f, device)) return;
+  const Kernel* kernel = op.table.find(device.backend);
+  bool overridden = kernel && kernel->fn == run_override;
+  if (overridden && launch_results(*static_cast<const Override*>(kernel->ctx), f, device)) return;
   compute_results(op, f);
 }
 
@@ -198,14 +201,14 @@ void install_override(Backend& backend, const Operator& op) {
   auto found = all.by_name.find(op.name());
   // A name that bodies launch by themselves is asked for there.
   if (found == all.by_name.end() && KernelId::known(op.name())) return;
-  Kernel& slot = mutable_operator(op).table[backend.id()];
+  KernelTable& table = mutable_operator(op).table;
   if (found == all.by_name.end()) {
-    auto made = std::make_unique<Override>(Override{KernelId(op.name().c_str()), slot});
+    auto made = std::make_unique<Override>(Override{KernelId(op.name().c_str()), *table.find(backend.id())});
     found = all.by_name.emplace(op.name(), std::move(made)).first;
   }
   backend.forget_kernel(found->second->id);
   mutable_operator(op).overridden |= key_bit(backend.id());
-  slot = {run_override, found->second.get(), backend.name().c_str()};
+  table.set(backend.id(), {run_override, found->second.get(), backend.name().c_str()});
 }
 
 void install_overrides(Backend& backend) {

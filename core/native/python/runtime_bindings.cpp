@@ -274,14 +274,14 @@ pb::list kernel_table(const std::string& name) {
   const Operator& op = get_operator(name);
   pb::list rows;
   for (int k = Operator::kKeys - 1; k >= key::kBackendBits; --k)
-    if (op.table[k].fn) rows.append(pb::make_tuple(key_name(k), op.table[k].owner ? op.table[k].owner : ""));
+    if (const Kernel* at = op.table.find(k)) rows.append(pb::make_tuple(key_name(k), at->owner ? at->owner : ""));
   for (Backend* b : ts::backends()) {
-    const Kernel& kernel_at = op.table[b->id()];
+    const Kernel* kernel_at = op.table.find(b->id());
     ts_kernel kernel{};
     kernel.struct_size = sizeof kernel;
     bool own = b->table().get_kernel(b->table().ctx, name.c_str(), &kernel) == TS_OK && kernel.run;
-    bool registered = !runs_body(op, b->id()) && kernel_at.owner;
-    if (own || registered) rows.append(pb::make_tuple(b->name(), own ? b->source() : std::string(kernel_at.owner)));
+    bool registered = !runs_body(op, b->id()) && kernel_at->owner;
+    if (own || registered) rows.append(pb::make_tuple(b->name(), own ? b->source() : std::string(kernel_at->owner)));
   }
   return rows;
 }

@@ -74,8 +74,11 @@ void fail_status(int status, const std::string& backend, const char* what) {
 KernelId::KernelId(const char* name) {
   KernelNames& names = kernel_names_table();
   std::lock_guard lock(names.mutex);
-  auto [it, fresh] = names.index.try_emplace(name, static_cast<int>(names.index.size()));
-  if (fresh && it->second >= kMax) fail(ErrorKind::Runtime, "kernel: more than ", kMax, " kernel names");
+  auto it = names.index.find(name);
+  if (it == names.index.end()) {
+    if (names.index.size() >= kMax) fail(ErrorKind::Runtime, "kernel: more than ", kMax, " kernel names");
+    it = names.index.emplace(name, static_cast<int>(names.index.size())).first;
+  }
   index_ = it->second;
   name_ = it->first.c_str();
 }

@@ -70,7 +70,8 @@ private:
   int16_t id_;
   ts_backend table_;
   std::string name_, vendor_, version_, source_, reason_;
-  bool host_memory_ = false, probed_ = false;
+  bool host_memory_ = false;
+  std::atomic<bool> probed_{false};
   std::atomic<bool> used_{false};
   int device_count_ = 0;
   std::mutex mutex_;

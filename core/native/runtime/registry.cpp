@@ -12,11 +12,14 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::array<std::unique_ptr<Backend>, kMaxBackends> slots; // 0 stays empty: meta
+  // 0 stays empty: meta. One that is replaced is not freed: other threads may be using it.
+  std::array<std::atomic<Backend*>, kMaxBackends> slots{};
   std::atomic<int> count{1};
   std::function<void(const std::string&)> loader;
-  bool announced = false; // the loader was told that devices are in use
+  std::atomic<bool> announced{false}; // the loader was told that devices are in use
   void (*ready)(Backend&) = nullptr;
+
+  Backend& at(int id) { return *slots[static_cast<size_t>(id)].load(std::memory_order_acquire); }
 };
 Registry& registry() {
   static auto* r = new Registry; // never destroyed: tensors may outlive static destruction
@@ -63,20 +66,20 @@ Backend& register_backend(const ts_backend* table, const std::string& source) {
   std::lock_guard lock(r.mutex);
   int n = r.count.load();
   for (int i = 1; i < n; ++i)
-    TS_CHECK(r.slots[i]->name() != table->name, "backend: the name '", table->name, "' is claimed by both ",
-             r.slots[i]->source(), " and ", source, "; uninstall one");
+    TS_CHECK(r.at(i).name() != table->name, "backend: the name '", table->name, "' is claimed by both ",
+             r.at(i).source(), " and ", source, "; uninstall one");
   TS_CHECK(std::strcmp(table->name, "meta") != 0, "backend: the name 'meta' is built in, claimed by ", source);
   TS_CHECK(n < kMaxBackends, "backend: at most ", kMaxBackends - 1, " backends can be registered");
-  r.slots[n] = std::make_unique<Backend>(static_cast<int16_t>(n), table, source);
+  r.slots[static_cast<size_t>(n)] = new Backend(static_cast<int16_t>(n), table, source);
   r.count.store(n + 1);
-  return *r.slots[n];
+  return r.at(n);
 }
 
 Backend* find_backend(const std::string& name) {
   Registry& r = registry();
   const std::string& real = real_device_name(name);
   for (int i = 1; i < r.count.load(); ++i)
-    if (r.slots[i]->name() == real) return r.slots[i].get();
+    if (r.at(i).name() == real) return &r.at(i);
   return nullptr;
 }
 
@@ -86,12 +89,9 @@ Backend& probe_again(const std::string& name) {
   if (old->device_count() > 0) return *old;
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  auto& slot = r.slots[static_cast<size_t>(old->id())];
-  if (slot.get() != old) return *slot; // another thread was faster
-  // Without devices nothing was allocated; another thread may still read the old one's reason, so it stays.
-  slot.release();
-  slot = std::make_unique<Backend>(old->id(), &old->table(), old->source());
-  return *slot;
+  if (&r.at(old->id()) == old) // else another thread was faster
+    r.slots[static_cast<size_t>(old->id())] = new Backend(old->id(), &old->table(), old->source());
+  return r.at(old->id());
 }
 
 Backend& backend_of(Device device) {
@@ -100,12 +100,12 @@ Backend& backend_of(Device device) {
     fail(ErrorKind::BackendUnavailable, "device: no backend has the device '", absent_device_text(device), "'");
   TS_CHECK(device.backend > 0 && device.backend < r.count.load(), "device: meta tensors have no data; ",
            "move the computation to a real device");
-  return *r.slots[device.backend];
+  return r.at(device.backend);
 }
 
 std::vector<Backend*> backends() {
   std::vector<Backend*> all;
-  for (int i = 1; i < registry().count.load(); ++i) all.push_back(registry().slots[i].get());
+  for (int i = 1; i < registry().count.load(); ++i) all.push_back(&registry().at(i));
   return all;
 }
 
