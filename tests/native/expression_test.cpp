@@ -70,3 +70,28 @@ TEST(mistakes_name_their_place) {
   CHECK_ERROR(parse("(x", kNames), "')'");
   CHECK_ERROR(parse("x y", kNames), "an operator");
 }
+
+TEST(high_derivatives_stay_small) {
+  // As a tree, the ninth would have more parts than fit in memory.
+  Expr e = parse("exp(sin(x * y) * tanh(x)) / (1 + x * x)", kNames);
+  for (int order = 0; order < 9; ++order) e = differentiate(e, 0);
+  CHECK(uses(e, 0) && uses(e, 1));
+  CHECK(compile({&e, 1}, kNames)->instructions.size() < 20000);
+  CHECK(to_string(e, kNames).size() < 2000000);
+}
+
+TEST(equal_programs_have_one_number) {
+  auto id = [](const char* text) {
+    Expr e = parse(text, kNames);
+    return compile({&e, 1}, kNames)->c.id;
+  };
+  CHECK(id("x * exp(x)") == id("y * exp(y)"));
+  CHECK(id("x * exp(y)") != id("y * exp(y)") && id("x + 1") != id("x + 2"));
+}
+
+TEST(long_expressions_name_their_parts) {
+  Expr e = variable(0);
+  for (int k = 0; k < 20; ++k) e = instruction(TS_I_MUL, e, e);
+  std::string text = to_string(e, kNames);
+  CHECK(text.starts_with("t0 = mul(x, x); t1 = mul(t0, t0); ") && text.ends_with("; t19"));
+}

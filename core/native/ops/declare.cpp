@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <sstream>
 
 namespace ts {
@@ -58,7 +59,7 @@ Operator& register_variant(const Operator& functional, Variant variant, const Po
   if (pointwise) {
     op->body = run_pointwise;
     op->composite = false;
-    op->table[key::Autograd] = {pointwise_autograd, nullptr, op->origin};
+    op->table.set(key::Autograd, {pointwise_autograd, nullptr, op->origin});
   } else {
     op->body = body ? body : inplace ? run_inplace_form : run_out_form;
   }
@@ -72,7 +73,7 @@ Def::Def(const char* schema) : op_(std::make_unique<Operator>()), pointwise_(nul
 }
 
 Def::~Def() noexcept(false) {
-  if (op_) finish();
+  if (op_ && std::uncaught_exceptions() == 0) finish();
 }
 
 const Operator& Def::finish() {
@@ -90,13 +91,18 @@ const Operator& Def::finish() {
 }
 
 Def& Def::pointwise(const char* expression) {
+  std::vector<std::string> names;
+  for (const Argument& a : op_->schema->args) names.push_back(a.name);
+  return pointwise(ts::pointwise::parse(expression, names));
+}
+
+Def& Def::pointwise(ts::pointwise::Expr expression) {
   pointwise_.reset(new PointwiseInfo);
   for (const Argument& a : op_->schema->args) pointwise_->variables.push_back(a.name);
   pointwise_->variables.push_back("result");
   pointwise_->variables.push_back("grad");
   pointwise_->derivatives.resize(op_->schema->args.size());
-  pointwise_->expr =
-      ts::pointwise::parse(expression, std::span(pointwise_->variables.data(), op_->schema->args.size()));
+  pointwise_->expr = std::move(expression);
   return *this;
 }
 

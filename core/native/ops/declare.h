@@ -30,8 +30,14 @@
 #include "dispatch/boxing.h"
 #include "dispatch/operator.h"
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
+
+namespace ts::pointwise {
+struct ExprNode;
+using Expr = std::shared_ptr<const ExprNode>;
+} // namespace ts::pointwise
 
 namespace ts {
 
@@ -55,6 +61,7 @@ public:
   // instructions of abi.h in lower case (exp, select(c, a, b), max, floordiv, ...), trigamma, zeta. Tensor, Operand and
   // Scalar arguments may appear. See ops/pointwise/expr.h.
   Def& pointwise(const char* expression);
+  Def& pointwise(ts::pointwise::Expr expression); // variable k is argument k
   Def& promote(Promote rule);
   // Better conditioned or cheaper derivatives than symbolic ones; may use grad, result and argument names.
   Def& derivative(const char* arg, const char* expression);

@@ -7,19 +7,21 @@
 #include <mutex>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace ts::pointwise {
 namespace {
 
-void collect(const Expr& e, std::vector<int>& variables, std::vector<double>& constants) {
-  if (!e) return;
+void collect(const Expr& e, std::vector<int>& variables, std::vector<double>& constants,
+             std::unordered_set<const ExprNode*>& seen) {
+  if (!e || !seen.insert(e.get()).second) return;
   if (e->kind == ExprNode::Variable) {
     if (std::find(variables.begin(), variables.end(), e->variable) == variables.end()) variables.push_back(e->variable);
   } else if (e->kind == ExprNode::Constant) {
     auto same_bits = [&](double v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(e->value); };
     if (std::find_if(constants.begin(), constants.end(), same_bits) == constants.end()) constants.push_back(e->value);
   } else {
-    for (const Expr& child : {e->a, e->b, e->c}) collect(child, variables, constants);
+    for (const Expr& child : {e->a, e->b, e->c}) collect(child, variables, constants, seen);
   }
 }
 
@@ -54,19 +56,25 @@ private:
   std::map<std::tuple<uint16_t, uint16_t, uint16_t, uint16_t>, uint16_t> seen_;
 };
 
-// Equal texts over equal inputs are equal programs: kernels compiled for one serve the other.
-uint64_t program_id(const std::string& text) {
+// Equal programs have one number: kernels compiled for one serve the other.
+uint64_t program_id(const Program& p) {
   static std::mutex mutex;
-  static std::map<std::string, uint64_t> ids;
+  static std::map<std::vector<uint64_t>, uint64_t> ids;
+  std::vector<uint64_t> key = {p.inputs.size(), p.constants.size(), p.outputs.size()};
+  for (double v : p.constants) key.push_back(std::bit_cast<uint64_t>(v));
+  for (uint16_t reg : p.outputs) key.push_back(reg);
+  for (const ts_instruction& i : p.instructions)
+    key.push_back(uint64_t{i.op} << 48 | uint64_t{i.a} << 32 | uint64_t{i.b} << 16 | i.c);
   std::lock_guard lock(mutex);
-  return ids.try_emplace(text, ids.size() + 1).first->second;
+  return ids.try_emplace(std::move(key), ids.size() + 1).first->second;
 }
 
 } // namespace
 
 std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<const std::string> variables) {
   auto p = std::make_unique<Program>();
-  for (const Expr& e : outputs) collect(e, p->inputs, p->constants);
+  std::unordered_set<const ExprNode*> seen;
+  for (const Expr& e : outputs) collect(e, p->inputs, p->constants, seen);
   std::sort(p->inputs.begin(), p->inputs.end());
   Compiler compiler(*p);
   for (const Expr& e : outputs) {
@@ -79,10 +87,8 @@ std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<
     p->outputs.push_back(reg);
     p->text += (p->text.empty() ? "" : "; ") + to_string(e, variables);
   }
-  std::string key;
-  for (int v : p->inputs) key += std::to_string(v) + ",";
   p->c = {sizeof(ts_program),
-          program_id(key + p->text),
+          program_id(*p),
           static_cast<int32_t>(p->inputs.size()),
           static_cast<int32_t>(p->constants.size()),
           static_cast<int32_t>(p->instructions.size()),

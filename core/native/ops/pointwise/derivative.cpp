@@ -111,7 +111,7 @@ public:
   Expr run(const Expr& e) {
     if (e->kind == ExprNode::Constant) return num(0);
     if (e->kind == ExprNode::Variable) return num(e->variable == variable_ ? 1 : 0);
-    if (!uses(e, variable_)) return num(0);
+    if (!depends(e)) return num(0);
     Expr& memo = memo_[e.get()];
     if (!memo) memo = rule(e);
     return memo;
@@ -127,12 +127,21 @@ private:
     }
     return binary_rule(e, e->a, e->b, run(e->a), run(e->b));
   }
+  // Whether the variable occurs in e.
+  bool depends(const Expr& e) {
+    if (!e || e->kind == ExprNode::Constant) return false;
+    if (e->kind == ExprNode::Variable) return e->variable == variable_;
+    if (auto known = depends_.find(e.get()); known != depends_.end()) return known->second;
+    bool found = depends(e->a) || depends(e->b) || depends(e->c);
+    return depends_[e.get()] = found;
+  }
   int variable_;
   std::unordered_map<const ExprNode*, Expr> memo_;
+  std::unordered_map<const ExprNode*, bool> depends_;
 };
 
 } // namespace
 
-Expr differentiate(const Expr& e, int variable) { return Differentiator(variable).run(e); }
+Expr differentiate(const Expr& e, int variable) { return share_parts(Differentiator(variable).run(e)); }
 
 } // namespace ts::pointwise

@@ -1,9 +1,14 @@
 #include "ops/pointwise/expr.h"
 #include "tensor/error.h"
+#include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cmath>
+#include <map>
 #include <sstream>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace ts::pointwise {
 namespace {
@@ -188,14 +193,90 @@ private:
 
 using Memo = std::unordered_map<const ExprNode*, Expr>;
 
-Expr rewrite(const Expr& e, int index, const Expr& by, Memo& memo) {
+template <class F> Expr rewrite(const Expr& e, F&& by, Memo& memo) {
   if (!e || e->kind == ExprNode::Constant) return e;
-  if (e->kind == ExprNode::Variable) return e->variable == index ? by : e;
+  if (e->kind == ExprNode::Variable) return by(e);
   auto it = memo.find(e.get());
   if (it != memo.end()) return it->second;
-  return memo[e.get()] = instruction(e->op, rewrite(e->a, index, by, memo), rewrite(e->b, index, by, memo),
-                                     rewrite(e->c, index, by, memo));
+  return memo[e.get()] = instruction(e->op, rewrite(e->a, by, memo), rewrite(e->b, by, memo), rewrite(e->c, by, memo));
 }
+
+// Every node is looked up by what it is and by its parts, shared already.
+class Sharer {
+public:
+  Expr run(const Expr& e) {
+    if (!e) return e;
+    if (auto known = memo_.find(e.get()); known != memo_.end()) return known->second;
+    Expr a = run(e->a), b = run(e->b), c = run(e->c);
+    Key key{e->kind, e->op, e->variable, std::bit_cast<uint64_t>(e->value), a.get(), b.get(), c.get()};
+    auto [it, fresh] = nodes_.try_emplace(key, e);
+    if (fresh && (a != e->a || b != e->b || c != e->c)) it->second = make(e->op, a, b, c);
+    return memo_[e.get()] = it->second;
+  }
+
+private:
+  using Key = std::tuple<int, uint16_t, int, uint64_t, const ExprNode*, const ExprNode*, const ExprNode*>;
+  Memo memo_;
+  std::map<Key, Expr> nodes_;
+};
+
+// Nodes of the expression written out as a tree, up to a limit.
+class TreeSize {
+public:
+  static constexpr int64_t kLimit = 1000;
+  int64_t of(const Expr& e) {
+    if (!e) return 0;
+    if (auto known = memo_.find(e.get()); known != memo_.end()) return known->second;
+    int64_t size = std::min(kLimit, 1 + of(e->a) + of(e->b) + of(e->c));
+    return memo_[e.get()] = size;
+  }
+
+private:
+  std::unordered_map<const ExprNode*, int64_t> memo_;
+};
+
+class Writer {
+public:
+  Writer(std::span<const std::string> variables, bool names_parts) : variables_(variables), names_parts_(names_parts) {}
+  std::string run(const Expr& e) {
+    if (e->kind == ExprNode::Variable) return variables_[static_cast<size_t>(e->variable)];
+    if (e->kind == ExprNode::Constant) {
+      std::ostringstream out;
+      out.precision(17);
+      out << e->value;
+      return out.str();
+    }
+    if (auto known = names_.find(e.get()); known != names_.end()) return known->second;
+    std::string text = std::string(instruction_name(e->op)) + "(" + run(e->a);
+    if (e->b) text += ", " + run(e->b);
+    if (e->c) text += ", " + run(e->c);
+    text += ")";
+    if (!names_parts_) return text;
+    std::string name = "t" + std::to_string(names_.size());
+    parts += name + " = " + text + "; ";
+    return names_[e.get()] = name;
+  }
+  std::string parts;
+
+private:
+  std::span<const std::string> variables_;
+  bool names_parts_;
+  std::unordered_map<const ExprNode*, std::string> names_;
+};
+
+class Search {
+public:
+  explicit Search(int variable) : variable_(variable) {}
+  bool run(const Expr& e) {
+    if (!e || e->kind == ExprNode::Constant) return false;
+    if (e->kind == ExprNode::Variable) return e->variable == variable_;
+    return seen_.insert(e.get()).second && (run(e->a) || run(e->b) || run(e->c));
+  }
+
+private:
+  int variable_;
+  std::unordered_set<const ExprNode*> seen_;
+};
 
 } // namespace
 
@@ -232,27 +313,24 @@ Expr parse(std::string_view text, std::span<const std::string> variables) { retu
 
 Expr substitute(const Expr& e, int index, const Expr& by) {
   Memo memo;
-  return rewrite(e, index, by, memo);
+  return rewrite(
+      e, [&](const Expr& v) { return v->variable == index ? by : v; }, memo);
 }
 
-bool uses(const Expr& e, int index) {
-  if (!e || e->kind == ExprNode::Constant) return false;
-  if (e->kind == ExprNode::Variable) return e->variable == index;
-  return uses(e->a, index) || uses(e->b, index) || uses(e->c, index);
+Expr renumber(const Expr& e, std::span<const int> to) {
+  Memo memo;
+  return rewrite(
+      e, [&](const Expr& v) { return variable(to[static_cast<size_t>(v->variable)]); }, memo);
 }
+
+Expr share_parts(const Expr& e) { return Sharer().run(e); }
+
+bool uses(const Expr& e, int index) { return Search(index).run(e); }
 
 std::string to_string(const Expr& e, std::span<const std::string> variables) {
-  if (e->kind == ExprNode::Variable) return variables[static_cast<size_t>(e->variable)];
-  if (e->kind == ExprNode::Constant) {
-    std::ostringstream out;
-    out.precision(17);
-    out << e->value;
-    return out.str();
-  }
-  std::string text = std::string(instruction_name(e->op)) + "(" + to_string(e->a, variables);
-  if (e->b) text += ", " + to_string(e->b, variables);
-  if (e->c) text += ", " + to_string(e->c, variables);
-  return text + ")";
+  Writer writer(variables, TreeSize().of(e) == TreeSize::kLimit);
+  std::string whole = writer.run(e);
+  return writer.parts + whole;
 }
 
 } // namespace ts::pointwise

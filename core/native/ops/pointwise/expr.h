@@ -13,6 +13,7 @@
 
 namespace ts::pointwise {
 
+// Expressions share their parts: what walks them remembers where it was.
 struct ExprNode;
 using Expr = std::shared_ptr<const ExprNode>;
 
@@ -42,7 +43,12 @@ Expr zeta(const Expr& s, const Expr& q);
 // d expr / d variable.
 Expr differentiate(const Expr& expr, int variable);
 Expr substitute(const Expr& expr, int variable, const Expr& by);
+// Variable k becomes variable to[k]; every variable used has its place in `to`.
+Expr renumber(const Expr& expr, std::span<const int> to);
+// Equal parts become one.
+Expr share_parts(const Expr& expr);
 bool uses(const Expr& expr, int variable);
+// As it would be declared; parts of a long one are named: "t0 = exp(x); mul(t0, t0)".
 std::string to_string(const Expr& expr, std::span<const std::string> variables);
 
 // A compiled program; `inputs` says which variable stands in each input register.

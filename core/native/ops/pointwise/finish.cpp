@@ -22,12 +22,12 @@ Expr at_defaults(const Operator& op, PointwiseInfo& info) {
 void finish_pointwise(Operator& op, PointwiseInfo& info) {
   info.program = pointwise::compile({&info.expr, 1}, info.variables);
   if (Expr d = at_defaults(op, info)) info.default_program = pointwise::compile({&d, 1}, info.variables);
-  TS_CHECK(op.schema->args.size() <= 6 && info.program->inputs.size() <= 14, op.name(),
-           ": a pointwise operator takes at most 6 arguments");
+  TS_CHECK(op.schema->args.size() <= kMaxPointwiseArgs && info.program->inputs.size() <= 14, op.name(),
+           ": a pointwise operator takes at most ", kMaxPointwiseArgs, " arguments");
   op.body = run_pointwise;
   op.any_device = true; // checked while planning: 0-d host tensors may join any device
   op.composite = false;
-  op.table[key::Autograd] = {pointwise_autograd, nullptr, op.origin};
+  op.table.set(key::Autograd, {pointwise_autograd, nullptr, op.origin});
 }
 
 } // namespace ts

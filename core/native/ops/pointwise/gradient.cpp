@@ -18,7 +18,7 @@ const Operator* declare_gradient(const Operator& op, const PointwiseInfo& info, 
   int n_args = static_cast<int>(info.variables.size()) - 2, result = n_args, grad = n_args + 1;
   std::string schema = op.schema->base + (op.schema->overload.empty() ? "" : "_" + op.schema->overload) + "_grad" +
                        std::to_string(arg) + "(";
-  std::vector<Expr> renamed = {expr};
+  std::vector<int> place(info.variables.size()); // among the arguments
   // The incoming gradient needs a name of its own where an argument is called grad: gradients of gradients.
   std::vector<std::string> names = info.variables;
   auto taken = [&](const std::string& n) {
@@ -28,6 +28,7 @@ const Operator* declare_gradient(const Operator& op, const PointwiseInfo& info, 
     while (taken(names[static_cast<size_t>(special)])) names[static_cast<size_t>(special)] += "_";
   auto add = [&](int variable, int source, const char* type) {
     if (!uses(expr, variable)) return;
+    place[static_cast<size_t>(variable)] = static_cast<int>(g.sources.size());
     schema += std::string(g.sources.empty() ? "" : ", ") + type + " " + names[static_cast<size_t>(variable)];
     g.sources.push_back(source);
   };
@@ -38,8 +39,14 @@ const Operator* declare_gradient(const Operator& op, const PointwiseInfo& info, 
   schema += ") -> Tensor";
   Def d(schema.c_str());
   // Gradients are floating: arithmetic promotion of floating operands is exact.
-  d.hidden().pointwise(pointwise::to_string(expr, names).c_str());
+  d.hidden().pointwise(pointwise::renumber(expr, place));
   return &d.finish();
+}
+
+int arguments_of(const Expr& e, size_t variables) {
+  int n = 0;
+  for (size_t k = 0; k < variables; ++k) n += uses(e, static_cast<int>(k));
+  return n;
 }
 
 } // namespace
@@ -52,8 +59,16 @@ const PointwiseGradient& PointwiseInfo::gradient(const Operator& op, int arg) co
   int n_args = static_cast<int>(variables.size()) - 2;
   Expr grad = pointwise::variable(n_args + 1);
   const Expr& declared = derivatives[static_cast<size_t>(arg)];
-  Expr d = declared ? declared : pointwise::instruction(TS_I_MUL, grad, pointwise::differentiate(expr, arg));
   auto g = std::make_unique<PointwiseGradient>();
+  Expr d = declared;
+  if (!d) {
+    Expr factor = pointwise::differentiate(expr, arg);
+    d = pointwise::instruction(TS_I_MUL, grad, factor);
+    if (arguments_of(d, variables.size()) > kMaxPointwiseArgs) {
+      d = factor;
+      g->times_grad = true;
+    }
+  }
   if (d->kind == pointwise::ExprNode::Constant)
     g->zero = true; // only 0 is possible: it is a multiple of grad
   else if (!(d->kind == pointwise::ExprNode::Variable && d->variable == n_args + 1)) {
@@ -72,7 +87,7 @@ const PointwiseGradient& PointwiseInfo::gradient(const Operator& op, int arg) co
 
 namespace {
 
-constexpr int kMaxArgs = 6;
+constexpr int kMaxArgs = kMaxPointwiseArgs;
 
 struct PointwiseNode final : Node {
   const Operator* op = nullptr;   // functional
@@ -132,7 +147,8 @@ struct PointwiseNode final : Node {
     Value out;
     Frame f{args, &out, static_cast<int32_t>(n), 1};
     call(*g.op, f);
-    return Tensor::adopt(out.tensor);
+    Tensor d = Tensor::adopt(out.tensor);
+    return g.times_grad ? ops::mul(grad, d) : d;
   }
 
   void release_saved() override {

@@ -11,6 +11,7 @@ namespace ts {
 struct PointwiseGradient {
   const Operator* op = nullptr; // NULL: the incoming gradient itself
   bool zero = false;            // the derivative is identically zero
+  bool times_grad = false;      // `op` leaves the incoming gradient out, which would be an argument too many
   // Where each argument of `op` comes from: an argument of the forward operator, or one of these.
   static constexpr int kResult = -1, kGrad = -2;
   std::vector<int> sources;
@@ -37,6 +38,8 @@ private:
   mutable std::vector<std::unique_ptr<PointwiseGradient>> owned_;
   mutable std::array<std::atomic<const PointwiseGradient*>, 16> gradients_{};
 };
+
+constexpr int kMaxPointwiseArgs = 6;
 
 // Finishes a declared pointwise operator: compiles its programs and installs body and autograd kernel.
 void finish_pointwise(Operator& op, PointwiseInfo& info);
