@@ -18,7 +18,7 @@ GradLock::GradLock(const AutogradMeta& meta) : mutex_(mutex_of(meta)) {
   mutex_.lock();
 }
 
-AccumulateGrad::~AccumulateGrad() {
+void AccumulateGrad::unlink() {
   if (AutogradMeta* m = autograd_meta(variable.impl()); m && m->accumulator == this) m->accumulator = nullptr;
 }
 
@@ -33,12 +33,18 @@ bool is_private(const Tensor& g) {
 void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>, EdgeMask) {
   Tensor g = std::move(grads[0]);
   AutogradMeta& m = make_autograd_meta(variable.impl());
-  if (m.leaf_hooks)
-    for (size_t i = 0; i < m.leaf_hooks->tensor.size(); ++i)
-      if (Tensor r = m.leaf_hooks->tensor[i].fn(g); r.defined()) g = r;
-  if (!g.defined()) return;
+  run_leaf_hooks(m, g);
+  TS_CHECK(!grad_fn(variable), "leaf variable has been moved into the graph interior");
+  if (!g.defined() || !variable->has(TensorImpl::kRequiresGrad)) return; // switched off since
   add_to(m, std::move(g));
-  for (size_t i = 0; i < m.post_accumulate.size(); ++i) m.post_accumulate[i].fn(variable);
+  for (auto& hook : snapshot(m.post_accumulate)) hook.fn(variable);
+}
+
+void run_leaf_hooks(const AutogradMeta& m, Tensor& g) {
+  if (!m.leaf_hooks) return;
+  for (auto& hook : snapshot(m.leaf_hooks->tensor))
+    if (g.defined())
+      if (Tensor r = hook.fn(g); r.defined()) g = std::move(r);
 }
 
 void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {

@@ -23,7 +23,8 @@ struct AccumulateGrad final : Node {
   explicit AccumulateGrad(const Tensor& t) : variable(t), meta{Dims(t.sizes()), t.dtype(), t.device()} {
     sequence = UINT64_MAX; // as early as possible: frees memory
   }
-  ~AccumulateGrad() override;
+  // What is deleted before it may run Python code that asks the leaf for its node.
+  void unlink() override;
   std::string name() const override { return "AccumulateGrad"; }
   const ResultMeta& result_meta(size_t) const override { return meta; }
   void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override;
@@ -32,5 +33,7 @@ struct AccumulateGrad final : Node {
 private:
   void add_to(AutogradMeta& meta, Tensor grad);
 };
+
+void run_leaf_hooks(const AutogradMeta& m, Tensor& g); // those on a leaf's gradient, which may replace it
 
 } // namespace ts

@@ -175,7 +175,12 @@ private:
       Edge e = gradient_edge(inputs_[i]);
       int32_t s = e.node ? s_.index.find(e.node.get()) : -1;
       if (s < 0) continue;
-      s_.states[static_cast<size_t>(s)].captures.push_back(static_cast<int32_t>(i));
+      State& state = s_.states[static_cast<size_t>(s)];
+      if (options_.accumulate && e.node->accumulates_into()) {
+        state.needed = true; // the node does it, with all its hooks
+        continue;
+      }
+      state.captures.push_back(static_cast<int32_t>(i));
       capture_results_.resize(inputs_.size());
       capture_results_[i] = e.input;
     }
@@ -234,8 +239,7 @@ private:
   void run_hooks(State& state, std::span<Tensor> grads) {
     NodeHooks& hooks = *state.node->hooks;
     auto each = [&](auto& list) {
-      for (size_t i = 0; i < list.size(); ++i) {
-        auto entry = list[i]; // a hook may remove itself
+      for (auto& entry : snapshot(list)) {
         Tensor& g = grads[entry.output];
         if (!g.defined()) continue;
         if (Tensor r = entry.fn(g); r.defined()) {
@@ -246,10 +250,9 @@ private:
     };
     each(hooks.tensor);
     each(hooks.retain);
-    for (size_t i = 0; i < hooks.pre.size(); ++i) {
+    for (auto& hook : snapshot(hooks.pre)) {
       std::vector<Tensor> list(grads.begin(), grads.end());
-      auto hook = hooks.pre[i].fn;
-      hook(list);
+      hook.fn(list);
       TS_CHECK(list.size() == grads.size(), state.node->name(), ": a pre-hook returned ", list.size(),
                " gradients, expected ", grads.size());
       std::move(list.begin(), list.end(), grads.begin());
@@ -259,10 +262,7 @@ private:
   void capture(State& state, std::span<Tensor> grads) {
     for (int32_t i : state.captures) {
       Tensor g = grads[capture_results_[static_cast<size_t>(i)]];
-      if (Tensor* leaf = state.node->accumulates_into(); leaf && autograd_meta(leaf->impl())->leaf_hooks)
-        for (auto& h : autograd_meta(leaf->impl())->leaf_hooks->tensor)
-          if (g.defined())
-            if (Tensor r = h.fn(g); r.defined()) g = r;
+      if (Tensor* leaf = state.node->accumulates_into()) run_leaf_hooks(*autograd_meta(leaf->impl()), g);
       captured_[static_cast<size_t>(i)] = g;
     }
   }
@@ -320,10 +320,9 @@ private:
       compute_anomaly(node, grads, out, wanted);
     }
     if (!has_post) return;
-    for (size_t i = 0; i < node.hooks->post.size(); ++i) {
+    for (auto& hook : snapshot(node.hooks->post)) {
       std::vector<Tensor> list(out.begin(), out.end());
-      auto hook = node.hooks->post[i].fn;
-      hook(list, incoming);
+      hook.fn(list, incoming);
       TS_CHECK(list.size() == out.size(), node.name(), ": a hook returned ", list.size(), " gradients, expected ",
                out.size());
       std::move(list.begin(), list.end(), out.begin());
@@ -398,24 +397,16 @@ std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList 
   }
   for (size_t i = 0; i < inputs.size(); ++i)
     TS_CHECK(requires_grad(inputs[i]), "One of the differentiated Tensors (input ", i, ") does not require grad");
+  if (options.accumulate)
+    for (const Tensor& input : inputs) retain_grad(input); // leaves keep theirs anyway
   std::vector<Tensor> captured =
       Run(inputs, options).execute({edges.begin(), edges.size()}, {initial.begin(), initial.size()});
   captured.resize(inputs.size());
-  if (!options.accumulate) {
-    for (size_t i = 0; i < captured.size(); ++i)
-      TS_CHECK(captured[i].defined() || options.allow_unused, "The differentiated Tensor at index ", i,
-               " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
-    return captured;
-  }
-  for (size_t i = 0; i < captured.size(); ++i) {
-    if (!captured[i].defined()) continue;
-    AutogradMeta& m = make_autograd_meta(inputs[i].impl());
-    GradLock lock(m);
-    m.grad = m.grad.defined()       ? aops::add(m.grad, captured[i])
-             : options.create_graph ? captured[i]
-                                    : detach(captured[i]);
-  }
-  return {};
+  if (options.accumulate) return {};
+  for (size_t i = 0; i < captured.size(); ++i)
+    TS_CHECK(captured[i].defined() || options.allow_unused, "The differentiated Tensor at index ", i,
+             " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
+  return captured;
 }
 
 namespace {

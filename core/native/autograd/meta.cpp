@@ -2,6 +2,7 @@
 #include "autograd/accumulate.h"
 #include "autograd/view_history.h"
 #include "runtime/backend.h"
+#include <algorithm>
 #include <mutex>
 
 namespace ts {
@@ -56,11 +57,23 @@ Edge gradient_edge(const Tensor& t) {
 }
 
 void set_history(const Tensor& t, Ref<Node> node, uint32_t output_nr) {
-  AutogradMeta& m = make_autograd_meta(t.impl());
   if (thread_state().anomaly && !node->location) note_location(*node);
+  set_grad_fn(t.impl(), std::move(node), output_nr);
+  t->keys |= key_bit(key::Autograd);
+}
+
+void set_grad_fn(TensorImpl* t, Ref<Node> node, uint32_t output_nr) {
+  AutogradMeta& m = make_autograd_meta(t);
+  if (t->has(TensorImpl::kRetainGrad) && m.grad_fn) [[unlikely]] {
+    auto& from = m.grad_fn->make_hooks().retain;
+    auto at = std::ranges::find(from, m.retain_hook, &NodeHooks::Entry<TensorHook>::id);
+    if (at != from.end()) {
+      node->make_hooks().retain.push_back({m.retain_hook, output_nr, std::move(at->fn)});
+      from.erase(at);
+    }
+  }
   m.grad_fn = std::move(node);
   m.output_nr = output_nr;
-  t->keys |= key_bit(key::Autograd);
 }
 
 Tensor grad_of(const Tensor& t) {
@@ -94,13 +107,15 @@ void retain_grad(const Tensor& t) {
   // A weak look at the tensor: its node must not keep it alive. The node dies with the last tensor or graph using it.
   TensorImpl* impl = t.impl();
   std::weak_ptr<char> alive = liveness_token(make_autograd_meta(impl));
-  fn->make_hooks().retain.push_back({next_hook_id(), autograd_meta(impl)->output_nr, [impl, alive](const Tensor& g) {
-                                       if (auto still = alive.lock()) {
-                                         AutogradMeta& m = make_autograd_meta(impl);
-                                         m.grad = m.grad.defined() ? accumulate_grads(m.grad, g) : g;
-                                       }
-                                       return Tensor();
-                                     }});
+  autograd_meta(impl)->retain_hook = next_hook_id();
+  fn->make_hooks().retain.push_back(
+      {autograd_meta(impl)->retain_hook, autograd_meta(impl)->output_nr, [impl, alive](const Tensor& g) {
+         if (auto still = alive.lock()) {
+           AutogradMeta& m = make_autograd_meta(impl);
+           m.grad = m.grad.defined() ? accumulate_grads(m.grad, g) : g;
+         }
+         return Tensor();
+       }});
 }
 
 uint64_t register_tensor_hook(const Tensor& t, TensorHook hook) {

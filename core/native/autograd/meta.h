@@ -10,6 +10,7 @@ struct AutogradMeta : AutogradMetaBase {
   Ref<Node> grad_fn;           // NULL for leaves
   uint32_t output_nr = 0;      // which result of grad_fn the tensor is
   Node* accumulator = nullptr; // leaf node, alive only while some graph refers to it; not owned
+  uint64_t retain_hook = 0;    // at grad_fn, of retain_grad()
   std::unique_ptr<NodeHooks> leaf_hooks;
   std::vector<NodeHooks::Entry<std::function<void(const Tensor&)>>> post_accumulate; // leaf, after .grad changed
   std::shared_ptr<char> alive; // made on demand: tells whether the tensor still exists
@@ -32,6 +33,7 @@ Ref<Node> grad_fn(const Tensor& t);
 // Where the gradient of t goes: its grad_fn, or the accumulator of a leaf; empty when no gradient is required.
 Edge gradient_edge(const Tensor& t);
 void set_history(const Tensor& t, Ref<Node> node, uint32_t output_nr);
+void set_grad_fn(TensorImpl* t, Ref<Node> node, uint32_t output_nr); // what retain_grad() asked for comes along
 
 Tensor grad_of(const Tensor& t);
 void set_grad_of(const Tensor& t, const Tensor& grad); // RuntimeError unless shape, dtype, device agree

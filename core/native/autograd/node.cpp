@@ -18,6 +18,7 @@ uint64_t next_hook_id() {
 // nesting, so that a chain of any length needs constant stack.
 void Node::destroy(Node* n) {
   ThreadState& tls = thread_state();
+  n->unlink();
   n->next_dying = static_cast<Node*>(tls.dying_nodes);
   tls.dying_nodes = n;
   if (tls.destroying) return;

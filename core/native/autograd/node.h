@@ -39,6 +39,8 @@ struct NodeHooks {
   std::vector<Entry<PostHook>> post;
 };
 uint64_t next_hook_id();
+// What runs: hooks may add and remove hooks, which counts from the next time on.
+template <class Entry> std::vector<Entry> snapshot(const std::vector<Entry>& hooks) { return hooks; }
 
 // A bit per edge whose gradient somebody wants in this run. Edges from the 64th on count as wanted.
 using EdgeMask = uint64_t;
@@ -67,6 +69,7 @@ struct Node {
   // may be in here at once, taking turns at kernels: what belongs to one run is no member of the node.
   virtual void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) = 0;
   virtual void release_saved() {}                        // after backward without retain_graph
+  virtual void unlink() {}                               // nobody holds the node: it may wait to be deleted
   virtual Tensor* accumulates_into() { return nullptr; } // leaf nodes
 
   std::span<Edge> edges() { return {more_edges ? more_edges.get() : inline_edges, n_edges}; }

@@ -42,11 +42,11 @@ struct AsStridedNode final : Node {
 struct CopySlices final : Node {
   ViewGeometry geometry;
   ResultMeta meta;
-  CopySlices(const Tensor& base, const Tensor& view, const Ref<Node>& value)
+  CopySlices(const Tensor& base, const Tensor& view, Edge value)
       : geometry(base, view), meta{geometry.base_sizes, geometry.dtype, geometry.device} {
     resize_edges(2);
     edges()[0] = gradient_edge(base);
-    edges()[1] = {value, 0};
+    edges()[1] = std::move(value);
   }
   std::string name() const override { return "CopySlices"; }
   const ResultMeta& result_meta(size_t) const override { return meta; }
@@ -80,20 +80,23 @@ void refresh_view_history(const Tensor& view) {
   Tensor base = Tensor::share(view->base);
   view->view_version = view.version();
   if (base.dtype() != view.dtype()) return; // its place in the base cannot be told by strides
-  AutogradMeta& m = make_autograd_meta(view.impl());
-  m.grad_fn = Ref<Node>::adopt(new AsStridedNode(base, view));
-  m.output_nr = 0;
+  set_grad_fn(view.impl(), Ref<Node>::adopt(new AsStridedNode(base, view)), 0);
 }
 
-void record_inplace(const Tensor& t, const Ref<Node>& node) {
+bool is_view_of_leaf(const Tensor& t) {
+  // A base that needs no gradient itself, and has no history, has views that do only where these are made leaves.
+  return t->base && requires_grad(t) && is_leaf(Tensor::share(t->base));
+}
+
+void record_inplace(const Tensor& t, const Ref<Node>& node, uint32_t result) {
   if (!t->base) {
-    set_history(t, node, 0);
+    set_history(t, node, result);
     return;
   }
   Tensor base = Tensor::share(t->base);
   TS_CHECK(base.dtype() == t.dtype(),
            "in-place: a view with another dtype than its base cannot be modified under autograd");
-  auto slices = Ref<Node>::adopt(new CopySlices(base, t, node));
+  auto slices = Ref<Node>::adopt(new CopySlices(base, t, {node, result}));
   set_history(base, slices, 0);
   refresh_view_history(t);
 }
@@ -122,8 +125,6 @@ void check_inplace_history(const Operator& op, const Tensor& t) {
            "views. Such functions do not "
            "allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place "
            "one.");
-  Tensor base = Tensor::share(t->base);
-  bool base_leaf = base->has(TensorImpl::kRequiresGrad) && !grad_fn(base);
   TS_CHECK(!t->has(TensorImpl::kViewNoGrad),
            "A view was created in no_grad mode, or by forward of a custom Function, and is being modified inplace with "
            "grad mode enabled. Given that this use case is "
@@ -131,7 +132,7 @@ void check_inplace_history(const Operator& op, const Tensor& t) {
            "moving both the view and the inplace either both inside the "
            "no_grad block (if you don't want the inplace to be tracked) or both "
            "outside (if you want the inplace to be tracked).");
-  TS_CHECK(!base_leaf, "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+  TS_CHECK(!is_view_of_leaf(t), "a view of a leaf Variable that requires grad is being used in an in-place operation.");
 }
 
 void note_location(Node& node) {

@@ -279,10 +279,7 @@ PyRef finish_output(const Ref<FunctionNode>& node, PyObject* o, size_t k, bool i
   bool dirty = listed(c->dirty, o), differentiable = is_differentiable(t.dtype()) && !listed(c->non_differentiable, o);
   node->metas[k] = {Dims(t.sizes()), t.dtype(), t.device()};
   if (dirty && record && differentiable) {
-    if (k == 0)
-      record_inplace(t, node);
-    else
-      set_history(t, node, static_cast<uint32_t>(k));
+    record_inplace(t, node, static_cast<uint32_t>(k));
     return PyRef::borrow(o);
   }
   if (!differentiable || !record) {
@@ -325,6 +322,8 @@ void check_dirty(PyObject* dirty, PyObject* outputs) {
     const Tensor& t = tensor_of(o);
     TS_CHECK(!(grad_enabled() && is_leaf(t) && requires_grad(t)),
              "a leaf Variable that requires grad is being used in an in-place operation.");
+    TS_CHECK(!(grad_enabled() && is_view_of_leaf(t)),
+             "a view of a leaf Variable that requires grad is being used in an in-place operation.");
     TS_CHECK(listed(outputs, o), "Some elements marked as dirty during the forward method were not returned as output. "
                                  "The inputs that are modified inplace must all be outputs of the Function.");
   }

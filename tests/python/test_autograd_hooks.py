@@ -1,0 +1,191 @@
+"""Hooks that change the hooks while these run, and what becomes of leaves, accumulators and retained gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack.autograd import Function, grad
+
+
+def leaf(*values: float) -> ts.Tensor:
+    return ts.tensor(values, dtype=ts.float64, requires_grad=True)
+
+
+# --- hooks that change hooks ---------------------------------------------------------------------------------------
+
+
+def changing_hooks(t: ts.Tensor, seen: list[int]) -> None:
+    """The first removes itself, the third adds a fourth."""
+
+    def first(g: ts.Tensor) -> None:
+        seen.append(1)
+        handle.remove()
+
+    def third(g: ts.Tensor) -> None:
+        seen.append(3)
+        t.register_hook(lambda g: seen.append(4))
+
+    handle = t.register_hook(first)
+    t.register_hook(lambda g: seen.append(2))
+    t.register_hook(third)
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_a_hook_may_remove_itself_and_add_another(is_leaf: bool) -> None:
+    x = leaf(1, 2)
+    t = x if is_leaf else x * 1
+    seen: list[int] = []
+    changing_hooks(t, seen)
+    total = (t * 2).sum()
+    total.backward(retain_graph=True)
+    assert seen == [1, 2, 3]  # what is added counts from the next time on
+    total.backward()
+    assert seen == [1, 2, 3, 2, 3, 4]
+
+
+def test_the_hooks_of_a_leaf_may_change_under_grad() -> None:
+    x = leaf(1, 2)
+    seen: list[int] = []
+    changing_hooks(x, seen)
+    assert grad((x * 2).sum(), x)[0].tolist() == [2.0, 2.0]
+    assert seen == [1, 2, 3]
+
+
+def test_a_hook_that_was_removed_by_one_before_it_still_runs_this_time() -> None:
+    x = leaf(1)
+    seen: list[int] = []
+
+    def first(*_: Any) -> None:
+        seen.append(1)
+        later.remove()
+
+    x.register_post_accumulate_grad_hook(first)
+    later = x.register_post_accumulate_grad_hook(lambda t: seen.append(2))
+    (x * 2).backward()
+    assert seen == [1, 2]
+    (x * 2).backward()
+    assert seen == [1, 2, 1]
+
+
+def test_hooks_of_nodes_may_remove_each_other() -> None:
+    y = leaf(1) * 2
+    seen: list[int] = []
+
+    def first(*_: Any) -> None:
+        seen.append(1)
+        later.remove()
+
+    y.grad_fn.register_hook(first)
+    later = y.grad_fn.register_hook(lambda *_: seen.append(2))
+    y.grad_fn.register_prehook(lambda *_: seen.append(0))
+    y.backward()
+    assert seen == [0, 1, 2]
+
+
+# --- backward(inputs=...) ------------------------------------------------------------------------------------------
+
+
+def test_backward_into_chosen_inputs_fires_all_their_hooks() -> None:
+    x, other = leaf(1, 2), leaf(3, 4)
+    y = x * other
+    seen: list[str] = []
+    x.register_hook(lambda g: seen.append("leaf"))
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(f"post {t.grad.tolist()}"))
+    other.register_post_accumulate_grad_hook(lambda t: seen.append("never"))
+    y.retain_grad()
+    y.sum().backward(inputs=[x, y, x])
+    assert x.grad.tolist() == [3.0, 4.0] and y.grad.tolist() == [1.0, 1.0] and other.grad is None
+    assert seen == ["leaf", "post [3.0, 4.0]"]
+
+
+# --- leaves --------------------------------------------------------------------------------------------------------
+
+
+class Keeps(Function):
+    """Something that runs code when the graph goes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: ts.Tensor, token: Any) -> ts.Tensor:
+        ctx.token = token
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: ts.Tensor) -> tuple[ts.Tensor, None]:
+        return g * 2, None
+
+
+def test_a_leaf_used_while_its_graph_is_freed_gets_its_own_gradient() -> None:
+    x, results = leaf(1), []
+
+    class Token:
+        def __del__(self) -> None:
+            results.append(x * 3)
+
+    y = Keeps.apply(x, Token())
+    total = x * 5 + y  # freed: first the edge to x, then the function, whose token uses x
+    del y, total
+    others = [leaf(k) for k in range(8)]
+    sums = [o * 7 for o in others]
+    results[0].sum().backward()
+    assert x.grad.tolist() == [3.0]
+    assert all(o.grad is None for o in others) and len(sums) == 8
+
+
+def test_a_leaf_switched_off_after_its_graph_was_built_gets_no_gradient() -> None:
+    x, z = leaf(1), leaf(2)
+    y = x * z
+    x.requires_grad_(False)
+    y.sum().backward()
+    assert x.grad is None and z.grad.tolist() == [1.0]
+
+
+def test_a_leaf_that_is_a_view_may_not_be_overwritten_behind_its_back() -> None:
+    base = ts.zeros(10)
+    part = base[2:6].requires_grad_()
+    total = (part * 3).sum()
+    base[0:3].mul_(ts.ones(3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="moved into the graph interior"):
+        total.backward()
+    with pytest.raises(RuntimeError, match="view of a leaf"):
+        ts.zeros(4)[1:].requires_grad_()[1:].mul_(2)
+
+
+def test_a_retained_gradient_follows_the_tensor_through_in_place_changes() -> None:
+    x = leaf(1, 2)
+    y = x * 2
+    y.retain_grad()
+    y.mul_(3)
+    (y * 5).sum().backward()
+    assert y.grad.tolist() == [5.0, 5.0] and x.grad.tolist() == [30.0, 30.0]
+
+
+# --- custom functions that write their inputs ----------------------------------------------------------------------
+
+
+class WritesSecond(Function):
+    @staticmethod
+    def forward(ctx: Any, a: ts.Tensor, b: ts.Tensor) -> tuple[ts.Tensor, ts.Tensor]:
+        b.mul_(3)
+        ctx.mark_dirty(b)
+        return a * 2, b
+
+    @staticmethod
+    def backward(ctx: Any, ga: ts.Tensor, gb: ts.Tensor) -> tuple[ts.Tensor, ts.Tensor]:
+        return ga * 2, gb * 3
+
+
+def test_a_view_written_as_a_later_output_has_the_right_gradient() -> None:
+    a, x = leaf(1, 1), leaf(1, 1, 1, 1)
+    base = x * 1
+    first, _ = WritesSecond.apply(a, base[1:3])
+    (first.sum() + base.sum() * 5).backward()
+    assert a.grad.tolist() == [2.0, 2.0]
+    assert x.grad.tolist() == [5.0, 15.0, 15.0, 5.0]
+
+
+def test_a_view_of_a_leaf_may_not_be_marked_dirty() -> None:
+    x = leaf(1, 1, 1)
+    with pytest.raises(RuntimeError, match="a view of a leaf"):
+        WritesSecond.apply(leaf(1, 1), x[1:])
