@@ -51,6 +51,11 @@ Scalar convert_scalar(Scalar value, DType t, const char* op) {
   return Scalar(v);
 }
 
+void check_value_fits(const Tensor& value, DType t, const char* op) {
+  if (value.dtype() == t || is_complex(t)) return;
+  if (auto number = host_number(*value.impl())) convert_scalar(*number, t, op);
+}
+
 void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
   TS_CHECK(a.device() == b.device(), op,
            ": Expected all tensors to be on the same device, but found at least two devices, ", to_string(a.device()),

@@ -10,6 +10,8 @@ namespace ts {
 // The number as an element of dtype t: truncated towards zero for integers. RuntimeError when out of range, as
 // PyTorch: infinities pass into floating dtypes, small negative numbers wrap into unsigned ones.
 Scalar convert_scalar(Scalar value, DType t, const char* op);
+// RuntimeError when `value`, a 0-d tensor that the host can read, is out of the range of dtype t.
+void check_value_fits(const Tensor& value, DType t, const char* op);
 
 inline DType or_default(DType given) { return given == DType::Undefined ? default_dtype() : given; }
 inline Device or_default(Device given) { return given.defined() ? given : default_device(); }

@@ -110,4 +110,9 @@ Scalar read_scalar(const void* at, DType dtype) {
   }
 }
 
+std::optional<Scalar> host_number(const TensorImpl& t) {
+  if (t.ndim != 0 || !t.storage || !t.storage->host || is_complex(t.dtype)) return std::nullopt;
+  return read_scalar(static_cast<const char*>(t.storage->host) + t.byte_offset, t.dtype);
+}
+
 } // namespace ts

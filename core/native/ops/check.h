@@ -1,6 +1,7 @@
 // Checks shared by operator bodies, and the reading of single elements.
 #pragma once
 #include "dispatch/value.h"
+#include <optional>
 
 namespace ts {
 
@@ -17,5 +18,7 @@ void resize_output(const Tensor& out, IntSpan sizes, const char* op);
 void check_same_dtype(const Tensor& a, const Tensor& b, const char* op);
 // The element at a host address.
 Scalar read_scalar(const void* at, DType dtype);
+// The value of a real 0-d tensor whose memory the host can address.
+std::optional<Scalar> host_number(const TensorImpl& t);
 
 } // namespace ts

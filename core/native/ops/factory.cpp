@@ -110,6 +110,7 @@ Tensor fill_tensor(const Tensor& self, const Tensor& value) {
   TS_CHECK(value.ndim() == 0, "fill_: only supports 0-dimension value tensor but got tensor with ", value.ndim(),
            " dimensions.");
   check_inplace(self, "fill_");
+  check_value_fits(value, self.dtype(), "fill_");
   if (self.numel() == 0 || self.is(value)) return self;
   Tensor here = value.device() == self.device() ? apart_from(value, self) : transfer(value, self.device());
   raw_copy(self, raw_expand(here, self.sizes(), "fill_"));

@@ -82,6 +82,7 @@ Tensor index_fill_tensor_(const Tensor& self, int64_t dim, const Tensor& index, 
   TS_CHECK(value.ndim() == 0, "index_fill_: only supports a 0-dimensional value tensor, but got tensor with ",
            value.ndim(), " dimension(s).");
   check_inplace(self, "index_fill_");
+  check_value_fits(value, self.dtype(), "index_fill_");
   Tensor v = raw_cast(transfer(value, self.device()), self.dtype());
   fill_slices(self, dim, index, apart_from(v, self));
   return self;

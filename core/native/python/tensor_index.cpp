@@ -2,6 +2,7 @@
 // lists go on to the operators index and index_put_.
 #include "dispatch/boxing.h"
 #include "ops/api.h"
+#include "ops/arguments.h"
 #include "ops/basic_index.h"
 #include "python/construct.h"
 #include "python/interop.h"
@@ -300,7 +301,10 @@ void assign_indexed(const Tensor& view, const std::vector<Tensor>& indices, PyOb
   // under masks fills instead of being put, and is cast.
   bool fills = source.numel() == 1;
   for (const Tensor& t : indices) fills = fills && (!t.defined() || is_bool(t.dtype()));
-  if (source.dtype() != view.dtype() && (!is_tensor(value) || fills)) source = ops::to_dtype(source, view.dtype());
+  if (source.dtype() != view.dtype() && (!is_tensor(value) || fills)) {
+    if (fills) check_value_fits(source, view.dtype(), "index_put_");
+    source = ops::to_dtype(source, view.dtype());
+  }
   if (!(source.device() == view.device()) && source.ndim() == 0) source = ops::to_device(source, view.device());
   kIndexPut(view, TensorList(indices), without_leading_ones(source, 0));
 }

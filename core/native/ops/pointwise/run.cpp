@@ -1,7 +1,7 @@
 // Running a pointwise operator: result dtype and shape, allocation, merging of dimensions, the kernel call.
 #include "dispatch/describe.h"
 #include "dispatch/launch.h"
-#include "ops/check.h"
+#include "ops/arguments.h"
 #include "ops/copy.h"
 #include "ops/pointwise/info.h"
 #include "ops/promotion.h"
@@ -175,11 +175,16 @@ struct Plan {
   DType common = DType::Undefined, result = DType::Undefined, compute = DType::Undefined;
 };
 
-// A 0-d tensor on another, host-addressable device takes part as a number.
-std::optional<Scalar> host_number(const TensorImpl& t) {
-  if (t.ndim != 0 || !t.storage || !t.storage->host) return std::nullopt;
-  const char* p = static_cast<const char*>(t.storage->host) + t.byte_offset;
-  return read_scalar(p, t.dtype);
+// A single value written into a tensor that keeps its dtype has to fit it, as in fill_.
+void fit_written_value(const Operator& op, const TensorImpl* target, int arg, Operand& o) {
+  const Argument& a = op.schema->args[static_cast<size_t>(arg)];
+  if (!target || a.type.kind == TypeKind::Scalar || is_complex(target->dtype)) return;
+  if (o.tensor) {
+    auto number = o.tensor->dtype == target->dtype ? std::nullopt : host_number(*o.tensor);
+    if (!number) return;
+    o = {nullptr, *number};
+  }
+  o.number = convert_scalar(o.number, target->dtype, op.name().c_str());
 }
 
 void choose_dtypes(const Operator& op, const PointwiseInfo& info, const ResultType& types, const TensorImpl* first,
@@ -247,10 +252,11 @@ Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::P
     else if (v.tensor->device == plan.device)
       o.tensor = v.tensor;
     else {
-      auto number = host_number(*v.tensor);
+      auto number = host_number(*v.tensor); // takes part as one
       if (!number) check_same_device(op, f);
       o.number = *number;
     }
+    if (info.promote == Promote::Keep && a != info.boolean_arg) fit_written_value(op, first, a, o);
     plan.operands.push_back(o);
     if (o.tensor)
       plan.sizes = plan.operands.size() == 1 ? Dims(o.tensor->sizes())
