@@ -1,9 +1,11 @@
 // A native backend over host memory without a kernel of its own: what the tests of loading and accessors install.
 // Its name, ABI version and number of devices are given with -D; see conftest.py.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <tesserack/abi.h>
+#include <thread>
 
 #ifndef ABI_MAJOR
 #define ABI_MAJOR TS_ABI_MAJOR
@@ -57,6 +59,9 @@ int get_kernel(void*, const char*, ts_kernel*) { return TS_DECLINED; }
 
 #ifdef CRASH_ON_OPEN
 [[maybe_unused]] const bool crashed = (crash(), true);
+#endif
+#ifdef HANG_ON_OPEN
+[[maybe_unused]] const bool hung = (std::this_thread::sleep_for(std::chrono::seconds(600)), true);
 #endif
 
 } // namespace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+import textwrap
 
 import pytest
 
@@ -66,6 +67,13 @@ def test_a_library_that_dies_is_refused(site, library, where):
     site.native("acme-pkg", library("acme", f"-D{where}"), "acme")
     out = site.run(USE_ACME)
     assert "a process that tried to load it died of SIGSEGV" in out and "try reinstalling acme-pkg" in out
+
+
+def test_a_library_that_does_not_come_back_is_refused(site, library):
+    site.native("acme-pkg", library("acme", "-DHANG_ON_OPEN"), "acme")
+    short = "from tesserack.backends import _integrity\n_integrity._TIMEOUT = 3.0\n"
+    out = site.run(short + textwrap.dedent(USE_ACME))
+    assert "a process that tried to load it had not ended after 3 s" in out and "try reinstalling acme-pkg" in out
 
 
 def test_a_library_is_tried_once_for_each_change(site, library):

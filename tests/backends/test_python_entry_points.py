@@ -123,3 +123,51 @@ def test_operators_of_a_plugin(site):
     site.package("acme-pkg", body, plugin="acmeops")
     out = site.run("x = ts.ones(2); print(ts.ops.acmeops.twice(x).tolist())")
     assert out.splitlines() == ["imported", "[2.0, 2.0]"]
+
+
+IMPORTS_EACH_OTHER = """
+    import threading
+
+    both = threading.Barrier(2, timeout=20)
+    outcome = []
+
+    def first():
+        try:
+            outcome.append(str(ts.device("acme")))
+        except RuntimeError as error:
+            outcome.append(str(error))
+
+    thread = threading.Thread(target=first, daemon=True)
+    import heavy_state
+    heavy_state.both = both
+    thread.start()
+    import heavy  # names a device while the other thread, loading the backend, waits for this module
+    thread.join(20)
+    assert not thread.is_alive(), "deadlock"
+    print(outcome[0], heavy.seen)
+"""
+
+
+@pytest.mark.parametrize("other", ["brass", "acme"])
+def test_a_module_may_name_a_device_while_a_backend_waits_for_it(site, library, other):
+    site.native("brass-pkg", library("brass"), "brass")
+    own = site.native("acme-pkg", library("acme"), "acme")
+    (site.folder / "acme_pkg.py").write_text(
+        f"import heavy_state\nheavy_state.both.wait()\nimport heavy\nlibrary = {str(own)!r}\n"
+    )
+    (site.folder / "heavy_state.py").write_text("both = None\n")
+    (site.folder / "heavy.py").write_text(
+        "import time, heavy_state, tesserack as ts\n"
+        "heavy_state.both.wait()\n"
+        "time.sleep(0.5)\n"
+        "try:\n"
+        f"    seen = str(ts.device({other!r}))\n"
+        "except RuntimeError as error:\n"
+        "    seen = str(error)\n"
+    )
+    out = site.run(IMPORTS_EACH_OTHER)
+    assert out.startswith("acme:0 ")
+    assert "brass:0" in out or (other == "acme" and ("acme:0 acme:0" in out or "while it is being loaded" in out))
+    if other == "acme":  # what came too early is not held against the backend
+        again = IMPORTS_EACH_OTHER + "\n    print(ts.device('acme'), backends.failures())\n"
+        assert site.run(again).endswith("acme:0 {}\n")

@@ -40,7 +40,7 @@ def check(library: str, name: str, distribution: Distribution | None) -> None:
     """Refuse a library that would take the process down.
 
     Raises:
-        RuntimeError: the file is not what was installed, or loading it killed another process.
+        RuntimeError: the file is not what was installed, or loading it killed or stopped another process.
     """
     if not os.path.isfile(library):
         return  # the linker finds it, or says that it does not
@@ -112,8 +112,12 @@ def _rehearse(library: str, name: str) -> None:
         status = subprocess.run(
             words, stdin=quiet, stdout=quiet, stderr=quiet, timeout=_TIMEOUT, check=False
         ).returncode
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(
+            f"backend: cannot open {library}: a process that tried to load it had not ended after {_TIMEOUT:g} s"
+        ) from None
     if -status in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP):
         death = signal.Signals(-status).name
         raise RuntimeError(f"backend: cannot open {library}: a process that tried to load it died of {death}")

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["failures", "install", "installed", "list_backends", "load", "reload"]
 
+# Not held while a backend's module is imported: another thread may be waiting for the lock inside an import that this
+# one waits for.
 _lock = threading.RLock()
 _failures: dict[str, tuple[str, BaseException | None]] = {}
-_loading: set[str] = set()
+_loading: set[tuple[int, str]] = set()  # thread, name
 
 
 def installed() -> dict[str, str]:
@@ -44,6 +46,8 @@ def failures() -> dict[str, str]:
 def load(name: str) -> None:
     """Load a backend now. A failure is remembered: see :func:`reload`.
 
+    Several threads may be at it at once: what each of them imports is registered once.
+
     Raises:
         BackendUnavailableError: saying which package and version, what failed (also as ``__cause__``) and what to do.
     """
@@ -54,16 +58,15 @@ def load(name: str) -> None:
             message, cause = _failures[name]
             raise BackendUnavailableError(message) from cause
         claim = _only_claim(name)
-        if name in _loading:
-            raise BackendUnavailableError(
-                f"device: the backend {name!r} from {claim} uses its own device while it is being loaded; "
-                f"report this to the authors of {claim.package}"
-            )
-        _loading.add(name)
-        try:
-            _load_claim(claim)
-        finally:
-            _loading.discard(name)
+        attempt = (threading.get_ident(), name)
+        if attempt in _loading:
+            raise _too_early(claim)
+        _loading.add(attempt)
+    try:
+        _load_claim(claim)
+    finally:
+        with _lock:
+            _loading.discard(attempt)
 
 
 def reload(name: str) -> None:
@@ -108,10 +111,17 @@ def _only_claim(name: str) -> Claim:
 
 def _load_claim(claim: Claim) -> None:
     try:
-        _register(claim, claim.point.load())
+        entry = _entry(claim)
+        with _lock:
+            if not _native._is_loaded(claim.name):
+                _register(claim, entry)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a module may call sys.exit while it is imported
+        if _native._is_loaded(claim.name):
+            return  # another thread was faster
+        if _is_being_imported(claim.value.partition(":")[0]):
+            raise _too_early(claim) from error
         message = (
             f"device: the backend {claim.name!r} from {claim} ({claim.value}) failed to load: "
             f"{type(error).__name__}: {error}; {_cure(error, claim)}, then restart or call "
@@ -121,10 +131,25 @@ def _load_claim(claim: Claim) -> None:
         raise BackendUnavailableError(message) from error
 
 
+def _entry(claim: Claim) -> Any:
+    """What an entry point names: a library's path, a Python backend, or what a function returned."""
+    entry = claim.point.load()
+    return entry() if callable(entry) and not _is_python_backend(entry) else entry
+
+
+def _is_being_imported(module: str) -> bool:
+    """Here or in another thread, which may be waiting for this one."""
+    return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
+
+
+def _too_early(claim: Claim) -> BackendUnavailableError:
+    return BackendUnavailableError(
+        f"device: the backend {claim.name!r} from {claim} uses its own device while it is being loaded; "
+        f"report this to the authors of {claim.package}"
+    )
+
+
 def _register(claim: Claim, entry: Any) -> None:
-    """Register what an entry point names: a library's path, a Python backend, or a callable that returns either."""
-    if callable(entry) and not _is_python_backend(entry):
-        entry = entry()
     if _is_python_backend(entry):
         if entry.name != claim.name:
             raise RuntimeError(

@@ -22,7 +22,10 @@ GROUP = "tesserack.plugins"
 # Called once, when a plugin is loaded, with the module that it registers things with.
 _REGISTERING = {"tesserack_operators": "library", "tesserack_dispatch_keys": "dispatch"}
 
+# Not held while a plugin's module is imported: another thread may be waiting for the lock inside an import that this
+# one waits for.
 _lock = threading.RLock()
+_importing: set[tuple[int, str]] = set()  # thread, plugin
 _claims: list[Claim] | None = None
 _failures: dict[str, PluginError] = {}
 _manager: pluggy.PluginManager | None = None
@@ -73,8 +76,9 @@ def load(name: str | None = None) -> None:
         if name is not None and not wanted:
             have = ", ".join(installed()) or "none"
             raise PluginError(f"plugins: no plugin named {name!r} is installed (installed: {have})")
-        for claim in wanted:
-            _load_once(claim)
+    for claim in wanted:
+        _load_once(claim)
+    with _lock:
         failed = [_failures[_key(claim)] for claim in wanted if _key(claim) in _failures]
     if failed:
         raise PluginError("\n".join(map(str, failed))) from failed[0].__cause__
@@ -92,30 +96,47 @@ def load_if_new(name: str) -> bool:
 def _load_once(claim: Claim) -> None:
     manager = _get_manager()
     key = _key(claim)
-    if key in _failures or manager.has_plugin(key):
-        return
+    attempt = (threading.get_ident(), key)
+    with _lock:
+        if key in _failures or manager.has_plugin(key) or attempt in _importing:
+            return
+        _importing.add(attempt)
     try:
         plugin = claim.point.load()
-        _check_names(manager, plugin)
-        manager.register(plugin, key)
-        _load_libraries(manager, plugin)
-        _run_registering(manager, plugin)
+        with _lock:
+            if not manager.has_plugin(key):  # else another thread was faster
+                _register(manager, plugin, key)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a module may call sys.exit while it is imported
-        if manager.has_plugin(key):
-            manager.unregister(name=key)
         reason = " ".join(str(error).split())
         failure = PluginError(f"plugins: {key} cannot be used: {type(error).__name__}: {reason}")
         failure.__cause__ = error
-        _failures[key] = failure
+        with _lock:
+            if not manager.has_plugin(key):
+                _failures[key] = failure
+    finally:
+        with _lock:
+            _importing.discard(attempt)
+
+
+def _register(manager: pluggy.PluginManager, plugin: Any, key: str) -> None:
+    _check_names(manager, plugin)
+    manager.register(plugin, key)
+    try:
+        _load_libraries(manager, plugin)
+        _run_registering(manager, plugin)
+    except BaseException:
+        manager.unregister(name=key)
+        raise
 
 
 def _get_manager() -> pluggy.PluginManager:
     global _manager
-    if _manager is None:
-        _manager = _make_manager()
-    return _manager
+    with _lock:
+        if _manager is None:
+            _manager = _make_manager()
+        return _manager
 
 
 def _make_manager() -> pluggy.PluginManager:
