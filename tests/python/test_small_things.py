@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import tesserack as ts
 from tesserack.testing import assert_close, make_tensor
@@ -151,3 +157,19 @@ def test_storage() -> None:
     assert y.set_(x).data_ptr() == x.data_ptr()
     assert x.apply_(lambda v: v + 1).tolist() == [1.0, 2.0, 3.0, 4.0]
     assert x.is_set_to(x[:]) and not x.is_set_to(x[1:])
+
+
+@pytest.mark.parametrize("make", [ts.Event, ts.current_stream], ids=["Event", "Stream"])
+def test_events_and_streams_are_not_pickled(make: Callable[[], Any]) -> None:
+    thing = make()
+    attempts = [functools.partial(pickle.dumps, thing, protocol) for protocol in range(6)]
+    for attempt in [*attempts, thing.__reduce__, lambda: copy.copy(thing)]:
+        with pytest.raises(TypeError, match=r"cannot pickle '(Event|Stream)' object"):
+            attempt()
+
+
+def test_what_does_not_fit_into_memory_is_said_in_units_that_show_it() -> None:
+    held = ts.ones(3 << 20, dtype=ts.uint8)
+    with pytest.raises(ts.OutOfMemoryError, match=r"tried to allocate 64\.0 TiB; .* are in live tensors") as caught:
+        ts.empty(1 << 44)
+    assert "0.0 MiB" not in str(caught.value) and held.numel() == 3 << 20

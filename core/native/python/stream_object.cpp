@@ -55,6 +55,11 @@ std::shared_ptr<Event> record_event(const Stream& s, const pb::object& event) {
   return e;
 }
 
+// They stand for something of this process. What pybind11 inherits would end it: it makes an empty base object.
+void refuse_pickling(const pb::object& self, int) {
+  raise(PyExc_TypeError, std::string("cannot pickle '") + type_name(self.ptr()) + "' object");
+}
+
 void define_streams(pb::module_& m) {
   pb::class_<Stream, StreamPtr>(m, "Stream", pb::module_local(),
                                 "A queue of work on a device: what is given to one stream runs in order.")
@@ -76,6 +81,8 @@ void define_streams(pb::module_& m) {
           pb::arg("stream"), "Later work waits for what the other stream has been given.")
       .def("record_event", record_event, pb::arg("event") = pb::none(),
            "Mark in an event, by default a new one, what the stream has been given so far; returns the event.")
+      .def("__reduce_ex__", refuse_pickling, pb::arg("protocol"))
+      .def("__reduce__", [](const pb::object& self) { refuse_pickling(self, 0); })
       .def("__eq__",
            [](const Stream& a, const pb::object& o) {
              if (!pb::isinstance<Stream>(o)) return false;
@@ -97,6 +104,8 @@ void define_events(pb::module_& m) {
            }),
            pb::arg("device") = pb::none(), pb::arg("enable_timing") = false)
       .def_property_readonly("device", [](const Event& e) { return device_of(e.device()); })
+      .def("__reduce_ex__", refuse_pickling, pb::arg("protocol"))
+      .def("__reduce__", [](const pb::object& self) { refuse_pickling(self, 0); })
       .def(
           "record",
           [](Event& e, const pb::object& stream) {

@@ -19,9 +19,14 @@ int small_class(size_t bytes) { return bytes <= kSmallest ? 0 : std::bit_width(b
 constexpr size_t class_bytes(int c) { return kSmallest << c; }
 uint32_t thread_limit(int c) { return c < 6 ? kThreadBlocks : kThreadBlocks >> (c - 5); }
 
-std::string mib(int64_t bytes) {
+std::string amount(int64_t bytes) {
+  static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return concat(bytes, " bytes");
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
   std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / (1 << 20) << " MiB";
+  out << std::fixed << std::setprecision(1) << value << ' ' << kUnits[unit];
   return out.str();
 }
 
@@ -245,8 +250,8 @@ void DeviceAllocator::out_of_memory(size_t bytes, int status) {
   if (status != TS_OK && status != TS_OUT_OF_MEMORY) fail_status(status, backend_.name(), "alloc");
   std::string why = take_last_error();
   fail(ErrorKind::OutOfMemory, "out of memory on ", Device{backend_.id(), index_}, ": tried to allocate ",
-       mib(static_cast<int64_t>(bytes)), "; ", mib(stats_.allocated), " are in live tensors, ",
-       mib(stats_.reserved - stats_.allocated), " cached and unused", why.empty() ? "" : "; ", why,
+       amount(static_cast<int64_t>(bytes)), "; ", amount(stats_.allocated), " are in live tensors, ",
+       amount(stats_.reserved - stats_.allocated), " cached and unused", why.empty() ? "" : "; ", why,
        "; try smaller batches, or tesserack.empty_cache()");
 }
 
