@@ -94,6 +94,19 @@ Dims transposed_sizes(IntSpan input, IntSpan weight, const ConvShape& s, IntSpan
   return sizes;
 }
 
+// Padding of the output by a stride or more makes room for positions that no input stands at: zeros.
+Tensor with_positions_beyond(const Tensor& x, IntSpan sizes) {
+  static const Op constant_pad_nd("constant_pad_nd");
+  Dims pad;
+  bool any = false;
+  for (size_t d = sizes.size(); d-- > 2;) {
+    pad.push_back(0);
+    pad.push_back(sizes[d] - x.sizes()[d]);
+    any = any || pad.back() > 0;
+  }
+  return any ? constant_pad_nd(x, pad, Scalar(0)) : x;
+}
+
 template <size_t N>
 Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride, IntSpan padding,
                       IntSpan output_padding, int64_t groups, IntSpan dilation) {
@@ -102,6 +115,7 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& b
   ConvShape s = conv_shape(stride, padding, dilation, groups, N, op);
   Dims extra = per_dim(output_padding, N, op, "output_padding");
   Dims sizes = transposed_sizes<N>(x.sizes(), weight.sizes(), s, extra, op);
+  x = with_positions_beyond(x, conv_output_sizes(sizes, weight.sizes(), s, op));
   Tensor out = backward_input_op(x, weight, sizes, s.stride, s.padding, s.dilation, groups);
   if (bias.defined()) {
     TS_CHECK(bias.ndim() == 1 && bias.numel() == sizes[1], op, ": expected bias to be 1-dimensional with ", sizes[1],

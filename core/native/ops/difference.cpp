@@ -23,8 +23,8 @@ Tensor diff(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend, c
   TS_CHECK(self.ndim() >= 1, "diff: expects input to be at least one-dimensional");
   TS_CHECK(n >= 0, "diff: order must be non-negative but got ", n);
   int64_t d = wrap_dim(dim, self.ndim(), "diff");
+  if (n == 0) return ops::clone(self); // as it is, whatever stands beside it: as in NumPy and PyTorch
   Tensor x = extended(self, d, prepend, append);
-  if (n == 0) return x.is(self) ? ops::clone(x) : x;
   if (n >= x.sizes()[d]) return ops::clone(ops::narrow(x, d, int64_t{0}, int64_t{0}));
   static const Op logical_xor("logical_xor");
   const Op& minus = is_bool(x.dtype()) ? logical_xor : ops::sub;

@@ -62,9 +62,10 @@ void constant_pad_gradient(GradContext& c) {
 
 enum class Mode { Reflect, Replicate, Circular };
 
-int64_t source_of(int64_t i, int64_t n, Mode mode) {
+// Circular repeats what negative padding leaves, from `first` on, `n` elements; the others look at the whole.
+int64_t source_of(int64_t i, int64_t first, int64_t n, Mode mode) {
   if (mode == Mode::Replicate) return std::clamp<int64_t>(i, 0, n - 1);
-  if (mode == Mode::Circular) return ((i % n) + n) % n;
+  if (mode == Mode::Circular) return first + ((i - first) % n + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
@@ -74,14 +75,17 @@ Tensor selected_pad(const Tensor& self, IntSpan pad, Mode mode, const char* op) 
   for (const Pads& p : parse(self, pad, op)) {
     if (p.left == 0 && p.right == 0) continue;
     int64_t n = x.sizes()[p.dim], total = padded_size(n, p, op, self.sizes(), pad);
+    const int64_t first = mode == Mode::Circular ? std::max<int64_t>(-p.left, 0) : 0;
+    if (mode == Mode::Circular) n += std::min<int64_t>(p.left, 0) + std::min<int64_t>(p.right, 0);
     int64_t most = mode == Mode::Reflect ? n - 1 : mode == Mode::Circular ? n : INT64_MAX;
     TS_CHECK(p.left <= most && p.right <= most, op, ": Padding size should be ",
-             mode == Mode::Circular ? "at most" : "less than", " the corresponding input dimension, but got: padding (",
-             p.left, ", ", p.right, ") at dimension ", p.dim, " of input ", self.sizes());
+             mode == Mode::Circular ? "at most what is left of" : "less than",
+             " the corresponding input dimension, but got: padding (", p.left, ", ", p.right, ") at dimension ", p.dim,
+             " of input ", self.sizes());
     TS_CHECK(n > 0, op, ": expected a non-empty dimension ", p.dim, " to pad from, got sizes ", self.sizes());
     TS_CHECK(total <= int64_t{1} << 40, op, ": padded size ", total, " is too large");
     std::vector<int64_t> from(static_cast<size_t>(total));
-    for (int64_t i = 0; i < total; ++i) from[static_cast<size_t>(i)] = source_of(i - p.left, n, mode);
+    for (int64_t i = 0; i < total; ++i) from[static_cast<size_t>(i)] = source_of(i - p.left, first, n, mode);
     x = ops::index_select(x, p.dim, from_host(from, self.device()));
   }
   return x.is(self) ? ops::clone(self) : x;

@@ -55,9 +55,11 @@ Triple unique_flat(const Tensor& self, bool, bool, bool) {
   return {ops::index_select(values, 0, r.starts), reshaped(inverse, self.sizes()), r.lengths};
 }
 
-// Slices along dim as rows of a matrix.
+// Slices along dim as rows of a matrix, the other dimensions in their order.
 Tensor as_rows(const Tensor& self, int64_t d) {
-  Tensor front = raw_contiguous(raw_transpose(self, 0, d));
+  Tensor front = self;
+  for (int64_t k = d; k > 0; --k) front = raw_transpose(front, k - 1, k);
+  front = raw_contiguous(front);
   int64_t n = front.size(0);
   return raw_view(front, Dims{n, n ? front.numel() / n : 0});
 }

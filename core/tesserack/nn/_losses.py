@@ -195,8 +195,9 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Negative log-likelihood of targets under normal distributions of mean ``input`` and variance ``var``.
 
-    ``var`` has the input's shape, or one number for each row (the last dim missing or 1), and counts as ``eps`` at
-    least. ``full`` adds the constant term. ``ValueError`` for another shape, a negative variance, another reduction.
+    ``var`` has the input's shape, or is the same along one dim (of size 1, or missing if the last), and counts as
+    ``eps`` at least. ``full`` adds the constant term. ``ValueError`` for another shape, a negative variance or another
+    reduction.
 
     >>> import tesserack as ts
     >>> gaussian_nll_loss(ts.zeros(2), ts.ones(2), ts.ones(2)).item()
@@ -205,15 +206,8 @@ def gaussian_nll_loss(
     spread = var if isinstance(var, Tensor) else ts.full_like(input, var)
     if spread.shape != input.shape and spread.shape == input.shape[:-1]:
         spread = spread.unsqueeze(-1)
-    if (
-        spread.ndim != input.ndim
-        or spread.shape[:-1] != input.shape[:-1]
-        or spread.shape[-1:]
-        not in (
-            input.shape[-1:],
-            (1,),
-        )
-    ):
+    others = [have for want, have in zip(input.shape, spread.shape, strict=False) if have != want]
+    if spread.ndim != input.ndim or others not in ([], [1]):
         raise ValueError(f"gaussian_nll_loss: var is of incorrect size, got {spread.shape} for input {input.shape}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"gaussian_nll_loss: expected reduction 'none', 'mean' or 'sum', got {reduction!r}")
