@@ -64,7 +64,7 @@ struct Operator {
   const Operator* inplace = nullptr;    // of a functional operator: its variants, if any
   const Operator* out = nullptr;
   Effects effects;
-  KeySet overridden = 0; // backends with a kernel of their own for the whole operator
+  std::atomic<KeySet> overridden{0}; // backends with a kernel of their own for the whole operator
   Variant variant = Variant::Functional;
   bool composite = true;             // differentiated by tracing through its body
   bool differentiable = true;        // false: results never require gradients (comparisons, argmax)
