@@ -221,4 +221,6 @@ def test_an_optimizer_may_define_only_the_update():
 
 def test_repr():
     text = repr(optim.SGD(weights(), lr=0.1))
-    assert text.startswith("SGD (\nParameter Group 0\n    dampening: 0\n    lr: 0.1\n") and text.endswith("\n)")
+    assert text.startswith("SGD (\nParameter Group 0\n    dampening: 0\n    differentiable: False\n") and text.endswith(
+        "\n)"
+    )

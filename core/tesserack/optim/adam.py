@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim.optimizer import Group, Optimizer, require, require_plain, same_kind
+from tesserack.optim._each import kept, moments, refuse_capturable
+from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
 __all__ = ["Adam", "AdamW"]
 
@@ -46,7 +47,6 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        require_plain(differentiable, capturable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -54,6 +54,10 @@ class Adam(Optimizer):
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
             "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
@@ -67,6 +71,11 @@ class Adam(Optimizer):
 
     def _update(self, group: Group) -> None:
         for params in same_kind(group["params"]):
+            refuse_capturable(group, params[0])
+            if group.get("differentiable"):
+                for param, state in zip(params, self._counted_states(params, group["amsgrad"]), strict=True):
+                    self._recorded(group, param, cast("Tensor", param.grad), state)
+                continue
             states = self._counted_states(params, group["amsgrad"])
             steps = [state["step"] for state in states]
             if steps.count(steps[0]) == len(steps):
@@ -109,6 +118,21 @@ class Adam(Optimizer):
             group.get("decoupled_weight_decay", False),
         )
 
+    def _recorded(self, group: Group, param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+        """The step by operations that autograd sees."""
+        grad = -grad if group["maximize"] else grad
+        rate, decay, step = float(group["lr"]), group["weight_decay"], state["step"]
+        if decay and group.get("decoupled_weight_decay", False):
+            param.mul_(1 - rate * decay)
+        elif decay:
+            grad = grad.add(param, alpha=decay)
+        beta1, beta2 = group["betas"]
+        mean, square = moments(grad, state, group["betas"])
+        if group["amsgrad"]:
+            square = state["max_exp_avg_sq"] = ts.maximum(state["max_exp_avg_sq"], square)
+        scale = square.sqrt() / (1 - beta2**step) ** 0.5 + group["eps"]
+        param.addcdiv_(kept(mean, group), scale, value=-rate / (1 - beta1**step))
+
 
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, arXiv:1711.05101).
@@ -143,8 +167,10 @@ class AdamW(Adam):
             eps,
             weight_decay,
             amsgrad,
+            foreach=foreach,
             maximize=maximize,
             capturable=capturable,
             differentiable=differentiable,
+            fused=fused,
             decoupled_weight_decay=True,
         )

@@ -98,13 +98,13 @@ class Optimizer:
         if closure is not None:
             with ts.enable_grad():
                 loss = closure()
-        with ts.no_grad():
-            for group in self.param_groups:
+        for group in self.param_groups:
+            with ts.set_grad_enabled(bool(group.get("differentiable"))):
                 self._update(group)
         return loss
 
     def _update(self, group: Group) -> None:
-        """One step of one group; called without gradient recording."""
+        """One step of one group; called without gradient recording, unless the group is ``differentiable``."""
         raise NotImplementedError(f"{type(self).__name__}: define _update(group), or override step()")
 
     def _check_group(self, group: Group) -> None:
@@ -258,11 +258,17 @@ def _add(table: Hooks, hook: Callable[..., Any], prepend: bool = False) -> Remov
     return handle
 
 
+# What PyTorch keeps in tensors of no dims.
+_NUMBERS = ("eta", "mu", "mu_product")
+
+
 def _state_for(param: Tensor, value: Any, key: str = "") -> Any:
-    """A copy of saved state that fits ``param``; step counts become plain ints."""
+    """A copy of saved state that fits ``param``; step counts and other single numbers become plain ones."""
     if isinstance(value, Tensor):
         if key == "step":
             return int(value.item())
+        if key in _NUMBERS and value.ndim == 0:
+            return float(value.item())
         dtype = param.dtype if param.is_floating_point() and value.is_floating_point() else value.dtype
         return value.detach().to(param.device, dtype).clone()
     if isinstance(value, Mapping):
@@ -289,9 +295,3 @@ def require(condition: bool, option: str, value: Any, expected: str) -> None:
     """Raise ``ValueError`` naming a bad option."""
     if not condition:
         raise ValueError(f"Invalid {option}: {value}; expected {expected}")
-
-
-def require_plain(differentiable: bool, capturable: bool = False) -> None:
-    """Refuse the two PyTorch options whose behaviour the fused steps do not have."""
-    if differentiable or capturable:
-        raise ValueError("optimizer: differentiable=True and capturable=True are not available")

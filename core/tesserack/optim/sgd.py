@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim.optimizer import Group, Optimizer, require, require_plain, same_kind
+from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
 __all__ = ["SGD"]
 
@@ -43,7 +43,6 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        require_plain(differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -51,6 +50,9 @@ class SGD(Optimizer):
             "weight_decay": weight_decay,
             "nesterov": nesterov,
             "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
         }
         super().__init__(params, defaults)
 
@@ -62,6 +64,11 @@ class SGD(Optimizer):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
 
     def _update(self, group: Group) -> None:
+        if group.get("differentiable"):
+            for param in group["params"]:
+                if param.grad is not None:
+                    self._recorded(group, param, param.grad)
+            return
         if not group["momentum"]:
             for params in same_kind(group["params"]):
                 self._fused(group, params, [], False)
@@ -89,3 +96,18 @@ class SGD(Optimizer):
             group["maximize"],
             first_step,
         )
+
+    def _recorded(self, group: Group, param: Tensor, grad: Tensor) -> None:
+        """The step by operations that autograd sees."""
+        grad = -grad if group["maximize"] else grad
+        if group["weight_decay"]:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        if group["momentum"]:
+            state = self.state[param]
+            if "momentum_buffer" in state:
+                state["momentum_buffer"].mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
+            else:
+                state["momentum_buffer"] = grad.detach().clone()
+            buffer = state["momentum_buffer"]
+            grad = grad.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
+        param.add_(grad, alpha=-float(group["lr"]))

@@ -2,6 +2,7 @@
 
 from tesserack.optim.lr_scheduler._base import LRScheduler
 from tesserack.optim.lr_scheduler._combined import ChainedScheduler, SequentialLR
+from tesserack.optim.lr_scheduler._cyclic import CyclicLR
 from tesserack.optim.lr_scheduler._factors import (
     ConstantLR,
     CosineAnnealingLR,
@@ -24,6 +25,7 @@ __all__ = [
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",

@@ -1,0 +1,69 @@
+"""Adadelta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, zeros
+from tesserack.optim.optimizer import Group, require
+
+__all__ = ["Adadelta"]
+
+
+class Adadelta(EachOptimizer):
+    """Adadelta (Zeiler, arXiv:1212.5701).
+
+    ``v = rho * v + (1 - rho) * g * g``, ``d = g * sqrt(u + eps) / sqrt(v + eps)``, ``u = rho * u + (1 - rho) * d * d``
+    and ``param -= lr * d``. ``foreach`` is accepted and changes nothing.
+    Raises ``ValueError`` for negative lr, eps or weight_decay, and for rho outside [0, 1].
+
+    >>> from tesserack import nn, optim, ones
+    >>> w = nn.Parameter(ones(1))
+    >>> opt = optim.Adadelta([w])
+    >>> (w * w).sum().backward()
+    >>> opt.step()
+    >>> round(w.item(), 4)
+    0.9968
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: Group) -> None:
+        check_usual(group)
+        require(0 <= group["rho"] <= 1, "rho value", group["rho"], "0 <= rho <= 1")
+
+    def _start(self, state: State, param: Tensor, group: Group) -> None:
+        state["square_avg"], state["acc_delta"] = zeros(param), zeros(param)
+
+    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        grad = decayed(grad, param, group)
+        rho, eps = group["rho"], group["eps"]
+        square, moved = state["square_avg"], state["acc_delta"]
+        square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        delta = moved.add(eps).sqrt_().div(square.add(eps).sqrt_()).mul_(grad)
+        moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        param.add_(delta, alpha=-float(group["lr"]))

@@ -1,0 +1,83 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, kept
+from tesserack.optim.optimizer import Group, require
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(EachOptimizer):
+    """Adagrad (Duchi et al., JMLR 2011).
+
+    ``v += g * g`` and ``param -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(v) + eps)``, v starting at
+    ``initial_accumulator_value``. ``foreach`` and ``fused`` are accepted and change nothing.
+    Raises ``ValueError`` for negative options.
+
+    >>> from tesserack import nn, optim, ones
+    >>> w = nn.Parameter(ones(1))
+    >>> opt = optim.Adagrad([w], lr=0.5)
+    >>> (w * w).sum().backward()
+    >>> opt.step()
+    >>> round(w.item(), 4)
+    0.5
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        # The state is there from the start, so that other programs may share it before the first step.
+        for group in self.param_groups:
+            for param in group["params"]:
+                self.state[param]["step"] = 0
+                self._start(self.state[param], param, group)
+
+    def _check_group(self, group: Group) -> None:
+        check_usual(group)
+        for name in ("lr_decay", "initial_accumulator_value"):
+            require(group[name] >= 0, f"{name} value", group[name], f"{name} >= 0")
+
+    def _start(self, state: State, param: Tensor, group: Group) -> None:
+        value = group["initial_accumulator_value"]
+        value = complex(value, value) if param.is_complex() else value
+        state["sum"] = ts.full_like(param.detach(), value, memory_format=ts.preserve_format)
+
+    def share_memory(self) -> None:
+        """Let other processes see the state; see ``Tensor.share_memory_``."""
+        for state in self.state.values():
+            state["sum"].share_memory_()
+
+    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        grad = decayed(grad, param, group)
+        rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
+        squares = state["sum"]
+        squares.addcmul_(grad, grad, value=1)
+        param.addcdiv_(grad, kept(squares, group).sqrt().add(group["eps"]), value=-rate)

@@ -1,0 +1,72 @@
+"""Averaged stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, zeros
+from tesserack.optim.optimizer import Group
+
+__all__ = ["ASGD"]
+
+
+class ASGD(EachOptimizer):
+    """Gradient descent that keeps the average of the parameters (Polyak and Juditsky 1992), in ``state[p]["ax"]``.
+
+    ``param = (1 - lambd * eta) * param - eta * g``, with ``eta = lr / (1 + lambd * lr * step) ** alpha``; averaging
+    starts after ``t0`` steps. ``foreach`` is accepted and changes nothing.
+    Raises ``ValueError`` for a negative lr or weight_decay.
+
+    >>> from tesserack import nn, optim, ones
+    >>> w = nn.Parameter(ones(1))
+    >>> opt = optim.ASGD([w], lr=0.25)
+    >>> (w * w).sum().backward()
+    >>> opt.step()
+    >>> round(w.item(), 3)
+    0.5
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: Group) -> None:
+        check_usual(group)
+
+    def _start(self, state: State, param: Tensor, group: Group) -> None:
+        state["eta"], state["mu"], state["ax"] = float(group["lr"]), 1.0, zeros(param)
+
+    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        grad = decayed(grad, param, group)
+        lambd, rate, eta = group["lambd"], float(group["lr"]), state["eta"]
+        param.mul_(1 - lambd * eta)
+        param.add_(grad, alpha=-eta)
+        if state["mu"] == 1:
+            state["ax"].copy_(param)
+        else:
+            state["ax"].add_(param.sub(state["ax"]).mul_(state["mu"]))
+        state["eta"] = rate / (1 + lambd * rate * state["step"]) ** group["alpha"]
+        state["mu"] = 1 / max(1.0, state["step"] - group["t0"])
