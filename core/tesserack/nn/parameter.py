@@ -7,7 +7,14 @@ from typing import Any
 from tesserack import Tensor, empty
 from tesserack._tensor_methods import no_override
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]
 
 
 class Parameter(Tensor):
@@ -79,3 +86,77 @@ class Buffer(Tensor):
 def _plain(tensor: Tensor) -> Tensor:
     """The same values as a base Tensor, keeping the requires_grad mark that repr shows."""
     return Tensor._make_subclass(Tensor, tensor, tensor.requires_grad)
+
+
+class UninitializedTensorMixin:
+    """A tensor whose shape is not known yet; :meth:`materialize` gives it memory and its usual class."""
+
+    cls_to_become: type[Any]
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Take uninitialised memory of ``shape``; device and dtype are those of the placeholder if None."""
+        tensor: Any = self
+        device = tensor.data.device if device is None else device
+        dtype = tensor.data.dtype if dtype is None else dtype
+        tensor.data = empty(shape, device=device, dtype=dtype)
+        tensor.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        """Not known yet."""
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized module. "
+            "Call `forward` to initialize the parameters before accessing their attributes."
+        )
+
+    def share_memory_(self) -> Any:
+        """Refused: there is no memory yet."""
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            tensor: Any = self
+            memo[id(self)] = type(self)(  # type: ignore[call-arg]
+                requires_grad=tensor.requires_grad, device=tensor.device, dtype=tensor.dtype
+            )
+        return memo[id(self)]
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+    """A parameter that a lazy module gives its shape at the first forward.
+
+    >>> w = UninitializedParameter()
+    >>> w.materialize((2, 3))
+    >>> type(w).__name__, tuple(w.shape)
+    ('Parameter', (2, 3))
+    """
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        return Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc]
+    """A buffer that a lazy module gives its shape at the first forward."""
+
+    cls_to_become = Buffer
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        buffer = Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+        buffer.persistent = persistent
+        return buffer
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether ``param`` has no shape yet."""
+    return isinstance(param, UninitializedTensorMixin)

@@ -12,6 +12,7 @@ from tesserack.nn.modules import (
     flatten,
     fold,
     instancenorm,
+    lazy_layers,
     linear,
     loss,
     loss_pairs,
@@ -37,6 +38,7 @@ from tesserack.nn.modules.dropout import *  # noqa: F403
 from tesserack.nn.modules.flatten import *  # noqa: F403
 from tesserack.nn.modules.fold import *  # noqa: F403
 from tesserack.nn.modules.instancenorm import *  # noqa: F403
+from tesserack.nn.modules.lazy_layers import *  # noqa: F403
 from tesserack.nn.modules.linear import *  # noqa: F403
 from tesserack.nn.modules.loss import *  # noqa: F403
 from tesserack.nn.modules.loss_pairs import *  # noqa: F403
@@ -65,6 +67,7 @@ __all__ += dropout.__all__
 __all__ += flatten.__all__
 __all__ += fold.__all__
 __all__ += instancenorm.__all__
+__all__ += lazy_layers.__all__
 __all__ += linear.__all__
 __all__ += loss.__all__
 __all__ += loss_pairs.__all__

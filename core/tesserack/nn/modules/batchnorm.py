@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tesserack as ts
@@ -11,7 +12,7 @@ from tesserack.nn import init
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 
 class _BatchNorm(Module):
@@ -19,6 +20,7 @@ class _BatchNorm(Module):
 
     _version = 2  # 2 added num_batches_tracked to the state
     _dimensions: tuple[int, ...]
+    _converts = True  # by SyncBatchNorm.convert_sync_batchnorm
     weight: Parameter | None
     bias: Parameter | None
     running_mean: Tensor | None
@@ -154,3 +156,65 @@ class BatchNorm3d(_BatchNorm):
     """
 
     _dimensions = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over the batches of all processes; of one process that of :class:`BatchNorm2d`, for any rank.
+
+    Takes (N, C) and (N, C, *). ``process_group`` is kept; more than one process is not synchronised yet, and training
+    with ``WORLD_SIZE`` above 1 raises ``RuntimeError`` rather than normalise each by itself.
+
+    >>> from tesserack import nn, ones
+    >>> tuple(nn.SyncBatchNorm(3)(ones(4, 3, 2)).shape)
+    (4, 3, 2)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
+        if input.shape[1] == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise RuntimeError("SyncBatchNorm: statistics of several processes cannot be joined yet; use BatchNorm")
+        return super().forward(input)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with every batch normalisation in it, itself included, made a SyncBatchNorm of the same tensors.
+
+        >>> from tesserack import nn
+        >>> nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(2)))[0].num_features
+        2
+        """
+        converted: Module = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm) and module._converts:
+            converted = cls(
+                module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
+                process_group,
+            )  # fmt: skip
+            for table in ("_parameters", "_buffers"):
+                for name, tensor in getattr(module, table).items():
+                    getattr(converted, table)[name] = tensor
+            converted.training = module.training
+        for name, child in list(module._modules.items()):
+            if child is not None:
+                converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return converted

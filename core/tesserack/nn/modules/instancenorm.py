@@ -14,6 +14,8 @@ __all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
 class _InstanceNorm(_BatchNorm):
     """What the instance normalisations share; ``_dimensions`` are those without and with a batch."""
 
+    _converts = False
+
     def __init__(
         self,
         num_features: int,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 
 import tesserack as ts
 from tesserack import Tensor, no_grad
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
 def _listed(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -94,3 +95,19 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     with no_grad():
         for grad in _grads(_listed(parameters)):
             grad.clamp_(min=-limit, max=limit)
+
+
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """:func:`clip_grad_norm_` under its old name, with a ``FutureWarning``."""
+    warnings.warn(
+        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
