@@ -42,7 +42,7 @@ class NAdam(_Decaying):
     >>> (w * w).sum().backward()
     >>> opt.step()
     >>> round(w.item(), 2)
-    0.87
+    0.89
     """
 
     def __init__(
