@@ -67,15 +67,45 @@ def set_rng_state(new_state: Tensor, device: Any = None) -> None:
 
 
 class fork_rng:
-    """Context manager: random states inside do not affect those outside."""
+    """Context manager: random states inside do not affect those outside.
 
-    def __init__(self, devices: Any = (None,), enabled: bool = True) -> None:
-        self._generators = [default_generator(device) for device in devices] if enabled else []
-        self._positions: list[tuple[int, int]] = []
+    Saved are the states of the cpu, of the default device and of ``devices``: given as devices, names, or indices of
+    ``device_type``; by default every device of every backend that is loaded.
+
+    >>> import tesserack as ts
+    >>> before = ts.get_rng_state()
+    >>> with ts.random.fork_rng(devices=[]):
+    ...     x = ts.rand(3)
+    >>> ts.equal(ts.get_rng_state(), before)
+    True
+    """
+
+    def __init__(
+        self,
+        devices: Any = None,
+        enabled: bool = True,
+        _caller: str = "fork_rng",
+        _devices_kw: str = "devices",
+        device_type: str | None = None,
+    ) -> None:
+        self._devices = [] if not enabled else _every_device() if devices is None else [*devices]
+        self._kind = device_type
+        self._enabled = enabled
+        self._saved: list[list[tuple[Generator, tuple[int, int]]]] = []
+
+    def _generators(self) -> list[Generator]:
+        named = [f"{self._kind}:{d}" if isinstance(d, int) and self._kind else d for d in self._devices]
+        host = _native._declared_default()
+        return [default_generator(d) for d in (*([host] if _native._is_loaded(host) else []), None, *named)]
 
     def __enter__(self) -> None:
-        self._positions = [generator._position() for generator in self._generators]
+        found = self._generators() if self._enabled else []
+        self._saved.append([(generator, generator._position()) for generator in found])
 
     def __exit__(self, *exc: object) -> None:
-        for generator, position in zip(self._generators, self._positions, strict=True):
+        for generator, position in self._saved.pop():
             generator._set_position(*position)
+
+
+def _every_device() -> list[str]:
+    return [f"{found['name']}:{k}" for found in _native._backends() for k in range(found["device_count"] or 0)]

@@ -11,6 +11,8 @@ import contextlib
 import json
 import math
 import os
+import stat
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -21,6 +23,7 @@ __all__ = ["SerializationError", "load", "save"]
 
 _VERSION = 1
 _MAX_DEPTH = 200
+_MAX_NDIM = 64
 _MAX_HEADER = 100_000_000  # the limit of the safetensors library
 _DTYPES = {
     "BOOL": "bool",
@@ -52,10 +55,10 @@ class SerializationError(RuntimeError):
 def save(obj: Any, f: Path | BinaryIO) -> None:
     """Write a tensor, or dicts, lists and tuples of tensors, numbers, strings, bytes, bools and None.
 
-    ``f`` is a path, which is replaced only once the new file is complete, or a binary file open for writing. Tensors
-    of all dtypes and devices are stored, values only (no gradients). One that occurs twice, or under two names in the
-    same memory, is stored once, and is one tensor again after :func:`load`. Subclasses of dict, list and tuple come
-    back as these.
+    ``f`` is a path, which is replaced only once the new file is complete (devices and pipes are written to), or a
+    binary file open for writing. Tensors of all dtypes and devices are stored, values only (no gradients). One that
+    occurs twice, or under two names in the same memory, is stored once, and is one tensor again after :func:`load`.
+    Subclasses of dict, list and tuple come back as these, but for a ``state_dict()``, which keeps its versions.
 
     Raises ``TypeError`` naming the place of anything else, such as a module (save its ``state_dict()``), and
     ``ValueError`` for a structure that contains itself.
@@ -84,19 +87,31 @@ def save(obj: Any, f: Path | BinaryIO) -> None:
     }
     if not isinstance(f, (str, os.PathLike)):
         f.write(serialize(specs, metadata))
-        return
-    with _replacing(f) as temporary:
-        serialize_file(specs, temporary, metadata)
+    elif _is_special(f):
+        with open(f, "wb") as file:
+            file.write(serialize(specs, metadata))
+    else:
+        with _replacing(f) as temporary:
+            serialize_file(specs, temporary, metadata)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether something other than a file or folder is there, such as a device or a pipe."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[str]:
     """A new name beside ``path``, moved over it at the end, or removed if writing fails."""
     target = os.path.realpath(path)
-    folder, name = os.path.split(target)
+    folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"save: the folder {folder!r} does not exist")
-    temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part")
+    temporary = os.path.join(folder, f".{os.urandom(8).hex()}.part")
     try:
         yield temporary
         with open(temporary, "rb+") as written:
@@ -144,7 +159,12 @@ class _Packer:
             raise ValueError(f"save: nested more than {_MAX_DEPTH} levels deep")
         self._open.add(id(value))
         if isinstance(value, Mapping):
-            node = {"dict": [[self._key(key, path), self.pack(item, (*path, key))] for key, item in value.items()]}
+            items = [[self._key(key, path), self.pack(item, (*path, key))] for key, item in value.items()]
+            versions = getattr(value, "_metadata", None)
+            if isinstance(versions, Mapping):
+                node = {"state_dict": [items, self.pack(versions, (*path, "_metadata"))]}
+            else:
+                node = {"dict": items}
         else:
             kind = "list" if isinstance(value, list) else "tuple"
             node = {kind: [self.pack(item, (*path, i)) for i, item in enumerate(value)]}
@@ -178,9 +198,11 @@ class _Packer:
 
 def _identity(tensor: Tensor) -> Any:
     """Equal for tensors that show the same elements of the same memory."""
-    if tensor.numel() == 0 or tensor.device.type != "cpu":
-        return id(tensor)
-    return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype)
+    layout = tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype)
+    if tensor.numel() and tensor.device.type == "cpu":
+        return tensor.data_ptr(), layout
+    handle = tensor._storage_ptr()
+    return (str(tensor.device), handle, tensor.storage_offset(), layout) if handle else id(tensor)
 
 
 def _storable(tensor: Tensor) -> Tensor:
@@ -260,7 +282,7 @@ def _blaming(name: str, what: str) -> Iterator[None]:
         yield
     except SerializationError:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, OverflowError) as error:
         raise SerializationError(f"load: {name} is damaged: {what} ({type(error).__name__}: {error})") from None
 
 
@@ -274,6 +296,11 @@ def _unpack(node: Any, tensor: Callable[[str], Tensor]) -> Any:
         return tensor(content)
     if kind == "dict":
         return {_unpack(key, tensor): _unpack(item, tensor) for key, item in content}
+    if kind == "state_dict":
+        items, versions = content
+        made = OrderedDict((_unpack(key, tensor), _unpack(item, tensor)) for key, item in items)
+        made._metadata = _unpack(versions, tensor)  # type: ignore[attr-defined]
+        return made
     if kind == "list":
         return [_unpack(item, tensor) for item in content]
     if kind == "tuple":
@@ -298,8 +325,9 @@ class _Entry:
         if code not in _DTYPES:
             raise ValueError(f"dtype {code!r} is not available; expected one of {', '.join(_DTYPES)}")
         self.dtype = getattr(ts, _DTYPES[code])
-        numbers = [*shape, *offsets]
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in numbers) or len(offsets) != 2:
+        if type(shape) is not list or type(offsets) is not list or len(shape) > _MAX_NDIM or len(offsets) != 2:
+            raise ValueError(f"bad shape {shape} or offsets {offsets}")
+        if any(isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 2**63 for n in (*shape, *offsets)):
             raise ValueError(f"bad shape {shape} or offsets {offsets}")
         self.shape: list[int] = shape
         self.begin, self.end = offsets
@@ -352,9 +380,12 @@ def _read_tensor(file: BinaryIO, name: str, start: int, entry: _Entry) -> Tensor
         file.seek(start + entry.begin)
         if file.readinto(_writable_bytes(raw)) != size:  # type: ignore[attr-defined]
             raise SerializationError(f"load: {name} became shorter while it was read")
+    if not size:
+        with _blaming(name, f"no tensor has the shape {entry.shape}"):
+            return ts.empty(entry.shape, dtype=entry.dtype)
     if entry.dtype == ts.bool:
         return (raw != 0).reshape(entry.shape)  # other bytes than 0 and 1 have no meaning as bool
-    return raw.view(entry.dtype).reshape(entry.shape) if size else ts.empty(entry.shape, dtype=entry.dtype)
+    return raw.view(entry.dtype).reshape(entry.shape)
 
 
 def _writable_bytes(tensor: Tensor) -> memoryview:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from pathlib import Path
 
 import pytest
 import tesserack as ts
@@ -208,8 +210,8 @@ def test_an_absent_device_says_what_to_install(site):
     out = site.run(
         """
         from tesserack import nn
-        x, net = ts.ones(1), nn.Linear(1, 1)
-        for thing in (x, net, ts.Tensor, nn.Module):
+        x, net = ts.ones(2), nn.Linear(1, 1)
+        for thing in (x, net, nn.Sequential(), ts.Tensor, nn.Module):
             assert not hasattr(thing, "cuda") and not hasattr(thing, "examples")
             try:
                 thing.cuda()
@@ -228,7 +230,7 @@ def test_an_absent_device_says_what_to_install(site):
     )
     advice = "object has no attribute 'cuda': no backend named 'cuda' is installed; try pip install tesserack-cuda"
     assert out.splitlines() == [
-        *[f"'{name}' {advice}" for name in ("Tensor", "Linear", "Tensor", "Module")],
+        *[f"'{name}' {advice}" for name in ("Tensor", "Linear", "Sequential", "Tensor", "Module")],
         "False False 0 False ['cpu']",
         "True",
         "'Linear' object has no attribute 'weights'",
@@ -320,7 +322,7 @@ def test_the_module_of_the_declared_default():
     ts.cpu.synchronize()
     with pytest.raises(AttributeError, match="no attribute 'nosuch'"):
         ts.nosuch
-    with pytest.raises(ts.BackendUnavailableError, match="tesserack-nosuch"):
+    with pytest.raises(ts.BackendUnavailableError, match="no backend named .nosuch."):
         ts.get_device_module("nosuch")
 
 
@@ -352,3 +354,48 @@ def test_two_plugins_at_once(acme, library):
         "good:0 [[3.0, 3.0], [3.0, 3.0]]",
         "acme:0 good:0",
     ]
+
+
+def test_packages_are_advised_only_where_they_are_offered(site, library):
+    """Any other name may be anybody's package, or a slip."""
+    site.native("nova-pkg", library("nova"), "nova")
+    metadata = "Provides-Extra: cuda\nRequires-Dist: tesserack-cuda ; extra == 'cuda'\n"
+    site.package("tesserack", metadata=metadata, version="9.9")
+    info = site.folder / "tesserack-9.9.dist-info" / "entry_points.txt"
+    info.write_text("[tesserack.expected_devices]\nopencl = tesserack_opencl\n")
+    (site.folder / "tesserack.py").unlink()
+    out = site.run(
+        """
+        for name in ("nvoa", "cuda", "opencl", "zzz"):
+            print(backends.why_unavailable(name))
+        print(ts.ones(1).is_opencl, ts.opencl.is_available())
+        try:
+            ts.ones(2).opencl()
+        except AttributeError as error:
+            print(error)
+        """
+    )
+    have = "is installed (installed: cpu, nova);"
+    assert out.splitlines() == [
+        f"device: no backend named 'nvoa' {have} did you mean 'nova'?",
+        f"device: no backend named 'cuda' {have} try pip install tesserack-cuda",
+        f"device: no backend named 'opencl' {have} install the package that brings it, or choose one of these",
+        f"device: no backend named 'zzz' {have} install the package that brings it, or choose one of these",
+        "False False",
+        "'Tensor' object has no attribute 'opencl': no backend named 'opencl' is installed; "
+        "no package for it is offered yet",
+    ]
+
+
+def test_extras_name_packages_that_exist():
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "pyproject.toml").read_text()
+    offered = re.findall(r'^(\w+) = \["tesserack-(\w+)"\]$', text, re.MULTILINE)
+    assert ("cpu", "cpu") in offered
+    assert all(extra == name and (root / "backends" / name / "pyproject.toml").is_file() for extra, name in offered)
+
+
+def test_help_on_backend_lists_the_optional_slots():
+    slots = [name for name, value in vars(ts.backends.Backend).items() if value is None]
+    assert len(slots) > 10
+    assert [name for name in slots if f"``{name}(" not in (ts.backends.Backend.__doc__ or "")] == []

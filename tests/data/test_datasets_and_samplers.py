@@ -178,3 +178,16 @@ def test_distributed_sampler(size, drop_last):
         data.DistributedSampler(range(3), 2, 2)
     with pytest.raises(ValueError, match="num_replicas"):
         data.DistributedSampler(range(3))
+
+
+def test_tiny_weights_are_drawn_by_weight():
+    """u ** (1 / weight) is 0 for all of them; their logarithms still differ."""
+    ts.manual_seed(0)
+    for scale in (1e-3, 1e-200, 1e-320):
+        weights = [3 * scale] + [scale] * 9
+        first = [next(iter(WeightedRandomSampler(weights, 5, replacement=False))) for _ in range(600)]
+        assert 110 < first.count(0) < 190  # 3 in 12
+        assert all(20 < first.count(i) < 90 for i in range(1, 10))
+    drawn = list(WeightedRandomSampler([5e-324, 1e-323], 3000))
+    assert 850 < drawn.count(0) < 1150
+    assert len({*WeightedRandomSampler([1e308] * 8, 300)}) == 8

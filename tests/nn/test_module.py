@@ -321,3 +321,24 @@ def test_parameter(device):
     assert nn.Parameter().numel() == 0
     w.note = "kept"
     assert w.note == "kept"
+
+
+def test_to_memory_format(device):
+    net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Linear(4, 5))
+    filters = net[0].weight
+    expected = filters.tolist()
+    assert net.to(device, memory_format=ts.channels_last) is net and net[0].weight is filters
+    assert filters.is_contiguous(memory_format=ts.channels_last) and not filters.is_contiguous()
+    assert filters.tolist() == expected and {p.device for p in net.parameters()} == {ts.ones(1, device=device).device}
+    net.to(memory_format=ts.contiguous_format)
+    assert filters.is_contiguous() and filters.tolist() == expected
+    net.to(ts.float64, memory_format=ts.channels_last)
+    assert filters.dtype == ts.float64 and filters.is_contiguous(memory_format=ts.channels_last)
+
+
+def test_to_a_layout_that_does_not_fit_moves_nothing():
+    net = nn.Sequential(nn.Linear(4, 5), nn.Conv3d(2, 3, 3))
+    with pytest.raises(RuntimeError, match="layout of 4 dimensions"):
+        net.to(ts.float64, memory_format=ts.channels_last)
+    assert {p.dtype for p in net.parameters()} == {ts.float32}
+    assert net.to(memory_format=ts.channels_last_3d)[1].weight.is_contiguous(memory_format=ts.channels_last_3d)

@@ -205,3 +205,31 @@ def test_mistakes():
         lrs.ConstantLR(a, 2.0)
     with pytest.raises(ValueError, match="start_factor"):
         lrs.LinearLR(a, 0.0)
+
+
+def test_milestones_survive_a_file():
+    import io
+
+    def schedule():
+        opt = optim.SGD([nn.Parameter(ts.zeros(1))], lr=8.0)
+        return opt, optim.lr_scheduler.MultiStepLR(opt, [1, 3, 3], gamma=0.5)
+
+    def walk(opt, schedule, steps):
+        rates = []
+        for _ in range(steps):
+            opt.step()
+            schedule.step()
+            rates += schedule.get_last_lr()
+        return rates
+
+    whole = walk(*schedule(), 5)
+    opt, first = schedule()
+    walk(opt, first, 2)
+    file = io.BytesIO()
+    ts.save([opt.state_dict(), first.state_dict()], file)
+    file.seek(0)
+    states = ts.load(file)
+    opt, again = schedule()
+    opt.load_state_dict(states[0])
+    again.load_state_dict(states[1])
+    assert walk(opt, again, 3) == whole[2:]

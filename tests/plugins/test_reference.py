@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +74,12 @@ def test_complex_runs_on_the_cpu_visibly(reference: ts.device) -> None:
     ts.backends.set_fallback("allow")
     assert np.array_equal(z.to(reference).t().contiguous().cpu().numpy(), z.t().numpy())
     assert ts.backends.fallbacks() == {"copy_cast": 1}
+
+
+def test_shared_memory_is_saved_once(reference: ts.device) -> None:
+    whole = ts.arange(4.0, device=reference)
+    file = io.BytesIO()
+    ts.save({"a": whole, "b": whole.detach(), "c": whole[2:], "d": whole.clone()}, file)
+    file.seek(0)
+    again = ts.load(file)
+    assert again["a"] is again["b"] and again["c"].tolist() == [2, 3] and again["a"] is not again["d"]

@@ -463,3 +463,18 @@ def test_functionals() -> None:
     assert functional.hvp(lambda t: (t**3).sum(), x, ts.ones(2, dtype=ts.float64))[1].tolist() == [6.0, 12.0]
     two = functional.jacobian(lambda a, b: (a * b, a + b), (x, x))
     assert two[0][1].tolist() == [[1.0, 0.0], [0.0, 2.0]]
+
+
+def test_nested_disabling_of_saved_tensor_hooks_ends_with_the_outer() -> None:
+    graph = ts.autograd.graph
+
+    def use() -> None:
+        with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            pass
+
+    with graph.disable_saved_tensors_hooks("outer"):
+        with graph.disable_saved_tensors_hooks("inner"), pytest.raises(RuntimeError, match="inner"):
+            use()
+        with pytest.raises(RuntimeError, match="outer"):
+            use()
+    use()

@@ -45,7 +45,7 @@ def test_rng_state() -> None:
     assert ts.rand(3).tolist() == first
     with pytest.raises(ValueError, match="16 bytes"):
         ts.set_rng_state(ts.zeros(2))
-    with ts.random.fork_rng():
+    with ts.random.fork_rng(), ts.random.fork_rng(devices=[]), ts.random.fork_rng(devices=[0], device_type="cpu"):
         ts.rand(5)
     after = ts.rand(1).item()
     ts.set_rng_state(state)

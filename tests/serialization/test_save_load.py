@@ -6,7 +6,9 @@ import io
 import json
 import math
 import os
+import stat
 import struct
+import threading
 
 import pytest
 import tesserack as ts
@@ -235,6 +237,12 @@ DAMAGED = {
     "negative": (file_of({"a": entry(shape=(-2,))}, b"\0" * 8), "bad shape"),
     "fraction": (file_of({"a": entry(shape=(2.0,))}, b"\0" * 8), "bad shape"),
     "shape": (file_of({"a": entry(shape=(3,))}, b"\0" * 8), "needs 12 bytes"),
+    "empty and enormous": (file_of({"a": entry(shape=(0, 2**80), offsets=(0, 0))}), "bad shape"),
+    "empty and too large": (file_of({"a": entry(shape=(0, 2**62, 2**62), offsets=(0, 0))}), None),
+    "shape text": (file_of({"a": {**entry(offsets=(0, 4)), "shape": ""}}, b"\0" * 4), "bad shape"),
+    "shape dict": (file_of({"a": {**entry(offsets=(0, 4)), "shape": {}}}, b"\0" * 4), "bad shape"),
+    "many dimensions": (file_of({"a": entry(shape=(1,) * 1000, offsets=(0, 4))}, b"\0" * 4), "bad shape"),
+    "bad versions": (tree_file({"state_dict": [[], {"magic": 1}]}), "unknown kind"),
     "enormous": (file_of({"a": entry(shape=(2**62, 2**62))}, b"\0" * 8), "needs"),
     "overlap": (file_of({"a": entry(), "b": entry(offsets=(4, 12))}, b"\0" * 12), "begins at 4, expected 8"),
     "hole": (file_of({"a": entry(offsets=(4, 12))}, b"\0" * 12), "begins at 4, expected 0"),
@@ -281,3 +289,51 @@ def test_missing_files_and_folders(tmp_path):
         load(tmp_path / "nowhere")
     with pytest.raises(IsADirectoryError):
         load(tmp_path)
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
+    reader.start()
+    save({"a": ts.ones(2)}, pipe)
+    reader.join(60)
+    assert load(io.BytesIO(received[0]))["a"].tolist() == [1, 1] and pipe.is_fifo()
+    assert [p.name for p in tmp_path.iterdir()] == ["pipe"]
+    null = tmp_path / "null"
+    null.symlink_to(os.devnull)
+    save(1, null)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode) and null.is_symlink()
+
+
+def test_long_file_names(tmp_path):
+    path = tmp_path / ("n" * 250)
+    save([1], path)
+    save([2], path)
+    assert load(path) == [2] and len([*tmp_path.iterdir()]) == 1
+
+
+def test_the_versions_of_a_state_dict_are_kept():
+    class Old(nn.Linear):
+        _version = 7
+
+    seen = []
+
+    class Seeing(nn.Linear):
+        def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+            seen.append(local_metadata.get("version"))
+            super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    state = nn.Sequential(Old(1, 1)).state_dict()
+    again = back({"model": state})["model"]
+    assert isinstance(again, collections.OrderedDict) and again._metadata == state._metadata
+    nn.Sequential(Seeing(1, 1)).load_state_dict(again)
+    assert seen == [7]
+
+
+def test_shared_memory_of_any_device_is_stored_once(device):
+    whole = ts.arange(4.0, device=device)
+    again = back({"a": whole, "b": whole.detach(), "c": whole[:2], "d": whole[2:], "e": whole.clone()})
+    assert again["a"] is again["b"] and again["c"].tolist() == [0, 1] and again["d"].tolist() == [2, 3]
+    assert len({id(t) for t in again.values()}) == 4

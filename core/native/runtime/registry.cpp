@@ -151,8 +151,7 @@ Device parse_device(const std::string& text) {
     b = find_backend(name);
   }
   if (!b)
-    fail(ErrorKind::BackendUnavailable, "device: no backend named '", name,
-         "' is installed; try pip install tesserack-", name);
+    fail(ErrorKind::BackendUnavailable, "device: no backend named '", name, "' is installed");
   if (colon == std::string::npos) index = current_index(b->id());
   b->allocator(static_cast<int>(index)); // raises for a missing device
   if (b->first_use() && registry().ready) registry().ready(*b);

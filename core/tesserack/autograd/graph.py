@@ -64,11 +64,20 @@ class save_on_cpu(saved_tensors_hooks):
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Context manager: using saved-tensor hooks inside raises ``RuntimeError(error_message)``."""
-    _native._disable_saved_tensors_hooks(error_message)
+    outer = getattr(_disabled, "message", None)
+    _disable(error_message)
     try:
         yield
     finally:
-        _native._disable_saved_tensors_hooks(None)
+        _disable(outer)
+
+
+_disabled = threading.local()
+
+
+def _disable(message: str | None) -> None:
+    _native._disable_saved_tensors_hooks(message)
+    _disabled.message = message
 
 
 @contextlib.contextmanager

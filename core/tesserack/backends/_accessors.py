@@ -1,8 +1,8 @@
 """``x.acme()``, ``module.acme()`` and ``x.is_acme`` for every backend whose name is known, without importing it.
 
 They are hung on the classes when the names are read, so that looking up an attribute stays as quick as without them.
-For a device the distribution declares as an extra but that is not installed, ``x.is_acme`` is False and ``x.acme``
-stays missing, with an ``AttributeError`` that says what to install.
+For a device that the distribution declares, as an extra or as expected, but that is not installed, ``x.is_acme`` is
+False and ``x.acme`` stays missing, with an ``AttributeError`` that says what to install where there is a package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["announce", "announce_to_module", "announce_unread", "appeared", "declared_absent", "missing", "resolve"]
+__all__ = [
+    "announce",
+    "announce_to_module",
+    "announce_unread",
+    "appeared",
+    "declared_absent",
+    "missing",
+    "offered",
+    "resolve",
+]
+
+_EXPECTED = "tesserack.expected_devices"
 
 _names: list[str] = []
 _absent: list[str] = []
@@ -31,12 +42,15 @@ class Absent:
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        raise AttributeError(missing(owner, self.name), name=self.name, obj=instance or owner)
+        raise AttributeError(missing(owner, self.name), name=self.name, obj=owner if instance is None else instance)
 
 
 def missing(owner: type, name: str) -> str:
     """The message for an attribute that an object of a class does not have."""
-    advice = f": no backend named {name!r} is installed; try pip install tesserack-{name}" if name in _absent else ""
+    advice = ""
+    if name in _absent:
+        cure = f"try pip install tesserack-{name}" if name in offered() else "no package for it is offered yet"
+        advice = f": no backend named {name!r} is installed; {cure}"
     return f"{owner.__name__!r} object has no attribute {name!r}{advice}"
 
 
@@ -51,7 +65,7 @@ def appeared(name: str) -> bool:
 
 
 def declared_absent() -> list[str]:
-    """Devices that the distribution offers a package for, which is not installed."""
+    """Devices that the distribution declares and that are not installed."""
     from tesserack.backends._discovery import claims
 
     return [name for name in _absent if name not in claims()]
@@ -61,7 +75,7 @@ def announce(names: Iterable[str]) -> None:
     """Give the classes accessors for these names, and advice for known ones that are absent."""
     fresh = [name for name in names if name.isidentifier() and name not in _names]
     _names.extend(fresh)
-    _absent.extend(name for name in _declared_extras() if name not in _names and name not in _absent)
+    _absent.extend(name for name in _declared() if name not in _names and name not in _absent)
     _install(Tensor, fresh, _absent, tensor_accessor)
     for name in (*fresh, *_absent):
         _set(Tensor, f"is_{name}", device_flag(name))
@@ -101,7 +115,7 @@ def _set(cls: type, name: str, member: Any) -> None:
         setattr(cls, name, member)
 
 
-def _declared_extras() -> list[str]:
+def offered() -> list[str]:
     """Names of devices that the distribution of the core offers packages for: extra ``x`` requiring ``tesserack-x``."""
     from importlib import metadata
 
@@ -112,6 +126,17 @@ def _declared_extras() -> list[str]:
         return []
     wanted = {line.split(";")[0].strip() for line in required}
     return [extra for extra in extras if f"tesserack-{extra}" in wanted]
+
+
+def _declared() -> list[str]:
+    """What is offered, and what programs ask about though there is no package: entry points of a group for that."""
+    from importlib import metadata
+
+    try:
+        points = metadata.distribution("tesserack").entry_points
+    except metadata.PackageNotFoundError:
+        return []
+    return [*offered(), *(point.name for point in points if point.group == _EXPECTED)]
 
 
 # --- the accessors -------------------------------------------------------------------------------------------------

@@ -202,10 +202,20 @@ def _unknown(name: str) -> str:
             f"device: no backend is installed, so there is no device {name!r}; "
             f"install one, for example: pip install tesserack-{default}{hidden}"
         )
-    return (
-        f"device: no backend named {name!r} is installed (installed: {', '.join(have)}{hidden}); "
-        f"its package may be called: pip install tesserack-{name}"
-    )
+    missing = f"device: no backend named {name!r} is installed (installed: {', '.join(have)}{hidden})"
+    return f"{missing}; {_advice(name, have)}"
+
+
+def _advice(name: str, have: list[str]) -> str:
+    """Only packages that the distribution names are advised: any other name may be anybody's, or a slip."""
+    import difflib
+
+    from tesserack.backends._accessors import offered
+
+    if name in offered():
+        return f"try pip install tesserack-{name}"
+    near = difflib.get_close_matches(name, [*have, *offered()], n=1)
+    return f"did you mean {near[0]!r}?" if near else "install the package that brings it, or choose one of these"
 
 
 def _load_by_name(name: str) -> None:

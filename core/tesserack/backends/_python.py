@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 #: Layouts a kernel may ask for, as bits of ``ts_kernel.layouts``.
 LAYOUTS = {"strided": 0, "contiguous": 1, "channels_last": 2}
 
+_MAX_DEVICES = 4096
 _REAL_DTYPES = DTYPES[: DTYPES.index("complex64")]
 _PROPERTIES = {
     "name": "",
@@ -50,7 +52,22 @@ class Backend:
     instance in its metadata, as an entry point of the group ``tesserack.backends``.
 
     A storage handle is any object. Every tensor a kernel sees is an :class:`Operand`: a handle, a byte offset, sizes
-    and strides. Methods that are None stand for slots left empty: the core then does without.
+    and strides.
+
+    Optional slots are methods that a subclass may add. Where they stay None the core does without:
+
+    - ``free(device, handle, nbytes, stream)``: memory goes back; without it the handle is just dropped.
+    - ``host_pointer(device, handle) -> address or None``: where the host may read and write the storage.
+    - ``copy_peer(device, dst, dst_offset, src_backend, src_device, src, src_offset, nbytes, stream)``: a copy from
+      another backend; may decline with NotImplemented.
+    - ``stream_create(device, priority) -> stream``, ``stream_destroy(device, stream)``,
+      ``stream_query(device, stream) -> bool`` (an event tells otherwise) and
+      ``stream_wait_event(device, stream, event)``.
+    - ``event_create(device, timing) -> event``, ``event_destroy(device, event)``,
+      ``event_record(device, event, stream)``, ``event_query(device, event) -> bool``,
+      ``event_synchronize(device, event)`` and ``event_elapsed(device, begin, end) -> milliseconds``.
+    - ``set_num_threads(n)``, ``get_num_threads() -> n``: of work on the host.
+    - ``shutdown()``: the process ends.
 
     >>> from tesserack.backends import Backend
     >>> class Acme(Backend):
@@ -165,34 +182,36 @@ class Backend:
     def synchronize(self, device: int, stream: Any) -> None:
         """Wait until everything given to the stream is done; None is the default stream."""
 
-    # Optional slots, as methods of these signatures in a subclass.
-    free: Any = None  #: (device, handle, nbytes, stream): memory goes back; without it the handle is just dropped
-    host_pointer: Any = None  #: (device, handle) -> address or None
-    #: (device, dst, dst_offset, src_backend, src_device, src, src_offset, nbytes, stream); may decline
+    # Optional slots, described above.
+    free: Any = None
+    host_pointer: Any = None
     copy_peer: Any = None
-    stream_create: Any = None  #: (device, priority) -> stream
-    stream_destroy: Any = None  #: (device, stream)
-    event_create: Any = None  #: (device, timing) -> event
-    event_destroy: Any = None  #: (device, event)
-    event_record: Any = None  #: (device, event, stream)
-    event_query: Any = None  #: (device, event) -> bool
-    event_synchronize: Any = None  #: (device, event)
-    event_elapsed: Any = None  #: (device, begin, end) -> milliseconds
-    stream_wait_event: Any = None  #: (device, stream, event)
-    set_num_threads: Any = None  #: (n)
-    get_num_threads: Any = None  #: () -> n
-    shutdown: Any = None  #: ()
-    stream_query: Any = None  #: (device, stream) -> bool; an event tells otherwise
+    stream_create: Any = None
+    stream_destroy: Any = None
+    stream_query: Any = None
+    stream_wait_event: Any = None
+    event_create: Any = None
+    event_destroy: Any = None
+    event_record: Any = None
+    event_query: Any = None
+    event_synchronize: Any = None
+    event_elapsed: Any = None
+    set_num_threads: Any = None
+    get_num_threads: Any = None
+    shutdown: Any = None
 
     # --- for the native table -------------------------------------------------------------------------------------
 
     def _probe(self) -> tuple[int, str]:
         try:
             answer = self.probe()
+            count, reason = answer if isinstance(answer, tuple) else (answer, "")
+            count = operator.index(count)
         except Exception as error:
             return 0, f"probe() raised {type(error).__name__}: {error}"
-        count, reason = answer if isinstance(answer, tuple) else (answer, "")
-        return int(count), str(reason)
+        if not 0 <= count <= _MAX_DEVICES:
+            return 0, f"probe() told {count} devices, expected 0 to {_MAX_DEVICES}"
+        return count, str(reason)
 
     def _properties(self, device: int) -> tuple[Any, ...]:
         given = dict(self.properties(device))

@@ -6,7 +6,10 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from tesserack.backends._info import BackendInfo, all_backends, capabilities, get
+from tesserack.backends._discovery import claims
+from tesserack.backends._info import all_backends, get
+from tesserack.backends._loader import load
+from tesserack.cli._checks import backends
 from tesserack.cli._output import add_json_option, print_json, print_table, size
 
 __all__ = ["configure", "run"]
@@ -21,39 +24,48 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; 1 if a backend asked for by name cannot be used, or if there is none at all."""
-    load = not arguments.no_load
-    found = [get(arguments.name, load)] if arguments.name else all_backends(load)
+    found = _described(arguments.name) if arguments.no_load else _tried(arguments.name)
     if arguments.json:
-        print_json([_record(info) for info in found])
+        print_json(found)
     elif not found:
         print("no backend is installed; install one, for example: pip install tesserack-cpu")
     else:
         _print(found)
-        if arguments.name and found[0].available:
-            _print_capabilities(capabilities(arguments.name))
-    unusable = [info for info in found if not info.available and info.status != "not loaded"]
+        if arguments.name and "capabilities" in found[0]:
+            _print_capabilities(found[0]["capabilities"])
+    unusable = [record for record in found if record["status"] not in ("ready", "not loaded")]
     return 1 if not found or (arguments.name and unusable) else 0
 
 
-def _record(info: BackendInfo) -> dict[str, Any]:
-    record = asdict(info)
-    if info.available:
-        record["capabilities"] = capabilities(info.name)
-    return record
+def _described(name: str | None) -> list[dict[str, Any]]:
+    return [asdict(info) for info in ([get(name, load=False)] if name else all_backends(load=False))]
 
 
-def _print(found: list[BackendInfo]) -> None:
-    rows = [(i.name, f"{i.package or '-'} {i.package_version or ''}".rstrip(), i.status, _devices(i)) for i in found]
+def _tried(name: str | None) -> list[dict[str, Any]]:
+    """Each in a process of its own: one that is broken leaves the others to be told."""
+    known = claims()
+    if name and name not in known:
+        load(name)  # raises, and says what is installed
+    return [_record(probe) for probe in ([backends.probe(name)] if name else backends.probe_all())]
+
+
+def _record(probe: backends.Probe) -> dict[str, Any]:
+    return {"reason": probe.crash, **probe.record} if probe.crash else probe.record
+
+
+def _print(found: list[dict[str, Any]]) -> None:
+    packages = [f"{record['package'] or '-'} {record['package_version'] or ''}".rstrip() for record in found]
+    rows = [(r["name"], package, r["status"], _devices(r)) for r, package in zip(found, packages, strict=True)]
     print_table(("NAME", "PACKAGE", "STATUS", "DEVICES"), rows)
-    for info in found:
-        if info.reason:
-            print(f"\n{info.name}: {info.reason}")
+    for record in found:
+        if record["reason"]:
+            print(f"\n{record['name']}: {record['reason']}")
 
 
-def _devices(info: BackendInfo) -> str:
-    if not info.available:
+def _devices(record: dict[str, Any]) -> str:
+    if "capabilities" not in record:
         return "-"
-    can = capabilities(info.name)
+    can = record["capabilities"]
     described = [_device(k, device) for k, device in enumerate(can["devices"])]
     missing = f"; lacks {', '.join(can['missing'])}" if can["missing"] else ""
     return f"{', '.join(described)}; {len(can['kernels'])} kernels{missing}"

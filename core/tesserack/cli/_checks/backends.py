@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +18,25 @@ from tesserack import _native
 from tesserack.backends._discovery import SettingError, claims
 from tesserack.plugins import Finding
 
-__all__ = ["Probe", "check", "probe_all"]
+__all__ = ["Probe", "check", "probe", "probe_all"]
 
 _PROGRAM = """
 import dataclasses, json, sys
 from tesserack import backends
-info = backends.get(sys.argv[1])
+name, answer = sys.argv[1:]
+info = backends.get(name)
 record = dataclasses.asdict(info)
-for key in ("missing", "unused"):
-    record[key] = backends.capabilities(sys.argv[1])[key] if info.available else []
-print("\\n" + json.dumps(record))
+if info.available:
+    try:
+        record["capabilities"] = backends.capabilities(name)
+    except Exception as error:
+        told = f"asking what it can do raised {type(error).__name__}: {error}"
+        record.update(status="failed", reason=f"{told}; report this to the authors of {info.package}")
+with open(answer, "w") as file:
+    json.dump(record, file)
 """
-_SECONDS = 120
+_SECONDS = 60
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -39,35 +50,55 @@ class Probe:
 def probe_all() -> list[Probe]:
     """Every claimed name. ``TESSERACK_PLUGINS`` holds here too; a wrong value of it is told by another check."""
     try:
-        return [_probe(name) for name in claims()]
+        names = [*claims()]
     except SettingError:
         return []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return [*pool.map(probe, names)]
 
 
-def _probe(name: str) -> Probe:
+def probe(name: str) -> Probe:
+    """One claimed name."""
     claim = claims()[name][0]
     unknown = {"name": name, "status": "crashed", "package": claim.package, "package_version": claim.version}
-    command = [sys.executable, "-c", _PROGRAM, name]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return Probe({**unknown, "status": "hung"}, f"did not answer within {_SECONDS} seconds")
-    lines = done.stdout.strip().splitlines()
-    if done.returncode == 0 and lines:
-        return Probe(json.loads(lines[-1]))
-    last = (done.stderr.strip().splitlines() or ["without a message"])[-1]
-    ended = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit status {done.returncode}"
+    with tempfile.TemporaryDirectory() as folder:
+        answer, noise = os.path.join(folder, "answer"), os.path.join(folder, "noise")
+        status = _run([sys.executable, "-c", _PROGRAM, name, answer], noise)
+        if status is None:
+            return Probe({**unknown, "status": "hung"}, f"did not answer within {_SECONDS} seconds")
+        with contextlib.suppress(OSError, ValueError), open(answer, encoding="utf-8") as file:
+            return Probe(json.load(file))
+        with open(noise, encoding="utf-8", errors="replace") as file:
+            last = (file.read().strip().splitlines() or ["without a message"])[-1]
+    ended = signal.Signals(-status).name if status < 0 else f"exit status {status}"
     return Probe(unknown, f"ended the process ({ended}): {last}")
+
+
+def _run(command: list[str], noise: str) -> int | None:
+    """The exit status, or None where it had to be ended. What it writes goes to a file: a pipe that a child of the
+    child holds open would keep us waiting."""
+    with open(noise, "wb") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=hasattr(os, "killpg")
+        )
+        try:
+            return process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def check(probed: Iterable[Probe]) -> Iterator[Finding]:
     """One finding per backend, and one if there is none."""
     default = _native._declared_default()
     names = []
-    for probe in probed:
-        names.append(probe.record["name"])
-        yield _judge(probe)
-        yield from _unused(probe.record)
+    for tried in probed:
+        names.append(tried.record["name"])
+        yield _judge(tried)
+        yield from _unused(tried.record)
     if default not in names:
         cure = f"pip install tesserack-{default}"
         yield Finding("error", "backends", f"{default}, the default device, is not installed", cure)
@@ -75,22 +106,22 @@ def check(probed: Iterable[Probe]) -> Iterator[Finding]:
 
 def _unused(record: dict[str, Any]) -> Iterator[Finding]:
     """Kernels under names that nothing asks for."""
-    for name, why in (record.get("unused") or {}).items():
+    for name, why in record.get("capabilities", {}).get("unused", {}).items():
         message = f"{record['package']} {record['package_version']} has a kernel {name!r}, which is never called"
         yield Finding("warning", f"backend {record['name']}", message, why)
 
 
-def _judge(probe: Probe) -> Finding:
-    record = probe.record
+def _judge(tried: Probe) -> Finding:
+    record = tried.record
     subject = f"backend {record['name']}"
     package = f"{record['package']} {record['package_version']}"
-    if probe.crash:
-        return Finding("error", subject, f"{package} {probe.crash}", f"reinstall {record['package']}, then its driver")
+    if tried.crash:
+        return Finding("error", subject, f"{package} {tried.crash}", f"reinstall {record['package']}, then its driver")
     status, reason = record["status"], record["reason"]
     if status == "ready":
         count = f"{record['device_count']} device" + ("s" if record["device_count"] > 1 else "")
-        if record["missing"]:
-            missing = f"{package} lacks required kernels: {', '.join(record['missing'])}"
+        if record["capabilities"]["missing"]:
+            missing = f"{package} lacks required kernels: {', '.join(record['capabilities']['missing'])}"
             return Finding("warning", subject, missing, "they run on the cpu; see tesserack ops --device")
         return Finding("ok", subject, f"{package}, {count}")
     if status == "no device":

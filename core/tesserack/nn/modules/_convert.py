@@ -49,7 +49,9 @@ class ConvertMixin:
         """``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(tensor)``, in place.
 
         A dtype must be floating point or complex, and changes only tensors of such dtypes; integer buffers keep
-        theirs. Raises ``TypeError`` for other dtypes, and what the tensor core raises for an unknown device.
+        theirs. ``memory_format`` lays out the tensors with four or five dimensions. Raises ``TypeError`` for other
+        dtypes, what the tensor core raises for an unknown device, and ``RuntimeError``, before anything is moved,
+        where a tensor of five dimensions is to be ``channels_last`` or one of four ``channels_last_3d``.
 
         >>> import tesserack
         >>> from tesserack import nn
@@ -57,13 +59,30 @@ class ConvertMixin:
         True
         """
         device, dtype, options = _parse_to(args, kwargs)
+        layout = options.pop("memory_format", None)
 
         def convert(tensor: Tensor) -> Tensor:
-            if dtype is not None and (tensor.is_floating_point() or tensor.is_complex()):
-                return tensor.to(tensor.device if device is None else device, dtype, **options)
-            return tensor if device is None else tensor.to(device, **options)
+            cast = dtype is not None and (tensor.is_floating_point() or tensor.is_complex())
+            laid_out = {} if layout is None or tensor.dim() not in (4, 5) else {"memory_format": layout}
+            if device is None and not cast and not laid_out:
+                return tensor
+            place = tensor.device if device is None else device
+            return tensor.to(place, dtype if cast else tensor.dtype, **options, **laid_out)
 
+        self._check_layout(layout)
         return self._apply(convert)
+
+    def _check_layout(self, layout: Any) -> None:
+        """``RuntimeError`` if a tensor below cannot be laid out so."""
+        ndim = {ts.channels_last: 4, ts.channels_last_3d: 5}.get(layout)
+        if ndim is None:
+            return
+        tensors = [*self._parameters.values(), *self._buffers.values()]
+        if any(tensor is not None and tensor.dim() in (4, 5) and tensor.dim() != ndim for tensor in tensors):
+            raise RuntimeError(f"Module.to: {layout} is a layout of {ndim} dimensions, a tensor has {9 - ndim}")
+        for child in self._modules.values():
+            if child is not None:
+                child._check_layout(layout)
 
     def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
         """Move to ``device`` without copying values: the tensors there are uninitialised."""

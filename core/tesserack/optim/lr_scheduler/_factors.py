@@ -150,6 +150,10 @@ class MultiStepLR(_FactorLR):
     def ratio(self, epoch: int) -> float:
         return float(self.gamma ** self.milestones[epoch])
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self.milestones = Counter(self.milestones)  # a plain dict in a file
+
 
 class ExponentialLR(_FactorLR):
     """``gamma`` once more every epoch.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
@@ -121,7 +122,7 @@ class WeightedRandomSampler(Sampler[int]):
     """``num_samples`` indices, each as probable as its weight says.
 
     Without ``replacement`` no index comes twice: the order is that of u ** (1 / weight) for uniform u (Efraimidis and
-    Spirakis, 2006), and there must be at least ``num_samples`` positive weights.
+    Spirakis, 2006), compared by logarithms, and there must be at least ``num_samples`` positive weights.
 
     >>> list(WeightedRandomSampler([0.0, 1.0], 3))
     [1, 1, 1]
@@ -153,19 +154,26 @@ class WeightedRandomSampler(Sampler[int]):
         return ts.rand(count, dtype=ts.float64, generator=self.generator).tolist()  # type: ignore[no-any-return]
 
     def _with_replacement(self) -> Iterator[int]:
-        sums = list(itertools.accumulate(self.weights))
+        largest = max(self.weights)
+        sums = list(itertools.accumulate(weight / largest for weight in self.weights))
         last = max(i for i, weight in enumerate(self.weights) if weight > 0)
         for u in self._uniform(self.num_samples):
             yield min(bisect_right(sums, u * sums[-1]), last)
 
     def _without_replacement(self) -> Iterator[int]:
         draws = zip(self._uniform(len(self.weights)), self.weights, strict=True)
-        keys = [(u ** (1 / weight), i) for i, (u, weight) in enumerate(draws) if weight > 0]
-        for _, i in sorted(keys, reverse=True)[: self.num_samples]:
+        keys = [(_log_arrival(u, weight), i) for i, (u, weight) in enumerate(draws) if weight > 0]
+        for _, i in sorted(keys)[: self.num_samples]:
             yield i
 
     def __len__(self) -> int:
         return self.num_samples
+
+
+def _log_arrival(u: float, rate: float) -> float:
+    """The logarithm of an exponential variate of this rate, from u uniform in [0, 1); no rate is too small for it."""
+    waited = -math.log1p(-u)
+    return math.log(waited) - math.log(rate) if waited else -math.inf
 
 
 class BatchSampler(Sampler[list[int]]):
