@@ -43,6 +43,7 @@ _LAZY_MODULES = (
     "jit",
     "library",
     "linalg",
+    "multiprocessing",
     "nn",
     "ops",
     "optim",

@@ -94,7 +94,37 @@ def __copy__(self: Tensor) -> Tensor:
 
 
 def __reduce_ex__(self: Tensor, protocol: int) -> Any:
-    raise TypeError("Tensors cannot be pickled, because unpickling runs code; use tesserack.save and tesserack.load")
+    from tesserack._pickling import reduce_tensor
+
+    return reduce_tensor(self, protocol)
+
+
+def _generator_reduce(self: Any) -> Any:
+    from tesserack._pickling import reduce_generator
+
+    return reduce_generator(self)
+
+
+# --- shared memory -------------------------------------------------------------------------------------------------
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the storage, with every view of it, to memory that other processes can share; returns the tensor.
+
+    Sent to another process through :mod:`tesserack.multiprocessing`, it is the same memory there. ``RuntimeError`` for
+    memory of a device.
+    """
+    from tesserack.multiprocessing._shared import share
+
+    return share(self)
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether other processes can share the memory: see :meth:`share_memory_`."""
+    import sys
+
+    module = sys.modules.get("tesserack.multiprocessing._shared")
+    return module is not None and module.is_shared(self)
 
 
 # --- text ----------------------------------------------------------------------------------------------------------
@@ -349,6 +379,7 @@ _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
+    *("share_memory_", "is_shared"),
 )
 
 
@@ -370,3 +401,4 @@ def install(cls: type[Tensor]) -> None:
     _native.Node.register_prehook = _node_register_prehook
     _native._add_generator_method("get_state", _generator_get_state)
     _native._add_generator_method("set_state", _generator_set_state)
+    _native._add_generator_method("__reduce__", _generator_reduce)

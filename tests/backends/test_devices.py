@@ -322,7 +322,7 @@ def test_the_module_of_the_declared_default():
     ts.cpu.synchronize()
     with pytest.raises(AttributeError, match="no attribute 'nosuch'"):
         ts.nosuch
-    with pytest.raises(ts.BackendUnavailableError, match="no backend named .nosuch."):
+    with pytest.raises(ts.BackendUnavailableError, match=r"no backend named .nosuch."):
         ts.get_device_module("nosuch")
 
 

@@ -141,7 +141,9 @@ def test_workers_know_who_they_are():
             return (info.id, info.num_workers, info.seed, threading.get_ident())
 
     started = []
-    loader = DataLoader(Info(8), 1, num_workers=2, collate_fn=lambda b: b[0], worker_init_fn=started.append)
+    loader = DataLoader(
+        Info(8), 1, num_workers=2, collate_fn=lambda b: b[0], worker_init_fn=started.append, worker_type="thread"
+    )
     rows = list(loader)
     assert [row[0] for row in rows] == [0, 1] * 4 and {row[1] for row in rows} == {2}
     assert rows[1][2] == rows[0][2] + 1 and len({row[3] for row in rows}) == 2
@@ -162,12 +164,66 @@ def test_errors_of_the_dataset_arrive(workers):
         next(batches)
 
 
-def test_errors_of_worker_init_arrive():
+KINDS = pytest.mark.parametrize("kind", ["thread", "process"])
+
+
+@KINDS
+def test_errors_of_worker_init_arrive(kind):
     def fail(worker):
         raise ValueError("no worker today")
 
     with pytest.raises(ValueError, match="no worker today"):
-        list(DataLoader(range(3), num_workers=2, worker_init_fn=fail))
+        list(DataLoader(range(3), num_workers=2, worker_init_fn=fail, worker_type=kind))
+
+
+@KINDS
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_worker_that_ends_while_starting_does_not_hang(kind, error):
+    def leave(worker):
+        raise error
+
+    with pytest.raises((RuntimeError, error)):
+        next(iter(DataLoader(range(3), num_workers=1, worker_init_fn=leave, worker_type=kind, timeout=60)))
+
+
+@pytest.mark.parametrize("workers", [{}, *({"num_workers": 1, "worker_type": kind} for kind in ("thread", "process"))])
+def test_stop_iteration_of_a_dataset_is_an_error(workers):
+    class Tired(Squares):
+        def __getitem__(self, i):
+            if i == 1:
+                next(iter(()))
+            return i
+
+    batches = iter(DataLoader(Tired(4), 1, **workers))
+    assert next(batches).tolist() == [0]
+    with pytest.raises(RuntimeError, match=r"Tired.*StopIteration"):
+        next(batches)
+
+
+def test_the_order_of_a_seed_does_not_depend_on_the_workers():
+    orders = []
+    for options in ({}, {"num_workers": 1}, {"num_workers": 3, "worker_type": "thread"}):
+        for source in ({}, {"generator": generator(5)}):
+            ts.manual_seed(3)
+            loader = DataLoader(range(40), 7, shuffle=True, **source, **options)
+            orders.append((bool(source), seen(loader), seen(loader), ts.rand(1).item()))
+    assert orders[0] == orders[2] == orders[4] and orders[1] == orders[3] == orders[5]
+    assert orders[0][1:3] != orders[1][1:3]
+
+
+def test_whatever_comes_first_comes_first():
+    gate = threading.Event()
+
+    class Uneven(Squares):
+        def __getitem__(self, i):
+            if i == 0:
+                gate.wait(60)
+            return i
+
+    batches = iter(DataLoader(Uneven(4), 1, num_workers=2, in_order=False, worker_type="thread"))
+    assert next(batches).item() == 1
+    gate.set()
+    assert sorted(b.item() for b in batches) == [0, 2, 3]
 
 
 def test_a_hanging_worker_times_out():
@@ -180,7 +236,7 @@ def test_a_hanging_worker_times_out():
 
     try:
         with pytest.raises(RuntimeError, match=r"worker 0 gave no batch within 0.2 seconds"):
-            list(DataLoader(Slow(2), num_workers=1, timeout=0.2))
+            list(DataLoader(Slow(2), num_workers=1, timeout=0.2, worker_type="thread"))
     finally:
         release.set()
 
@@ -189,7 +245,7 @@ def test_an_abandoned_iterator_ends_its_threads():
     def loaders():
         return [t for t in threading.enumerate() if t.name.startswith("loader-")]
 
-    batches = iter(DataLoader(range(1000), num_workers=3))
+    batches = iter(DataLoader(range(1000), num_workers=3, worker_type="thread"))
     next(batches)
     assert len(loaders()) == 3
     del batches
@@ -208,7 +264,7 @@ def test_prefetching_is_bounded():
             asked.append(i)
             return i
 
-    batches = iter(DataLoader(Counting(100), 1, num_workers=2, prefetch_factor=3))
+    batches = iter(DataLoader(Counting(100), 1, num_workers=2, prefetch_factor=3, worker_type="thread"))
     next(batches)
     time.sleep(0.1)
     assert len(asked) <= 7
@@ -259,7 +315,11 @@ def test_convert():
         ({"prefetch_factor": 2}, "prefetch_factor"),
         ({"persistent_workers": True}, "persistent_workers"),
         ({"timeout": -1}, "timeout"),
-        ({"multiprocessing_context": "fork"}, "threads"),
+        ({"multiprocessing_context": "fork"}, "num_workers > 0"),
+        ({"multiprocessing_context": "fork", "num_workers": 1, "worker_type": "thread"}, "processes"),
+        ({"multiprocessing_context": "spoon", "num_workers": 1}, "spoon"),
+        ({"multiprocessing_context": 3, "num_workers": 1}, "start method"),
+        ({"worker_type": "green"}, "worker_type"),
     ],
 )
 def test_contradictions_are_refused(options, match):

@@ -149,9 +149,62 @@ def test_deepcopy_and_copy() -> None:
         copy.deepcopy(x * 2)
 
 
-def test_pickling_is_refused_in_favour_of_save() -> None:
-    with pytest.raises(TypeError, match=r"tesserack\.save"):
-        pickle.dumps(ts.ones(2))
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_tensors_pickle(protocol: int) -> None:
+    class_of = {"plain": ts.Tensor, "parameter": ts.nn.Parameter, "buffer": ts.nn.Buffer}
+    made = {"plain": ts.arange(6.0), "parameter": ts.nn.Parameter(ts.ones(2)), "buffer": ts.nn.Buffer(ts.ones(2))}
+    made["plain"].tag = ["kept"]
+    again = pickle.loads(pickle.dumps([made, made["plain"]], protocol))
+    assert again[1] is again[0]["plain"] and again[1].tag == ["kept"]
+    for name, tensor in made.items():
+        assert type(again[0][name]) is class_of[name] and again[0][name].requires_grad == tensor.requires_grad
+        assert ts.equal(again[0][name], tensor) and again[0][name].data_ptr() != tensor.data_ptr()
+    for dtype in (ts.bool, ts.uint8, ts.int64, ts.float16, ts.bfloat16, ts.float64, ts.complex64, ts.complex128):
+        for tensor in (ts.ones(2, 3).to(dtype), ts.zeros(0, 2, dtype=dtype), ts.ones((), dtype=dtype)):
+            back = pickle.loads(pickle.dumps(tensor, protocol))
+            assert (back.dtype, back.shape, back.tolist()) == (tensor.dtype, tensor.shape, tensor.tolist())
+            back.zero_()
+
+
+def test_pickles_keep_layouts_without_gaps_and_only_what_is_shown() -> None:
+    x = ts.arange(24.0).reshape(2, 3, 4)
+    for view in (x.transpose(0, 2), x[:, 1], x[..., ::2], x[:1].expand(5, 3, 4), x.permute(2, 0, 1), x[1:]):
+        back = pickle.loads(pickle.dumps(view))
+        assert back.tolist() == view.tolist()
+        turned = view.numel() == x.numel()
+        assert back.stride() == (view.stride() if turned else view.contiguous().stride())
+    assert len(pickle.dumps(ts.zeros(100_000)[:2])) < 1000
+    meta = pickle.loads(pickle.dumps(ts.empty(2, 3, device="meta").t()))
+    assert meta.is_meta and meta.stride() == (1, 3)
+    result = (ts.ones(2, requires_grad=True) * 2).detach().requires_grad_()
+    assert pickle.loads(pickle.dumps(result)).is_leaf
+
+
+def test_buffers_travel_out_of_band() -> None:
+    x = ts.arange(1000.0)
+    buffers: list[pickle.PickleBuffer] = []
+    text = pickle.dumps(x, 5, buffer_callback=buffers.append)
+    assert len(text) < 300 and len(buffers) == 1
+    same = pickle.loads(text, buffers=buffers)
+    same[0] = 7
+    assert x[0].item() == 7
+    kept = pickle.loads(text, buffers=[bytes(buffers[0])])
+    assert ts.equal(kept, x)
+    kept.add_(1)
+
+
+def test_whole_modules_and_generators_pickle() -> None:
+    net = ts.nn.Sequential(ts.nn.Linear(2, 3), ts.nn.BatchNorm1d(3), ts.nn.ReLU()).eval()
+    net[0].weight.requires_grad_(False)
+    again = pickle.loads(pickle.dumps(net))
+    x = ts.randn(4, 2)
+    assert ts.equal(net(x), again(x)) and not again.training and not again[0].weight.requires_grad
+    assert [name for name, _ in again.named_parameters()] == [name for name, _ in net.named_parameters()]
+    generator = ts.Generator().manual_seed(3)
+    ts.rand(5, generator=generator)
+    twin, copied = pickle.loads(pickle.dumps(generator)), copy.deepcopy(generator)
+    expected = ts.rand(4, generator=generator)
+    assert ts.equal(ts.rand(4, generator=twin), expected) and ts.equal(ts.rand(4, generator=copied), expected)
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,27 @@ PyObject* storage_nbytes(PyObject* self, PyObject*) {
   return PyLong_FromSize_t(t->storage ? t->storage->nbytes : 0);
 }
 
+// Lets two storages of the host change places, so that every view of either sees the other's memory. True where
+// something else than the two tensors (a view, an array, a running kernel) may still look at the first one's.
+PyObject* swap_storage(PyObject* self, PyObject* other) {
+  return guarded([&] {
+    const Tensor &a = tensor_of(self), &b = expect_tensor(other, "_swap_storage");
+    Storage *s = a->storage, *t = b->storage;
+    TS_CHECK_VALUE(s && t && s != t && s->host && t->host && s->nbytes == t->nbytes && s->device == t->device,
+                   "_swap_storage: expected two storages of the host, of one size");
+    TS_CHECK(!a->has(TensorImpl::kConstantData), "_swap_storage: the memory is read-only; clone() the tensor first");
+    bool looked_at = s->refs.load(std::memory_order_acquire) > 1;
+    std::swap(s->capacity, t->capacity);
+    std::swap(s->handle, t->handle);
+    std::swap(s->stream, t->stream);
+    std::swap(s->host, t->host);
+    std::swap(s->deleter, t->deleter);
+    std::swap(s->deleter_ctx, t->deleter_ctx);
+    t->shared.store(s->shared.exchange(t->shared.load()));
+    return PyBool_FromLong(looked_at);
+  });
+}
+
 PyObject* is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"memory_format", nullptr};
   PyObject* format = nullptr;
@@ -163,6 +184,7 @@ std::vector<PyMethodDef> metadata_methods() {
       {"data_ptr", data_ptr, METH_NOARGS, "data_ptr()\n--\n\nThe address of the first element."},
       {"_storage_ptr", storage_ptr, METH_NOARGS, nullptr},
       {"_storage_nbytes", storage_nbytes, METH_NOARGS, nullptr},
+      {"_swap_storage", swap_storage, METH_O, nullptr},
       {"is_contiguous", fast(is_contiguous), kSlow,
        "is_contiguous(memory_format=contiguous_format)\n--\n\nWhether elements lie in order, without gaps."},
       {"is_set_to", is_set_to, METH_O, "is_set_to(other)\n--\n\nWhether both are the same memory seen the same way."},

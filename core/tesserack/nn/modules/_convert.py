@@ -108,6 +108,10 @@ class ConvertMixin:
         """Cast floating-point parameters and buffers to bfloat16."""
         return self._cast(ts.bfloat16)
 
+    def share_memory(self: Self) -> Self:
+        """Move all parameters and buffers to shared memory: see :meth:`tesserack.Tensor.share_memory_`."""
+        return self._apply(lambda tensor: tensor.share_memory_())
+
     def cpu(self: Self) -> Self:
         """Move all parameters and buffers to the cpu device."""
         return self._apply(lambda tensor: tensor.cpu())

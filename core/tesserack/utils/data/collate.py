@@ -8,7 +8,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["default_collate", "default_convert"]
+__all__ = ["default_collate", "default_convert", "rebuilt_mapping"]
 
 
 def _is_numpy(value: Any) -> bool:
@@ -27,7 +27,7 @@ def default_convert(data: Any) -> Any:
     if _is_numpy(data):
         return data if data.dtype.kind in "SUO" else ts.as_tensor(data)
     if isinstance(data, Mapping):
-        return _rebuilt_mapping(data, {key: default_convert(value) for key, value in data.items()})
+        return rebuilt_mapping(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(value) for value in data))
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
@@ -58,7 +58,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, (str, bytes)):
         return list(batch)
     if isinstance(first, Mapping):
-        return _rebuilt_mapping(first, {key: default_collate([sample[key] for sample in batch]) for key in first})
+        return rebuilt_mapping(first, {key: default_collate([sample[key] for sample in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(field) for field in _fields(batch)))
     if isinstance(first, Sequence):
@@ -85,7 +85,7 @@ def _fields(batch: Sequence[Any]) -> list[tuple[Any, ...]]:
     return list(zip(*batch, strict=True))
 
 
-def _rebuilt_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+def rebuilt_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     """``items`` in a mapping of the type of ``like``, where that can be built from a dict."""
     if type(like) is dict:
         return items

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import tesserack as ts
-from tesserack.utils.data.collate import default_collate, default_convert
-from tesserack.utils.data.dataset import IterableDataset, Subset, TensorDataset
+from tesserack.utils.data._fetch import END, Fetcher, rows_of_tensors
+from tesserack.utils.data.collate import default_collate, default_convert, rebuilt_mapping
+from tesserack.utils.data.dataset import IterableDataset
 from tesserack.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from tesserack.utils.data.workers import WorkerInfo, in_workers
+from tesserack.utils.data.workers import Batches, ThreadWorkers, WorkerInfo, Workers
 
 __all__ = ["DataLoader"]
-
-_Fetch = Callable[[Any], Any]
 
 
 class DataLoader:
@@ -25,12 +23,17 @@ class DataLoader:
       ``sampler`` or ``batch_sampler`` set the order themselves. ``drop_last`` leaves out a last, smaller batch.
       ``batch_size=None`` yields single samples.
     - ``collate_fn`` joins a list of samples; by default :func:`default_collate`.
-    - ``num_workers > 0`` fetches ahead in that many *threads* (``prefetch_factor`` batches each), in the same order.
-      Loading, decoding and tensor operations overlap with training; Python code in the dataset shares the interpreter.
-      Threads share the dataset, so it must not be changed while reading. ``timeout`` (seconds) bounds the wait for
-      one batch; ``worker_init_fn(id)`` runs first in every worker.
-    - ``pin_memory``, ``persistent_workers`` and ``in_order`` are accepted and have no effect: threads start at once
-      and keep order. ``multiprocessing_context`` must be None.
+    - ``num_workers > 0`` fetches ahead in that many workers (``prefetch_factor`` batches each), in the same order, or
+      as they come with ``in_order=False``. ``timeout`` (seconds) bounds the wait for one batch. ``worker_init_fn(id)``
+      runs first in every worker. An error in a worker is raised here, with its traceback there as the cause.
+    - ``worker_type="process"``: each worker has its own copy of the dataset, and its own seed for ``random``, NumPy and
+      Tesserack. Batches come through shared memory. ``multiprocessing_context`` is a start method ("fork", "spawn",
+      "forkserver") or a context. ``persistent_workers`` go on to the next epoch. A worker that is killed is an error.
+    - ``worker_type="thread"``: workers share the dataset, which must not be changed while reading, and the
+      interpreter; they start at once, and nothing is copied.
+    - By default workers are processes, as they are in PyTorch, but threads for rows of a :class:`TensorDataset`, where
+      they run no Python code of the dataset's.
+    - ``pin_memory=True`` calls ``pin_memory()`` on what is in a batch.
 
     Raises ``ValueError`` for options that contradict each other.
 
@@ -61,6 +64,7 @@ class DataLoader:
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        worker_type: str | None = None,
     ) -> None:
         self.dataset = dataset
         self.num_workers = num_workers
@@ -72,6 +76,9 @@ class DataLoader:
         self.multiprocessing_context = multiprocessing_context
         self.persistent_workers = persistent_workers
         self.generator = generator
+        self.in_order = in_order
+        self.worker_type = worker_type
+        self._processes: Any = None
         self._streams = isinstance(dataset, IterableDataset)
         self._check(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
@@ -98,8 +105,7 @@ class DataLoader:
             raise ValueError("DataLoader: persistent_workers needs num_workers > 0")
         if self.prefetch_factor is not None and self.prefetch_factor < 1:
             raise ValueError(f"DataLoader: expected prefetch_factor >= 1, got {self.prefetch_factor}")
-        if self.multiprocessing_context is not None:
-            raise ValueError("DataLoader: expected multiprocessing_context=None, workers are threads")
+        self._check_workers()
         if self._streams and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError("DataLoader: an IterableDataset sets its own order; give no shuffle or sampler")
         if sampler is not None and shuffle:
@@ -113,6 +119,19 @@ class DataLoader:
         if batch_size is not None and (isinstance(batch_size, bool) or batch_size <= 0):
             raise ValueError(f"DataLoader: expected a positive batch_size or None, got {batch_size!r}")
 
+    def _check_workers(self) -> None:
+        if self.worker_type not in (None, "process", "thread"):
+            raise ValueError(f"DataLoader: expected worker_type 'process' or 'thread', got {self.worker_type!r}")
+        if self.multiprocessing_context is None:
+            return
+        if self.num_workers == 0 or self.worker_type == "thread":
+            raise ValueError(
+                "DataLoader: multiprocessing_context needs num_workers > 0, and workers that are processes"
+            )
+        from tesserack.utils.data.processes import context_of
+
+        self.multiprocessing_context = context_of(self.multiprocessing_context)
+
     def __len__(self) -> int:
         if not self._streams:
             return len(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
@@ -123,11 +142,39 @@ class DataLoader:
         return whole if self.drop_last or not rest else whole + 1
 
     def __iter__(self) -> Iterator[Any]:
+        # Drawn whatever the number of workers, which must not change the order of what follows.
+        seed = int(ts.randint(0, 2**62, (), dtype=ts.int64, generator=self.generator).item())
         if self.num_workers == 0:
             return self._here()
-        return in_workers(
-            self._tasks(), self._fetcher, self._infos(), self.worker_init_fn, self.prefetch_factor or 2, self.timeout
-        )
+        infos = [WorkerInfo(i, self.num_workers, seed + i, self.dataset) for i in range(self.num_workers)]
+        after = _pinned if self.pin_memory else None
+        ahead = self.prefetch_factor or 2
+        return Batches(self._start(infos), self._tasks(), ahead, self.timeout, self.in_order, after)
+
+    def _start(self, infos: list[WorkerInfo]) -> Workers:
+        """The workers of an epoch: threads, new processes, or those of the epoch before."""
+        if self._kind() == "thread":
+            return ThreadWorkers(self._fetcher(), infos, self.worker_init_fn)
+        from tesserack.utils.data.processes import ProcessWorkers, context_of
+
+        if self._processes is not None and self._processes.usable:
+            self._processes.next_epoch(infos)
+            return self._processes  # type: ignore[no-any-return]
+        context = context_of(self.multiprocessing_context)
+        workers = ProcessWorkers(self._fetcher(), infos, self.worker_init_fn, context, self.persistent_workers)
+        self._processes = workers if self.persistent_workers else None
+        return workers
+
+    def _kind(self) -> str:
+        """Threads unless chosen otherwise where they run no code of the user's, which may count on processes."""
+        if self.worker_type is not None:
+            return self.worker_type
+        own = self.multiprocessing_context is not None or self.worker_init_fn is not None
+        plain = self.collate_fn in (default_collate, default_convert) and rows_of_tensors(self.dataset)
+        return "thread" if plain and not own else "process"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_processes": None}
 
     def _tasks(self) -> Iterator[Any]:
         """What to fetch, one entry per batch: indices, or nothing in particular from a stream."""
@@ -135,61 +182,27 @@ class DataLoader:
             return itertools.repeat(None)
         return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
 
+    def _fetcher(self) -> Fetcher:
+        batched = self.batch_sampler is not None or (self._streams and self.batch_size is not None)
+        return Fetcher(self.dataset, self.collate_fn, batched, self._streams, self.batch_size, self.drop_last)
+
     def _here(self) -> Iterator[Any]:
-        fetch = self._fetcher()
+        fetch = self._fetcher().start()
         for task in self._tasks():
-            try:
-                batch = fetch(task)
-            except StopIteration:
+            batch = fetch(task)
+            if batch is END:
                 return
-            yield batch
-
-    def _infos(self) -> list[WorkerInfo]:
-        seed = int(ts.randint(0, 2**62, (), dtype=ts.int64, generator=self.generator).item())
-        return [WorkerInfo(i, self.num_workers, seed + i, self.dataset) for i in range(self.num_workers)]
-
-    # --- fetching -----------------------------------------------------------------------------------------------
-
-    def _fetcher(self) -> _Fetch:
-        """A function from a task to a batch; for a stream it raises StopIteration at the end."""
-        if self._streams:
-            return self._stream_fetcher()
-        dataset, collate = self.dataset, self.collate_fn
-        if self.batch_sampler is None:
-            return lambda index: collate(dataset[index])
-        if collate is default_collate and _rows_of_tensors(dataset):
-            return lambda indices: _take_rows(dataset, indices)
-        several = getattr(dataset, "__getitems__", None)
-        if several is not None:
-            return lambda indices: collate(several(indices))
-        return lambda indices: collate([dataset[i] for i in indices])
-
-    def _stream_fetcher(self) -> _Fetch:
-        samples = iter(self.dataset)
-        collate, size, drop_last = self.collate_fn, self.batch_size, self.drop_last
-
-        def fetch(_: Any) -> Any:
-            if size is None:
-                return collate(next(samples))
-            batch = list(itertools.islice(samples, size))
-            if not batch or (drop_last and len(batch) < size):
-                raise StopIteration
-            return collate(batch)
-
-        return fetch
+            yield _pinned(batch) if self.pin_memory else batch
 
 
-def _rows_of_tensors(dataset: Any) -> bool:
-    while type(dataset) is Subset:
-        dataset = dataset.dataset
-    return type(dataset) is TensorDataset
-
-
-def _take_rows(dataset: Any, indices: Any) -> list[Any]:
-    """The batch that default_collate makes of these rows, by one index_select per tensor."""
-    while type(dataset) is Subset:
-        indices = [dataset.indices[i] for i in indices]
-        dataset = dataset.dataset
-    size = len(dataset)
-    rows = ts.tensor([i + size if i < 0 else i for i in map(operator.index, indices)], dtype=ts.int64)
-    return [tensor.index_select(0, rows.to(tensor.device)) for tensor in dataset.tensors]
+def _pinned(batch: Any) -> Any:
+    """The batch with ``pin_memory()`` called on whatever in it has that."""
+    if hasattr(batch, "pin_memory"):
+        return batch.pin_memory()
+    if isinstance(batch, Mapping):
+        return rebuilt_mapping(batch, {key: _pinned(value) for key, value in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(_pinned, batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(map(_pinned, batch)) if type(batch) in (list, tuple) else [_pinned(v) for v in batch]
+    return batch

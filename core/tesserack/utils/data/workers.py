@@ -1,24 +1,28 @@
-"""Loader workers: threads that fetch batches ahead, in order."""
+"""Loader workers: what any of them knows, the iterator that shares out the work, and workers that are threads."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["WorkerInfo", "get_worker_info", "in_workers"]
+from tesserack.utils.data._fetch import END, Fetcher
+
+__all__ = ["Batches", "ThreadWorkers", "WorkerInfo", "get_worker_info"]
 
 _local = threading.local()
+_NOTHING: Any = object()
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Which worker the current thread is: number ``id`` of ``num_workers``, with its own ``seed``."""
+    """Which worker the caller is: number ``id`` of ``num_workers``, with its own ``seed`` and view of the dataset."""
 
     id: int
     num_workers: int
@@ -27,7 +31,7 @@ class WorkerInfo:
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker that the calling thread is, or None in the main thread.
+    """The worker that the calling thread or process is, or None in the main one.
 
     >>> get_worker_info() is None
     True
@@ -35,18 +39,151 @@ def get_worker_info() -> WorkerInfo | None:
     return getattr(_local, "info", None)
 
 
-_DONE: Any = object()
+def become(info: WorkerInfo | None) -> None:
+    """Make the calling thread a worker."""
+    _local.info = info
 
 
-class _Worker:
-    """A daemon thread with a queue of tasks: one that hangs keeps neither the program nor its exit waiting."""
+class Workers(Protocol):
+    """Several workers that fetch batches."""
+
+    count: int
+
+    def submit(self, worker: int, task: Any) -> Any:
+        """Ask a worker for a batch; returns a ticket."""
+
+    def result(self, worker: int, ticket: Any, timeout: float) -> Any:
+        """The batch, or END; raises what fetching it raised, or ``RuntimeError`` after ``timeout`` seconds."""
+
+    def first(self, tickets: list[tuple[int, Any]], timeout: float) -> int:
+        """The position of a ticket whose batch is there."""
+
+    def finish(self, clean: bool) -> None:
+        """No more tasks; not ``clean`` where some are unanswered."""
+
+
+class Batches:
+    """The iterator over a loader's batches: gives tasks to workers in turn, and yields in the order of the tasks, or as
+    they come unless ``in_order``.
+
+    Every worker has ``ahead`` tasks waiting. A worker whose stream ends is asked no more.
+    """
 
     def __init__(
-        self, info: WorkerInfo, fetcher_of: Callable[[], Callable[[Any], Any]], init: Callable[[int], Any] | None
+        self,
+        workers: Workers,
+        tasks: Iterator[Any],
+        ahead: int,
+        timeout: float,
+        in_order: bool,
+        after: Callable[[Any], Any] | None,
     ) -> None:
-        self.id = info.id
+        self._workers = workers
+        self._tasks = tasks
+        self._timeout = timeout
+        self._in_order = in_order
+        self._after = after
+        self._ahead = ahead
+        self._open = True
+        self._alive = deque(range(workers.count))  # the next in turn comes first
+        self._waiting: deque[tuple[int, Any]] = deque()
+        try:
+            self._refill()
+        except BaseException:
+            self.close()
+            raise
+
+    def _refill(self) -> None:
+        while len(self._waiting) < self._ahead * len(self._alive):
+            task = next(self._tasks, _NOTHING)
+            if task is _NOTHING:
+                return
+            self._waiting.append((self._alive[0], self._workers.submit(self._alive[0], task)))
+            self._alive.rotate(-1)
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._open:
+            raise StopIteration
+        try:
+            batch = self._next()
+        except BaseException:
+            self.close()
+            raise
+        if batch is END:
+            self.close()
+            raise StopIteration
+        return batch if self._after is None else self._after(batch)
+
+    def _next(self) -> Any:
+        while self._waiting:
+            if not self._in_order:
+                self._waiting.rotate(-self._workers.first([*self._waiting], self._timeout))
+            worker, ticket = self._waiting.popleft()
+            batch = self._workers.result(worker, ticket, self._timeout)
+            if batch is END and worker in self._alive:
+                self._alive.remove(worker)
+            self._refill()
+            if batch is not END:
+                return batch
+        return END
+
+    def close(self) -> None:
+        """Let the workers go."""
+        if self._open:
+            self._open = False
+            self._workers.finish(clean=not self._waiting)
+            self._waiting.clear()
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False):
+            self.close()
+
+
+# --- threads -------------------------------------------------------------------------------------------------------
+
+
+class ThreadWorkers:
+    """Workers that are threads of this process."""
+
+    def __init__(self, fetcher: Fetcher, infos: list[WorkerInfo], init: Callable[[int], Any] | None) -> None:
+        self.count = len(infos)
+        self._threads = [_Thread(fetcher, info, init) for info in infos]
+        self._futures: list[Future[Any]] = []
+
+    def submit(self, worker: int, task: Any) -> Future[Any]:
+        """Ask a worker for a batch."""
+        return self._threads[worker].submit(task)
+
+    def result(self, worker: int, ticket: Future[Any], timeout: float) -> Any:
+        """The batch."""
+        try:
+            return ticket.result(timeout or None)
+        except FutureTimeout:
+            if ticket.done():  # the dataset itself raised a TimeoutError
+                raise
+            raise RuntimeError(f"DataLoader: worker {worker} gave no batch within {timeout} seconds") from None
+
+    def first(self, tickets: list[tuple[int, Future[Any]]], timeout: float) -> int:
+        """A ticket that is answered, or any after ``timeout``."""
+        done, _ = wait_for([future for _, future in tickets], timeout or None, FIRST_COMPLETED)
+        return next((k for k, (_, future) in enumerate(tickets) if future in done), 0)
+
+    def finish(self, clean: bool) -> None:
+        """Let the threads end after the tasks they are at."""
+        for thread in self._threads:
+            thread.stop()
+
+
+class _Thread:
+    """A daemon thread with a queue of tasks: one that hangs keeps neither the program nor its exit waiting."""
+
+    def __init__(self, fetcher: Fetcher, info: WorkerInfo, init: Callable[[int], Any] | None) -> None:
         self._tasks: SimpleQueue[tuple[Future[Any], Any] | None] = SimpleQueue()
-        arguments = (info, fetcher_of, init, self._tasks)
+        self._stopped = threading.Event()
+        arguments = (info, fetcher, init, self._tasks, self._stopped)
         threading.Thread(target=_serve, args=arguments, name=f"loader-{info.id}", daemon=True).start()
 
     def submit(self, task: Any) -> Future[Any]:
@@ -57,79 +194,32 @@ class _Worker:
 
     def stop(self) -> None:
         """Let the thread end after the task it is at."""
+        self._stopped.set()
         self._tasks.put(None)
 
 
 def _serve(
     info: WorkerInfo,
-    fetcher_of: Callable[[], Callable[[Any], Any]],
+    fetcher: Fetcher,
     init: Callable[[int], Any] | None,
     tasks: SimpleQueue[tuple[Future[Any], Any] | None],
+    stopped: threading.Event,
 ) -> None:
-    """The body of a worker thread. A failure to start is the answer to every task."""
-    _local.info = info
-    failure: Exception | None = None
+    """The body of a worker thread. A failure to start, of whatever kind, is the answer to every task."""
+    become(info)
+    failure: BaseException | None = None
     try:
         if init is not None:
             init(info.id)
-        fetch = fetcher_of()
-    except Exception as error:
+        fetch = fetcher.start()
+    except BaseException as error:
         failure = error
-    while (entry := tasks.get()) is not None:
+    while (entry := tasks.get()) is not None and not stopped.is_set():
         future, task = entry
-        if not future.set_running_or_notify_cancel():
-            continue
         try:
             if failure is not None:
                 raise failure
             future.set_result(fetch(task))
-        except StopIteration:
-            future.set_result(_DONE)
         except BaseException as error:
             future.set_exception(error)
         del entry, future, task  # the batch belongs to the reader now
-
-
-def in_workers(
-    tasks: Iterator[Any],
-    fetcher_of: Callable[[], Callable[[Any], Any]],
-    infos: list[WorkerInfo],
-    init: Callable[[int], Any] | None,
-    ahead: int,
-    timeout: float,
-) -> Iterator[Any]:
-    """Fetch ``tasks`` round-robin in one thread per entry of ``infos``; yields results in the order of the tasks.
-
-    Every worker builds its own fetcher with ``fetcher_of`` and has about ``ahead`` tasks waiting. An error in a
-    worker is raised here, with the worker's traceback. A worker whose fetcher raises ``StopIteration`` is finished.
-    """
-    alive = deque(_Worker(info, fetcher_of, init) for info in infos)  # the next in turn comes first
-    everyone = list(alive)
-    waiting: deque[tuple[_Worker, Future[Any]]] = deque()
-    try:
-        while True:
-            while len(waiting) < ahead * len(alive) and (task := next(tasks, _DONE)) is not _DONE:
-                waiting.append((alive[0], alive[0].submit(task)))
-                alive.rotate(-1)
-            if not waiting:
-                return
-            worker, future = waiting.popleft()
-            result = _result(future, timeout, worker.id)
-            if result is not _DONE:
-                yield result
-            elif worker in alive:
-                alive.remove(worker)
-    finally:
-        for _, future in waiting:
-            future.cancel()
-        for worker in everyone:
-            worker.stop()
-
-
-def _result(future: Future[Any], timeout: float, worker: int) -> Any:
-    try:
-        return future.result(timeout or None)
-    except FutureTimeout:
-        if future.done():  # the dataset itself raised a TimeoutError
-            raise
-        raise RuntimeError(f"DataLoader: worker {worker} gave no batch within {timeout} seconds") from None

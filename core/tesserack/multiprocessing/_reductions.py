@@ -1,0 +1,85 @@
+"""How tensors travel between processes: as shared memory, by the pickler of :mod:`multiprocessing`."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing import context, reduction
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from tesserack import _native
+from tesserack._native import Tensor
+from tesserack._pickling import dtype_named, name_of
+from tesserack.multiprocessing import _shared
+
+__all__ = ["install"]
+
+
+class _Named:
+    """A file's name for one receiver: a link of its own, which the receiver takes away."""
+
+    def __init__(self, link: str) -> None:
+        self.link = link
+
+    def detach(self) -> int:
+        try:
+            fd = os.open(self.link, os.O_RDWR | os.O_CLOEXEC)
+            os.unlink(self.link)
+        except FileNotFoundError:
+            raise RuntimeError(
+                f"multiprocessing: the shared memory {self.link} is gone, or was received twice"
+            ) from None
+        return fd
+
+
+def _handle(segment: _shared.Segment) -> Any:
+    if segment.path is None:
+        return _descriptor(segment.fd)
+    link = _shared.name_in_shared_memory()
+    os.link(segment.path, link)
+    return _Named(link)
+
+
+def _descriptor(fd: int) -> Any:
+    """What makes a descriptor of another process. A child that is being spawned gets each only once."""
+    popen = context.get_spawning_popen()
+    if popen is None:
+        return reduction.DupFd(fd)
+    known: dict[int, Any] = popen.__dict__.setdefault("_tesserack_descriptors", {})
+    if fd not in known:
+        known[fd] = reduction.DupFd(fd)
+    return known[fd]
+
+
+def _reduce(tensor: Tensor) -> tuple[Any, ...]:
+    """A tensor whose memory the receiver shares; by value where it is on a device, or has no memory."""
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(
+            "multiprocessing: expected a leaf tensor, got the result of recorded operations, whose graph does not "
+            "cross processes; use tensor.detach()"
+        )
+    if not tensor.numel() or tensor.device.type != _native._declared_default():
+        return tensor.__reduce_ex__(4)  # type: ignore[return-value]
+    _shared.share(tensor)
+    segment = _shared.segment_of(tensor)
+    assert segment is not None
+    place = name_of(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+    arguments = (type(tensor), _handle(segment), *place, tensor.requires_grad)
+    state = tensor.__dict__
+    return (_rebuild, arguments, state) if state else (_rebuild, arguments)
+
+
+def _rebuild(
+    cls: type[Tensor], handle: Any, dtype: str, shape: Any, stride: Any, offset: int, requires_grad: bool
+) -> Tensor:
+    segment = _shared.attach(handle.detach())
+    flat = _shared.whole(segment, dtype_named(dtype))
+    return Tensor._make_subclass(cls, flat.as_strided(shape, stride, offset), requires_grad)
+
+
+def install() -> None:
+    """Teach the pickler of :mod:`multiprocessing` the classes of tensors."""
+    from tesserack.nn.parameter import Buffer, Parameter
+
+    for cls in (Tensor, Parameter, Buffer):
+        ForkingPickler.register(cls, _reduce)
