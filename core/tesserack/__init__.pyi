@@ -14,6 +14,7 @@ from tesserack import futures as futures
 from tesserack import jit as jit
 from tesserack import library as library
 from tesserack import linalg as linalg
+from tesserack import multiprocessing as multiprocessing
 from tesserack import nn as nn
 from tesserack import ops as ops
 from tesserack import optim as optim
