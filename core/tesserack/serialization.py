@@ -1,4 +1,4 @@
-"""``save`` and ``load``: tensors and plain values in safetensors files, without pickle.
+"""``save`` and ``load``: tensors and plain values in safetensors files, without pickle; and files of ``torch.save``.
 
 The tensors lie in the file under dotted names, readable by any safetensors library. The structure around them (dicts,
 lists, numbers, strings) is JSON in the file's metadata, under the key ``tesserack``; a file without that key loads as
@@ -22,6 +22,7 @@ from tesserack import Tensor
 __all__ = ["SerializationError", "load", "save"]
 
 _VERSION = 1
+_LEGACY_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # of files of torch.save before 1.6
 _MAX_DEPTH = 200
 _MAX_NDIM = 64
 _MAX_HEADER = 100_000_000  # the limit of the safetensors library
@@ -52,7 +53,7 @@ class SerializationError(RuntimeError):
 # --- save ----------------------------------------------------------------------------------------------------------
 
 
-def save(obj: Any, f: Path | BinaryIO) -> None:
+def save(obj: Any, f: Path | BinaryIO, *, format: str = "safetensors") -> None:
     """Write a tensor, or dicts, lists and tuples of tensors, numbers, strings, bytes, bools and None.
 
     ``f`` is a path, which is replaced only once the new file is complete (devices and pipes are written to), or a
@@ -60,8 +61,11 @@ def save(obj: Any, f: Path | BinaryIO) -> None:
     occurs twice, or under two names in the same memory, is stored once, and is one tensor again after :func:`load`.
     Subclasses of dict, list and tuple come back as these, but for a ``state_dict()``, which keeps its versions.
 
+    ``format="torch"`` writes what ``torch.save`` would, for ``torch.load(weights_only=True)`` to open; tensors that are
+    views of one memory stay so.
+
     Raises ``TypeError`` naming the place of anything else, such as a module (save its ``state_dict()``), and
-    ``ValueError`` for a structure that contains itself.
+    ``ValueError`` for a structure that contains itself, or another format.
 
     >>> import tempfile, tesserack
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
@@ -69,6 +73,11 @@ def save(obj: Any, f: Path | BinaryIO) -> None:
     >>> load(path)
     {'weight': tensor([1., 1.]), 'epoch': 3}
     """
+    if format not in ("safetensors", "torch"):
+        raise ValueError(f"save: expected the format 'safetensors' or 'torch', got {format!r}")
+    if format == "torch":
+        _save_archive(obj, f)
+        return
     from safetensors import TensorSpec, serialize, serialize_file
 
     packer = _Packer()
@@ -93,6 +102,19 @@ def save(obj: Any, f: Path | BinaryIO) -> None:
     else:
         with _replacing(f) as temporary:
             serialize_file(specs, temporary, metadata)
+
+
+def _save_archive(obj: Any, f: Path | BinaryIO) -> None:
+    from tesserack._torch_writer import write_archive
+
+    if not isinstance(f, (str, os.PathLike)):
+        write_archive(obj, f)
+    elif _is_special(f):
+        with open(f, "wb") as file:
+            write_archive(obj, file)
+    else:
+        with _replacing(f) as temporary, open(temporary, "wb") as file:
+            write_archive(obj, file)
 
 
 def _is_special(path: Path) -> bool:
@@ -150,7 +172,7 @@ class _Packer:
             return self._container(value, path)
         if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             return self.pack(value.item(), path)
-        raise TypeError(f"save: cannot store {type(value).__name__}{_at(path)}; {_hint(value)}")
+        raise TypeError(f"save: cannot store {type(value).__name__}{_at(path)}; {hint_for(value)}")
 
     def _container(self, value: Any, path: tuple[Any, ...]) -> dict[str, list[Any]]:
         if id(value) in self._open:
@@ -216,7 +238,8 @@ def _at(path: tuple[Any, ...]) -> str:
     return " at " + "".join(f"[{key!r}]" for key in path) if path else ""
 
 
-def _hint(value: Any) -> str:
+def hint_for(value: Any) -> str:
+    """What to do about a value that cannot be stored."""
     if hasattr(value, "state_dict"):
         return "save its state_dict()"
     if type(value).__module__ == "numpy":
@@ -228,29 +251,76 @@ def _hint(value: Any) -> str:
 
 
 def load(f: Path | BinaryIO, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:
-    """Read what :func:`save` wrote, or any safetensors file (as a dict of tensors).
+    """Read what :func:`save` wrote, any safetensors file (as a dict of tensors), or a file of ``torch.save``.
 
     ``f`` is a path or a binary file that can seek. Tensors come back on the cpu, or on the device ``map_location``,
-    or as what the function ``map_location(tensor, "cpu")`` returns. Nothing in a file is ever executed;
-    ``weights_only`` and ``mmap`` are accepted for programs that pass them, and have no effect.
+    or as what the function ``map_location(tensor, location)`` returns; the location is "cpu", or what a file of PyTorch
+    says. Nothing in a file is ever executed: of PyTorch's, plain data is read (state dicts, containers, numbers, text),
+    no objects of classes. ``weights_only`` and ``mmap`` are accepted for programs that pass them, and have no effect.
+
+    The path of an index, ``model.safetensors.index.json``, gives the tensors of all the files that it names.
 
     Raises ``FileNotFoundError`` for a path that does not exist, and :class:`SerializationError`, a ``RuntimeError``,
     for a file that is damaged or is none of these, with what it looks like and what to do.
     """
     if isinstance(f, (str, os.PathLike)):
+        if os.fspath(f).endswith(".index.json"):
+            return _load_shards(os.fspath(f), map_location)
         with open(f, "rb") as file:
             return _load(file, os.fspath(f), map_location)
     return _load(f, str(getattr(f, "name", "the file")), map_location)
 
 
+def _load_shards(index: str, map_location: Any) -> dict[str, Tensor]:
+    """The tensors of the files beside an index, which says where each lies."""
+    with open(index, "rb") as file, _blaming(index, "it is no index of safetensors files"):
+        if os.fstat(file.fileno()).st_size > _MAX_HEADER:
+            raise ValueError("it is too large")
+        where = _parse_json(file.read().decode())["weight_map"]
+        for key, shard in where.items():
+            if not isinstance(shard, str) or shard in ("", ".", "..") or os.path.basename(shard) != shard:
+                raise ValueError(f"the file of tensor {key!r} lies elsewhere: {shard!r}")
+    folder, found = os.path.dirname(index), {}
+    for shard in dict.fromkeys(where.values()):
+        path = os.path.join(folder, shard)
+        with open(path, "rb") as file:
+            entries, _, start = _read_header(file, path)
+            for key in (key for key, holder in where.items() if holder == shard):
+                if key not in entries:
+                    raise SerializationError(f"load: {path} has no tensor {key!r}, though {index} says so")
+                found[key] = _placer(map_location)(_read_tensor(file, path, start, entries[key]), "cpu")
+    return {key: found[key] for key in where}
+
+
+def _load_torch(file: BinaryIO, name: str, map_location: Any, archive: bool) -> Any:
+    from tesserack import _torch_file
+
+    place = _placer(map_location)
+    size = _torch_file.rest_of(file)
+    try:
+        return (_torch_file.read_archive if archive else _torch_file.read_legacy)(file, size, place)
+    except _torch_file.PlacingFailed as failed:
+        raise failed.args[0] from None
+    except _torch_file.PickleRefused as error:
+        raise SerializationError(f"load: {name}, a PyTorch file, cannot be read: {error}") from None
+    except _torch_file.DAMAGES as error:
+        kind = "a zip archive, perhaps a PyTorch file," if archive else "a PyTorch file of the older form,"
+        raise SerializationError(f"load: {name}, {kind} is damaged ({type(error).__name__}: {error})") from None
+
+
 def _load(file: BinaryIO, name: str, map_location: Any) -> Any:
+    origin = file.tell()
+    head = file.read(16)
+    file.seek(origin)
+    if head.startswith((b"PK\x03\x04", _LEGACY_MAGIC)):
+        return _load_torch(file, name, map_location, head.startswith(b"PK"))
     entries, metadata, start = _read_header(file, name)
     place = _placer(map_location)
     tensors: dict[str, Tensor] = {}
 
     def tensor(key: str) -> Tensor:
         if key not in tensors:
-            tensors[key] = place(_read_tensor(file, name, start, entries[key]))
+            tensors[key] = place(_read_tensor(file, name, start, entries[key]), "cpu")
         return tensors[key]
 
     described = metadata.get("tesserack")
@@ -265,13 +335,13 @@ def _load(file: BinaryIO, name: str, map_location: Any) -> Any:
         return _unpack(tree, tensor)
 
 
-def _placer(map_location: Any) -> Callable[[Tensor], Tensor]:
+def _placer(map_location: Any) -> Callable[[Tensor, str], Tensor]:
     if map_location is None:
-        return lambda tensor: tensor
+        return lambda tensor, location: tensor
     if isinstance(map_location, (str, ts.device)):
-        return lambda tensor: tensor.to(map_location)
+        return lambda tensor, location: tensor.to(map_location)
     if callable(map_location):
-        return lambda tensor: map_location(tensor, "cpu")
+        return lambda tensor, location: map_location(tensor, location)
     raise TypeError(f"load: expected map_location to be a device, its name or a function, got {map_location!r}")
 
 
@@ -409,11 +479,6 @@ def _looks_like(head: bytes, size: int) -> str:
     """What a file that is no safetensors file may be, and what to do about it."""
     if size == 0:
         return "is empty"
-    if head.startswith(b"PK\x03\x04"):
-        return (
-            "is a zip archive, perhaps a PyTorch checkpoint; load it with PyTorch and write its tensors with "
-            "safetensors.torch.save_file"
-        )
     if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return "is a pickle, which is not loaded because pickles can run code; convert it to safetensors"
     if head.startswith(b"\x93NUMPY"):
