@@ -78,10 +78,15 @@ void norm_gradient(GradContext& c) {
 Tensor norm(const Tensor& self, std::optional<Scalar> p, OptionalDims dim, bool keepdim, DType dtype) {
   return vector_norm_op(self, p.value_or(Scalar(2)), dim, keepdim, dtype);
 }
-// 'fro' over any dims is the 2-norm of the elements.
+// 'fro' over any dims is the 2-norm of the elements, 'nuc' the sum of a matrix's singular values.
 Tensor norm_named(const Tensor& self, const char* p, OptionalDims dim, bool keepdim, DType dtype) {
-  TS_CHECK_VALUE(std::strcmp(p, "fro") == 0, "norm: expected p to be a number or 'fro', got '", p,
-                 "'; a nuclear norm needs singular values, which this build has not");
+  if (!std::strcmp(p, "nuc")) {
+    static const Op nuclear("linalg_matrix_norm.str_ord");
+    TS_CHECK(dim ? dim->size() == 2 : self.ndim() == 2, "norm: expected two dims for the nuclear norm of sizes ",
+             self.sizes());
+    return nuclear(self, "nuc", IntSpan(dim ? Dims(*dim) : Dims{0, 1}), keepdim, dtype);
+  }
+  TS_CHECK_VALUE(std::strcmp(p, "fro") == 0, "norm: expected p to be a number, 'fro' or 'nuc', got '", p, "'");
   return vector_norm_op(self, 2, dim, keepdim, dtype);
 }
 
@@ -95,14 +100,35 @@ Dims two_dims(const Tensor& self, IntSpan dim, const char* op) {
   return dims;
 }
 
-// The greatest or least sum of magnitudes of a column (1) or a row (infinity).
+// Singular values of the matrices in two dims, which stand last in the result (..., values).
+Tensor singular_values(const Tensor& self, IntSpan dims, DType dtype) {
+  static const Op svdvals("linalg_svdvals");
+  Dims order;
+  for (int64_t d = 0; d < self.ndim(); ++d)
+    if (d != dims[0] && d != dims[1]) order.push_back(d);
+  order.push_back(dims[0]), order.push_back(dims[1]);
+  Tensor x = ops::permute(self, order);
+  return svdvals(dtype == DType::Undefined ? x : ops::to_dtype(x, dtype));
+}
+// Dims of size 1 where the matrices were.
+Tensor with_matrix_dims(Tensor x, IntSpan dims, bool keepdim) {
+  if (!keepdim) return x;
+  x = ops::unsqueeze(x, std::min(dims[0], dims[1]));
+  return ops::unsqueeze(x, std::max(dims[0], dims[1]));
+}
+
+// The greatest or least singular value (2), or sum of magnitudes of a column (1) or a row (infinity).
 Tensor matrix_norm(const Tensor& self, Scalar ord, IntSpan dim, bool keepdim, DType dtype) {
   const char* op = "linalg.matrix_norm";
   double p = ord.to_double(), size = std::abs(p);
-  TS_CHECK(size == 1 || std::isinf(p), op, ": Order ", p,
-           " needs singular values, which this build has not; expected 1, -1, inf, -inf or 'fro'");
+  TS_CHECK(size == 1 || size == 2 || std::isinf(p), op, ": Order ", p,
+           " not supported; expected 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc'");
   TS_CHECK(is_floating(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ", self.dtype());
   Dims dims = two_dims(self, dim, op);
+  if (size == 2) {
+    Tensor s = singular_values(self, dims, dtype);
+    return with_matrix_dims((p > 0 ? ops::amax : ops::amin)(s, Dims{-1}, false), dims, keepdim);
+  }
   if (std::isinf(p)) std::swap(dims[0], dims[1]);
   Tensor x = ops::abs(dtype == DType::Undefined ? self : ops::to_dtype(self, dtype));
   Tensor sums = ops::sum_dim(x, IntSpan(&dims[0], 1), true);
@@ -111,7 +137,11 @@ Tensor matrix_norm(const Tensor& self, Scalar ord, IntSpan dim, bool keepdim, DT
 }
 Tensor matrix_norm_of(const Tensor& self, const char* ord, IntSpan dim, bool keepdim, DType dtype) {
   const char* op = "linalg.matrix_norm";
-  TS_CHECK(!std::strcmp(ord, "fro"), op, ": Order ", ord, " not supported; expected 'fro' or a number");
+  if (!std::strcmp(ord, "nuc")) {
+    Dims dims = two_dims(self, dim, op);
+    return with_matrix_dims(ops::sum_dim(singular_values(self, dims, dtype), Dims{-1}), dims, keepdim);
+  }
+  TS_CHECK(!std::strcmp(ord, "fro"), op, ": Order ", ord, " not supported; expected 'fro', 'nuc' or a number");
   return vector_norm_op(self, 2, two_dims(self, dim, op), keepdim, dtype);
 }
 
@@ -176,8 +206,9 @@ TS_OPERATORS(vector_norm) {
       .hidden()
       .in("linalg")
       .doc(kDoc);
-  constexpr const char* kMatrixDoc = "Norm of the matrices along two dims: 'fro', or for 1 and infinity the greatest "
-                                     "sum of magnitudes of a column or row, the least for -1 and -infinity.";
+  constexpr const char* kMatrixDoc = "Norm of the matrices along two dims: 'fro', 'nuc' (the sum of singular values), "
+                                     "or for 2, 1 and infinity the greatest singular value, sum of magnitudes of a "
+                                     "column or row; for -2, -1 and -infinity the least.";
   def("linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) "
       "-> Tensor")
       .body<matrix_norm>()

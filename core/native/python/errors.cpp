@@ -13,6 +13,7 @@ namespace ts::py {
 
 PyObject* OutOfMemoryError = nullptr;
 PyObject* BackendUnavailableError = nullptr;
+PyObject* LinAlgError = nullptr;
 
 void throw_python() {
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "tesserack: a Python call failed without an error");
@@ -44,6 +45,7 @@ PyObject* exception_class(ErrorKind kind) {
   case ErrorKind::OutOfMemory: return OutOfMemoryError;
   case ErrorKind::BackendUnavailable: return BackendUnavailableError;
   case ErrorKind::Interrupted: return PyExc_KeyboardInterrupt;
+  case ErrorKind::LinAlg: return LinAlgError;
   default: return PyExc_RuntimeError;
   }
 }
@@ -258,8 +260,14 @@ void init_errors(PyObject* module) {
                                         "A device was named whose backend is not installed or failed to load.",
                                         PyExc_RuntimeError, nullptr))
           .release();
+  LinAlgError = checked(PyErr_NewExceptionWithDoc("tesserack.linalg.LinAlgError",
+                                                  "A matrix is singular, not positive-definite, or its decomposition "
+                                                  "did not converge.",
+                                                  PyExc_RuntimeError, nullptr))
+                    .release();
   add_object(module, "OutOfMemoryError", OutOfMemoryError);
   add_object(module, "BackendUnavailableError", BackendUnavailableError);
+  add_object(module, "_LinAlgError", LinAlgError);
 }
 
 void init_interpreter_hooks() {

@@ -19,7 +19,8 @@ enum class ErrorKind {
   OutOfMemory,
   BackendUnavailable,
   Interrupted,
-  Python
+  Python,
+  LinAlg // of a matrix: singular, not positive-definite, or an iteration on it did not converge
 };
 
 class Error : public std::runtime_error {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tesserack.testing import _samples_math, _samples_nn, _samples_shape
+from tesserack.testing import _samples_linalg, _samples_math, _samples_nn, _samples_shape
 from tesserack.testing._inputs import SampleTable
 
 __all__ = ["ALIASES", "DOMAINS", "DTYPES", "NONE_NEEDED", "TABLE"]
 
-TABLE: SampleTable = _samples_math.TABLE | _samples_nn.TABLE | _samples_shape.TABLE
+TABLE: SampleTable = _samples_math.TABLE | _samples_linalg.TABLE | _samples_nn.TABLE | _samples_shape.TABLE
 _MOMENTS = ("var", "std", "var_mean", "std_mean")
 
 # The same operator under another name.
@@ -75,6 +75,8 @@ DTYPES: dict[str, str] = {
     ),
     **dict.fromkeys(("linalg_matrix_norm.str_ord", "linalg_norm.ord_str"), "floating"),
     **dict.fromkeys(("interpolate", "embedding_bag", "pdist", "renorm", "dist"), "floating"),
+    **dict.fromkeys(_samples_linalg.EXACT, "exact"),
+    **dict.fromkeys(("linalg_vander", "vander", "linalg_vecdot", "linalg_matmul", "linalg_multi_dot"), "exact"),
     **dict.fromkeys(("quantile", "quantile.scalar", "nanquantile", "nanquantile.scalar"), "exact"),
     **dict.fromkeys(("kl_div", "poisson_nll_loss"), "numeric"),
     **dict.fromkeys(
@@ -88,7 +90,7 @@ DTYPES: dict[str, str] = {
 }
 
 # Random or uninitialised results: tests of their own know what to expect.
-NONE_NEEDED: frozenset[str] = frozenset(
+NONE_NEEDED: frozenset[str] = _samples_linalg.OTHERS | frozenset(
     (
         "rand_like",
         "randn_like",

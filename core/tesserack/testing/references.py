@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.special as sp
 
 __all__ = ["REFERENCES"]
@@ -407,6 +408,35 @@ _REDUCTIONS: dict[str, Reference] = {
     "msort": lambda x: np.sort(x, 0),
 }
 
+
+def _rank(a: Any, tol: float | None = None, atol: float | None = None) -> Any:
+    least = tol if atol is None else atol
+    return np.linalg.matrix_rank(a, tol=least) if a.size else np.zeros(a.shape[:-2], dtype=np.int64)
+
+
+def _vander(x: Any, n: int | None = None, increasing: bool = False, N: int | None = None) -> Any:
+    powers = np.arange(n or N or x.shape[-1])
+    return x[..., None] ** (powers if increasing else powers[::-1])
+
+
+_LINALG: dict[str, Reference] = {
+    **dict.fromkeys(("linalg_det", "det"), np.linalg.det),
+    **dict.fromkeys(("linalg_slogdet", "slogdet"), lambda a: tuple(np.linalg.slogdet(a))),
+    "linalg_svdvals": lambda a: np.linalg.svd(a, compute_uv=False) if a.size else np.zeros((0,)),
+    "linalg_pinv.atol_rtol_float": lambda a, atol=0.0, rtol=1e-15: np.linalg.pinv(
+        a, max(rtol, atol / np.linalg.norm(a, 2)) if a.ndim == 2 and a.size else rtol
+    ),
+    "linalg_pinv": np.linalg.pinv,
+    **dict.fromkeys(("linalg_matrix_rank.atol_rtol_float", "linalg_matrix_rank"), _rank),
+    **dict.fromkeys(("linalg_matrix_power", "matrix_power"), np.linalg.matrix_power),
+    **dict.fromkeys(("linalg_matrix_exp", "matrix_exp"), lambda a: scipy.linalg.expm(a) if a.size else a),
+    "linalg_multi_dot": np.linalg.multi_dot,
+    "linalg_vander": lambda x, N=None: _vander(x, N, True),
+    "vander": _vander,
+    "linalg_vecdot": lambda x, y, dim=-1: (x * y).sum(dim),
+    "linalg_matmul": np.matmul,
+}
+
 _PRODUCTS: dict[str, Reference] = {
     **dict.fromkeys(("matmul", "mm", "bmm", "mv"), np.matmul),
     "dot": np.dot,
@@ -531,4 +561,4 @@ _ARRANGED: dict[str, Reference] = {
 }
 
 # A reference for each operator that has an independent one, by full name.
-REFERENCES: dict[str, Reference] = _POINTWISE | _REDUCTIONS | _PRODUCTS | _ARRANGED
+REFERENCES: dict[str, Reference] = _POINTWISE | _REDUCTIONS | _LINALG | _PRODUCTS | _ARRANGED

@@ -1,0 +1,487 @@
+// Triangular factors of matrices and solving with them: LU, Cholesky, LDL, triangular systems.
+#include "dispatch/launch.h"
+#include "ops/arguments.h"
+#include "ops/declare.h"
+#include "ops/lapack.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+
+using namespace lapack;
+
+namespace {
+
+using Pair = std::tuple<Tensor, Tensor>;
+using Triple = std::tuple<Tensor, Tensor, Tensor>;
+
+const KernelId kCholesky("lapack_cholesky"), kCholeskySolve("lapack_cholesky_solve"), kLdl("lapack_ldl"),
+    kLdlSolve("lapack_ldl_solve"), kTriangular("lapack_triangular_solve"), kPermutation("lapack_permutation");
+const Op triangular("_linalg_solve_triangular"), lu_factor_ex_op("linalg_lu_factor_ex"), lu_left("_linalg_lu_solve"),
+    lu_unpack_op("lu_unpack"), permutation_op("_lu_permutation"), cholesky_ex_op("linalg_cholesky_ex"),
+    ldl_factor_ex_op("linalg_ldl_factor_ex"), cholesky_left("_cholesky_solve");
+
+// --- triangular systems
+
+// X of A X = B. A's other triangle is not read.
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit) {
+  const char* op = "linalg.solve_triangular";
+  check_floating(a, op);
+  check_square(a, op);
+  check_matrix(b, op, "B");
+  check_same(a, b, op);
+  check_sides(a, b, true, op);
+  Dims batch = broadcast_sizes(batch_of(a), batch_of(b), op), sizes = with_batch(batch, {rows(a), rows(a)});
+  Tensor x = columns_of(b, batch);
+  if (x.numel() == 0) return as_matrix(x);
+  // Rows that lie one after another are the columns of the transposed.
+  Tensor wide = raw_expand(a, sizes, op);
+  bool by_rows = wide.is_contiguous();
+  Launch(kTriangular, a.device())
+      .out(x)
+      .in(by_rows ? wide : raw_contiguous(raw_transpose(wide, wide.ndim() - 2, wide.ndim() - 1)))
+      .param(by_rows != upper)
+      .param(int64_t{by_rows})
+      .param(unit)
+      .work(x.numel() * rows(a))
+      .run_required();
+  return as_matrix(x);
+}
+
+void triangular_gradient(GradContext& c) {
+  bool up = c.value<bool>(2), unit = c.value<bool>(3);
+  Tensor gb = triangular(adjoint(c.arg(0)), c.grad(), !up, unit);
+  c.set(1, gb);
+  if (!c.needs(0)) return;
+  Tensor ga = ops::neg(ops::matmul(gb, adjoint(c.result())));
+  c.set(0, up ? upper(ga, unit ? 1 : 0) : lower(ga, unit ? -1 : 0));
+}
+
+// X A = B is A^T X^T = B^T.
+Tensor solve_triangular_any(const Tensor& a, const Tensor& b, bool upper, bool left, bool unit) {
+  if (left) return triangular(a, b, upper, unit);
+  check_matrix(a, "linalg.solve_triangular"), check_matrix(b, "linalg.solve_triangular", "B");
+  check_square(a, "linalg.solve_triangular"), check_sides(a, b, false, "linalg.solve_triangular");
+  return transposed(triangular(transposed(a), transposed(b), !upper, unit));
+}
+
+Pair triangular_solve(const Tensor& b, const Tensor& a, bool upper, bool transpose, bool unit) {
+  check_matrix(a, "triangular_solve"), check_matrix(b, "triangular_solve", "b");
+  Tensor x = triangular(transpose ? transposed(a) : a, b, upper != transpose, unit);
+  return {x, ops::clone(a)};
+}
+
+// --- LU
+
+Triple lu_factor_ex(const Tensor& a, bool pivot, bool check_errors) {
+  const char* op = "linalg.lu_factor";
+  check_floating(a, op);
+  check_matrix(a, op);
+  TS_CHECK(pivot, op, ": expected pivot=True; LU without pivoting is not implemented");
+  Factors f = factor(a);
+  if (check_errors)
+    check_info(f.info, "linalg.lu_factor_ex", [](int32_t k) { return concat("U[", k, ",", k, "] is zero."); });
+  return {as_matrix(f.lu), f.pivots, f.info};
+}
+
+// X of X U^H = B, which is conj(U) X^T = B^T.
+Tensor over_adjoint(const Tensor& u, const Tensor& b) {
+  return transposed(triangular(conjugate(u), transposed(b), true, false));
+}
+
+// With A = P L U square, P^T gA = L^-H (tril(L^H gL, -1) + triu(gU U^H)) U^-H.
+// A wide matrix is P L [U1 U2], where U2 = L^-1 P^T A2; a tall one is P [L1; L2] U, where L2 = (P^T A)2 U^-1.
+Tensor lu_gradient(const Tensor& lu, const Tensor& g) {
+  int64_t m = rows(lu), n = cols(lu), k = std::min(m, n);
+  Tensor first = slice(slice(lu, -2, 0, k), -1, 0, k);
+  Tensor l = ops::add(lower(first, -1), identity(k, lu)), u = upper(first);
+  Tensor inner = slice(slice(g, -2, 0, k), -1, 0, k), gl = lower(inner, -1), gu = upper(inner);
+  auto square = [&](const Tensor& gl, const Tensor& gu) {
+    Tensor middle = ops::add(lower(ops::matmul(adjoint(l), gl), -1), upper(ops::matmul(gu, adjoint(u))));
+    return triangular(adjoint(l), over_adjoint(u, middle), true, true);
+  };
+  if (m == n) return square(gl, gu);
+  if (m < n) {
+    Tensor u2 = slice(lu, -1, k, n), g2 = triangular(adjoint(l), slice(g, -1, k, n), true, true);
+    Tensor g1 = square(ops::sub(gl, ops::matmul(g2, adjoint(u2))), gu);
+    return ops::cat(std::vector<Tensor>{g1, g2}, int64_t{-1});
+  }
+  Tensor l2 = slice(lu, -2, k, m), g2 = over_adjoint(u, slice(g, -2, k, m));
+  Tensor g1 = square(gl, ops::sub(gu, ops::matmul(adjoint(l2), g2)));
+  return ops::cat(std::vector<Tensor>{g1, g2}, int64_t{-2});
+}
+
+// Rows of P^T A back where they were in A.
+Tensor unpermuted(const Tensor& pivots, const Tensor& a) {
+  Tensor order = permutation_op(pivots, rows(a));
+  return ops::scatter(ops::zeros_like(a), int64_t{-2}, ops::expand(column(order), a.sizes()), a);
+}
+
+void lu_factor_gradient(GradContext& c) {
+  Tensor lu = c.result(0);
+  if (lu.numel() == 0) return c.set(0, ops::zeros_like(lu));
+  c.set(0, unpermuted(c.result(1), lu_gradient(lu, c.grad(0))));
+}
+
+Pair lu_factor(const Tensor& a, bool pivot) {
+  auto found = lu_factor_ex_op.multi<3>(a, pivot, false);
+  check_info(found[2], "linalg.lu_factor", [](int32_t k) {
+    return concat("U[", k, ",", k,
+                  "] is zero and using it on lu_solve would result in a division by zero. If you "
+                  "still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+                  "linalg.lu_factor_ex(A, pivot)");
+  });
+  return {found[0], found[1]};
+}
+
+// (..., m): row i of the permuted matrix is row [i] of the other.
+Tensor permutation(const Tensor& pivots, int64_t m) {
+  const char* op = "lu_unpack";
+  TS_CHECK(pivots.dtype() == DType::Int32, op, ": LU_pivots is expected to be a contiguous tensor of dtype int32, got ",
+           pivots.dtype());
+  TS_CHECK(pivots.ndim() >= 1 && m >= 0 && pivots.size(-1) <= m, op, ": expected no more pivots than rows, got sizes ",
+           pivots.sizes(), " for ", m, " rows");
+  Tensor order = empty_tensor(with_batch(batch_of(pivots, 1), {m}), DType::Int64, pivots.device());
+  if (order.numel()) Launch(kPermutation, pivots.device()).out(order).in(raw_contiguous(pivots)).run_required();
+  return order;
+}
+
+Triple lu_unpack(const Tensor& lu, const Tensor& pivots, bool unpack_data, bool unpack_pivots) {
+  const char* op = "lu_unpack";
+  check_matrix(lu, op, "LU_data");
+  Tensor none = empty_tensor(Dims{0}, lu.dtype(), lu.device()), p = none, l = none, u = none;
+  int64_t m = rows(lu), n = cols(lu), k = std::min(m, n);
+  if (unpack_pivots) {
+    TS_CHECK(pivots.dtype() == DType::Int32, op,
+             ": LU_pivots is expected to be a contiguous tensor of int32 dtype. "
+             "Note: this function is intended to be used with the output produced by linalg.lu_factor; got ",
+             pivots.dtype());
+    Tensor order = permutation_op(pivots, m), index = row(order);
+    Dims sizes = with_batch(batch_of(pivots, 1), {m, m});
+    p = ops::scatter(filled(sizes, Scalar(0), lu.dtype(), lu.device()), int64_t{-2}, index,
+                     filled(index.sizes(), Scalar(1), lu.dtype(), lu.device()));
+  }
+  if (unpack_data) {
+    l = ops::add(lower(slice(lu, -1, 0, k), -1), eye(m, k, lu));
+    u = upper(slice(lu, -2, 0, k));
+  }
+  return {p, l, u};
+}
+
+Triple lu(const Tensor& a, bool pivot) {
+  auto found = lu_factor_ex_op.multi<3>(a, pivot, false);
+  auto parts = lu_unpack_op.multi<3>(found[0], found[1], true, true);
+  return {parts[0], parts[1], parts[2]};
+}
+
+// X of A X = B, or of A^H X = B.
+Tensor lu_solve_left(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool adjoint_of) {
+  const char* op = "linalg.lu_solve";
+  check_floating(lu, op);
+  check_square(lu, op, "LU");
+  check_matrix(b, op, "B");
+  check_same(lu, b, op);
+  check_sides(lu, b, true, op);
+  TS_CHECK(pivots.dtype() == DType::Int32, op, ": pivots should be a Tensor of scalar type torch.int32, got ",
+           pivots.dtype());
+  IntSpan expected = lu.sizes().first(static_cast<size_t>(lu.ndim() - 1));
+  TS_CHECK(std::equal(expected.begin(), expected.end(), pivots.sizes().begin(), pivots.sizes().end()), op,
+           ": Number of pivots per batch should be same as the dimension of the matrix, got sizes ", pivots.sizes(),
+           " for factors of sizes ", lu.sizes());
+  check_same_device(lu, pivots, op);
+  Dims batch = broadcast_sizes(batch_of(lu), batch_of(b), op);
+  return as_matrix(solve_factored(broadcast_factors(lu, pivots, batch), columns_of(b, batch), adjoint_of ? 2 : 0));
+}
+
+// With A = P L U: X = U^-1 Y and Y = L^-1 P^T B; the adjoint: X = P Z, Z = L^-H W and W = U^-H B.
+void lu_solve_gradient(GradContext& c) {
+  bool adjoint_of = c.value<bool>(3);
+  Tensor lu = c.arg(0), pivots = c.arg(1), x = c.result(), g = c.grad();
+  c.set(2, lu_left(lu, pivots, g, !adjoint_of));
+  if (!c.needs(0)) return;
+  int64_t n = rows(lu);
+  Tensor l = ops::add(lower(lu, -1), identity(n, lu)), u = upper(lu);
+  if (!adjoint_of) {
+    Tensor y = ops::matmul(u, x), gy = triangular(adjoint(u), g, false, false);
+    Tensor gl = ops::matmul(triangular(adjoint(l), gy, true, true), adjoint(y));
+    return c.set(0, ops::neg(ops::add(lower(gl, -1), upper(ops::matmul(gy, adjoint(x))))));
+  }
+  Tensor order = column(permutation_op(pivots, n));
+  auto permuted = [&](const Tensor& t) { return ops::gather(t, int64_t{-2}, ops::expand(order, t.sizes())); };
+  Tensor z = permuted(x), w = ops::matmul(adjoint(l), z), gw = triangular(l, permuted(g), false, true);
+  Tensor gu = ops::matmul(w, adjoint(triangular(u, gw, true, false)));
+  c.set(0, ops::neg(ops::add(lower(ops::matmul(z, adjoint(gw)), -1), upper(gu))));
+}
+
+// X A = B is A^H X^H = B^H.
+Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool adjoint_of) {
+  if (left) return lu_left(lu, pivots, b, adjoint_of);
+  check_square(lu, "linalg.lu_solve", "LU"), check_matrix(b, "linalg.lu_solve", "B");
+  check_sides(lu, b, false, "linalg.lu_solve");
+  return adjoint(lu_left(lu, pivots, adjoint(b), !adjoint_of));
+}
+Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) { return lu_left(lu, pivots, b, false); }
+
+// --- Cholesky
+
+Pair cholesky_ex(const Tensor& self, bool up, bool check_errors) {
+  const char* op = "linalg.cholesky";
+  check_floating(self, op);
+  check_square(self, op);
+  IntSpan batch = batch_of(self);
+  Tensor info = zeros_int32(batch, self.device());
+  Tensor memory = columns_of(self);
+  if (memory.numel())
+    Launch(kCholesky, self.device()).out(memory).out(info).param(up).work(memory.numel() * rows(self)).run_required();
+  if (check_errors) check_info(info, op, not_definite);
+  Tensor l = as_matrix(memory);
+  return {up ? upper(l) : lower(l), info};
+}
+
+// With A = L L^H and P = tril(L^H gL) of halved diagonal, gA = L^-H (P + P^H) / 2 L^-1.
+void cholesky_gradient(GradContext& c) {
+  bool up = c.value<bool>(1);
+  Tensor l = up ? adjoint(c.result(0)) : c.result(0), g = up ? adjoint(c.grad(0)) : c.grad(0);
+  Tensor p = lower(ops::matmul(adjoint(l), g));
+  p = ops::sub(p, ops::mul(diagonal_matrix(real_part(diagonal_of(p))), 0.5));
+  Tensor middle = ops::mul(ops::add(p, adjoint(p)), 0.5);
+  Tensor lh = adjoint(l), right = triangular(lh, middle, true, false);
+  Tensor g_full = adjoint(triangular(lh, adjoint(right), true, false));
+  c.set(0, g_full);
+}
+
+Tensor cholesky(const Tensor& self, bool up) { return cholesky_ex_op.multi<2>(self, up, true)[0]; }
+
+Tensor cholesky_solve_left(const Tensor& b, const Tensor& factor, bool up) {
+  const char* op = "cholesky_solve";
+  check_floating(factor, op);
+  check_square(factor, op, "A");
+  check_matrix(b, op, "b");
+  check_same(factor, b, op);
+  check_sides(factor, b, true, op);
+  Dims batch = broadcast_sizes(batch_of(factor), batch_of(b), op);
+  Tensor x = columns_of(b, batch);
+  if (x.numel())
+    Launch(kCholeskySolve, b.device())
+        .out(x)
+        .in(columns_of(factor, batch))
+        .param(up)
+        .work(x.numel() * rows(factor))
+        .run_required();
+  return as_matrix(x);
+}
+
+// A = L L^H, so that gL = -(gA + gA^H) L, of gA = -gB X^H.
+void cholesky_solve_gradient(GradContext& c) {
+  bool up = c.value<bool>(2);
+  Tensor factor = c.arg(1), gb = cholesky_left(c.grad(), factor, up);
+  c.set(0, gb);
+  if (!c.needs(1)) return;
+  Tensor half = ops::matmul(gb, adjoint(c.result())), whole = ops::neg(ops::add(half, adjoint(half)));
+  c.set(1, up ? upper(ops::matmul(factor, whole)) : lower(ops::matmul(whole, factor)));
+}
+
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool up) { return cholesky_left(b, factor, up); }
+
+Tensor cholesky_inverse(const Tensor& factor, bool up) {
+  check_floating(factor, "cholesky_inverse");
+  check_square(factor, "cholesky_inverse");
+  return cholesky_left(identities(batch_of(factor), rows(factor), factor), factor, up);
+}
+
+// --- LDL
+
+Triple ldl_factor_ex(const Tensor& self, bool hermitian, bool check_errors) {
+  const char* op = "linalg.ldl_factor_ex";
+  check_floating(self, op);
+  check_square(self, op);
+  IntSpan batch = batch_of(self);
+  Tensor memory = columns_of(self), info = zeros_int32(batch, self.device()),
+         pivots = empty_tensor(with_batch(batch, {rows(self)}), DType::Int32, self.device());
+  if (memory.numel())
+    Launch(kLdl, self.device())
+        .out(memory)
+        .out(pivots)
+        .out(info)
+        .param(hermitian)
+        .work(memory.numel() * rows(self))
+        .run_required();
+  if (check_errors)
+    check_info(info, op, [](int32_t k) {
+      return concat("The factorization could not be completed because the diagonal block of order ", k,
+                    " is singular.");
+    });
+  return {lower(as_matrix(memory)), pivots, info};
+}
+Pair ldl_factor(const Tensor& self, bool hermitian) {
+  auto found = ldl_factor_ex_op.multi<3>(self, hermitian, true);
+  return {found[0], found[1]};
+}
+Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool hermitian) {
+  const char* op = "linalg.ldl_solve";
+  check_floating(ld, op);
+  check_square(ld, op, "LD");
+  check_matrix(b, op, "B");
+  check_same(ld, b, op);
+  check_sides(ld, b, true, op);
+  IntSpan expected = ld.sizes().first(static_cast<size_t>(ld.ndim() - 1));
+  TS_CHECK(pivots.dtype() == DType::Int32 &&
+               std::equal(expected.begin(), expected.end(), pivots.sizes().begin(), pivots.sizes().end()),
+           op, ": Expected pivots of int32, one for each row, got ", pivots.dtype(), " of sizes ", pivots.sizes());
+  check_same_device(ld, pivots, op);
+  Dims batch = broadcast_sizes(batch_of(ld), batch_of(b), op);
+  Tensor x = columns_of(b, batch);
+  if (x.numel())
+    Launch(kLdlSolve, b.device())
+        .out(x)
+        .in(columns_of(ld, batch))
+        .in(contiguous_rows(pivots, with_batch(batch, {rows(ld)})))
+        .param(hermitian)
+        .work(x.numel() * rows(ld))
+        .run_required();
+  return as_matrix(x);
+}
+
+void declare_triangular() {
+  def("_linalg_solve_triangular(Tensor self, Tensor B, bool upper, bool unitriangular) -> Tensor")
+      .body<solve_triangular>()
+      .saves("self result")
+      .gradient(triangular_gradient)
+      .hidden()
+      .doc("X of A X = B for triangular A.");
+  def("linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> "
+      "Tensor")
+      .body<solve_triangular_any>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("X of A X = B, or of X A = B, for triangular A (..., n, n), whose other triangle (and with unitriangular "
+           "the diagonal, then of ones) is not read.");
+  def("triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> "
+      "(Tensor solution, Tensor cloned_coefficient)")
+      .body<triangular_solve>()
+      .doc("X of A X = self for triangular A, and a copy of A; linalg.solve_triangular does the same.");
+}
+
+void declare_lu() {
+  def("linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor "
+      "info)")
+      .body<lu_factor_ex>()
+      .saves("result result1")
+      .gradient(lu_factor_gradient)
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("As lu_factor, with info instead of an error: 0, or the first diagonal element of U that is zero, from 1.");
+  def("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)")
+      .body<lu_factor>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("L (below the diagonal) and U of A (..., m, n) = P L U, and which rows were exchanged, for lu_solve.");
+  def("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)")
+      .body<lu>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("A (..., m, n) = P L U: a permutation, a lower triangle of unit diagonal, and an upper triangle.");
+  def("_lu_permutation(Tensor pivots, int m) -> Tensor")
+      .body<permutation>()
+      .not_differentiable()
+      .hidden()
+      .doc("The order that rows have after the exchanges in pivots.");
+  def("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, "
+      "Tensor "
+      "L, Tensor U)")
+      .body<lu_unpack>()
+      .out()
+      .function_only()
+      .doc("P, L and U of lu_factor's results; those not asked for are empty.");
+  def("_linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, bool adjoint=False) -> Tensor")
+      .body<lu_solve_left>()
+      .saves("LU pivots result")
+      .gradient(lu_solve_gradient)
+      .hidden()
+      .doc("X of A X = B, or of A^H X = B, from lu_factor's results of A.");
+  def("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor")
+      .body<lu_solve>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("X of A X = B (X A = B unless left, with A^H for A if adjoint) from lu_factor's results of A.");
+  def("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
+      .body<lu_solve_old>()
+      .out()
+      .doc("X of A X = self from lu_factor's results of A.");
+}
+
+void declare_cholesky() {
+  constexpr const char* kDoc = "L of A = L L^H (or U of A = U^H U) of positive-definite matrices (..., n, n), of which "
+                               "one triangle is read. LinAlgError if one is not positive-definite.";
+  def("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)")
+      .body<cholesky_ex>()
+      .saves("result")
+      .gradient(cholesky_gradient)
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("As cholesky, with info instead of an error: 0, or the order of the first minor that is not positive.");
+  def("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
+      .body<cholesky>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc(kDoc);
+  def("cholesky(Tensor self, bool upper=False) -> Tensor").body<cholesky>().out().doc(kDoc);
+  def("_cholesky_solve(Tensor self, Tensor input2, bool upper) -> Tensor")
+      .body<cholesky_solve_left>()
+      .saves("input2 result")
+      .gradient(cholesky_solve_gradient)
+      .hidden()
+      .doc("X of A X = self.");
+  def("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor")
+      .body<cholesky_solve>()
+      .out()
+      .doc("X of A X = self, from the Cholesky factor input2 of A.");
+  def("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
+      .body<cholesky_inverse>()
+      .out()
+      .doc("The inverse of A, from its Cholesky factor.");
+}
+
+void declare_ldl() {
+  def("linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor "
+      "pivots, "
+      "Tensor info)")
+      .body<ldl_factor_ex>()
+      .not_differentiable()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("As ldl_factor, with info instead of an error.");
+  def("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)")
+      .body<ldl_factor>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("L and the blocks of D of A = L D L^T (L D L^H if hermitian), symmetric (..., n, n), for ldl_solve (Bunch "
+           "and "
+           "Kaufman, 1977).");
+  def("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
+      .body<ldl_solve>()
+      .not_differentiable()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("X of A X = B from ldl_factor's results of A.");
+}
+
+} // namespace
+
+TS_OPERATORS(linalg_factor) {
+  declare_triangular();
+  declare_lu();
+  declare_cholesky();
+  declare_ldl();
+}
+
+} // namespace ts

@@ -1,0 +1,245 @@
+"""Decompositions: that they decompose, with batches, empty and strided matrices; gradients; errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tesserack as ts
+from tesserack.autograd.gradcheck import gradcheck, gradgradcheck
+
+SHAPES = [(3, 3), (4, 2), (2, 4), (2, 3, 2), (3, 2, 2, 2), (0, 3), (3, 0), (0, 2, 2)]
+SQUARE = [(3, 3), (2, 4, 4), (1, 1), (0, 0), (0, 3, 3)]
+
+
+@pytest.fixture(autouse=True)
+def _needs_lapack(device: ts.device) -> None:
+    try:
+        ts.linalg.inv(ts.eye(2, device=device))
+    except RuntimeError as error:
+        if "without" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
+def matrix(device: ts.device, *shape: int, dtype: ts.dtype = ts.float64, seed: int = 0) -> ts.Tensor:
+    values = np.random.default_rng(seed).standard_normal(shape)
+    return ts.tensor(values, dtype=dtype, device=device)
+
+
+def close(a: ts.Tensor, b: ts.Tensor, tolerance: float = 1e-10) -> None:
+    ts.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def definite(a: ts.Tensor) -> ts.Tensor:
+    return a @ a.mT + 2 * ts.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+
+
+def strided(a: ts.Tensor) -> ts.Tensor:
+    """The same values, in every second row of a larger matrix by columns."""
+    wide = ts.zeros(*a.shape[:-2], 2 * a.shape[-1], a.shape[-2], dtype=a.dtype, device=a.device)
+    wide[..., ::2, :] = a.mT
+    return wide[..., ::2, :].mT
+
+
+@pytest.mark.parametrize("dtype", [ts.float64, ts.float32])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_factors_multiply_to_the_matrix(shape: tuple[int, ...], dtype: ts.dtype, device: ts.device) -> None:
+    tolerance = 1e-10 if dtype is ts.float64 else 1e-4
+    a = matrix(device, *shape, dtype=dtype)
+    for given in (a, strided(a)):
+        q, r = ts.linalg.qr(given)
+        close(q @ r, a, tolerance)
+        close(q.mT @ q, ts.eye(q.shape[-1], dtype=dtype, device=device).expand(*q.shape[:-2], -1, -1), tolerance)
+        q, r = ts.linalg.qr(given, "complete")
+        assert q.shape[-1] == q.shape[-2] == shape[-2]
+        close(q @ r, a, tolerance)
+        u, s, vh = ts.linalg.svd(given, full_matrices=False)
+        close((u * s.unsqueeze(-2)) @ vh, a, tolerance)
+        u, s, vh = ts.linalg.svd(given)
+        assert u.shape[-1] == shape[-2]
+        assert vh.shape[-2] == shape[-1]
+        k = s.shape[-1]
+        close((u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :], a, tolerance)
+        p, lower, upper = ts.linalg.lu(given)
+        close(p @ lower @ upper, a, tolerance)
+
+
+@pytest.mark.parametrize("shape", SQUARE)
+def test_square_factors(shape: tuple[int, ...], device: ts.device) -> None:
+    a = matrix(device, *shape)
+    spd, symmetric = definite(a), a + a.mT
+    lower = ts.linalg.cholesky(strided(spd))
+    close(lower @ lower.mT, spd)
+    upper = ts.linalg.cholesky(spd, upper=True)
+    close(upper.mT @ upper, spd)
+    w, v = ts.linalg.eigh(strided(symmetric))
+    close((v * w.unsqueeze(-2)) @ v.mT, symmetric)
+    close(ts.linalg.eigvalsh(symmetric, "U"), w)
+    b = matrix(device, *shape[:-1], 2, seed=1)
+    close(spd @ ts.cholesky_solve(b, lower), b)
+    close(spd @ ts.cholesky_inverse(lower), ts.eye(shape[-1], dtype=ts.float64, device=device).expand(*shape), 1e-9)
+    close(symmetric @ ts.linalg.ldl_solve(*ts.linalg.ldl_factor(symmetric), b), b, 1e-8)
+    close(a @ ts.linalg.lu_solve(*ts.linalg.lu_factor(a), b), b, 1e-9)
+
+
+def test_solving(device: ts.device) -> None:
+    a, b = matrix(device, 2, 4, 4), matrix(device, 4, 3, seed=1)
+    left, right = a.numpy(force=True), b.numpy(force=True)
+    for given in (a, strided(a)):
+        np.testing.assert_allclose(ts.linalg.solve(given, b).numpy(force=True), np.linalg.solve(left, right))
+        np.testing.assert_allclose(ts.linalg.inv(given).numpy(force=True), np.linalg.inv(left))
+        close(ts.linalg.solve(given, b.T, left=False) @ a, b.T.expand(2, 3, 4))
+        for upper in (True, False):
+            part = a.triu() if upper else a.tril()
+            close(part @ ts.linalg.solve_triangular(given, b, upper=upper), b.expand(2, 4, 3), 1e-7)
+    close(a @ ts.linalg.solve_ex(a, b).result, b.expand(2, 4, 3))
+    for p in (None, 1, -1, 2, -2, float("inf"), float("-inf"), "fro", "nuc"):
+        np.testing.assert_allclose(ts.linalg.cond(a, p).numpy(force=True), np.linalg.cond(left, p))
+    inverse = ts.linalg.tensorinv(matrix(device, 4, 6, 8, 3))
+    np.testing.assert_allclose(
+        inverse.numpy(force=True),
+        np.linalg.tensorinv(matrix(device, 4, 6, 8, 3).numpy(force=True)),
+        rtol=1e-6,
+        atol=1e-9,
+    )
+
+
+def test_general_eigenvalues(device: ts.device) -> None:
+    values = np.random.default_rng(3).standard_normal((4, 5, 5))
+    w, v = ts.linalg.eig(ts.tensor(values, device=device))
+    vectors, numbers = v.numpy(force=True), w.numpy(force=True)
+    np.testing.assert_allclose(values @ vectors, vectors * numbers[..., None, :], rtol=1e-9, atol=1e-9)
+    found = np.sort_complex(ts.linalg.eigvals(ts.tensor(values, device=device)).numpy(force=True))
+    np.testing.assert_allclose(found, np.sort_complex(np.linalg.eigvals(values)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_factors(dtype: str, device: ts.device) -> None:
+    random = np.random.default_rng(5)
+    a = (random.standard_normal((2, 4, 4)) + 1j * random.standard_normal((2, 4, 4))).astype(dtype)
+    b = (random.standard_normal((2, 4, 2)) + 1j * random.standard_normal((2, 4, 2))).astype(dtype)
+    tolerance = 1e-3 if dtype == "complex64" else 1e-9
+
+    def check(found: ts.Tensor, expected: Any) -> None:
+        np.testing.assert_allclose(found.numpy(force=True), expected, rtol=tolerance, atol=tolerance)
+
+    check(ts.linalg.solve(ts.tensor(a, device=device), ts.tensor(b, device=device)), np.linalg.solve(a, b))
+    check(ts.linalg.inv(ts.tensor(a, device=device)), np.linalg.inv(a))
+    check(ts.linalg.svdvals(ts.tensor(a, device=device)), np.linalg.svd(a, compute_uv=False))
+    hermitian = a @ a.conj().swapaxes(-1, -2) + 2 * np.eye(4, dtype=dtype)
+    check(ts.linalg.eigvalsh(ts.tensor(hermitian, device=device)), np.linalg.eigvalsh(hermitian))
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 2)])
+def test_least_squares(shape: tuple[int, ...], driver: str, device: ts.device) -> None:
+    a, b = matrix(device, *shape), matrix(device, *shape[:-1], 2, seed=1)
+    x, residuals, rank, _ = ts.linalg.lstsq(a, b, driver=driver)
+    close(x, ts.linalg.pinv(a) @ b)
+    if shape[-2] > shape[-1] and driver != "gelsy":
+        close(residuals, ((a @ x - b) ** 2).sum(-2))
+    assert driver == "gels" or rank.eq(min(shape[-2:])).all()
+
+
+def lower_part(a: ts.Tensor) -> ts.Tensor:
+    return a.tril() + a.tril(-1).mT
+
+
+GRADIENTS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "inv": (ts.linalg.inv, ((2, 3, 3),)),
+    "solve": (ts.linalg.solve, ((2, 3, 3), (3, 2))),
+    "solve of vectors": (ts.linalg.solve, ((2, 3, 3), (2, 3))),
+    "solve from the right": (lambda a, b: ts.linalg.solve(a, b, left=False), ((3, 3), (2, 3))),
+    "triangular": (lambda a, b: ts.linalg.solve_triangular(a, b, upper=True), ((3, 3), (2, 3, 2))),
+    "triangular right": (
+        lambda a, b: ts.linalg.solve_triangular(a, b, upper=False, left=False, unitriangular=True),
+        ((3, 3), (2, 3)),
+    ),
+    "tensorinv": (ts.linalg.tensorinv, ((2, 3, 6),)),
+    "tensorsolve": (lambda a, b: ts.linalg.tensorsolve(a, b, (1,)), ((2, 4, 2), (2, 2))),
+    "cond": (lambda a: [ts.linalg.cond(a), ts.linalg.cond(a, "fro")], ((3, 3),)),
+    "pinv": (ts.linalg.pinv, ((2, 3, 2),)),
+    "cholesky": (lambda a: ts.linalg.cholesky(definite(a)), ((3, 3),)),
+    "cholesky upper": (lambda a: ts.linalg.cholesky(definite(a), upper=True), ((2, 2, 2),)),
+    "cholesky_solve": (lambda a, b: ts.cholesky_solve(b, a.tril()), ((3, 3), (3, 2))),
+    "cholesky_solve upper": (lambda a, b: ts.cholesky_solve(b, a.triu(), True), ((3, 3), (3, 2))),
+    "qr": (ts.linalg.qr, ((4, 3),)),
+    "qr wide": (ts.linalg.qr, ((2, 4),)),
+    "lu": (lambda a: ts.linalg.lu(a)[1:], ((3, 3),)),
+    "lu tall": (lambda a: ts.linalg.lu(a)[1:], ((4, 2),)),
+    "lu wide": (lambda a: ts.linalg.lu(a)[1:], ((2, 4),)),
+    "lu_solve": (lambda a, b: ts.linalg.lu_solve(*ts.linalg.lu_factor(a), b, adjoint=True), ((3, 3), (3, 2))),
+    "eigh values": (lambda a: ts.linalg.eigvalsh(lower_part(a)), ((3, 3),)),
+    "eigh vectors": (lambda a: ts.linalg.eigh(lower_part(a))[1] ** 2, ((3, 3),)),
+    "svd": (lambda a: [t**2 for t in ts.linalg.svd(a, full_matrices=False)], ((3, 2),)),
+    "svd wide": (lambda a: [t**2 for t in ts.linalg.svd(a, full_matrices=False)], ((2, 3),)),
+    "lstsq": (lambda a, b: ts.linalg.lstsq(a, b, driver="gelsd")[:2], ((4, 2), (4, 3))),
+    "householder_product": (ts.linalg.householder_product, ((4, 3), (2,))),
+    "ormqr": (lambda a, t, x: ts.ormqr(a, t, x, False, True), ((4, 2), (2,), (3, 4))),
+    "matrix_norm nuc": (lambda a: ts.linalg.matrix_norm(a, "nuc"), ((2, 3, 2),)),
+    "matrix_norm 2": (lambda a: ts.linalg.matrix_norm(a, 2), ((3, 3),)),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name: str, device: ts.device) -> None:
+    function, shapes = GRADIENTS[name]
+    inputs = [matrix(device, *s, seed=k + 2).requires_grad_() for k, s in enumerate(shapes)]
+    assert gradcheck(function, inputs)
+    assert gradgradcheck(function, inputs)
+
+
+def test_gradient_of_a_singular_determinant(device: ts.device) -> None:
+    a = ts.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=ts.float64, device=device, requires_grad=True)
+    (gradient,) = ts.autograd.grad(ts.linalg.det(a), a)
+    close(gradient, ts.tensor([[4.0, -2.0], [-2.0, 1.0]], dtype=ts.float64, device=device))
+
+
+ERRORS: dict[str, tuple[Callable[[ts.Tensor], Any], str]] = {
+    "inv": (ts.linalg.inv, "linalg.inv: .*diagonal element 2 is zero"),
+    "solve": (lambda a: ts.linalg.solve(a, a), "linalg.solve: The solver failed"),
+    "cholesky": (lambda a: ts.linalg.cholesky(-a), "linalg.cholesky: .*order 1 is not positive-definite"),
+    "lu_factor": (ts.linalg.lu_factor, r"linalg.lu_factor: U\[2,2\] is zero"),
+    "svd": (lambda a: ts.linalg.svd(a * float("nan")), "linalg.svd: .*non-finite"),
+    "eigh": (lambda a: ts.linalg.eigh(a * float("inf")), "linalg.eigh: .*non-finite"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_of_matrices(name: str, device: ts.device) -> None:
+    call, message = ERRORS[name]
+    a = ts.tensor([[1.0, 2.0], [2.0, 4.0]], device=device)
+    with pytest.raises(ts.linalg.LinAlgError, match=message):
+        call(a)
+    with pytest.raises(RuntimeError, match=r"Batch element 1"):
+        ts.linalg.inv(ts.stack([ts.eye(2, device=device), a]))
+
+
+def test_errors_of_arguments(device: ts.device) -> None:
+    a = ts.ones(2, 3, device=device)
+    with pytest.raises(RuntimeError, match="batches of square matrices"):
+        ts.linalg.inv(a)
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        ts.linalg.svd(a[0])
+    with pytest.raises(RuntimeError, match="floating point"):
+        ts.linalg.inv(ts.ones(2, 2, dtype=ts.int64, device=device))
+    with pytest.raises(RuntimeError, match="Low precision"):
+        ts.linalg.inv(ts.ones(2, 2, dtype=ts.float16, device=device))
+    pivots = ts.tensor([1, 7], dtype=ts.int32, device=device)
+    with pytest.raises(RuntimeError, match="pivots"):
+        ts.linalg.lu_solve(ts.eye(2, device=device), pivots, ts.ones(2, 1, device=device))
+    with pytest.raises(RuntimeError, match="pivots"):
+        ts.linalg.ldl_solve(ts.eye(2, device=device), -pivots, ts.ones(2, 1, device=device))
+
+
+def test_out(device: ts.device) -> None:
+    a = matrix(device, 3, 3)
+    out = ts.empty(3, 3, dtype=ts.float64, device=device)
+    assert ts.linalg.inv(a, out=out) is out
+    close(out @ a, ts.eye(3, dtype=ts.float64, device=device))
+    w, v = ts.empty(0, dtype=ts.float64, device=device), ts.empty(0, dtype=ts.float64, device=device)
+    ts.linalg.eigh(a + a.mT, out=(w, v))
+    close((v * w) @ v.mT, a + a.mT)
