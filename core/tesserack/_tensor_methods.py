@@ -343,6 +343,30 @@ def is_same_size(self: Tensor, other: Tensor) -> bool:
     return self.shape == other.shape
 
 
+# --- Fourier transforms and factors ---------------------------------------------------------------------------------
+
+
+def stft(self: Tensor, n_fft: int, *args: Any, **kwargs: Any) -> Tensor:
+    """``tesserack.stft`` of this signal."""
+    from tesserack import _spectral
+
+    return _spectral.stft(self, n_fft, *args, **kwargs)
+
+
+def istft(self: Tensor, n_fft: int, *args: Any, **kwargs: Any) -> Tensor:
+    """``tesserack.istft`` of these spectra."""
+    from tesserack import _spectral
+
+    return _spectral.istft(self, n_fft, *args, **kwargs)
+
+
+def lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+    """``tesserack.lu`` of these matrices."""
+    from tesserack import _lowrank
+
+    return _lowrank.lu(self, pivot, get_infos)
+
+
 # --- gradient nodes ------------------------------------------------------------------------------------------------
 
 
@@ -379,7 +403,7 @@ _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
-    *("share_memory_", "is_shared"),
+    *("share_memory_", "is_shared", "stft", "istft", "lu"),
 )
 
 
