@@ -1,0 +1,39 @@
+"""Decompositions of matrices and Fourier transforms, where the time is a library's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rows import Setup, row
+
+
+def _matrix(*shape: int, definite: bool = False) -> Setup:
+    def setup(fw: Any, device: str) -> dict[str, Any]:
+        a = fw.randn(*shape, device=device)
+        b = a @ a.transpose(-1, -2) + shape[-1] * fw.eye(shape[-1], device=device) if definite else a
+        return {"linalg": fw.linalg, "a": b}
+
+    setup.__module__ = __name__
+    return setup
+
+
+for _shape in ((512, 512), (1000, 8, 8)):
+    _name = "x".join(map(str, _shape))
+    row(f"solve {_name}", "linalg.solve(a, a)", limit=1.1)(_matrix(*_shape))
+    row(f"cholesky {_name}", "linalg.cholesky(a)", limit=1.1)(_matrix(*_shape, definite=True))
+    row(f"qr {_name}", "linalg.qr(a)", limit=1.1)(_matrix(*_shape))
+    row(f"eigh {_name}", "linalg.eigh(a)", limit=1.1)(_matrix(*_shape, definite=True))
+    row(f"svd {_name}", "linalg.svd(a, full_matrices=False)", limit=1.1)(_matrix(*_shape))
+
+
+def _signal(*shape: int) -> Setup:
+    def setup(fw: Any, device: str) -> dict[str, Any]:
+        return {"fft": fw.fft, "x": fw.randn(*shape, device=device)}
+
+    setup.__module__ = __name__
+    return setup
+
+
+row("rfft 1048576", "fft.rfft(x)", limit=1.1)(_signal(1 << 20))
+row("fft 256x4096", "fft.fft(x)", limit=1.1)(_signal(256, 4096))
+row("fft2 16x256x256", "fft.fft2(x)", limit=1.1)(_signal(16, 256, 256))
