@@ -64,7 +64,7 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
             plain = plain.contiguous()
         stride = tuple(plain.stride())
         flat = plain.as_strided((self.numel(),), (1,), plain.storage_offset()).cpu().view(_native.uint8)
-        view = memoryview(flat)  # type: ignore[arg-type]
+        view = memoryview(flat)
         data = pickle.PickleBuffer(view) if protocol >= 5 else bytes(view)
     arguments = (type(self), data, name_of(self.dtype), shape, stride, str(self.device), self.requires_grad)
     state = self.__dict__

@@ -118,7 +118,7 @@ def _content(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> bytes:
 def _tensor_of(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> Tensor:
     raw = ts.empty(record.file_size, dtype=ts.uint8)
     if record.file_size:
-        view, at = memoryview(raw), 0  # type: ignore[arg-type]
+        view, at = memoryview(raw), 0
         with archive.open(record) as file:
             while at < len(view):
                 part = file.read(min(_CHUNK, len(view) - at))

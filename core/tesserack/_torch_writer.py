@@ -46,7 +46,7 @@ def write_archive(obj: Any, file: BinaryIO) -> None:
         _add(archive, "data.pkl", text)
         _add(archive, "byteorder", b"little")
         for key, elements in enumerate(writer.storages):
-            _add(archive, f"data/{key}", memoryview(elements) if elements.numel() else b"")  # type: ignore[arg-type]
+            _add(archive, f"data/{key}", memoryview(elements) if elements.numel() else b"")
         _add(archive, "version", b"3\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 from tesserack import _native
@@ -66,8 +67,8 @@ def set_rng_state(new_state: Tensor, device: Any = None) -> None:
     default_generator(device)._set_position(*_unpack(new_state))
 
 
-class fork_rng:
-    """Context manager: random states inside do not affect those outside.
+class fork_rng(contextlib.ContextDecorator):
+    """Context manager or decorator: random states inside do not affect those outside.
 
     Saved are the states of the cpu, of the default device and of ``devices``: given as devices, names, or indices of
     ``device_type``; by default every device of every backend that is loaded.

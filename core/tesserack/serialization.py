@@ -53,7 +53,15 @@ class SerializationError(RuntimeError):
 # --- save ----------------------------------------------------------------------------------------------------------
 
 
-def save(obj: Any, f: Path | BinaryIO, *, format: str = "safetensors") -> None:
+def save(
+    obj: Any,
+    f: Path | BinaryIO,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    *,
+    format: str = "safetensors",
+) -> None:
     """Write a tensor, or dicts, lists and tuples of tensors, numbers, strings, bytes, bools and None.
 
     ``f`` is a path, which is replaced only once the new file is complete (devices and pipes are written to), or a
@@ -62,7 +70,7 @@ def save(obj: Any, f: Path | BinaryIO, *, format: str = "safetensors") -> None:
     Subclasses of dict, list and tuple come back as these, but for a ``state_dict()``, which keeps its versions.
 
     ``format="torch"`` writes what ``torch.save`` would, for ``torch.load(weights_only=True)`` to open; tensors that are
-    views of one memory stay so.
+    views of one memory stay so. The arguments between, PyTorch's, have no effect.
 
     Raises ``TypeError`` naming the place of anything else, such as a module (save its ``state_dict()``), and
     ``ValueError`` for a structure that contains itself, or another format.
@@ -250,13 +258,22 @@ def hint_for(value: Any) -> str:
 # --- load ----------------------------------------------------------------------------------------------------------
 
 
-def load(f: Path | BinaryIO, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:
+def load(
+    f: Path | BinaryIO,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = True,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
     """Read what :func:`save` wrote, any safetensors file (as a dict of tensors), or a file of ``torch.save``.
 
     ``f`` is a path or a binary file that can seek. Tensors come back on the cpu, or on the device ``map_location``,
     or as what the function ``map_location(tensor, location)`` returns; the location is "cpu", or what a file of PyTorch
     says. Nothing in a file is ever executed: of PyTorch's, plain data is read (state dicts, containers, numbers, text),
-    no objects of classes. ``weights_only`` and ``mmap`` are accepted for programs that pass them, and have no effect.
+    no objects of classes. ``map_location`` may also be a dict from locations to devices. The other arguments are
+    accepted for programs that pass them, and have no effect.
 
     The path of an index, ``model.safetensors.index.json``, gives the tensors of all the files that it names.
 
@@ -340,9 +357,11 @@ def _placer(map_location: Any) -> Callable[[Tensor, str], Tensor]:
         return lambda tensor, location: tensor
     if isinstance(map_location, (str, ts.device)):
         return lambda tensor, location: tensor.to(map_location)
+    if isinstance(map_location, Mapping):
+        return lambda tensor, location: tensor.to(map_location[location]) if location in map_location else tensor
     if callable(map_location):
         return lambda tensor, location: map_location(tensor, location)
-    raise TypeError(f"load: expected map_location to be a device, its name or a function, got {map_location!r}")
+    raise TypeError(f"load: expected map_location to be a device, its name, a dict or a function, got {map_location!r}")
 
 
 @contextlib.contextmanager

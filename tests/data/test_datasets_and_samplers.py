@@ -191,3 +191,16 @@ def test_tiny_weights_are_drawn_by_weight():
     drawn = list(WeightedRandomSampler([5e-324, 1e-323], 3000))
     assert 850 < drawn.count(0) < 1150
     assert len({*WeightedRandomSampler([1e308] * 8, 300)}) == 8
+
+
+def test_stacked_datasets_give_several_at_once():
+    class Many(list):
+        def __getitems__(self, indices):
+            return [-self[i] for i in indices]
+
+    assert data.StackDataset([1, 2, 3], Many([4, 5, 6])).__getitems__([2, 0]) == [(3, -6), (1, -4)]
+    assert data.StackDataset(a=[1, 2], b=Many([4, 5])).__getitems__([1]) == [{"a": 2, "b": -5}]
+    Many.__getitems__ = lambda self, indices: []
+    with pytest.raises(ValueError, match="asked for 1"):
+        data.StackDataset(Many([1])).__getitems__([0])
+    assert data.DataLoader[int] is not None

@@ -47,6 +47,7 @@ def test_rng_state() -> None:
         ts.set_rng_state(ts.zeros(2))
     with ts.random.fork_rng(), ts.random.fork_rng(devices=[]), ts.random.fork_rng(devices=[0], device_type="cpu"):
         ts.rand(5)
+    ts.random.fork_rng()(lambda: ts.rand(5))()
     after = ts.rand(1).item()
     ts.set_rng_state(state)
     ts.rand(3)

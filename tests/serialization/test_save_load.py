@@ -180,7 +180,9 @@ def test_map_location(tmp_path):
     assert load(path, lambda tensor, place: tensor + 1)["a"].tolist() == [2]
     assert load(path, weights_only=True, mmap=False)["a"].tolist() == [1]
     with pytest.raises(TypeError, match="map_location"):
-        load(path, {"cpu": "cpu"})
+        load(path, 3)
+    assert load(path, {"cpu": "cpu", "acme:0": "cpu"})["a"].device.type == "cpu"
+    assert load(path, {"cpu": "meta"})["a"].is_meta and not load(path, {"acme:0": "meta"})["a"].is_meta
 
 
 # --- files of others, and damaged ones -------------------------------------------------------------------------------

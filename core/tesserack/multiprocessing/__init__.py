@@ -31,7 +31,7 @@ from tesserack.multiprocessing.spawn import (
 _reductions.install()
 
 __all__ = [
-    *_standard.__all__,  # type: ignore[attr-defined]
+    *_standard.__all__,
     "ProcessContext",
     "ProcessException",
     "ProcessExitedException",

@@ -94,7 +94,7 @@ class ProcessContext:
             return True
         failed = None
         for sentinel in wait([*self._running], timeout=timeout):
-            index = self._running.pop(sentinel)  # type: ignore[call-overload]
+            index = self._running.pop(sentinel)
             self.processes[index].join()
             if self.processes[index].exitcode != 0 and failed is None:
                 failed = index

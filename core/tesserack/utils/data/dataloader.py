@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import tesserack as ts
 from tesserack.utils.data._fetch import END, Fetcher, rows_of_tensors
@@ -15,8 +15,10 @@ from tesserack.utils.data.workers import Batches, ThreadWorkers, WorkerInfo, Wor
 
 __all__ = ["DataLoader"]
 
+T_co = TypeVar("T_co", covariant=True)
 
-class DataLoader:
+
+class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
     - ``shuffle`` takes a new random order every epoch (from ``generator``, or else from the default generator);

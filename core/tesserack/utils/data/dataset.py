@@ -101,8 +101,25 @@ class StackDataset(Dataset[Any]):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
 
+    def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
+        """The samples at ``indices``, by one call of each dataset that can give several."""
+        if isinstance(self.datasets, dict):
+            columns = [_several(dataset, indices) for dataset in self.datasets.values()]
+            return [dict(zip(self.datasets, row, strict=True)) for row in zip(*columns, strict=True)]
+        return list(zip(*(_several(dataset, indices) for dataset in self.datasets), strict=True))
+
     def __len__(self) -> int:
         return self._length
+
+
+def _several(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
+    many = getattr(dataset, "__getitems__", None)
+    if many is None:
+        return [dataset[i] for i in indices]
+    found: Sequence[Any] = many(indices)
+    if len(found) != len(indices):
+        raise ValueError(f"StackDataset: asked for {len(indices)} samples, {type(dataset).__name__} gave {len(found)}")
+    return found
 
 
 class ConcatDataset(Dataset[T_co]):
