@@ -3,6 +3,7 @@
 #include "ops/check.h"
 #include "ops/declare.h"
 #include "ops/norm_parts.h"
+#include "ops/traced.h"
 
 namespace ts {
 namespace {
@@ -60,8 +61,14 @@ void blend_into(const Tensor& running, const Tensor& batch, double momentum) {
   raw_copy(running, mixed);
 }
 
-Three decomposed(const Tensor& input, const Tensor& w, const Tensor& b, const Tensor& running_mean,
-                 const Tensor& running_var, bool training, double momentum, double eps) {
+Tensor outline_in_layout(const Tensor& input) {
+  return is_channels_last(input) ? outline_strided(input.sizes(), input.strides(), input.dtype(), input.device())
+                                 : outline(input.sizes(), input.dtype(), input.device());
+}
+
+void decompose(const Tensor& out, const Tensor& save_mean, const Tensor& save_rstd, const Tensor& input,
+               const Tensor& w, const Tensor& b, const Tensor& running_mean, const Tensor& running_var, bool training,
+               double momentum, double eps) {
   Channels c(input.sizes());
   Tensor x = raw_cast(input, accumulate_type(input.dtype()));
   Tensor mean = training ? ops::mean_dim(x, c.others) : running_mean, var = running_var;
@@ -76,16 +83,13 @@ Three decomposed(const Tensor& input, const Tensor& w, const Tensor& b, const Te
   Tensor y = ops::mul(centered, c.beside(rstd));
   if (w.defined()) y = ops::mul(y, c.beside(raw_cast(w, x.dtype())));
   if (b.defined()) y = ops::add(y, c.beside(raw_cast(b, x.dtype())));
-  if (!training) { // the saved statistics are not the running tensors themselves
-    Tensor own = empty_tensor(mean.sizes(), mean.dtype(), mean.device());
-    raw_copy(own, mean);
-    mean = own;
-  }
-  return {raw_cast(y, input.dtype()), mean, rstd};
+  raw_copy(save_mean, mean);
+  raw_copy(save_rstd, rstd);
+  raw_copy(out, y);
 }
 
-Three normalize_batch(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                      const Tensor& running_var, bool training, double momentum, double eps) {
+Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                   const Tensor& running_var, bool training, double, double) {
   check_input(input);
   check_channel_vector(weight, input, "weight");
   check_channel_vector(bias, input, "bias");
@@ -97,30 +101,33 @@ Three normalize_batch(const Tensor& input, const Tensor& weight, const Tensor& b
            "batch_norm: expected running_mean and running_var when not training");
   int64_t channels[] = {input.size(1)};
   DType wide = accumulate_type(input.dtype());
-  bool last = is_channels_last(input);
-  Tensor out = last ? empty_strided_tensor(input.sizes(), input.strides(), input.dtype(), input.device())
-                    : empty_tensor(input.sizes(), input.dtype(), input.device());
-  if (input.numel() == 0)
-    return {out, filled(channels, 0.0, wide, input.device()), filled(channels, 0.0, wide, input.device())};
-  Tensor mean = empty_tensor(channels, wide, input.device()), rstd = empty_tensor(channels, wide, input.device());
-  Tensor x = in_layout(input, last), w = as_statistic(weight, input.dtype()), b = as_statistic(bias, input.dtype());
-  Tensor run_mean = as_statistic(running_mean, wide), run_var = as_statistic(running_var, wide);
-  Three result = {out, mean, rstd};
+  return {outline_in_layout(input), outline(channels, wide, input.device()), outline(channels, wide, input.device())};
+}
+
+void normalize_batch(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input,
+                     const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                     bool training, double momentum, double eps) {
+  if (input.numel() == 0) {
+    raw_fill(mean, 0.0);
+    return raw_fill(rstd, 0.0);
+  }
+  Tensor x = in_layout(input, is_channels_last(input)), w = as_statistic(weight, input.dtype()),
+         b = as_statistic(bias, input.dtype());
+  Tensor run_mean = as_statistic(running_mean, mean.dtype()), run_var = as_statistic(running_var, mean.dtype());
   Launch launch(kForward, x.device());
   launch.out(out).out(mean).out(rstd).in(x).in(w).in(b);
   training ? launch.in_mutable(run_mean).in_mutable(run_var) : launch.in(run_mean).in(run_var);
   if (!launch.param(training).param(momentum).param(eps).run())
-    result = decomposed(x, w, b, run_mean, run_var, training, momentum, eps);
-  if (!training) return result;
+    decompose(out, mean, rstd, x, w, b, run_mean, run_var, training, momentum, eps);
+  if (!training) return;
   for (auto [running, written] : {std::pair{&running_mean, &run_mean}, {&running_var, &run_var}}) {
     if (!written->is(*running)) raw_copy(*running, *written);
     if (running->defined()) (*running)->bump_version();
   }
-  return result;
 }
 
-Three traced_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
-                      const Tensor& rstd_saved, bool training) {
+Three backward_parts(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
+                     const Tensor& rstd_saved, bool training) {
   Channels c(input.sizes());
   Tensor x = widened(input), g = widened(grad);
   Tensor centered = ops::sub(x, training ? ops::mean_dim(x, c.others, true) : ops::detach(c.beside(mean)));
@@ -137,8 +144,8 @@ Three traced_backward(const Tensor& grad, const Tensor& input, const Tensor& wei
           as_dtype(ops::sum_dim(g, c.others), input.dtype())};
 }
 
-Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
-                          const Tensor& rstd, bool training) {
+Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
+                    const Tensor& rstd, bool) {
   check_input(input);
   check_channel_vector(weight, input, "weight");
   int64_t channels[] = {input.size(1)};
@@ -150,22 +157,24 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor&
     TS_CHECK(same(t->sizes(), channels) && t->dtype() == wide,
              "native_batch_norm_backward: expected statistics of shape ", IntSpan(channels), " in ", wide, ", got ",
              t->dtype(), t->sizes());
+  return {outline_in_layout(input), outline(channels, input.dtype(), input.device()),
+          outline(channels, input.dtype(), input.device())};
+}
+
+void batch_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
+                         const Tensor& weight, const Tensor& mean, const Tensor& rstd, bool training) {
   if (input.numel() == 0) {
-    auto zeros = [&](IntSpan sizes) { return filled(sizes, 0.0, input.dtype(), input.device()); };
-    return {zeros(input.sizes()), zeros(channels), zeros(channels)};
+    raw_fill(dw, 0.0);
+    return raw_fill(db, 0.0);
   }
-  if (is_plain(grad, input, weight, mean, rstd)) {
-    bool last = is_channels_last(input);
-    Tensor x = in_layout(input, last), g = in_layout(grad, last), w = as_statistic(weight, input.dtype());
-    Tensor dx = last ? empty_strided_tensor(input.sizes(), input.strides(), input.dtype(), input.device())
-                     : empty_tensor(input.sizes(), input.dtype(), input.device());
-    Tensor dw = empty_tensor(channels, input.dtype(), input.device()),
-           db = empty_tensor(channels, input.dtype(), input.device());
-    Tensor m = raw_contiguous(mean), r = raw_contiguous(rstd);
-    if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(w).in(m).in(r).param(training).run())
-      return {dx, dw, db};
-  }
-  return traced_backward(grad, input, weight, mean, rstd, training);
+  bool last = is_channels_last(input);
+  Tensor x = in_layout(input, last), g = in_layout(grad, last), w = as_statistic(weight, input.dtype());
+  Tensor m = raw_contiguous(mean), r = raw_contiguous(rstd);
+  if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(w).in(m).in(r).param(training).run()) return;
+  auto [px, pw, pb] = backward_parts(g, x, w, m, r, training);
+  raw_copy(dx, px);
+  raw_copy(dw, pw);
+  raw_copy(db, pb);
 }
 
 void batch_norm_gradient(GradContext& c) {
@@ -199,14 +208,18 @@ TS_OPERATORS(batch_norm) {
            "into running_mean and running_var (unbiased variance) by momentum; otherwise the running ones are used.");
   def("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? "
       "running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)")
-      .body<normalize_batch>()
+      .rule<forward_rule>()
+      .compute<normalize_batch, 3>()
       .saves("input weight result1 result2")
       .gradient(batch_norm_gradient)
       .hidden()
       .doc("batch_norm, with the mean and 1 / sqrt(var + eps) used for each channel.");
   def("native_batch_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor save_mean, Tensor save_rstd, bool "
       "training) -> (Tensor, Tensor, Tensor)")
-      .body<batch_norm_backward>()
+      .rule<backward_rule>()
+      .compute<batch_norm_backward, 3>()
+      .saves("grad input weight save_mean save_rstd")
+      .gradient(traced_gradient<backward_parts>)
       .hidden()
       .doc("Gradients of native_batch_norm's first result by input, weight and bias.");
 }

@@ -27,10 +27,10 @@ Tensor in_layout(const Tensor& t, bool channels_last) {
   raw_copy(out, t);
   return out;
 }
-Tensor empty_in_layout(IntSpan sizes, const Tensor& like, bool channels_last) {
+Tensor outline_in_layout(IntSpan sizes, const Tensor& like, bool channels_last) {
   checked_numel(sizes);
-  return channels_last ? empty_strided_tensor(sizes, channels_last_strides(sizes), like.dtype(), like.device())
-                       : empty_tensor(sizes, like.dtype(), like.device());
+  return channels_last ? outline_strided(sizes, channels_last_strides(sizes), like.dtype(), like.device())
+                       : outline(sizes, like.dtype(), like.device());
 }
 Tensor with_sizes(const Tensor& contiguous, IntSpan sizes) {
   return alias(contiguous, sizes, contiguous_strides(sizes), contiguous->byte_offset);
@@ -68,8 +68,8 @@ void convolve_columns(const Tensor& out, const Tensor& input, const Tensor& weig
   raw_copy(out, with_sizes(y, out.sizes()));
 }
 
-Tensor convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride, IntSpan padding,
-                   IntSpan dilation, int64_t groups) {
+Tensor convolution_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride, IntSpan padding,
+                        IntSpan dilation, int64_t groups) {
   const char* op = "convolution";
   check_floating(input, op);
   check_same_dtype(input, weight, op);
@@ -81,16 +81,20 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const Tensor& bias
     TS_CHECK(bias.ndim() == 1 && bias.numel() == weight.size(0), op, ": expected bias to be 1-dimensional with ",
              weight.size(0), " elements, but got bias of size ", bias.sizes());
   }
-  bool last = is_channels_last(input) || is_channels_last(weight);
-  Tensor out = empty_in_layout(sizes, input, last);
-  if (out.numel() == 0) return out;
+  return outline_in_layout(sizes, input, is_channels_last(input) || is_channels_last(weight));
+}
+
+void convolution(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride,
+                 IntSpan padding, IntSpan dilation, int64_t groups) {
+  ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, "convolution");
   if (input.numel() == 0 || weight.numel() == 0) {
     raw_fill(out, 0);
     Dims per_channel(s.stride.size() + 1, 1);
-    per_channel[0] = sizes[1];
+    per_channel[0] = out.size(1);
     if (bias.defined()) ops::add_(out, with_sizes(raw_contiguous(bias), per_channel));
-    return out;
+    return;
   }
+  bool last = is_channels_last(input) || is_channels_last(weight);
   Tensor x = in_layout(input, last), w = raw_contiguous(weight), b = bias.defined() ? raw_contiguous(bias) : bias;
   if (Launch(kForward, x.device())
           .out(out)
@@ -103,30 +107,31 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const Tensor& bias
           .param(groups)
           .work(INT64_MAX)
           .run())
-    return out;
+    return;
   convolve_columns(out, x, w, b, s);
-  return out;
 }
 
 void check_grad(const Tensor& grad, IntSpan want, const char* op) {
   TS_CHECK(same(grad.sizes(), want), op, ": expected grad of shape ", want, ", got ", grad.sizes());
 }
 
-Tensor backward_input(const Tensor& grad, const Tensor& weight, IntSpan input_size, IntSpan stride, IntSpan padding,
-                      IntSpan dilation, int64_t groups) {
+Tensor backward_input_rule(const Tensor& grad, const Tensor& weight, IntSpan input_size, IntSpan stride,
+                           IntSpan padding, IntSpan dilation, int64_t groups) {
   const char* op = "convolution_backward_input";
   check_same_dtype(grad, weight, op);
   check_floating(grad, op);
   TS_CHECK(input_size.size() >= 3, op, ": expected input_size (N, C, spatial...), got ", input_size);
   ConvShape s = conv_shape(stride, padding, dilation, groups, input_size.size() - 2, op);
   check_grad(grad, conv_output_sizes(input_size, weight.sizes(), s, op), op);
+  return outline_in_layout(input_size, grad, is_channels_last(grad) || is_channels_last(weight));
+}
+
+void backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight, IntSpan input_size, IntSpan stride,
+                    IntSpan padding, IntSpan dilation, int64_t groups) {
+  const char* op = "convolution_backward_input";
+  if (grad.numel() == 0) return raw_fill(out, 0);
+  ConvShape s = conv_shape(stride, padding, dilation, groups, input_size.size() - 2, op);
   bool last = is_channels_last(grad) || is_channels_last(weight);
-  Tensor out = empty_in_layout(input_size, grad, last);
-  if (out.numel() == 0) return out;
-  if (grad.numel() == 0) {
-    raw_fill(out, 0);
-    return out;
-  }
   Tensor g = in_layout(grad, last), w = raw_contiguous(weight);
   if (Launch(kInput, g.device())
           .out(out)
@@ -139,7 +144,7 @@ Tensor backward_input(const Tensor& grad, const Tensor& weight, IntSpan input_si
           .param(groups)
           .work(INT64_MAX)
           .run())
-    return out;
+    return;
   Columns c = columns_of(grad.sizes(), weight.sizes(), groups);
   Tensor turned = raw_transpose(with_sizes(w, c.weights()), 1, 2);
   Tensor windows = empty_tensor(c.windows(), grad.dtype(), grad.device());
@@ -151,23 +156,23 @@ Tensor backward_input(const Tensor& grad, const Tensor& weight, IntSpan input_si
   for (int64_t o : grad.sizes().subspan(2)) spread.push_back(o);
   raw_copy(out,
            sum_windows(raw_cast(with_sizes(windows, spread), accumulate_type(out.dtype())), s, kernel, input_size));
-  return out;
 }
 
-Tensor backward_weight(const Tensor& grad, const Tensor& input, IntSpan weight_size, IntSpan stride, IntSpan padding,
-                       IntSpan dilation, int64_t groups) {
+Tensor backward_weight_rule(const Tensor& grad, const Tensor& input, IntSpan weight_size, IntSpan stride,
+                            IntSpan padding, IntSpan dilation, int64_t groups) {
   const char* op = "convolution_backward_weight";
   check_same_dtype(grad, input, op);
   check_floating(grad, op);
   TS_CHECK(input.ndim() >= 3, op, ": expected an input (N, C, spatial...), got shape ", input.sizes());
   ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, op);
   check_grad(grad, conv_output_sizes(input.sizes(), weight_size, s, op), op);
-  Tensor out = empty_in_layout(weight_size, grad, false);
-  if (out.numel() == 0) return out;
-  if (grad.numel() == 0 || input.numel() == 0) {
-    raw_fill(out, 0);
-    return out;
-  }
+  return outline_in_layout(weight_size, grad, false);
+}
+
+void backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input, IntSpan weight_size, IntSpan stride,
+                     IntSpan padding, IntSpan dilation, int64_t groups) {
+  if (grad.numel() == 0 || input.numel() == 0) return raw_fill(out, 0);
+  ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, "convolution_backward_weight");
   bool last = is_channels_last(input);
   Tensor g = in_layout(grad, last), x = in_layout(input, last);
   if (Launch(kWeight, g.device())
@@ -181,14 +186,13 @@ Tensor backward_weight(const Tensor& grad, const Tensor& input, IntSpan weight_s
           .param(groups)
           .work(INT64_MAX)
           .run())
-    return out;
+    return;
   Columns c = columns_of(grad.sizes(), weight_size, groups);
   Tensor columns = gather_columns(x, weight_size, grad.sizes(), s, c);
   Tensor each = empty_tensor(Dims{c.n, c.groups, c.out_per_group, c.depth}, grad.dtype(), grad.device());
   launch_matmul(each, with_sizes(raw_contiguous(g), c.outputs()), raw_transpose(columns, 2, 3));
   int64_t first[] = {0};
   raw_copy(out, with_sizes(raw_contiguous(ops::sum_dim(each, IntSpan(first))), weight_size));
-  return out;
 }
 
 // The geometry arguments of all three stand at 3..6 of convolution and of the gradients alike.
@@ -231,7 +235,8 @@ void backward_weight_gradient(GradContext& c) {
 TS_OPERATORS(conv) {
   def("convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) "
       "-> Tensor")
-      .body<convolution>()
+      .rule<convolution_rule>()
+      .compute<convolution>()
       .saves("input weight")
       .gradient(convolution_gradient)
       .hidden()
@@ -239,14 +244,16 @@ TS_OPERATORS(conv) {
            "plus bias (O).");
   def("convolution_backward_input(Tensor grad, Tensor weight, int[] input_size, int[] stride, int[] padding, int[] "
       "dilation, int groups) -> Tensor")
-      .body<backward_input>()
+      .rule<backward_input_rule>()
+      .compute<backward_input>()
       .saves("grad weight")
       .gradient(backward_input_gradient)
       .hidden()
       .doc("Gradient of convolution by its input; also the transposed convolution of grad.");
   def("convolution_backward_weight(Tensor grad, Tensor input, int[] weight_size, int[] stride, int[] padding, int[] "
       "dilation, int groups) -> Tensor")
-      .body<backward_weight>()
+      .rule<backward_weight_rule>()
+      .compute<backward_weight>()
       .saves("grad input")
       .gradient(backward_weight_gradient)
       .hidden()

@@ -19,47 +19,60 @@ Tensor select_along(const Tensor& self, int64_t dim, const Tensor& index) {
   Tensor out = empty_tensor(sizes, self.dtype(), self.device());
   if (out.numel() == 0) return out;
   TS_CHECK_INDEX(self.sizes()[dim] > 0, "index is out of bounds for dimension ", dim, " with size 0");
-  if (self.is_contiguous() && Launch(kIndexSelect, self.device()).out(out).in(self).in(index).param(dim).run())
-    return out;
-  Dims shape(sizes.size(), 1);
-  shape[dim] = index.numel();
-  Tensor seen = raw_expand(raw_view(index, shape), sizes, "index_select");
-  Launch(kGather, self.device()).out(out).in(self).in(seen).param(dim).run_required();
+  select_into(out, self, dim, index);
   return out;
+}
+
+void select_into(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index) {
+  if (self.is_contiguous() && Launch(kIndexSelect, self.device()).out(out).in(self).in(index).param(dim).run()) return;
+  Dims shape(out.sizes().size(), 1);
+  shape[dim] = index.numel();
+  Tensor seen = raw_expand(raw_view(index, shape), out.sizes(), "index_select");
+  Launch(kGather, self.device()).out(out).in(self).in(seen).param(dim).run_required();
 }
 
 namespace {
 
-Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool) {
+Tensor gather_rule(const Tensor& self, int64_t dim, const Tensor& index, bool) {
   check_index_dtype(index, "gather");
   check_same_device(self, index, "gather");
   int64_t d = wrap_dim(dim, self.ndim(), "gather");
-  Tensor out = empty_tensor(index.sizes(), self.dtype(), self.device());
-  Tensor from = raw_1d(self), at = raw_1d(index);
-  TS_CHECK(from.ndim() == at.ndim(),
+  TS_CHECK(std::max<int64_t>(self.ndim(), 1) == std::max<int64_t>(index.ndim(), 1),
            "gather: Index tensor must have the same number of dimensions as input tensor, got index ", index.sizes(),
            " and input ", self.sizes());
-  for (int64_t k = 0; k < at.ndim(); ++k) {
-    if (k == d) continue;
-    TS_CHECK(at.sizes()[k] <= from.sizes()[k], "gather: Size does not match at dimension ", k, " expected index ",
-             index.sizes(), " to be no larger than self ", self.sizes(), " apart from dimension ", d);
-    from = raw_narrow(from, k, 0, at.sizes()[k]);
-  }
-  if (out.numel() == 0) return out;
-  TS_CHECK_INDEX(from.sizes()[d] > 0, "gather: index is out of bounds for dimension ", d, " with size 0");
-  Launch(kGather, self.device()).out(raw_1d(out)).in(from).in(at).param(d).run_required();
-  return out;
+  for (int64_t k = 0; k < index.ndim() && self.ndim() > 0; ++k)
+    TS_CHECK(k == d || index.sizes()[k] <= self.sizes()[k], "gather: Size does not match at dimension ", k,
+             " expected index ", index.sizes(), " to be no larger than self ", self.sizes(), " apart from dimension ",
+             d);
+  TS_CHECK_INDEX(index.numel() == 0 || self.ndim() == 0 || self.sizes()[d] > 0,
+                 "gather: index is out of bounds for dimension ", d, " with size 0");
+  return outline(index.sizes(), self.dtype(), self.device());
+}
+void gather(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, bool) {
+  int64_t d = wrap_dim(dim, self.ndim(), "gather");
+  Tensor to = raw_1d(out), from = raw_1d(self), at = raw_1d(index);
+  for (int64_t k = 0; k < at.ndim(); ++k)
+    if (k != d && at.sizes()[k] != from.sizes()[k]) from = raw_narrow(from, k, 0, at.sizes()[k]);
+  Launch(kGather, self.device()).out(to).in(from).in(at).param(d).run_required();
 }
 
-Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+Tensor index_select_rule(const Tensor& self, int64_t dim, const Tensor& index) {
   check_index_dtype(index, "index_select");
   check_same_device(self, index, "index_select");
   TS_CHECK_INDEX(index.ndim() <= 1, "index_select: Index is supposed to be a vector, got sizes ", index.sizes());
   int64_t d = wrap_dim(dim, self.ndim(), "index_select");
   TS_CHECK(self.ndim() > 0 || index.numel() == 1, "index_select: Index to scalar can have only 1 value, got ",
            index.numel(), " value(s)");
-  Tensor out = select_along(raw_1d(self), d, raw_1d(index));
-  return self.ndim() ? out : reshaped(out, {});
+  Dims sizes(self.sizes());
+  if (self.ndim()) sizes[d] = index.numel();
+  Tensor out = outline(sizes, self.dtype(), self.device());
+  TS_CHECK_INDEX(out.numel() == 0 || self.ndim() == 0 || self.sizes()[d] > 0, "index is out of bounds for dimension ",
+                 d, " with size 0");
+  return out;
+}
+void index_select(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index) {
+  if (self.ndim() && index.ndim()) return select_into(out, self, dim < 0 ? dim + self.ndim() : dim, index);
+  select_into(raw_1d(out), raw_1d(self), self.ndim() ? wrap_dim(dim, self.ndim(), "index_select") : 0, raw_1d(index));
 }
 
 Tensor take(const Tensor& self, const Tensor& index) {
@@ -89,7 +102,8 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
 
 TS_OPERATORS(gather) {
   def("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
-      .body<gather>()
+      .rule<gather_rule>()
+      .compute<gather>()
       .saves("index")
       .out()
       .gradient([](GradContext& c) {
@@ -99,7 +113,8 @@ TS_OPERATORS(gather) {
       .doc(
           "Elements of self taken along `dim` at index, whose shape the result has. IndexError outside the dimension.");
   def("index_select(Tensor self, int dim, Tensor index) -> Tensor")
-      .body<index_select>()
+      .rule<index_select_rule>()
+      .compute<index_select>()
       .saves("index")
       .out()
       .gradient([](GradContext& c) {

@@ -6,6 +6,8 @@ namespace ts {
 
 // out[.., i, ..] = self[.., index[i], ..]: a fresh tensor; index one-dimensional.
 Tensor select_along(const Tensor& self, int64_t dim, const Tensor& index);
+// Into a contiguous tensor of those sizes that has elements; the dim is not empty.
+void select_into(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index);
 // out at index along dim, combined with src by a TS_S_* opcode. Shapes as torch.scatter; 0-d tensors allowed.
 // The three must not share memory.
 void scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Tensor& src, int opcode);

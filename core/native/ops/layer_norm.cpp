@@ -2,6 +2,7 @@
 #include "dispatch/launch.h"
 #include "ops/declare.h"
 #include "ops/norm_parts.h"
+#include "ops/traced.h"
 
 namespace ts {
 namespace {
@@ -46,35 +47,38 @@ Dims statistics_sizes(IntSpan input, size_t n) {
   return sizes;
 }
 
-Three normalize_layers(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
+Three forward_rule(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double) {
   check_shapes(input, shape, weight, bias);
   DType wide = accumulate_type(input.dtype());
   Dims stats = statistics_sizes(input.sizes(), shape.size());
-  Tensor out = empty_tensor(input.sizes(), input.dtype(), input.device());
-  Tensor mean = empty_tensor(stats, wide, input.device()), rstd = empty_tensor(stats, wide, input.device());
+  return {outline(input.sizes(), input.dtype(), input.device()), outline(stats, wide, input.device()),
+          outline(stats, wide, input.device())};
+}
+
+void normalize_layers(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, IntSpan shape,
+                      const Tensor& weight, const Tensor& bias, double eps) {
   if (input.numel() == 0) {
     raw_fill(mean, 0.0);
-    raw_fill(rstd, 0.0);
-    return {out, mean, rstd};
+    return raw_fill(rstd, 0.0);
   }
-  Tensor x = raw_contiguous(input);
-  Tensor w = weight.defined() ? raw_contiguous(weight) : weight, b = bias.defined() ? raw_contiguous(bias) : bias;
-  if (Launch(kForward, x.device()).out(out).out(mean).out(rstd).in(x).in(w).in(b).param(shape).param(eps).run())
-    return {out, mean, rstd};
+  Tensor hold_x, hold_w, hold_b;
+  const Tensor &x = raw_dense(input, hold_x), &w = raw_dense(weight, hold_w), &b = raw_dense(bias, hold_b);
+  if (Launch(kForward, x.device()).out(out).out(mean).out(rstd).in(x).in(w).in(b).param(shape).param(eps).run()) return;
+  DType wide = mean.dtype();
   Dims dims = inner_dims(x.sizes().size(), shape.size());
-  Tensor v = raw_cast(x, wide);
-  mean = ops::mean_dim(v, dims, true);
-  Tensor centered = ops::sub(v, mean);
-  rstd = ops::rsqrt(ops::add(ops::mean_dim(ops::square(centered), dims, true), eps));
-  Tensor y = ops::mul(centered, rstd);
+  Tensor v = raw_cast(x, wide), m = ops::mean_dim(v, dims, true), centered = ops::sub(v, m);
+  Tensor r = ops::rsqrt(ops::add(ops::mean_dim(ops::square(centered), dims, true), eps));
+  Tensor y = ops::mul(centered, r);
   if (w.defined()) y = ops::mul(y, raw_cast(w, wide));
   if (b.defined()) y = ops::add(y, raw_cast(b, wide));
-  return {raw_cast(y, input.dtype()), mean, rstd};
+  raw_copy(mean, m);
+  raw_copy(rstd, r);
+  raw_copy(out, y);
 }
 
 // dx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = grad * weight
-Three traced_backward(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor& rstd_saved,
-                      const Tensor& weight) {
+Three backward_parts(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor&, const Tensor& rstd_saved,
+                     const Tensor& weight) {
   size_t ndim = input.sizes().size();
   Dims inner = inner_dims(ndim, shape.size()), outer = outer_dims(ndim, shape.size());
   Tensor x = widened(input), g = widened(grad);
@@ -88,8 +92,8 @@ Three traced_backward(const Tensor& grad, const Tensor& input, IntSpan shape, co
           as_dtype(sum_over_dims(g, outer), input.dtype())};
 }
 
-Three layer_norm_backward(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor& mean,
-                          const Tensor& rstd, const Tensor& weight) {
+Three backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor& mean, const Tensor& rstd,
+                    const Tensor& weight) {
   check_shapes(input, shape, weight, {});
   DType wide = accumulate_type(input.dtype());
   Dims stats = statistics_sizes(input.sizes(), shape.size());
@@ -99,20 +103,24 @@ Three layer_norm_backward(const Tensor& grad, const Tensor& input, IntSpan shape
   TS_CHECK(same(mean.sizes(), stats) && same(rstd.sizes(), stats) && mean.dtype() == wide && rstd.dtype() == wide,
            "native_layer_norm_backward: expected mean and rstd of shape ", IntSpan(stats), " in ", wide, ", got ",
            mean.sizes(), " and ", rstd.sizes());
+  auto like = [&](IntSpan sizes) { return outline(sizes, input.dtype(), input.device()); };
+  return {like(input.sizes()), like(shape), like(shape)};
+}
+
+void layer_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
+                         IntSpan shape, const Tensor& mean, const Tensor& rstd, const Tensor& weight) {
   if (input.numel() == 0) {
-    auto zeros = [&](IntSpan sizes) { return filled(sizes, 0.0, input.dtype(), input.device()); };
-    return {zeros(input.sizes()), zeros(shape), zeros(shape)};
+    raw_fill(dw, 0.0);
+    return raw_fill(db, 0.0);
   }
-  if (is_plain(grad, input, mean, rstd, weight)) {
-    Tensor dx = empty_tensor(input.sizes(), input.dtype(), input.device());
-    Tensor dw = empty_tensor(shape, input.dtype(), input.device()),
-           db = empty_tensor(shape, input.dtype(), input.device());
-    Tensor g = raw_contiguous(grad), x = raw_contiguous(input), m = raw_contiguous(mean), r = raw_contiguous(rstd);
-    Tensor w = weight.defined() ? raw_contiguous(weight) : weight;
-    if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(m).in(r).in(w).param(shape).run())
-      return {dx, dw, db};
-  }
-  return traced_backward(grad, input, shape, rstd, weight);
+  Tensor hold[5];
+  const Tensor &g = raw_dense(grad, hold[0]), &x = raw_dense(input, hold[1]), &m = raw_dense(mean, hold[2]),
+               &r = raw_dense(rstd, hold[3]), &w = raw_dense(weight, hold[4]);
+  if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(m).in(r).in(w).param(shape).run()) return;
+  auto [px, pw, pb] = backward_parts(g, x, shape, m, r, w);
+  raw_copy(dx, px);
+  raw_copy(dw, pw);
+  raw_copy(db, pb);
 }
 
 void layer_norm_gradient(GradContext& c) {
@@ -139,14 +147,18 @@ TS_OPERATORS(layer_norm) {
       .doc("(x - mean) / sqrt(var + eps) * weight + bias, over the trailing dims of sizes normalized_shape.");
   def("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, "
       "Tensor, Tensor)")
-      .body<normalize_layers>()
+      .rule<forward_rule>()
+      .compute<normalize_layers, 3>()
       .saves("input weight result1 result2")
       .gradient(layer_norm_gradient)
       .hidden()
       .doc("layer_norm, with the mean and 1 / sqrt(var + eps) of each group (float32 for half inputs).");
   def("native_layer_norm_backward(Tensor grad, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? "
       "weight) -> (Tensor, Tensor, Tensor)")
-      .body<layer_norm_backward>()
+      .rule<backward_rule>()
+      .compute<layer_norm_backward, 3>()
+      .saves("grad input mean rstd weight")
+      .gradient(traced_gradient<backward_parts>)
       .hidden()
       .doc("Gradients of native_layer_norm's first result by input, weight and bias.");
 }

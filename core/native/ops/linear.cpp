@@ -27,71 +27,98 @@ void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
            "linear: expected a bias of shape [", weight.ndim() == 2 ? weight.size(0) : 1, "], got ", bias.sizes());
 }
 
-Tensor as_row(const Tensor& v) {
-  int64_t sizes[] = {1, v.numel()}, strides[] = {0, v.strides()[0]};
-  return alias(v, sizes, strides, v->byte_offset);
+// A weight (K) is one row.
+struct Problem {
+  int64_t rows, out, in;
+  Problem(IntSpan input, IntSpan weight) : out(weight.size() == 2 ? weight[0] : 1), in(weight.back()) {
+    rows = checked_numel(input.first(input.size() - 1));
+  }
+  // Of inputs (..., K), of results or their gradients (..., N), and the weight.
+  Matrix inputs(const Tensor& t) const { return {t, rows, in}; }
+  Matrix results(const Tensor& t) const { return {t, rows, out}; }
+  Matrix weights(const Tensor& t) const { return t.ndim() == 2 ? Matrix(t, false) : Matrix(t, out, in); }
+};
+
+Tensor linear_rule(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  check_linear(input, weight, bias);
+  Dims sizes(input.sizes());
+  sizes.pop_back();
+  if (weight.ndim() == 2) sizes.push_back(weight.size(0));
+  return outline(sizes, input.dtype(), input.device());
 }
 
-Tensor linear(const Tensor& input, const Tensor& vector_or_matrix, const Tensor& bias) {
-  check_linear(input, vector_or_matrix, bias);
-  bool single = vector_or_matrix.ndim() == 1;
-  Tensor weight = single ? as_row(vector_or_matrix) : vector_or_matrix;
-  Dims sizes(input.sizes());
-  sizes.back() = weight.size(0);
-  Tensor out = empty_tensor(sizes, input.dtype(), input.device());
-  if (single) sizes.pop_back();
-  if (out.numel() == 0) return reshaped(std::move(out), sizes);
-  Tensor x = raw_contiguous(input);
-  if (x.numel() && (!bias.defined() || bias.numel() == weight.size(0))) {
+void linear(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  Problem p(input.sizes(), weight.sizes());
+  Tensor hold;
+  const Tensor& x = raw_dense(input, hold);
+  Matrix w = p.weights(weight);
+  if (x.numel() && (!bias.defined() || bias.numel() == p.out)) {
     int64_t work = 0;
-    if (__builtin_mul_overflow(out.numel(), weight.size(1), &work)) work = INT64_MAX;
-    if (Launch(kLinear, x.device()).out(out).in(x).in(weight).in(bias).work(work / 64).run())
-      return single ? reshaped(std::move(out), sizes) : out;
+    if (__builtin_mul_overflow(out.numel(), p.in, &work)) work = INT64_MAX;
+    Dims sizes(out.sizes());
+    if (weight.ndim() == 1) sizes.push_back(1);
+    Dims strides = contiguous_strides(sizes);
+    if (Launch(kLinear, x.device())
+            .out(out, sizes, strides)
+            .in(x)
+            .in(w.tensor, w.sizes, w.strides)
+            .in(bias)
+            .work(work / 64)
+            .run())
+      return;
   }
-  int64_t n = weight.size(0), rows = out.numel() / n;
-  int64_t x_sizes[] = {rows, weight.size(1)}, out_sizes[] = {rows, n};
+  int64_t x_sizes[] = {p.rows, p.in}, out_sizes[] = {p.rows, p.out};
   Tensor flat_x = alias(x, x_sizes, contiguous_strides(x_sizes), x->byte_offset);
   Tensor flat_out = alias(out, out_sizes, contiguous_strides(out_sizes), out->byte_offset);
-  launch_matmul(flat_out, flat_x, raw_transpose(weight, 0, 1), bias);
-  return reshaped(std::move(out), sizes);
+  launch_matmul(flat_out, flat_x, raw_transpose(alias(w.tensor, w.sizes, w.strides, w.tensor->byte_offset), 0, 1),
+                bias);
 }
 
-Tensor matrix_of(const Tensor& t) {
-  if (t.ndim() == 2) return t;
-  int64_t sizes[] = {checked_numel(t.sizes().first(t.sizes().size() - 1)), t.sizes().back()};
-  if (!is_plain(t) || !t.is_contiguous()) return ops::reshape(t, IntSpan(sizes));
-  return alias(t, sizes, contiguous_strides(sizes), t->byte_offset);
-}
+// Its gradients, each an operator: the three are one another's derivatives.
+const Op linear_op("linear"), backward_input_op("linear_backward_input"), backward_weight_op("linear_backward_weight"),
+    sum_to_size_op("_sum_to_size");
 
-Tensor product(const Tensor& a, const Tensor& b) {
-  return is_plain(a, b) ? multiply_matrices(a, b, "linear") : ops::mm(a, b);
+void check_grad(const char* op, const Tensor& grad, IntSpan input, IntSpan weight) {
+  TS_CHECK(!input.empty() && (weight.size() == 1 || weight.size() == 2) && input.back() == weight.back(), op,
+           ": expected an input (..., K) and a weight (N, K) or (K), got shapes ", input, " and ", weight);
+  Dims sizes(input.first(input.size() - 1));
+  if (weight.size() == 2) sizes.push_back(weight[0]);
+  TS_CHECK(same(grad.sizes(), sizes), op, ": expected grad of shape ", IntSpan(sizes), ", got ", grad.sizes());
 }
-Tensor turned(const Tensor& t) {
-  return is_plain(t) ? raw_transpose(t, 0, 1) : ops::transpose(t, int64_t{0}, int64_t{1});
+Tensor backward_input_rule(const Tensor& grad, const Tensor& weight, IntSpan input_size) {
+  check_grad("linear_backward_input", grad, input_size, weight.sizes());
+  check_same_dtype(grad, weight, "linear_backward_input");
+  return outline(input_size, grad.dtype(), grad.device());
 }
-
-Tensor bias_gradient(const Tensor& rows, IntSpan sizes) {
-  int64_t n = sizes.empty() ? 1 : sizes[0];
-  if (n == 1 && rows.size(1) != 1) return ops::reshape(ops::sum(rows), sizes);
-  if (is_plain(rows)) return reshaped(run_reduce("linear", TS_R_SUM, rows, 1, false, rows.dtype()), sizes);
-  int64_t first[] = {0};
-  return ops::reshape(ops::sum_dim(rows, IntSpan(first)), sizes);
+void backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight, IntSpan input_size) {
+  Problem p(input_size, weight.sizes());
+  launch_product(out, p.results(grad), p.weights(weight));
+}
+Tensor backward_weight_rule(const Tensor& grad, const Tensor& input, IntSpan weight_size) {
+  check_grad("linear_backward_weight", grad, input.sizes(), weight_size);
+  check_same_dtype(grad, input, "linear_backward_weight");
+  return outline(weight_size, grad.dtype(), grad.device());
+}
+void backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input, IntSpan weight_size) {
+  Problem p(input.sizes(), weight_size);
+  launch_product(out, p.results(grad).turned(), p.inputs(input));
 }
 
 void linear_gradient(GradContext& c) {
-  bool single = c.sizes(1).size() == 1;
-  Tensor rows = matrix_of(single ? ops::unsqueeze(c.grad(), int64_t{-1}) : c.grad());
-  if (c.needs(0)) {
-    Tensor dx = product(rows, single ? ops::unsqueeze(c.arg(1), int64_t{0}) : c.arg(1));
-    bool flat = c.sizes(0).size() == 2;
-    c.set(0, flat ? std::move(dx) : is_plain(dx) ? reshaped(std::move(dx), c.sizes(0)) : ops::reshape(dx, c.sizes(0)));
-  }
-  if (c.needs(1)) {
-    Tensor dw = product(turned(rows), matrix_of(c.arg(0)));
-    c.set(1, single ? ops::reshape(dw, c.sizes(1)) : dw);
-  }
-  if (c.needs(2)) c.set(2, bias_gradient(rows, c.sizes(2)));
+  if (c.needs(0)) c.set(0, backward_input_op(c.grad(), c.arg(1), c.sizes(0)));
+  if (c.needs(1)) c.set(1, backward_weight_op(c.grad(), c.arg(0), c.sizes(1)));
+  if (c.needs(2)) c.set(2, same(c.grad().sizes(), c.sizes(2)) ? c.grad() : sum_to_size_op(c.grad(), c.sizes(2)));
 }
+void backward_input_gradient(GradContext& c) {
+  if (c.needs(0)) c.set(0, linear_op(c.grad(), c.arg(1)));
+  if (c.needs(1)) c.set(1, backward_weight_op(c.arg(0), c.grad(), c.sizes(1)));
+}
+void backward_weight_gradient(GradContext& c) {
+  if (c.needs(0)) c.set(0, linear_op(c.arg(1), c.grad()));
+  if (c.needs(1)) c.set(1, backward_input_op(c.arg(0), c.grad(), c.sizes(1)));
+}
+
+Tensor turned(const Tensor& t) { return ops::transpose(t, int64_t{0}, int64_t{1}); }
 
 // y[..., o] = sum_ij left[..., i] weight[o, i, j] right[..., j] + bias[o]
 Tensor bilinear(const Tensor& left, const Tensor& right, const Tensor& weight, const Tensor& bias) {
@@ -124,12 +151,27 @@ Tensor bilinear(const Tensor& left, const Tensor& right, const Tensor& weight, c
 
 TS_OPERATORS(linear) {
   def("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
-      .body<linear>()
+      .rule<linear_rule>()
+      .compute<linear>()
       .saves("input weight")
       .gradient(linear_gradient)
       .in("nn.functional")
       .function_only()
       .doc("input (..., K) @ weight (N, K) transposed + bias (N): (..., N). A weight (K) gives (...).");
+  def("linear_backward_input(Tensor grad, Tensor weight, int[] input_size) -> Tensor")
+      .rule<backward_input_rule>()
+      .compute<backward_input>()
+      .saves("grad weight")
+      .gradient(backward_input_gradient)
+      .hidden()
+      .doc("Gradient of linear by its input: grad @ weight.");
+  def("linear_backward_weight(Tensor grad, Tensor input, int[] weight_size) -> Tensor")
+      .rule<backward_weight_rule>()
+      .compute<backward_weight>()
+      .saves("grad input")
+      .gradient(backward_weight_gradient)
+      .hidden()
+      .doc("Gradient of linear by its weight: grad transposed @ input, over all rows.");
   def("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
       .body<bilinear>()
       .in("nn.functional")

@@ -8,22 +8,41 @@
 namespace ts {
 namespace {
 
-Tensor matmul(const Tensor& a, const Tensor& b) { return multiply(a, b, "matmul"); }
-Tensor mm(const Tensor& a, const Tensor& b) { return multiply_matrices(a, b, "mm"); }
+const Op turned_product("_matmul_turned");
 
-// Without a trace to keep, transposes are bare geometry.
-Tensor times_transposed(const Tensor& a, const Tensor& b) {
-  if (is_plain(a, b)) return multiply_matrices(a, raw_transpose(b, 0, 1), "mm");
-  return ops::mm(a, ops::transpose(b, int64_t{0}, int64_t{1}));
+Tensor matmul_rule(const Tensor& a, const Tensor& b) { return product_outline(a, b, "matmul"); }
+void matmul(const Tensor& out, const Tensor& a, const Tensor& b) { multiply_into(out, a, b); }
+Tensor mm_rule(const Tensor& a, const Tensor& b) {
+  TS_CHECK(a.ndim() == 2 && b.ndim() == 2, "mm: expected two matrices, got shapes ", a.sizes(), " and ", b.sizes());
+  return product_outline(a, b, "mm");
 }
-Tensor transposed_times(const Tensor& a, const Tensor& b) {
-  if (is_plain(a, b)) return multiply_matrices(raw_transpose(a, 0, 1), b, "mm");
-  return ops::mm(ops::transpose(a, int64_t{0}, int64_t{1}), b);
+
+// Products of matrices turned on their sides, which costs no view: what gradients of products are.
+Tensor turned_rule(const Tensor& a, const Tensor& b, bool turn_a, bool turn_b) {
+  const char* op = "_matmul_turned";
+  TS_CHECK(a.ndim() == 2 && b.ndim() == 2, op, ": expected two matrices, got shapes ", a.sizes(), " and ", b.sizes());
+  check_same_dtype(a, b, op);
+  TS_CHECK(a.sizes()[!turn_a] == b.sizes()[turn_b], op, ": the inner sizes of shapes ", a.sizes(), " and ", b.sizes(),
+           " differ");
+  int64_t sizes[] = {a.sizes()[turn_a], b.sizes()[!turn_b]};
+  return outline(sizes, a.dtype(), a.device());
+}
+void multiply_turned(const Tensor& out, const Tensor& a, const Tensor& b, bool turn_a, bool turn_b) {
+  launch_product(out, Matrix(a, turn_a), Matrix(b, turn_b));
+}
+void turned_gradient(GradContext& c) {
+  bool turn_a = c.value<bool>(2), turn_b = c.value<bool>(3);
+  if (c.needs(0))
+    c.set(0, turn_a ? turned_product(c.arg(1), c.grad(), turn_b, true)
+                    : turned_product(c.grad(), c.arg(1), false, !turn_b));
+  if (c.needs(1))
+    c.set(1, turn_b ? turned_product(c.grad(), c.arg(0), true, turn_a)
+                    : turned_product(c.arg(0), c.grad(), !turn_a, false));
 }
 
 void mm_gradient(GradContext& c) {
-  if (c.needs(0)) c.set(0, times_transposed(c.grad(), c.arg(1)));
-  if (c.needs(1)) c.set(1, transposed_times(c.arg(0), c.grad()));
+  if (c.needs(0)) c.set(0, turned_product(c.grad(), c.arg(1), false, true));
+  if (c.needs(1)) c.set(1, turned_product(c.arg(0), c.grad(), true, false));
 }
 
 Tensor turned(const Tensor& t) { return ops::transpose(t, int64_t{-2}, int64_t{-1}); }
@@ -47,18 +66,18 @@ void matmul_gradient(GradContext& c) {
   if (c.needs(0)) c.set(0, ops::reshape(sum_as(ops::matmul(grad, turned(b)), a.sizes()), c.sizes(0)));
   if (!c.needs(1)) return;
   // One matrix shared by a stack: its gradient is one product over all rows.
-  Tensor db = b.ndim() == 2 && a.ndim() > 2 ? transposed_times(rows_of(a), rows_of(grad))
+  Tensor db = b.ndim() == 2 && a.ndim() > 2 ? turned_product(rows_of(a), rows_of(grad), true, false)
                                             : sum_as(ops::matmul(turned(a), grad), b.sizes());
   c.set(1, ops::reshape(db, c.sizes(1)));
 }
 
-Tensor bmm(const Tensor& a, const Tensor& b) {
+Tensor bmm_rule(const Tensor& a, const Tensor& b) {
   TS_CHECK(a.ndim() == 3 && b.ndim() == 3, "bmm: batch1 and batch2 must be 3D tensors, got shapes ", a.sizes(), " and ",
            b.sizes());
   TS_CHECK(a.size(0) == b.size(0) && a.size(2) == b.size(1),
            "bmm: Expected size for first two dimensions of batch2 tensor to be: [", a.size(0), ", ", a.size(2),
            "] but got: [", b.size(0), ", ", b.size(1), "].");
-  return multiply(a, b, "bmm");
+  return product_outline(a, b, "bmm");
 }
 void bmm_gradient(GradContext& c) {
   if (c.needs(0)) c.set(0, ops::bmm(c.grad(), turned(c.arg(1))));
@@ -103,35 +122,37 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 }
 
 // beta * self + alpha * product, as addmm and its kin do; beta 0 ignores NaN in self.
-Tensor blend(const char* op, const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+Tensor blend_outline(const char* op, const Tensor& self, const Tensor& a, const Tensor& b) {
   check_same_dtype(a, b, op);
   TS_CHECK(self.dtype() == a.dtype(), op, ": self and the matrices must have the same dtype, but got ", self.dtype(),
            " and ", a.dtype());
   Dims sizes(a.sizes());
   sizes.back() = b.sizes().back();
-  Tensor base = raw_expand(self, sizes, op);
-  Tensor out = empty_tensor(sizes, a.dtype(), a.device());
+  expand_strides(self.sizes(), self.strides(), sizes, op);
+  return outline(sizes, a.dtype(), a.device());
+}
+void blend(const Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   bool fused = beta.to_double() == 1 && alpha.to_double() == 1;
+  Tensor base = raw_expand(self, out.sizes(), "addmm");
   launch_matmul(out, a, b, fused ? base : Tensor());
-  if (fused) return out;
+  if (fused) return;
   if (alpha.to_double() != 1) ops::mul_(out, alpha);
-  if (beta.to_double() == 0) return out;
-  return ops::add_(out, beta.to_double() == 1 ? base : ops::mul(base, beta));
+  if (beta.to_double() != 0) ops::add_(out, beta.to_double() == 1 ? base : ops::mul(base, beta));
 }
 
-Tensor addmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+Tensor addmm_rule(const Tensor& self, const Tensor& a, const Tensor& b, Scalar, Scalar) {
   TS_CHECK(a.ndim() == 2 && b.ndim() == 2, "addmm: mat1 and mat2 must be matrices, got shapes ", a.sizes(), " and ",
            b.sizes());
   TS_CHECK(a.size(1) == b.size(0), "addmm: mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1),
            " and ", b.size(0), "x", b.size(1), ")");
-  return blend("addmm", self, a, b, beta, alpha);
+  return blend_outline("addmm", self, a, b);
 }
-Tensor baddbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+Tensor baddbmm_rule(const Tensor& self, const Tensor& a, const Tensor& b, Scalar, Scalar) {
   TS_CHECK(a.ndim() == 3 && b.ndim() == 3, "baddbmm: batch1 and batch2 must be 3D tensors, got shapes ", a.sizes(),
            " and ", b.sizes());
   TS_CHECK(a.size(0) == b.size(0) && a.size(2) == b.size(1), "baddbmm: shapes ", a.sizes(), " and ", b.sizes(),
            " cannot be multiplied");
-  return blend("baddbmm", self, a, b, beta, alpha);
+  return blend_outline("baddbmm", self, a, b);
 }
 
 std::string product_name(const GradContext& c) {
@@ -177,7 +198,8 @@ Tensor addbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta,
 
 TS_OPERATORS(matmul) {
   def("matmul(Tensor self, Tensor other) -> Tensor")
-      .body<matmul>()
+      .rule<matmul_rule>()
+      .compute<matmul>()
       .saves("self other")
       .gradient(matmul_gradient)
       .node_name(product_name)
@@ -185,17 +207,26 @@ TS_OPERATORS(matmul) {
       .doc("Matrix product of the last two dims; leading dims broadcast, 1-d operands are a row (left) or a column "
            "(right).");
   def("mm(Tensor self, Tensor mat2) -> Tensor")
-      .body<mm>()
+      .rule<mm_rule>()
+      .compute<matmul>()
       .saves("self mat2")
       .gradient(mm_gradient)
       .out()
       .doc("Product of two matrices (M, K) and (K, N).");
   def("bmm(Tensor self, Tensor mat2) -> Tensor")
-      .body<bmm>()
+      .rule<bmm_rule>()
+      .compute<matmul>()
       .saves("self mat2")
       .gradient(bmm_gradient)
       .out()
       .doc("Products of two stacks of matrices (B, M, K) and (B, K, N).");
+  def("_matmul_turned(Tensor self, Tensor mat2, bool turn_self, bool turn_mat2) -> Tensor")
+      .rule<turned_rule>()
+      .compute<multiply_turned>()
+      .saves("self mat2")
+      .gradient(turned_gradient)
+      .hidden()
+      .doc("Product of two matrices, either one transposed first.");
   def("mv(Tensor self, Tensor vec) -> Tensor").body<mv>().doc("Product of a matrix (M, K) and a vector (K).");
   def("dot(Tensor self, Tensor tensor) -> Tensor")
       .body<dot>()
@@ -209,14 +240,16 @@ TS_OPERATORS(matmul) {
       .doc("All products of two vectors: (N), (M) to (N, M).");
   def("ger(Tensor self, Tensor vec2) -> Tensor").body<outer>().doc("outer, under its BLAS name.");
   def("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
-      .body<addmm>()
+      .rule<addmm_rule>()
+      .compute<blend>()
       .saves("mat1 mat2")
       .gradient(blend_gradient)
       .inplace()
       .out()
       .doc("beta * self + alpha * (mat1 @ mat2); self broadcasts. With beta 0 self is not read.");
   def("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
-      .body<baddbmm>()
+      .rule<baddbmm_rule>()
+      .compute<blend>()
       .saves("batch1 batch2")
       .gradient(blend_gradient)
       .inplace()

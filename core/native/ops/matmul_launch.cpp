@@ -35,17 +35,27 @@ Tensor folded(const Tensor& t) {
   return strides ? as_matrix(t, sizes, *strides) : Tensor();
 }
 
-Tensor multiply_batches(const Tensor& a, const Tensor& b, const char* op) {
-  auto batch_of = [](const Tensor& t) { return t.sizes().first(t.sizes().size() - 2); };
-  Dims a_sizes = broadcast_sizes(batch_of(a), batch_of(b), op), b_sizes = a_sizes, out_sizes = a_sizes;
+IntSpan batch_of(const Tensor& t) { return t.sizes().first(t.sizes().size() - 2); }
+
+void multiply_batches(const Tensor& out, const Tensor& a, const Tensor& b) {
+  Dims a_sizes = broadcast_sizes(batch_of(a), batch_of(b), "matmul"), b_sizes = a_sizes, out_sizes = a_sizes;
   int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
   for (auto [sizes, rows, cols] : {std::tuple{&a_sizes, m, k}, {&b_sizes, k, n}, {&out_sizes, m, n}}) {
     sizes->push_back(rows);
     sizes->push_back(cols);
   }
-  Tensor out = empty_tensor(out_sizes, a.dtype(), a.device());
-  launch_matmul(out, raw_expand(a, a_sizes, op), raw_expand(b, b_sizes, op));
-  return out;
+  launch_matmul(same(out.sizes(), out_sizes) ? out : as_matrix(out, out_sizes, contiguous_strides(out_sizes)),
+                raw_expand(a, a_sizes, "matmul"), raw_expand(b, b_sizes, "matmul"));
+}
+
+Tensor matrix_product_outline(const Tensor& a, const Tensor& b, const char* op) {
+  TS_CHECK(a.ndim() == 2 && b.ndim() == 2, op, ": expected two matrices, got shapes ", a.sizes(), " and ", b.sizes());
+  check_same_dtype(a, b, op);
+  IntSpan x = a.sizes(), y = b.sizes();
+  TS_CHECK(x[1] == y[0], op, ": mat1 and mat2 shapes cannot be multiplied (", x[0], "x", x[1], " and ", y[0], "x", y[1],
+           ")");
+  int64_t sizes[] = {x[0], y[1]};
+  return outline(sizes, a.dtype(), a.device());
 }
 
 } // namespace
@@ -66,37 +76,71 @@ void launch_matmul(const Tensor& out, const Tensor& a, const Tensor& b, const Te
 }
 
 Tensor multiply_matrices(const Tensor& a, const Tensor& b, const char* op) {
-  TS_CHECK(a.ndim() == 2 && b.ndim() == 2, op, ": expected two matrices, got shapes ", a.sizes(), " and ", b.sizes());
-  check_same_dtype(a, b, op);
-  IntSpan x = a.sizes(), y = b.sizes();
-  TS_CHECK(x[1] == y[0], op, ": mat1 and mat2 shapes cannot be multiplied (", x[0], "x", x[1], " and ", y[0], "x", y[1],
-           ")");
-  int64_t sizes[] = {x[0], y[1]};
-  Tensor out = empty_tensor(sizes, a.dtype(), a.device());
+  Tensor out = matrix_product_outline(a, b, op);
+  give_memory(*out.impl());
   launch_matmul(out, a, b);
   return out;
 }
 
-Tensor multiply(const Tensor& a, const Tensor& b, const char* op) {
-  if (a.ndim() == 2 && b.ndim() == 2) return multiply_matrices(a, b, op);
+Tensor product_outline(const Tensor& a, const Tensor& b, const char* op) {
+  if (a.ndim() == 2 && b.ndim() == 2) return matrix_product_outline(a, b, op);
   TS_CHECK(a.ndim() > 0 && b.ndim() > 0, op, ": both arguments need to be at least 1D, but they are ", a.ndim(),
            "D and ", b.ndim(), "D");
   check_same_dtype(a, b, op);
   bool row = a.ndim() == 1, column = b.ndim() == 1;
+  int64_t inner = column ? b.numel() : b.size(-2);
+  TS_CHECK(a.size(-1) == inner, op, ": mat1 and mat2 shapes cannot be multiplied: the inner sizes ", a.size(-1),
+           " and ", inner, " of shapes ", a.sizes(), " and ", b.sizes(), " differ");
+  Dims sizes = broadcast_sizes(row ? IntSpan() : batch_of(a), column ? IntSpan() : batch_of(b), op);
+  if (!row) sizes.push_back(a.size(-2));
+  if (!column) sizes.push_back(b.size(-1));
+  return outline(sizes, a.dtype(), a.device());
+}
+
+void multiply_into(const Tensor& out, const Tensor& a, const Tensor& b) {
+  if (a.ndim() == 2 && b.ndim() == 2) return launch_matmul(out, a, b);
   int64_t row_sizes[] = {1, a.numel()}, column_sizes[] = {b.numel(), 1};
   int64_t row_strides[] = {0, a.strides().back()}, column_strides[] = {b.strides().back(), 0};
-  Tensor x = row ? as_matrix(a, row_sizes, row_strides) : a;
-  Tensor y = column ? as_matrix(b, column_sizes, column_strides) : b;
-  TS_CHECK(x.size(-1) == y.size(-2), op, ": mat1 and mat2 shapes cannot be multiplied: the inner sizes ", x.size(-1),
-           " and ", y.size(-2), " of shapes ", a.sizes(), " and ", b.sizes(), " differ");
-  Dims sizes = broadcast_sizes(x.sizes().first(x.sizes().size() - 2), y.sizes().first(y.sizes().size() - 2), op);
-  if (!row) sizes.push_back(x.size(-2));
-  if (!column) sizes.push_back(y.size(-1));
+  Tensor x = a.ndim() == 1 ? as_matrix(a, row_sizes, row_strides) : a;
+  Tensor y = b.ndim() == 1 ? as_matrix(b, column_sizes, column_strides) : b;
   // A stack of matrices times one matrix is one taller product.
-  if (Tensor tall = y.ndim() == 2 && x.ndim() > 2 ? folded(x) : Tensor(); tall.defined())
-    return reshaped(multiply_matrices(tall, y, op), sizes);
-  Tensor out = x.ndim() == 2 && y.ndim() == 2 ? multiply_matrices(x, y, op) : multiply_batches(x, y, op);
-  return reshaped(std::move(out), sizes);
+  if (Tensor tall = y.ndim() == 2 && x.ndim() > 2 ? folded(x) : Tensor(); tall.defined()) x = tall;
+  if (x.ndim() != 2 || y.ndim() != 2) return multiply_batches(out, x, y);
+  int64_t sizes[] = {x.size(0), y.size(1)};
+  launch_matmul(as_matrix(out, sizes, contiguous_strides(sizes)), x, y);
+}
+
+Matrix::Matrix(const Tensor& t, bool turn) : tensor(t) {
+  for (size_t d = 0; d < 2; ++d) {
+    sizes[d] = t.sizes()[turn ? 1 - d : d];
+    strides[d] = t.strides()[turn ? 1 - d : d];
+  }
+}
+Matrix::Matrix(const Tensor& t, int64_t rows, int64_t cols) : sizes{rows, cols}, strides{cols, 1} {
+  if (t.ndim() == 2 && t.size(0) == rows) {
+    tensor = t;
+    std::copy_n(t.strides().data(), 2, strides);
+  } else {
+    tensor = raw_contiguous(t);
+  }
+}
+Matrix Matrix::turned() const {
+  Matrix m = *this;
+  std::swap(m.sizes[0], m.sizes[1]);
+  std::swap(m.strides[0], m.strides[1]);
+  return m;
+}
+
+void launch_product(const Tensor& out, const Matrix& a, const Matrix& b) {
+  int64_t sizes[] = {a.sizes[0], b.sizes[1]}, strides[] = {b.sizes[1], 1};
+  if (a.sizes[1] == 0) return raw_fill(out, 0);
+  Launch(kMatmul, out.device())
+      .out(out, sizes, strides)
+      .in(a.tensor, a.sizes, a.strides)
+      .in(b.tensor, b.sizes, b.strides)
+      .compute(accumulate_type(out.dtype()))
+      .work(work_of(out, a.sizes[1]))
+      .run_required();
 }
 
 } // namespace ts

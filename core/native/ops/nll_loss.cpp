@@ -46,43 +46,44 @@ struct Targets {
 
 using Two = std::tuple<Tensor, Tensor>;
 
-Two nll_forward(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
-                int64_t ignore_index) {
+Two nll_forward_rule(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction, int64_t) {
   check_nll(self, target, weight);
   int64_t n = self.size(0);
-  Tensor out = reduction == kReduceNone ? empty_tensor(IntSpan(&n, 1), self.dtype(), self.device())
-                                        : empty_tensor({}, self.dtype(), self.device());
-  Tensor total = empty_tensor({}, self.dtype(), self.device());
-  if (n == 0) {
+  return {outline(reduction == kReduceNone ? IntSpan(&n, 1) : IntSpan(), self.dtype(), self.device()),
+          outline({}, self.dtype(), self.device())};
+}
+
+void nll_forward(const Tensor& out, const Tensor& total, const Tensor& self, const Tensor& target, const Tensor& weight,
+                 int64_t reduction, int64_t ignore_index) {
+  auto nothing = [&] {
     raw_fill(out, reduction == kReduceMean ? std::nan("") : 0.0);
     raw_fill(total, 0.0);
-    return {out, total};
-  }
-  Tensor x = raw_contiguous(self), t = raw_contiguous(raw_cast(target, DType::Int64)),
-         w = weight.defined() ? raw_contiguous(weight) : weight;
+  };
+  if (self.size(0) == 0) return nothing();
+  Tensor hold_x, hold_t, hold_w;
+  const Tensor &x = raw_dense(self, hold_x), &t = raw_dense(target, DType::Int64, hold_t),
+               &w = raw_dense(weight, hold_w);
   if (x.numel() &&
       Launch(kForward, x.device()).out(out).out(total).in(x).in(t).in(w).param(reduction).param(ignore_index).run())
-    return {out, total};
+    return;
   DType wide = accumulate_type(self.dtype());
   Targets at(t, w, self.size(1), wide, ignore_index);
-  if (x.numel() == 0) { // no classes, so every target is ignored
-    raw_fill(out, reduction == kReduceMean ? std::nan("") : 0.0);
-    raw_fill(total, 0.0);
-    return {out, total};
-  }
+  if (x.numel() == 0) return nothing(); // no classes, so every target is ignored
   Tensor picked = ops::select(ops::gather(raw_cast(x, wide), int64_t{1}, at.rows), int64_t{1}, int64_t{0});
   // An ignored row counts nothing, whatever it holds.
   Tensor ignored = ops::eq(t, ignore_index);
   Tensor losses = ops::masked_fill(ops::neg(ops::mul(picked, at.weights)), ignored, 0.0);
-  Tensor weights = ops::sum(at.weights);
-  if (reduction == kReduceNone) return {raw_cast(losses, self.dtype()), filled({}, 0.0, self.dtype(), self.device())};
-  Tensor sum = ops::sum(losses);
-  return {raw_cast(reduction == kReduceMean ? ops::div(sum, weights) : sum, self.dtype()),
-          raw_cast(weights, self.dtype())};
+  if (reduction == kReduceNone) {
+    raw_copy(out, losses);
+    return raw_fill(total, 0.0);
+  }
+  Tensor weights = ops::sum(at.weights), sum = ops::sum(losses);
+  raw_copy(out, reduction == kReduceMean ? ops::div(sum, weights) : sum);
+  raw_copy(total, weights);
 }
 
-Tensor nll_backward(const Tensor& grad, const Tensor& target, const Tensor& weight, const Tensor& total,
-                    IntSpan input_size, int64_t reduction, int64_t ignore_index) {
+Tensor nll_backward_rule(const Tensor& grad, const Tensor& target, const Tensor& weight, const Tensor& total,
+                         IntSpan input_size, int64_t reduction, int64_t) {
   TS_CHECK(input_size.size() == 2 && target.ndim() == 1 && target.numel() == input_size[0],
            "nll_loss_backward: expected input_size (N, C) and target (N), got ", input_size, " and ", target.sizes());
   TS_CHECK(reduction == kReduceNone ? same(grad.sizes(), target.sizes()) : grad.numel() == 1,
@@ -91,10 +92,14 @@ Tensor nll_backward(const Tensor& grad, const Tensor& target, const Tensor& weig
            grad.dtype(), ", got ", total.dtype());
   TS_CHECK(is_floating(grad.dtype()), "nll_loss_backward: expected a floating grad, got ", grad.dtype());
   check_classes(target, weight, input_size[1], grad.dtype());
-  Tensor out = empty_tensor(input_size, grad.dtype(), grad.device());
-  if (out.numel() == 0) return out;
-  Tensor t = raw_contiguous(raw_cast(target, DType::Int64)), w = weight.defined() ? raw_contiguous(weight) : weight;
-  Tensor g = raw_contiguous(grad);
+  return outline(input_size, grad.dtype(), grad.device());
+}
+
+void nll_backward(const Tensor& out, const Tensor& grad, const Tensor& target, const Tensor& weight,
+                  const Tensor& total, IntSpan input_size, int64_t reduction, int64_t ignore_index) {
+  Tensor hold_t, hold_w, hold_g;
+  const Tensor &t = raw_dense(target, DType::Int64, hold_t), &w = raw_dense(weight, hold_w),
+               &g = raw_dense(grad, hold_g);
   if (Launch(kBackward, g.device())
           .out(out)
           .in(g)
@@ -105,14 +110,14 @@ Tensor nll_backward(const Tensor& grad, const Tensor& target, const Tensor& weig
           .param(reduction)
           .param(ignore_index)
           .run())
-    return out;
+    return;
   DType wide = accumulate_type(grad.dtype());
   Targets at(t, w, input_size[1], wide, ignore_index);
   Tensor each = ops::neg(ops::mul(raw_cast(g, wide), at.weights));
   if (reduction == kReduceMean) each = ops::div(each, raw_cast(total, wide));
   each = ops::masked_fill(each, ops::eq(t, ignore_index), 0.0);
   Tensor zeros = filled(input_size, 0.0, wide, grad.device());
-  return raw_cast(ops::scatter(zeros, int64_t{1}, at.rows, ops::unsqueeze(each, int64_t{1})), grad.dtype());
+  raw_copy(out, ops::scatter(zeros, int64_t{1}, at.rows, ops::unsqueeze(each, int64_t{1})));
 }
 
 void nll_gradient(GradContext& c) {
@@ -241,14 +246,16 @@ TS_OPERATORS(nll_loss) {
            "entropy with those probabilities.");
   def("nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, "
       "Tensor)")
-      .body<nll_forward>()
+      .rule<nll_forward_rule>()
+      .compute<nll_forward, 2>()
       .saves("target weight result1")
       .gradient(nll_gradient)
       .hidden()
       .doc("nll_loss of (N, C) and (N); reduction 0 none, 1 mean, 2 sum. Also the total weight.");
   def("nll_loss_backward(Tensor grad, Tensor target, Tensor? weight, Tensor total_weight, int[] input_size, int "
       "reduction, int ignore_index) -> Tensor")
-      .body<nll_backward>()
+      .rule<nll_backward_rule>()
+      .compute<nll_backward>()
       .saves("target weight")
       .gradient(nll_backward_gradient)
       .hidden()

@@ -62,10 +62,6 @@ void written(const char* op, TensorList list) {
   for (const Tensor& t : list) check_inplace(t, op);
 }
 
-void changed(TensorList list) {
-  for (const Tensor& t : list) t->bump_version();
-}
-
 struct Sgd {
   double lr, momentum, dampening, weight_decay;
   bool nesterov, maximize, first_step;
@@ -85,8 +81,8 @@ struct Sgd {
   }
 };
 
-void sgd_step(TensorList params, TensorList grads, TensorList buffers, double lr, double momentum, double dampening,
-              double weight_decay, bool nesterov, bool maximize, bool first_step) {
+void sgd_rule(TensorList params, TensorList grads, TensorList buffers, double, double momentum, double dampening,
+              double, bool nesterov, bool, bool) {
   const char* op = "sgd_step_";
   check_params(op, params);
   check_state(op, "grads", params, grads);
@@ -98,6 +94,10 @@ void sgd_step(TensorList params, TensorList grads, TensorList buffers, double lr
                  ": Nesterov momentum requires a momentum and zero dampening");
   written(op, params);
   written(op, buffers);
+}
+
+void sgd_step(TensorList params, TensorList grads, TensorList buffers, double lr, double momentum, double dampening,
+              double weight_decay, bool nesterov, bool maximize, bool first_step) {
   Contiguous p(params), g(grads), b(buffers);
   if (p.list().empty()) return;
   Launch launch(kSgd, params[0].device());
@@ -116,8 +116,6 @@ void sgd_step(TensorList params, TensorList grads, TensorList buffers, double lr
   }
   p.write_back();
   b.write_back();
-  changed(params);
-  changed(buffers);
 }
 
 struct Adam {
@@ -148,9 +146,8 @@ struct Adam {
   }
 };
 
-void adam_step(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops, int64_t step,
-               double lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad, bool maximize,
-               bool decoupled) {
+void adam_rule(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops, int64_t step,
+               double, double, double, double, double, bool amsgrad, bool, bool) {
   const char* op = "adam_step_";
   check_params(op, params);
   check_state(op, "grads", params, grads);
@@ -162,6 +159,11 @@ void adam_step(TensorList params, TensorList grads, TensorList means, TensorList
     TS_CHECK(tops.empty(), op, ": expected no max_exp_avg_sqs without amsgrad, got ", tops.size());
   TS_CHECK_VALUE(step >= 1, op, ": expected step to count from 1, got ", step);
   for (TensorList list : {params, means, squares, tops}) written(op, list);
+}
+
+void adam_step(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops, int64_t step,
+               double lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad, bool maximize,
+               bool decoupled) {
   Contiguous p(params), g(grads), m(means), v(squares), t(tops);
   if (p.list().empty()) return;
   Launch launch(kAdam, params[0].device());
@@ -181,7 +183,6 @@ void adam_step(TensorList params, TensorList grads, TensorList means, TensorList
       adam.step(p.list()[k], g.list()[k], m.list()[k], v.list()[k], amsgrad ? t.list()[k] : Tensor());
   }
   for (const Contiguous* list : {&p, &m, &v, &t}) list->write_back();
-  for (TensorList list : {params, means, squares, tops}) changed(list);
 }
 
 } // namespace
@@ -189,7 +190,8 @@ void adam_step(TensorList params, TensorList grads, TensorList means, TensorList
 TS_OPERATORS(optim) {
   def("sgd_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, float lr, float momentum, float "
       "dampening, float weight_decay, bool nesterov, bool maximize, bool first_step) -> ()")
-      .body<sgd_step>()
+      .rule<sgd_rule>()
+      .compute<sgd_step, 0>()
       .not_differentiable()
       .function_only()
       .doc("One step of stochastic gradient descent on every parameter, as torch.optim.SGD. momentum_buffers is empty "
@@ -197,7 +199,8 @@ TS_OPERATORS(optim) {
   def("adam_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] "
       "max_exp_avg_sqs, int step, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, "
       "bool maximize, bool decoupled) -> ()")
-      .body<adam_step>()
+      .rule<adam_rule>()
+      .compute<adam_step, 0>()
       .not_differentiable()
       .function_only()
       .doc("One step of Adam (Kingma and Ba, arXiv:1412.6980) on every parameter, as torch.optim.Adam; decoupled "

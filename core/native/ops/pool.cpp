@@ -27,9 +27,10 @@ Tensor in_layout(const Tensor& t, bool channels_last) {
   raw_copy(out, t);
   return out;
 }
-Tensor empty_in_layout(IntSpan sizes, DType dtype, Device device, bool channels_last) {
-  return channels_last ? empty_strided_tensor(sizes, channels_last_strides(sizes), dtype, device)
-                       : empty_tensor(sizes, dtype, device);
+// A result laid out as `like` is.
+Tensor outline_in_layout(IntSpan sizes, DType dtype, const Tensor& like) {
+  return is_channels_last(like) ? outline_strided(sizes, channels_last_strides(sizes), dtype, like.device())
+                                : outline(sizes, dtype, like.device());
 }
 int64_t plane_of(IntSpan sizes) { return sizes[sizes.size() - 1] * sizes[sizes.size() - 2]; }
 // (N, C, H, W) as (N, C, H * W), one operator call.
@@ -82,17 +83,19 @@ Tensor plane_positions(const Tensor& in_window, const PoolShape& s, Device devic
   return ops::where(inside, position, fallback);
 }
 
-Two max_pool2d_with_indices(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
-                            bool ceil_mode) {
+Two max_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, IntSpan dilation,
+                    bool ceil_mode) {
   const char* op = "max_pool2d";
   TS_CHECK(!is_complex(self.dtype()) && self.dtype() != DType::Bool, op, ": \"max_pool2d\" not implemented for '",
            self.dtype(), "'");
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, dilation, ceil_mode, op);
-  bool last = is_channels_last(self);
-  Tensor out = empty_in_layout(s.output, self.dtype(), self.device(), last),
-         indices = empty_in_layout(s.output, DType::Int64, self.device(), last);
-  if (out.numel() == 0) return {out, indices};
-  Tensor x = in_layout(self, last);
+  return {outline_in_layout(s.output, self.dtype(), self), outline_in_layout(s.output, DType::Int64, self)};
+}
+
+void max_pool2d_with_indices(const Tensor& out, const Tensor& indices, const Tensor& self, IntSpan kernel,
+                             IntSpan stride, IntSpan padding, IntSpan dilation, bool ceil_mode) {
+  PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, dilation, ceil_mode, "max_pool2d");
+  Tensor x = in_layout(self, is_channels_last(self));
   if (Launch(kMax, x.device())
           .out(out)
           .out(indices)
@@ -103,7 +106,7 @@ Two max_pool2d_with_indices(const Tensor& self, IntSpan kernel, IntSpan stride, 
           .param(s.dilation)
           .param(ceil_mode)
           .run())
-    return {out, indices};
+    return;
   Tensor windows = pool_windows(x, s, lowest(x.dtype()));
   // (N, C, OH, OW, KH, KW): the two kernel dims are reduced as one position.
   int64_t order[] = {0, 1, 4, 5, 2, 3}, last_dim[] = {-1};
@@ -114,28 +117,28 @@ Two max_pool2d_with_indices(const Tensor& self, IntSpan kernel, IntSpan stride, 
   raw_copy(out,
            ops::reshape(ops::gather(flat_planes(raw_contiguous(x)), int64_t{-1}, flat_planes(raw_contiguous(indices))),
                         s.output));
-  return {out, indices};
 }
 
-Tensor max_pool2d_backward(const Tensor& grad, const Tensor& indices, IntSpan input_size) {
+Tensor max_pool2d_backward_rule(const Tensor& grad, const Tensor& indices, IntSpan input_size) {
   const char* op = "max_pool2d_backward";
   TS_CHECK(same(grad.sizes(), indices.sizes()) && indices.dtype() == DType::Int64, op,
            ": expected int64 indices of grad's shape ", grad.sizes(), ", got ", indices.dtype(), " ", indices.sizes());
   TS_CHECK(input_size.size() == grad.sizes().size() && (input_size.size() == 3 || input_size.size() == 4) &&
                same(input_size.first(input_size.size() - 2), grad.sizes().first(input_size.size() - 2)),
            op, ": expected input_size to fit grad of shape ", grad.sizes(), ", got ", input_size);
+  return outline_in_layout(input_size, grad.dtype(), grad);
+}
+
+void max_pool2d_backward(const Tensor& out, const Tensor& grad, const Tensor& indices, IntSpan input_size) {
   bool last = is_channels_last(grad);
-  Tensor out = empty_in_layout(input_size, grad.dtype(), grad.device(), last);
-  if (out.numel() == 0) return out;
   Tensor g = in_layout(grad, last), at = in_layout(indices, last);
-  if (grad.numel() && Launch(kMaxBackward, g.device()).out(out).in(g).in(at).param(input_size).run()) return out;
+  if (grad.numel() && Launch(kMaxBackward, g.device()).out(out).in(g).in(at).param(input_size).run()) return;
   Dims planes(input_size.first(input_size.size() - 2));
   planes.push_back(plane_of(input_size));
   DType wide = accumulate_type(grad.dtype());
   Tensor sums = filled(planes, 0.0, wide, grad.device());
   if (grad.numel()) sums = ops::scatter_add(sums, int64_t{-1}, flat_planes(at), flat_planes(raw_cast(g, wide)));
   raw_copy(out, ops::reshape(sums, input_size));
-  return out;
 }
 
 void max_gradient(GradContext& c) { c.set(0, max_backward_op(c.grad(), c.result(1), c.sizes(0))); }
@@ -188,15 +191,18 @@ Tensor whole_averages(const Tensor& self, const PoolShape& s, bool include_paddi
                       s.output);
 }
 
-Tensor avg_pool2d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, bool ceil_mode,
-                  bool include_padding, std::optional<int64_t> divisor) {
+Tensor avg_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, bool ceil_mode, bool,
+                       std::optional<int64_t> divisor) {
   check_average(self, divisor, "avg_pool2d");
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, Dims{1}, ceil_mode, "avg_pool2d");
-  if (!is_floating(self.dtype())) return whole_averages(self, s, include_padding, divisor);
-  bool last = is_channels_last(self);
-  Tensor out = empty_in_layout(s.output, self.dtype(), self.device(), last);
-  if (out.numel() == 0) return out;
-  Tensor x = in_layout(self, last);
+  return outline_in_layout(s.output, self.dtype(), self);
+}
+
+void avg_pool2d(const Tensor& out, const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan padding, bool ceil_mode,
+                bool include_padding, std::optional<int64_t> divisor) {
+  PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, Dims{1}, ceil_mode, "avg_pool2d");
+  Tensor x = in_layout(self, is_channels_last(self));
+  if (!is_floating(self.dtype())) return raw_copy(out, whole_averages(x, s, include_padding, divisor));
   if (Launch(kAvg, x.device())
           .out(out)
           .in(x)
@@ -207,24 +213,26 @@ Tensor avg_pool2d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan pa
           .param(include_padding)
           .param(divisor)
           .run())
-    return out;
+    return;
   DType wide = accumulate_type(x.dtype());
   int64_t kernel_dims[] = {2, 3};
   Tensor sums = ops::sum_dim(pool_windows(raw_cast(x, wide), s, 0), IntSpan(kernel_dims));
   raw_copy(out, ops::reshape(ops::mul(sums, window_scales(s, include_padding, divisor, wide, x.device())), s.output));
-  return out;
 }
 
-Tensor avg_pool2d_backward(const Tensor& grad, IntSpan input_size, IntSpan kernel, IntSpan stride, IntSpan padding,
-                           bool ceil_mode, bool include_padding, std::optional<int64_t> divisor) {
+Tensor avg_pool2d_backward_rule(const Tensor& grad, IntSpan input_size, IntSpan kernel, IntSpan stride, IntSpan padding,
+                                bool ceil_mode, bool, std::optional<int64_t> divisor) {
   const char* op = "avg_pool2d_backward";
   check_average(grad, divisor, op);
   PoolShape s = pool_shape(input_size, kernel, stride, padding, Dims{1}, ceil_mode, op);
   TS_CHECK(same(grad.sizes(), s.output), op, ": expected grad of shape ", IntSpan(s.output), ", got ", grad.sizes());
-  bool last = is_channels_last(grad);
-  Tensor out = empty_in_layout(input_size, grad.dtype(), grad.device(), last);
-  if (out.numel() == 0) return out;
-  Tensor g = in_layout(grad, last);
+  return outline_in_layout(input_size, grad.dtype(), grad);
+}
+
+void avg_pool2d_backward(const Tensor& out, const Tensor& grad, IntSpan input_size, IntSpan kernel, IntSpan stride,
+                         IntSpan padding, bool ceil_mode, bool include_padding, std::optional<int64_t> divisor) {
+  PoolShape s = pool_shape(input_size, kernel, stride, padding, Dims{1}, ceil_mode, "avg_pool2d_backward");
+  Tensor g = in_layout(grad, is_channels_last(grad));
   if (Launch(kAvgBackward, g.device())
           .out(out)
           .in(g)
@@ -236,7 +244,7 @@ Tensor avg_pool2d_backward(const Tensor& grad, IntSpan input_size, IntSpan kerne
           .param(include_padding)
           .param(divisor)
           .run())
-    return out;
+    return;
   DType wide = accumulate_type(g.dtype());
   Tensor share = ops::mul(raw_cast(g, wide), window_scales(s, include_padding, divisor, wide, g.device()));
   Dims spread(s.output), strides(share.strides());
@@ -250,7 +258,6 @@ Tensor avg_pool2d_backward(const Tensor& grad, IntSpan input_size, IntSpan kerne
     strides.insert(strides.begin() + 2 + d, 0);
   }
   raw_copy(out, sum_pool_windows(alias(share, spread, strides, share->byte_offset), s));
-  return out;
 }
 
 void avg_gradient(GradContext& c) {
@@ -266,21 +273,24 @@ void avg_backward_gradient(GradContext& c) {
 TS_OPERATORS(pool) {
   def("max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[2] "
       "dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)")
-      .body<max_pool2d_with_indices>()
+      .rule<max_pool2d_rule>()
+      .compute<max_pool2d_with_indices, 2>()
       .saves("result1")
       .gradient(max_gradient)
       .function_only()
       .in("nn.functional")
       .doc("Maximum of each window of (N, C, H, W) or (C, H, W), and where in the H * W plane it was (int64).");
   def("max_pool2d_backward(Tensor grad, Tensor indices, int[] input_size) -> Tensor")
-      .body<max_pool2d_backward>()
+      .rule<max_pool2d_backward_rule>()
+      .compute<max_pool2d_backward>()
       .saves("indices")
       .gradient(max_backward_gradient)
       .hidden()
       .doc("Gradient of max_pool2d: grad added up at indices of each plane.");
   def("avg_pool2d(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool "
       "count_include_pad=True, int? divisor_override=None) -> Tensor")
-      .body<avg_pool2d>()
+      .rule<avg_pool2d_rule>()
+      .compute<avg_pool2d>()
       .gradient(avg_gradient)
       .function_only()
       .in("nn.functional")
@@ -288,7 +298,8 @@ TS_OPERATORS(pool) {
            "divisor_override replaces the count.");
   def("avg_pool2d_backward(Tensor grad, int[] input_size, int[2] kernel_size, int[2] stride, int[2] padding, bool "
       "ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor")
-      .body<avg_pool2d_backward>()
+      .rule<avg_pool2d_backward_rule>()
+      .compute<avg_pool2d_backward>()
       .gradient(avg_backward_gradient)
       .hidden()
       .doc("Gradient of avg_pool2d: each gradient shared out over its window.");

@@ -4,6 +4,7 @@
 #include "ops/arguments.h"
 #include "ops/copy.h"
 #include "ops/declare.h"
+#include "ops/like.h"
 #include "ops/random_bits.h"
 
 namespace ts {
@@ -11,56 +12,72 @@ namespace {
 
 using Format = std::optional<MemoryFormat>;
 
-Tensor like_sizes(const Tensor& self, DType dtype, Device device, Format format) {
-  static const Op empty_like("empty_like");
-  return empty_like(self, dtype, device, false, format);
+Tensor drawn(const char* op, IntSpan size, Generator* g, DType t, Device device) {
+  Tensor out = outline(size, t, or_default(device));
+  if (!out.device().is_meta()) generator_for(g, out.device(), op);
+  return out;
 }
-
 // --- factories ---
-Tensor rand(IntSpan size, Generator* g, DType dtype, Device device, bool) {
-  Device d = or_default(device);
-  return uniform_tensor(size, floating_dtype(dtype, "rand"), d, generator_for(g, d, "rand"));
+Tensor rand_rule(IntSpan size, Generator* g, DType dtype, Device device, bool) {
+  return drawn("rand", size, g, floating_dtype(dtype, "rand"), device);
 }
-Tensor randn(IntSpan size, Generator* g, DType dtype, Device device, bool) {
-  Device d = or_default(device);
-  return normal_tensor(size, floating_dtype(dtype, "randn"), d, generator_for(g, d, "randn"));
+void rand(const Tensor& out, IntSpan, Generator* g, DType, Device, bool) {
+  fill_uniform(out, generator_for(g, out.device(), "rand"));
 }
-Tensor rand_like(const Tensor& self, DType dtype, Device device, bool, Format format) {
-  Tensor t = like_sizes(self, dtype, device, format);
+Tensor randn_rule(IntSpan size, Generator* g, DType dtype, Device device, bool) {
+  return drawn("randn", size, g, floating_dtype(dtype, "randn"), device);
+}
+void randn(const Tensor& out, IntSpan, Generator* g, DType, Device, bool) {
+  fill_normal(out, generator_for(g, out.device(), "randn"));
+}
+Tensor rand_like_rule(const Tensor& self, DType dtype, Device device, bool, Format format) {
+  Tensor t = outline_as(self, dtype, device, format);
   floating_dtype(t.dtype(), "rand_like");
-  fill_uniform(t, default_generator(t.device()));
   return t;
 }
-Tensor randn_like(const Tensor& self, DType dtype, Device device, bool, Format format) {
-  Tensor t = like_sizes(self, dtype, device, format);
-  floating_dtype(t.dtype(), "randn_like");
-  fill_normal(t, default_generator(t.device()));
-  return t;
+void rand_like(const Tensor& out, const Tensor&, DType, Device, bool, Format) {
+  fill_uniform(out, default_generator(out.device()));
+}
+void randn_like(const Tensor& out, const Tensor&, DType, Device, bool, Format) {
+  fill_normal(out, default_generator(out.device()));
 }
 
-Tensor randint(int64_t low, int64_t high, IntSpan size, Generator* g, DType dtype, Device device, bool) {
-  Device d = or_default(device);
+void draw_integers(const Tensor& out, int64_t low, int64_t high, Generator* g) {
+  copy_into(out, integer_tensor(out.sizes(), low, high, out.device(), generator_for(g, out.device(), "randint")));
+}
+Tensor randint_rule(int64_t low, int64_t high, IntSpan size, Generator* g, DType dtype, Device device, bool) {
   DType t = dtype == DType::Undefined ? DType::Int64 : dtype;
   check_integer_range(low, high, t, "randint");
-  return raw_cast(integer_tensor(size, low, high, d, generator_for(g, d, "randint")), t);
+  return drawn("randint", size, g, t, device);
 }
-Tensor randint_high(int64_t high, IntSpan size, Generator* g, DType dtype, Device device, bool grad) {
-  return randint(0, high, size, g, dtype, device, grad);
+void randint(const Tensor& out, int64_t low, int64_t high, IntSpan, Generator* g, DType, Device, bool) {
+  draw_integers(out, low, high, g);
 }
-Tensor randint_like(const Tensor& self, int64_t low, int64_t high, DType dtype, Device device, bool, Format format) {
-  Tensor t = like_sizes(self, dtype, device, format);
+Tensor randint_high_rule(int64_t high, IntSpan size, Generator* g, DType dtype, Device device, bool grad) {
+  return randint_rule(0, high, size, g, dtype, device, grad);
+}
+void randint_high(const Tensor& out, int64_t high, IntSpan, Generator* g, DType, Device, bool) {
+  draw_integers(out, 0, high, g);
+}
+Tensor randint_like_rule(const Tensor& self, int64_t low, int64_t high, DType dtype, Device device, bool,
+                         Format format) {
+  Tensor t = outline_as(self, dtype, device, format);
   check_integer_range(low, high, t.dtype(), "randint_like");
-  copy_into(t, integer_tensor(t.sizes(), low, high, t.device(), default_generator(t.device())));
   return t;
 }
-Tensor randint_like_high(const Tensor& self, int64_t high, DType dtype, Device device, bool grad, Format format) {
-  return randint_like(self, 0, high, dtype, device, grad, format);
+void randint_like(const Tensor& out, const Tensor&, int64_t low, int64_t high, DType, Device, bool, Format) {
+  draw_integers(out, low, high, nullptr);
+}
+Tensor randint_like_high_rule(const Tensor& self, int64_t high, DType dtype, Device device, bool grad, Format format) {
+  return randint_like_rule(self, 0, high, dtype, device, grad, format);
+}
+void randint_like_high(const Tensor& out, const Tensor&, int64_t high, DType, Device, bool, Format) {
+  draw_integers(out, 0, high, nullptr);
 }
 
 // The stable order of random 63-bit keys: the same permutation wherever it is sorted.
-Tensor randperm(int64_t n, Generator* g, DType dtype, Device device, bool) {
+Tensor randperm_rule(int64_t n, Generator* g, DType dtype, Device device, bool) {
   TS_CHECK(n >= 0, "randperm: n must be non-negative, got ", n);
-  Device d = or_default(device);
   DType t = dtype == DType::Undefined ? DType::Int64 : dtype;
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t) && !is_complex(t), "randperm: not implemented for dtype ", t);
   int64_t exact = is_floating(t)      ? int64_t{1} << (t == DType::Float64   ? 53
@@ -70,10 +87,14 @@ Tensor randperm(int64_t n, Generator* g, DType dtype, Device device, bool) {
                   : item_size(t) == 8 ? INT64_MAX
                                       : int64_t{1} << (item_size(t) * 8 - !is_unsigned(t));
   TS_CHECK(n <= exact, "randperm: n = ", n, " is too large for ", t, " to hold every index");
+  return drawn("randperm", IntSpan(&n, 1), g, t, device);
+}
+void randperm(const Tensor& out, int64_t, Generator* g, DType, Device, bool) {
   static const Op shift_right("_shift_right");
-  Tensor keys = random_bits(IntSpan(&n, 1), DType::UInt64, d, generator_for(g, d, "randperm"));
+  Generator& generator = generator_for(g, out.device(), "randperm");
+  Tensor keys = random_bits(out.sizes(), DType::UInt64, out.device(), generator);
   keys = raw_cast(shift_right(keys, Scalar(1)), DType::Int64);
-  return raw_cast(ops::sort.multi<2>(keys, 0)[1], t);
+  raw_copy(out, ops::sort.multi<2>(keys, 0)[1]);
 }
 
 // --- normal(mean, std)
@@ -101,12 +122,13 @@ Tensor normal_tensor_tensor(const Tensor& mean, const Tensor& std, Generator* g)
   Dims sizes = broadcast_sizes(mean.sizes(), std.sizes(), "normal");
   return ops::add(ops::mul(normal_of(raw_expand(mean, sizes, "normal"), g), std), mean);
 }
-Tensor normal_float_float(double mean, double std, IntSpan size, Generator* g, DType dtype, Device device, bool) {
-  Device d = or_default(device);
+Tensor normal_float_float_rule(double, double std, IntSpan size, Generator* g, DType dtype, Device device, bool) {
   TS_CHECK(std >= 0, "normal: expects std >= 0.0, but found std ", std);
-  Tensor out = normal_tensor(size, floating_dtype(dtype, "normal"), d, generator_for(g, d, "normal"));
+  return drawn("normal", size, g, floating_dtype(dtype, "normal"), device);
+}
+void normal_float_float(const Tensor& out, double mean, double std, IntSpan, Generator* g, DType, Device, bool) {
+  fill_normal(out, generator_for(g, out.device(), "normal"));
   scale_and_shift(out, std, mean);
-  return out;
 }
 
 #define OPTIONS "ScalarType? dtype=None, Device? device=None, bool requires_grad=False"
@@ -117,49 +139,62 @@ Tensor normal_float_float(double mean, double std, IntSpan size, Generator* g, D
 
 TS_OPERATORS(random_factories) {
   def("rand(int[] size, " DRAW_OPTIONS ") -> Tensor")
-      .body<rand>()
+      .rule<rand_rule>()
+      .compute<rand>()
       .function_only()
       .out()
       .doc("Uniform numbers in [0, 1).");
   def("randn(int[] size, " DRAW_OPTIONS ") -> Tensor")
-      .body<randn>()
+      .rule<randn_rule>()
+      .compute<randn>()
       .function_only()
       .out()
       .doc("Standard normal numbers.");
   def("randint(int high, int[] size, " DRAW_OPTIONS ") -> Tensor")
-      .body<randint_high>()
+      .rule<randint_high_rule>()
+      .compute<randint_high>()
       .function_only()
       .out()
       .doc("Integers drawn evenly from [0, high).");
   def("randint.low(int low, int high, int[] size, " DRAW_OPTIONS ") -> Tensor")
-      .body<randint>()
+      .rule<randint_rule>()
+      .compute<randint>()
       .function_only()
       .out()
       .doc("Integers drawn evenly from [low, high).");
   def("randperm(int n, " DRAW_OPTIONS ") -> Tensor")
-      .body<randperm>()
+      .rule<randperm_rule>()
+      .compute<randperm>()
       .function_only()
       .out()
       .doc("A random order of 0, 1, ..., n - 1.");
   def("rand_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
-      .body<rand_like>()
+      .rule<rand_like_rule>()
+      .compute<rand_like>()
       .function_only()
       .not_differentiable()
+      .random()
       .doc("Uniform numbers in [0, 1) with self's shape, dtype and device.");
   def("randn_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
-      .body<randn_like>()
+      .rule<rand_like_rule>()
+      .compute<randn_like>()
       .function_only()
       .not_differentiable()
+      .random()
       .doc("Standard normal numbers with self's shape, dtype and device.");
   def("randint_like(Tensor self, int high, " LIKE_OPTIONS ") -> Tensor")
-      .body<randint_like_high>()
+      .rule<randint_like_high_rule>()
+      .compute<randint_like_high>()
       .function_only()
       .not_differentiable()
+      .random()
       .doc("Integers from [0, high) with self's shape, dtype and device.");
   def("randint_like.low_dtype(Tensor self, int low, int high, " LIKE_OPTIONS ") -> Tensor")
-      .body<randint_like>()
+      .rule<randint_like_rule>()
+      .compute<randint_like>()
       .function_only()
       .not_differentiable()
+      .random()
       .doc("Integers from [low, high) with self's shape, dtype and device.");
   def("normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor")
       .body<normal_tensor_float>()
@@ -177,7 +212,8 @@ TS_OPERATORS(random_factories) {
       .not_differentiable()
       .doc("Normal numbers with mean and standard deviation for each element.");
   def("normal.float_float(float mean, float std, int[] size, " DRAW_OPTIONS ") -> Tensor")
-      .body<normal_float_float>()
+      .rule<normal_float_float_rule>()
+      .compute<normal_float_float>()
       .function_only()
       .out()
       .doc("Normal numbers of the given mean and standard deviation.");

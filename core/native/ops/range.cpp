@@ -40,26 +40,35 @@ int64_t float_count(double start, double end, double step) {
   return static_cast<int64_t>(n);
 }
 
-Tensor arange_step(Scalar start, Scalar end, Scalar step, DType dtype, Device device, bool) {
+int64_t whole(Scalar s) { return convert_scalar(s, DType::Int64, "arange").i; }
+
+Tensor arange_step_rule(Scalar start, Scalar end, Scalar step, DType dtype, Device device, bool) {
   bool integers = !start.is_float() && !end.is_float() && !step.is_float();
   DType t = dtype != DType::Undefined ? dtype : integers ? DType::Int64 : default_dtype();
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t) && !is_complex(t), "arange: not implemented for dtype ", t);
   bool exact = integers || t == DType::Int64;
-  auto whole = [&](Scalar s) { return convert_scalar(s, DType::Int64, "arange").i; };
+  if (is_integral(t, false)) whole(start), whole(step);
   int64_t n = exact ? integer_count(whole(start), whole(end), whole(step))
                     : float_count(start.to_double(), end.to_double(), step.to_double());
-  Tensor out = empty_tensor(IntSpan(&n, 1), t, or_default(device));
-  if (is_integral(t, false))
+  return outline(IntSpan(&n, 1), t, or_default(device));
+}
+void arange_step(const Tensor& out, Scalar start, Scalar, Scalar step, DType, Device, bool) {
+  if (is_integral(out.dtype(), false))
     iota_into(out, whole(start), whole(step));
   else
     iota_into(out, start.to_double(), step.to_double());
-  return out;
 }
-Tensor arange_start(Scalar start, Scalar end, DType dtype, Device device, bool grad) {
-  return arange_step(start, end, Scalar(1), dtype, device, grad);
+Tensor arange_start_rule(Scalar start, Scalar end, DType dtype, Device device, bool grad) {
+  return arange_step_rule(start, end, Scalar(1), dtype, device, grad);
 }
-Tensor arange(Scalar end, DType dtype, Device device, bool grad) {
-  return arange_step(Scalar(0), end, Scalar(1), dtype, device, grad);
+void arange_start(const Tensor& out, Scalar start, Scalar end, DType dtype, Device device, bool grad) {
+  arange_step(out, start, end, Scalar(1), dtype, device, grad);
+}
+Tensor arange_rule(Scalar end, DType dtype, Device device, bool grad) {
+  return arange_step_rule(Scalar(0), end, Scalar(1), dtype, device, grad);
+}
+void arange(const Tensor& out, Scalar end, DType dtype, Device device, bool grad) {
+  arange_step(out, Scalar(0), end, Scalar(1), dtype, device, grad);
 }
 
 // The upper half counts down from the end, so that both ends are exact.
@@ -87,18 +96,22 @@ DType spaced_dtype(DType dtype, int64_t steps, const char* op) {
   return t;
 }
 
-Tensor linspace(Scalar start, Scalar end, int64_t steps, DType dtype, Device device, bool) {
-  DType t = spaced_dtype(dtype, steps, "linspace");
-  DType computed = is_floating(t) && !is_half(t) ? t : is_half(t) ? DType::Float32 : DType::Float64;
-  return raw_cast(spaced(start.to_double(), end.to_double(), steps, computed, or_default(device)), t);
+DType spacing_dtype(DType t) { return is_half(t) ? DType::Float32 : is_floating(t) ? t : DType::Float64; }
+
+Tensor linspace_rule(Scalar, Scalar, int64_t steps, DType dtype, Device device, bool) {
+  return outline(IntSpan(&steps, 1), spaced_dtype(dtype, steps, "linspace"), or_default(device));
+}
+void linspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, DType, Device, bool) {
+  raw_copy(out, spaced(start.to_double(), end.to_double(), steps, spacing_dtype(out.dtype()), out.device()));
 }
 
-Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, DType dtype, Device device, bool) {
-  DType t = spaced_dtype(dtype, steps, "logspace");
-  Device d = or_default(device);
-  DType computed = is_floating(t) && !is_half(t) ? t : is_half(t) ? DType::Float32 : DType::Float64;
-  Tensor exponents = spaced(start.to_double(), end.to_double(), steps, computed, d);
-  return raw_cast(ops::pow(filled({}, Scalar(base), computed, d), exponents), t);
+Tensor logspace_rule(Scalar, Scalar, int64_t steps, double, DType dtype, Device device, bool) {
+  return outline(IntSpan(&steps, 1), spaced_dtype(dtype, steps, "logspace"), or_default(device));
+}
+void logspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, double base, DType, Device, bool) {
+  DType computed = spacing_dtype(out.dtype());
+  Tensor exponents = spaced(start.to_double(), end.to_double(), steps, computed, out.device());
+  raw_copy(out, ops::pow(filled({}, Scalar(base), computed, out.device()), exponents));
 }
 
 // --- triangles ---
@@ -112,12 +125,15 @@ Tensor dropped(int64_t rows, int64_t columns, int64_t diagonal, bool upper, Devi
   return upper ? ops::lt(column, reshaped(limit, rows_shape)) : ops::gt(column, reshaped(limit, rows_shape));
 }
 
-template <bool upper> Tensor triangle(const Tensor& self, int64_t diagonal) {
-  const char* op = upper ? "triu" : "tril";
-  TS_CHECK(self.ndim() >= 2, op, ": input tensor must have at least 2 dimensions, got sizes ", self.sizes());
-  Tensor x = raw_contiguous(self), out = empty_tensor(self.sizes(), self.dtype(), self.device());
-  if (out.numel() == 0 || Launch(upper ? kTriu : kTril, out.device()).out(out).in(x).param(diagonal).run()) return out;
-  return ops::masked_fill(x, dropped(self.size(-2), self.size(-1), diagonal, upper, self.device()), Scalar(0));
+template <bool upper> Tensor triangle_rule(const Tensor& self, int64_t) {
+  TS_CHECK(self.ndim() >= 2, upper ? "triu" : "tril", ": input tensor must have at least 2 dimensions, got sizes ",
+           self.sizes());
+  return outline(self.sizes(), self.dtype(), self.device());
+}
+template <bool upper> void triangle(const Tensor& out, const Tensor& self, int64_t diagonal) {
+  Tensor x = raw_contiguous(self);
+  if (Launch(upper ? kTriu : kTril, out.device()).out(out).in(x).param(diagonal).run()) return;
+  raw_copy(out, ops::masked_fill(x, dropped(self.size(-2), self.size(-1), diagonal, upper, self.device()), Scalar(0)));
 }
 
 template <bool upper>
@@ -137,32 +153,38 @@ Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, DType dtype, D
 
 TS_OPERATORS(range) {
   def("arange(Scalar end, " OPTIONS ") -> Tensor")
-      .body<arange>()
+      .rule<arange_rule>()
+      .compute<arange>()
       .function_only()
       .out()
       .doc("0, 1, ... below end; int64 for integers, else the default dtype.");
   def("arange.start(Scalar start, Scalar end, " OPTIONS ") -> Tensor")
-      .body<arange_start>()
+      .rule<arange_start_rule>()
+      .compute<arange_start>()
       .function_only()
       .out()
       .doc("start, start + 1, ... below end.");
   def("arange.start_step(Scalar start, Scalar end, Scalar step=1, " OPTIONS ") -> Tensor")
-      .body<arange_step>()
+      .rule<arange_step_rule>()
+      .compute<arange_step>()
       .function_only()
       .out()
       .doc("start, start + step, ... before end. RuntimeError when step is 0 or points away from end.");
   def("linspace(Scalar start, Scalar end, int steps, " OPTIONS ") -> Tensor")
-      .body<linspace>()
+      .rule<linspace_rule>()
+      .compute<linspace>()
       .function_only()
       .out()
       .doc("`steps` evenly spaced numbers from start to end, both included.");
   def("logspace(Scalar start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
-      .body<logspace>()
+      .rule<logspace_rule>()
+      .compute<logspace>()
       .function_only()
       .out()
       .doc("base to the power of `steps` evenly spaced exponents from start to end, both included.");
   def("tril(Tensor self, int diagonal=0) -> Tensor")
-      .body<triangle<false>>()
+      .rule<triangle_rule<false>>()
+      .compute<triangle<false>>()
       .inplace()
       .out()
       .gradient([](GradContext& c) {
@@ -171,7 +193,8 @@ TS_OPERATORS(range) {
       })
       .doc("The lower triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
   def("triu(Tensor self, int diagonal=0) -> Tensor")
-      .body<triangle<true>>()
+      .rule<triangle_rule<true>>()
+      .compute<triangle<true>>()
       .inplace()
       .out()
       .gradient([](GradContext& c) {

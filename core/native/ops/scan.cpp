@@ -16,61 +16,52 @@ Tensor scanned_last(const Tensor& t, int64_t dim) {
   return dim == t.ndim() - 1 ? t : raw_transpose(t, dim, t.ndim() - 1);
 }
 
-Tensor accumulate(const char* op, int opcode, const Tensor& self, int64_t dim, DType asked) {
+template <int Opcode> Tensor cumulate_rule(const Tensor& self, int64_t dim, DType asked) {
+  wrap_dim(dim, self.ndim(), Opcode == TS_R_SUM ? "cumsum" : "cumprod");
   DType dtype = asked != DType::Undefined ? asked : is_integral(self.dtype(), true) ? DType::Int64 : self.dtype();
-  int64_t d = wrap_dim(dim, self.ndim(), op);
+  return outline(self.sizes(), dtype, self.device());
+}
+
+template <int Opcode> void cumulate(const Tensor& out, const Tensor& self, int64_t dim, DType) {
+  DType dtype = out.dtype();
   // As sums are: a float is cast to the integer type before it is added.
   Tensor source = is_integral(dtype, true) && !is_integral(self.dtype(), true) ? raw_cast(self, dtype) : self;
-  Tensor out = empty_tensor(self.sizes(), dtype, self.device());
-  if (out.numel() == 0) return out;
-  if (self.ndim() == 0) {
-    raw_copy(out, source);
-    return out;
-  }
+  if (self.ndim() == 0) return raw_copy(out, source);
+  int64_t d = wrap_dim(dim, self.ndim(), "cumsum");
   Tensor to = scanned_last(out, d);
+  auto launch = [&](const Tensor& in, bool required) {
+    Tensor from = scanned_last(in, d);
+    Launch l(kScan, out.device());
+    l.out(to).in(from).opcode(Opcode).compute(accumulate_type(dtype));
+    if (!required) return l.run();
+    l.run_required();
+    return true;
+  };
   // A backend may take only operands of the result's dtype.
-  if (source.dtype() != dtype && Launch(kScan, out.device())
-                                     .out(to)
-                                     .in(scanned_last(source, d))
-                                     .opcode(opcode)
-                                     .compute(accumulate_type(dtype))
-                                     .run())
-    return out;
-  Tensor in = raw_cast(source, dtype);
-  Launch(kScan, out.device())
-      .out(to)
-      .in(scanned_last(in, d))
-      .opcode(opcode)
-      .compute(accumulate_type(dtype))
-      .run_required();
-  return out;
+  if (source.dtype() == dtype || !launch(source, false)) launch(raw_cast(source, dtype), true);
 }
 
-Tensor cumsum(const Tensor& self, int64_t dim, DType dtype) { return accumulate("cumsum", TS_R_SUM, self, dim, dtype); }
-Tensor cumprod(const Tensor& self, int64_t dim, DType dtype) {
-  return accumulate("cumprod", TS_R_PROD, self, dim, dtype);
-}
-
-template <int Opcode> Two running_extreme(const Tensor& self, int64_t dim) {
+template <int Opcode> Two running_extreme_rule(const Tensor& self, int64_t dim) {
   const char* op = Opcode == TS_R_MAX ? "cummax" : "cummin";
   TS_CHECK(!is_complex(self.dtype()), op, ": not defined for complex tensors, got ", self.dtype());
-  int64_t d = wrap_dim(dim, self.ndim(), op);
-  Tensor values = empty_tensor(self.sizes(), self.dtype(), self.device()),
-         indices = empty_tensor(self.sizes(), DType::Int64, self.device());
-  if (self.numel() == 0) return {values, indices};
+  wrap_dim(dim, self.ndim(), op);
+  return {outline(self.sizes(), self.dtype(), self.device()), outline(self.sizes(), DType::Int64, self.device())};
+}
+template <int Opcode>
+void running_extreme(const Tensor& values, const Tensor& indices, const Tensor& self, int64_t dim) {
   if (self.ndim() == 0) {
     raw_copy(values, self);
-    raw_fill(indices, 0);
-    return {values, indices};
+    return raw_fill(indices, 0);
   }
+  int64_t d = wrap_dim(dim, self.ndim(), "cummax");
+  Tensor to = scanned_last(values, d), at = scanned_last(indices, d), from = scanned_last(self, d);
   Launch(kScan, self.device())
-      .out(scanned_last(values, d))
-      .out(scanned_last(indices, d))
-      .in(scanned_last(self, d))
+      .out(to)
+      .out(at)
+      .in(from)
       .opcode(Opcode)
       .compute(accumulate_type(self.dtype()))
       .run_required();
-  return {values, indices};
 }
 
 Tensor reversed(const Tensor& t, int64_t dim) {
@@ -141,25 +132,29 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
 
 TS_OPERATORS(scan) {
   def("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
-      .body<cumsum>()
+      .rule<cumulate_rule<TS_R_SUM>>()
+      .compute<cumulate<TS_R_SUM>>()
       .gradient(cumsum_gradient)
       .inplace()
       .out()
       .doc("Running sums along dim. Integers are summed as int64 unless dtype says otherwise.");
   def("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
-      .body<cumprod>()
+      .rule<cumulate_rule<TS_R_PROD>>()
+      .compute<cumulate<TS_R_PROD>>()
       .saves("self result")
       .gradient(cumprod_gradient)
       .inplace()
       .out()
       .doc("Running products along dim.");
   def("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
-      .body<running_extreme<TS_R_MAX>>()
+      .rule<running_extreme_rule<TS_R_MAX>>()
+      .compute<running_extreme<TS_R_MAX>, 2>()
       .saves("result1")
       .gradient(running_extreme_gradient)
       .doc("Running maxima along dim and the last position of each (int64).");
   def("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
-      .body<running_extreme<TS_R_MIN>>()
+      .rule<running_extreme_rule<TS_R_MIN>>()
+      .compute<running_extreme<TS_R_MIN>, 2>()
       .saves("result1")
       .gradient(running_extreme_gradient)
       .doc("Running minima along dim and the last position of each (int64).");

@@ -38,7 +38,6 @@ void scatter_slices(const Tensor& out, int64_t dim, const Tensor& index, const T
 
 namespace {
 
-Tensor fresh(const Tensor& self) { return copy_as(self, self.dtype(), MemoryFormat::Contiguous); }
 Tensor number(const Tensor& self, Scalar v, IntSpan sizes, const char* op) {
   return raw_expand(filled({}, convert_scalar(v, self.dtype(), op), self.dtype(), self.device()), sizes, op);
 }
@@ -69,32 +68,43 @@ int64_t check_scatter(const Tensor& self, int64_t dim, const Tensor& index, cons
   return d;
 }
 
+// Written over a copy of self, or in place over self itself.
+Tensor outline_of(const Tensor& self) { return outline(self.sizes(), self.dtype(), self.device()); }
+const char* name_of(int opcode) { return opcode == TS_S_ADD ? "scatter_add" : "scatter"; }
+
+template <int opcode> Tensor scatter_src_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  check_scatter(self, dim, index, &src, name_of(opcode));
+  return outline_of(self);
+}
 template <int opcode>
-void scatter_src_to(const Tensor& self, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& src) {
-  const char* op = opcode == TS_S_ADD ? "scatter_add" : "scatter";
-  int64_t d = check_scatter(self, dim, index, &src, op);
-  scatter_into(out, d, apart_from(index, out), apart_from(src, out), opcode);
+void scatter_src(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  if (!out.is(self)) raw_copy(out, self);
+  scatter_into(out, wrap_dim(dim, self.ndim(), "scatter"), apart_from(index, out), apart_from(src, out), opcode);
 }
-template <int opcode> Tensor scatter_src(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  check_scatter(self, dim, index, &src, "scatter");
-  Tensor out = fresh(self);
-  scatter_src_to<opcode>(self, out, dim, index, src);
-  return out;
-}
-template <int opcode> Tensor scatter_src_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+template <int opcode> void scatter_src_rule_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   check_inplace(self, "scatter_");
-  scatter_src_to<opcode>(self, self, dim, index, src);
-  return self;
+  check_scatter(self, dim, index, &src, name_of(opcode));
 }
-Tensor scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
-  check_inplace(self, "scatter_");
-  int64_t d = check_scatter(self, dim, index, nullptr, "scatter");
-  scatter_into(self, d, apart_from(index, self), number(self, value, index.sizes(), "scatter"), TS_S_SET);
-  return self;
+template <int opcode> void scatter_src_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  scatter_src<opcode>(self, self, dim, index, src);
 }
-Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
+
+Tensor scatter_value_rule(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
   check_scatter(self, dim, index, nullptr, "scatter");
-  return scatter_value_(fresh(self), dim, index, value);
+  convert_scalar(value, self.dtype(), "scatter");
+  return outline_of(self);
+}
+void scatter_value(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
+  if (!out.is(self)) raw_copy(out, self);
+  scatter_into(out, wrap_dim(dim, self.ndim(), "scatter"), apart_from(index, out),
+               number(self, value, index.sizes(), "scatter"), TS_S_SET);
+}
+void scatter_value_rule_(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
+  check_inplace(self, "scatter_");
+  scatter_value_rule(self, dim, index, value);
+}
+void scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
+  scatter_value(self, self, dim, index, value);
 }
 
 const Op scatter_value_op("scatter.value"), pad_constant("constant_pad_nd");
@@ -127,37 +137,46 @@ void scatter_add_gradient(GradContext& c) {
 
 TS_OPERATORS(scatter) {
   def("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
-      .body<scatter_src<TS_S_SET>>()
+      .rule<scatter_src_rule<TS_S_SET>>()
+      .compute<scatter_src<TS_S_SET>>()
+      .reuses_self()
       .saves("index")
       .gradient(scatter_src_gradient)
       .out()
       .doc("self with the elements of src written at index along `dim`. Among duplicate positions any one wins.");
   def("scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
-      .body<scatter_src_<TS_S_SET>>()
+      .rule<scatter_src_rule_<TS_S_SET>>()
+      .compute<scatter_src_<TS_S_SET>, 0>()
       .saves("index")
       .gradient(scatter_src_gradient)
       .method_only()
       .doc("In-place version of scatter.");
   def("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
-      .body<scatter_value>()
+      .rule<scatter_value_rule>()
+      .compute<scatter_value>()
+      .reuses_self()
       .saves("index")
       .gradient(scatter_value_gradient)
       .out()
       .doc("self with value written at index along `dim`.");
   def("scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
-      .body<scatter_value_>()
+      .rule<scatter_value_rule_>()
+      .compute<scatter_value_, 0>()
       .saves("index")
       .gradient(scatter_value_gradient)
       .method_only()
       .doc("In-place version of scatter.");
   def("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
-      .body<scatter_src<TS_S_ADD>>()
+      .rule<scatter_src_rule<TS_S_ADD>>()
+      .compute<scatter_src<TS_S_ADD>>()
+      .reuses_self()
       .saves("index")
       .gradient(scatter_add_gradient)
       .out()
       .doc("self with the elements of src added at index along `dim`; duplicates add up.");
   def("scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
-      .body<scatter_src_<TS_S_ADD>>()
+      .rule<scatter_src_rule_<TS_S_ADD>>()
+      .compute<scatter_src_<TS_S_ADD>, 0>()
       .saves("index")
       .gradient(scatter_add_gradient)
       .method_only()

@@ -55,15 +55,20 @@ void check_operands(const Tensor& self, int64_t d, const Tensor& index, const Te
 }
 
 // The public form narrows src to the index.
-Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const char* reduce,
-                      bool include_self) {
-  Reduction r = parse(reduce, "scatter_reduce");
-  int64_t d = wrap_dim(dim, self.ndim(), "scatter_reduce");
-  check_operands(self, d, index, src);
+Tensor scatter_reduce_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const char* reduce,
+                           bool) {
+  parse(reduce, "scatter_reduce");
+  check_operands(self, wrap_dim(dim, self.ndim(), "scatter_reduce"), index, src);
   TS_CHECK(index.numel() == 0 || same(src.sizes(), index.sizes()), "_scatter_reduce: expected src of index's sizes ",
            index.sizes(), ", got ", src.sizes());
-  Tensor out = copy_as(self, self.dtype(), MemoryFormat::Contiguous);
-  if (index.numel() == 0) return out;
+  return outline(self.sizes(), self.dtype(), self.device());
+}
+void scatter_reduce(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                    const char* reduce, bool include_self) {
+  Reduction r = parse(reduce, "scatter_reduce");
+  int64_t d = wrap_dim(dim, self.ndim(), "scatter_reduce");
+  raw_copy(out, self);
+  if (index.numel() == 0) return;
   if (!include_self) {
     // Start from a neutral element; for the extremes, from any element of src itself.
     if (r == Reduction::Max || r == Reduction::Min)
@@ -72,12 +77,12 @@ Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, cons
       scatter_into(out, d, index, constant_at(index, self.dtype(), r == Reduction::Prod), TS_S_SET);
   }
   scatter_into(out, d, index, src, opcode_of(r));
-  if (r != Reduction::Mean) return out;
+  if (r != Reduction::Mean) return;
   DType counts_dtype = is_floating(self.dtype()) ? self.dtype() : DType::Int64;
   Tensor counts = filled(self.sizes(), Scalar(include_self ? 1 : 0), counts_dtype, self.device());
   scatter_into(counts, d, index, constant_at(index, counts_dtype, 1), TS_S_ADD);
   counts = ops::clamp(counts, Scalar(1));
-  return is_floating(self.dtype()) ? ops::div(out, counts) : raw_cast(round_down(out, counts), self.dtype());
+  raw_copy(out, is_floating(self.dtype()) ? ops::div(out, counts) : round_down(out, counts));
 }
 
 struct Saved {
@@ -181,7 +186,8 @@ Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const 
 
 TS_OPERATORS(scatter_reduce) {
   def("_scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self) -> Tensor")
-      .body<scatter_reduce>()
+      .rule<scatter_reduce_rule>()
+      .compute<scatter_reduce>()
       .saves("self index src result")
       .gradient(scatter_reduce_gradient)
       .hidden()

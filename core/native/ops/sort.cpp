@@ -23,22 +23,28 @@ void check_orderable(const Tensor& t, const char* op) {
                 t.dtype());
 }
 
-Pair sort(const Tensor& self, int64_t dim, bool descending, bool) {
+Pair sort_rule(const Tensor& self, int64_t dim, bool, bool) {
   check_orderable(self, "sort");
+  wrap_dim(dim, self.ndim(), "sort");
+  return {outline_like(self, self.dtype()), outline_like(self, DType::Int64)};
+}
+void sort(const Tensor& values, const Tensor& positions, const Tensor& self, int64_t dim, bool descending, bool) {
   int64_t d = wrap_dim(dim, self.ndim(), "sort");
-  Tensor values = empty_like_tensor(self, self.dtype()), positions = empty_like_tensor(self, DType::Int64);
-  if (values.numel() == 0) return {values, positions};
   bool as_bytes = is_bool(self.dtype());
   Tensor in = as_bytes ? copy_as(self, DType::UInt8, MemoryFormat::Contiguous) : self;
   Tensor out = as_bytes ? empty_tensor(self.sizes(), DType::UInt8, self.device()) : values;
-  Launch(kSort, self.device())
-      .out(dim_last(out, d))
-      .out(dim_last(positions, d))
-      .in(dim_last(in, d))
-      .param(descending)
-      .run_required();
+  Tensor to = dim_last(out, d), at = dim_last(positions, d), from = dim_last(in, d);
+  Launch(kSort, self.device()).out(to).out(at).in(from).param(descending).run_required();
   if (as_bytes) raw_copy(values, out);
-  return {values, positions};
+}
+
+Tensor argsort_rule(const Tensor& self, int64_t dim, bool, bool) {
+  check_orderable(self, "argsort");
+  wrap_dim(dim, self.ndim(), "argsort");
+  return outline_like(self, DType::Int64);
+}
+void argsort(const Tensor& positions, const Tensor& self, int64_t dim, bool descending, bool stable) {
+  sort(empty_like_tensor(self, self.dtype()), positions, self, dim, descending, stable);
 }
 
 // The gradient of a selection along dim goes back to where the elements came from.
@@ -47,7 +53,7 @@ void selection_gradient(GradContext& c, int dim_argument) {
   c.set(0, ops::scatter_add(zeros, c.value<int64_t>(dim_argument), c.result(1), c.grad(0)));
 }
 
-Pair topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted) {
+Pair topk_rule(const Tensor& self, int64_t k, int64_t dim, bool, bool) {
   check_orderable(self, "topk");
   int64_t d = wrap_dim(dim, self.ndim(), "topk");
   int64_t size = self.ndim() ? self.sizes()[d] : 1;
@@ -55,31 +61,36 @@ Pair topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted)
            size);
   Dims sizes(self.sizes());
   if (self.ndim()) sizes[d] = k;
-  Tensor values = empty_tensor(sizes, self.dtype(), self.device()),
-         positions = empty_tensor(sizes, DType::Int64, self.device());
-  if (values.numel() == 0 || (self.ndim() == 0 && k == 0)) return {values, positions};
-  bool last = self.ndim() == 0 || d == self.ndim() - 1;
-  if (last && !is_bool(self.dtype()) &&
-      Launch(kTopk, self.device())
-          .out(raw_view(values, dim_last(values, d).sizes()))
-          .out(raw_view(positions, dim_last(positions, d).sizes()))
-          .in(raw_contiguous(dim_last(self, d)))
-          .param(k)
-          .param(dim_last(self, d).ndim() - 1)
-          .param(largest)
-          .param(sorted)
-          .run())
-    return {values, positions};
-  auto [all, order] = sort(self, d, largest, true);
-  if (self.ndim() == 0) return {all, order};
-  raw_copy(values, raw_narrow(all, d, 0, k));
-  raw_copy(positions, raw_narrow(order, d, 0, k));
-  return {values, positions};
+  return {outline(sizes, self.dtype(), self.device()), outline(sizes, DType::Int64, self.device())};
 }
 
-Tensor argsort(const Tensor& self, int64_t dim, bool descending, bool stable) {
-  return std::get<1>(sort(self, dim, descending, stable));
+void topk(const Tensor& values, const Tensor& positions, const Tensor& self, int64_t k, int64_t dim, bool largest,
+          bool sorted) {
+  if (self.ndim() == 0 && k == 0) return;
+  int64_t d = wrap_dim(dim, self.ndim(), "topk");
+  bool last = self.ndim() == 0 || d == self.ndim() - 1;
+  if (last && !is_bool(self.dtype())) {
+    int64_t one = 1;
+    IntSpan sizes = self.ndim() ? values.sizes() : IntSpan(&one, 1);
+    Dims strides = contiguous_strides(sizes);
+    Tensor from = raw_contiguous(dim_last(self, d));
+    if (Launch(kTopk, self.device())
+            .out(values, sizes, strides)
+            .out(positions, sizes, strides)
+            .in(from)
+            .param(k)
+            .param(from.ndim() - 1)
+            .param(largest)
+            .param(sorted)
+            .run())
+      return;
+  }
+  Tensor all = empty_like_tensor(self, self.dtype()), order = empty_like_tensor(self, DType::Int64);
+  sort(all, order, self, d, largest, true);
+  raw_copy(values, self.ndim() ? raw_narrow(all, d, 0, k) : all);
+  raw_copy(positions, self.ndim() ? raw_narrow(order, d, 0, k) : order);
 }
+
 Tensor msort(const Tensor& self) { return ops::sort.multi<2>(self, 0)[0]; }
 
 // --- composites over sort
@@ -133,19 +144,22 @@ template <bool ignore_nan> Tensor median_all(const Tensor& self) {
 
 TS_OPERATORS(sort) {
   def("sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor values, Tensor indices)")
-      .body<sort>()
+      .rule<sort_rule>()
+      .compute<sort, 2>()
       .saves("result1")
       .gradient([](GradContext& c) { selection_gradient(c, 1); })
       .out()
       .doc(
           "Elements in order along `dim`, and where they came from. Equal elements keep their order; NaN is greatest.");
   def("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
-      .body<argsort>()
+      .rule<argsort_rule>()
+      .compute<argsort>()
       .not_differentiable()
       .doc("Positions that sort self along `dim`; equal elements keep their order.");
   def("msort(Tensor self) -> Tensor").body<msort>().doc("self sorted along its first dimension.");
   def("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)")
-      .body<topk>()
+      .rule<topk_rule>()
+      .compute<topk, 2>()
       .saves("result1")
       .gradient([](GradContext& c) { selection_gradient(c, 2); })
       .out()

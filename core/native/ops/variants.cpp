@@ -22,18 +22,13 @@ bool any_requires_grad(const Frame& f) {
 
 // --- primitives: into the target itself -----------------------------------------------------------------------------
 
-bool same_place(const Tensor& a, const Tensor& b) {
-  return a->byte_offset == b->byte_offset && a.dtype() == b.dtype() && same(a.sizes(), b.sizes()) &&
-         same(a.strides(), b.strides());
-}
-
 // Whether writing the target before all is read could change an argument.
 bool reads_target(const Operator& primitive, const Frame& f, const Tensor& target) {
   if (!target->storage) return false;
   for (int32_t k = 0; k < f.nargs; ++k) {
     const Value& v = f.args[k];
     if (v.tag == Tag::Tensor && v.tensor->storage == target->storage &&
-        !(k == 0 && primitive.reuses_self && same_place(v.as_tensor(), target)))
+        !(k == 0 && primitive.reuses_self && v.as_tensor().is(target)))
       return true;
     if (v.tag != Tag::Tensors) continue;
     for (const Tensor& t : v.as_tensors())
