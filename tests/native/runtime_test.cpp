@@ -119,3 +119,32 @@ TEST(kernel_names_have_a_limit) {
   CHECK(!last.empty());
   CHECK_ERROR(KernelId(last.c_str()), "kernel names"); // asked again, it is no more valid than before
 }
+
+namespace {
+template <int Which> void check_ctx(void* ctx, const Operator& op, Frame& f, KeySet keys) {
+  if (ctx != reinterpret_cast<void*>(&check_ctx<Which>))
+    throw Error(ErrorKind::Runtime, "a kernel with the context of another");
+  redispatch(op, f, keys & below(highest_key(keys)));
+}
+template <int Which> Kernel checking() {
+  return {check_ctx<Which>, reinterpret_cast<void*>(&check_ctx<Which>), "test"};
+}
+} // namespace
+
+TEST(kernels_are_replaced_while_others_run_them) {
+  int k = register_key("Replacing", key::Autograd, true);
+  Operator& add = mutable_operator(get_operator("add"));
+  add.table.set(k, checking<0>());
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    for (int i = 0; i < 20000; ++i)
+      add.table.set(k, i % 3 == 0 ? checking<0>() : i % 3 == 1 ? checking<1>() : Kernel());
+    done = true;
+  });
+  Tensor a = ops::full(Dims{2}, Scalar(1.0), DType::Float64, toy_device());
+  thread_state().include |= key_bit(k);
+  while (!done) ops::add(a, a);
+  thread_state().include &= ~key_bit(k);
+  other.join();
+  add.table.set(k, {});
+}

@@ -189,3 +189,40 @@ def test_a_view_of_a_leaf_may_not_be_marked_dirty() -> None:
     x = leaf(1, 1, 1)
     with pytest.raises(RuntimeError, match="a view of a leaf"):
         WritesSecond.apply(leaf(1, 1), x[1:])
+
+
+# --- writes without a gradient -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", ["eq_", "ne_", "lt_", "ge_", "logical_and_", "logical_xor_"])
+def test_a_comparison_written_in_place_cuts_off_what_was_there(write: str) -> None:
+    x = leaf(1, 2)
+    y = x * 2
+    getattr(y, write)(ts.tensor([2.0, 1.0], dtype=ts.float64))
+    assert y.requires_grad
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
+
+
+def test_bytes_seen_as_another_dtype_need_no_gradient() -> None:
+    x = leaf(1, 2)
+    seen = x.view(ts.float32)
+    assert not seen.requires_grad and seen.is_leaf and (x * 2).view(ts.int64).grad_fn is None
+
+
+def test_results_that_have_no_derivative_say_so() -> None:
+    x = leaf(3, 1, 3)
+    for found in (x.unique(), x.unique_consecutive(), ts.unique(x, dim=0)):
+        assert found.requires_grad
+        with pytest.raises(RuntimeError, match="is not implemented"):
+            found.sum().backward()
+    assert ts.zeros(0, requires_grad=True).median().requires_grad
+
+
+def test_parts_of_tensor_split_may_be_written() -> None:
+    x = leaf(1, 2, 3, 4)
+    y = x * 1
+    y.tensor_split(2)[1].mul_(3)
+    y.tensor_split((1,))[0].mul_(2)
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 1.0, 3.0, 3.0]

@@ -77,8 +77,14 @@ void resize_output(const Tensor& out, IntSpan sizes, const char* op) {
     warn(concat(op, ": an output with one or more elements was resized since it had shape ", out.sizes(),
                 ", which does not match the required output shape ", sizes,
                 "; pass an out= of that shape or of no elements"));
-  Tensor fresh = empty_tensor(sizes, out.dtype(), out.device());
   TensorImpl* t = out.impl();
+  int64_t bytes = checked_numel(sizes) * out.item_size();
+  bool nowhere = t->base && out.numel() == 0; // an empty view: what lies at its place is not its own
+  if (!nowhere && t->storage && bytes <= static_cast<int64_t>(t->storage->nbytes) - t->byte_offset) {
+    t->set_contiguous(sizes); // where it is: other tensors may look there
+    return;
+  }
+  Tensor fresh = empty_tensor(sizes, out.dtype(), out.device());
   if (t->storage) release(t->storage);
   t->storage = fresh->storage;
   if (t->storage) retain(t->storage);

@@ -86,6 +86,8 @@ Tensor type_as(const Tensor& self, const Tensor& other) { return to(self, other.
 Tensor cpu(const Tensor& self, Format format) { return to(self, DType::Undefined, parse_device("cpu"), false, format); }
 template <DType T> Tensor cast(const Tensor& self, Format format) { return to(self, T, {}, false, format); }
 
+Tensor copy_number_(const Tensor& self, Scalar src, bool) { return ops::fill_(self, src); }
+
 Scalar local_scalar_dense(const Tensor& self) {
   TS_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
   TS_CHECK(!self.device().is_meta(), "Tensor.item() cannot be called on meta tensors");
@@ -122,6 +124,10 @@ TS_OPERATORS(copy) {
       .gradient(copy_gradient)
       .method_only()
       .doc("Copies src, broadcast to self's shape, into self; dtypes and devices may differ.");
+  def("copy_.Scalar(Tensor(a!) self, Scalar src, bool non_blocking=False) -> Tensor(a!)")
+      .body<copy_number_>()
+      .method_only()
+      .doc("fill_(src).");
   def("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
       .body<clone>()
       .gradient([](GradContext& c) { c.set(0, c.grad()); })

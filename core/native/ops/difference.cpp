@@ -68,23 +68,28 @@ Tensor nothing(const Tensor& y, int64_t d) {
   return ops::mul(ops::sum_dim(ops::narrow(y, d, int64_t{0}, int64_t{0}), IntSpan(&d, 1)), 1.0);
 }
 
-Tensor trapezoid_x(const Tensor& y, const Tensor& x, int64_t dim) {
-  int64_t d = checked_dim(y, dim, "trapezoid");
+// Sums of two small integers may not fit their dtype.
+Tensor roomy(const Tensor& t) { return is_integral(t.dtype(), false) ? ops::to_dtype(t, DType::Int64) : t; }
+
+Tensor trapezoid_x(const Tensor& samples, const Tensor& x, int64_t dim) {
+  int64_t d = checked_dim(samples, dim, "trapezoid");
+  Tensor y = roomy(samples);
   if (y.sizes()[d] == 0) return nothing(y, d);
-  return ops::sum_dim(scaled_pairs(y, d, x, "trapezoid"), IntSpan(&d, 1));
+  return ops::sum_dim(scaled_pairs(y, d, roomy(x), "trapezoid"), IntSpan(&d, 1));
 }
-Tensor trapezoid_dx(const Tensor& y, Scalar dx, int64_t dim) {
-  int64_t d = checked_dim(y, dim, "trapezoid");
+Tensor trapezoid_dx(const Tensor& samples, Scalar dx, int64_t dim) {
+  int64_t d = checked_dim(samples, dim, "trapezoid");
+  Tensor y = roomy(samples);
   if (y.sizes()[d] == 0) return nothing(y, d);
   return ops::sum_dim(scaled_pairs(y, d, dx), IntSpan(&d, 1));
 }
 Tensor cumulative_x(const Tensor& y, const Tensor& x, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");
-  return ops::cumsum(scaled_pairs(y, d, x, "cumulative_trapezoid"), d);
+  return ops::cumsum(scaled_pairs(roomy(y), d, roomy(x), "cumulative_trapezoid"), d);
 }
 Tensor cumulative_dx(const Tensor& y, Scalar dx, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");
-  return ops::cumsum(scaled_pairs(y, d, dx), d);
+  return ops::cumsum(scaled_pairs(roomy(y), d, dx), d);
 }
 
 } // namespace

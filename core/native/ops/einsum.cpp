@@ -233,9 +233,16 @@ Tensor einsum(const char* equation, TensorList operands) {
 
 // --- special cases ---------------------------------------------------------------------------------------------------
 
-Tensor tensordot(const Tensor& a, const Tensor& b, IntSpan dims_a, IntSpan dims_b) {
+Tensor tensordot(const Tensor& first, const Tensor& second, IntSpan dims_a, IntSpan dims_b) {
   TS_CHECK(dims_a.size() == dims_b.size(), "tensordot: both dimension lists should have same length, got ", dims_a,
            " and ", dims_b);
+  Tensor a = first, b = second;
+  for (size_t i = 0; i < dims_a.size(); ++i) { // a dim of size 1 broadcasts: the other's is summed
+    int64_t d = wrap_dim(dims_a[i], a.ndim(), "tensordot"), e = wrap_dim(dims_b[i], b.ndim(), "tensordot");
+    if (a.size(d) == b.size(e)) continue;
+    if (a.size(d) == 1) b = ops::sum_dim(b, IntSpan(&e, 1), true, b.dtype());
+    if (b.size(e) == 1) a = ops::sum_dim(a, IntSpan(&d, 1), true, a.dtype());
+  }
   auto order = [](const Tensor& t, IntSpan summed, bool summed_last, Dims& kept) {
     Dims inner, outer;
     for (int64_t d : summed) inner.push_back(wrap_dim(d, t.ndim(), "tensordot"));

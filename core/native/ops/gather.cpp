@@ -81,13 +81,18 @@ Tensor take(const Tensor& self, const Tensor& index) {
   return ops::index(flat, TensorList(&index, 1));
 }
 
-Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<int64_t> dim) {
-  check_index_dtype(indices, "take_along_dim");
-  if (!dim) return ops::gather(ops::reshape(self, Dims{-1}), 0, ops::reshape(indices, Dims{-1}));
-  TS_CHECK(self.ndim() == indices.ndim(),
+Tensor take_along_dim(const Tensor& self, const Tensor& positions, std::optional<int64_t> dim) {
+  static const Op wrap("_wrap_index"); // negative positions count from the end
+  check_index_dtype(positions, "take_along_dim");
+  if (!dim) {
+    Tensor flat = ops::reshape(self, Dims{-1});
+    return ops::gather(flat, 0, wrap(ops::reshape(positions, Dims{-1}), Scalar(flat.numel())));
+  }
+  TS_CHECK(self.ndim() == positions.ndim(),
            "take_along_dim: input and indices should have the same number of dimensions, but got ", self.ndim(),
-           " dimensions for input, and ", indices.ndim(), " dimensions for indices");
+           " dimensions for input, and ", positions.ndim(), " dimensions for indices");
   int64_t d = wrap_dim(*dim, self.ndim(), "take_along_dim");
+  Tensor indices = wrap(positions, Scalar(self.ndim() ? self.sizes()[d] : 1));
   Dims self_sizes(self.sizes()), index_sizes(indices.sizes());
   if (self.ndim() == 0) return ops::gather(self, d, indices);
   self_sizes[d] = index_sizes[d] = 1;

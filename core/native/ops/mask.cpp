@@ -98,12 +98,12 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
   check_same_dtype(self, source, "masked_scatter");
   Dims sizes = broadcast_sizes(self.sizes(), mask.sizes(), "masked_scatter");
   Tensor x = ops::expand(self, sizes), m = ops::contiguous(ops::expand(mask, sizes));
-  if (x.numel() == 0) return ops::clone(x);
   Tensor flat_mask = ops::reshape(m, Dims{-1});
   int64_t wanted = self.device().is_meta() ? 0 : count_true(flat_mask);
   TS_CHECK(wanted <= source.numel(), "masked_scatter: Number of elements of source (", source.numel(),
            ") < number of ones in mask (", wanted, ")");
-  if (source.numel() == 0) return ops::clone(x);
+  if (x.numel() == 0 || source.numel() == 0) // nothing is taken from it, but it is part of the graph
+    return is_floating(source.dtype()) ? ops::where(m, ops::sum(source), x) : ops::clone(x);
   Tensor rank = ops::clamp(ops::sub(ops::cumsum(ops::to_dtype(flat_mask, DType::Int64), 0), Scalar(1)), Scalar(0),
                            Scalar(source.numel() - 1));
   Tensor values = ops::index_select(ops::reshape(source, Dims{-1}), 0, rank);

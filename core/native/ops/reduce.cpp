@@ -132,12 +132,16 @@ template <int Opcode> Tensor truth_rule(const Tensor& self) {
 template <int Opcode> void truth(const Tensor& out, const Tensor& self) {
   truth_into(out, Opcode, self, all_dims(self.ndim()));
 }
+// No dims at all mean just that here, where the sums and means take them for all.
+DimSet truth_dims(OptionalDims dim, int64_t ndim, const char* op) {
+  return dim && dim->empty() ? 0 : dim_set(dim, ndim, op);
+}
 template <int Opcode> Tensor truth_along_rule(const Tensor& self, OptionalDims dim, bool keepdim) {
   const char* op = name_of(Opcode);
-  return reduce_outline(op, Opcode, self, dim_set(dim, self.ndim(), op), keepdim, truth_dtype(self));
+  return reduce_outline(op, Opcode, self, truth_dims(dim, self.ndim(), op), keepdim, truth_dtype(self));
 }
 template <int Opcode> void truth_along(const Tensor& out, const Tensor& self, OptionalDims dim, bool) {
-  truth_into(out, Opcode, self, dim_set(dim, self.ndim(), name_of(Opcode)));
+  truth_into(out, Opcode, self, truth_dims(dim, self.ndim(), name_of(Opcode)));
 }
 
 Tensor count_nonzero_rule(const Tensor& self, OptionalDims dim) {

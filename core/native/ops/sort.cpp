@@ -100,7 +100,9 @@ Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
            " for size ", size);
   auto [values, positions] = ops::sort.multi<2>(self, d);
   if (self.ndim() == 0) return {values, positions};
-  auto pick = [&](const Tensor& t) { return keepdim ? ops::slice(t, d, k - 1, k, 1) : ops::select(t, d, k - 1); };
+  auto pick = [&](const Tensor& t) {
+    return ops::contiguous(keepdim ? ops::slice(t, d, k - 1, k, 1) : ops::select(t, d, k - 1));
+  };
   return {pick(values), pick(positions)};
 }
 
@@ -132,11 +134,18 @@ Pair median_dim(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) 
 template <bool ignore_nan> Pair median_along(const Tensor& self, int64_t dim, bool keepdim) {
   return median_dim(self, dim, keepdim, ignore_nan);
 }
+// The median of nothing: NaN, or what PyTorch makes of that as an integer.
+Tensor nothing_between(const Tensor& self) {
+  check_orderable(self, "median");
+  if (is_floating(self.dtype())) return ops::mul(ops::sum(self), Scalar(std::nan("")));
+  Scalar value(0);
+  if (is_bool(self.dtype())) value = Scalar(true);
+  if (self.dtype() == DType::Int32) value = Scalar(int64_t{INT32_MIN});
+  if (self.dtype() == DType::Int64) value = Scalar(INT64_MIN);
+  return ops::full(IntSpan(), value, self.dtype(), self.device());
+}
 template <bool ignore_nan> Tensor median_all(const Tensor& self) {
-  if (self.numel() == 0) {
-    TS_CHECK(is_floating(self.dtype()), "median: expected at least one element for dtype ", self.dtype());
-    return ops::full(IntSpan(), Scalar(std::nan("")), self.dtype(), self.device());
-  }
+  if (self.numel() == 0) return nothing_between(self);
   return std::get<0>(median_dim(ops::reshape(self, Dims{-1}), 0, false, ignore_nan));
 }
 

@@ -1,6 +1,8 @@
 // Views of the parts of a tensor: unbind, split, chunk, tensor_split and the h/v/d forms.
 #include "ops/api.h"
+#include "ops/arguments.h"
 #include "ops/declare.h"
+#include "ops/raw.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -86,9 +88,13 @@ std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, 
   TS_CHECK(sections > 0, "tensor_split: number of sections must be larger than 0, got ", sections);
   TS_CHECK(sections <= 1 << 24, "tensor_split: expected at most ", 1 << 24, " sections, got ", sections);
   int64_t d = wrap_dim(dim, self.ndim(), "tensor_split"), size = self.sizes()[d];
-  Dims lengths;
-  for (int64_t i = 0; i < sections; ++i) lengths.push_back(size / sections + (i < size % sections));
-  return ops::split_with_sizes.list(self, lengths, d);
+  std::vector<Tensor> parts; // slices, each of which may be written in place
+  for (int64_t i = 0, start = 0; i < sections; ++i) {
+    int64_t length = size / sections + (i < size % sections);
+    parts.push_back(ops::slice(self, d, start, start + length, 1));
+    start += length;
+  }
+  return parts;
 }
 
 std::vector<Tensor> tensor_split_indices(const Tensor& self, IntSpan indices, int64_t dim) {
@@ -101,8 +107,21 @@ std::vector<Tensor> tensor_split_indices(const Tensor& self, IntSpan indices, in
     start = end;
   }
   parts.push_back(ops::slice(self, d, start, Value(), 1));
-  for (const Tensor& p : parts) p->flags |= TensorImpl::kViewMulti;
   return parts;
+}
+
+// A 0-d tensor says how many parts, a vector where to cut.
+std::vector<Tensor> tensor_split_tensor(const Tensor& self, const Tensor& given, int64_t dim) {
+  const char* op = "tensor_split";
+  TS_CHECK(given.dtype() == DType::Int64, op, ": expected tensor_indices_or_sections to have dtype int64, got ",
+           given.dtype());
+  TS_CHECK(given.ndim() <= 1, op, ": expected tensor_indices_or_sections to have at most one dimension, got shape ",
+           given.sizes());
+  check_not_meta(given, op);
+  std::vector<int64_t> values(static_cast<size_t>(given.numel()));
+  copy_bytes_to_host(values.data(), raw_contiguous(given), values.size() * sizeof(int64_t), op);
+  if (given.ndim() == 0) return tensor_split_sections(self, values[0], dim);
+  return tensor_split_indices(self, IntSpan(values.data(), values.size()), dim);
 }
 
 const Op split_sections("tensor_split.sections"), split_indices("tensor_split.indices");
@@ -180,6 +199,11 @@ TS_OPERATORS(split) {
   def("tensor_split.indices(Tensor(a) self, int[] indices, int dim=0) -> Tensor(a)[]")
       .body<tensor_split_indices>()
       .doc("Views along `dim` cut before each of the indices.");
+  def("tensor_split.tensor_indices_or_sections(Tensor(a) self, Tensor tensor_indices_or_sections, int dim=0) -> "
+      "Tensor(a)[]")
+      .body<tensor_split_tensor>()
+      .any_device()
+      .doc("Views along `dim`: as many as a 0-d tensor says, or cut before each index in a vector.");
   def("hsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]")
       .body<letter_sections<'h'>>()
       .doc("Equal views along dimension 1, or 0 of a one-dimensional tensor.");

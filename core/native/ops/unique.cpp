@@ -44,7 +44,7 @@ Triple empty_result(const Tensor& self, IntSpan inverse_sizes) {
           no_positions(self.device())};
 }
 
-Triple unique_flat(const Tensor& self, bool, bool, bool) {
+Triple unique_flat(const Tensor& self, bool, bool inverse_too, bool counts_too) {
   check_not_meta(self, "unique");
   if (self.numel() == 0) return empty_result(self, self.sizes());
   Tensor flat = raw_view(raw_contiguous(self), Dims{self.numel()});
@@ -52,7 +52,9 @@ Triple unique_flat(const Tensor& self, bool, bool, bool) {
   Runs r = find_runs(raw_view(values, Dims{values.numel(), 1}));
   Tensor inverse = empty_tensor(Dims{flat.numel()}, DType::Int64, self.device());
   scatter_into(inverse, 0, order, r.run_of, TS_S_SET);
-  return {ops::index_select(values, 0, r.starts), reshaped(inverse, self.sizes()), r.lengths};
+  Tensor none = no_positions(self.device());
+  return {ops::index_select(values, 0, r.starts), inverse_too ? reshaped(inverse, self.sizes()) : none,
+          counts_too ? r.lengths : none};
 }
 
 // Slices along dim as rows of a matrix, the other dimensions in their order.
@@ -113,25 +115,30 @@ Triple unique_consecutive(const Tensor& self, bool, bool, std::optional<int64_t>
   return {ops::index_select(self, d, r.starts), r.run_of, r.lengths};
 }
 
+// As in PyTorch, whose results remember what they came from.
+void no_gradient(GradContext& c) {
+  fail(ErrorKind::Runtime, "derivative for ", c.op().schema->base, " is not implemented; detach() its input");
+}
+
 } // namespace
 
 TS_OPERATORS(unique) {
   def("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, "
       "Tensor, Tensor)")
       .body<unique_flat>()
-      .not_differentiable()
+      .gradient(no_gradient)
       .hidden()
       .doc("Distinct elements in order, the position of each element among them, and how often each occurs.");
   def("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
       "(Tensor, Tensor, Tensor)")
       .body<unique_dim>()
-      .not_differentiable()
+      .gradient(no_gradient)
       .hidden()
       .doc("Distinct slices along `dim` in order, the position of each slice among them, and how often each occurs.");
   def("_unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> "
       "(Tensor, Tensor, Tensor)")
       .body<unique_consecutive>()
-      .not_differentiable()
+      .gradient(no_gradient)
       .hidden()
       .doc("The first of each run of equal elements (or slices), the run of each element, and the runs' lengths.");
 }

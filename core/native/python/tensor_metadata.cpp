@@ -138,13 +138,15 @@ void grow_storage(const Tensor& t, size_t nbytes) {
 
 void resize(const Tensor& t, IntSpan sizes, MemoryFormat format) {
   TS_CHECK(!requires_grad(t), "cannot resize variables that require grad");
-  TS_CHECK(!t.is_view(), "resize_: expected a tensor that is not a view of another one");
   TS_CHECK(!t->has(TensorImpl::kConstantData), "resize_: the memory is read-only; clone() the tensor first");
   int64_t n = checked_numel(sizes), bytes = 0;
   TS_CHECK(!__builtin_mul_overflow(n, t.item_size(), &bytes) && !__builtin_add_overflow(bytes, t->byte_offset, &bytes),
            "resize_: sizes ", sizes, " exceed 64-bit sizes");
-  if (!t.device().is_meta() && (!t->storage || static_cast<size_t>(bytes) > t->storage->nbytes))
+  if (!t.device().is_meta() && (!t->storage || static_cast<size_t>(bytes) > t->storage->nbytes)) {
+    TS_CHECK(!t.is_view(), "resize_: sizes ", sizes, " need ", bytes, " bytes, more than the tensor has of which this ",
+             "is a view; clone() it first");
     grow_storage(t, static_cast<size_t>(bytes));
+  }
   t->set_geometry(sizes, strides_for(sizes, format));
 }
 

@@ -220,10 +220,9 @@ void pointwise_autograd(void*, const Operator& op, Frame& f, KeySet keys) {
       needed |= static_cast<uint8_t>(1 << k);
   }
   bool inplace = op.variant == Variant::Inplace;
-  if (!functional.differentiable || !needed) {
-    if (inplace && functional.differentiable == false && needed) check_inplace_history(op, f.args[0].as_tensor());
-    return redispatch(op, f, rest);
-  }
+  // A comparison has no gradient, but written in place it cuts its target off from what that was computed from.
+  if (!functional.differentiable) needed = inplace ? needed & 1 : 0;
+  if (!needed) return redispatch(op, f, rest);
   if (op.variant == Variant::Out) refuse_out_gradient(op);
   // out of in-place: the target is arg 0 whether or not it requires a gradient itself.
   if (inplace) check_inplace_history(op, f.args[0].as_tensor());

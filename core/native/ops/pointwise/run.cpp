@@ -388,6 +388,16 @@ void run_merged(const Operator& op, const pointwise::Program& p, const Plan& pla
   launch.run_required();
 }
 
+// Apart from `t`, which is about to be given another shape.
+void keep_operands(const Tensor& t, Plan& plan) {
+  for (Operand& o : plan.operands) {
+    if (!o.tensor || !t->storage || o.tensor->storage != t->storage) continue;
+    plan.copies.push_back(
+        copy_as(Tensor::share(const_cast<TensorImpl*>(o.tensor)), o.tensor->dtype, MemoryFormat::Contiguous));
+    o.tensor = plan.copies.back().impl();
+  }
+}
+
 // The tensor the result goes to: fresh, self, or out= (resized when its shape is wrong).
 Tensor target(const Operator& op, Frame& f, Plan& plan) {
   if (op.variant == Variant::Functional) return allocate_result(plan, op.name().c_str());
@@ -397,7 +407,10 @@ Tensor target(const Operator& op, Frame& f, Plan& plan) {
   TS_CHECK(t.device() == plan.device, op.name(),
            ": Expected all tensors to be on the same device, but found at least two devices, ", t.device(), " and ",
            plan.device);
-  if (op.variant == Variant::Out) resize_output(t, plan.sizes, op.name().c_str());
+  if (op.variant == Variant::Out && !same(t.sizes(), plan.sizes)) {
+    keep_operands(t, plan);
+    resize_output(t, plan.sizes, op.name().c_str());
+  }
   TS_CHECK(same(t.sizes(), plan.sizes), op.name(), ": output with shape ", t.sizes(),
            " doesn't match the broadcast shape ", plan.sizes.span());
   check_inplace(t, op.name().c_str());
