@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tesserack as ts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tesserack import Tensor
 
 __all__ = ["lobpcg", "lu", "pca_lowrank", "svd_lowrank"]
@@ -86,7 +88,7 @@ def _orthonormal(x: Tensor, B: Tensor | None) -> Tensor:
     """Columns that span those of x, orthonormal in B; what depends on others is dropped."""
     w, v = ts.linalg.eigh(x.mH @ (x if B is None else B @ x))
     keep = w > w.max() * ts.finfo(x.dtype).eps * x.shape[-1]
-    return x @ (v[:, keep] / w[keep].sqrt())
+    return x @ (v[:, keep] / w[keep].sqrt())  # type: ignore[no-any-return]
 
 
 def _lobpcg(
@@ -146,14 +148,17 @@ def lobpcg(
         if X is None:
             X = ts.randn(*A.shape[:-1], n or k, dtype=A.dtype, device=A.device)
         batch = A.shape[:-2]
-        flat = [t.expand(*batch, *t.shape[-2:]).reshape(-1, *t.shape[-2:]) if t is not None else None
-                for t in (A, B, X, iK)]  # fmt: skip
+
+        def flat(t: Tensor) -> list[Tensor]:
+            return list(t.expand(*batch, *t.shape[-2:]).reshape(-1, *t.shape[-2:]))
+
+        matrices, starts = flat(A), flat(X)
+        metrics: Sequence[Tensor | None] = [None] * len(matrices) if B is None else flat(B)
+        inverses: Sequence[Tensor | None] = [None] * len(matrices) if iK is None else flat(iK)
+        rounds = 1000 if niter is None or niter < 0 else niter
         found = []
-        for i in range(flat[0].shape[0]):  # type: ignore[union-attr]
-            a, b, x, inverse = (t[i] if t is not None else None for t in flat)
-            e, v = _lobpcg(
-                a, b, x, inverse, 1000 if niter is None or niter < 0 else niter, tol, largest is not False, tracker
-            )
+        for a, b, x, inverse in zip(matrices, metrics, starts, inverses, strict=True):
+            e, v = _lobpcg(a, b, x, inverse, rounds, tol, largest is not False, tracker)
             found.append((e[:k], v[:, :k]))
         values, vectors = (ts.stack([pair[j] for pair in found]) for j in (0, 1))
     return values.reshape(*batch, k), vectors.reshape(*batch, m, k)

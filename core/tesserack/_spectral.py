@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
+from tesserack.fft._transform import Map, apply
 from tesserack.signal import windows
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def stft(
     found = transform(frames, norm="ortho" if normalized else None).transpose(-1, -2)
     if input.dim() == 1:
         found = found.squeeze(0)
-    return ts.view_as_real(found) if return_complex is False else found  # type: ignore[attr-defined, no-any-return]
+    return ts.view_as_real(found) if return_complex is False else found  # type: ignore[attr-defined]
 
 
 def _overlap_add(frames: Tensor, hop: int) -> Tensor:
@@ -175,7 +176,14 @@ def _overlap_add(frames: Tensor, hop: int) -> Tensor:
     count, n = frames.shape[-2:]
     columns = frames.transpose(-1, -2)
     size = (1, n + hop * (count - 1))
-    return ts.nn.functional.fold(columns, size, (1, n), stride=(1, hop)).reshape(frames.shape[0], size[1])
+    summed: Tensor = ts.nn.functional.fold(columns, size, (1, n), stride=(1, hop))  # type: ignore[misc]
+    return summed.reshape(frames.shape[0], size[1])
+
+
+def _real_inverse(spectra: Tensor, normalized: bool) -> Tensor:
+    """The real part of the inverse transform along the last dim."""
+    n = spectra.shape[-1]
+    return apply(Map("f2r", (spectra.dim() - 1,), (n,), (n,), (n,), False, n**-0.5 if normalized else 1 / n), spectra)
 
 
 def istft(
@@ -211,9 +219,10 @@ def istft(
     norm = "ortho" if normalized else None
     if half:
         frames = ts.fft.irfft(spectra, n_fft, norm=norm)
-    else:
+    elif return_complex:
         frames = ts.fft.ifft(spectra, norm=norm)
-        frames = frames if return_complex else ts.real(frames)
+    else:
+        frames = _real_inverse(spectra, normalized)
     weights = _window_of(window, win, n_fft, input, "istft").to(frames.device)
     signal = _overlap_add(frames * weights, hop)
     envelope = _overlap_add((weights * weights).expand(1, frames.shape[-2], n_fft), hop)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from tesserack import Tensor
 
-    Sizes = Sequence[int] | None
-    Dims = Sequence[int] | None
+    Sizes = Sequence[int] | int | None
+    Dims = Sequence[int] | int | None
 
 __all__ = [
     "fft", "fft2", "fftn", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ihfft", "ihfft2", "ihfftn", "irfft",

@@ -154,12 +154,12 @@ class _Linear(Function):
         return _compute(map, x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return apply(ctx.map.adjoint(), grad), None
 
 
 def apply(map: Map, x: Tensor) -> Tensor:
     """The map's result; differentiable to any order."""
     if ts.is_grad_enabled() and x.requires_grad:
-        return _Linear.apply(x, map)
+        return _Linear.apply(x, map)  # type: ignore[no-any-return]
     return _compute(map, x)

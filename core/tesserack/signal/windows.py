@@ -153,8 +153,10 @@ def general_cosine(
 
     def values(k: Tensor, n: int) -> Tensor:
         angle = k * (2 * math.pi / (n - 1))
-        terms = [(-1) ** i * float(w) * (angle * i).cos() for i, w in enumerate(weights)]
-        return sum(terms[1:], terms[0])
+        total = ts.zeros_like(angle)
+        for i, w in enumerate(weights):
+            total = total + (-1) ** i * float(w) * (angle * i).cos()
+        return total
 
     return _window("general_cosine", values, M, sym, dtype, layout, device, requires_grad)
 
