@@ -14,6 +14,10 @@ from tesserack import Tensor
 from tesserack._registry import operators, public_functions
 from tesserack.nn._attention import *  # noqa: F403
 from tesserack.nn._losses import *  # noqa: F403
+from tesserack.nn._losses_more import *  # noqa: F403
+from tesserack.nn._pooling import *  # noqa: F403
+from tesserack.nn._random import *  # noqa: F403
+from tesserack.nn._sampling import *  # noqa: F403
 from tesserack.nn._sizes import to_tuple
 
 linear = ts.linear
@@ -265,6 +269,13 @@ def max_unpool2d(
     [[[0.0, 0.0], [0.0, 3.0]]]
     """
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Zeros with the maxima ``input`` put back at ``indices``, as :func:`max_pool3d` returned both."""
+    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
 
 def _max_unpool(

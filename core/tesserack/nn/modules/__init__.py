@@ -2,6 +2,7 @@
 
 from tesserack.nn.modules import (
     activation,
+    adaptive,
     attention,
     batchnorm,
     container,
@@ -15,12 +16,14 @@ from tesserack.nn.modules import (
     lazy_layers,
     linear,
     loss,
+    loss_more,
     loss_pairs,
     normalization,
     padding,
     parameters,
     pixelshuffle,
     pooling,
+    pooling_more,
     rnn,
     rnn_cells,
     sparse,
@@ -28,6 +31,7 @@ from tesserack.nn.modules import (
     upsampling,
 )
 from tesserack.nn.modules.activation import *  # noqa: F403
+from tesserack.nn.modules.adaptive import *  # noqa: F403
 from tesserack.nn.modules.attention import *  # noqa: F403
 from tesserack.nn.modules.batchnorm import *  # noqa: F403
 from tesserack.nn.modules.container import *  # noqa: F403
@@ -41,6 +45,7 @@ from tesserack.nn.modules.instancenorm import *  # noqa: F403
 from tesserack.nn.modules.lazy_layers import *  # noqa: F403
 from tesserack.nn.modules.linear import *  # noqa: F403
 from tesserack.nn.modules.loss import *  # noqa: F403
+from tesserack.nn.modules.loss_more import *  # noqa: F403
 from tesserack.nn.modules.loss_pairs import *  # noqa: F403
 from tesserack.nn.modules.module import Module
 from tesserack.nn.modules.normalization import *  # noqa: F403
@@ -48,6 +53,7 @@ from tesserack.nn.modules.padding import *  # noqa: F403
 from tesserack.nn.modules.parameters import *  # noqa: F403
 from tesserack.nn.modules.pixelshuffle import *  # noqa: F403
 from tesserack.nn.modules.pooling import *  # noqa: F403
+from tesserack.nn.modules.pooling_more import *  # noqa: F403
 from tesserack.nn.modules.rnn import *  # noqa: F403
 from tesserack.nn.modules.rnn_cells import *  # noqa: F403
 from tesserack.nn.modules.sparse import *  # noqa: F403
@@ -57,6 +63,7 @@ from tesserack.nn.modules.upsampling import *  # noqa: F403
 # Spelt out one by one: type checkers follow only this form.
 __all__ = ["Module"]
 __all__ += activation.__all__
+__all__ += adaptive.__all__
 __all__ += attention.__all__
 __all__ += batchnorm.__all__
 __all__ += container.__all__
@@ -70,12 +77,14 @@ __all__ += instancenorm.__all__
 __all__ += lazy_layers.__all__
 __all__ += linear.__all__
 __all__ += loss.__all__
+__all__ += loss_more.__all__
 __all__ += loss_pairs.__all__
 __all__ += normalization.__all__
 __all__ += padding.__all__
 __all__ += parameters.__all__
 __all__ += pixelshuffle.__all__
 __all__ += pooling.__all__
+__all__ += pooling_more.__all__
 __all__ += rnn.__all__
 __all__ += rnn_cells.__all__
 __all__ += sparse.__all__

@@ -25,6 +25,7 @@ __all__ = [
     "LogSoftmax",
     "Mish",
     "PReLU",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "SiLU",
@@ -382,6 +383,27 @@ class LogSigmoid(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
+
+
+class RReLU(Module):
+    """``x`` where positive, elsewhere times a slope: drawn from [lower, upper] in training, else their mean.
+
+    >>> from tesserack import nn, tensor
+    >>> nn.RReLU(0.25, 0.75).eval()(tensor([2.0, -2.0])).tolist()
+    [2.0, -1.0]
+    """
+
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
 
 
 class GLU(Module):

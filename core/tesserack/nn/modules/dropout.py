@@ -6,7 +6,7 @@ from tesserack import Tensor
 from tesserack.nn import functional as F
 from tesserack.nn.modules.module import Module
 
-__all__ = ["Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _Dropout(Module):
@@ -77,3 +77,28 @@ class Dropout3d(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
+
+
+class AlphaDropout(_Dropout):
+    """:class:`Dropout` that keeps mean and variance of the outputs of :class:`SELU` (arXiv:1706.02515).
+
+    >>> from tesserack import nn, ones
+    >>> len(set(nn.AlphaDropout()(ones(100)).tolist()))
+    2
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.alpha_dropout(input, self.p, self.training)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """:class:`AlphaDropout` of whole channels of (N, C, *).
+
+    >>> from tesserack import nn, ones
+    >>> y = nn.FeatureAlphaDropout()(ones(1, 4, 3, 3)).flatten(2)
+    >>> bool((y == y[..., :1]).all())
+    True
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.feature_alpha_dropout(input, self.p, self.training)

@@ -1,0 +1,384 @@
+"""Pooling over three dims, over windows drawn at random, and by powers; every window is given by indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.nn._sizes import to_tuple
+
+__all__ = [
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
+    "avg_pool3d",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+]
+
+Windows = list[list[int]]  # the positions of each window along one dim
+
+
+def _check_rank(name: str, input: Tensor, dims: int) -> None:
+    if input.ndim not in (dims + 1, dims + 2) or 0 in input.shape[-dims - 1 :]:
+        raise RuntimeError(f"{name}: expected a non-empty {dims + 1}D or {dims + 2}D input, got {tuple(input.shape)}")
+
+
+def _count(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool, name: str) -> int:
+    """How many windows there are; the last one starts inside the input or the left padding."""
+    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    count = (room + stride - 1 if ceil_mode else room) // stride + 1
+    if ceil_mode and (count - 1) * stride >= size + padding:
+        count -= 1
+    if count < 1:
+        raise RuntimeError(f"{name}: expected windows that fit into the input, got kernel {kernel} for size {size}")
+    return count
+
+
+def _check_options(name: str, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> None:
+    if min(kernel) <= 0 or min(stride) <= 0:
+        raise RuntimeError(f"{name}: kernel size and stride should be greater than zero, got {kernel} and {stride}")
+    if any(not 0 <= 2 * p <= k for p, k in zip(padding, kernel, strict=True)):
+        raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, got {padding} for {kernel}")
+
+
+# --- maxima --------------------------------------------------------------------------------------------------------
+
+
+def _max_over(input: Tensor, windows: Sequence[Windows]) -> tuple[Tensor, Tensor]:
+    """The maximum of every window, and where it lies in the flattened last dims."""
+    dims = len(windows)
+    lead = tuple(input.shape[:-dims])
+    sizes = input.shape[-dims:]
+    places = ts.zeros((1, 1), dtype=ts.int64, device=input.device)  # (windows so far, positions in them)
+    for table, size in zip(windows, sizes, strict=True):
+        longest = max(len(row) for row in table)
+        rows = [row + [row[-1]] * (longest - len(row)) for row in table]  # repeated positions change no maximum
+        new = ts.tensor(rows, dtype=ts.int64, device=input.device)
+        places = (places[:, None, :, None] * size + new[None, :, None, :]).reshape(
+            places.shape[0] * len(rows), places.shape[1] * longest
+        )
+    taken = input.reshape((*lead, -1)).index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
+    values, chosen = taken.max(-1)
+    where = places.expand((*lead, *places.shape)).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+    shape = (*lead, *(len(table) for table in windows))
+    return values.reshape(shape), where.reshape(shape)
+
+
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Maximum of each window of (N, C, D, H, W) or (C, D, H, W), and its place in the flattened D*H*W block."""
+    name = "max_pool3d"
+    _check_rank(name, input, 3)
+    kernel, pad, gaps = to_tuple(kernel_size, 3), to_tuple(padding, 3), to_tuple(dilation, 3)
+    step = kernel if stride is None or stride == () else to_tuple(stride, 3)
+    _check_options(name, kernel, step, pad)
+    windows = []
+    for size, k, s, p, d in zip(input.shape[-3:], kernel, step, pad, gaps, strict=True):
+        count = _count(size, k, s, p, d, ceil_mode, name)
+        rows = [[at for at in range(i * s - p, i * s - p + d * (k - 1) + 1, d) if 0 <= at < size] for i in range(count)]
+        windows.append(rows)
+    return _max_over(input, windows)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Maximum of each window of (N, C, D, H, W) or (C, D, H, W); with ``return_indices`` also its place in the block.
+
+    >>> import tesserack as ts
+    >>> max_pool3d(ts.arange(8.0).reshape(1, 2, 2, 2), 2).tolist()
+    [[[[7.0]]]]
+    """
+    both = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return both if return_indices else both[0]
+
+
+def _adaptive_windows(size: int, count: int) -> Windows:
+    return [list(range(i * size // count, -((i + 1) * size // -count))) for i in range(count)]
+
+
+def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
+    wanted = (output_size,) * dims if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    return [have if want is None else want for have, want in zip(input.shape[-dims:], wanted, strict=True)]
+
+
+def _adaptive_max(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
+    _check_rank(name, input, dims)
+    sizes = _adaptive_sizes(input, output_size, dims)
+    if min(sizes) < 0:
+        raise RuntimeError(f"{name}: expected non-negative output sizes, got {sizes}")
+    if min(sizes) == 0:
+        shape = (*input.shape[:-dims], *sizes)
+        return input.new_empty(shape), input.new_empty(shape, dtype=ts.int64)
+    return _max_over(input, [_adaptive_windows(have, n) for have, n in zip(input.shape[-dims:], sizes, strict=True)])
+
+
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Maxima of ``output_size`` windows that cover each line of (N, C, L) or (C, L), and where they were."""
+    return _adaptive_max("adaptive_max_pool1d", input, output_size, 1)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maxima of ``output_size`` windows that cover each line; with ``return_indices`` also where they were.
+
+    >>> import tesserack as ts
+    >>> adaptive_max_pool1d(ts.arange(4.0).reshape(1, 4), 2).tolist()
+    [[1.0, 3.0]]
+    """
+    both = _adaptive_max("adaptive_max_pool1d", input, output_size, 1)
+    return both if return_indices else both[0]
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Maxima over a grid of windows that cover each block of (N, C, D, H, W), and where they were."""
+    return _adaptive_max("adaptive_max_pool3d", input, output_size, 3)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maxima over a grid of ``output_size`` windows that cover each block; None keeps that size of the input.
+
+    >>> import tesserack as ts
+    >>> adaptive_max_pool3d(ts.arange(8.0).reshape(1, 2, 2, 2), (1, 1, 2)).tolist()
+    [[[[6.0, 7.0]]]]
+    """
+    both = _adaptive_max("adaptive_max_pool3d", input, output_size, 3)
+    return both if return_indices else both[0]
+
+
+def _fractional(
+    name: str, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Tensor | None, dims: int
+) -> tuple[Tensor, Tensor]:
+    if input.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{name}: expected a {dims + 1}D or {dims + 2}D input, got {tuple(input.shape)}")
+    if (output_size is None) == (output_ratio is None):
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    kernel = to_tuple(kernel_size, dims)
+    sizes = input.shape[-dims:]
+    if output_size is None:
+        ratio = (output_ratio,) * dims if isinstance(output_ratio, (int, float)) else tuple(output_ratio)
+        wanted: Any = [int(size * share) for size, share in zip(sizes, ratio, strict=True)]
+    else:
+        wanted = to_tuple(output_size, dims)
+    if any(n + k - 1 > size or n < 1 for n, k, size in zip(wanted, kernel, sizes, strict=True)):
+        raise RuntimeError(f"{name}: expected output {tuple(wanted)} and kernel {kernel} to fit into {tuple(sizes)}")
+    planes = input.reshape((-1, *sizes))
+    batch = 1 if input.ndim == dims + 1 else input.shape[0]
+    if samples is None:
+        samples = ts.rand(batch, input.shape[-dims - 1], dims, dtype=input.dtype, device=input.device)
+    drawn = samples.reshape(-1, dims).double()
+    drawn = drawn.flip(1) if dims == 2 else drawn  # of planes the width is drawn first
+    places = ts.zeros((planes.shape[0], 1, 1), dtype=ts.int64, device=input.device)
+    for d in range(dims):
+        starts = _fractional_starts(drawn[:, d : d + 1], sizes[d], wanted[d], kernel[d])
+        rows = starts.unsqueeze(-1) + ts.arange(kernel[d], device=input.device)
+        places = (places[:, :, None, :, None] * sizes[d] + rows[:, None, :, None, :]).reshape(
+            planes.shape[0], places.shape[1] * wanted[d], places.shape[2] * kernel[d]
+        )
+    taken = planes.flatten(1).gather(1, places.flatten(1)).reshape(places.shape)
+    values, chosen = taken.max(-1)
+    where = places.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+    shape = (*input.shape[:-dims], *wanted)
+    return values.reshape(shape), where.reshape(shape)
+
+
+def _fractional_starts(drawn: Tensor, size: int, count: int, kernel: int) -> Tensor:
+    """Where the windows of every plane begin: steps of two lengths in an order that ``drawn`` decides."""
+    last = ts.full_like(drawn, size - kernel).long()
+    if count == 1:
+        return last
+    alpha = (size - kernel) / (count - 1)
+    steps = ts.arange(count - 1, dtype=drawn.dtype, device=drawn.device)
+    starts = ((steps + drawn) * alpha).long() - (drawn * alpha).long()
+    return ts.cat([starts, last], dim=1)
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """:func:`fractional_max_pool2d` with the places of the maxima."""
+    name = "fractional_max_pool2d"
+    return _fractional(name, input, kernel_size, output_size, output_ratio, _random_samples, 2)
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Maxima of windows whose steps are drawn at random, to ``output_size`` or the fraction ``output_ratio`` of the
+    input.
+
+    From Graham, arXiv:1412.6071. Takes (N, C, H, W) or (C, H, W).
+
+    >>> import tesserack as ts
+    >>> tuple(fractional_max_pool2d(ts.ones(1, 3, 8, 8), 2, output_ratio=0.5).shape)
+    (1, 3, 4, 4)
+    """
+    both = fractional_max_pool2d_with_indices(
+        input, kernel_size, output_size, output_ratio, _random_samples=_random_samples
+    )
+    return both if return_indices else both[0]
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """:func:`fractional_max_pool3d` with the places of the maxima."""
+    name = "fractional_max_pool3d"
+    return _fractional(name, input, kernel_size, output_size, output_ratio, _random_samples, 3)
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """:func:`fractional_max_pool2d` of (N, C, D, H, W) or (C, D, H, W)."""
+    both = fractional_max_pool3d_with_indices(
+        input, kernel_size, output_size, output_ratio, _random_samples=_random_samples
+    )
+    return both if return_indices else both[0]
+
+
+# --- means: sums over boxes are sums along each dim ------------------------------------------------------------------
+
+
+def _sums(input: Tensor, windows: Sequence[Windows]) -> Tensor:
+    """The sum of every window, by one product with a matrix of zeros and ones for each dim."""
+    dims = len(windows)
+    for d, table in enumerate(windows):
+        at = input.ndim - dims + d
+        size = input.shape[at]
+        member = ts.tensor([[float(i in set(row)) for row in table] for i in range(size)], device=input.device)
+        input = (input.movedim(at, -1) @ member.to(input.dtype)).movedim(-1, at)
+    return input.contiguous()
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Mean of each window of (N, C, D, H, W) or (C, D, H, W).
+
+    ``count_include_pad`` lets padding zeros count in the mean; ``divisor_override`` divides by that number instead.
+
+    >>> import tesserack as ts
+    >>> avg_pool3d(ts.arange(8.0).reshape(1, 2, 2, 2), 2).tolist()
+    [[[[3.5]]]]
+    """
+    name = "avg_pool3d"
+    _check_rank(name, input, 3)
+    if divisor_override == 0:
+        raise RuntimeError(f"{name}: divisor must be not zero")
+    kernel, pad = to_tuple(kernel_size, 3), to_tuple(padding, 3)
+    step = kernel if stride is None or stride == () else to_tuple(stride, 3)
+    _check_options(name, kernel, step, pad)
+    windows, counts = [], []
+    for size, k, s, p in zip(input.shape[-3:], kernel, step, pad, strict=True):
+        starts = [i * s - p for i in range(_count(size, k, s, p, 1, ceil_mode, name))]
+        windows.append([list(range(max(0, at), min(at + k, size))) for at in starts])
+        counts.append([min(at + k, size + p) - at if count_include_pad else len(range(max(0, at), min(at + k, size)))
+                       for at in starts])  # fmt: skip
+    total = _sums(input, windows)
+    if divisor_override is not None:
+        return total / divisor_override
+    d, h, w = (ts.tensor(row, dtype=input.dtype, device=input.device) for row in counts)
+    return total / (d[:, None, None] * h[:, None] * w)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over a grid of ``output_size`` windows that cover each block; None keeps that size of the input.
+
+    >>> import tesserack as ts
+    >>> adaptive_avg_pool3d(ts.arange(8.0).reshape(1, 2, 2, 2), 1).tolist()
+    [[[[3.5]]]]
+    """
+    _check_rank("adaptive_avg_pool3d", input, 3)
+    sizes = _adaptive_sizes(input, output_size, 3)
+    windows = [_adaptive_windows(have, n) for have, n in zip(input.shape[-3:], sizes, strict=True)]
+    d, h, w = (ts.tensor([len(row) for row in table], dtype=input.dtype, device=input.device) for table in windows)
+    return _sums(input, windows) / (d[:, None, None] * h[:, None] * w)
+
+
+# --- powers --------------------------------------------------------------------------------------------------------
+
+
+def _power_mean(mean: Tensor, count: int, norm_type: float) -> Tensor:
+    return (ts.sign(mean) * ts.relu(ts.abs(mean))).mul(count).pow(1.0 / norm_type)
+
+
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """The ``norm_type``-th root of the sum of that power of each window of (N, C, L) or (C, L).
+
+    >>> import tesserack as ts
+    >>> lp_pool1d(ts.tensor([[3.0, 4.0]]), 2, 2).tolist()
+    [[5.0]]
+    """
+    (k,) = to_tuple(kernel_size, 1)
+    mean = ts.nn.functional.avg_pool1d(input.pow(norm_type), k, k if stride is None else stride, 0, ceil_mode)
+    return _power_mean(mean, k, norm_type)
+
+
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """:func:`lp_pool1d` of planes (N, C, H, W) or (C, H, W)."""
+    kernel = to_tuple(kernel_size, 2)
+    mean = ts.nn.functional.avg_pool2d(input.pow(norm_type), kernel, kernel if stride is None else stride, 0, ceil_mode)
+    return _power_mean(mean, math.prod(kernel), norm_type)
+
+
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """:func:`lp_pool1d` of blocks (N, C, D, H, W) or (C, D, H, W)."""
+    kernel = to_tuple(kernel_size, 3)
+    mean = avg_pool3d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
+    return _power_mean(mean, math.prod(kernel), norm_type)
