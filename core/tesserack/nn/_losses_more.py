@@ -10,10 +10,16 @@ from tesserack import Tensor
 from tesserack.nn._losses import asked_reduction
 
 __all__ = [
+    "cosine_embedding_loss",
     "ctc_loss",
+    "hinge_embedding_loss",
+    "margin_ranking_loss",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
+    "poisson_nll_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
 
@@ -62,7 +68,7 @@ def ctc_loss(
     if zero_infinity:
         loss = ts.where(loss == float("inf"), ts.zeros_like(loss), loss)
     if reduction == "mean":
-        return (loss / ts.tensor([max(1, n) for n in sizes], dtype=loss.dtype, device=loss.device)).mean()
+        return (loss / ts.tensor([max(1, n) for n in sizes], dtype=loss.dtype, device=loss.device)).mean()  # type: ignore[no-any-return]
     loss = _reduced("ctc_loss", loss, reduction)
     return loss.squeeze(0) if single and reduction == "none" else loss
 
@@ -120,7 +126,7 @@ class _Ctc(ts.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:
         log_probs, alphas, loss, labels = ctx.saved_tensors
         lengths, sizes, blank, zero = ctx.rest
         walk = _Walk(log_probs.detach(), labels, lengths, sizes, blank)
@@ -347,3 +353,89 @@ def triplet_margin_with_distance_loss(
     if swap:
         far = ts.minimum(far, distance(positive, negative))
     return _reduced(name, (margin + near - far).clamp(min=0), reduction)
+
+
+# --- operators, with the arguments that older programs pass -----------------------------------------------------------
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(0, -target * (input1 - input2) + margin)``."""
+    reduction = asked_reduction(reduction, size_average, reduce)
+    return ts.margin_ranking_loss(input1, input2, target, margin, reduction=reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``input`` where the target is 1, ``max(0, margin - input)`` where it is -1."""
+    return ts.hinge_embedding_loss(input, target, margin, reduction=asked_reduction(reduction, size_average, reduce))
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``1 - cos`` of pairs with target 1, ``max(0, cos - margin)`` of pairs with target -1."""
+    reduction = asked_reduction(reduction, size_average, reduce)
+    return ts.cosine_embedding_loss(input1, input2, target, margin, reduction=reduction)
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``log(1 + exp(-target * input))``."""
+    return ts.soft_margin_loss(input, target, reduction=asked_reduction(reduction, size_average, reduce))
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(0, d(anchor, positive) - d(anchor, negative) + margin)`` with the distance of order ``p``."""
+    reduction = asked_reduction(reduction, size_average, reduce)
+    return ts.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=reduction)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of counts ``target`` under Poisson distributions of (log) rates ``input``."""
+    reduction = asked_reduction(reduction, size_average, reduce)
+    return ts.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=reduction)

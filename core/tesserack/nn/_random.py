@@ -8,7 +8,6 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import public_functions
 
 __all__ = [
     "alpha_dropout",
@@ -99,8 +98,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 
 def _upsample(old: str, input: Tensor, size: Any, scale_factor: Any, mode: str, **options: Any) -> Tensor:
     warnings.warn(f"`nn.functional.{old}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3)
-    interpolate: Any = public_functions("nn.functional")["interpolate"]
-    return interpolate(input, size, scale_factor, mode=mode, **options)  # type: ignore[no-any-return]
+    return ts.nn.functional.interpolate(input, size, scale_factor, mode=mode, **options)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:

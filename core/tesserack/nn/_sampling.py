@@ -160,7 +160,7 @@ def _taken(input: Tensor, places: list[Tensor]) -> Tensor:
     batch, channels = input.shape[:2]
     rows = flat.reshape(batch, 1, -1).expand(batch, channels, -1)
     values = input.flatten(2).gather(2, rows).reshape(batch, channels, *flat.shape[1:])
-    return values * inside.unsqueeze(1).to(values.dtype)
+    return values * inside.unsqueeze(1).to(values.dtype)  # type: ignore[no-any-return]
 
 
 def _cubic_weights(t: Tensor) -> list[Tensor]:

@@ -6,12 +6,14 @@ Most are the native operators themselves. The wrappers here add what a native si
 
 from __future__ import annotations
 
+import functools
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._registry import operators, public_functions
+from tesserack.nn import _attention, _losses, _losses_more, _pooling, _random, _sampling
 from tesserack.nn._attention import *  # noqa: F403
 from tesserack.nn._losses import *  # noqa: F403
 from tesserack.nn._losses_more import *  # noqa: F403
@@ -19,6 +21,96 @@ from tesserack.nn._pooling import *  # noqa: F403
 from tesserack.nn._random import *  # noqa: F403
 from tesserack.nn._sampling import *  # noqa: F403
 from tesserack.nn._sizes import to_tuple
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
+    "avg_pool1d",
+    "avg_pool2d",
+    "batch_norm",
+    "bilinear",
+    "celu",
+    "celu_",
+    "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cosine_similarity",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "elu",
+    "elu_",
+    "embedding",
+    "embedding_bag",
+    "fold",
+    "gelu",
+    "glu",
+    "group_norm",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "instance_norm",
+    "interpolate",
+    "layer_norm",
+    "leaky_relu",
+    "leaky_relu_",
+    "linear",
+    "local_response_norm",
+    "log_softmax",
+    "logsigmoid",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+    "mish",
+    "normalize",
+    "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+    "unfold",
+    "upsample",
+]
+__all__ += _attention.__all__
+__all__ += _losses.__all__
+__all__ += _losses_more.__all__
+__all__ += _pooling.__all__
+__all__ += _random.__all__
+__all__ += _sampling.__all__
 
 linear = ts.linear
 conv1d = ts.conv1d
@@ -37,7 +129,6 @@ tanh = ts.tanh
 layer_norm = ts.layer_norm
 group_norm = ts.group_norm
 batch_norm = ts.batch_norm
-normalize = ts.normalize
 
 celu_ = ts.celu_
 elu_ = ts.elu_
@@ -52,14 +143,46 @@ cosine_similarity = ts.cosine_similarity
 one_hot = ts.one_hot
 pad = ts.pad
 
+adaptive_avg_pool1d = ts.adaptive_avg_pool1d
+avg_pool1d = ts.avg_pool1d
+bilinear = ts.bilinear
+channel_shuffle = ts.channel_shuffle
+conv_transpose1d = ts.conv_transpose1d
+conv_transpose2d = ts.conv_transpose2d
+conv_transpose3d = ts.conv_transpose3d
+dropout1d = ts.dropout1d
+dropout2d = ts.dropout2d
+dropout3d = ts.dropout3d
+hardshrink = ts.hardshrink
+instance_norm = ts.instance_norm
+local_response_norm = ts.local_response_norm
+max_pool1d_with_indices = ts.max_pool1d_with_indices
+max_pool2d_with_indices = ts.max_pool2d_with_indices
+pairwise_distance = ts.pairwise_distance
+pdist = ts.pdist
+pixel_shuffle = ts.pixel_shuffle
+pixel_unshuffle = ts.pixel_unshuffle
+rms_norm = ts.rms_norm
+scaled_dot_product_attention = ts.scaled_dot_product_attention
+softshrink = ts.softshrink
+tanhshrink = ts.tanhshrink
+adaptive_max_pool2d_with_indices: Any = operators()["adaptive_max_pool2d_with_indices"]
 
-def __getattr__(name: str) -> Any:
-    """The other operators of this namespace, which need no wrapper."""
-    function = public_functions("nn.functional").get(name)
-    if function is None:
-        raise AttributeError(f"module 'tesserack.nn.functional' has no attribute {name!r}")
-    globals()[name] = function
-    return function
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Operators that packages put into this namespace."""
+        function = public_functions("nn.functional").get(name)
+        if function is None:
+            raise AttributeError(f"module 'tesserack.nn.functional' has no attribute {name!r}")
+        globals()[name] = function
+        return function
+
+
+@functools.cache
+def _own(name: str) -> Any:
+    """An operator that only this namespace shows."""
+    return public_functions("nn.functional")[name]
 
 
 # --- activations that may work in place ----------------------------------------------------------------------------
@@ -179,6 +302,17 @@ def _softmax_dim(name: str, input: Tensor, stacklevel: int) -> int:
     return dim
 
 
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+    """``input / max(norm(input, p, dim), eps)``; written to ``out`` if given.
+
+    >>> import tesserack as ts
+    >>> normalize(ts.tensor([[3.0, 4.0]])).tolist() == ts.tensor([[0.6, 0.8]]).tolist()
+    True
+    """
+    result = ts.normalize(input, p, dim, eps)
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
 # --- pooling and embedding -----------------------------------------------------------------------------------------
 
 
@@ -290,13 +424,56 @@ def _max_unpool(
     return operators()["max_unpool"](input, indices, sizes)  # type: ignore[no-any-return]
 
 
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Another size of (N, C, *) by interpolation, to ``size`` or by ``scale_factor``.
+
+    ``mode``: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
+    ``align_corners`` lets the centres of the corners coincide; ``antialias`` filters when shrinking (bilinear and
+    bicubic).
+
+    >>> import tesserack as ts
+    >>> interpolate(ts.tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()
+    [[[1.0, 1.0, 2.0, 2.0]]]
+    """
+    options = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    return _own("interpolate")(input, *options)  # type: ignore[no-any-return]
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The windows of (N, C, H, W) as columns (N, C * window, windows).
+
+    >>> import tesserack as ts
+    >>> tuple(unfold(ts.ones(1, 2, 3, 3), 2).shape)
+    (1, 8, 4)
+    """
+    return _own("unfold")(input, kernel_size, dilation, padding, stride)  # type: ignore[no-any-return]
+
+
+def fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """Sums columns back into the image they were windows of: the transpose of :func:`unfold`.
+
+    >>> import tesserack as ts
+    >>> fold(ts.ones(1, 4, 1), 2, 2).tolist()
+    [[[[1.0, 1.0], [1.0, 1.0]]]]
+    """
+    return _own("fold")(input, output_size, kernel_size, dilation, padding, stride)  # type: ignore[no-any-return]
+
+
 def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
     """:func:`interpolate` under its old name."""
-    return public_functions("nn.functional")["interpolate"](  # type: ignore[no-any-return]
-        input, size, scale_factor, mode, align_corners
-    )
+    return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def embedding_bag(

@@ -29,7 +29,7 @@ class Parameter(Tensor):
     ((2, 3), True, True)
     """
 
-    __torch_function__ = no_override  # type: ignore[assignment]
+    __torch_function__ = no_override
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -63,7 +63,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
-    __torch_function__ = no_override  # type: ignore[assignment]
+    __torch_function__ = no_override
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
@@ -129,7 +129,7 @@ class UninitializedTensorMixin:
         return memo[id(self)]
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[override]
     """A parameter that a lazy module gives its shape at the first forward.
 
     >>> w = UninitializedParameter()
@@ -144,7 +144,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         return Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[override]
     """A buffer that a lazy module gives its shape at the first forward."""
 
     cls_to_become = Buffer

@@ -39,12 +39,18 @@ class EachOptimizer(Optimizer):
                 self._step_one(param, grad, state, group)
                 continue
             seen = {key: _as_real(value) for key, value in state.items()}
-            self._step_one(ts.view_as_real(param), ts.view_as_real(grad.resolve_conj()), seen, group)
+            self._step_one(as_real(param), as_real(grad.resolve_conj()), seen, group)
             state.update({key: value for key, value in seen.items() if not isinstance(value, Tensor)})
 
 
 def _as_real(value: Any) -> Any:
-    return ts.view_as_real(value) if isinstance(value, Tensor) and value.is_complex() else value
+    return as_real(value) if isinstance(value, Tensor) and value.is_complex() else value
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """A view of complex numbers as pairs."""
+    module: Any = ts
+    return module.view_as_real(tensor)  # type: ignore[no-any-return]
 
 
 def refuse_capturable(group: Group, param: Tensor) -> None:

@@ -76,7 +76,7 @@ def search(
     low = 0 if bracket[0].loss <= bracket[1].loss else 1
     stuck = False
     while tried < most and abs(bracket[1].at - bracket[0].at) * length >= tolerance_change:
-        place, stuck = _inside(minimum_between(*bracket), bracket, stuck)
+        place, stuck = _inside(minimum_between(bracket[0], bracket[1]), bracket, stuck)
         now = evaluate(place)
         evaluations += 1
         tried += 1

@@ -66,7 +66,7 @@ class Adagrad(EachOptimizer):
             require(group[name] >= 0, f"{name} value", group[name], f"{name} >= 0")
 
     def _start(self, state: State, param: Tensor, group: Group) -> None:
-        value = group["initial_accumulator_value"]
+        value: Any = group["initial_accumulator_value"]
         value = complex(value, value) if param.is_complex() else value
         state["sum"] = ts.full_like(param.detach(), value, memory_format=ts.preserve_format)
 

@@ -8,6 +8,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.optim import _wolfe
+from tesserack.optim._each import as_real
 from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["LBFGS"]
@@ -84,7 +85,7 @@ class LBFGS(Optimizer):
 
     # --- the step -------------------------------------------------------------------------------------------------
 
-    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any]) -> Any:
         """Minimise; returns the first loss. ``closure`` computes loss and gradients anew."""
         with ts.no_grad():
             return _Run(self, ts.enable_grad()(closure)).minimise()
@@ -192,4 +193,4 @@ class _Run:
 
 
 def _real(tensor: Tensor) -> Tensor:
-    return ts.view_as_real(tensor) if tensor.is_complex() else tensor
+    return as_real(tensor) if tensor.is_complex() else tensor

@@ -36,13 +36,13 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAverage:
     """The moving average ``decay * average + (1 - decay) * current`` of lists of tensors, in place."""
     _check_decay(decay)
 
-    @ts.no_grad()
     def ema_update(ema_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], _: Any) -> None:
-        for average, current in zip(ema_param_list, current_param_list, strict=True):
-            if average.is_floating_point() or average.is_complex():
-                average.lerp_(current, 1 - decay)
-            else:
-                average.copy_(average * decay + current * (1 - decay))
+        with ts.no_grad():
+            for average, current in zip(ema_param_list, current_param_list, strict=True):
+                if average.is_floating_point() or average.is_complex():
+                    average.lerp_(current, 1 - decay)
+                else:
+                    average.copy_(average * decay + current * (1 - decay))
 
     return ema_update
 
@@ -50,24 +50,29 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAverage:
 def get_swa_multi_avg_fn() -> MultiAverage:
     """The plain average of lists of tensors, in place."""
 
-    @ts.no_grad()
     def swa_update(averaged_param_list: Sequence[Tensor], current_param_list: Sequence[Tensor], num: Any) -> None:
-        for average, current in zip(averaged_param_list, current_param_list, strict=True):
-            if average.is_floating_point() or average.is_complex():
-                average.lerp_(current, 1 / (float(num) + 1))
-            else:
-                average.add_((current - average).div(float(num) + 1, rounding_mode="trunc").to(average.dtype))
+        with ts.no_grad():
+            for average, current in zip(averaged_param_list, current_param_list, strict=True):
+                _towards(average, current, float(num) + 1)
 
     return swa_update
+
+
+def _towards(average: Tensor, current: Tensor, count: float) -> None:
+    """Move the average of ``count - 1`` values to that of ``count``, in place."""
+    if average.is_floating_point() or average.is_complex():
+        average.lerp_(current, 1 / count)
+    else:
+        average.add_((current - average).div(count, rounding_mode="trunc").to(average.dtype))
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
     """The moving average ``decay * average + (1 - decay) * current`` of one tensor."""
     _check_decay(decay)
 
-    @ts.no_grad()
     def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
-        return decay * ema_param + (1 - decay) * current_param
+        with ts.no_grad():
+            return decay * ema_param + (1 - decay) * current_param
 
     return ema_update
 
@@ -75,9 +80,10 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 def get_swa_avg_fn() -> Average:
     """The plain average of one tensor."""
 
-    @ts.no_grad()
     def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
-        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+        with ts.no_grad():
+            mean: Tensor = averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+            return mean
 
     return swa_update
 
@@ -144,7 +150,6 @@ class AveragedModel(Module):
         self.n_averaged += 1
 
 
-@ts.no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Compute the running statistics of all batch normalisations anew, from one pass over ``loader``.
 
@@ -158,9 +163,10 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None
-    for item in loader:
-        batch = item[0] if isinstance(item, (list, tuple)) else item
-        model(batch if device is None else batch.to(device))
+    with ts.no_grad():
+        for item in loader:
+            batch = item[0] if isinstance(item, (list, tuple)) else item
+            model(batch if device is None else batch.to(device))
     for layer, momentum in layers.items():
         layer.momentum = momentum
     model.train(was_training)

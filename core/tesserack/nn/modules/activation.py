@@ -495,7 +495,7 @@ class Hardshrink(Module):
         self.lambd = lambd
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.hardshrink(input, self.lambd)  # type: ignore[no-any-return]
+        return F.hardshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
         return f"{self.lambd}"
@@ -514,7 +514,7 @@ class Softshrink(Module):
         self.lambd = lambd
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softshrink(input, self.lambd)  # type: ignore[no-any-return]
+        return F.softshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
         return f"{self.lambd}"
@@ -529,4 +529,4 @@ class Tanhshrink(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.tanhshrink(input)  # type: ignore[no-any-return]
+        return F.tanhshrink(input)

@@ -79,9 +79,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draw new initial values."""
         self.head.reset_parameters()
-        for first, second in self.tail:  # type: ignore[misc]
-            first.reset_parameters()
-            second.reset_parameters()
+        for cluster in self.tail.children():
+            for layer in cluster.children():
+                layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
         single = target_.ndim == 0
@@ -103,7 +103,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         output = head.new_zeros(target.shape[0])
         for k in range(self.n_clusters):
             low, high = self.cutoffs[k], self.cutoffs[k + 1]
-            rows = ((target >= low) & (target < high)).nonzero().squeeze(1)
+            rows = ts.nonzero((target >= low) & (target < high)).squeeze(1)
             if rows.numel() == 0:
                 continue
             within = ts.log_softmax(self.tail[k](input.index_select(0, rows)), 1)

@@ -40,7 +40,7 @@ class _InstanceNorm(_BatchNorm):
         own = self.training or not self.track_running_stats
         mean, var, momentum = self.running_mean, self.running_var, self.momentum or 0.0
         result = F.instance_norm(batched, mean, var, self.weight, self.bias, own, momentum, self.eps)
-        return result if batched is input else result.squeeze(0)  # type: ignore[no-any-return]
+        return result if batched is input else result.squeeze(0)
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -55,7 +55,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         if self.in_features != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor) -> None:
         if self.has_uninitialized_params():
             with ts.no_grad():
                 self.in_features = input.shape[-1]
@@ -90,7 +90,7 @@ class _LazyConv(LazyModuleMixin):
         if not self.has_uninitialized_params() and module.in_channels != 0:
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         module: Any = self
         if self.has_uninitialized_params():
             module.in_channels = self._channels(input)
@@ -184,7 +184,7 @@ class _LazyNorm(LazyModuleMixin):
         if not self.has_uninitialized_params() and module.num_features != 0:
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor) -> None:
         module: Any = self
         if self.has_uninitialized_params():
             module.num_features = input.shape[self._channel_dim(input)]

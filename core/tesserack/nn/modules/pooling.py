@@ -143,9 +143,7 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool1d(  # type: ignore[no-any-return]
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -176,7 +174,7 @@ class AdaptiveAvgPool1d(_Adaptive):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.sizes(input, 1))  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool1d(input, self.sizes(input, 1))
 
 
 class AdaptiveAvgPool2d(_Adaptive):

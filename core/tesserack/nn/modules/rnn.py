@@ -197,7 +197,7 @@ class RNNBase(Module):
         return PackedSequence(output, batch_sizes, order, back), self.permute_hidden(hidden, back)
 
     def _run(self, input: tuple[Tensor, ...], hx: Any, layout: tuple[bool, ...]) -> tuple[Tensor, Any]:
-        operator = {"LSTM": ts.lstm, "GRU": ts.gru, "RNN_TANH": ts.rnn_tanh, "RNN_RELU": ts.rnn_relu}[self.mode]
+        operator: Any = {"LSTM": ts.lstm, "GRU": ts.gru, "RNN_TANH": ts.rnn_tanh, "RNN_RELU": ts.rnn_relu}[self.mode]
         options = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
         output, *hidden = operator(*input, hx, self._flat_weights, *options, *layout)
         return output, hidden[0] if len(hidden) == 1 else tuple(hidden)

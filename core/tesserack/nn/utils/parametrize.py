@@ -197,7 +197,8 @@ def register_parametrization(
 
 def _become_parametrized(module: Module) -> None:
     """Give the module a class of its own, so that properties can be put on it."""
-    plain = type(module)
+    plain: Any = type(module)
+    bases: tuple[type, ...] = (plain,)
 
     def getstate(self: Any) -> Any:
         raise RuntimeError(
@@ -206,12 +207,14 @@ def _become_parametrized(module: Module) -> None:
         )
 
     def deepcopy(self: Any, memo: dict[int, Any]) -> Any:
-        twin = memo[id(self)] = type(self).__new__(type(self))
+        kind: Any = type(self)
+        twin = memo[id(self)] = kind.__new__(kind)
         twin.__setstate__(copy.deepcopy(dict(self.__dict__), memo))
         return twin
 
     members = {"__getstate__": getstate, "__deepcopy__": deepcopy, "__module__": plain.__module__}
-    module.__class__ = type(f"Parametrized{plain.__name__}", (plain,), members)
+    made: type[Any] = type(f"Parametrized{plain.__name__}", bases, members)
+    module.__class__ = made
 
 
 def _add_property(module: Module, name: str) -> None:
@@ -312,7 +315,7 @@ def transfer_parametrizations_and_params(
             _register(to_module, name, copy.deepcopy(held.original if held.is_tensor else held.original0))
         for parametrization in held:
             register_parametrization(to_module, name, parametrization, unsafe=held.unsafe)
-        target: Any = to_module.parametrizations[name]  # type: ignore[index]
+        target: Any = to_module.parametrizations[name]
         for own in OrderedDict(held._parameters) | OrderedDict(held._buffers):
             setattr(target, own, getattr(held, own))
     return to_module

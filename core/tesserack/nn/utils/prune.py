@@ -200,8 +200,8 @@ def _check_amount(amount: Any) -> None:
 def _count(amount: Any, size: int) -> int:
     """How many of ``size`` to prune; ``ValueError`` for more than there are."""
     if not isinstance(amount, numbers.Integral):
-        return round(amount * size)
-    if amount > size:
+        return round(float(amount) * size)
+    if int(amount) > size:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
     return int(amount)
 
@@ -221,7 +221,7 @@ class RandomUnstructured(_Amount):
         count = _count(self.amount, t.numel())
         mask = default_mask.clone()
         if count:
-            chosen = ts.rand_like(t).reshape(-1).topk(count).indices
+            chosen = ts.rand_like(t).reshape(-1).topk(count)[1]
             mask = mask.reshape(-1).index_fill(0, chosen, 0).reshape(mask.shape)
         return mask
 
@@ -233,7 +233,7 @@ class L1Unstructured(_Amount):
         count = _count(self.amount, t.numel())
         mask = default_mask.clone()
         if count:
-            chosen = t.abs().reshape(-1).topk(count, largest=False).indices
+            chosen = t.abs().reshape(-1).topk(count, largest=False)[1]
             mask = mask.reshape(-1).index_fill(0, chosen, 0).reshape(mask.shape)
         return mask
 
@@ -258,7 +258,7 @@ class RandomStructured(_Amount):
         count = _count(self.amount, t.shape[self.dim])
         if not count:
             return default_mask
-        chosen = self._scores(t).topk(count, largest=False).indices
+        chosen = self._scores(t).topk(count, largest=False)[1]
         return default_mask.index_fill(self.dim, chosen, 0)
 
 

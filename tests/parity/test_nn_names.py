@@ -1,0 +1,101 @@
+"""Every public name of torch.nn, torch.optim and below is there, with torch's arguments, or listed with a reason."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
+
+MODULES = [
+    "nn",
+    "nn.functional",
+    "nn.init",
+    "nn.parameter",
+    "nn.utils",
+    "nn.utils.rnn",
+    "nn.utils.parametrize",
+    "nn.utils.parametrizations",
+    "nn.utils.prune",
+    "nn.utils.fusion",
+    "nn.utils.stateless",
+    "nn.attention",
+    "nn.parallel",
+    "optim",
+    "optim.lr_scheduler",
+    "optim.swa_utils",
+]
+REASONS = dict(
+    line.split(": ", 1)
+    for line in Path(__file__).with_name("nn_names.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+)
+
+
+def defined_here(module: Any, name: str) -> bool:
+    """Whether a name belongs to the module, and is not something it imports for its own use."""
+    value = getattr(module, name)
+    if isinstance(value, types.ModuleType):
+        return value.__name__.startswith(module.__name__ + ".")
+    home = getattr(value, "__module__", None) or ""
+    return home.startswith(("torch.nn", "torch.optim", "torch._C._nn", "torch._VF")) or inspect.isbuiltin(value)
+
+
+def names_of(path: str) -> list[str]:
+    module = importlib.import_module(f"torch.{path}")
+    if path == "nn.functional":
+        listed: Any = [n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n))]
+        listed = [n for n in listed if "boolean_dispatch" in str(getattr(module, n)) or defined_here(module, n)]
+    else:
+        listed = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    return sorted(n for n in listed if hasattr(module, n) and defined_here(module, n))
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_names(path: str) -> None:
+    ours = importlib.import_module(f"tesserack.{path}")
+    missing = {name for name in names_of(path) if not hasattr(ours, name)}
+    assert missing == {name.removeprefix(path + ".") for name in REASONS if name.rpartition(".")[0] == path} & set(
+        names_of(path)
+    )
+
+
+def test_nearly_everything_is_there() -> None:
+    every = [f"{path}.{name}" for path in MODULES for name in names_of(path)]
+    every = [name for name in every if not REASONS.get(name, "").startswith("not dense")]
+    assert len([name for name in every if name not in REASONS]) >= 0.97 * len(every)
+
+
+def parameters(function: Any) -> list[str] | None:
+    """Argument names; None where Python cannot tell or anything goes."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found):
+        return None
+    return [p.name for p in found]
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_arguments(path: str) -> None:
+    """Names and order of the arguments that torch's have; ours may take more."""
+    theirs, ours = importlib.import_module(f"torch.{path}"), importlib.import_module(f"tesserack.{path}")
+    different = []
+    for name in names_of(path):
+        a, b = getattr(theirs, name), getattr(ours, name, None)
+        if b is None or isinstance(a, types.ModuleType) or f"{path}.{name}()" in REASONS:
+            continue
+        expected, got = parameters(a), parameters(b)
+        if expected is not None and got is not None and not is_within(expected, got):
+            different.append((name, expected, got))
+    assert not different
+
+
+def is_within(expected: list[str], got: list[str]) -> bool:
+    return expected == [name for name in got if name in expected]
