@@ -40,7 +40,10 @@ _LAZY_MODULES = (
     "compiler",
     "dispatch",
     "fft",
+    "func",
     "futures",
+    "fx",
+    "hub",
     "jit",
     "library",
     "linalg",
@@ -50,6 +53,7 @@ _LAZY_MODULES = (
     "optim",
     "overrides",
     "plugins",
+    "profiler",
     "random",
     "signal",
     "special",
@@ -100,8 +104,18 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"tesserack.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
         return value
+    if name.startswith("_foreach_"):
+        return _foreach_function(name)
     if not name.startswith("_") and backends.has_module(name):
         return get_device_module(name)  # noqa: F405
+    raise AttributeError(f"module 'tesserack' has no attribute {name!r}")
+
+
+def _foreach_function(name: str) -> object:
+    from tesserack._foreach import FUNCTIONS
+
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
     raise AttributeError(f"module 'tesserack' has no attribute {name!r}")
 
 

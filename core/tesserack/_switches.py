@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -208,6 +207,4 @@ def compile(
         raise RuntimeError("compile: expected mode or options, got both")
     if model is None:
         return lambda function: function
-    if not callable(model):
-        warnings.warn(f"compile: expected a callable, got {type(model).__name__}", stacklevel=2)
     return model

@@ -175,7 +175,7 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
     return view
 
 
-def __init_subclass__(cls: type[Tensor], **kwargs: Any) -> None:
+def __init_subclass__(cls: type[Any], /, **kwargs: Any) -> None:
     """Have operators look at their arguments from now on, unless the class says that it overrides nothing."""
     if getattr(cls, "__torch_function__", None) is not no_override:
         _native._watch_overrides()
@@ -225,7 +225,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         dtype = found
     elif isinstance(dtype, type) and isinstance(getattr(dtype, "dtype", None), _native.dtype):
         place = getattr(dtype, "device", None)  # of classes that stand for a device too
-        return self.to(place if isinstance(place, str) else self.device, dtype.dtype, non_blocking=non_blocking)
+        kind: Any = dtype
+        return self.to(place if isinstance(place, str) else self.device, kind.dtype, non_blocking=non_blocking)
     return self.to(dtype, non_blocking=non_blocking)
 
 
@@ -254,6 +255,20 @@ def new_tensor(
         warnings.warn("new_tensor: to copy a tensor, use source.detach().clone()", UserWarning, stacklevel=2)
         return data.detach().clone().to(place, kind).requires_grad_(requires_grad)
     return _native.tensor(data, dtype=kind, device=place, requires_grad=requires_grad)
+
+
+def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A new tensor of this one's dtype and device: of sizes, not initialised, or of data. Prefer ``new_tensor``."""
+    place = self.device if device is None else device
+    if len(args) == 1 and not isinstance(args[0], (int, _native.Size)):
+        return _native.tensor(args[0], dtype=self.dtype, device=place)
+    sizes = tuple(args[0]) if args and isinstance(args[0], _native.Size) else args
+    return self.new_empty(sizes or (0,), device=place)
+
+
+def to_dense(self: Tensor, dtype: dtype | None = None, *, masked_grad: bool | None = None) -> Tensor:
+    """The tensor itself, which is dense, in another dtype if one is given."""
+    return self if dtype is None else self.to(dtype)
 
 
 # --- storage -------------------------------------------------------------------------------------------------------
@@ -403,7 +418,7 @@ _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
-    *("share_memory_", "is_shared", "stft", "istft", "lu"),
+    *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "to_dense"),
 )
 
 
@@ -411,6 +426,7 @@ def _members() -> Iterator[tuple[str, Any]]:
     for name in _NAMES:
         yield name, globals()[name]
     yield "type", type_
+    yield "name", property(lambda self: None, doc="None: tensors have no names of their own.")
     yield "__torch_function__", classmethod(__torch_function__)
     yield "__init_subclass__", classmethod(__init_subclass__)
     yield "__array_priority__", 1000  # above numpy.ndarray's: array + tensor gives a tensor

@@ -17,7 +17,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
-from tesserack._tensor_methods import no_override
+from tesserack._tensor_methods import as_subclass, no_override
 
 __all__ = [
     "BaseTorchFunctionMode",
@@ -49,7 +49,7 @@ def _convert(value: Any, cls: type) -> Any:
     if cls is Tensor:
         return value
     if isinstance(value, Tensor) and not isinstance(value, cls):
-        return value.as_subclass(cls)
+        return as_subclass(value, cls)
     if isinstance(value, (tuple, list)):
         items = [_convert(item, cls) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

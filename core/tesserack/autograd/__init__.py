@@ -6,10 +6,16 @@ from tesserack.autograd._anomaly import detect_anomaly, set_detect_anomaly
 from tesserack.autograd._run import backward, grad
 from tesserack.autograd.function import Function
 from tesserack.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from tesserack.autograd.variable import Variable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tesserack.autograd import profiler
 
 __all__ = [
     "Function",
     "GradcheckError",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
@@ -21,6 +27,15 @@ __all__ = [
     "inference_mode",
     "is_grad_enabled",
     "no_grad",
+    "profiler",
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "profiler":  # it needs dispatch keys in Python, which few programs do
+        import importlib
+
+        return importlib.import_module("tesserack.autograd.profiler")
+    raise AttributeError(f"module 'tesserack.autograd' has no attribute {name!r}")

@@ -148,10 +148,10 @@ def resolve(name: str, device: Any = None) -> _native.device:
     Raises ``ValueError`` for a device of another backend.
     """
     if device is None:
-        return _native._resolve_device(name)
+        return _native._resolve_device(name)  # type: ignore[no-any-return]
     if isinstance(device, int) and not isinstance(device, bool):
-        return _native._resolve_device(str(_native.device(name, device)))
-    found = _native._resolve_device(str(_native.device(device)))
+        return _native._resolve_device(str(_native.device(name, device)))  # type: ignore[no-any-return]
+    found: _native.device = _native._resolve_device(str(_native.device(device)))
     if _native._real_device_name(found.type) != _native._real_device_name(name):
         raise ValueError(f"{name}: expected a {name} device or an index, got {str(found)!r}")
     return found

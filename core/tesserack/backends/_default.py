@@ -42,7 +42,7 @@ def choose() -> _native.device:
     named = os.environ.get(VARIABLE)
     if named:
         try:
-            return _native._resolve_device(named)
+            return _native._resolve_device(named)  # type: ignore[no-any-return]
         except (RuntimeError, ValueError) as error:
             raise BackendUnavailableError(f"{VARIABLE}={named}: {error}") from error
     return _first_available()
@@ -59,7 +59,7 @@ def _first_available() -> _native.device:
         if errors:
             reasons = "; ".join(map(str, errors))
             warnings.warn(f"priority: using {name!r} as the default device, because {reasons}", stacklevel=2)
-        return device
+        return device  # type: ignore[no-any-return]
     if len(errors) == 1:
         raise errors[0]
     message = f"priority: none of {', '.join(map(repr, _priority))} is available: {'; '.join(map(str, errors))}"

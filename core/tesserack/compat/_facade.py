@@ -28,7 +28,7 @@ _UNRELATED = frozenset(
 _facades: dict[str, Facade] = {}
 _renamed: list[tuple[type, str]] = []
 _state = {"adopt": False}
-_own = ModuleType.__dict__["__dict__"].__get__  # the dict itself, which a facade shows fuller than it is
+_own: Any = vars(ModuleType)["__dict__"].__get__  # the dict itself, which a facade shows fuller than it is
 
 
 def get(name: str) -> Facade:

@@ -68,10 +68,10 @@ class Whole:
             del sys.modules[name]
         for name, facade in _facade.known().items():
             sys.modules[name] = facade
-        sys.meta_path.insert(0, self._finder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self._finder)
 
     def remove(self) -> None:
-        sys.meta_path.remove(self._finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(self._finder)
         for name in [name for name in sys.modules if _is_torch(name)]:
             del sys.modules[name]
         sys.modules.update(self._real)

@@ -9,7 +9,7 @@ from typing import Any
 from tesserack import _native
 from tesserack._native import Tensor
 
-__all__ = ["assert_close"]
+__all__ = ["assert_allclose", "assert_close"]
 
 # Default tolerances by dtype, (rtol, atol); exact for the rest.
 _TOLERANCES = {
@@ -206,3 +206,24 @@ def _position(flat: int, tensor: Tensor) -> tuple[int, ...]:
         position.append(flat % size)
         flat //= size
     return tuple(reversed(position))
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """:func:`assert_close` under its older name: dtypes and devices need not agree, and NaN equals NaN."""
+    assert_close(
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_device=False,
+        check_dtype=False,
+        msg=msg or None,
+    )

@@ -4,3 +4,14 @@
 from tesserack.utils import checkpoint, data, hooks
 
 __all__ = ["checkpoint", "data", "hooks"]
+
+# Imported when first used.
+_LAZY = ("_pytree", "benchmark", "cpp_extension", "dlpack", "flop_counter", "model_zoo", "tensorboard")
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        import importlib
+
+        return importlib.import_module(f"tesserack.utils.{name}")
+    raise AttributeError(f"module 'tesserack.utils' has no attribute {name!r}")

@@ -23,9 +23,8 @@ __all__ = [
 ]
 
 _disabled_torch_function_impl = no_override
-TensorBase = _native.Tensor
-__disabled_torch_function_impl = no_override
-TensorBase = _native.Tensor
+TensorBase: Any = _native.Tensor
+_TensorBase = TensorBase
 _has_cuda = _has_mps = _has_xpu = _has_mkldnn = False
 _GLIBCXX_USE_CXX11_ABI = True
 

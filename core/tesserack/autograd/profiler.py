@@ -1,0 +1,55 @@
+"""The profiler under its older name: ``with autograd.profiler.profile() as prof: ...; print(prof.key_averages())``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack.profiler import profile as _profile
+from tesserack.profiler import record_function
+from tesserack.profiler._record import _active
+from tesserack.profiler._table import EventList
+
+__all__ = ["profile", "record_function"]
+
+
+class profile(_profile):
+    """As :class:`tesserack.profiler.profile`, with the older arguments."""
+
+    def __init__(
+        self, enabled: bool = True, *, record_shapes: bool = False, profile_memory: bool = False, **options: Any
+    ) -> None:
+        super().__init__(record_shapes=record_shapes, profile_memory=profile_memory)
+        self.enabled = enabled
+
+    def start(self) -> None:
+        """Begin, if enabled."""
+        if self.enabled:
+            super().start()
+
+    @property
+    def function_events(self) -> EventList:
+        """Every call and range."""
+        return self.events()
+
+    def table(self, **options: Any) -> str:
+        """The averages as text."""
+        return self.key_averages().table(**options)
+
+    def total_average(self) -> Any:
+        """All calls as one."""
+        return self.key_averages().total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all calls, in microseconds."""
+        return self.key_averages().self_cpu_time_total
+
+
+def _is_enabled() -> bool:
+    return bool(_active)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_is_profiler_enabled":
+        return _is_enabled()
+    raise AttributeError(f"module 'tesserack.autograd.profiler' has no attribute {name!r}")

@@ -1,0 +1,143 @@
+"""Writing down what runs: operators by way of their dispatch key, and ranges that programs name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tesserack import _native, dispatch
+from tesserack._native import Tensor
+
+__all__ = ["Event", "Recorder", "record_function", "recording"]
+
+
+class Event:
+    """One call of an operator, or one named range. Times are in microseconds."""
+
+    __slots__ = ("children", "device", "end", "memory", "name", "shapes", "start", "thread", "user")
+
+    def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
+        self.name, self.start, self.thread, self.user = name, start, thread, user
+        self.end = start
+        self.children: list[Event] = []
+        self.shapes: list[list[int]] = []
+        self.memory = 0
+        self.device = ""
+
+    @property
+    def cpu_time_total(self) -> float:
+        """From beginning to end."""
+        return self.end - self.start
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Without the calls inside."""
+        return self.cpu_time_total - sum(child.cpu_time_total for child in self.children)
+
+    @property
+    def self_memory(self) -> int:
+        """Bytes that stay allocated, without those of the calls inside."""
+        return self.memory - sum(child.memory for child in self.children)
+
+
+class Recorder:
+    """Events of the threads that enter it."""
+
+    def __init__(self, shapes: bool = False, memory: bool = False) -> None:
+        self.shapes, self.memory = shapes, memory
+        self.events: list[Event] = []
+        self._stacks = threading.local()
+
+    def begin(self, name: str, user: bool = False) -> Event:
+        """Begin an event inside the ones that this thread is in."""
+        event = Event(name, time.perf_counter() * 1e6, threading.get_ident(), user)
+        stack = self._stacks.__dict__.setdefault("stack", [])
+        if stack:
+            stack[-1].children.append(event)
+        stack.append(event)
+        self.events.append(event)
+        if self.memory:
+            event.memory = -_allocated()
+        return event
+
+    def finish(self, event: Event) -> None:
+        """End an event, and any inside it that an error left open."""
+        if self.memory:
+            event.memory += _allocated()
+        event.end = time.perf_counter() * 1e6
+        stack = self._stacks.__dict__.get("stack", [])
+        while stack and stack.pop() is not event:
+            pass
+
+
+def _allocated() -> int:
+    return int(_native.memory_stats(None)["allocated"])
+
+
+_active: list[Recorder] = []
+_installed: list[dispatch.Key] = []
+
+
+def _key() -> dispatch.Key:
+    """The key that operators come to while something is recorded."""
+    if not _installed:
+        key = dispatch.get_key("Profiler")
+        key.fallback(_observe)
+        _installed.append(key)
+    return _installed[0]
+
+
+def _observe(call: Any, *args: Any) -> Any:
+    if not _active:
+        return call.redispatch(*args)
+    recorder = _active[-1]
+    event = recorder.begin(call.op.partition(".")[0])
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if recorder.shapes:
+        event.shapes = [[*a.shape] if isinstance(a, Tensor) else [] for a in args]
+    if tensors:
+        event.device = tensors[0].device.type
+    try:
+        return call.redispatch(*args)
+    finally:
+        recorder.finish(event)
+
+
+@contextlib.contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Within it, this thread's operators and ranges are written down."""
+    _active.append(recorder)
+    try:
+        with _key().enabled():
+            yield recorder
+    finally:
+        _active.remove(recorder)
+
+
+class record_function:
+    """A named range, as a context or a decorator; costs next to nothing while nothing is recorded."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self._events: list[tuple[Recorder, Event] | None] = []
+
+    def __enter__(self) -> record_function:
+        self._events.append((_active[-1], _active[-1].begin(self.name, user=True)) if _active else None)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        entered = self._events.pop()
+        if entered is not None:
+            entered[0].finish(entered[1])
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name):
+                return function(*args, **kwargs)
+
+        return inside

@@ -1,0 +1,182 @@
+"""Nested tuples, lists and dicts, taken apart into leaves and put together again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = [
+    "TreeSpec",
+    "register_pytree_node",
+    "tree_all",
+    "tree_any",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_",
+    "tree_map_only",
+    "tree_structure",
+    "tree_unflatten",
+]
+
+Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
+Unflatten = Callable[[Iterable[Any], Any], Any]
+_registry: dict[type, tuple[Flatten, Unflatten]] = {}
+
+
+def register_pytree_node(cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **options: Any) -> None:
+    """Have a class taken apart: ``flatten_fn(x)`` gives children and a context, of which ``unflatten_fn`` makes x."""
+    _registry[cls] = (flatten_fn, unflatten_fn)
+
+
+_register_pytree_node = register_pytree_node
+
+
+def _keys(x: Any) -> tuple[list[Any], list[Any]]:
+    return [*x.values()], [*x]
+
+
+register_pytree_node(dict, _keys, lambda children, keys: dict(zip(keys, children, strict=True)))
+register_pytree_node(OrderedDict, _keys, lambda children, keys: OrderedDict(zip(keys, children, strict=True)))
+register_pytree_node(
+    defaultdict,
+    lambda x: ([*x.values()], (x.default_factory, [*x])),
+    lambda children, context: defaultdict(context[0], zip(context[1], children, strict=True)),
+)
+register_pytree_node(list, lambda x: (x, None), lambda children, _: [*children])
+register_pytree_node(tuple, lambda x: (x, None), lambda children, _: tuple(children))
+register_pytree_node(deque, lambda x: (x, x.maxlen), lambda children, length: deque(children, length))
+
+
+class TreeSpec:
+    """How leaves are put together: ``type`` None stands for a leaf."""
+
+    def __init__(self, type: type | None, context: Any, children_specs: list[TreeSpec]) -> None:
+        self.type, self.context, self.children_specs = type, context, children_specs
+        self.num_leaves: int = 1 if type is None else sum(child.num_leaves for child in children_specs)
+
+    @property
+    def num_children(self) -> int:
+        """How many parts there are on this level."""
+        return len(self.children_specs)
+
+    def is_leaf(self) -> bool:
+        """Whether this stands for a leaf."""
+        return self.type is None
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """The leaves put together."""
+        return tree_unflatten(leaves, self)
+
+    def __eq__(self, other: object) -> bool:
+        mine = (self.type, self.context, self.children_specs)
+        return isinstance(other, TreeSpec) and mine == (other.type, other.context, other.children_specs)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.num_leaves))
+
+    def __repr__(self) -> str:
+        if self.type is None:
+            return "*"
+        return f"TreeSpec({self.type.__name__}, {self.context}, {self.children_specs})"
+
+
+LeafSpec = TreeSpec
+
+
+def _kind(x: Any) -> Any:
+    kind = type(x)
+    return tuple if isinstance(x, tuple) and hasattr(kind, "_fields") and kind not in _registry else kind
+
+
+def _is_leaf(x: Any, is_leaf: Callable[[Any], bool] | None) -> bool:
+    return (is_leaf is not None and is_leaf(x)) or _kind(x) not in _registry
+
+
+def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves, and how they are put together.
+
+    >>> leaves, spec = tree_flatten({"a": [1, 2], "b": 3})
+    >>> leaves, tree_unflatten([x + 1 for x in leaves], spec)
+    ([1, 2, 3], {'a': [2, 3], 'b': 4})
+    """
+    if _is_leaf(tree, is_leaf):
+        return [tree], TreeSpec(None, None, [])
+    children, context = _registry[_kind(tree)][0](tree)
+    named = type(tree) if hasattr(type(tree), "_fields") else None
+    leaves: list[Any] = []
+    specs: list[TreeSpec] = []
+    for child in children:
+        found, spec = tree_flatten(child, is_leaf)
+        leaves += found
+        specs.append(spec)
+    return leaves, TreeSpec(named or _kind(tree), context, specs)
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
+    """Leaves put together. ``ValueError`` unless there are as many as the structure has."""
+    given = [*leaves]
+    if len(given) != treespec.num_leaves:
+        raise ValueError(f"tree_unflatten: expected {treespec.num_leaves} leaves, got {len(given)}")
+    return _build(iter(given), treespec)
+
+
+def _build(leaves: Any, spec: TreeSpec) -> Any:
+    if spec.type is None:
+        return next(leaves)
+    children = [_build(leaves, child) for child in spec.children_specs]
+    if hasattr(spec.type, "_fields") and spec.type not in _registry:
+        return spec.type(*children)
+    return _registry[spec.type][1](children, spec.context)
+
+
+def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
+    """How the leaves are put together."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """``func`` of every leaf, and of the leaves at the same places of further trees, in the same structure."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    others = [tree_flatten(rest, is_leaf)[0] for rest in rests]
+    return tree_unflatten([func(*group) for group in zip(leaves, *others, strict=True)], spec)
+
+
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """Call ``func`` with every leaf; returns the tree itself."""
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
+    return tree
+
+
+def _is_of(leaf: Any, kinds: Any) -> bool:
+    if isinstance(kinds, (type, tuple)):
+        return isinstance(leaf, kinds)
+    return bool(kinds(leaf))
+
+
+def tree_map_only(type_or_types_or_pred: Any, func: Any = None, tree: Any = None, is_leaf: Any = None) -> Any:
+    """``func`` of the leaves of a type; others stay. With the type alone, a decorator for such functions."""
+
+    def only(function: Any) -> Any:
+        return lambda leaf: function(leaf) if _is_of(leaf, type_or_types_or_pred) else leaf
+
+    return only if func is None else tree_map(only(func), tree, is_leaf=is_leaf)
+
+
+map_only = tree_map_only
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
+    """Whether it holds for every leaf."""
+    return all(pred(leaf) for leaf in tree_leaves(tree, is_leaf))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
+    """Whether it holds for some leaf."""
+    return any(pred(leaf) for leaf in tree_leaves(tree, is_leaf))

@@ -1,0 +1,139 @@
+"""How many floating-point operations a program asks for."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+from tesserack import dispatch
+from tesserack._native import Tensor
+from tesserack.nn.modules.module import Module
+
+__all__ = ["FlopCounterMode"]
+
+
+def _matmul(args: Any, result: Any) -> int:
+    return int(2 * result.numel() * args[0].shape[-1])
+
+
+def _addmm(args: Any, result: Any) -> int:
+    return int(2 * result.numel() * args[1].shape[-1])
+
+
+def _conv(args: Any, result: Any) -> int:
+    return int(2 * result.numel() * math.prod(args[1].shape[1:]))
+
+
+def _conv_transpose(args: Any, result: Any) -> int:
+    return int(2 * args[0].numel() * math.prod(args[1].shape[1:]))
+
+
+def _attention(args: Any, result: Any) -> int:
+    query, key, value = args[:3]
+    pairs = query.numel() // query.shape[-1] * key.shape[-2]
+    return int(2 * pairs * (query.shape[-1] + value.shape[-1]))
+
+
+# Products by operator; what these are made of is not counted again.
+_RULES = {
+    **dict.fromkeys(("mm", "bmm", "matmul", "mv", "linear"), _matmul),
+    **dict.fromkeys(("addmm", "baddbmm", "addmv"), _addmm),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _conv),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _conv_transpose),
+    "scaled_dot_product_attention": _attention,
+}
+
+
+class FlopCounterMode:
+    """As a context: counts the products of matrices and convolutions, forward and backward, for each submodule of
+    ``mods``. An operation is a multiplication or an addition.
+
+    >>> import tesserack as ts
+    >>> with FlopCounterMode(display=False) as counter:
+    ...     _ = ts.ones(2, 3) @ ts.ones(3, 4)
+    >>> counter.get_total_flops()
+    48
+    """
+
+    def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None:
+        self.depth, self.display = depth, display
+        self._modules = [mods] if isinstance(mods, Module) else [*(mods or ())]
+        self.flop_counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._inside: list[str] = []
+        self._handles: list[Any] = []
+        self._quiet = 0
+
+    def __enter__(self) -> FlopCounterMode:
+        for root in self._modules:
+            for name, module in root.named_modules():
+                path = f"{type(root).__name__}.{name}" if name else type(root).__name__
+                self._handles.append(module.register_forward_pre_hook(lambda *_, p=path: self._inside.append(p)))
+                self._handles.append(module.register_forward_hook(lambda *_: self._leave()))
+        _counters.append(self)
+        self._context = _key().enabled()
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._context.__exit__(*exc)
+        _counters.remove(self)
+        for handle in self._handles:
+            handle.remove()
+        if self.display:
+            print(self.get_table(self.depth))
+
+    def _leave(self) -> None:
+        if self._inside:
+            self._inside.pop()
+
+    def _count(self, op: str, flops: int) -> None:
+        for place in ("Global", *dict.fromkeys(self._inside)):
+            self.flop_counts[place][op] += flops
+
+    def get_total_flops(self) -> int:
+        """All operations."""
+        return sum(self.flop_counts["Global"].values())
+
+    def get_flop_counts(self) -> dict[str, dict[str, int]]:
+        """Operations by submodule and operator; ``"Global"`` is everything."""
+        return {place: dict(counts) for place, counts in self.flop_counts.items()}
+
+    def get_table(self, depth: int | None = None) -> str:
+        """The counts as text, down to ``depth`` levels of submodules."""
+        total = self.get_total_flops() or 1
+        lines = []
+        for place, counts in self.get_flop_counts().items():
+            if place.count(".") <= (self.depth if depth is None else depth):
+                flops = sum(counts.values())
+                lines.append(f"{place:40s}  {flops:>16,d}  {100 * flops / total:6.2f}%")
+                lines += [f" - {op:37s}  {n:>16,d}  {100 * n / total:6.2f}%" for op, n in counts.items()]
+        return "\n".join([f"{'Module':40s}  {'FLOP':>16s}  {'% Total':>7s}", *lines])
+
+
+_counters: list[FlopCounterMode] = []
+_registered: list[dispatch.Key] = []
+
+
+def _key() -> dispatch.Key:
+    if not _registered:
+        key = dispatch.register_key("FlopCounter", before="Profiler")
+        key.fallback(_observe)
+        _registered.append(key)
+    return _registered[0]
+
+
+def _observe(call: Any, *args: Any) -> Any:
+    name = call.op.partition(".")[0]
+    rule = _RULES.get(name)
+    if rule is None or not _counters:
+        return call.redispatch(*args)
+    counter = _counters[-1]
+    counter._quiet += 1
+    try:
+        result = call.redispatch(*args)
+    finally:
+        counter._quiet -= 1
+    if counter._quiet == 0 and isinstance(result, Tensor):
+        counter._count(name, rule(args, result))
+    return result

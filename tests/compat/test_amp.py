@@ -1,0 +1,160 @@
+"""Mixed precision: what is cast, scaled losses, and the switches around them."""
+
+from __future__ import annotations
+
+import pytest
+import tesserack as ts
+from tesserack import nn
+from tesserack.amp import GradScaler, autocast, custom_bwd, custom_fwd
+
+
+def test_regions_choose_dtypes():
+    a, b = ts.randn(3, 3), ts.randn(3, 3)
+    with autocast("cpu"):
+        assert (a @ b).dtype == ts.bfloat16 and ts.mm(a, b).dtype == ts.bfloat16
+        assert nn.Linear(3, 2)(a).dtype == ts.bfloat16
+        assert nn.functional.conv2d(a[None, None], ts.ones(1, 1, 2, 2)).dtype == ts.bfloat16
+        assert (a + b).dtype == ts.float32 and a.exp().dtype == ts.float32
+        half = a @ b
+        assert nn.functional.mse_loss(half, half).dtype == ts.float32
+        assert ts.cat([half, a]).dtype == ts.float32 and ts.cat([half, half]).dtype == ts.bfloat16
+        assert (a.double() @ b.double()).dtype == ts.float64 and (a.long() @ b.long()).dtype == ts.int64
+        with autocast("cpu", enabled=False):
+            assert (a @ b).dtype == ts.float32
+        with autocast("cpu", dtype=ts.float16):
+            assert (a @ b).dtype == ts.float16
+        assert (a @ b).dtype == ts.bfloat16 and ts.is_autocast_enabled("cpu")
+    assert (a @ b).dtype == ts.float32 and not ts.is_autocast_enabled("cpu")
+    with autocast("nosuch"):  # other devices are not concerned
+        assert (a @ b).dtype == ts.float32
+
+
+def test_gradients_come_back_in_the_parameters_dtype():
+    layer = nn.Linear(4, 4)
+    x = ts.randn(2, 4)
+    with autocast("cpu"):
+        loss = (layer(layer(x)).float() ** 2).sum()
+    loss.backward()
+    assert layer.weight.grad.dtype == ts.float32
+    expected = ts.autograd.grad((layer(layer(x)) ** 2).sum(), layer.weight)[0]
+    assert ts.allclose(layer.weight.grad, expected, rtol=0.1, atol=0.1)
+
+
+def test_parameters_changed_between_regions_are_cast_anew():
+    layer = nn.Linear(2, 2, bias=False)
+    x = ts.ones(1, 2)
+    with autocast("cpu"):
+        before = layer(x)
+    with ts.no_grad():
+        layer.weight.fill_(1)
+    with autocast("cpu"):
+        assert layer(x).tolist() == [[2, 2]] and before.dtype == ts.bfloat16
+
+
+def test_as_a_decorator_and_with_odd_arguments():
+    @autocast("cpu", dtype=ts.bfloat16)
+    def product(a):
+        return a @ a
+
+    assert product(ts.ones(2, 2)).dtype == ts.bfloat16
+    with pytest.warns(UserWarning, match="disabled"), autocast("cpu", dtype=ts.float64):
+        assert (ts.ones(2, 2) @ ts.ones(2, 2)).dtype == ts.float32
+    with pytest.raises(ValueError, match="device_type"):
+        autocast(3)
+
+
+def test_custom_functions_keep_the_region_of_their_forward():
+    seen = []
+
+    class Product(ts.autograd.Function):
+        @staticmethod
+        @custom_fwd(device_type="cpu")
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a @ b
+
+        @staticmethod
+        @custom_bwd(device_type="cpu")
+        def backward(ctx, grad):
+            a, b = ctx.saved_tensors
+            seen.append(ts.is_autocast_enabled("cpu"))
+            return (grad @ b.t()).float(), (a.t() @ grad).float()
+
+    a = ts.ones(2, 2, requires_grad=True)
+    with autocast("cpu"):
+        y = Product.apply(a, ts.ones(2, 2))
+    y.sum().backward()
+    assert y.dtype == ts.bfloat16 and seen == [True] and a.grad.tolist() == [[2, 2], [2, 2]]
+
+    class Exact(ts.autograd.Function):
+        @staticmethod
+        @custom_fwd(device_type="cpu", cast_inputs=ts.float32)
+        def forward(ctx, a):
+            return a @ a
+
+        @staticmethod
+        @custom_bwd(device_type="cpu")
+        def backward(ctx, grad):
+            return grad
+
+    with autocast("cpu"):
+        assert Exact.apply(ts.ones(2, 2, dtype=ts.bfloat16)).dtype == ts.float32
+
+
+def test_scaler_adapts():
+    w = nn.Parameter(ts.ones(1))
+    optimizer = ts.optim.SGD([w], lr=1.0)
+    scaler = GradScaler("cpu", init_scale=8.0, growth_interval=2)
+    for _ in range(2):
+        optimizer.zero_grad()
+        scaler.scale((w * 0.5).sum()).backward()
+        assert w.grad.item() == 0.5 * scaler.get_scale()
+        scaler.unscale_(optimizer)
+        assert w.grad.item() == 0.5
+        with pytest.raises(RuntimeError, match="unscaled already"):
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+    assert w.item() == 0 and scaler.get_scale() == 16
+    optimizer.zero_grad()
+    scaler.scale((w * float("inf")).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert w.item() == 0 and scaler.get_scale() == 8
+    with pytest.raises(RuntimeError, match="no gradient was checked"):
+        scaler.update()
+    other = GradScaler("cpu")
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 8 and other.state_dict() == scaler.state_dict()
+
+
+def test_a_scaler_without_its_device_does_nothing():
+    with pytest.warns(UserWarning, match="disabled"):
+        scaler = GradScaler("nosuch")
+    w = nn.Parameter(ts.ones(1))
+    optimizer = ts.optim.SGD([w], lr=1.0)
+    scaler.scale(w.sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert w.item() == 0 and scaler.get_scale() == 1 and scaler.state_dict() == {}
+
+
+def test_switches():
+    ts.use_deterministic_algorithms(True, warn_only=True)
+    assert ts.are_deterministic_algorithms_enabled() and ts.get_deterministic_debug_mode() == 1
+    ts.set_deterministic_debug_mode("default")
+    assert not ts.are_deterministic_algorithms_enabled()
+    ts.set_float32_matmul_precision("high")
+    assert ts.get_float32_matmul_precision() == "high"
+    ts.set_float32_matmul_precision("highest")
+    with pytest.raises(RuntimeError, match="highest"):
+        ts.set_float32_matmul_precision("low")
+    ts.set_default_tensor_type("torch.DoubleTensor")
+    try:
+        assert ts.ones(1).dtype == ts.float64
+    finally:
+        ts.set_default_tensor_type(ts.FloatTensor)
+    with pytest.raises(TypeError):
+        ts.set_default_tensor_type("torch.LongTensor")
+    layer = nn.Linear(1, 1)
+    assert ts.compile(layer) is layer and ts.compile(mode="max-autotune")(layer) is layer

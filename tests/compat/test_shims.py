@@ -1,0 +1,292 @@
+"""Modules that programs import around training: profiler, event files, hub, scripting, benchmark and their like."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import threading
+import zlib
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+import pytest
+import tesserack as ts
+from tesserack import autograd, futures, hub, jit, nn, profiler
+from tesserack.utils import _pytree as pytree
+from tesserack.utils import benchmark, dlpack
+from tesserack.utils.flop_counter import FlopCounterMode
+from tesserack.utils.tensorboard import SummaryWriter
+from tesserack.utils.tensorboard._records import crc32c
+
+# --- profiler -------------------------------------------------------------------------------------------------------
+
+
+def test_profiles_count_operators_and_add_up(tmp_path):
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    with profiler.profile(record_shapes=True, profile_memory=True) as prof:
+        for _ in range(3):
+            with profiler.record_function("train"):
+                net(ts.ones(2, 8)).sum().backward()
+            prof.step()
+    rows = {row.key: row for row in prof.key_averages()}
+    assert rows["linear"].count == 3 and rows["train"].count == 3 and rows["ProfilerStep#0"].count == 1
+    events = prof.events()
+    tops = [e for e in events if not any(e in other.children for other in events)]
+    assert events.key_averages().self_cpu_time_total == pytest.approx(sum(e.cpu_time_total for e in tops), rel=1e-6)
+    table = prof.key_averages(group_by_input_shape=True).table(sort_by="cpu_time_total", row_limit=5)
+    assert "train" in table and "[2, 8]" in str([row.input_shapes for row in prof.key_averages(True)])
+    with pytest.raises(AttributeError, match="sort_by"):
+        prof.key_averages().table(sort_by="colour")
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {"train", "linear"} <= {event["name"] for event in trace} and all(event["dur"] >= 0 for event in trace)
+    before = len(events)
+    ts.ones(1) + 1
+    assert len(prof.events()) == before
+
+
+def test_profiles_follow_a_schedule(tmp_path):
+    plan = profiler.schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2)
+    seen = []
+    with profiler.profile(schedule=plan, on_trace_ready=lambda p: seen.append((p.step_num, len(p.events())))) as prof:
+        for _ in range(12):
+            ts.ones(2) + 1
+            prof.step()
+    assert [step for step, _ in seen] == [5, 9] and all(count == 6 for _, count in seen)
+    with profiler.profile(on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path), use_gzip=True)):
+        ts.ones(1) + 1
+    (file,) = tmp_path.iterdir()
+    assert json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    with pytest.raises(ValueError, match="active"):
+        profiler.schedule(wait=1, warmup=1, active=0)
+
+
+def test_the_older_profiler():
+    with autograd.profiler.profile() as prof, autograd.profiler.record_function("range"):
+        ts.ones(2).exp()
+    assert "exp" in prof.table() and prof.self_cpu_time_total > 0
+    with autograd.profiler.profile(enabled=False) as prof:
+        ts.ones(2).exp()
+    assert len(prof.function_events) == 0
+
+
+# --- event files ----------------------------------------------------------------------------------------------------
+
+
+def masked(data):
+    crc = crc32c(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def records(path):
+    data = path.read_bytes()
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])
+        assert struct.unpack("<I", data[8:12])[0] == masked(data[:8])
+        message = data[12 : 12 + length]
+        assert struct.unpack("<I", data[12 + length : 16 + length])[0] == masked(message)
+        yield message
+        data = data[16 + length :]
+
+
+def fields(message):
+    """A protobuf message as (number, value) pairs: written apart from the writer, from the format's description."""
+    k = 0
+
+    def varint():
+        nonlocal k
+        value = shift = 0
+        while True:
+            byte = message[k]
+            k += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while k < len(message):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield number, varint()
+        else:
+            size = {1: 8, 5: 4}.get(kind) or varint()
+            yield number, message[k : k + size]
+            k += size
+
+
+def summaries(folder):
+    found = []
+    for path in sorted(folder.rglob("events.out.tfevents.*")):
+        messages = [dict(fields(m)) for m in records(path)]
+        assert messages[0][3] == b"brain.Event:2"
+        for message in messages[1:]:
+            value = dict(fields(dict(fields(message[5]))[1]))
+            found.append((message[2], value.pop(1).decode(), value))
+    return found
+
+
+def test_event_files(tmp_path):
+    with SummaryWriter(tmp_path / "run") as writer:
+        writer.add_scalar("loss", ts.tensor(0.5), 3)
+        writer.add_scalars("both", {"a": 1.0, "b": 2}, 4)
+        writer.add_histogram("weights", ts.arange(10.0), 5, bins=5)
+        writer.add_image("picture", ts.rand(3, 4, 5), 6)
+        writer.add_text("note", "hello", 7)
+        writer.add_hparams({"lr": 0.1}, {"accuracy": 0.9})
+    found = {name: (step, value) for step, name, value in summaries(tmp_path)}
+    assert found["loss"][0] == 3 and struct.unpack("<f", found["loss"][1][2])[0] == 0.5
+    assert len([1 for _, name, _ in summaries(tmp_path) if name == "both"]) == 2
+    histogram = dict(fields(found["weights"][1][5]))
+    assert np.frombuffer(histogram[7]).tolist() == [2.0] * 5 and struct.unpack("<d", histogram[4])[0] == 45
+    image = dict(fields(found["picture"][1][4]))
+    assert (image[1], image[2], image[3]) == (4, 5, 3) and image[4].startswith(b"\x89PNG")
+    data = image[4][image[4].index(b"IDAT") + 4 :]
+    assert len(zlib.decompressobj().decompress(data)) == 4 * (1 + 5 * 3)
+    assert b"hello" in found["note/text_summary"][1][8] and found["accuracy"][0] == 0
+    assert crc32c(b"123456789") == 0xE3069283
+    with SummaryWriter(tmp_path / "other") as writer, pytest.raises(ValueError, match="at least one"):
+        writer.add_histogram("none", ts.empty(0))
+
+
+# --- hub ------------------------------------------------------------------------------------------------------------
+
+
+def test_hub_loads_local_and_cached_repositories(tmp_path, monkeypatch):
+    body = '    "A layer."\n    from parts import make\n    return make(width)\n'
+    source = f'dependencies = ["numpy"]\ndef small(width=2):\n{body}'
+    for folder in (tmp_path / "repo", tmp_path / "hub" / "owner_name_main"):
+        folder.mkdir(parents=True)
+        (folder / "hubconf.py").write_text(source)
+        (folder / "parts.py").write_text("import tesserack as ts\ndef make(w): return ts.nn.Linear(w, w)\n")
+    monkeypatch.setattr(hub, "_dir", str(tmp_path / "hub"))
+    assert hub.load(str(tmp_path / "repo"), "small", width=3, source="local").in_features == 3
+    assert hub.load("owner/name", "small").in_features == 2 and hub.list("owner/name") == ["small"]
+    assert hub.help("owner/name:main", "small") == "A layer."
+    with pytest.raises(RuntimeError, match="not in"):
+        hub.load("owner/other", "small")
+    with pytest.raises(RuntimeError, match="Cannot find callable"):
+        hub.load("owner/name", "large")
+    (tmp_path / "repo" / "hubconf.py").write_text('dependencies = ["no_such_package"]')
+    with pytest.raises(RuntimeError, match="no_such_package"):
+        hub.load(str(tmp_path / "repo"), "small", source="local")
+
+
+def test_hub_downloads_and_keeps(tmp_path):
+    weights = {"w": ts.ones(2)}
+    ts.save(weights, tmp_path / "model.safetensors")
+    url = (tmp_path / "model.safetensors").as_uri()
+    found = hub.load_state_dict_from_url(url, model_dir=str(tmp_path / "cache"), progress=False)
+    assert found["w"].tolist() == [1, 1] and (tmp_path / "cache" / "model.safetensors").exists()
+    with pytest.raises(RuntimeError, match="invalid hash"):
+        hub.download_url_to_file(url, str(tmp_path / "copy"), hash_prefix="0000000000")
+    assert not (tmp_path / "copy").exists()
+
+
+# --- scripting, futures, trees, timing ------------------------------------------------------------------------------
+
+
+def test_scripts_run_as_python():
+    class Net(nn.Module):
+        constant: jit.Final[int] = 2
+
+        @jit.export
+        def twice(self, x):
+            return x * self.constant
+
+        @jit.ignore
+        def other(self):
+            return 1
+
+        @jit.unused
+        def third(self):
+            return 2
+
+        def forward(self, x):
+            return self.twice(x) if not jit.is_scripting() else x
+
+    net = Net()
+    assert jit.script(net) is net and jit.trace(net, ts.ones(1)) is net
+    assert jit.script_if_tracing(len) is len and jit.annotate(int, 3) == 3 and not jit.is_tracing()
+    assert jit.wait(jit.fork(lambda x: x + 1, 1)) == 2
+    assert jit.freeze(net.eval()) is net
+    with pytest.raises(RuntimeError, match="eval"):
+        jit.freeze(net.train())
+    with pytest.raises(NotImplementedError, match="state_dict"):
+        jit.save(net, "x")
+
+
+def test_futures():
+    first, second = futures.Future(), futures.Future()
+    both = futures.collect_all([first, second])
+    threading.Thread(target=lambda: (first.set_result(1), second.set_result(2))).start()
+    assert [f.value() for f in both.wait()] == [1, 2] and futures.wait_all([first, second]) == [1, 2]
+    with pytest.raises(RuntimeError, match="already"):
+        first.set_result(3)
+    failing = futures.Future()
+    after = failing.then(lambda f: f.value())
+    failing.set_exception(KeyError("x"))
+    with pytest.raises(KeyError):
+        after.wait()
+    with pytest.raises(RuntimeError, match="not there yet"):
+        futures.Future().value()
+
+
+def test_trees():
+    Point = namedtuple("Point", "x y")
+    tree = OrderedDict(a=[1, (2, 3)], b=Point(4, None), c={"d": 5})
+    leaves, spec = pytree.tree_flatten(tree)
+    assert leaves == [1, 2, 3, 4, None, 5] and pytree.tree_unflatten(leaves, spec) == tree
+    assert pytree.tree_map(lambda a, b: (a, b), [1, 2], [3, 4]) == [(1, 3), (2, 4)]
+    assert pytree.tree_map_only(int, lambda v: v + 1, {"a": 1, "b": "c"}) == {"a": 2, "b": "c"}
+    assert pytree.tree_leaves([[1], 2], is_leaf=lambda v: v == [1]) == [[1], 2]
+    with pytest.raises(ValueError, match="leaves"):
+        pytree.tree_unflatten([1], spec)
+
+
+def test_timers_and_tables(capsys):
+    names = [{"globals": {"x": ts.ones(n)}, "label": "add", "sub_label": f"{n}"} for n in (1, 100)]
+    found = [benchmark.Timer("x + x", description="ts", **name).timeit(5) for name in names]
+    assert found[0].number_per_run == 5 and found[0].median > 0 and "Median" in repr(found[0])
+    benchmark.Compare(found).print()
+    assert "[add]" in capsys.readouterr().out
+    many = benchmark.Timer("pass").blocked_autorange(min_run_time=0.01)
+    assert len(many.times) >= 1 and many.iqr >= 0
+    with pytest.raises(ValueError, match="C\\+\\+"):
+        benchmark.Timer("1;", language="c++")
+
+
+def test_flops():
+    net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))
+    with FlopCounterMode(net, display=False) as counter:
+        net(ts.ones(3, 4)).sum().backward()
+    # Each product once forward; backward once for each weight and once for the input of the second layer.
+    assert counter.get_flop_counts()["Sequential.1"]["linear"] == 2 * 3 * 8 * 2
+    assert counter.get_total_flops() >= 2 * (2 * 3 * 4 * 8) + 3 * (2 * 3 * 8 * 2)
+    assert "linear" in counter.get_table()
+    with FlopCounterMode(display=False) as counter:
+        nn.functional.conv2d(ts.ones(1, 2, 5, 5), ts.ones(3, 2, 3, 3))
+    assert counter.get_total_flops() == 2 * 3 * 9 * 2 * 9
+
+
+def test_small_things():
+    assert ts.equal(dlpack.from_dlpack(dlpack.to_dlpack(ts.arange(3))), ts.arange(3))
+    x = ts.ones(2, requires_grad=True)
+    assert isinstance(x, autograd.Variable) and autograd.Variable(ts.ones(1), requires_grad=True).requires_grad
+    tensors = [ts.ones(2), ts.zeros(3)]
+    ts._foreach_add_(tensors, 1)
+    ts._foreach_mul_(tensors, [2, 3])
+    assert [t.tolist() for t in tensors] == [[4, 4], [3, 3, 3]]
+    assert [t.item() for t in ts._foreach_norm([ts.ones(4), ts.zeros(1)])] == [2, 0]
+    ts._foreach_addcmul_(tensors, tensors, tensors, 0.5)
+    assert tensors[0].tolist() == [12, 12]
+    with pytest.raises(RuntimeError, match="one length"):
+        ts._foreach_add(tensors, [1])
+    ts.testing.assert_allclose(ts.ones(1), ts.ones(1, dtype=ts.float64))
+    parallel = nn.DataParallel(nn.Linear(2, 1))
+    assert parallel(ts.ones(3, 2)).shape == (3, 1) and [*parallel.state_dict()] == ["module.weight", "module.bias"]
+    two = nn.DataParallel(nn.Linear(2, 1), device_ids=[ts.device("cpu"), ts.device("cpu")])
+    two(ts.ones(3, 2)).sum().backward()
+    assert two.module.weight.grad.tolist() == [[3, 3]]
+    assert ts.ones(2).new(3).shape == (3,) and ts.ones(2).new([1, 2]).tolist() == [1, 2] and ts.ones(1).name is None
+    assert ts.ones(1).type(ts.DoubleTensor).dtype == ts.float64
