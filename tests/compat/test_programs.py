@@ -1,0 +1,39 @@
+"""Programs written for PyTorch, run as they are: the same losses from the same weights."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sklearn")
+FOLDER = Path(__file__).parent / "programs"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "common")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch to compare with")
+
+
+def losses(done):
+    assert done.returncode == 0, done.stderr
+    return [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("loss")]
+
+
+@needs_torch
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_are_those_of_torch(program, name):
+    shutil.copytree(FOLDER, program.folder, dirs_exist_ok=True)
+    environment = {"OMP_NUM_THREADS": "1"}
+    ours = losses(program.start("-m", "tesserack", "run", f"{name}.py", **environment))
+    theirs = losses(program.start(f"{name}.py", **environment))
+    assert len(ours) == len(theirs) > 3
+    assert ours == pytest.approx(theirs, rel=2e-3, abs=2e-4)
+    assert ours[:3] == pytest.approx(theirs[:3], rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cnn_digits", "char_rnn"])
+def test_programs_run_where_a_device_stands_for_a_card(program, name):
+    shutil.copytree(FOLDER, program.folder, dirs_exist_ok=True)
+    plain = losses(program.start("-m", "tesserack", "run", f"{name}.py"))
+    as_card = losses(program.start("-m", "tesserack", "run", "--device", "cpu", "--as-cuda", f"{name}.py"))
+    assert as_card == pytest.approx(plain, rel=1e-3)
