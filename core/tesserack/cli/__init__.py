@@ -20,7 +20,7 @@ COMMANDS = {
     "doctor": ("tesserack.cli.doctor", "report on the environment: what is wrong and how to mend it"),
     "ops": ("tesserack.cli.ops", "list operators; --required: what a backend must have; --device: what one has"),
     "explain": ("tesserack.cli.explain", "show the path that a call of an operator takes"),
-    "run": ("tesserack.cli.run", "run a script with another default device"),
+    "run": ("tesserack.cli.run", "run a program on another device, with tesserack as its torch"),
     "conform": ("tesserack.cli.conform", "test a backend against the contract"),
     "new-backend": ("tesserack.cli.new_backend", "write the skeleton of a backend's package"),
 }
