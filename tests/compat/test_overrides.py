@@ -96,3 +96,18 @@ def test_the_subclass_of_a_subclass_comes_first():
 
     a, b = ts.ones(1).as_subclass(Logged), ts.ones(1).as_subclass(Deeper)
     assert a + b == "deeper" and ts.add(a, b) == "deeper"
+
+
+def test_optimizers_may_wrap_others_without_their_own_parts():
+    class Wrapper(ts.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+    w = ts.nn.Parameter(ts.ones(1))
+    wrapper = Wrapper(ts.optim.SGD([w], lr=1.0))
+    w.sum().backward()
+    wrapper.step()
+    assert w.item() == 0

@@ -31,10 +31,10 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
             return run(self, *args, **kwargs)
         self._stepping = True
         try:
-            for pre in list(self._step_pre_hooks.values()) if self._step_pre_hooks else ():
+            for pre in _hooks_of(self, "_step_pre_hooks"):
                 args, kwargs = _replaced_arguments(pre(self, (self, *args), kwargs), args, kwargs)
             result = run(self, *args, **kwargs)
-            for post in list(self._step_post_hooks.values()) if self._step_post_hooks else ():
+            for post in _hooks_of(self, "_step_post_hooks"):
                 post(self, (self, *args), kwargs)
         finally:
             self._stepping = False
@@ -42,6 +42,12 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return step
+
+
+def _hooks_of(optimizer: Optimizer, name: str) -> list[Callable[..., Any]]:
+    """The hooks now; none in a subclass that does not call ``super().__init__``, as wrappers of optimizers do not."""
+    hooks: Hooks | None = getattr(optimizer, name, None)
+    return list(hooks.values()) if hooks else []
 
 
 def _replaced_arguments(answer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
