@@ -17,7 +17,11 @@ NAMES = (
 # Not between letters or digits; an underscore does not hide a name, so is_cuda counts.
 PATTERN = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(NAMES)})(?![A-Za-z0-9])", re.IGNORECASE)
 # Texts in which a word names no device of ours.
-EXCEPTIONS = ("com.acme.npu",)  # an example of a vendor's string
+EXCEPTIONS = (
+    "com.acme.npu",  # an example of a vendor's string
+    "only supported on CUDA inputs",  # as PyTorch says it
+    '"torch.cuda"',  # a module that files of PyTorch name
+)
 SOURCES = {".py", ".pyi", ".c", ".cpp", ".h", ".hpp", ".in", ".txt", ".md", ".toml"}
 
 
