@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +45,10 @@ class _Worker:
             self.process = context.Process(
                 target=child.serve, args=(theirs, inherited, *arguments), name=f"loader-{self.id}", daemon=True
             )
-            self.process.start()
+            with warnings.catch_warnings():
+                # Kernels in a forked child run in one thread, and need none of the parent's.
+                warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
+                self.process.start()
         except BaseException:
             self.socket.close()
             raise
