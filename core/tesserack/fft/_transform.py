@@ -75,6 +75,12 @@ def _resized(array: Any, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
     return np.pad(array, pad) if any(after for _, after in pad) else array
 
 
+def _contiguous(array: Any) -> Any:
+    import numpy as np
+
+    return np.ascontiguousarray(array)
+
+
 def _weights(n: int, dtype: Any) -> Any:
     """How often each element of half a spectrum stands in the whole."""
     import numpy as np
@@ -143,8 +149,8 @@ def _compute(map: Map, x: Tensor) -> Tensor:
     found = _run(map, array)
     if map.scale != 1:
         found = found * found.real.dtype.type(map.scale)
-    found = _resized(found, map.dims, map.result)
-    return ts.tensor(found, dtype=dtype, device=x.device)
+    found = _contiguous(_resized(found, map.dims, map.result))
+    return ts.from_numpy(found).to(x.device, dtype)
 
 
 class _Linear(Function):
