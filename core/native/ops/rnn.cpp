@@ -4,6 +4,7 @@
 #include "ops/declare.h"
 #include "runtime/backend.h"
 #include "tensor/geometry.h"
+#include <algorithm>
 
 namespace ts {
 namespace {
@@ -88,7 +89,8 @@ Network on_batch(Cell cell, const Tensor& given, TensorList states, TensorList p
     TS_CHECK(t.defined() && t.ndim() == 3 && t.size(1) == batch, op, ": expected initial states of batch size ", batch,
              ", got ", t.defined() ? t.sizes() : IntSpan());
   int64_t flat[] = {length * batch, input.size(2)};
-  Dims counts(static_cast<size_t>(length), batch);
+  // Steps without sequences need not be counted: there may be very many.
+  Dims counts(static_cast<size_t>(batch ? length : std::min<int64_t>(length, 1)), batch);
   Network n = walk(cell, ops::reshape(input, IntSpan(flat)), counts, states, params, o);
   int64_t sizes[] = {length, batch, n.output.size(1)};
   n.output = ops::reshape(n.output, IntSpan(sizes));
