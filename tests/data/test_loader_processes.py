@@ -280,7 +280,8 @@ def command(pid):
 def test_starting_and_stopping_leaks_nothing():
     def cycles(count):
         for k in range(count):
-            batches = iter(processes({"dataset": Rows(8, 40_000 if k % 2 else 1), "batch_size": 2}))
+            rows = Rows(8, 40_000 if k % 2 else 1)
+            batches = iter(DataLoader(rows, 2, num_workers=1 + (k % 10 == 0), worker_type="process"))
             for _ in range(k % 5):
                 next(batches, None)
             del batches
