@@ -11,6 +11,14 @@ namespace {
 using backend::Call;
 using backend::Tensor;
 
+// Rows asked for while others are copied: where they lie the processor cannot guess.
+constexpr int64_t kAhead = 4, kAskedBytes = 2048;
+void ask_for_row(const char* table, int64_t row, int64_t rows, int64_t row_bytes) {
+  if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) return;
+  for (int64_t at = 0; at < std::min(row_bytes, kAskedBytes); at += 64)
+    __builtin_prefetch(table + row * row_bytes + at);
+}
+
 template <class Index> void copy_table_rows(const Call& call) {
   const Tensor out = call.out(0), table = call.in(0), indices = call.in(1);
   const int64_t rows = table.size(0), row_bytes = table.numel() / rows * table.item_size();
@@ -19,6 +27,7 @@ template <class Index> void copy_table_rows(const Call& call) {
   parallel_for(0, indices.numel(), grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = checked_index("embedding", at[i], 0, rows);
+      if (i + kAhead < end) ask_for_row(table.bytes(), at[i + kAhead], rows, row_bytes);
       std::memcpy(out.bytes() + i * row_bytes, table.bytes() + row * row_bytes, static_cast<size_t>(row_bytes));
     }
   });

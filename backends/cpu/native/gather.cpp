@@ -66,6 +66,24 @@ void gather(const Call& call) {
   });
 }
 
+// out[i] = the slice at offsets[i % count] of block i / count.
+struct SliceCopy {
+  char* out;
+  const char* in;
+  const int64_t* offsets;
+  int64_t count, block;
+
+  template <class CopySlice> void copy(int64_t begin, int64_t end, CopySlice&& copy_slice, int64_t inner) const {
+    while (begin < end) {
+      const int64_t first = begin % count, last = std::min(count, first + end - begin);
+      const char* const from = in + begin / count * block;
+      char* to = out + begin * inner;
+      for (int64_t j = first; j < last; ++j, to += inner) copy_slice(to, from + offsets[j]);
+      begin += last - first;
+    }
+  }
+};
+
 // Whole slices of the contiguous input seen as (outer, size, inner bytes).
 template <class Index> void select_slices(const Call& call, int dim) {
   const Tensor out = call.out(0), in = call.in(0), index = call.in(1);
@@ -75,21 +93,29 @@ template <class Index> void select_slices(const Call& call, int dim) {
   const int64_t size = in.ndim() == 0 ? 1 : in.size(dim), count = index.numel();
   const int64_t index_step = index.ndim() == 0 ? 0 : index.stride(0);
   const Index* at = index.data<Index>();
-  const auto copy = [&](int64_t begin, int64_t end, auto&& copy_slice) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t picked = checked_index("index_select", at[i % count * index_step], dim, size);
-      copy_slice(out.bytes() + i * inner, in.bytes() + (i / count * size + picked) * inner);
-    }
-  };
+  // Checked before anything is copied, as plain offsets in bytes.
+  std::vector<int64_t> offsets(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    offsets[static_cast<size_t>(i)] = inner * checked_index("index_select", at[i * index_step], dim, size);
   const int64_t grain = std::max<int64_t>(1, 65536 / inner);
   parallel_for(0, outer * count, grain, [&](int64_t begin, int64_t end) {
+    const SliceCopy slices{out.bytes(), in.bytes(), offsets.data(), count, size * inner};
     switch (inner) {
-    case 1: return copy(begin, end, [](char* to, const char* from) { std::memcpy(to, from, 1); });
-    case 2: return copy(begin, end, [](char* to, const char* from) { std::memcpy(to, from, 2); });
-    case 4: return copy(begin, end, [](char* to, const char* from) { std::memcpy(to, from, 4); });
-    case 8: return copy(begin, end, [](char* to, const char* from) { std::memcpy(to, from, 8); });
+    case 1:
+      return slices.copy(
+          begin, end, [](char* to, const char* from) { std::memcpy(to, from, 1); }, 1);
+    case 2:
+      return slices.copy(
+          begin, end, [](char* to, const char* from) { std::memcpy(to, from, 2); }, 2);
+    case 4:
+      return slices.copy(
+          begin, end, [](char* to, const char* from) { std::memcpy(to, from, 4); }, 4);
+    case 8:
+      return slices.copy(
+          begin, end, [](char* to, const char* from) { std::memcpy(to, from, 8); }, 8);
     default:
-      return copy(begin, end, [&](char* to, const char* from) { std::memcpy(to, from, static_cast<size_t>(inner)); });
+      return slices.copy(
+          begin, end, [&](char* to, const char* from) { std::memcpy(to, from, static_cast<size_t>(inner)); }, inner);
     }
   });
 }

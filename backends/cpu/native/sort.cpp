@@ -100,13 +100,31 @@ void sort(const Call& call) {
   });
 }
 
+// Whether none of kLook elements can come before `last` or be its equal; NaN may.
+constexpr int64_t kLook = 16;
+template <class T> bool all_beyond(const T* row, T last, bool largest) {
+  int any = 0;
+  if (largest)
+    for (int64_t i = 0; i < kLook; ++i) any |= !(row[i] < last);
+  else
+    for (int64_t i = 0; i < kLook; ++i) any |= !(row[i] > last);
+  return any == 0;
+}
+
 // Keeps the k first items in order: a bound that tightens as better ones arrive, so that most are only compared.
 template <class T, class Item>
 void select_first(const T* row, int64_t stride, int64_t n, int64_t k, bool largest, std::vector<Item>& items) {
   items.clear();
-  const size_t capacity = static_cast<size_t>(std::max<int64_t>(2 * k, k + 64));
+  const size_t capacity = static_cast<size_t>(std::max<int64_t>(2 * k, k + 16));
   Key<T> bound = static_cast<Key<T>>(~Key<T>{0});
+  T last{}; // the element of that key
+  bool bounded = false;
   for (int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      if (stride == 1 && i % kLook == 0)
+        while (bounded && i + kLook <= n && all_beyond(row + i, last, largest)) i += kLook;
+      if (i >= n) break;
+    }
     Key<T> key = key_of(row[i * stride]);
     if (largest) key = static_cast<Key<T>>(~key);
     if (key > bound) continue;
@@ -115,6 +133,8 @@ void select_first(const T* row, int64_t stride, int64_t n, int64_t k, bool large
     std::nth_element(items.begin(), items.begin() + k - 1, items.end());
     items.resize(static_cast<size_t>(k));
     bound = static_cast<Key<T>>(items.back().key());
+    last = row[items.back().position() * stride];
+    bounded = true;
   }
   if (items.size() > static_cast<size_t>(k)) std::nth_element(items.begin(), items.begin() + k - 1, items.end());
   items.resize(static_cast<size_t>(k));

@@ -1,4 +1,5 @@
 // Integers: common divisors and multiples, exponents of two, flat positions as coordinates.
+#include "dispatch/launch.h"
 #include "ops/api.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
@@ -12,13 +13,26 @@ void check_integers(const Tensor& a, const Tensor& b, const char* op) {
                 ": expected integer operands, got ", a.dtype(), " and ", b.dtype());
 }
 
+const KernelId kGcd("gcd");
+
+// By a kernel, of operands alike; undefined where there is none.
+Tensor gcd_kernel(const Tensor& a, const Tensor& b) {
+  if (!is_plain(a, b) || a.dtype() != b.dtype() || !same(a.sizes(), b.sizes()) || a.device() != b.device() ||
+      a.numel() == 0)
+    return {};
+  Tensor out = empty_tensor(a.sizes(), a.dtype(), a.device());
+  return Launch(kGcd, a.device()).out(out).in(raw_contiguous(a)).in(raw_contiguous(b)).run() ? out : Tensor();
+}
+
 // Euclid's algorithm on all elements at once; a division by zero leaves the other number.
 Tensor gcd(const Tensor& self, const Tensor& other) {
   check_integers(self, other, "gcd");
   static const Op remainder("remainder");
+  if (Tensor out = gcd_kernel(self, other); out.defined()) return out;
   Tensor zero = ops::mul(ops::mul(self, other), Scalar(0)); // of the result's shape and dtype
   Tensor a = ops::abs(ops::add(self, zero)), b = ops::abs(ops::add(other, zero));
   if (a.device().is_meta()) return a;
+  if (Tensor out = gcd_kernel(a, b); out.defined()) return out;
   for (Tensor rest = ops::ne(b, 0); raw_truth(ops::any(rest)); rest = ops::ne(b, 0)) {
     Tensor next = remainder(a, ops::where(rest, b, ops::ones_like(b)));
     a = ops::where(rest, b, a);

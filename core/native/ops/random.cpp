@@ -1,5 +1,6 @@
 // Random factories: rand, randn, randint, randperm, normal. See random_bits.h for which words of the stream each
 // consumes.
+#include "dispatch/launch.h"
 #include "ops/api.h"
 #include "ops/arguments.h"
 #include "ops/copy.h"
@@ -93,6 +94,9 @@ void randperm(const Tensor& out, int64_t, Generator* g, DType, Device, bool) {
   static const Op shift_right("_shift_right");
   Generator& generator = generator_for(g, out.device(), "randperm");
   Tensor keys = random_bits(out.sizes(), DType::UInt64, out.device(), generator);
+  static const KernelId random_order("random_order");
+  Tensor order = empty_tensor(out.sizes(), DType::Int64, out.device());
+  if (Launch(random_order, out.device()).out(order).in(keys).run()) return raw_copy(out, order);
   keys = raw_cast(shift_right(keys, Scalar(1)), DType::Int64);
   raw_copy(out, ops::sort.multi<2>(keys, 0)[1]);
 }

@@ -12,7 +12,7 @@
 namespace ts {
 namespace {
 
-const KernelId kSearch("searchsorted");
+const KernelId kSearch("searchsorted"), kCount("count_integers");
 const Op middle_of("_search_middle"), step_low("_search_low"), step_high("_search_high");
 
 // Halves [low, high) for all values at once. Comparisons are negated so that a NaN value lands at the end.
@@ -118,6 +118,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   int64_t top = host_int(ops::amax(at));
   TS_CHECK(top < INT64_MAX, "bincount: the largest input, ", top, ", is too large");
   Tensor out = filled(Dims{std::max(top + 1, minlength)}, Scalar(0), t, self.device());
+  if (!weights.defined() && Launch(kCount, self.device()).out(out).in(raw_contiguous(at)).run()) return out;
   Tensor add = weights.defined() ? raw_cast(weights, t)
                                  : raw_expand(filled({}, Scalar(1), t, self.device()), self.sizes(), "bincount");
   scatter_into(out, 0, at, add, TS_S_ADD);

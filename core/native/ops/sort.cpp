@@ -85,6 +85,19 @@ void topk(const Tensor& values, const Tensor& positions, const Tensor& self, int
             .run())
       return;
   }
+  if (!last && !is_bool(self.dtype())) {
+    // The kernel wants rows: along another dim it works on a transposed copy.
+    Tensor to = dim_last(values, d), at = dim_last(positions, d), from = raw_contiguous(dim_last(self, d));
+    Tensor found = empty_tensor(to.sizes(), to.dtype(), to.device()),
+           where = empty_tensor(at.sizes(), at.dtype(), at.device());
+    Launch launch(kTopk, self.device());
+    launch.out(found).out(where).in(from).param(k).param(from.ndim() - 1).param(largest).param(sorted);
+    if (launch.run()) {
+      raw_copy(to, found);
+      raw_copy(at, where);
+      return;
+    }
+  }
   Tensor all = empty_like_tensor(self, self.dtype()), order = empty_like_tensor(self, DType::Int64);
   sort(all, order, self, d, largest, true);
   raw_copy(values, self.ndim() ? raw_narrow(all, d, 0, k) : all);

@@ -190,6 +190,41 @@ TS_INLINE float erf_f32(float x) {
   return a < 1.0f ? small : large;
 }
 
+// erfc(a) = exp(-a^2) / (1 + 2 a) * p((a - 3) / (a + 3)) for a from 0 to 10.1, after which it is below the least
+// float32; p interpolates (1 + 2 a) erfcx(a) at Chebyshev's points to 2^-30. One division serves both quotients.
+TS_INLINE float erfc_f32(float x) {
+  double a = __builtin_fabs(static_cast<double>(x));
+  a = a > 10.1 ? 10.1 : a;
+  const double b = a + 3.0, c = 1.0 + 2.0 * a, d = b * c;
+  // A division of float32, brought to 2^-46: one of float64 would take as long as the rest.
+  const double g = static_cast<double>(1.0f / static_cast<float>(d)), r = fused(g, fused(-d, g, 1.0), g);
+  const double t = (a - 3.0) * c * r;
+  double p = 0x1.30aa9e0619b32p-15;
+  p = fused(p, t, -0x1.7af3c03309586p-13);
+  p = fused(p, t, -0x1.84a3e4fd7e79ap-11);
+  p = fused(p, t, 0x1.fec0f8c5fc5a2p-10);
+  p = fused(p, t, 0x1.4b790e661d731p-9);
+  p = fused(p, t, -0x1.85ba983dbe395p-6);
+  p = fused(p, t, 0x1.17c84a05e2457p-4);
+  p = fused(p, t, -0x1.e8896e42183ebp-4);
+  p = fused(p, t, 0x1.0983848279da2p-3);
+  p = fused(p, t, -0x1.85a18b06df5b6p-5);
+  p = fused(p, t, -0x1.15c0857d0a227p-3);
+  p = fused(p, t, 0x1.40c522dab27afp+0);
+  const double y = exp_short(-a * a) * (p * (b * r));
+  return static_cast<float>(x < 0.0f ? 2.0 - y : y);
+}
+
+// x / 2 * (1 + erf(x / sqrt(2)))
+TS_INLINE float gelu_f32(float x) { return 0.5f * x * (1.0f + erf_f32(x * 0x1.6a09e6p-1f)); }
+
+TS_INLINE float relu6_of(float x) {
+  const float low = (x > 0.0f) | (x != x) ? x : 0.0f;
+  return (low < 6.0f) | (low != low) ? low : 6.0f;
+}
+TS_INLINE float hardsigmoid_f32(float x) { return relu6_of(x + 3.0f) / 6.0f; }
+TS_INLINE float hardswish_f32(float x) { return x * relu6_of(x + 3.0f) / 6.0f; }
+
 TS_INLINE float pow_f32(float base, float exponent) {
   const double x = base, y = exponent, ax = __builtin_fabs(x);
   double t = y * log_short(ax);

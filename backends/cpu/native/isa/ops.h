@@ -10,22 +10,26 @@ inline namespace TESSERACK_VARIANT {
 // out may be exactly a, b or c. Returns 0, or 1 for an integer division by zero (out is then unspecified).
 template <typename T> using OpFn = int (*)(T* out, const T* a, const T* b, const T* c, int64_t n);
 
+// Instructions of the machine itself, in which it finds whole programs: see idioms.h.
+enum { kGelu = TS_NUM_INSTRUCTIONS, kHardsigmoid, kHardswish, kNumInstructions };
+
 // fn[op][mask]: bit k of mask says that operand k is one value, not n. Every mask below 1 << arity but the full one is
 // there; an all-scalar instruction runs with mask 0 and n = 1. A null entry: not defined for T.
 template <typename T> struct OpTable {
-  OpFn<T> fn[TS_NUM_INSTRUCTIONS][8] = {};
+  OpFn<T> fn[kNumInstructions][8] = {};
 };
 
 template <typename T> const OpTable<T>& op_table();
 
 // Operand count, and the cost of one element relative to an addition.
 inline int arity(int op) {
-  if (op < TS_I_ADD) return 1;
+  if (op < TS_I_ADD || op >= TS_NUM_INSTRUCTIONS) return 1;
   return op < TS_I_SELECT ? 2 : 3;
 }
 
 inline int cost(int op) {
   if (op >= TS_I_EXP && op <= TS_I_SIGMOID) return op == TS_I_EXP || op == TS_I_TANH || op == TS_I_SIGMOID ? 3 : 10;
+  if (op == kGelu) return 10;
   if (op == TS_I_POW || op == TS_I_ATAN2 || (op >= TS_I_FLOORDIV && op <= TS_I_FMOD)) return 12;
   return 1;
 }

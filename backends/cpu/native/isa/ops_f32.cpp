@@ -1,4 +1,5 @@
 // float32 instructions of the tile machine.
+#include "erf_avx512.h"
 #include "exp_avx2.h"
 #include "exp_avx512.h"
 #include "ops_float.h"
@@ -48,6 +49,10 @@ constexpr OpTable<float> make_table() {
   set_unary<float, [](float a) { return tanh_f32(a); }>(t, TS_I_TANH);
   set_unary<float, [](float a) { return sigmoid_f32(a); }>(t, TS_I_SIGMOID);
   set_unary<float, [](float a) { return erf_f32(a); }>(t, TS_I_ERF);
+  set_unary<float, [](float a) { return erfc_f32(a); }>(t, TS_I_ERFC);
+  set_unary<float, [](float a) { return gelu_f32(a); }>(t, kGelu);
+  set_unary<float, [](float a) { return hardsigmoid_f32(a); }>(t, kHardsigmoid);
+  set_unary<float, [](float a) { return hardswish_f32(a); }>(t, kHardswish);
   set_unary<float, [](float a) { return asin_f32(a); }>(t, TS_I_ASIN);
   set_unary<float, [](float a) { return acos_f32(a); }>(t, TS_I_ACOS);
   set_unary<float, [](float a) { return atan_f32(a); }>(t, TS_I_ATAN);
@@ -68,6 +73,8 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_TAN][0] = &trig_loop<[](float a) { return tan_f32(a); }, [](float a) { return std::tan(a); }>;
   t.fn[TS_I_COS][0] = &trig_loop<[](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
+  t.fn[TS_I_ERF][0] = &loop_avx512<erf_avx512>;
+  t.fn[kGelu][0] = &loop_avx512<gelu_avx512>;
   t.fn[TS_I_EXP][0] = &loop_avx512<exp_avx512>;
   t.fn[TS_I_TANH][0] = &loop_avx512<tanh_avx512>;
   t.fn[TS_I_SIGMOID][0] = &sigmoid_loop_avx512;

@@ -22,9 +22,9 @@ constexpr int64_t kParallelWork = 32768;
 
 template <typename T>
 Program<T>::Program(const ts_call* call)
-    : call_(call), program_(call->program), operands_(call->n_outputs + call->n_inputs),
-      sources_(call->program->n_inputs + call->program->n_constants), sinks_(call->n_outputs),
-      steps_(call->program->n_instructions) {
+    : call_(call), program_(std::is_same_v<T, float> ? shortened(call->program, idiom_) : call->program),
+      operands_(call->n_outputs + call->n_inputs), sources_(program_->n_inputs + program_->n_constants),
+      sinks_(call->n_outputs), steps_(program_->n_instructions) {
   if (program_->n_inputs != call->n_inputs || program_->n_outputs != call->n_outputs)
     fail(TS_ERROR, "pointwise: the program takes %d inputs and %d outputs, the call has %d and %d", program_->n_inputs,
          program_->n_outputs, call->n_inputs, call->n_outputs);
@@ -143,7 +143,8 @@ template <typename T> void Program<T>::compile() {
   for (int i = 0; i < program_->n_instructions; ++i) {
     const ts_instruction& in = program_->instructions[i];
     const int reg = first_step() + i;
-    if (in.op >= TS_NUM_INSTRUCTIONS) fail(TS_ERROR, "pointwise: unknown instruction %d in %s", in.op, program_->text);
+    if (in.op >= TS_NUM_INSTRUCTIONS && program_ == call_->program)
+      fail(TS_ERROR, "pointwise: unknown instruction %d in %s", in.op, program_->text);
     const int count = arity(in.op);
     Step& step = steps_[i];
     step.a = in.a;

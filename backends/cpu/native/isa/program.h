@@ -3,6 +3,7 @@
 #define TESSERACK_CPU_PROGRAM_H
 
 #include "geometry.h"
+#include "idioms.h"
 #include "ops.h"
 
 namespace tesserack::cpu {
@@ -62,6 +63,7 @@ private:
   int n_registers() const { return first_step() + program_->n_instructions; }
 
   const ts_call* call_;
+  IdiomSpace idiom_;
   const ts_program* program_;
   SmallArray<Operand, 5> operands_;
   SmallArray<Source, 8> sources_; // inputs and constants

@@ -64,6 +64,25 @@ inline void extreme(T* tile, int64_t n, int64_t first, T& best, int64_t& best_at
   }
 }
 
+// The same for a sum of float32 as kTogether runs side by side, each from the sum of those before it: in float64 the
+// order of additions does not show.
+constexpr int64_t kRunsFrom = 64;
+inline void accumulate_runs(float* tile, int64_t n, double& carry) {
+  const int64_t part = n / kTogether;
+  double starts[kTogether];
+  for (int k = 0; k < kTogether; ++k) {
+    starts[k] = carry;
+    double sums[8] = {};
+    int64_t i = k * part;
+    for (; i + 8 <= (k + 1) * part; i += 8)
+      for (int j = 0; j < 8; ++j) sums[j] += static_cast<double>(tile[i + j]);
+    for (; i < (k + 1) * part; ++i) sums[0] += static_cast<double>(tile[i]);
+    carry += ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  }
+  accumulate_together<TS_R_SUM>(tile, part, starts);
+  accumulate<TS_R_SUM>(tile + kTogether * part, n - kTogether * part, carry);
+}
+
 template <int Op, typename T>
 void scan_row(const Row& row, int64_t n, LoadFn<T> load, StoreFn<T> store, int64_t in_item, int64_t out_item) {
   alignas(64) T tile[kTile];
@@ -73,7 +92,9 @@ void scan_row(const Row& row, int64_t n, LoadFn<T> load, StoreFn<T> store, int64
   for (int64_t i = 0; i < n; i += kTile) {
     const int64_t part = n - i < kTile ? n - i : kTile;
     load(tile, row.in + i * row.in_stride * in_item, Box{1, part, 0, row.in_stride});
-    if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
+    if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>)
+      part >= kRunsFrom ? accumulate_runs(tile, part, carry) : accumulate<Op>(tile, part, carry);
+    else if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
       accumulate<Op>(tile, part, carry);
     else
       extreme<Op == TS_R_MAX>(tile, part, i, best, best_at, row);

@@ -1,0 +1,75 @@
+// Programs of several instructions that the machine knows as one: a tile is then read and written once, not once for
+// each of them.
+#ifndef TESSERACK_CPU_IDIOMS_H
+#define TESSERACK_CPU_IDIOMS_H
+
+#include "ops.h"
+
+#include <array>
+#include <cstring>
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+
+struct Idiom {
+  int op;
+  int n_constants, n_instructions;
+  std::array<double, 3> constants;
+  std::array<ts_instruction, 5> instructions; // registers: the input, the constants, the results in order
+};
+
+constexpr Idiom kIdioms[] = {
+    // 0.5 * x * (1 + erf(x * 0.7071...))
+    {kGelu,
+     3,
+     5,
+     {0.5, 1, 0.70710678118654752},
+     {{{TS_I_MUL, 1, 0, 0}, {TS_I_MUL, 0, 3, 0}, {TS_I_ERF, 5, 0, 0}, {TS_I_ADD, 2, 6, 0}, {TS_I_MUL, 4, 7, 0}}}},
+    // min(max(x + 3, 0), 6) / 6, and x times it
+    {kHardsigmoid,
+     3,
+     4,
+     {3, 0, 6},
+     {{{TS_I_ADD, 0, 1, 0}, {TS_I_MAX, 4, 2, 0}, {TS_I_MIN, 5, 3, 0}, {TS_I_DIV, 6, 3, 0}}}},
+    {kHardswish,
+     3,
+     5,
+     {3, 0, 6},
+     {{{TS_I_ADD, 0, 1, 0}, {TS_I_MAX, 4, 2, 0}, {TS_I_MIN, 5, 3, 0}, {TS_I_MUL, 0, 6, 0}, {TS_I_DIV, 7, 3, 0}}}},
+};
+
+inline bool is_idiom(const ts_program& p, const Idiom& idiom) {
+  if (p.n_inputs != 1 || p.n_outputs != 1 || p.n_constants != idiom.n_constants ||
+      p.n_instructions != idiom.n_instructions || p.outputs[0] != p.n_constants + p.n_instructions)
+    return false;
+  for (int k = 0; k < p.n_constants; ++k)
+    if (p.constants[k] != idiom.constants[static_cast<size_t>(k)]) return false;
+  return std::memcmp(p.instructions, idiom.instructions.data(),
+                     static_cast<size_t>(p.n_instructions) * sizeof(ts_instruction)) == 0;
+}
+
+// The program in fewer instructions, or itself. `space` holds what the result points to.
+struct IdiomSpace {
+  ts_program program;
+  ts_instruction instruction;
+  uint16_t output;
+};
+inline const ts_program* shortened(const ts_program* p, IdiomSpace& space) {
+  for (const Idiom& idiom : kIdioms)
+    if (is_idiom(*p, idiom)) {
+      space.program = *p;
+      space.instruction = {static_cast<uint16_t>(idiom.op), 0, 0, 0};
+      space.output = 1;
+      space.program.n_constants = 0;
+      space.program.n_instructions = 1;
+      space.program.instructions = &space.instruction;
+      space.program.outputs = &space.output;
+      return &space.program;
+    }
+  return p;
+}
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu
+
+#endif // TESSERACK_CPU_IDIOMS_H

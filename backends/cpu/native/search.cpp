@@ -1,0 +1,193 @@
+// searchsorted, counts, gcd and the order of random keys: what would take many passes as operators.
+#include "dtype_switch.h"
+#include "gather_index.h"
+#include "threads.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tesserack::cpu {
+namespace {
+
+using backend::Call;
+using backend::Tensor;
+
+// --- searchsorted --------------------------------------------------------------------------------------------------
+
+template <class T> auto comparable(T value) {
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>)
+    return load(value);
+  else
+    return value;
+}
+
+// Searches that wait for memory side by side: each halves its range without a branch.
+constexpr int kSearches = 16;
+
+// How many of n sorted elements come before each value: those less than it, or with `right` not greater. Comparisons
+// are negated so that a NaN comes after all.
+template <bool Right, class T> void find(const T* sorted, int64_t n, const T* values, int64_t count, int64_t* found) {
+  using Number = decltype(comparable(T{}));
+  Number value[kSearches];
+  const T* base[kSearches];
+  for (int64_t j = 0; j < kSearches; ++j) {
+    value[j] = comparable(values[std::min(j, count - 1)]);
+    base[j] = sorted;
+  }
+  const auto before = [&](int64_t j, int64_t at) {
+    const Number element = comparable(base[j][at]);
+    return static_cast<int64_t>(Right ? !(element > value[j]) : !(element >= value[j]));
+  };
+  int64_t length = n;
+  while (length > 1) {
+    const int64_t half = length / 2;
+#pragma GCC unroll 16
+    for (int64_t j = 0; j < kSearches; ++j) base[j] += half & -before(j, half - 1);
+    length -= half;
+  }
+  for (int64_t j = 0; j < count; ++j) found[j] = base[j] - sorted + before(j, 0);
+}
+
+template <class T> void search_rows(const Call& call, bool right) {
+  const Tensor keys = call.in(0), wanted = call.in(1);
+  const int64_t n = keys.size(keys.ndim() - 1);
+  const int64_t per_row = keys.ndim() == 1 ? wanted.numel() : wanted.size(wanted.ndim() - 1);
+  const T *sorted = keys.data<T>(), *values = wanted.data<T>();
+  int64_t* const found = call.out(0).data<int64_t>();
+  parallel_for(0, wanted.numel(), 2048, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      const int64_t row = i / per_row, count = std::min({int64_t{kSearches}, end - i, (row + 1) * per_row - i});
+      (right ? find<true, T> : find<false, T>)(sorted + row * n, n, values + i, count, found + i);
+      i += count;
+    }
+  });
+}
+
+// inputs: sorted (..., n) or (n), values (..., m) of its dtype; params: right; outputs: int64 positions
+void searchsorted(const Call& call) {
+  const bool right = call.param(0).as_bool();
+  switch_real("searchsorted", call.in(0).dtype(),
+              [&](auto tag) { search_rows<typename decltype(tag)::type>(call, right); });
+}
+
+// --- counts --------------------------------------------------------------------------------------------------------
+
+// inputs: int64 numbers; outputs: int64, how often each of 0, 1, ... occurs
+void count_integers(const Call& call) {
+  const Tensor in = call.in(0), out = call.out(0);
+  const int64_t *const at = in.data<int64_t>(), n = in.numel(), bins = out.numel();
+  int64_t* const counts = out.data<int64_t>();
+  // Equal neighbours would wait for each other's sum: four counters each, where they are few.
+  const int64_t ways = bins <= 4096 ? 4 : 1;
+  std::vector<int64_t> apart(static_cast<size_t>((ways - 1) * bins), 0);
+  std::fill_n(counts, bins, int64_t{0});
+  int64_t* sums[4] = {counts, counts, counts, counts};
+  for (int64_t w = 1; w < ways; ++w) sums[w] = apart.data() + (w - 1) * bins;
+  for (int64_t i = 0; i < n; ++i) ++sums[i % 4][checked_index("bincount", at[i], 0, bins)];
+  for (int64_t w = 1; w < ways; ++w)
+    for (int64_t b = 0; b < bins; ++b) counts[b] += sums[w][b];
+}
+
+// --- gcd -----------------------------------------------------------------------------------------------------------
+
+// Stein's algorithm: shifts and subtractions in place of divisions, without a branch but the loop's.
+template <class U> U common_divisor(U a, U b) {
+  if (a == 0 || b == 0) return a | b;
+  const int shift = __builtin_ctzll(a | b);
+  a = static_cast<U>(a >> __builtin_ctzll(a));
+  b = static_cast<U>(b >> __builtin_ctzll(b));
+  while (a != b) {
+    const U less = a < b ? a : b, apart = static_cast<U>(a < b ? b - a : a - b);
+    b = static_cast<U>(apart >> __builtin_ctzll(apart));
+    a = less;
+  }
+  return static_cast<U>(a << shift);
+}
+
+template <class T> void share_gcd(const Call& call) {
+  using U = std::make_unsigned_t<T>;
+  const T *a = call.in(0).data<T>(), *b = call.in(1).data<T>();
+  T* const to = call.out(0).data<T>();
+  const auto magnitude = [](T x) { return x < 0 ? static_cast<U>(U{0} - static_cast<U>(x)) : static_cast<U>(x); };
+  parallel_for(0, call.out(0).numel(), 1024, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(common_divisor(magnitude(a[i]), magnitude(b[i])));
+  });
+}
+
+// inputs: two tensors of one integer dtype and size; outputs: their common divisors
+void gcd(const Call& call) {
+  const Tensor out = call.out(0);
+  switch_real("gcd", out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<T>) share_gcd<T>(call);
+  });
+}
+
+// --- the order of random keys ----------------------------------------------------------------------------------------
+
+// A key's upper bits above its position, in one word: keys that agree in them are put in order by the whole.
+struct RandomOrder {
+  const uint64_t* keys;
+  int64_t n;
+  int position_bits;
+  uint64_t position_mask() const { return (uint64_t{1} << position_bits) - 1; }
+  uint64_t item(int64_t i) const { return (keys[i] & ~position_mask()) | static_cast<uint64_t>(i); }
+  bool less(uint64_t a, uint64_t b) const {
+    if ((a & ~position_mask()) != (b & ~position_mask())) return a < b;
+    const uint64_t i = a & position_mask(), j = b & position_mask();
+    return keys[i] >> 1 != keys[j] >> 1 ? keys[i] >> 1 < keys[j] >> 1 : i < j;
+  }
+};
+
+constexpr int kBuckets = 1024; // of the first pass by the highest bits; a bucket then fits the L1 cache
+
+// Items of [begin, end), spread evenly by the next bits, then put in order where they crowd.
+void order_bucket(const RandomOrder& order, uint64_t* items, int64_t count, int shift, std::vector<uint64_t>& space) {
+  int bits = 1;
+  while (bits < 12 && (int64_t{1} << bits) < count) ++bits;
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
+  uint32_t start[4097] = {};
+  for (int64_t i = 0; i < count; ++i) ++start[(items[i] >> (shift - bits) & mask) + 1];
+  for (uint64_t d = 0; d < mask; ++d) start[d + 1] += start[d];
+  space.resize(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) space[start[items[i] >> (shift - bits) & mask]++] = items[i];
+  for (int64_t i = 0; i < count; ++i) { // by insertion: few are out of order
+    int64_t j = i;
+    for (; j > 0 && order.less(space[static_cast<size_t>(i)], items[j - 1]); --j) items[j] = items[j - 1];
+    items[j] = space[static_cast<size_t>(i)];
+  }
+}
+
+// inputs: uint64 keys, evenly distributed; outputs: the int64 positions that sort keys / 2, equal ones as they come
+int random_order(const Call& call) {
+  const Tensor keys = call.in(0), out = call.out(0);
+  const int64_t n = keys.numel();
+  RandomOrder order{keys.data<uint64_t>(), n, 1};
+  while ((int64_t{1} << order.position_bits) < n) ++order.position_bits;
+  if (order.position_bits > 32) return TS_DECLINED;
+  const int shift = 64 - 10;
+  std::vector<int64_t> start(kBuckets + 1, 0);
+  for (int64_t i = 0; i < n; ++i) ++start[static_cast<size_t>(order.keys[i] >> shift) + 1];
+  for (size_t b = 0; b < kBuckets; ++b) start[b + 1] += start[b];
+  std::vector<int64_t> next(start.begin(), start.end() - 1);
+  uint64_t* const items = out.data<uint64_t>();
+  for (int64_t i = 0; i < n; ++i) items[next[static_cast<size_t>(order.keys[i] >> shift)]++] = order.item(i);
+  parallel_for(0, kBuckets, std::max<int64_t>(1, 16384 * kBuckets / n), [&](int64_t begin, int64_t end) {
+    std::vector<uint64_t> space;
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = start[static_cast<size_t>(b)], count = start[static_cast<size_t>(b) + 1] - first;
+      order_bucket(order, items + first, count, shift, space);
+      for (int64_t i = first; i < first + count; ++i) items[i] &= order.position_mask();
+    }
+  });
+  return TS_OK;
+}
+
+} // namespace
+
+TS_KERNEL_AS("searchsorted", searchsorted, 0, TS_L_CONTIGUOUS);
+TS_KERNEL_AS("count_integers", count_integers, 0, TS_L_CONTIGUOUS);
+TS_KERNEL_AS("gcd", gcd, 0, TS_L_CONTIGUOUS);
+TS_KERNEL_AS("random_order", random_order, 0, TS_L_CONTIGUOUS);
+
+} // namespace tesserack::cpu
