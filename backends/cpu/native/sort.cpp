@@ -166,9 +166,68 @@ void topk(const Call& call) {
   });
 }
 
+// --- elements of one rank -------------------------------------------------------------------------------------------
+
+// The k-th element in order: by the count of keys with the same highest bits, then among those alone.
+template <class T, class Item> int64_t position_of_rank(const T* row, int64_t n, int64_t k, std::vector<Item>& items) {
+  constexpr int bits = 8 * static_cast<int>(sizeof(Key<T>)), high = bits < 11 ? bits : 11;
+  std::vector<int64_t> counts(size_t{1} << high, 0);
+  for (int64_t i = 0; i < n; ++i) ++counts[static_cast<size_t>(key_of(row[i]) >> (bits - high))];
+  size_t bucket = 0;
+  while (k >= counts[bucket]) k -= counts[bucket++];
+  items.clear();
+  for (int64_t i = 0; i < n; ++i) {
+    const Key<T> key = key_of(row[i]);
+    if (static_cast<size_t>(key >> (bits - high)) == bucket) items.emplace_back(key, i);
+  }
+  std::nth_element(items.begin(), items.begin() + k, items.end());
+  return items[static_cast<size_t>(k)].position();
+}
+
+// The rank of the lower middle, of all or of the numbers alone; of all, a NaN comes before it.
+template <class T> int64_t middle_rank(const T* row, int64_t n, bool of_numbers) {
+  int64_t nans = 0;
+  if constexpr (is_float<T>)
+    for (int64_t i = 0; i < n; ++i) nans += load(row[i]) != load(row[i]);
+  if (nans > 0 && !of_numbers) return n - nans;
+  return std::max<int64_t>(0, (n - nans - 1) / 2);
+}
+
+constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2;
+
+// inputs: rows; params: a rank from 0 on, or one of those above; outputs: int64 positions, one for each row
+void rank_positions(const Call& call) {
+  const Tensor input = call.in(0);
+  const int64_t n = input.size(input.ndim() - 1), rank = call.param(0).as_int();
+  if (rank < kMiddleOfNumbers || rank >= n)
+    backend::fail(TS_VALUE_ERROR, "rank_positions: expected a rank below %lld, got %lld", static_cast<long long>(n),
+                  static_cast<long long>(rank));
+  int64_t* const out = call.out(0).data<int64_t>();
+  const auto search = [&](auto type, auto item) {
+    using T = typename decltype(type)::type;
+    using Item = typename decltype(item)::type;
+    parallel_for(0, input.numel() / n, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
+      std::vector<Item> items;
+      for (int64_t r = begin; r < end; ++r) {
+        const T* const row = input.data<T>() + r * n;
+        const int64_t k = rank >= 0 ? rank : middle_rank(row, n, rank == kMiddleOfNumbers);
+        out[r] = position_of_rank(row, n, k, items);
+      }
+    });
+  };
+  switch_real("rank_positions", input.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (sizeof(T) <= 4 && n <= int64_t{std::numeric_limits<uint32_t>::max()})
+      search(tag, TypeTag<PackedItem>{});
+    else
+      search(tag, TypeTag<WideItem>{});
+  });
+}
+
 } // namespace
 
 TS_KERNEL("sort", sort);
 TS_KERNEL("topk", topk);
+TS_KERNEL_AS("rank_positions", rank_positions, 0, TS_L_CONTIGUOUS);
 
 } // namespace tesserack::cpu

@@ -11,7 +11,7 @@ namespace ts {
 namespace {
 
 using Pair = std::tuple<Tensor, Tensor>;
-const KernelId kSort("sort"), kTopk("topk");
+const KernelId kSort("sort"), kTopk("topk"), kRank("rank_positions");
 
 // With dim last. A 0-d tensor counts as one element of one dimension.
 Tensor dim_last(const Tensor& t, int64_t d) {
@@ -106,11 +106,34 @@ void topk(const Tensor& values, const Tensor& positions, const Tensor& self, int
 
 Tensor msort(const Tensor& self) { return ops::sort.multi<2>(self, 0)[0]; }
 
+// --- elements of one rank
+constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2; // ranks that the kernel finds
+
+// Where the elements of a rank along d are, with d of size 1, by a kernel. Undefined where there is none.
+Tensor rank_positions(const Tensor& self, int64_t d, int64_t rank) {
+  if (!is_plain(self->keys & ~key_bit(key::Autograd)) || self.numel() == 0 || is_complex(self.dtype())) return {};
+  Tensor rows = raw_contiguous(dim_last(self, d));
+  Dims sizes(rows.sizes());
+  sizes.back() = 1;
+  Tensor found = empty_tensor(sizes, DType::Int64, self.device());
+  if (!Launch(kRank, self.device()).out(found).in(rows).param(rank).run()) return {};
+  return raw_contiguous(raw_transpose(found, d, found.ndim() - 1));
+}
+
+// The elements themselves, differentiable, and their positions.
+Pair picked(const Tensor& self, int64_t d, const Tensor& positions, bool keepdim) {
+  Tensor values = ops::gather(self, d, positions);
+  if (keepdim) return {values, positions};
+  return {ops::squeeze(values, IntSpan(&d, 1)), ops::squeeze(positions, IntSpan(&d, 1))};
+}
+
 // --- composites over sort
 Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
   int64_t d = wrap_dim(dim, self.ndim(), "kthvalue"), size = self.ndim() ? self.sizes()[d] : 1;
   TS_CHECK(k >= 1 && k <= size, "kthvalue: selected number k out of range for dimension ", dim, ", got k = ", k,
            " for size ", size);
+  if (self.ndim() != 0)
+    if (Tensor at = rank_positions(self, d, k - 1); at.defined()) return picked(self, d, at, keepdim);
   auto [values, positions] = ops::sort.multi<2>(self, d);
   if (self.ndim() == 0) return {values, positions};
   auto pick = [&](const Tensor& t) {
@@ -125,6 +148,8 @@ Pair median_dim(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) 
   int64_t d = wrap_dim(dim, self.ndim(), op), size = self.ndim() ? self.sizes()[d] : 1;
   TS_CHECK_INDEX(size > 0, op, ": Expected reduction dim ", d, " to have non-zero size.");
   if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
+  if (Tensor at = rank_positions(self, d, ignore_nan ? kMiddleOfNumbers : kMiddle); at.defined())
+    return picked(self, d, at, keepdim);
   auto [values, positions] = ops::sort.multi<2>(self, d);
   Tensor value, position;
   if (is_floating(self.dtype())) {

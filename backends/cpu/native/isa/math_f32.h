@@ -195,9 +195,7 @@ TS_INLINE float erf_f32(float x) {
 TS_INLINE float erfc_f32(float x) {
   double a = __builtin_fabs(static_cast<double>(x));
   a = a > 10.1 ? 10.1 : a;
-  const double b = a + 3.0, c = 1.0 + 2.0 * a, d = b * c;
-  // A division of float32, brought to 2^-46: one of float64 would take as long as the rest.
-  const double g = static_cast<double>(1.0f / static_cast<float>(d)), r = fused(g, fused(-d, g, 1.0), g);
+  const double b = a + 3.0, c = 1.0 + 2.0 * a, r = 1.0 / (b * c);
   const double t = (a - 3.0) * c * r;
   double p = 0x1.30aa9e0619b32p-15;
   p = fused(p, t, -0x1.7af3c03309586p-13);
