@@ -71,17 +71,44 @@ def _residual_block(nn: Any) -> Any:
     return Block
 
 
-@row("ResNet-18, 16 images of 32x32, SGD", "step()")
-def resnet18(fw: Any, device: str) -> dict[str, Any]:
-    nn, block = fw.nn, _residual_block(fw.nn)
+def build_resnet18(nn: Any) -> Any:
+    """ResNet-18 for images of 32 x 32 in ten classes."""
+    block = _residual_block(nn)
     layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     channels_in = 64
     for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         layers += [block(channels_in, channels, stride), block(channels, channels, 1)]
         channels_in = channels
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)).to(device)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+@row("ResNet-18, 16 images of 32x32, SGD", "step()")
+def resnet18(fw: Any, device: str) -> dict[str, Any]:
+    model = build_resnet18(fw.nn).to(device)
     x = fw.randn(16, 3, 32, 32, device=device)
     y = fw.randint(0, 10, (16,), device=device)
+    return {"step": _training_step(fw, model, fw.optim.SGD(model.parameters(), 0.01, momentum=0.9), x, y)}
+
+
+@row("LeNet, batch 64, SGD", "step()", limit=0.8)
+def lenet(fw: Any, device: str) -> dict[str, Any]:
+    nn = fw.nn
+    model = nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, 10),
+    ).to(device)
+    x = fw.randn(64, 1, 28, 28, device=device)
+    y = fw.randint(0, 10, (64,), device=device)
     return {"step": _training_step(fw, model, fw.optim.SGD(model.parameters(), 0.01, momentum=0.9), x, y)}
 
 
@@ -105,14 +132,20 @@ def _transformer_block(nn: Any) -> Any:
     return Block
 
 
-@row("transformer, 4 layers of 256, 4 x 128 tokens, AdamW", "step()")
-def transformer(fw: Any, device: str) -> dict[str, Any]:
-    nn, block = fw.nn, _transformer_block(fw.nn)
-    model = nn.Sequential(
-        nn.Embedding(1000, 256), *[block(256, 4) for _ in range(4)], nn.LayerNorm(256), nn.Linear(256, 1000)
-    ).to(device)
-    tokens = fw.randint(0, 1000, (4, 128), device=device)
-    loss_of = nn.CrossEntropyLoss()
+def build_gpt(nn: Any, width: int = 256, layers: int = 4) -> Any:
+    """A causal transformer over a vocabulary of 1000, without positions."""
+    block = _transformer_block(nn)
+    return nn.Sequential(
+        nn.Embedding(1000, width),
+        *[block(width, 4) for _ in range(layers)],
+        nn.LayerNorm(width),
+        nn.Linear(width, 1000),
+    )
+
+
+def gpt_step(fw: Any, model: Any, tokens: Any) -> Callable[[], Any]:
+    """One training step on tokens (batch, length)."""
+    loss_of = fw.nn.CrossEntropyLoss()
     optimizer = fw.optim.AdamW(model.parameters())
 
     def step() -> Any:
@@ -122,7 +155,13 @@ def transformer(fw: Any, device: str) -> dict[str, Any]:
         optimizer.step()
         return loss
 
-    return {"step": step}
+    return step
+
+
+@row("transformer, 4 layers of 256, 4 x 128 tokens, AdamW", "step()")
+def transformer(fw: Any, device: str) -> dict[str, Any]:
+    model = build_gpt(fw.nn).to(device)
+    return {"step": gpt_step(fw, model, fw.randint(0, 1000, (4, 128), device=device))}
 
 
 @row("AdamW step, 50 x 20,000", "optimizer.step()", limit=0.6)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-FAMILIES = ("overhead", "kernels", "transforms", "loading", "models")
+FAMILIES = ("overhead", "kernels", "operators", "transforms", "loading", "models", "inference", "memory")
 
 # A row's setup gets the framework's module (torch or tesserack) and the device, and returns the statement's names.
 Setup = Callable[[Any, str], dict[str, Any]]
@@ -15,25 +15,26 @@ Setup = Callable[[Any, str], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Row:
-    """One timed statement, written once for every framework with PyTorch's names."""
+    """One measured statement, written once for every framework with PyTorch's names."""
 
     family: str
     name: str
     statement: str
     setup: Setup
-    limit: float | None  # the ratio to stay under, tesserack's time over torch's
+    limit: float | None  # the ratio to stay under, tesserack's over torch's
+    memory: bool = False  # measured is not the time but what the process comes to hold at most, in bytes
 
 
 _rows: dict[str, Row] = {}
 
 
-def row(name: str, statement: str, limit: float | None = None) -> Callable[[Setup], Setup]:
+def row(name: str, statement: str, limit: float | None = None, memory: bool = False) -> Callable[[Setup], Setup]:
     """Register the decorated setup as the row ``name`` of the family its module is called after."""
 
     def register(setup: Setup) -> Setup:
         if name in _rows:
             raise ValueError(f"benchmarks: two rows are called {name!r}")
-        _rows[name] = Row(setup.__module__, name, statement, setup, limit)
+        _rows[name] = Row(setup.__module__, name, statement, setup, limit, memory)
         return setup
 
     return register

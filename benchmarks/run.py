@@ -58,7 +58,7 @@ class Worker:
         return answer
 
     def measure(self, row: str, seconds: float) -> float:
-        """Seconds per call of a row's statement."""
+        """Seconds per call of a row's statement, or the bytes of a row of memory."""
         assert self.process.stdin is not None
         time.sleep(SETTLE_SECONDS)
         try:
@@ -70,7 +70,12 @@ class Worker:
             raise WorkerError(str(error)) from None
         if "error" in answer:
             raise WorkerError(f"{self.framework}: {answer['error']}")
-        return float(answer["seconds"])
+        return float(answer["bytes"] if "bytes" in answer else answer["seconds"])
+
+    def restart(self) -> None:
+        """A fresh process, which holds nothing yet."""
+        self.close()
+        self._start()
 
     def close(self) -> None:
         assert self.process.stdin is not None
@@ -108,14 +113,18 @@ class Result:
         data: dict[str, Any] = {"family": self.row.family, "row": self.row.name, "limit": self.row.limit}
         if self.error:
             return {**data, "error": self.error}
-        return {**data, "ratio": self.ratio, "seconds": [self.seconds(0), self.seconds(1)], "pairs": self.pairs}
+        unit = "bytes" if self.row.memory else "seconds"
+        return {**data, "ratio": self.ratio, unit: [self.seconds(0), self.seconds(1)], "pairs": self.pairs}
 
 
 def measure_row(row: Row, workers: tuple[Worker, Worker], pairs: int, seconds: float) -> Result:
     """Time one row, the workers in turns; the first pair warms up and is not kept."""
     result = Result(row)
     try:
-        for index in range(pairs + 1):
+        for index in range(2 if row.memory else pairs + 1):
+            if row.memory:
+                for worker in workers:
+                    worker.restart()
             first, second = (worker.measure(row.name, seconds) for worker in workers)
             if index > 0:
                 result.pairs.append((first, second))
@@ -124,7 +133,9 @@ def measure_row(row: Row, workers: tuple[Worker, Worker], pairs: int, seconds: f
     return result
 
 
-def readable(seconds: float) -> str:
+def readable(seconds: float, memory: bool) -> str:
+    if memory:
+        return f"{seconds / 2**20:.0f} MiB"
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if seconds * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"
@@ -148,7 +159,7 @@ def print_table(results: list[Result], title: str, names: tuple[str, str]) -> No
             cells = ["", "", "", "", limit, "[red]failed[/]"]
         else:
             spread = f"{min(result.ratios):.3f}-{max(result.ratios):.3f}"
-            times = [readable(result.seconds(side)) for side in (0, 1)]
+            times = [readable(result.seconds(side), row.memory) for side in (0, 1)]
             cells = [*times, f"{result.ratio:.3f}", spread, limit, verdicts[result.within]]
         table.add_row(row.family, row.name.replace("[", "\\["), *cells)
     console = Console(width=None if sys.stdout.isatty() else 140)

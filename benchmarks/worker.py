@@ -1,7 +1,8 @@
 """One framework in one process: times the rows it is asked for.
 
 Started as ``worker.py FRAMEWORK DEVICE THREADS``. Every request is a line of JSON on standard input,
-``{"row": name, "seconds": budget}``; every answer a line ``{"seconds": per call}`` or ``{"error": message}``.
+``{"row": name, "seconds": budget}``; every answer a line ``{"seconds": per call}``, for a row of memory
+``{"bytes": at most}``, or ``{"error": message}``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import sys
 import time
 import timeit
+from pathlib import Path
 from typing import Any
 
 from rows import all_rows
@@ -47,6 +49,25 @@ class Prepared:
         return best / self.calls
 
 
+def status_bytes(field: str) -> int:
+    """A number of the kernel's about this process: VmRSS is what it holds, VmHWM the most it ever held."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(field + ":")))
+
+
+def peak_memory(fw: Any, device: str, name: str) -> int:
+    """What setting a row up and running it three times adds to the process at most; once per process."""
+    row = all_rows()[name]
+    fw.ones(1, device=device) + 1  # loads what the first operation loads
+    Path("/proc/self/clear_refs").write_text("5")  # the most is counted from here
+    before = status_bytes("VmRSS")
+    fw.manual_seed(0)
+    names = row.setup(fw, device)
+    for _ in range(3):
+        exec(row.statement, dict(names))
+    return status_bytes("VmHWM") - before
+
+
 def serve(fw: Any, device: str, answers: Any) -> None:
     """Answer requests until standard input closes."""
     prepared: Prepared | None = None
@@ -54,6 +75,9 @@ def serve(fw: Any, device: str, answers: Any) -> None:
         request = json.loads(line)
         answer: dict[str, float | str]
         try:
+            if all_rows()[request["row"]].memory:
+                print(json.dumps({"bytes": peak_memory(fw, device, request["row"])}), file=answers, flush=True)
+                continue
             if prepared is None or prepared.name != request["row"]:
                 prepared = None  # frees the last row's tensors first
                 prepared = Prepared(fw, device, request["row"])

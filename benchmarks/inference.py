@@ -1,0 +1,43 @@
+"""Models that only infer: nothing is recorded, and the weights stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from models import build_gpt, build_resnet18
+from rows import row
+
+
+def without_gradients(fw: Any, model: Any, x: Any) -> Callable[[], Any]:
+    model.eval()
+
+    def infer() -> Any:
+        with fw.no_grad():
+            return model(x)
+
+    return infer
+
+
+@row("infer ResNet-18, 1 image of 32x32", "infer()", limit=0.8)
+def resnet18_one(fw: Any, device: str) -> dict[str, Any]:
+    model = build_resnet18(fw.nn).to(device)
+    return {"infer": without_gradients(fw, model, fw.randn(1, 3, 32, 32, device=device))}
+
+
+@row("infer ResNet-18, 1 image of 224x224", "infer()", limit=0.8)
+def resnet18_large(fw: Any, device: str) -> dict[str, Any]:
+    model = build_resnet18(fw.nn).to(device)
+    return {"infer": without_gradients(fw, model, fw.randn(1, 3, 224, 224, device=device))}
+
+
+@row("infer GPT, a single token", "infer()", limit=0.8)
+def gpt_one(fw: Any, device: str) -> dict[str, Any]:
+    model = build_gpt(fw.nn).to(device)
+    return {"infer": without_gradients(fw, model, fw.randint(0, 1000, (1, 1), device=device))}
+
+
+@row("infer GPT, 4 x 128 tokens", "infer()", limit=0.8)
+def gpt_many(fw: Any, device: str) -> dict[str, Any]:
+    model = build_gpt(fw.nn).to(device)
+    return {"infer": without_gradients(fw, model, fw.randint(0, 1000, (4, 128), device=device))}

@@ -1,0 +1,112 @@
+"""Operators that were slow once: each is to stay below PyTorch's time, or at what the memory delivers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rows import Setup, row
+
+FOUR_MILLION = 1 << 22
+
+
+def _functional(fw: Any, device: str) -> dict[str, Any]:
+    return {"F": fw.nn.functional, "fw": fw, "a": fw.randn(FOUR_MILLION, device=device)}
+
+
+# The clone is the limit of all that read and write as much.
+for _statement in (
+    "a.clone()",
+    "F.gelu(a)",
+    "F.gelu(a, approximate='tanh')",
+    "F.elu(a)",
+    "F.selu(a)",
+    "F.celu(a)",
+    "F.silu(a)",
+    "F.softplus(a)",
+    "F.mish(a)",
+    "F.hardswish(a)",
+    "F.hardsigmoid(a)",
+    "a.erf()",
+    "fw.special.erfc(a)",
+    "a.cumsum(0)",
+):
+    row(f"{_statement}, 4M", _statement, limit=None if _statement == "a.clone()" else 0.8)(_functional)
+
+
+def _attention(shape: tuple[int, ...], dtype: str, requires_grad: bool = False) -> Setup:
+    def setup(fw: Any, device: str) -> dict[str, Any]:
+        q, k, v = (
+            fw.randn(*shape, device=device).to(getattr(fw, dtype)).requires_grad_(requires_grad) for _ in range(3)
+        )
+        return {
+            "attend": fw.nn.functional.scaled_dot_product_attention,
+            "q": q,
+            "k": k,
+            "v": v,
+            "grad": fw.autograd.grad,
+        }
+
+    setup.__module__ = __name__
+    return setup
+
+
+_CAUSAL = "attend(q, k, v, is_causal=True)"
+row("attention 8x512x64, causal", _CAUSAL, limit=0.8)(_attention((8, 512, 64), "float32"))
+row("attention 1x8x512x64, causal", _CAUSAL, limit=0.8)(_attention((1, 8, 512, 64), "float32"))
+row("attention 1x8x512x64", "attend(q, k, v)", limit=0.8)(_attention((1, 8, 512, 64), "float32"))
+row("attention 1x8x512x64, causal, bfloat16", _CAUSAL, limit=0.8)(_attention((1, 8, 512, 64), "bfloat16"))
+row("attention 1x8x512x64, causal, gradients", f"grad({_CAUSAL}.sum(), (q, k, v))", limit=0.8)(
+    _attention((1, 8, 512, 64), "float32", True)
+)
+
+
+@row("embedding 8192 of 50000x256", "embedding(at, table)", limit=0.8)
+def embedding(fw: Any, device: str) -> dict[str, Any]:
+    at = fw.randint(0, 50000, (8192,), device=device)
+    return {"embedding": fw.nn.functional.embedding, "at": at, "table": fw.randn(50000, 256, device=device)}
+
+
+@row("x[:, index], 4096x1024 by 512", "x[:, index]", limit=0.8)
+def index_columns(fw: Any, device: str) -> dict[str, Any]:
+    return {"x": fw.randn(4096, 1024, device=device), "index": fw.randint(0, 1024, (512,), device=device)}
+
+
+@row("depthwise conv2d 3x3 8x128x28x28", "conv2d(x, w, padding=1, groups=128)", limit=0.8)
+def depthwise(fw: Any, device: str) -> dict[str, Any]:
+    x, w = fw.randn(8, 128, 28, 28, device=device), fw.randn(128, 1, 3, 3, device=device)
+    return {"conv2d": fw.nn.functional.conv2d, "x": x, "w": w}
+
+
+@row("max_pool2d 16x64x56x56", "max_pool2d(x, 2)", limit=0.8)
+def max_pool(fw: Any, device: str) -> dict[str, Any]:
+    return {"max_pool2d": fw.nn.functional.max_pool2d, "x": fw.randn(16, 64, 56, 56, device=device)}
+
+
+@row("randperm 1M", "fw.randperm(1000000, device=device)", limit=0.8)
+def randperm(fw: Any, device: str) -> dict[str, Any]:
+    return {"fw": fw, "device": device}
+
+
+@row("gcd 1M of int64", "fw.gcd(a, b)", limit=0.8)
+def gcd(fw: Any, device: str) -> dict[str, Any]:
+    a, b = (fw.randint(1, 1000000, (1000000,), device=device) for _ in range(2))
+    return {"fw": fw, "a": a, "b": b}
+
+
+def _square(fw: Any, device: str) -> dict[str, Any]:
+    return {"fw": fw, "a": fw.randn(1024, 1024, device=device)}
+
+
+for _statement in ("a.topk(10, 0)", "a.topk(10, 1)", "a.kthvalue(500)", "a.median(1)", "a.median()"):
+    row(f"{_statement}, 1024x1024", _statement, limit=0.8)(_square)
+
+
+@row("searchsorted 1M in 100000", "fw.searchsorted(edges, x)", limit=0.8)
+def searchsorted(fw: Any, device: str) -> dict[str, Any]:
+    edges = fw.randn(100000, device=device).sort()[0]
+    return {"fw": fw, "edges": edges, "x": fw.randn(1000000, device=device)}
+
+
+@row("bincount 1M in 1000", "x.bincount()", limit=0.8)
+def bincount(fw: Any, device: str) -> dict[str, Any]:
+    return {"x": fw.randint(0, 1000, (1000000,), device=device)}
