@@ -2,12 +2,18 @@
 
 #ifdef TESSERACK_CPU_ONEDNN
 
+#include "isa_pick.h"
+#include "kept.h"
 #include "onednn_cache.h"
 
 #include <optional>
 #include <vector>
 
-namespace tesserack::cpu::onednn {
+namespace tesserack::cpu {
+
+TS_ISA_FUNCTION(Fingerprint, fingerprint, (const void* data, int64_t bytes)); // native/isa/fingerprint.cpp
+
+namespace onednn {
 
 namespace {
 
@@ -123,7 +129,39 @@ struct ConvPlan {
     prepare(p, given, Layout::any);
   }
 
+  // Rearranges the weight, unless that was kept; what is returned is to live until the primitive has run.
+  std::shared_ptr<void> bring_weight(const ConvProblem& problem, const void* data) {
+    if (!weight.reorder) return nullptr;
+    std::shared_ptr<void> kept;
+    if (may_keep(problem)) {
+      const auto bytes = static_cast<int64_t>(weight.outer.get_desc().get_size());
+      const auto make = [&](void* to) {
+        weight.inner.set_data_handle(to);
+        weight.bring_in();
+      };
+      kept = kept_weight(pick_fingerprint()(data, bytes), &problem, sizeof problem, weight.inner.get_desc().get_size(),
+                         make);
+      misses = kept ? 0 : misses + 1;
+    }
+    if (kept)
+      weight.inner.set_data_handle(kept.get());
+    else
+      weight.bring_in();
+    return kept;
+  }
+
 private:
+  // Where the weight is large beside the arithmetic, and does not change all the time.
+  bool may_keep(const ConvProblem& p) {
+    constexpr int64_t kFewResults = 1024; // per element of the weight
+    constexpr int kPatience = 32, kPause = 256;
+    const int64_t results = p.batch * p.out[0] * (p.spatial > 1 ? p.out[1] : 1) * (p.spatial > 2 ? p.out[2] : 1);
+    if (p.kind != Conv::forward || results > kFewResults) return false;
+    if (misses >= kPatience && ++paused > kPause) misses = paused = 0;
+    return misses < kPatience;
+  }
+  int misses = 0, paused = 0;
+
   template <class Desc>
   bool adopt(const Desc& desc, const Described& given, const memory::desc& in, const memory::desc& w,
              const memory::desc& out, Conv kind) {
@@ -183,7 +221,7 @@ bool convolution(const ConvProblem& problem, const void* input, const void* weig
   const bool forward = problem.kind == Conv::forward, to_input = problem.kind == Conv::backward_input;
   const bool to_weight = problem.kind == Conv::backward_weight;
   if (!to_input) plan.input.bring_in();
-  if (!to_weight) plan.weight.bring_in();
+  const std::shared_ptr<void> kept = to_weight ? nullptr : plan.bring_weight(problem, weight);
   if (!forward) plan.output.bring_in();
   dnnl_exec_arg_t args[5] = {{to_input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, plan.input.inner.get()},
                              {to_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, plan.weight.inner.get()},
@@ -204,6 +242,7 @@ bool convolution(const ConvProblem& problem, const void* input, const void* weig
   return true;
 }
 
-} // namespace tesserack::cpu::onednn
+} // namespace onednn
+} // namespace tesserack::cpu
 
 #endif

@@ -39,13 +39,6 @@ Tensor fitted(const Tensor& mask, const Tensor& q, const Tensor& k) {
   return raw_expand(mask, with(batch_of(q), q.size(-2), k.size(-2)), "attention_blocks");
 }
 
-// Results lie as queries do: where heads were split off the last dim, joining them again is then free.
-Tensor like_query(const Tensor& q, int64_t cols) {
-  if (q.ndim() != 4 || q.strides()[1] >= q.strides()[2])
-    return empty_tensor(with(batch_of(q), q.size(-2), cols), q.dtype(), q.device());
-  return raw_transpose(empty_tensor(Dims{q.size(0), q.size(2), q.size(1), cols}, q.dtype(), q.device()), 1, 2);
-}
-
 Two attention_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
                      double scale) {
   check(q, k, v, mask, is_causal);
@@ -54,7 +47,8 @@ Two attention_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   rows.push_back(q.size(-2));
   Tensor m = fitted(mask, q, k);
   if (q.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
-    Tensor out = like_query(q, v.sizes().back()), lse = empty_tensor(rows, wide, q.device());
+    Tensor out = empty_tensor(with(batch_of(q), q.size(-2), v.sizes().back()), q.dtype(), q.device());
+    Tensor lse = empty_tensor(rows, wide, q.device());
     int64_t work = q.numel() * k.size(-2);
     if (Launch(kForward, q.device())
             .out(out)
