@@ -28,11 +28,17 @@ Tensor gcd_kernel(const Tensor& a, const Tensor& b) {
 Tensor gcd(const Tensor& self, const Tensor& other) {
   check_integers(self, other, "gcd");
   static const Op remainder("remainder");
-  if (Tensor out = gcd_kernel(self, other); out.defined()) return out;
+  if (self.is_contiguous() && other.is_contiguous())
+    if (Tensor out = gcd_kernel(self, other); out.defined()) return out;
   Tensor zero = ops::mul(ops::mul(self, other), Scalar(0)); // of the result's shape and dtype
   Tensor a = ops::abs(ops::add(self, zero)), b = ops::abs(ops::add(other, zero));
   if (a.device().is_meta()) return a;
-  if (Tensor out = gcd_kernel(a, b); out.defined()) return out;
+  if (Tensor found = gcd_kernel(a, b); found.defined()) {
+    if (a.is_contiguous()) return found;
+    Tensor out = empty_like_tensor(a, a.dtype());
+    raw_copy(out, found);
+    return out;
+  }
   for (Tensor rest = ops::ne(b, 0); raw_truth(ops::any(rest)); rest = ops::ne(b, 0)) {
     Tensor next = remainder(a, ops::where(rest, b, ops::ones_like(b)));
     a = ops::where(rest, b, a);
