@@ -10,7 +10,7 @@
 namespace tesserack::cpu {
 
 // 128 bits of what some bytes hold. Reading them once tells more than a count of writes, which misses those through
-// NumPy, DLPack or a raw address, and costs a fraction of rearranging them.
+// NumPy, DLPack or a raw address.
 struct Fingerprint {
   uint64_t low, high;
 };
