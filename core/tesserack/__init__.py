@@ -39,6 +39,7 @@ _LAZY_MODULES = (
     "compat",
     "compiler",
     "dispatch",
+    "distributions",
     "fft",
     "func",
     "futures",

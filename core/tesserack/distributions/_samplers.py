@@ -1,0 +1,255 @@
+"""Random draws by rejection, and implicit gradients, on any device: loops over the elements still to be decided.
+
+Every draw comes from the device's Philox stream through ``rand`` and ``randn``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.autograd import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["binomial", "poisson", "standard_log_gamma"]
+
+
+def _decide(shape: Any, like: Tensor, attempt: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+    """Fills a flat tensor by attempts: ``attempt(indices)`` gives values and which of them are accepted."""
+    out = ts.zeros(math.prod(shape), dtype=like.dtype, device=like.device)
+    left = ts.arange(out.numel(), device=like.device)
+    while left.numel():
+        values, accepted = attempt(left)
+        out[left[accepted]] = values[accepted]
+        left = left[~accepted]
+    return out
+
+
+def _rand(count: int, like: Tensor) -> Tensor:
+    """Uniform numbers in (0, 1)."""
+    return ts.rand(count, dtype=like.dtype, device=like.device).clamp(min=ts.finfo(like.dtype).tiny)
+
+
+def _log_gamma_variates(alpha: Tensor) -> Tensor:
+    """Logarithms of gamma variates (Marsaglia and Tsang 2000); below one, by alpha + 1 and a power of a uniform."""
+    boosted = alpha < 1
+    shape = ts.where(boosted, alpha + 1, alpha)
+    d = shape - 1 / 3
+    c = 1 / (3 * d.sqrt())
+
+    def attempt(index: Tensor) -> tuple[Tensor, Tensor]:
+        x = ts.randn(index.numel(), dtype=alpha.dtype, device=alpha.device)
+        v = (1 + c[index] * x) ** 3
+        positive = v > 0
+        log_v = v.clamp(min=ts.finfo(alpha.dtype).tiny).log()
+        log_u = _rand(index.numel(), alpha).log()
+        accepted = positive & (log_u < 0.5 * x * x + d[index] * (1 - v + log_v))
+        return d[index].log() + log_v, accepted
+
+    drawn = _decide(alpha.shape, alpha, attempt)
+    return ts.where(boosted, drawn + _rand(alpha.numel(), alpha).log() / alpha, drawn)
+
+
+def _series_gradient(alpha: Tensor, x: Tensor) -> Tensor:
+    """d log x / d alpha at a fixed probability, by the power series of the lower incomplete gamma function.
+
+    With P = sum t_n, t_n = x^(alpha + n) e^-x / Gamma(alpha + n + 1), and the density p, it is -(dP / dalpha) / (x p),
+    a sum over n of -(log x - psi(alpha + n + 1)) x^n / (alpha (alpha + 1) ... (alpha + n)).
+    """
+    log_x = x.clamp(min=ts.finfo(x.dtype).tiny).log()
+    term = 1 / alpha
+    psi = ts.digamma(alpha) + term
+    total = ts.zeros_like(x)
+    for n in range(1, 400):
+        step = term * (psi - log_x)
+        total = total + step
+        term = term * x / (alpha + n)
+        psi = psi + 1 / (alpha + n)
+        if n % 16 == 0 and bool((step.abs() <= 1e-15 * total.abs()).all()):
+            break
+    return total
+
+
+def _normal_quantile_gradient(alpha: Tensor, x: Tensor) -> Tensor:
+    """The same for large alpha, from the normal quantile r + log(v / r) / r of the saddlepoint approximation.
+
+    r = sign(l - 1) sqrt(2 alpha (l - 1 - log l)) and v = sqrt(alpha) (l - 1), with l = x / alpha (Barndorff-Nielsen
+    1986). The quotient of its derivatives by alpha and by log x; near l = 1 a Taylor series in log l.
+    """
+    log_l = x.log() - alpha.log()
+    near = log_l.abs() < 0.02
+    safe = ts.where(near, ts.full_like(log_l, 0.5), log_l)
+    e = safe.expm1()
+    root = safe.sign() * ts.sqrt(2 * (e - safe))  # r / sqrt(alpha)
+    slope = e / root  # d root / d log l
+    correction = (e / root).log() / root
+    correction_slope = ((safe.exp() / e - slope / root) - correction * slope) / root
+    # z = sqrt(alpha) root + correction / sqrt(alpha), and d log l / d alpha = -1 / alpha at fixed x.
+    by_log = alpha.sqrt() * slope + correction_slope / alpha.sqrt()
+    direct = 0.5 * root / alpha.sqrt() - 0.5 * correction / alpha**1.5
+    far_value = 1 / alpha - direct / by_log
+    # Series of the same parts about log l = 0.
+    t = ts.where(near, log_l, ts.zeros_like(log_l))
+    root = t * (1 + t / 6 + t**2 / 36 + t**3 / 270 + t**4 / 2592)
+    slope = 1 + t / 3 + t**2 / 12 + t**3 * (4 / 270) + t**4 * (5 / 2592)
+    correction = 1 / 3 - t / 36 - t**2 * (17 / 3240) + t**3 / 9720
+    correction_slope = -1 / 36 - t * (17 / 1620) + t**2 / 3240
+    by_log = alpha.sqrt() * slope + correction_slope / alpha.sqrt()
+    direct = 0.5 * root / alpha.sqrt() - 0.5 * correction / alpha**1.5
+    return ts.where(near, 1 / alpha - direct / by_log, far_value)
+
+
+def _log_gamma_gradient(alpha: Tensor, log_x: Tensor) -> Tensor:
+    """d log x / d alpha of gamma variates x at a fixed probability, worked out in float64."""
+    a, x = alpha.double(), log_x.double().exp()
+    large = a > 30
+    small_part = _series_gradient(ts.where(large, ts.ones_like(a), a), ts.where(large, ts.ones_like(x), x))
+    # Where x itself underflows, the series' first term, with log x as it is.
+    tiny = x < 1e-280
+    first = (ts.digamma(a + 1) - log_x.double()) / a
+    small_part = ts.where(tiny, first, small_part)
+    filler = ts.full_like(a, 50.0)
+    large_part = _normal_quantile_gradient(ts.where(large, a, filler), ts.where(large, x, filler))
+    return ts.where(large, large_part, small_part).to(alpha.dtype)
+
+
+class _StandardLogGamma(Function):
+    """Logarithms of gamma variates of shape ``alpha`` and rate one, with their implicit gradient.
+
+    Figurnov, Mohamed and Mnih 2018, Implicit Reparameterization Gradients.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, alpha: Tensor) -> Tensor:  # type: ignore[override]
+        flat = alpha.detach().reshape(-1)
+        wide = flat if flat.dtype == ts.float64 else flat.float()
+        out = _log_gamma_variates(wide).to(alpha.dtype).reshape(alpha.shape)
+        ctx.save_for_backward(alpha, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        alpha, out = ctx.saved_tensors
+        with ts.no_grad():
+            slope = _log_gamma_gradient(alpha.detach(), out.detach())
+        return grad * slope
+
+
+def standard_log_gamma(alpha: Tensor) -> Tensor:
+    """Logarithms of gamma variates with shapes ``alpha`` and rate one, differentiable by ``alpha`` once."""
+    return _StandardLogGamma.apply(alpha)  # type: ignore[no-any-return]
+
+
+def _search_poisson(rate: Tensor) -> Tensor:
+    """Poisson variates by adding up probabilities until a uniform number is passed: for small rates."""
+    u = _rand(rate.numel(), rate)
+    p = (-rate).exp()
+    k = ts.zeros_like(rate)
+    total = p
+    for n in range(1, 200):
+        beyond = u > total
+        if not bool(beyond.any()):
+            break
+        k = k + beyond
+        p = p * rate / n
+        total = total + p
+    return k
+
+
+def _reject_poisson(rate: Tensor) -> Tensor:
+    """Poisson variates by transformed rejection (Hörmann 1993, algorithm PTRS): for rates from ten on."""
+    b = 0.931 + 2.53 * rate.sqrt()
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    v_r = 0.9277 - 3.6224 / (b - 2)
+
+    def attempt(index: Tensor) -> tuple[Tensor, Tensor]:
+        mu = rate[index]
+        u = _rand(index.numel(), rate) - 0.5
+        v = _rand(index.numel(), rate)
+        us = 0.5 - u.abs()
+        k = ((2 * a[index] / us + b[index]) * u + mu + 0.43).floor()
+        quick = (us >= 0.07) & (v <= v_r[index])
+        refused = (k < 0) | ((us < 0.013) & (v > us))
+        left = (v * inverse_alpha[index] / (a[index] / (us * us) + b[index])).log()
+        right = k * mu.log() - mu - ts.lgamma(k.clamp(min=0) + 1)
+        return k, quick | (~refused & (left <= right))
+
+    return _decide(rate.shape, rate, attempt)
+
+
+def _split(
+    value: Tensor, large: Tensor, small_draw: Callable[[Tensor], Tensor], large_draw: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Draws by one method where ``large``, by another elsewhere; both take flat indices."""
+    out = ts.empty_like(value)
+    for index, draw in ((ts.nonzero(~large).flatten(), small_draw), (ts.nonzero(large).flatten(), large_draw)):
+        if index.numel():
+            out[index] = draw(index)
+    return out
+
+
+def poisson(rate: Tensor) -> Tensor:
+    """Poisson variates of these non-negative rates, in their shape and dtype."""
+    flat = rate.detach().reshape(-1).double()
+    drawn = _split(flat, flat >= 10, lambda i: _search_poisson(flat[i]), lambda i: _reject_poisson(flat[i]))
+    return drawn.to(rate.dtype).reshape(rate.shape)
+
+
+def _search_binomial(n: Tensor, p: Tensor) -> Tensor:
+    """Binomial variates by adding up probabilities: for n p below ten, p at most a half."""
+    u = _rand(n.numel(), n)
+    odds = p / (1 - p)
+    mass = (n * ts.log1p(-p)).exp()
+    k = ts.zeros_like(n)
+    total = mass
+    for i in range(200):
+        beyond = (u > total) & (k < n)
+        if not bool(beyond.any()):
+            break
+        k = k + beyond
+        mass = mass * odds * (n - i).clamp(min=0) / (i + 1)
+        total = total + mass
+    return k
+
+
+def _reject_binomial(n: Tensor, p: Tensor) -> Tensor:
+    """Binomial variates by transformed rejection (Hörmann 1993, algorithm BTRS): n p from ten on, p at most a half."""
+    spread = (n * p * (1 - p)).sqrt()
+    b = 1.15 + 2.53 * spread
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    center = n * p + 0.5
+    v_r = 0.92 - 4.2 / b
+    alpha = (2.83 + 5.1 / b) * spread
+    log_odds = (p / (1 - p)).log()
+    m = ((n + 1) * p).floor()
+
+    def attempt(index: Tensor) -> tuple[Tensor, Tensor]:
+        nn, mm, bb, aa = n[index], m[index], b[index], a[index]
+        u = _rand(index.numel(), n) - 0.5
+        v = _rand(index.numel(), n)
+        us = 0.5 - u.abs()
+        k = ((2 * aa / us + bb) * u + center[index]).floor()
+        inside = (k >= 0) & (k <= nn)
+        quick = (us >= 0.07) & (v <= v_r[index])
+        kk = k.clamp(min=0).minimum(nn)
+        left = (v * alpha[index] / (aa / (us * us) + bb)).log()
+        peak = ts.lgamma(mm + 1) + ts.lgamma(nn - mm + 1)
+        right = peak - ts.lgamma(kk + 1) - ts.lgamma(nn - kk + 1) + (kk - mm) * log_odds[index]
+        return k, inside & (quick | (left <= right))
+
+    return _decide(n.shape, n, attempt)
+
+
+def binomial(count: Tensor, prob: Tensor) -> Tensor:
+    """Binomial variates of ``count`` trials with probability ``prob``, which have one shape; prob's dtype."""
+    n = count.detach().reshape(-1).double()
+    chance = prob.detach().reshape(-1).double()
+    flipped = chance > 0.5
+    p = ts.where(flipped, 1 - chance, chance)
+    drawn = _split(n, n * p >= 10, lambda i: _search_binomial(n[i], p[i]), lambda i: _reject_binomial(n[i], p[i]))
+    return ts.where(flipped, n - drawn, drawn).to(prob.dtype).reshape(prob.shape)

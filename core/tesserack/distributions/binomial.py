@@ -1,0 +1,80 @@
+"""The binomial distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.distributions import _samplers, constraints
+from tesserack.distributions._odds import BinaryOdds
+from tesserack.distributions.utils import broadcast_all
+
+__all__ = ["Binomial"]
+
+
+class Binomial(BinaryOdds):
+    """The number of successes among ``total_count`` trials of probability ``probs``."""
+
+    arg_constraints: Any = {
+        "total_count": constraints.nonnegative_integer,
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
+    has_enumerate_support: Any = True
+
+    def __init__(
+        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self._take_odds(probs, logits)
+        self.total_count, self._param = broadcast_all(total_count, self._param)
+        self.total_count = self.total_count.type_as(self._param)
+        self.__dict__["logits" if probs is None else "probs"] = self._param
+        super().__init__(self._param.size(), validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        return self._expand_odds(Binomial, batch_shape, _instance, 0, ("total_count",))
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count + 1) * self.probs).floor().clamp(max=self.total_count)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        with ts.no_grad():
+            return _samplers.binomial(self.total_count.expand(shape), self.probs.expand(shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        value = self._checked(value)
+        n = self.total_count
+        ways = ts.lgamma(n + 1) - ts.lgamma(value + 1) - ts.lgamma(n - value + 1)
+        # k log p + (n - k) log(1 - p), by the logits: k x - n log(1 + e^x) without overflow.
+        positive = self.logits.clamp(min=0)
+        normaliser = n * (positive + ts.log1p(ts.exp(-self.logits.abs())))
+        return value * self.logits + ways - normaliser
+
+    def entropy(self) -> Tensor:
+        if self.total_count.min() != self.total_count.max():
+            raise NotImplementedError("Inhomogeneous total count not supported by `entropy`.")
+        log_prob = self.log_prob(self.enumerate_support(False))
+        return -(ts.exp(log_prob) * log_prob).sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self.total_count.min() != self.total_count.max():
+            raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
+        count = int(self.total_count.max())
+        values = ts.arange(1 + count, dtype=self._param.dtype, device=self._param.device)
+        values = values.view((-1, *([1] * len(self._batch_shape))))
+        return values.expand((-1, *self._batch_shape)) if expand else values

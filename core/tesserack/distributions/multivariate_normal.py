@@ -1,0 +1,141 @@
+"""The multivariate normal distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tesserack as ts
+from tesserack import Size, Tensor
+from tesserack.distributions import constraints
+from tesserack.distributions.distribution import Distribution
+from tesserack.distributions.utils import lazy_property
+
+__all__ = ["MultivariateNormal"]
+
+
+def batch_mahalanobis(scale_tril: Tensor, diff: Tensor) -> Tensor:
+    """|L^-1 x|^2 for L (..., n, n) and x (..., n), which broadcast."""
+    shape = ts.broadcast_shapes(scale_tril.shape[:-2], diff.shape[:-1])
+    n = diff.shape[-1]
+    if scale_tril.ndim == 2:  # one factor for all: a single solve with many columns
+        columns = diff.reshape(-1, n).T
+        solved = ts.linalg.solve_triangular(scale_tril, columns, upper=False)
+        return solved.pow(2).sum(0).reshape(diff.shape[:-1])
+    solved = ts.linalg.solve_triangular(
+        scale_tril.expand((*shape, n, n)), diff.expand((*shape, n)).unsqueeze(-1), upper=False
+    )
+    return solved.squeeze(-1).pow(2).sum(-1)
+
+
+def precision_to_scale_tril(precision: Tensor) -> Tensor:
+    """The lower Cholesky factor of the inverse of ``precision`` (..., n, n)."""
+    # With both orders flipped, the Cholesky factor of P is upper: its inverse transposed is lower.
+    flipped = ts.linalg.cholesky(ts.flip(precision, (-2, -1)))
+    inverse = ts.flip(flipped, (-2, -1)).mT
+    identity = ts.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
+    return ts.linalg.solve_triangular(inverse, identity, upper=False)
+
+
+class MultivariateNormal(Distribution):
+    """The normal distribution of vectors (n), by mean ``loc`` and one of covariance, precision or its Cholesky factor.
+
+    >>> import tesserack as ts
+    >>> MultivariateNormal(ts.zeros(2), ts.eye(2)).log_prob(ts.zeros(2))
+    tensor(-1.8379)
+    """
+
+    arg_constraints: Any = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    support: Any = constraints.real_vector
+    has_rsample: Any = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        matrices = {
+            "covariance_matrix": covariance_matrix,
+            "scale_tril": scale_tril,
+            "precision_matrix": precision_matrix,
+        }
+        given = {name: matrix for name, matrix in matrices.items() if matrix is not None}
+        if len(given) != 1:
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        ((name, matrix),) = given.items()
+        if matrix.dim() < 2:
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        batch_shape = ts.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
+        setattr(self, name, matrix.expand((*batch_shape, -1, -1)))
+        self.loc = loc.expand((*batch_shape, -1))
+        super().__init__(batch_shape, self.loc.shape[-1:], validate_args=validate_args)
+        if scale_tril is not None:
+            self._unbroadcasted_scale_tril = scale_tril
+        elif covariance_matrix is not None:
+            self._unbroadcasted_scale_tril = ts.linalg.cholesky(covariance_matrix)
+        else:
+            self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        matrices = ("covariance_matrix", "scale_tril", "precision_matrix")
+        new = self._expanded(MultivariateNormal, batch_shape, matrices, _instance, event_dims=2)
+        new.loc = self.loc.expand((*new.batch_shape, *self.event_shape))
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
+        return new
+
+    def _matrix_shape(self) -> Size:
+        return self._batch_shape + self._event_shape + self._event_shape
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The lower Cholesky factor of the covariance."""
+        return self._unbroadcasted_scale_tril.expand(self._matrix_shape())
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        factor = self._unbroadcasted_scale_tril
+        return (factor @ factor.mT).expand(self._matrix_shape())
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        return ts.cholesky_inverse(self._unbroadcasted_scale_tril).expand(self._matrix_shape())
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(self._batch_shape + self._event_shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        eps = ts.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + (self._unbroadcasted_scale_tril @ eps.unsqueeze(-1)).squeeze(-1)
+
+    def _half_log_det(self) -> Tensor:
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        value = self._checked(value)
+        distance = batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - self._half_log_det()
+
+    def entropy(self) -> Tensor:
+        value = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + self._half_log_det()
+        return value.expand(self._batch_shape)
