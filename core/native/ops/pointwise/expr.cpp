@@ -1,4 +1,5 @@
 #include "ops/pointwise/expr.h"
+#include "ops/pointwise/functions.h"
 #include "tensor/error.h"
 #include <algorithm>
 #include <bit>
@@ -173,15 +174,15 @@ private:
   }
   Expr application(std::string_view function) {
     int op = find_instruction(function);
-    bool series = function == "trigamma" || function == "zeta";
-    if (op < 0 && !series) error(concat("a known function instead of ", function));
+    const NamedFunction* named = op < 0 ? find_function(function) : nullptr;
+    if (op < 0 && !named) error(concat("a known function instead of ", function));
     std::vector<Expr> args;
     do args.push_back(comparison());
     while (accept(","));
     if (!accept(")")) error("')'");
-    int arity = series ? (function == "zeta" ? 2 : 1) : instruction_arity(static_cast<uint16_t>(op));
+    int arity = named ? named->arity : instruction_arity(static_cast<uint16_t>(op));
     if (static_cast<int>(args.size()) != arity) error(concat(arity, " arguments to ", function));
-    if (series) return arity == 2 ? zeta(args[0], args[1]) : trigamma(args[0]);
+    if (named) return named->build(args);
     args.resize(3);
     return instruction(static_cast<uint16_t>(op), args[0], args[1], args[2]);
   }

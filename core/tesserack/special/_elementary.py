@@ -1,0 +1,49 @@
+"""Small relatives of logarithms and of the gamma function."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+
+__all__ = ["multigammaln", "xlog1py"]
+
+
+def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """``input * log1p(other)``, with 0 where ``input`` is 0 and ``other`` no NaN; one of the two may be a number.
+
+    >>> import tesserack as ts
+    >>> ts.special.xlog1py(ts.tensor([0.0, 2.0]), -1)
+    tensor([0., -inf])
+    """
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        raise TypeError(
+            f"xlog1py: expected a tensor among the arguments, got {type(input).__name__} and {type(other).__name__}"
+        )
+    device = input.device if isinstance(input, Tensor) else other.device
+    y = other if isinstance(other, Tensor) else ts.tensor(other, dtype=input.dtype, device=device)
+    product = input * ts.log1p(y)
+    zero = ts.as_tensor(input == 0, device=device) & ~ts.isnan(y)
+    result = ts.where(zero, ts.zeros_like(product), product)
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+def multigammaln(a: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension ``p``, for ``a`` > (p - 1) / 2.
+
+    RuntimeError for an element that is not, or for p < 1.
+
+    >>> import tesserack as ts
+    >>> ts.special.multigammaln(ts.tensor([2.0]), 1)
+    tensor([0.])
+    """
+    if p < 1:
+        raise RuntimeError(f"multigammaln: p has to be greater than or equal to 1, got {p}")
+    x = a if a.is_floating_point() else a.to(ts.get_default_dtype())
+    if not bool((x > (p - 1) / 2).all()):
+        raise RuntimeError(f"multigammaln: all elements must be greater than (p - 1) / 2 = {(p - 1) / 2}")
+    steps = ts.arange(p, dtype=x.dtype, device=x.device) / 2
+    result = ts.lgamma(x.unsqueeze(-1) - steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
+    return result if out is None else out.resize_(result.shape).copy_(result)
