@@ -90,9 +90,12 @@ _LAZY_NAMES = {
         "_spectral",
     ),
     **dict.fromkeys(("lobpcg", "lu", "pca_lowrank", "svd_lowrank"), "_lowrank"),
+    **dict.fromkeys(("binomial", "poisson"), "distributions._samplers"),
     "cmake_dir": "_headers",
     "get_include": "_headers",
+    **dict.fromkeys(("igamma", "igammac"), "special._incomplete_gamma"),
     "load": "serialization",
+    "mvlgamma": "special._elementary",
     "save": "serialization",
     "set_anomaly_enabled": "autograd._anomaly",
 }

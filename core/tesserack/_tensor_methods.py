@@ -382,6 +382,27 @@ def lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     return _lowrank.lu(self, pivot, get_infos)
 
 
+def igamma(self: Tensor, other: Tensor) -> Tensor:
+    """``tesserack.igamma(self, other)``."""
+    from tesserack import special
+
+    return special.gammainc(self, other)
+
+
+def igammac(self: Tensor, other: Tensor) -> Tensor:
+    """``tesserack.igammac(self, other)``."""
+    from tesserack import special
+
+    return special.gammaincc(self, other)
+
+
+def mvlgamma(self: Tensor, p: int) -> Tensor:
+    """``tesserack.mvlgamma(self, p)``."""
+    from tesserack import special
+
+    return special.multigammaln(self, p)
+
+
 # --- gradient nodes ------------------------------------------------------------------------------------------------
 
 
@@ -418,7 +439,7 @@ _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
-    *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "to_dense"),
+    *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "to_dense", "igamma", "igammac", "mvlgamma"),
 )
 
 

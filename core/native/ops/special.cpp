@@ -23,7 +23,7 @@ constexpr UnaryRow kRows[] = {
      "log(ndtr(x)), accurate where ndtr underflows."},
     {"special_i0e", "i0e(self)", Promote::Float, "grad * (i1e(self) - sign(self) * result)",
      "exp(-|x|) I0(x), the modified Bessel function of the first kind, scaled."},
-    {"special_i1", "i1e(self) * exp(abs(self))", Promote::Float,
+    {"special_i1", "select(abs(self) == inf, self, i1e(self) * exp(abs(self)))", Promote::Float,
      "grad * select(self == 0, 0.5, i0e(self) * exp(abs(self)) - result / self)",
      "I1(x), the modified Bessel function of the first kind of order one."},
     {"special_i1e", "i1e(self)", Promote::Float,
@@ -40,8 +40,10 @@ constexpr UnaryRow kPlainRows[] = {
      "Y0(x), the Bessel function of the second kind; NaN for negative x."},
     {"special_bessel_y1", "bessel_y1(self)", Promote::Float, nullptr,
      "Y1(x), the Bessel function of the second kind; NaN for negative x."},
-    {"special_modified_bessel_i0", "i0e(self) * exp(abs(self))", Promote::Float, nullptr, "I0(x), as i0."},
-    {"special_modified_bessel_i1", "i1e(self) * exp(abs(self))", Promote::Float, nullptr, "I1(x), as i1."},
+    {"special_modified_bessel_i0", "select(abs(self) == inf, inf, i0e(self) * exp(abs(self)))", Promote::Float, nullptr,
+     "I0(x), as i0."},
+    {"special_modified_bessel_i1", "select(abs(self) == inf, self, i1e(self) * exp(abs(self)))", Promote::Float,
+     nullptr, "I1(x), as i1."},
     {"special_modified_bessel_k0", "k0(self)", Promote::Float, nullptr,
      "K0(x), the modified Bessel function of the second kind; NaN for negative x."},
     {"special_modified_bessel_k1", "k1(self)", Promote::Float, nullptr,
@@ -66,7 +68,7 @@ TS_OPERATORS(special) {
   for (const UnaryRow& row : kRows) declare_hidden(row, true);
   for (const UnaryRow& row : kPlainRows) declare_hidden(row, false);
   def("i0(Tensor self) -> Tensor")
-      .pointwise("i0e(self) * exp(abs(self))")
+      .pointwise("select(abs(self) == inf, inf, i0e(self) * exp(abs(self)))")
       .promote(Promote::Float)
       .derivative("self", "grad * (i1e(self) * exp(abs(self)))")
       .inplace()

@@ -29,9 +29,10 @@ def _decide(shape: Any, like: Tensor, attempt: Callable[[Tensor], tuple[Tensor, 
     return out
 
 
-def _rand(count: int, like: Tensor) -> Tensor:
+def _rand(count: int, like: Tensor, generator: Any = None) -> Tensor:
     """Uniform numbers in (0, 1)."""
-    return ts.rand(count, dtype=like.dtype, device=like.device).clamp(min=ts.finfo(like.dtype).tiny)
+    uniforms = ts.rand(count, dtype=like.dtype, device=like.device, generator=generator)
+    return uniforms.clamp(min=ts.finfo(like.dtype).tiny)
 
 
 def _log_gamma_variates(alpha: Tensor) -> Tensor:
@@ -144,9 +145,9 @@ def standard_log_gamma(alpha: Tensor) -> Tensor:
     return _StandardLogGamma.apply(alpha)  # type: ignore[no-any-return]
 
 
-def _search_poisson(rate: Tensor) -> Tensor:
+def _search_poisson(rate: Tensor, generator: Any) -> Tensor:
     """Poisson variates by adding up probabilities until a uniform number is passed: for small rates."""
-    u = _rand(rate.numel(), rate)
+    u = _rand(rate.numel(), rate, generator)
     p = (-rate).exp()
     k = ts.zeros_like(rate)
     total = p
@@ -160,7 +161,7 @@ def _search_poisson(rate: Tensor) -> Tensor:
     return k
 
 
-def _reject_poisson(rate: Tensor) -> Tensor:
+def _reject_poisson(rate: Tensor, generator: Any) -> Tensor:
     """Poisson variates by transformed rejection (Hörmann 1993, algorithm PTRS): for rates from ten on."""
     b = 0.931 + 2.53 * rate.sqrt()
     a = -0.059 + 0.02483 * b
@@ -169,8 +170,8 @@ def _reject_poisson(rate: Tensor) -> Tensor:
 
     def attempt(index: Tensor) -> tuple[Tensor, Tensor]:
         mu = rate[index]
-        u = _rand(index.numel(), rate) - 0.5
-        v = _rand(index.numel(), rate)
+        u = _rand(index.numel(), rate, generator) - 0.5
+        v = _rand(index.numel(), rate, generator)
         us = 0.5 - u.abs()
         k = ((2 * a[index] / us + b[index]) * u + mu + 0.43).floor()
         quick = (us >= 0.07) & (v <= v_r[index])
@@ -193,16 +194,35 @@ def _split(
     return out
 
 
-def poisson(rate: Tensor) -> Tensor:
-    """Poisson variates of these non-negative rates, in their shape and dtype."""
-    flat = rate.detach().reshape(-1).double()
-    drawn = _split(flat, flat >= 10, lambda i: _search_poisson(flat[i]), lambda i: _reject_poisson(flat[i]))
-    return drawn.to(rate.dtype).reshape(rate.shape)
+def _checked_real(name: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise RuntimeError(f"{name}: expected a floating tensor, got {got}")
 
 
-def _search_binomial(n: Tensor, p: Tensor) -> Tensor:
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """Poisson variates of the non-negative rates ``input``, in their shape and dtype.
+
+    ``RuntimeError`` for a rate that is negative or NaN. It waits for the device.
+
+    >>> import tesserack as ts
+    >>> ts.poisson(ts.zeros(3))
+    tensor([0., 0., 0.])
+    """
+    _checked_real("poisson", input)
+    flat = input.detach().reshape(-1).double()
+    if not bool((flat >= 0).all()):
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    large = flat >= 10
+    drawn = _split(
+        flat, large, lambda i: _search_poisson(flat[i], generator), lambda i: _reject_poisson(flat[i], generator)
+    )
+    return drawn.to(input.dtype).reshape(input.shape)
+
+
+def _search_binomial(n: Tensor, p: Tensor, generator: Any) -> Tensor:
     """Binomial variates by adding up probabilities: for n p below ten, p at most a half."""
-    u = _rand(n.numel(), n)
+    u = _rand(n.numel(), n, generator)
     odds = p / (1 - p)
     mass = (n * ts.log1p(-p)).exp()
     k = ts.zeros_like(n)
@@ -217,7 +237,7 @@ def _search_binomial(n: Tensor, p: Tensor) -> Tensor:
     return k
 
 
-def _reject_binomial(n: Tensor, p: Tensor) -> Tensor:
+def _reject_binomial(n: Tensor, p: Tensor, generator: Any) -> Tensor:
     """Binomial variates by transformed rejection (Hörmann 1993, algorithm BTRS): n p from ten on, p at most a half."""
     spread = (n * p * (1 - p)).sqrt()
     b = 1.15 + 2.53 * spread
@@ -230,8 +250,8 @@ def _reject_binomial(n: Tensor, p: Tensor) -> Tensor:
 
     def attempt(index: Tensor) -> tuple[Tensor, Tensor]:
         nn, mm, bb, aa = n[index], m[index], b[index], a[index]
-        u = _rand(index.numel(), n) - 0.5
-        v = _rand(index.numel(), n)
+        u = _rand(index.numel(), n, generator) - 0.5
+        v = _rand(index.numel(), n, generator)
         us = 0.5 - u.abs()
         k = ((2 * aa / us + bb) * u + center[index]).floor()
         inside = (k >= 0) & (k <= nn)
@@ -245,11 +265,23 @@ def _reject_binomial(n: Tensor, p: Tensor) -> Tensor:
     return _decide(n.shape, n, attempt)
 
 
-def binomial(count: Tensor, prob: Tensor) -> Tensor:
-    """Binomial variates of ``count`` trials with probability ``prob``, which have one shape; prob's dtype."""
-    n = count.detach().reshape(-1).double()
-    chance = prob.detach().reshape(-1).double()
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """Binomial variates of ``count`` trials with probability ``prob``, which broadcast; prob's dtype.
+
+    ``RuntimeError`` for a count that is negative or a probability outside [0, 1]. It waits for the device.
+    """
+    _checked_real("binomial", prob)
+    trials, chances = ts.broadcast_tensors(count, prob)
+    n = trials.detach().reshape(-1).double()
+    chance = chances.detach().reshape(-1).double()
+    if not bool(((n >= 0) & (chance >= 0) & (chance <= 1)).all()):
+        raise RuntimeError("binomial: expected counts from 0 on and probabilities in [0, 1]")
     flipped = chance > 0.5
     p = ts.where(flipped, 1 - chance, chance)
-    drawn = _split(n, n * p >= 10, lambda i: _search_binomial(n[i], p[i]), lambda i: _reject_binomial(n[i], p[i]))
-    return ts.where(flipped, n - drawn, drawn).to(prob.dtype).reshape(prob.shape)
+    drawn = _split(
+        n,
+        n * p >= 10,
+        lambda i: _search_binomial(n[i], p[i], generator),
+        lambda i: _reject_binomial(n[i], p[i], generator),
+    )
+    return ts.where(flipped, n - drawn, drawn).to(prob.dtype).reshape(chances.shape)

@@ -8,7 +8,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["multigammaln", "xlog1py"]
+__all__ = ["multigammaln", "mvlgamma", "xlog1py"]
 
 
 def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -47,3 +47,6 @@ def multigammaln(a: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     steps = ts.arange(p, dtype=x.dtype, device=x.device) / 2
     result = ts.lgamma(x.unsqueeze(-1) - steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
     return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+mvlgamma = multigammaln

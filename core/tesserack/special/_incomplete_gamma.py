@@ -8,7 +8,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd import Function
 
-__all__ = ["gammainc", "gammaincc"]
+__all__ = ["gammainc", "gammaincc", "igamma", "igammac"]
 
 _EPS = 1e-16
 _MANY = 200_000  # steps; about as many as the root of the parameter are needed
@@ -114,3 +114,7 @@ def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Q(a, x) = 1 - P(a, x), the upper incomplete gamma function over Gamma(a), accurate where it is small."""
     return _apply("gammaincc", input, other, True, out)
+
+
+igamma = gammainc
+igammac = gammaincc
