@@ -122,6 +122,7 @@ TS_OPERATORS(attention) {
   def("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float "
       "dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
       .body<attention>()
+      .random()
       .in("nn.functional")
       .function_only()
       .doc("softmax(query @ key^T * scale + mask) @ value over (..., L, E), (..., S, E), (..., S, V). attn_mask: bool "

@@ -159,10 +159,12 @@ TS_OPERATORS(comparison) {
       .doc("isclose of floating tensors.");
   def("allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool")
       .body<allclose>()
+      .reads_host()
       .not_differentiable()
       .doc("Whether isclose holds for every element.");
   def("equal(Tensor self, Tensor other) -> bool")
       .body<equal>()
+      .reads_host()
       .not_differentiable()
       .doc("Whether both have the same shape and elements.");
 }

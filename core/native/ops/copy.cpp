@@ -175,6 +175,7 @@ TS_OPERATORS(copy) {
   declare_casts();
   def("_local_scalar_dense(Tensor self) -> Scalar")
       .body<local_scalar_dense>()
+      .reads_host()
       .hidden()
       .not_differentiable()
       .doc("The value of a one-element tensor: Tensor.item(). Waits for the device. RuntimeError unless numel is 1.");

@@ -68,6 +68,7 @@ TS_OPERATORS(dropout) {
       .doc("self * scale where mask, else 0.");
   def("native_dropout(Tensor input, float p) -> (Tensor result, Tensor mask)")
       .body<native_dropout>()
+      .random()
       .function_only()
       .saves("result1")
       .gradient(
@@ -75,26 +76,31 @@ TS_OPERATORS(dropout) {
       .doc("Dropout in training: the result, and the mask of elements kept.");
   def("dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor")
       .body<dropout>()
+      .random()
       .function_only()
       .in("nn.functional")
       .doc("In training, zeroes elements with probability p and scales the others by 1 / (1 - p); otherwise input "
            "itself.");
   def("dropout_(Tensor(a!) self, float p=0.5, bool training=True) -> Tensor(a!)")
       .body<dropout_>()
+      .random()
       .function_only()
       .doc("In-place version of dropout.");
   def("dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor")
       .body<dropout_nd<1>>()
+      .random()
       .function_only()
       .in("nn.functional")
       .doc("Zeroes whole channels of a (N, C, L) or (C, L) input with probability p.");
   def("dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor")
       .body<dropout_nd<2>>()
+      .random()
       .function_only()
       .in("nn.functional")
       .doc("Zeroes whole channels of a (N, C, H, W) or (C, H, W) input with probability p.");
   def("dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor")
       .body<dropout_nd<3>>()
+      .random()
       .function_only()
       .in("nn.functional")
       .doc("Zeroes whole channels of a (N, C, D, H, W) or (C, D, H, W) input with probability p.");

@@ -181,6 +181,7 @@ void index_put_gradient(GradContext& c) {
 TS_OPERATORS(index) {
   def("index(Tensor self, Tensor?[] indices) -> Tensor")
       .body<index>()
+      .data_dependent()
       .saves("indices")
       .gradient(index_gradient)
       .any_device()
@@ -189,6 +190,7 @@ TS_OPERATORS(index) {
            "positions, None keeps a dimension. IndexError outside a dimension.");
   def("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor")
       .body<index_put>()
+      .reads_host()
       .saves("indices")
       .gradient(index_put_gradient)
       .any_device()
@@ -196,6 +198,7 @@ TS_OPERATORS(index) {
            "duplicate positions add up; otherwise any one wins.");
   def("index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
       .body<index_put_>()
+      .reads_host()
       .saves("indices")
       .gradient(index_put_gradient)
       .any_device()

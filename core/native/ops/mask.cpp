@@ -115,26 +115,31 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
 TS_OPERATORS(mask) {
   def("nonzero(Tensor self) -> Tensor")
       .body<nonzero>()
+      .data_dependent()
       .not_differentiable()
       .out()
       .doc("Indices (n, ndim) of the elements that are not zero, in row-major order. Waits for the device.");
   def("nonzero_numpy(Tensor self) -> Tensor[]")
       .body<nonzero_numpy>()
+      .data_dependent()
       .not_differentiable()
       .hidden()
       .doc("nonzero(as_tuple=True): one index tensor per dimension.");
   def("where(Tensor condition) -> Tensor[]")
       .body<nonzero_numpy>()
+      .data_dependent()
       .not_differentiable()
       .function_only()
       .doc("nonzero(as_tuple=True) of the condition.");
-  def("argwhere(Tensor self) -> Tensor").body<argwhere>().not_differentiable().doc("Same as nonzero.");
+  def("argwhere(Tensor self) -> Tensor").body<argwhere>().data_dependent().not_differentiable().doc("Same as nonzero.");
   def("masked_select(Tensor self, Tensor mask) -> Tensor")
       .body<masked_select>()
+      .data_dependent()
       .out()
       .doc("The elements of self where mask is true, one-dimensional; both are broadcast. Waits for the device.");
   def("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor")
       .body<masked_scatter>()
+      .reads_host()
       .inplace()
       .doc("self with the elements where mask is true replaced by those of source, in order.");
   def("_unravel(Tensor self, Scalar stride, Scalar size) -> Tensor")

@@ -74,6 +74,7 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Ge
 TS_OPERATORS(multinomial) {
   def("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor")
       .body<multinomial>()
+      .reads_host()
       .not_differentiable()
       .doc("Indices drawn by the weights in each row of self, which need not sum to one. Waits for the device.");
 }

@@ -232,6 +232,7 @@ TS_OPERATORS(nll_loss) {
   def("nll_loss(Tensor self, Tensor target, Tensor? weight=None, int ignore_index=-100, str reduction='mean') -> "
       "Tensor")
       .body<nll_loss>()
+      .reads_host()
       .in("nn.functional")
       .function_only()
       .doc("-weight[target] * self[target] for log probabilities (N, C), (C) or (N, C, d1, ...) and class indices "
@@ -240,6 +241,7 @@ TS_OPERATORS(nll_loss) {
   def("cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int ignore_index=-100, str reduction='mean', "
       "float label_smoothing=0.0) -> Tensor")
       .body<cross_entropy>()
+      .reads_host()
       .in("nn.functional")
       .function_only()
       .doc("nll_loss of log_softmax(self) for class indices; for a floating target of the input's shape, the cross "
@@ -248,6 +250,7 @@ TS_OPERATORS(nll_loss) {
       "Tensor)")
       .rule<nll_forward_rule>()
       .compute<nll_forward, 2>()
+      .reads_host()
       .saves("target weight result1")
       .gradient(nll_gradient)
       .hidden()
@@ -256,6 +259,7 @@ TS_OPERATORS(nll_loss) {
       "reduction, int ignore_index) -> Tensor")
       .rule<nll_backward_rule>()
       .compute<nll_backward>()
+      .reads_host()
       .saves("target weight")
       .gradient(nll_backward_gradient)
       .hidden()

@@ -207,11 +207,13 @@ TS_OPERATORS(random_factories) {
       .doc("Normal numbers around the elements of mean.");
   def("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
       .body<normal_float_tensor>()
+      .reads_host()
       .function_only()
       .not_differentiable()
       .doc("Normal numbers with a standard deviation for each element.");
   def("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
       .body<normal_tensor_tensor>()
+      .reads_host()
       .function_only()
       .not_differentiable()
       .doc("Normal numbers with mean and standard deviation for each element.");

@@ -204,10 +204,12 @@ TS_OPERATORS(range) {
       .doc("The upper triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
   def("tril_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
       .body<triangle_indices<false>>()
+      .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the lower triangle of a row by col matrix, in row-major order.");
   def("triu_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
       .body<triangle_indices<true>>()
+      .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the upper triangle of a row by col matrix, in row-major order.");
 }

@@ -153,11 +153,13 @@ TS_OPERATORS(repeat) {
       .doc("As repeat, with missing leading repeats taken as 1.");
   def("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor")
       .body<interleave_positions>()
+      .data_dependent()
       .not_differentiable()
       .function_only()
       .doc("Each position i repeated repeats[i] times.");
   def("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor")
       .body<interleave_tensor>()
+      .data_dependent()
       .doc("Each slice of self along `dim` repeated as often as repeats says; flattened without dim.");
   def("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor")
       .body<interleave_int>()

@@ -169,8 +169,8 @@ Tensor simple_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, co
 #define TS_RNN_CELL "Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"
 
 template <Cell cell> void declare_simple(const char* input, const char* data, const char* doc) {
-  def(input).body<simple<cell>>().function_only().doc(doc);
-  def(data).body<simple_packed<cell>>().function_only().doc(doc);
+  def(input).body<simple<cell>>().random().function_only().doc(doc);
+  def(data).body<simple_packed<cell>>().random().function_only().doc(doc);
 }
 
 } // namespace
@@ -181,10 +181,12 @@ TS_OPERATORS(rnn) {
       "over packed rows with batch_sizes: outputs, last hidden states and cells. As torch.lstm.";
   def("lstm.input(Tensor input, Tensor[] hx, " TS_RNN_OPTIONS ", bool batch_first) -> (Tensor, Tensor, Tensor)")
       .body<lstm>()
+      .random()
       .function_only()
       .doc(lstm_doc);
   def("lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, " TS_RNN_OPTIONS ") -> (Tensor, Tensor, Tensor)")
       .body<lstm_packed>()
+      .random()
       .function_only()
       .doc(lstm_doc);
   declare_simple<Cell::Gru>(

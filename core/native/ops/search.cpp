@@ -234,15 +234,18 @@ TS_OPERATORS(search) {
       .doc("The bucket of one number between one-dimensional sorted boundaries.");
   def("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor")
       .body<bincount>()
+      .data_dependent()
       .not_differentiable()
       .doc("How often each non-negative integer occurs, or the sum of its weights. Waits for the device.");
   def("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
       .body<histc>()
+      .reads_host()
       .not_differentiable()
       .doc("Counts in equal bins between min and max, or between the extremes when these are equal. Waits for the "
            "device.");
   def("one_hot(Tensor self, int num_classes=-1) -> Tensor")
       .body<one_hot>()
+      .data_dependent()
       .not_differentiable()
       .function_only()
       .in("nn.functional")
@@ -250,6 +253,7 @@ TS_OPERATORS(search) {
   def("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> "
       "Tensor")
       .body<isin>()
+      .reads_host()
       .not_differentiable()
       .function_only()
       .doc("Whether each element occurs in test_elements.");

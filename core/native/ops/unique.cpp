@@ -126,18 +126,21 @@ TS_OPERATORS(unique) {
   def("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, "
       "Tensor, Tensor)")
       .body<unique_flat>()
+      .data_dependent()
       .gradient(no_gradient)
       .hidden()
       .doc("Distinct elements in order, the position of each element among them, and how often each occurs.");
   def("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
       "(Tensor, Tensor, Tensor)")
       .body<unique_dim>()
+      .data_dependent()
       .gradient(no_gradient)
       .hidden()
       .doc("Distinct slices along `dim` in order, the position of each slice among them, and how often each occurs.");
   def("_unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> "
       "(Tensor, Tensor, Tensor)")
       .body<unique_consecutive>()
+      .data_dependent()
       .gradient(no_gradient)
       .hidden()
       .doc("The first of each run of equal elements (or slices), the run of each element, and the runs' lengths.");
