@@ -67,13 +67,33 @@ def test_errors_of_kernels_reach_the_user(reference: ts.device) -> None:
         ts.gather(x, 0, ts.tensor([5], device=reference))
 
 
-def test_complex_runs_on_the_cpu_visibly(reference: ts.device) -> None:
+def test_complex_numbers_go_by_parts(reference: ts.device) -> None:
+    """The device knows no complex dtype: programs, copies, sums and products of matrices run over real parts."""
     z = ts.tensor([[1 + 2j, 3 - 1j], [0j, 1j]])
+    x = z.to(reference)
+    assert np.array_equal(x.t().contiguous().cpu().numpy(), z.t().numpy())
+    for compute in (
+        lambda x: x * x.conj() + 2j,
+        lambda x: (x + 3).exp().log(),
+        lambda x: x @ x.mH,
+        lambda x: x.sum(0),
+        lambda x: x.prod(1),
+        lambda x: x.cumsum(1),
+        lambda x: x.abs(),
+        lambda x: x.to(ts.complex128),
+        lambda x: ts.full_like(x, 1 - 1j),
+    ):
+        assert np.allclose(compute(x).cpu().numpy(), compute(z).numpy(), atol=1e-6)
+    assert ts.backends.fallbacks() == {}
+
+
+def test_complex_gathering_runs_on_the_cpu_visibly(reference: ts.device) -> None:
+    z, index = ts.tensor([[1 + 2j, 3 - 1j], [0j, 1j]]), ts.tensor([[1, 0]])
     with pytest.raises(NotImplementedError, match="backend 'reference' has no kernel"):
-        z.to(reference).t().contiguous()
+        z.to(reference).gather(0, index.to(reference))
     ts.backends.set_fallback("allow")
-    assert np.array_equal(z.to(reference).t().contiguous().cpu().numpy(), z.t().numpy())
-    assert ts.backends.fallbacks() == {"copy_cast": 1}
+    assert np.array_equal(z.to(reference).gather(0, index.to(reference)).cpu().numpy(), z.gather(0, index).numpy())
+    assert ts.backends.fallbacks() == {"gather": 1}
 
 
 def test_shared_memory_is_saved_once(reference: ts.device) -> None:

@@ -103,7 +103,7 @@ def test_named_results() -> None:
         ),
         (lambda x: ts.cat(x), r"must be tuple of Tensors, not Tensor"),
         (lambda x: x.sum(0, 1), r"'keepdim' \(position 2\) must be bool, not int"),
-        (lambda x: x.add(1j), r"complex"),
+        (lambda x: x.sum(1j), r"complex"),
         (lambda x: x.add(x, alpha="a"), r"'alpha' must be Number, not str"),
         (lambda x: ts.sum(x, dim=0, foo=2), r"sum\(\) got an unexpected keyword argument 'foo'"),
         (
@@ -120,7 +120,7 @@ def test_what_is_said_about_wrong_calls(call: object, message: str) -> None:
 
 def test_operators_of_the_language_refuse_strangers() -> None:
     x = ts.ones(2)
-    for other in ("a", [1, 2], None, object(), 1j):
+    for other in ("a", [1, 2], None, object()):
         with pytest.raises(TypeError, match="unsupported operand"):
             x + other
         with pytest.raises(TypeError, match="unsupported operand"):

@@ -232,6 +232,7 @@ private:
                " but expected shape compatible with ", m.sizes.span());
       g = aops::sum_to_size(g, m.sizes);
     }
+    if (is_complex(g.dtype()) && !is_complex(m.dtype)) g = aops::real(g); // a real input has a real gradient
     if (g.dtype() != m.dtype) g = aops::to_dtype(g, m.dtype);
     TS_CHECK(g.device() == m.device, node.name(), ": received a gradient on another device than its forward result");
   }

@@ -3,60 +3,77 @@
 #include "autograd/record.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
+#include <algorithm>
 
 namespace ts {
 namespace {
 
-// How a view lies in its base.
+// Complex elements counted as pairs of real ones.
+void split_parts(Dims& sizes, Dims& strides) {
+  for (int64_t& s : strides) s *= 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+}
+Tensor split(const Tensor& t, bool parts) { return parts ? aops::view_as_real(t) : t; }
+Tensor joined(const Tensor& t, bool parts) { return parts ? aops::view_as_complex(aops::contiguous(t)) : t; }
+
+// How a view lies in its base. Where one is complex and the other real, both are counted in real elements.
 struct ViewGeometry {
   Dims base_sizes, base_strides, sizes, strides;
-  int64_t offset = 0; // elements from the base's first
-  DType dtype;
-  Device device;
+  ResultMeta base_meta, meta;
+  bool base_parts, parts;
+  int64_t offset; // elements from the base's first
   ViewGeometry(const Tensor& base, const Tensor& view)
-      : base_sizes(base.sizes()), base_strides(base.strides()), sizes(view.sizes()), strides(view.strides()),
-        offset((view->byte_offset - base->byte_offset) / view.item_size()), dtype(base.dtype()), device(base.device()) {
+      : base_sizes(base.sizes()), base_strides(base.strides()), sizes(view.sizes()),
+        strides(view.strides()), base_meta{base_sizes, base.dtype(), base.device()}, meta{sizes, view.dtype(),
+                                                                                          view.device()},
+        base_parts(is_complex(base.dtype()) && !is_complex(view.dtype())),
+        parts(is_complex(view.dtype()) && !is_complex(base.dtype())),
+        offset((view->byte_offset - base->byte_offset) / std::min(view.item_size(), base.item_size())) {
+    if (base_parts) split_parts(base_sizes, base_strides);
+    if (parts) split_parts(sizes, strides);
   }
 };
+
+// Whether strides can tell a view's place in its base.
+bool comparable(DType base, DType view) { return real_type(base) == real_type(view); }
 
 // result = view of base: gradient goes into the view's place.
 struct AsStridedNode final : Node {
   ViewGeometry geometry;
-  ResultMeta meta;
-  AsStridedNode(const Tensor& base, const Tensor& view)
-      : geometry(base, view), meta{geometry.sizes, geometry.dtype, geometry.device} {
+  AsStridedNode(const Tensor& base, const Tensor& view) : geometry(base, view) {
     resize_edges(1);
     edges()[0] = gradient_edge(base);
   }
   std::string name() const override { return "AsStridedBackward0"; }
-  const ResultMeta& result_meta(size_t) const override { return meta; }
+  const ResultMeta& result_meta(size_t) const override { return geometry.meta; }
   void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask) override {
     if (!grads[0].defined() || !edges()[0].node) return; // a base detached since has no gradient
     static const Op scatter("as_strided_scatter_add");
-    out[0] = scatter(grads[0], geometry.base_sizes, geometry.base_strides, geometry.sizes, geometry.strides,
-                     geometry.offset);
+    Tensor base = scatter(split(grads[0], geometry.parts), geometry.base_sizes, geometry.base_strides, geometry.sizes,
+                          geometry.strides, geometry.offset);
+    out[0] = joined(base, geometry.base_parts);
   }
 };
 
 // New base = old base with the view's place replaced by the view's new value (edge 1).
 struct CopySlices final : Node {
   ViewGeometry geometry;
-  ResultMeta meta;
-  CopySlices(const Tensor& base, const Tensor& view, Edge value)
-      : geometry(base, view), meta{geometry.base_sizes, geometry.dtype, geometry.device} {
+  CopySlices(const Tensor& base, const Tensor& view, Edge value) : geometry(base, view) {
     resize_edges(2);
     edges()[0] = gradient_edge(base);
     edges()[1] = std::move(value);
   }
   std::string name() const override { return "CopySlices"; }
-  const ResultMeta& result_meta(size_t) const override { return meta; }
+  const ResultMeta& result_meta(size_t) const override { return geometry.base_meta; }
   void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override {
     if (!grads[0].defined()) return;
     static const Op take("as_strided_take"), clear("as_strided_clear");
+    const ViewGeometry& g = geometry;
+    Tensor grad = split(grads[0], g.base_parts);
     if (edges()[0].node && is_wanted(wanted, 0))
-      out[0] = clear(grads[0], geometry.base_strides, geometry.sizes, geometry.strides, geometry.offset);
-    if (is_wanted(wanted, 1))
-      out[1] = take(grads[0], geometry.base_strides, geometry.sizes, geometry.strides, geometry.offset);
+      out[0] = joined(clear(grad, g.base_strides, g.sizes, g.strides, g.offset), g.base_parts);
+    if (is_wanted(wanted, 1)) out[1] = joined(take(grad, g.base_strides, g.sizes, g.strides, g.offset), g.parts);
   }
 };
 
@@ -79,7 +96,7 @@ void refresh_view_history(const Tensor& view) {
            "the inplace to be tracked).");
   Tensor base = Tensor::share(view->base);
   view->view_version = view.version();
-  if (base.dtype() != view.dtype()) return; // its place in the base cannot be told by strides
+  if (!comparable(base.dtype(), view.dtype())) return; // its place in the base cannot be told by strides
   set_grad_fn(view.impl(), Ref<Node>::adopt(new AsStridedNode(base, view)), 0);
 }
 
@@ -94,7 +111,7 @@ void record_inplace(const Tensor& t, const Ref<Node>& node, uint32_t result) {
     return;
   }
   Tensor base = Tensor::share(t->base);
-  TS_CHECK(base.dtype() == t.dtype(),
+  TS_CHECK(comparable(base.dtype(), t.dtype()),
            "in-place: a view with another dtype than its base cannot be modified under autograd");
   auto slices = Ref<Node>::adopt(new CopySlices(base, t, {node, result}));
   set_history(base, slices, 0);
@@ -102,7 +119,7 @@ void record_inplace(const Tensor& t, const Ref<Node>& node, uint32_t result) {
 }
 
 Edge inplace_edge(const Tensor& t) {
-  if (!t->base || t->base->dtype != t.dtype()) return gradient_edge(t);
+  if (!t->base || !comparable(t->base->dtype, t.dtype())) return gradient_edge(t);
   Tensor base = Tensor::share(t->base);
   return {Ref<Node>::adopt(new AsStridedNode(base, t)), 0};
 }

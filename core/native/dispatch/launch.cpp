@@ -88,7 +88,7 @@ Launch& Launch::scalar(Scalar value, DType dtype) {
   d.numel = 1;
   d.dtype = static_cast<int32_t>(dtype);
   d.flags = TS_T_SCALAR | TS_T_CONTIGUOUS;
-  if (is_floating(dtype))
+  if (is_floating(dtype) || value.is_complex())
     d.scalar.f = value.to_double();
   else
     d.scalar.i = value.is_float() ? static_cast<int64_t>(value.f) : value.i;

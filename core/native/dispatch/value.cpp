@@ -4,11 +4,19 @@
 
 namespace ts {
 
+void Scalar::refuse_complex() { fail(ErrorKind::Type, "scalar: expected a real number, got a complex one"); }
+
 int64_t Scalar::to_int() const {
+  if (is_complex()) refuse_complex();
   if (!is_float()) return i;
   TS_CHECK(f >= -9223372036854775808.0 && f < 9223372036854775808.0 && f == std::trunc(f),
            "scalar: expected an integer value, got ", f);
   return static_cast<int64_t>(f);
+}
+
+void Frame::give(int k, const Scalar& v) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !v.is_complex(), "item: a complex element cannot be handed on; use item()");
+  rets[k] = Value(v);
 }
 
 void Frame::give(int k, std::vector<Tensor>&& list) {
@@ -49,6 +57,7 @@ OwnedValues::OwnedValues(std::span<const Value> args) {
   values_ = std::make_unique<Value[]>(args.size());
   count_ = args.size();
   auto payload = [](const Value& v) -> size_t {
+    if (v.tag == Tag::Complex) return 16;
     if (v.tag == Tag::Ints || v.tag == Tag::Floats) return static_cast<size_t>(v.len) * 8;
     return v.tag == Tag::Str ? (std::strlen(v.str) + 8) / 8 * 8 : 0;
   };

@@ -27,20 +27,34 @@ enum class Tag : int32_t {
 
 // A number as it came: kept exact until a dtype is chosen.
 struct Scalar {
-  Tag tag = Tag::Int; // Int, Float or Bool
+  Tag tag = Tag::Int; // Int, Float, Bool or Complex
   union {
     int64_t i = 0;
     double f;
+    double parts[2]; // of a complex number
   };
   Scalar() = default;
   Scalar(int v) : i(v) {}
   Scalar(int64_t v) : i(v) {}
   Scalar(double v) : tag(Tag::Float), f(v) {}
   Scalar(bool v) : tag(Tag::Bool), i(v) {}
+  Scalar(double re, double im) : tag(Tag::Complex), parts{re, im} {}
   bool is_float() const { return tag == Tag::Float; }
-  double to_double() const { return is_float() ? f : static_cast<double>(i); }
+  bool is_complex() const { return tag == Tag::Complex; }
+  double to_double() const { // TypeError of a complex number
+    if (is_complex()) refuse_complex();
+    return real();
+  }
+  double real() const { return is_float() || is_complex() ? f : static_cast<double>(i); }
+  bool is(double v) const { return real() == v && imag() == 0; }
+  Scalar conj() const { return is_complex() ? Scalar(parts[0], -parts[1]) : *this; }
+  double imag() const { return is_complex() ? parts[1] : 0; }
   int64_t to_int() const; // RuntimeError if a float without an exact integer value in range
-  DType dtype() const { return tag == Tag::Float ? default_dtype() : tag == Tag::Bool ? DType::Bool : DType::Int64; }
+  DType dtype() const {
+    if (is_complex()) return default_dtype() == DType::Float64 ? DType::Complex128 : DType::Complex64;
+    return tag == Tag::Float ? default_dtype() : tag == Tag::Bool ? DType::Bool : DType::Int64;
+  }
+  [[noreturn]] static void refuse_complex();
 };
 
 struct Value {
@@ -65,7 +79,9 @@ struct Value {
   Value(int64_t v) : tag(Tag::Int), i(v) {}
   Value(double v) : tag(Tag::Float), f(v) {}
   Value(bool v) : tag(Tag::Bool), i(v) {}
-  Value(Scalar s) : tag(s.tag), i(s.i) {}
+  Value(const Scalar& s) : tag(s.tag), i(s.i) { // a complex one is borrowed
+    if (s.is_complex()) len = 2, floats = s.parts;
+  }
   Value(DType t) : tag(t == DType::Undefined ? Tag::None : Tag::DType), i(static_cast<int64_t>(t)) {}
   Value(Device d) : tag(d.defined() ? Tag::Device : Tag::None), i(d.pack()) {}
   Value(MemoryFormat m) : tag(Tag::Int), i(static_cast<int64_t>(m)) {}
@@ -81,19 +97,23 @@ struct Value {
   template <class T> Value(const std::optional<T>& v) : Value(v ? Value(*v) : Value()) {}
 
   bool is_none() const { return tag == Tag::None; }
-  bool is_number() const { return tag == Tag::Int || tag == Tag::Float || tag == Tag::Bool; }
+  bool is_number() const { return tag == Tag::Int || tag == Tag::Float || tag == Tag::Bool || tag == Tag::Complex; }
   // A Tensor handle in place: the payload is exactly one.
   const Tensor& as_tensor() const { return *reinterpret_cast<const Tensor*>(&tensor); }
   TensorList as_tensors() const { return {tensors, static_cast<size_t>(len)}; }
   IntSpan as_ints() const { return {ints, static_cast<size_t>(len)}; }
   std::span<const double> as_floats() const { return {floats, static_cast<size_t>(len)}; }
   Scalar as_scalar() const {
+    if (tag == Tag::Complex) return Scalar(floats[0], floats[1]);
     Scalar s;
     s.tag = tag;
     s.i = i;
     return s;
   }
-  double as_double() const { return tag == Tag::Float ? f : static_cast<double>(i); }
+  double as_double() const { // TypeError of a complex number
+    if (tag == Tag::Complex) Scalar::refuse_complex();
+    return tag == Tag::Float ? f : static_cast<double>(i);
+  }
 };
 static_assert(sizeof(Value) == 16 && sizeof(ts_value) == 16);
 
@@ -113,7 +133,7 @@ struct Frame {
   void give(int k, int64_t v) { rets[k] = Value(v); }
   void give(int k, double v) { rets[k] = Value(v); }
   void give(int k, bool v) { rets[k] = Value(v); }
-  void give(int k, Scalar v) { rets[k] = Value(v); }
+  void give(int k, const Scalar& v); // not a complex one, which would need memory of its own
 };
 
 // Owns up to kMax results and frees what is not taken.

@@ -39,6 +39,14 @@ int64_t truncated(double v) {
 } // namespace
 
 Scalar convert_scalar(Scalar value, DType t, const char* op) {
+  if (value.is_complex()) {
+    TS_CHECK(is_complex(t) || value.imag() == 0, op, ": value cannot be converted to type ", t,
+             " without overflow: a complex number");
+    if (!is_complex(t)) return convert_scalar(Scalar(value.real()), t, op);
+    convert_scalar(Scalar(value.real()), t, op);
+    convert_scalar(Scalar(value.imag()), t, op);
+    return value;
+  }
   if (is_bool(t)) return Scalar(value.is_float() ? value.f != 0 : value.i != 0);
   if (is_integral(t, false)) {
     bool fits = value.is_float() ? float_fits(value.f, t) : integer_fits(value.i, t);

@@ -53,10 +53,11 @@ constexpr BinaryRow kBinary[] = {
 };
 
 constexpr UnaryRow kUnary[] = {
-    {"abs", "abs(self)", Promote::Arith, nullptr, "Absolute value, elementwise."},
-    {"absolute", "abs(self)", Promote::Arith, nullptr, "Alias of abs."},
+    {"abs", "abs(self)", Promote::Arith, nullptr, "Absolute value, elementwise.", "_abs_complex"},
+    {"absolute", "abs(self)", Promote::Arith, nullptr, "Alias of abs.", "_abs_complex"},
     {"sign", "sign(self)", Promote::Arith, nullptr, "-1, 0 or 1 by the sign of each element."},
-    {"sgn", "sign(self)", Promote::Arith, nullptr, "The sign; for real tensors the same as sign."},
+    {"sgn", "sign(self)", Promote::Arith, nullptr, "The sign; of complex elements their quotient by their magnitude.",
+     "_sgn_complex"},
     {"reciprocal", "recip(self)", Promote::Float, "-grad * result * result", "1 / self."},
 };
 
@@ -74,12 +75,13 @@ const Op kPow("pow_general"), kCube("cube");
 // Common exponents avoid the general power.
 Tensor pow(const Value& self, const Value& exponent) {
   if (self.tag != Tag::Tensor || !exponent.is_number()) return kPow(self, exponent);
-  bool floating = is_floating(self.tensor->dtype) || exponent.tag == Tag::Float;
+  if (exponent.tag == Tag::Complex) return kPow(self, exponent);
+  bool floating = is_differentiable(self.tensor->dtype) || exponent.tag == Tag::Float;
   TS_CHECK(floating || exponent.i >= 0, "pow: Integers to negative integer powers are not allowed.");
   double e = exponent.as_double();
-  bool keeps_dtype = is_floating(self.tensor->dtype) || exponent.tag != Tag::Float;
+  bool keeps_dtype = is_differentiable(self.tensor->dtype) || exponent.tag != Tag::Float;
   if (e == 2 && keeps_dtype && !is_bool(self.tensor->dtype)) return ops::square(self);
-  if (!is_floating(self.tensor->dtype)) return kPow(self, exponent);
+  if (!is_differentiable(self.tensor->dtype)) return kPow(self, exponent);
   if (e == 1) return ops::clone(self);
   if (e == 3) return kCube(self);
   if (e == 0.5) return ops::sqrt(self);
@@ -110,13 +112,15 @@ Tensor clamp_inplace(const Tensor& self, const Value& min, const Value& max) {
 const Op kLerpNear("lerp_near"), kLerpFar("lerp_far"), kLerpEach("lerp_each");
 const Op kLerpNearInplace("lerp_near_"), kLerpFarInplace("lerp_far_"), kLerpEachInplace("lerp_each_");
 
+double magnitude(const Scalar& s) { return std::hypot(s.real(), s.imag()); }
+
 Tensor lerp(const Tensor& self, const Value& end, const Value& weight) {
   if (weight.tag == Tag::Tensor) return kLerpEach(self, end, weight);
-  return (std::abs(weight.as_scalar().to_double()) < 0.5 ? kLerpNear : kLerpFar)(self, end, weight);
+  return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNear : kLerpFar)(self, end, weight);
 }
 Tensor lerp_inplace(const Tensor& self, const Value& end, const Value& weight) {
   if (weight.tag == Tag::Tensor) return kLerpEachInplace(self, end, weight);
-  return (std::abs(weight.as_scalar().to_double()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight);
+  return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight);
 }
 
 struct Limits {

@@ -112,7 +112,9 @@ Scalar read_scalar(const void* at, DType dtype) {
   case DType::BFloat16: return Scalar(double{std::bit_cast<float>(uint32_t{read<uint16_t>(at)} << 16)});
   case DType::Float32: return Scalar(double{read<float>(at)});
   case DType::Float64: return Scalar(read<double>(at));
-  default: fail(ErrorKind::NotImplemented, "item: complex elements are not supported, got ", dtype);
+  case DType::Complex64: return Scalar(double{read<float>(at)}, double{read<float>(static_cast<const char*>(at) + 4)});
+  case DType::Complex128: return Scalar(read<double>(at), read<double>(static_cast<const char*>(at) + 8));
+  default: fail(ErrorKind::NotImplemented, "item: no element of dtype ", dtype);
   }
 }
 

@@ -42,22 +42,33 @@ constexpr UnaryRow kTests[] = {
 
 Tensor like_bool(const Tensor& self, bool value) { return ops::full_like(self, Scalar(value), DType::Bool); }
 
+// Of either part, or of both.
+Tensor by_parts(const Op& test, const Op& join, const Tensor& self) {
+  return join(test(ops::real(self)), test(ops::imag(self)));
+}
+const Op isinf_op("isinf"), isfinite_op("isfinite");
+
 Tensor isinf(const Tensor& self) {
+  if (is_complex(self.dtype())) return by_parts(isinf_op, ops::logical_or, self);
   if (!is_floating(self.dtype())) return like_bool(self, false);
   return ops::eq(ops::abs(self), std::numeric_limits<double>::infinity());
 }
 Tensor isposinf(const Tensor& self) {
+  TS_CHECK(!is_complex(self.dtype()), "isposinf: does not support complex inputs.");
   return is_floating(self.dtype()) ? ops::eq(self, std::numeric_limits<double>::infinity()) : like_bool(self, false);
 }
 Tensor isneginf(const Tensor& self) {
+  TS_CHECK(!is_complex(self.dtype()), "isneginf: does not support complex inputs.");
   return is_floating(self.dtype()) ? ops::eq(self, -std::numeric_limits<double>::infinity()) : like_bool(self, false);
 }
 Tensor isfinite(const Tensor& self) {
+  if (is_complex(self.dtype())) return by_parts(isfinite_op, ops::logical_and, self);
   if (!is_floating(self.dtype())) return like_bool(self, true);
   return ops::lt(ops::abs(self), std::numeric_limits<double>::infinity());
 }
 
 Tensor signbit(const Tensor& self) {
+  TS_CHECK(!is_complex(self.dtype()), "signbit: is not implemented for complex tensors.");
   static const Op copysign("copysign");
   return ops::lt(is_floating(self.dtype()) ? copysign(1.0, self) : self, int64_t{0});
 }
@@ -75,7 +86,12 @@ Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol
   TS_CHECK(rtol >= 0 && atol >= 0, "isclose: expected rtol and atol that are not negative, got ", rtol, " and ", atol);
   if (is_integral(self.dtype(), true))
     return isclose(ops::to_dtype(self, DType::Float64), ops::to_dtype(other, DType::Float64), rtol, atol, equal_nan);
-  return close(self, other, rtol, atol, equal_nan ? 1 : 0);
+  if (!is_complex(self.dtype())) return close(self, other, rtol, atol, equal_nan ? 1 : 0);
+  // PyTorch counts by magnitudes; what is not finite must be equal.
+  Tensor allowed = ops::add(ops::mul(ops::abs(other), rtol), atol), distance = ops::abs(ops::sub(self, other));
+  Tensor near = ops::logical_and(isfinite(distance), ops::le(distance, allowed));
+  Tensor same = ops::logical_or(ops::eq(self, other), near);
+  return equal_nan ? ops::logical_or(same, ops::logical_and(ops::isnan(self), ops::isnan(other))) : same;
 }
 
 bool read_bool(const Tensor& t) {

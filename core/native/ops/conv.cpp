@@ -1,10 +1,9 @@
 // Convolution and its two gradients, each an operator: they are one another's derivatives.
 #include "dispatch/launch.h"
-#include "ops/api.h"
+#include "ops/complex_parts.h"
 #include "ops/conv_shape.h"
 #include "ops/declare.h"
 #include "ops/matmul_launch.h"
-#include "ops/raw.h"
 
 namespace ts {
 namespace {
@@ -37,7 +36,17 @@ Tensor with_sizes(const Tensor& contiguous, IntSpan sizes) {
 }
 
 void check_floating(const Tensor& t, const char* op) {
-  TS_CHECK(!is_complex(t.dtype()) && t.dtype() != DType::Bool, op, ": expected a real dtype, got ", t.dtype());
+  TS_CHECK(t.dtype() != DType::Bool, op, ": expected a floating or complex dtype, got ", t.dtype());
+}
+
+// All three are linear in both tensors, so complex ones go by parts.
+Tensor by_parts(const Op& op, const Tensor& a, const Tensor& b, const Value& third, IntSpan stride, IntSpan padding,
+                IntSpan dilation, int64_t groups) {
+  auto run = [&](bool i, bool j) {
+    return op(raw_contiguous(raw_part(a, i)), raw_contiguous(raw_part(b, j)), third, stride, padding, dilation, groups);
+  };
+  Tensor re = ops::sub(run(false, false), run(true, true)), im = ops::add(run(false, true), run(true, false));
+  return ops::complex(re, im);
 }
 
 // Sizes of a grouped matrix problem: weight (G, O/G, C/G * kernel), windows (N, G, C/G * kernel, positions).
@@ -87,6 +96,12 @@ Tensor convolution_rule(const Tensor& input, const Tensor& weight, const Tensor&
 void convolution(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, IntSpan stride,
                  IntSpan padding, IntSpan dilation, int64_t groups) {
   ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, "convolution");
+  if (is_complex(input.dtype())) {
+    Tensor y = by_parts(convolution_op, input, weight, Value(), stride, padding, dilation, groups);
+    Dims per_channel(s.stride.size() + 1, 1);
+    per_channel[0] = out.sizes()[1];
+    return raw_copy(out, bias.defined() ? ops::add(y, with_sizes(raw_contiguous(bias), per_channel)) : y);
+  }
   if (input.numel() == 0 || weight.numel() == 0) {
     raw_fill(out, 0);
     Dims per_channel(s.stride.size() + 1, 1);
@@ -130,6 +145,8 @@ void backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight,
                     IntSpan padding, IntSpan dilation, int64_t groups) {
   const char* op = "convolution_backward_input";
   if (grad.numel() == 0) return raw_fill(out, 0);
+  if (is_complex(grad.dtype()))
+    return raw_copy(out, by_parts(backward_input_op, grad, weight, input_size, stride, padding, dilation, groups));
   ConvShape s = conv_shape(stride, padding, dilation, groups, input_size.size() - 2, op);
   bool last = is_channels_last(grad) || is_channels_last(weight);
   Tensor g = in_layout(grad, last), w = raw_contiguous(weight);
@@ -172,6 +189,8 @@ Tensor backward_weight_rule(const Tensor& grad, const Tensor& input, IntSpan wei
 void backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input, IntSpan weight_size, IntSpan stride,
                      IntSpan padding, IntSpan dilation, int64_t groups) {
   if (grad.numel() == 0 || input.numel() == 0) return raw_fill(out, 0);
+  if (is_complex(grad.dtype()))
+    return raw_copy(out, by_parts(backward_weight_op, grad, input, weight_size, stride, padding, dilation, groups));
   ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, "convolution_backward_weight");
   bool last = is_channels_last(input);
   Tensor g = in_layout(grad, last), x = in_layout(input, last);
@@ -212,22 +231,24 @@ Tensor channel_sums(const Tensor& grad) {
 void convolution_gradient(GradContext& c) {
   Geometry g(c);
   if (c.needs(0))
-    c.set(0, backward_input_op(c.grad(), c.arg(1), c.sizes(0), g.stride, g.padding, g.dilation, g.groups));
+    c.set(0, backward_input_op(c.grad(), conjugate(c.arg(1)), c.sizes(0), g.stride, g.padding, g.dilation, g.groups));
   if (c.needs(1))
-    c.set(1, backward_weight_op(c.grad(), c.arg(0), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
+    c.set(1, backward_weight_op(c.grad(), conjugate(c.arg(0)), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
   if (c.needs(2)) c.set(2, channel_sums(c.grad()));
 }
 void backward_input_gradient(GradContext& c) {
   Geometry g(c);
-  if (c.needs(0)) c.set(0, convolution_op(c.grad(), c.arg(1), Value(), g.stride, g.padding, g.dilation, g.groups));
+  if (c.needs(0))
+    c.set(0, convolution_op(c.grad(), conjugate(c.arg(1)), Value(), g.stride, g.padding, g.dilation, g.groups));
   if (c.needs(1))
-    c.set(1, backward_weight_op(c.arg(0), c.grad(), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
+    c.set(1, backward_weight_op(conjugate(c.arg(0)), c.grad(), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
 }
 void backward_weight_gradient(GradContext& c) {
   Geometry g(c);
-  if (c.needs(0)) c.set(0, convolution_op(c.arg(1), c.grad(), Value(), g.stride, g.padding, g.dilation, g.groups));
+  if (c.needs(0))
+    c.set(0, convolution_op(conjugate(c.arg(1)), c.grad(), Value(), g.stride, g.padding, g.dilation, g.groups));
   if (c.needs(1))
-    c.set(1, backward_input_op(c.arg(0), c.grad(), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
+    c.set(1, backward_input_op(conjugate(c.arg(0)), c.grad(), c.sizes(1), g.stride, g.padding, g.dilation, g.groups));
 }
 
 } // namespace

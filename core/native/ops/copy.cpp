@@ -4,11 +4,20 @@
 #include "ops/arguments.h"
 #include "ops/check.h"
 #include "ops/declare.h"
+#include "runtime/interpreter.h"
+#include <atomic>
 
 namespace ts {
 namespace {
 
 using Format = std::optional<MemoryFormat>;
+
+// Once per process, as PyTorch says it.
+void warn_of_discarding(DType from, DType to) {
+  static std::atomic<bool> told{false};
+  if (is_complex(from) && !is_complex(to) && !is_bool(to) && !told.exchange(true))
+    warn("Casting complex values to real discards the imaginary part; take .real or .abs() to say what is meant");
+}
 
 // Straight into self when the bytes arrive as they must lie, else through a staging tensor on self's device.
 void copy_across(const Tensor& self, const Tensor& src) {
@@ -23,6 +32,7 @@ Tensor copy_(const Tensor& self, const Tensor& src, bool) {
   if (self.is(src)) return self;
   check_inplace(self, "copy_");
   if (self.numel() == 0) return self;
+  warn_of_discarding(src.dtype(), self.dtype());
   if (self.device() == src.device())
     copy_into(self, seen);
   else
@@ -30,10 +40,13 @@ Tensor copy_(const Tensor& self, const Tensor& src, bool) {
   return self;
 }
 
+// A real operand has a real gradient.
+Tensor real_for(const Tensor& grad, DType t) { return is_complex(t) ? grad : ops::real(grad); }
+
 void copy_gradient(GradContext& c) {
   if (c.needs(0)) c.set(0, ops::zeros_like(c.grad()));
   if (!c.needs(1)) return;
-  Tensor g = ops::sum_to_size(c.grad(), c.sizes(1));
+  Tensor g = ops::sum_to_size(real_for(c.grad(), c.dtype(1)), c.sizes(1));
   c.set(1, ops::to_device(g, c.device(1), c.dtype(1)));
 }
 
@@ -52,6 +65,7 @@ Tensor to_copy(const Tensor& self, DType dtype, Device device, Format format) {
   DType t = dtype == DType::Undefined ? self.dtype() : dtype;
   Device d = device.defined() ? device : self.device();
   MemoryFormat f = format.value_or(MemoryFormat::Preserve);
+  warn_of_discarding(self.dtype(), t);
   if (d == self.device()) return copy_as(self, t, f);
   bool cast_first = item_size(t) <= self.item_size() && t != self.dtype();
   bool lay_out = f != MemoryFormat::Preserve && !self.is_contiguous(f);
@@ -112,6 +126,8 @@ void declare_casts() {
   CAST("char", Int8);
   CAST("byte", UInt8);
   CAST("bool", Bool);
+  CAST("cfloat", Complex64);
+  CAST("cdouble", Complex128);
 #undef CAST
 }
 
@@ -140,7 +156,8 @@ TS_OPERATORS(copy) {
       "Tensor")
       .body<to_copy>()
       .hidden()
-      .gradient([](GradContext& c) { c.set(0, ops::to_device(c.grad(), c.device(0), c.dtype(0))); })
+      .gradient(
+          [](GradContext& c) { c.set(0, ops::to_device(real_for(c.grad(), c.dtype(0)), c.device(0), c.dtype(0))); })
       .doc("A copy with another dtype, device or layout.");
   def("to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
       "MemoryFormat? memory_format=None) -> Tensor(a)")

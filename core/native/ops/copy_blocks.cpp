@@ -10,7 +10,6 @@
 namespace ts {
 namespace {
 
-const KernelId kCopy("copy_cast");
 const KernelId kIota("iota");
 
 bool intersects(const Tensor& a, const Tensor& b) {
@@ -45,14 +44,14 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
 
 void copy_into(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0 || same_place(dst, src)) return;
-  Launch(kCopy, dst.device()).out(dst).in(apart_from(src, dst)).run_required();
+  raw_copy(dst, apart_from(src, dst));
 }
 
 Tensor copy_as(const Tensor& src, DType t, MemoryFormat format) {
   Tensor out = format == MemoryFormat::Preserve
                    ? empty_like_tensor(src, t)
                    : empty_strided_tensor(src.sizes(), strides_for(src.sizes(), format), t, src.device());
-  if (out.numel()) Launch(kCopy, out.device()).out(out).in(src).run_required();
+  raw_copy(out, src);
   return out;
 }
 

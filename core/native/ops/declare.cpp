@@ -37,7 +37,27 @@ std::string out_schema(const Schema& s) {
   return text + ")";
 }
 
+bool any_complex(const Frame& f, int32_t n) {
+  for (int32_t k = 0; k < n; ++k)
+    if (f.args[k].tag == Tag::Tensor && is_complex(f.args[k].tensor->dtype)) return true;
+  return false;
+}
+
 void delete_info(PointwiseInfo* info) { delete info; }
+
+} // namespace
+
+bool run_complex_form(const Operator& op, Frame& f) {
+  const PointwiseInfo& info = *op.pointwise;
+  if (!info.complex_form_name || !any_complex(f, f.nargs - (op.variant == Variant::Out))) return false;
+  if (op.variant == Variant::Functional)
+    call(get_operator(info.complex_form_name), f);
+  else
+    (op.variant == Variant::Inplace ? run_inplace_form : run_out_form)(op, f);
+  return true;
+}
+
+namespace {
 
 // `body` of an in-place form that has one of its own, else NULL.
 Operator& register_variant(const Operator& functional, Variant variant, const PointwiseInfo* pointwise, BodyFn body) {
@@ -135,6 +155,17 @@ Def& Def::truncate_numbers() {
 
 Def& Def::boolean(const char* arg) {
   pointwise_->boolean_arg = op_->schema->find(arg);
+  return *this;
+}
+
+Def& Def::conjugated(uint64_t args, bool result) {
+  pointwise_->conjugate = args;
+  pointwise_->conjugate_result = result;
+  return *this;
+}
+
+Def& Def::complex_form(const char* op) {
+  pointwise_->complex_form_name = op;
   return *this;
 }
 

@@ -69,6 +69,9 @@ public:
   Def& no_integer();             // RuntimeError unless floating (after promotion)
   Def& truncate_numbers();       // Scalars lose their fraction beside integers, where they would be refused
   Def& boolean(const char* arg); // the argument must be a bool tensor, and takes no part in promotion
+  // Of complex operands: the function is conj(expression(conj(a), b, ...)), by bits of arguments.
+  Def& conjugated(uint64_t args, bool result);
+  Def& complex_form(const char* op); // the operator that runs where an operand is complex: abs is not holomorphic
 
   template <auto Fn> Def& body() { return boxed(&Body<Fn>::run, Body<Fn>::arity); }
   Def& boxed(BodyFn fn, int arity = -1);

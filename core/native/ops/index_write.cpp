@@ -44,15 +44,15 @@ void slices_to(const Tensor& out, int64_t d, const Tensor& index, const Tensor& 
 
 Tensor index_add_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   check_slices(self, dim, index, source, "index_add");
-  TS_CHECK(alpha.to_double() == 1 || !alpha.is_float() || is_differentiable(self.dtype()),
+  TS_CHECK(alpha.is(1) || !alpha.is_float() || is_differentiable(self.dtype()),
            "index_add: for integral input tensors, alpha must not be a floating point number");
   return outline_of(self);
 }
 void index_add(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                Scalar alpha) {
   begin(out, self);
-  slices_to(out, wrap_dim(dim, self.ndim(), "index_add"), index,
-            alpha.to_double() == 1 ? source : ops::mul(source, alpha), TS_S_ADD);
+  slices_to(out, wrap_dim(dim, self.ndim(), "index_add"), index, alpha.is(1) ? source : ops::mul(source, alpha),
+            TS_S_ADD);
 }
 void index_add_rule_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   check_inplace(self, "index_add_");
@@ -134,7 +134,7 @@ void index_add_gradient(GradContext& c) {
   if (!c.needs(3)) return;
   Tensor g = ops::index_select(c.grad(), c.value<int64_t>(1), c.arg(2));
   Scalar alpha = c.value(4).as_scalar();
-  if (alpha.to_double() != 1) g = ops::mul(g, alpha);
+  if (!alpha.is(1)) g = ops::mul(g, alpha.conj());
   c.set(3, ops::reshape(g, c.sizes(3)));
 }
 void index_copy_gradient(GradContext& c) {

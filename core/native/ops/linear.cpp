@@ -1,9 +1,8 @@
 // The fully connected layer, with one kernel where the backend has it.
 #include "dispatch/launch.h"
-#include "ops/api.h"
+#include "ops/complex_parts.h"
 #include "ops/declare.h"
 #include "ops/matmul_launch.h"
-#include "ops/raw.h"
 #include "ops/reduce_arrange.h"
 #include "tensor/geometry.h"
 
@@ -105,17 +104,17 @@ void backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input,
 }
 
 void linear_gradient(GradContext& c) {
-  if (c.needs(0)) c.set(0, backward_input_op(c.grad(), c.arg(1), c.sizes(0)));
-  if (c.needs(1)) c.set(1, backward_weight_op(c.grad(), c.arg(0), c.sizes(1)));
+  if (c.needs(0)) c.set(0, backward_input_op(c.grad(), conjugate(c.arg(1)), c.sizes(0)));
+  if (c.needs(1)) c.set(1, backward_weight_op(c.grad(), conjugate(c.arg(0)), c.sizes(1)));
   if (c.needs(2)) c.set(2, same(c.grad().sizes(), c.sizes(2)) ? c.grad() : sum_to_size_op(c.grad(), c.sizes(2)));
 }
 void backward_input_gradient(GradContext& c) {
-  if (c.needs(0)) c.set(0, linear_op(c.grad(), c.arg(1)));
-  if (c.needs(1)) c.set(1, backward_weight_op(c.arg(0), c.grad(), c.sizes(1)));
+  if (c.needs(0)) c.set(0, linear_op(c.grad(), conjugate(c.arg(1))));
+  if (c.needs(1)) c.set(1, backward_weight_op(conjugate(c.arg(0)), c.grad(), c.sizes(1)));
 }
 void backward_weight_gradient(GradContext& c) {
-  if (c.needs(0)) c.set(0, linear_op(c.arg(1), c.grad()));
-  if (c.needs(1)) c.set(1, backward_input_op(c.arg(0), c.grad(), c.sizes(1)));
+  if (c.needs(0)) c.set(0, linear_op(conjugate(c.arg(1)), c.grad()));
+  if (c.needs(1)) c.set(1, backward_input_op(conjugate(c.arg(0)), c.grad(), c.sizes(1)));
 }
 
 Tensor turned(const Tensor& t) { return ops::transpose(t, int64_t{0}, int64_t{1}); }

@@ -1,5 +1,5 @@
 // Products of matrices and vectors.
-#include "ops/api.h"
+#include "ops/complex_parts.h"
 #include "ops/declare.h"
 #include "ops/matmul_launch.h"
 #include "ops/raw.h"
@@ -33,16 +33,16 @@ void multiply_turned(const Tensor& out, const Tensor& a, const Tensor& b, bool t
 void turned_gradient(GradContext& c) {
   bool turn_a = c.value<bool>(2), turn_b = c.value<bool>(3);
   if (c.needs(0))
-    c.set(0, turn_a ? turned_product(c.arg(1), c.grad(), turn_b, true)
-                    : turned_product(c.grad(), c.arg(1), false, !turn_b));
+    c.set(0, turn_a ? turned_product(conjugate(c.arg(1)), c.grad(), turn_b, true)
+                    : turned_product(c.grad(), conjugate(c.arg(1)), false, !turn_b));
   if (c.needs(1))
-    c.set(1, turn_b ? turned_product(c.grad(), c.arg(0), true, turn_a)
-                    : turned_product(c.arg(0), c.grad(), !turn_a, false));
+    c.set(1, turn_b ? turned_product(c.grad(), conjugate(c.arg(0)), true, turn_a)
+                    : turned_product(conjugate(c.arg(0)), c.grad(), !turn_a, false));
 }
 
 void mm_gradient(GradContext& c) {
-  if (c.needs(0)) c.set(0, turned_product(c.grad(), c.arg(1), false, true));
-  if (c.needs(1)) c.set(1, turned_product(c.arg(0), c.grad(), true, false));
+  if (c.needs(0)) c.set(0, turned_product(c.grad(), conjugate(c.arg(1)), false, true));
+  if (c.needs(1)) c.set(1, turned_product(conjugate(c.arg(0)), c.grad(), true, false));
 }
 
 Tensor turned(const Tensor& t) { return ops::transpose(t, int64_t{-2}, int64_t{-1}); }
@@ -54,7 +54,7 @@ Tensor sum_as(const Tensor& t, IntSpan sizes) { return same(t.sizes(), sizes) ? 
 
 void matmul_gradient(GradContext& c) {
   if (c.sizes(0).size() == 2 && c.sizes(1).size() == 2) return mm_gradient(c);
-  Tensor a = c.arg(0), b = c.arg(1), grad = c.grad();
+  Tensor a = conjugate(c.arg(0)), b = conjugate(c.arg(1)), grad = c.grad();
   if (b.ndim() == 1) {
     b = ops::unsqueeze(b, int64_t{-1});
     grad = ops::unsqueeze(grad, int64_t{-1});
@@ -80,8 +80,8 @@ Tensor bmm_rule(const Tensor& a, const Tensor& b) {
   return product_outline(a, b, "bmm");
 }
 void bmm_gradient(GradContext& c) {
-  if (c.needs(0)) c.set(0, ops::bmm(c.grad(), turned(c.arg(1))));
-  if (c.needs(1)) c.set(1, ops::bmm(turned(c.arg(0)), c.grad()));
+  if (c.needs(0)) c.set(0, ops::bmm(c.grad(), turned(conjugate(c.arg(1)))));
+  if (c.needs(1)) c.set(1, ops::bmm(turned(conjugate(c.arg(0))), c.grad()));
 }
 
 Tensor mv(const Tensor& m, const Tensor& v) {
@@ -132,12 +132,12 @@ Tensor blend_outline(const char* op, const Tensor& self, const Tensor& a, const 
   return outline(sizes, a.dtype(), a.device());
 }
 void blend(const Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  bool fused = beta.to_double() == 1 && alpha.to_double() == 1;
+  bool fused = beta.is(1) && alpha.is(1);
   Tensor base = raw_expand(self, out.sizes(), "addmm");
   launch_matmul(out, a, b, fused ? base : Tensor());
   if (fused) return;
-  if (alpha.to_double() != 1) ops::mul_(out, alpha);
-  if (beta.to_double() != 0) ops::add_(out, beta.to_double() == 1 ? base : ops::mul(base, beta));
+  if (!alpha.is(1)) ops::mul_(out, alpha);
+  if (!beta.is(0)) ops::add_(out, beta.is(1) ? base : ops::mul(base, beta));
 }
 
 Tensor addmm_rule(const Tensor& self, const Tensor& a, const Tensor& b, Scalar, Scalar) {
@@ -162,21 +162,21 @@ std::string product_name(const GradContext& c) {
   return a == 1 && b == 1 ? "DotBackward0" : "MvBackward0";
 }
 
-Tensor scaled(const Tensor& t, Scalar by) { return by.to_double() == 1 ? t : ops::mul(t, by); }
+Tensor scaled(const Tensor& t, Scalar by) { return by.is(1) ? t : ops::mul(t, by); }
 
 // self, first, second, beta, alpha: shared by addmm and baddbmm.
 void blend_gradient(GradContext& c) {
-  Scalar beta = c.value<Scalar>(3), alpha = c.value<Scalar>(4);
+  Scalar beta = c.value<Scalar>(3).conj(), alpha = c.value<Scalar>(4).conj();
   const Op& product = c.sizes(1).size() == 2 ? ops::mm : ops::bmm;
   if (c.needs(0)) c.set(0, sum_as(scaled(c.grad(), beta), c.sizes(0)));
-  if (c.needs(1)) c.set(1, scaled(product(c.grad(), turned(c.arg(2))), alpha));
-  if (c.needs(2)) c.set(2, scaled(product(turned(c.arg(1)), c.grad()), alpha));
+  if (c.needs(1)) c.set(1, scaled(product(c.grad(), turned(conjugate(c.arg(2)))), alpha));
+  if (c.needs(2)) c.set(2, scaled(product(turned(conjugate(c.arg(1))), c.grad()), alpha));
 }
 
 Tensor add_scaled(const Tensor& self, const Tensor& product, Scalar beta, Scalar alpha) {
   Tensor right = scaled(product, alpha);
-  return beta.to_double() == 0 ? ops::expand(right, broadcast_sizes(self.sizes(), right.sizes(), "addmv"))
-                               : ops::add(scaled(self, beta), right);
+  return beta.is(0) ? ops::expand(right, broadcast_sizes(self.sizes(), right.sizes(), "addmv"))
+                    : ops::add(scaled(self, beta), right);
 }
 Tensor addmv(const Tensor& self, const Tensor& m, const Tensor& v, Scalar beta, Scalar alpha) {
   return add_scaled(self, mv(m, v), beta, alpha);
@@ -184,7 +184,7 @@ Tensor addmv(const Tensor& self, const Tensor& m, const Tensor& v, Scalar beta, 
 Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   // Beside bools the numbers are truth values, and the result stays bool.
   if (is_bool(self.dtype()) && is_bool(a.dtype()) && is_bool(b.dtype()))
-    return add_scaled(self, outer(a, b), Scalar(beta.to_double() != 0), Scalar(alpha.to_double() != 0));
+    return add_scaled(self, outer(a, b), Scalar(!beta.is(0)), Scalar(!alpha.is(0)));
   return add_scaled(self, outer(a, b), beta, alpha);
 }
 Tensor addbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {

@@ -1,7 +1,6 @@
 #include "ops/matmul_launch.h"
 #include "dispatch/launch.h"
-#include "ops/api.h"
-#include "ops/raw.h"
+#include "ops/complex_parts.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -9,12 +8,31 @@ namespace {
 
 const KernelId kMatmul("matmul");
 
+// For kernels that do not take complex numbers: four products of real ones.
+void product_of_parts(const Tensor& out, const Tensor& a, const Tensor& b) {
+  Tensor x[2], y[2];
+  for (bool imaginary : {false, true}) {
+    x[imaginary] = raw_contiguous(raw_part(a, imaginary));
+    y[imaginary] = raw_contiguous(raw_part(b, imaginary));
+  }
+  auto times = [&](int i, int j) {
+    Tensor p = empty_tensor(out.sizes(), real_type(out.dtype()), out.device());
+    launch_matmul(p, x[i], y[j]);
+    return p;
+  };
+  raw_copy(raw_part(out, false), ops::sub(times(0, 0), times(1, 1)));
+  raw_copy(raw_part(out, true), ops::add(times(0, 1), times(1, 0)));
+}
+
 // With an addend, false when the kernel takes none.
 bool product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& addend, int64_t work) {
   Launch launch(kMatmul, out.device());
   launch.out(out).in(a).in(b).compute(accumulate_type(out.dtype())).work(work);
   if (addend.defined()) return launch.in(addend).run();
-  launch.run_required();
+  if (!is_complex(out.dtype()))
+    launch.run_required();
+  else if (!launch.run())
+    product_of_parts(out, a, b);
   return true;
 }
 

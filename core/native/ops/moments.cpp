@@ -1,6 +1,6 @@
 // Variance and standard deviation.
 #include "dispatch/launch.h"
-#include "ops/api.h"
+#include "ops/complex_parts.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
 #include "ops/reduce_arrange.h"
@@ -23,10 +23,23 @@ void copy_flat(const Tensor& to, const Tensor& from) {
   raw_copy(to, alias(dense, to.sizes(), contiguous_strides(to.sizes()), dense->byte_offset));
 }
 
-Tensor moment_outline(const char* op, const Tensor& self, DimSet dims, bool keepdim) {
-  TS_CHECK(is_floating(self.dtype()), op, ": ", op, " only support floating point and complex dtypes, got ",
+Tensor moment_outline(const char* op, const Tensor& self, DimSet dims, bool keepdim, DType dtype) {
+  TS_CHECK(is_differentiable(self.dtype()), op, ": ", op, " only support floating point and complex dtypes, got ",
            self.dtype());
-  return reduce_outline(op, TS_R_SUM, self, dims, keepdim, self.dtype());
+  return reduce_outline(op, TS_R_SUM, self, dims, keepdim, dtype);
+}
+
+void moments_into(const Tensor& var, const Tensor& mean, const Tensor& self, DimSet dims, double correction);
+
+// The variance of a complex number is that of its parts together.
+void moments_of_parts(const Tensor& var, const Tensor& mean, const Tensor& self, DimSet dims, double correction) {
+  Tensor other = empty_tensor(var.sizes(), var.dtype(), var.device());
+  for (bool imaginary : {false, true}) {
+    Tensor m = empty_tensor(mean.sizes(), var.dtype(), var.device());
+    moments_into(imaginary ? other : var, m, raw_part(self, imaginary), dims, correction);
+    raw_copy(raw_part(mean, imaginary), m);
+  }
+  ops::add_(var, other);
 }
 
 // Sums of squared distances over (count - correction), in the accumulation type.
@@ -35,6 +48,7 @@ void moments_into(const Tensor& var, const Tensor& mean, const Tensor& self, Dim
     raw_fill(var, std::nan(""));
     return raw_fill(mean, std::nan(""));
   }
+  if (is_complex(self.dtype())) return moments_of_parts(var, mean, self, dims, correction);
   Arranged a = arrange(self, dims, false);
   Dims strides = contiguous_strides(a.kept);
   Launch launch(kVarMean, self.device());
@@ -53,26 +67,27 @@ void moments_into(const Tensor& var, const Tensor& mean, const Tensor& self, Dim
 }
 // Without the mean.
 void variance_into(const Tensor& var, const Tensor& self, OptionalDims dim, double correction) {
-  Tensor mean = empty_tensor(var.sizes(), var.dtype(), var.device());
+  Tensor mean = empty_tensor(var.sizes(), self.dtype(), var.device());
   moments_into(var, mean, self, dim_set(dim, self.ndim(), "var"), correction);
 }
 
 Tensor var_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
-  return moment_outline("var", self, dim_set(dim, self.ndim(), "var"), keepdim);
+  return moment_outline("var", self, dim_set(dim, self.ndim(), "var"), keepdim, real_type(self.dtype()));
 }
 void var(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool) {
   variance_into(out, self, dim, correction_of(correction));
 }
 Two var_mean_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
   DimSet dims = dim_set(dim, self.ndim(), "var_mean");
-  return {moment_outline("var_mean", self, dims, keepdim), moment_outline("var_mean", self, dims, keepdim)};
+  return {moment_outline("var_mean", self, dims, keepdim, real_type(self.dtype())),
+          moment_outline("var_mean", self, dims, keepdim, self.dtype())};
 }
 void var_mean(const Tensor& var, const Tensor& mean, const Tensor& self, OptionalDims dim,
               std::optional<Scalar> correction, bool) {
   moments_into(var, mean, self, dim_set(dim, self.ndim(), "var_mean"), correction_of(correction));
 }
 Tensor std_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
-  return moment_outline("std", self, dim_set(dim, self.ndim(), "std"), keepdim);
+  return moment_outline("std", self, dim_set(dim, self.ndim(), "std"), keepdim, real_type(self.dtype()));
 }
 void std_(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool) {
   variance_into(out, self, dim, correction_of(correction));

@@ -11,6 +11,7 @@ struct UnaryRow {
   Promote promote;
   const char* derivative; // NULL: symbolic
   const char* doc;
+  const char* complex_form = nullptr; // the operator for complex operands, where the expression is not theirs
 };
 
 // name(Tensor self) -> Tensor, with in-place and out= forms.
@@ -20,6 +21,7 @@ inline void declare_unary(std::span<const UnaryRow> rows) {
     Def d(schema.c_str());
     d.pointwise(row.expression).promote(row.promote).inplace().out().doc(row.doc);
     if (row.derivative) d.derivative("self", row.derivative);
+    if (row.complex_form) d.complex_form(row.complex_form);
   }
 }
 

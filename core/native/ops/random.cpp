@@ -1,12 +1,13 @@
 // Random factories: rand, randn, randint, randperm, normal. See random_bits.h for which words of the stream each
 // consumes.
 #include "dispatch/launch.h"
-#include "ops/api.h"
 #include "ops/arguments.h"
+#include "ops/complex_parts.h"
 #include "ops/copy.h"
 #include "ops/declare.h"
 #include "ops/like.h"
 #include "ops/random_bits.h"
+#include <cmath>
 
 namespace ts {
 namespace {
@@ -18,29 +19,43 @@ Tensor drawn(const char* op, IntSpan size, Generator* g, DType t, Device device)
   if (!out.device().is_meta()) generator_for(g, out.device(), op);
   return out;
 }
+
+// Complex numbers are drawn part by part, normal ones with variance 1 in all.
+DType drawn_dtype(DType t, const char* op) {
+  t = or_default(t);
+  return is_complex(t) ? t : floating_dtype(t, op);
+}
+void draw_uniform(const Tensor& out, Generator& g) { fill_uniform(is_complex(out.dtype()) ? raw_parts(out) : out, g); }
+void draw_normal(const Tensor& out, Generator& g) {
+  if (!is_complex(out.dtype())) return fill_normal(out, g);
+  Tensor parts = raw_parts(out);
+  fill_normal(parts, g);
+  scale_and_shift(parts, M_SQRT1_2, 0);
+}
+
 // --- factories ---
 Tensor rand_rule(IntSpan size, Generator* g, DType dtype, Device device, bool) {
-  return drawn("rand", size, g, floating_dtype(dtype, "rand"), device);
+  return drawn("rand", size, g, drawn_dtype(dtype, "rand"), device);
 }
 void rand(const Tensor& out, IntSpan, Generator* g, DType, Device, bool) {
-  fill_uniform(out, generator_for(g, out.device(), "rand"));
+  draw_uniform(out, generator_for(g, out.device(), "rand"));
 }
 Tensor randn_rule(IntSpan size, Generator* g, DType dtype, Device device, bool) {
-  return drawn("randn", size, g, floating_dtype(dtype, "randn"), device);
+  return drawn("randn", size, g, drawn_dtype(dtype, "randn"), device);
 }
 void randn(const Tensor& out, IntSpan, Generator* g, DType, Device, bool) {
-  fill_normal(out, generator_for(g, out.device(), "randn"));
+  draw_normal(out, generator_for(g, out.device(), "randn"));
 }
 Tensor rand_like_rule(const Tensor& self, DType dtype, Device device, bool, Format format) {
   Tensor t = outline_as(self, dtype, device, format);
-  floating_dtype(t.dtype(), "rand_like");
+  drawn_dtype(t.dtype(), "rand_like");
   return t;
 }
 void rand_like(const Tensor& out, const Tensor&, DType, Device, bool, Format) {
-  fill_uniform(out, default_generator(out.device()));
+  draw_uniform(out, default_generator(out.device()));
 }
 void randn_like(const Tensor& out, const Tensor&, DType, Device, bool, Format) {
-  fill_normal(out, default_generator(out.device()));
+  draw_normal(out, default_generator(out.device()));
 }
 
 void draw_integers(const Tensor& out, int64_t low, int64_t high, Generator* g) {

@@ -1,14 +1,37 @@
 #include "ops/raw.h"
 #include "dispatch/launch.h"
+#include "ops/complex_parts.h"
 #include "tensor/geometry.h"
 
 namespace ts {
 namespace {
 const KernelId kFill("fill"), kCopy("copy_cast");
+
+// For kernels that do not take complex numbers: part by part.
+void fill_parts(const Tensor& t, const Scalar& value) {
+  raw_fill(raw_part(t, false), value.real());
+  raw_fill(raw_part(t, true), value.imag());
+}
+
+void copy_parts(const Tensor& dst, const Tensor& src) {
+  bool from_complex = is_complex(src.dtype());
+  if (is_bool(dst.dtype())) return raw_copy(dst, ops::ne(src, Scalar(0)));
+  raw_copy(is_complex(dst.dtype()) ? raw_part(dst, false) : dst, from_complex ? raw_part(src, false) : src);
+  if (!is_complex(dst.dtype())) return;
+  if (from_complex)
+    raw_copy(raw_part(dst, true), raw_part(src, true));
+  else
+    raw_fill(raw_part(dst, true), Scalar(0));
+}
+
 } // namespace
 
 void raw_fill(const Tensor& t, Scalar value) {
-  if (t.numel()) Launch(kFill, t.device()).out(t).param(value).run_required();
+  if (!t.numel()) return;
+  Launch launch(kFill, t.device());
+  launch.out(t).param(value);
+  if (!is_complex(t.dtype())) return launch.run_required();
+  if (!launch.run()) fill_parts(t, value);
 }
 
 Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device) {
@@ -18,7 +41,11 @@ Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device) {
 }
 
 void raw_copy(const Tensor& dst, const Tensor& src) {
-  if (dst.numel()) Launch(kCopy, dst.device()).out(dst).in(src).run_required();
+  if (!dst.numel()) return;
+  Launch launch(kCopy, dst.device());
+  launch.out(dst).in(src);
+  if (!is_complex(dst.dtype()) && !is_complex(src.dtype())) return launch.run_required();
+  if (!launch.run()) copy_parts(dst, src);
 }
 
 Tensor raw_cast(const Tensor& t, DType dtype) {

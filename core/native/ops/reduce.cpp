@@ -1,5 +1,5 @@
 // Sums, means, products and truth over dimensions.
-#include "ops/api.h"
+#include "ops/complex_parts.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
 #include "ops/reduce_arrange.h"
@@ -101,14 +101,14 @@ Tensor product_of_others(const Tensor& x) {
 }
 
 void prod_gradient(GradContext& c) {
-  Tensor x = as_dtype(c.arg(0), c.grad().dtype());
+  Tensor x = conjugate(as_dtype(c.arg(0), c.grad().dtype()));
   if (x.numel() == 0) return c.set(0, filled(c.sizes(0), 0, c.dtype(0), x.device()));
   int64_t flat[] = {-1};
   Tensor others = ops::reshape(product_of_others(ops::reshape(x, IntSpan(flat))), c.sizes(0));
   c.set(0, as_dtype(ops::mul(c.grad(), others), c.dtype(0)));
 }
 void prod_dim_gradient(GradContext& c) {
-  Tensor x = as_dtype(c.arg(0), c.grad().dtype());
+  Tensor x = conjugate(as_dtype(c.arg(0), c.grad().dtype()));
   int64_t ndim = x.ndim(), dim = wrap_dim(c.value<int64_t>(1), ndim, "prod");
   if (ndim == 0 || x.numel() == 0)
     return c.set(

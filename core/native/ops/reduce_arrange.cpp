@@ -1,6 +1,6 @@
 #include "ops/reduce_arrange.h"
 #include "dispatch/launch.h"
-#include "ops/api.h"
+#include "ops/complex_parts.h"
 #include "ops/raw.h"
 
 namespace ts {
@@ -103,6 +103,8 @@ Arranged arrange(const Tensor& self, DimSet dims, bool ordered) {
 }
 
 Tensor reduce_outline(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, has_identity(opcode) || !is_complex(self.dtype()), op,
+                ": complex numbers have no order, got ", self.dtype());
   if (self.numel() == 0 && !has_identity(opcode)) check_not_empty(op, self, dims);
   IntSpan sizes = self.sizes();
   if (lies_arranged(sizes.size(), dims)) {
@@ -147,9 +149,38 @@ static bool launch_reduce(const Tensor& out, int opcode, const Tensor& self, Dim
   return run();
 }
 
+// The product of a (kept, n) matrix along its rows, by halves: each round is one multiplication.
+static Tensor product_by_halves(Tensor x) {
+  for (int64_t n = x.size(1); n > 1; n = x.size(1)) {
+    int64_t half = n / 2;
+    Tensor y = ops::mul(ops::narrow(x, int64_t{1}, int64_t{0}, half), ops::narrow(x, int64_t{1}, half, half));
+    if (n % 2) {
+      Tensor first = ops::narrow(y, int64_t{1}, int64_t{0}, int64_t{1});
+      ops::mul_(first, ops::narrow(x, int64_t{1}, n - 1, int64_t{1}));
+    }
+    x = y;
+  }
+  return x;
+}
+
+// Complex sums go by parts, products by halves.
+static void reduce_complex_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims) {
+  if (!is_arithmetic(opcode)) return reduce_into(out, opcode, ops::ne(self, Scalar(0)), dims);
+  Tensor x = raw_cast(self, out.dtype());
+  if (!is_complex(x.dtype())) return reduce_into(out, opcode, x, dims);
+  if (opcode == TS_R_SUM) return reduce_into(raw_parts(out), opcode, raw_parts(x), dims);
+  Arranged a = arrange(x, dims, false);
+  Tensor dense = raw_contiguous(a.sizes.empty() ? x : alias(x, a.sizes, a.strides, x->byte_offset));
+  int64_t sizes[] = {out.numel(), dense.numel() / out.numel()};
+  Tensor product = product_by_halves(alias(dense, sizes, contiguous_strides(sizes), dense->byte_offset));
+  product = raw_contiguous(product);
+  raw_copy(out, alias(product, out.sizes(), contiguous_strides(out.sizes()), product->byte_offset));
+}
+
 void reduce_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims) {
   if (out.numel() == 0) return;
   if (self.numel() == 0) return raw_fill(out, opcode == TS_R_PROD || opcode == TS_R_ALL ? 1 : 0);
+  if (is_complex(self.dtype()) || is_complex(out.dtype())) return reduce_complex_into(out, opcode, self, dims);
   if (launch_reduce(out, opcode, self, dims, false)) return;
   // A backend may take only operands of the result's dtype.
   launch_reduce(out, opcode, is_arithmetic(opcode) ? raw_cast(self, out.dtype()) : self, dims, true);
@@ -188,6 +219,10 @@ Dims dim_list(DimSet dims) {
   return out;
 }
 
-Tensor as_dtype(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : ops::to_dtype(t, dtype); }
+Tensor as_dtype(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype) return t;
+  if (is_complex(t.dtype()) && !is_complex(dtype)) return as_dtype(ops::real(t), dtype);
+  return ops::to_dtype(t, dtype);
+}
 
 } // namespace ts

@@ -44,7 +44,7 @@ Tensor restore_dims(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keep
 Tensor expand_reduced(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keepdim);
 // The reduced dims as a list, for operator calls.
 Dims dim_list(DimSet dims);
-// t as dtype; an operator call only if it is not.
+// t as dtype, of a complex gradient its real part for a real operand; an operator call only if it is not so already.
 Tensor as_dtype(const Tensor& t, DType dtype);
 
 } // namespace ts

@@ -1,6 +1,6 @@
 // Running sums, products and extremes along a dim.
 #include "dispatch/launch.h"
-#include "ops/api.h"
+#include "ops/complex_parts.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
 #include "ops/reduce_arrange.h"
@@ -16,6 +16,18 @@ Tensor scanned_last(const Tensor& t, int64_t dim) {
   return dim == t.ndim() - 1 ? t : raw_transpose(t, dim, t.ndim() - 1);
 }
 
+// Running products of complex numbers by doubling: after step s each element holds its last 2s factors.
+void products_by_doubling(const Tensor& out, const Tensor& self, int64_t d) {
+  Tensor x = raw_cast(self, out.dtype());
+  int64_t n = x.size(d);
+  for (int64_t step = 1; step < n; step *= 2) {
+    std::vector<Tensor> parts = {ops::narrow(x, d, int64_t{0}, step),
+                                 ops::mul(ops::narrow(x, d, step, n - step), ops::narrow(x, d, int64_t{0}, n - step))};
+    x = ops::cat(parts, d);
+  }
+  raw_copy(out, x);
+}
+
 template <int Opcode> Tensor cumulate_rule(const Tensor& self, int64_t dim, DType asked) {
   wrap_dim(dim, self.ndim(), Opcode == TS_R_SUM ? "cumsum" : "cumprod");
   DType dtype = asked != DType::Undefined ? asked : is_integral(self.dtype(), true) ? DType::Int64 : self.dtype();
@@ -24,6 +36,13 @@ template <int Opcode> Tensor cumulate_rule(const Tensor& self, int64_t dim, DTyp
 
 template <int Opcode> void cumulate(const Tensor& out, const Tensor& self, int64_t dim, DType) {
   DType dtype = out.dtype();
+  if (self.ndim() > 0 && (is_complex(dtype) || is_complex(self.dtype()))) {
+    int64_t along = wrap_dim(dim, self.ndim(), "cumsum");
+    if (is_complex(dtype) && Opcode == TS_R_PROD) return products_by_doubling(out, self, along);
+    Tensor x = raw_cast(self, dtype);
+    if (is_complex(dtype)) return cumulate<Opcode>(raw_parts(out), raw_parts(x), along, DType::Undefined);
+    return cumulate<Opcode>(out, x, along, DType::Undefined);
+  }
   // As sums are: a float is cast to the integer type before it is added.
   Tensor source = is_integral(dtype, true) && !is_integral(self.dtype(), true) ? raw_cast(self, dtype) : self;
   if (self.ndim() == 0) return raw_copy(out, source);
@@ -95,8 +114,8 @@ Tensor cumprod_gradient_of(const Tensor& x, const Tensor& grad, const Tensor& re
 void cumprod_gradient(GradContext& c) {
   if (c.sizes(0).empty() || c.grad().numel() == 0) return c.set(0, as_dtype(c.grad(), c.dtype(0)));
   int64_t dim = wrap_dim(c.value<int64_t>(1), static_cast<int64_t>(c.sizes(0).size()), "cumprod");
-  Tensor x = as_dtype(c.arg(0), c.grad().dtype());
-  c.set(0, as_dtype(cumprod_gradient_of(x, c.grad(), c.result(), dim), c.dtype(0)));
+  Tensor x = conjugate(as_dtype(c.arg(0), c.grad().dtype()));
+  c.set(0, as_dtype(cumprod_gradient_of(x, c.grad(), conjugate(c.result()), dim), c.dtype(0)));
 }
 
 void running_extreme_gradient(GradContext& c) {

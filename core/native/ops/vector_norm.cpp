@@ -23,34 +23,38 @@ Tensor sum_over(const Tensor& x, DimSet dims, bool keepdim) {
 
 Tensor vector_norm_gradient(const Tensor& x, const Tensor& grad, const Tensor& norm, double p, DimSet dims) {
   if (p == 0) return ops::mul(ops::mul(x, 0), grad);
-  if (p == 1) return ops::mul(ops::sign(x), grad);
+  if (p == 1) return ops::mul(ops::sgn(x), grad);
   Tensor zero = ops::eq(norm, 0);
   if (p == 2) return ops::mul(x, ops::masked_fill(ops::div(grad, norm), zero, 0.0));
   if (std::isinf(p)) {
     Tensor mask = ops::to_dtype(
-        ops::logical_or(ops::eq(ops::abs(x), norm), ops::logical_and(ops::isnan(x), ops::isnan(norm))), x.dtype());
-    return ops::mul(ops::mul(ops::sign(x), mask), ops::div(grad, sum_over(mask, dims, true)));
+        ops::logical_or(ops::eq(ops::abs(x), norm), ops::logical_and(ops::isnan(x), ops::isnan(norm))), norm.dtype());
+    return ops::mul(ops::mul(ops::sgn(x), mask), ops::div(grad, sum_over(mask, dims, true)));
   }
   Tensor scale = ops::masked_fill(ops::div(grad, ops::pow(norm, p - 1)), zero, 0.0);
   // |x|^(p-2) is not finite at zero for p < 2, but x |x|^(p-2) is zero there for p > 1 and taken so below.
   Tensor at_zero = ops::eq(x, 0);
   Tensor power = ops::pow(ops::masked_fill(ops::abs(x), at_zero, 1.0), p - 1);
-  return ops::mul(ops::mul(ops::sign(x), ops::masked_fill(power, at_zero, 0.0)), scale);
+  return ops::mul(ops::mul(ops::sgn(x), ops::masked_fill(power, at_zero, 0.0)), scale);
 }
 
 namespace {
 
 Tensor vector_norm(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {
   const char* op = "linalg_vector_norm";
-  TS_CHECK(is_floating(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ", self.dtype());
-  TS_CHECK(dtype == DType::Undefined || is_floating(dtype), op, ": dtype should be floating point, got ", dtype);
-  DType result = dtype == DType::Undefined ? self.dtype() : dtype;
+  bool complex = is_complex(self.dtype());
+  TS_CHECK(is_differentiable(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ",
+           self.dtype());
+  TS_CHECK(dtype == DType::Undefined || is_complex(dtype) == complex, op, ": dtype should be ",
+           complex ? "complex for complex inputs" : "floating point for real inputs", ", got ", dtype);
+  TS_CHECK(dtype == DType::Undefined || is_differentiable(dtype), op, ": dtype should be floating point, got ", dtype);
+  DType wide = dtype == DType::Undefined ? self.dtype() : dtype, result = real_type(wide);
   DimSet dims = dim_set(dim, self.ndim(), op);
   double p = ord.to_double();
   TS_CHECK(self.numel() > 0 || reduced_count(self.sizes(), dims) > 0 || (p >= 0 && !std::isinf(p)), op,
            ": cannot compute the ", p, " norm on an empty tensor because the operation does not have an identity");
-  Tensor x = raw_cast(self, accumulate_type(result));
-  if (p != 2) x = ops::abs(x);
+  Tensor x = raw_cast(self, accumulate_type(wide));
+  if (p != 2 || complex) x = ops::abs(x);
   Tensor out;
   if (p == 0)
     out = sum_over(ops::to_dtype(ops::ne(x, 0), x.dtype()), dims, keepdim);
@@ -66,8 +70,8 @@ Tensor vector_norm(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdi
 }
 
 void norm_gradient(GradContext& c) {
-  DType wide = c.grad().dtype();
-  Tensor x = as_dtype(c.arg(0), wide);
+  Tensor x = c.arg(0);
+  x = as_dtype(x, is_complex(x.dtype()) ? complex_type(c.grad().dtype()) : c.grad().dtype());
   DimSet dims = dim_set(c.value<OptionalDims>(2), x.ndim(), "linalg_vector_norm");
   bool keepdim = c.value<bool>(3);
   Tensor grad = restore_dims(c.grad(), x.sizes(), dims, keepdim),
@@ -123,7 +127,8 @@ Tensor matrix_norm(const Tensor& self, Scalar ord, IntSpan dim, bool keepdim, DT
   double p = ord.to_double(), size = std::abs(p);
   TS_CHECK(size == 1 || size == 2 || std::isinf(p), op, ": Order ", p,
            " not supported; expected 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc'");
-  TS_CHECK(is_floating(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ", self.dtype());
+  TS_CHECK(is_differentiable(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ",
+           self.dtype());
   Dims dims = two_dims(self, dim, op);
   if (size == 2) {
     Tensor s = singular_values(self, dims, dtype);

@@ -1,4 +1,4 @@
-// Views made of other views: flatten, movedim, adjoint, atleast_nd, meshgrid and their like.
+// Views made of other views: flatten, movedim, atleast_nd, meshgrid and their like.
 #include "ops/api.h"
 #include "ops/declare.h"
 #include "tensor/geometry.h"
@@ -68,16 +68,6 @@ Tensor numpy_T(const Tensor& self) {
 Tensor mT(const Tensor& self) {
   TS_CHECK(self.ndim() >= 2, "mT: only supported on matrices or batches of matrices, got a ", self.ndim(), "-D tensor");
   return ops::transpose(self, -2, -1);
-}
-Tensor real(const Tensor& self) {
-  TS_CHECK(!is_complex(self.dtype()), "real: complex tensors are not supported yet, got ", self.dtype());
-  return self;
-}
-Tensor adjoint(const Tensor& self) { return mT(real(self)); }
-Tensor matrix_H(const Tensor& self) {
-  TS_CHECK(self.ndim() == 2 || self.ndim() == 0, "H: only supported on matrices (2-D tensors), got a ", self.ndim(),
-           "-D tensor");
-  return self.ndim() == 0 ? real(self) : ops::transpose(real(self), 0, 1);
 }
 
 Tensor atleast_1d(const Tensor& self) { return self.ndim() == 0 ? ops::reshape(self, Dims{1}) : self; }
@@ -156,15 +146,6 @@ TS_OPERATORS(view_more) {
       .body<mT>()
       .hidden()
       .doc("A view with the last two dimensions exchanged: Tensor.mT.");
-  def("mH(Tensor(a) self) -> Tensor(a)").body<adjoint>().hidden().doc("The conjugate of mT: Tensor.mH.");
-  def("matrix_H(Tensor(a) self) -> Tensor(a)")
-      .body<matrix_H>()
-      .hidden()
-      .doc("The conjugate transpose of a matrix: Tensor.H.");
-  def("adjoint(Tensor(a) self) -> Tensor(a)")
-      .body<adjoint>()
-      .doc("A view of the conjugate with the last two dimensions exchanged.");
-  def("real(Tensor(a) self) -> Tensor(a)").body<real>().doc("The real part: self, of real dtypes.");
   def("atleast_1d(Tensor(a) self) -> Tensor(a)")
       .body<atleast_1d>()
       .function_only()

@@ -159,6 +159,25 @@ bool as_number(PyObject* o, Value& out) {
   return generic && PyType_IsSubtype(Py_TYPE(o), generic) && numpy_number(o, out);
 }
 
+bool as_any_number(PyObject* o, Value& out, double* parts) {
+  if (as_number(o, out)) return true;
+  bool lone = is_tensor(o) && is_lone_number(tensor_of(o)) && is_complex(tensor_of(o).dtype());
+  PyTypeObject* generic = numpy_scalar_type();
+  bool foreign = generic && PyType_IsSubtype(Py_TYPE(o), generic) && PyObject_HasAttrString(o, "__complex__");
+  if (!PyComplex_Check(o) && !lone && !foreign) return false;
+  PyRef number = PyRef::borrow(o);
+  if (lone) number = checked(PyObject_CallMethod(o, "item", nullptr));
+  Py_complex c = PyComplex_AsCComplex(number.get());
+  if (c.real == -1.0 && PyErr_Occurred()) throw_python();
+  parts[0] = c.real;
+  parts[1] = c.imag;
+  out = Value();
+  out.tag = Tag::Complex;
+  out.len = 2;
+  out.floats = parts;
+  return true;
+}
+
 namespace {
 
 bool as_double(PyObject* o, Value& out) {
@@ -215,11 +234,16 @@ bool as_tensor_value(PyObject* o, Value& out) {
   return true;
 }
 
-bool convert_one(TypeKind kind, PyObject* o, Value& out) {
+bool as_scalar_value(PyObject* o, Value& out, Scratch& scratch) {
+  if (as_number(o, out)) return true;
+  return as_any_number(o, out, reinterpret_cast<double*>(scratch.words(2)));
+}
+
+bool convert_one(TypeKind kind, PyObject* o, Value& out, Scratch& scratch) {
   switch (kind) {
   case TypeKind::Tensor: return as_tensor_value(o, out);
-  case TypeKind::Operand: return as_tensor_value(o, out) || as_number(o, out);
-  case TypeKind::Scalar: return as_number(o, out);
+  case TypeKind::Operand: return as_tensor_value(o, out) || as_scalar_value(o, out, scratch);
+  case TypeKind::Scalar: return as_scalar_value(o, out, scratch);
   case TypeKind::Int: {
     int64_t i = 0;
     if (!as_int(o, i)) return false;
@@ -358,7 +382,7 @@ bool convert(const ArgType& t, PyObject* o, Value& out, Scratch& scratch, bool l
     out = Value();
     return t.optional;
   }
-  return t.list ? convert_list(t, o, out, scratch, lenient) : convert_one(t.kind, o, out);
+  return t.list ? convert_list(t, o, out, scratch, lenient) : convert_one(t.kind, o, out, scratch);
 }
 
 std::string friendly(const ArgType& t) {

@@ -38,6 +38,8 @@ bool convert(const ArgType& t, PyObject* o, Value& out, Scratch& scratch, bool l
 
 bool as_int(PyObject* o, int64_t& out);
 bool as_number(PyObject* o, Value& out); // Int, Float or Bool; numbers, NumPy scalars, tensors of one element
+// The same or a complex number, whose parts stand in `parts`, which must live as long as `out`.
+bool as_any_number(PyObject* o, Value& out, double* parts);
 bool as_int_list(PyObject* o, Value& out, Scratch& scratch);
 // The single element as a number. RuntimeError unless there is exactly one.
 Value item_value(const Tensor& t);

@@ -199,10 +199,12 @@ void define_devices(pb::module_& m) {
 // Value of a tensor or number argument, for promotion only.
 Value operand(const pb::handle& o) {
   if (ts::py::is_tensor(o.ptr())) return Value(ts::py::impl_of(o.ptr()));
+  static const Scalar complex(0.0, 1.0); // stands for all of them
   Value v;
-  TS_CHECK_TYPE(ts::py::as_number(o.ptr(), v), "result_type: expected a Tensor or a number, got ",
+  double parts[2];
+  TS_CHECK_TYPE(ts::py::as_any_number(o.ptr(), v, parts), "result_type: expected a Tensor or a number, got ",
                 ts::py::type_name(o.ptr()));
-  return v;
+  return v.tag == Tag::Complex ? Value(complex) : v;
 }
 
 void define_dtypes(pb::module_& m) {

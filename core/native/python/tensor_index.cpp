@@ -276,7 +276,8 @@ Tensor value_tensor(const Tensor& self, PyObject* value) {
 
 void assign_view(const Tensor& view, PyObject* value) {
   Value number;
-  if (!is_tensor(value) && as_number(value, number)) {
+  double parts[2];
+  if (!is_tensor(value) && as_any_number(value, number, parts)) {
     ops::fill_(view, number.as_scalar());
     return;
   }
@@ -289,7 +290,8 @@ void assign_view(const Tensor& view, PyObject* value) {
 
 void assign_indexed(const Tensor& view, const std::vector<Tensor>& indices, PyObject* value) {
   Value number;
-  bool is_number = !is_tensor(value) && as_number(value, number);
+  double parts[2];
+  bool is_number = !is_tensor(value) && as_any_number(value, number, parts);
   bool one_mask = indices.size() == 1 && is_bool(indices[0].dtype());
   if (is_number && one_mask && same(indices[0].sizes(), view.sizes())) {
     kMaskedFill(view, indices[0], number.as_scalar());

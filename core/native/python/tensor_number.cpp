@@ -21,7 +21,7 @@ public:
       value_ = Value(impl_of(o));
       return true;
     }
-    if (as_number(o, value_)) return true;
+    if (as_any_number(o, value_, parts_)) return true;
     PyTypeObject* array = numpy_array_type();
     if (!array || !PyType_IsSubtype(Py_TYPE(o), array)) return false;
     array_ = from_array(o);
@@ -32,6 +32,7 @@ public:
 
 private:
   Value value_;
+  double parts_[2]; // of a complex number
   Tensor array_;
 };
 

@@ -2,6 +2,7 @@
 #include "autograd/meta.h"
 #include "ops/api.h"
 #include "python/node_object.h"
+#include "python/parse.h"
 #include "python/tensor_object.h"
 #include "python/tensor_slots.h"
 #include "python/types.h"
@@ -50,7 +51,8 @@ TS_GETTER(get_version, PyLong_FromUnsignedLong(tracked_version(t)))
 TS_GETTER(get_base, wrap(Tensor::share(t->base)))
 TS_GETTER(get_is_meta, PyBool_FromLong(t.device().is_meta()))
 TS_GETTER(get_false, Py_NewRef(Py_False))
-TS_GETTER(get_self, Py_NewRef(self))
+TS_GETTER(get_real, is_complex(t.dtype()) ? wrap(ops::real(t)) : Py_NewRef(self))
+TS_GETTER(get_imag, wrap(ops::imag(t)))
 TS_GETTER(get_data, wrap(shallow_copy(t, true)))
 
 Tensor reversed_dims(const Tensor& t) {
@@ -63,15 +65,11 @@ Tensor matrix_transpose(const Tensor& t, const char* name) {
            "-D tensor.");
   return ops::transpose(t, -2, -1);
 }
-Tensor adjoint(const Tensor& t) {
-  TS_CHECK(t.ndim() == 2 || t.ndim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ", t.ndim(),
-           "-D tensor.", t.ndim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
-  return t.ndim() == 2 ? ops::transpose(t, 0, 1) : t;
-}
+const Op matrix_H("matrix_H");
 TS_GETTER(get_T, wrap(reversed_dims(t)))
 TS_GETTER(get_mT, wrap(matrix_transpose(t, "mT")))
-TS_GETTER(get_mH, wrap(matrix_transpose(t, "mH")))
-TS_GETTER(get_H, wrap(adjoint(t)))
+TS_GETTER(get_mH, wrap(ops::conj(matrix_transpose(t, "mH"))))
+TS_GETTER(get_H, wrap(matrix_H(t)))
 #undef TS_GETTER
 
 int set_grad(PyObject* self, PyObject* value, void*) {
@@ -80,6 +78,20 @@ int set_grad(PyObject* self, PyObject* value, void*) {
     if (!clear && !is_tensor(value)) raise(PyExc_TypeError, "grad: expected a Tensor or None, got " + type_name(value));
     TS_CHECK(clear || value != self, "can't assign a Tensor as its own grad");
     set_grad_of(tensor_of(self), clear ? Tensor() : tensor_of(value));
+    return 0;
+  });
+}
+
+// x.real = y and x.imag = y write through the view.
+template <const Op& Part> int set_part(PyObject* self, PyObject* value, void*) {
+  return guarded([&] {
+    if (!value) raise(PyExc_TypeError, "a part of a tensor cannot be deleted");
+    Tensor part = Part(tensor_of(self));
+    Value number;
+    if (as_number(value, number))
+      ops::fill_(part, number.as_scalar());
+    else
+      ops::copy_(part, expect_tensor(value, "real, imag"));
     return 0;
   });
 }
@@ -127,7 +139,8 @@ std::vector<PyGetSetDef> tensor_properties() {
       {"is_sparse", get_false, nullptr, "Always False.", nullptr},
       {"is_quantized", get_false, nullptr, "Always False.", nullptr},
       {"is_nested", get_false, nullptr, "Always False.", nullptr},
-      {"real", get_self, nullptr, "The tensor itself.", nullptr},
+      {"real", get_real, set_part<ops::real>, "The real part, a view; the tensor itself, of real dtypes.", nullptr},
+      {"imag", get_imag, set_part<ops::imag>, "The imaginary part, a view, of complex dtypes.", nullptr},
       {"T", get_T, nullptr, "A view with the dimensions in reverse order.", nullptr},
       {"mT", get_mT, nullptr, "A view with the last two dimensions exchanged.", nullptr},
       {"H", get_H, nullptr, "The adjoint of a matrix.", nullptr},

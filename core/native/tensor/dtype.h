@@ -39,6 +39,13 @@ inline constexpr bool is_integral(DType t, bool include_bool) {
   return (t >= DType::UInt8 && t <= DType::Int64) || (include_bool && t == DType::Bool);
 }
 inline constexpr bool is_unsigned(DType t) { return t >= DType::Bool && t <= DType::UInt64; }
+// The dtype of a complex one's parts; any other itself.
+inline constexpr DType real_type(DType t) {
+  return t == DType::Complex64 ? DType::Float32 : t == DType::Complex128 ? DType::Float64 : t;
+}
+inline constexpr DType complex_type(DType t) {
+  return t == DType::Float64 || t == DType::Complex128 ? DType::Complex128 : DType::Complex64;
+}
 // Only floating and complex tensors take part in differentiation.
 inline constexpr bool is_differentiable(DType t) { return t >= DType::Float16; }
 inline constexpr bool is_half(DType t) { return t == DType::Float16 || t == DType::BFloat16; }

@@ -25,6 +25,7 @@ MEMBERS = """
     is_quantized: _bool
     is_nested: _bool
     real: Tensor
+    imag: Tensor
     T: Tensor
     mT: Tensor
     H: Tensor

@@ -33,7 +33,8 @@ def gradcheck(
 ) -> bool:
     """Compare the gradients of ``func`` with central differences, for every input that requires grad.
 
-    Inputs should be float64: the differences of float32 are too coarse for the default tolerances.
+    Inputs should be float64 or complex128: the differences of float32 are too coarse for the default tolerances.
+    Complex numbers count as their two parts.
 
     Args:
         func: takes the inputs, returns a tensor or a tuple of tensors.
@@ -84,7 +85,7 @@ def _check_inputs(arguments: Sequence[Any], eps: float) -> None:
             "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
         )
     for tensor in wanted:
-        if tensor.dtype is not _native.float64:
+        if tensor.dtype not in (_native.float64, _native.complex128):
             warnings.warn(
                 f"gradcheck: an input is {tensor.dtype}; without float64 the check will likely fail", stacklevel=3
             )
@@ -120,8 +121,24 @@ def _check_constant(func: Callable[..., Any], arguments: Sequence[Any], eps: flo
 # --- full Jacobians --------------------------------------------------------------------------------------------------
 
 
+def _parts(tensor: Tensor) -> Tensor:
+    """Without history, complex numbers as pairs of real ones; shares memory."""
+    from tesserack import view_as_real
+
+    return view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
+
+
+def _of_parts(values: Tensor, like: Tensor) -> Tensor:
+    """The tensor whose parts these are."""
+    from tesserack import view_as_complex
+
+    shape = _parts(like).shape
+    parts = values.reshape(shape)
+    return view_as_complex(parts) if like.is_complex() else parts
+
+
 def _flat(tensor: Tensor) -> list[float]:
-    values = tensor.detach().to(_native.float64).reshape(-1).tolist()
+    values = _parts(tensor).to(_native.float64).reshape(-1).tolist()
     return values  # type: ignore[no-any-return]
 
 
@@ -140,8 +157,8 @@ def _numeric_columns(
 ) -> list[list[float]]:
     """d output / d element, one list for every element of ``tensor``."""
     columns = []
-    data = tensor.detach()
-    for position in itertools.product(*(range(size) for size in tensor.shape)):
+    data = _parts(tensor)
+    for position in itertools.product(*(range(size) for size in data.shape)):
         original = data[position].item()
         data[position] = original + eps
         above = _evaluate(func, arguments, output, differentiable)
@@ -155,16 +172,14 @@ def _numeric_columns(
 def _analytic_columns(output: Tensor, wanted: list[Tensor]) -> list[list[list[float]]]:
     """The same by backward: for every input, for every element of it."""
     rows: list[list[list[float]]] = [[] for _ in wanted]
-    for index in range(output.numel()):
-        seed = _native.tensor(
-            [float(k == index) for k in range(output.numel())], dtype=output.dtype, device=output.device
-        )
-        grads = grad(output, wanted, seed.reshape(output.shape), retain_graph=True, allow_unused=True)
-        for row, g, tensor in zip(rows, grads, wanted, strict=True):
-            row.append([0.0] * tensor.numel() if g is None else _flat(g))
-    return [
-        [[row[k] for row in table] for k in range(tensor.numel())] for table, tensor in zip(rows, wanted, strict=True)
-    ]
+    count, dtype = _parts(output).numel(), _parts(output).dtype
+    sizes = [_parts(tensor).numel() for tensor in wanted]
+    for index in range(count):
+        seed = _native.tensor([float(k == index) for k in range(count)], dtype=dtype, device=output.device)
+        grads = grad(output, wanted, _of_parts(seed, output), retain_graph=True, allow_unused=True)
+        for row, g, size in zip(rows, grads, sizes, strict=True):
+            row.append([0.0] * size if g is None else _flat(g))
+    return [[[row[k] for row in table] for k in range(size)] for table, size in zip(rows, sizes, strict=True)]
 
 
 def _close(a: float, b: float, atol: float, rtol: float) -> bool:
@@ -209,7 +224,9 @@ def _compare_jacobians(
 def _random_like(tensor: Tensor, generator: Any) -> Tensor:
     from tesserack import rand
 
-    return rand(tensor.shape, dtype=_native.float64, generator=generator, device=tensor.device).to(tensor.dtype)
+    parts = _parts(tensor)
+    values = rand(parts.shape, dtype=_native.float64, generator=generator, device=tensor.device).to(parts.dtype)
+    return _of_parts(values, tensor)
 
 
 def _compare_direction(
@@ -228,7 +245,7 @@ def _compare_direction(
     grads = grad(output, wanted, weights, retain_graph=True, allow_unused=True)
     for number, (tensor, g) in enumerate(zip(wanted, grads, strict=True)):
         direction = _random_like(tensor, generator)
-        analytic = 0.0 if g is None else (g * direction).sum().item()
+        analytic = 0.0 if g is None else (_parts(g) * _parts(direction)).sum().item()
         numeric = _directional(func, arguments, tensor, direction, weights, index, eps)
         scale = max(1.0, float(tensor.numel() * output.numel()) ** 0.5)
         if not _close(analytic, numeric, atol * scale, rtol):
@@ -251,7 +268,7 @@ def _directional(
     values = []
     for sign in (1.0, -1.0):
         data.copy_(original + direction * (sign * eps))
-        values.append((_differentiable_outputs(func, arguments)[index].detach() * weights).sum().item())
+        values.append((_parts(_differentiable_outputs(func, arguments)[index]) * _parts(weights)).sum().item())
     data.copy_(original)
     return (values[0] - values[1]) / (2 * eps)  # type: ignore[no-any-return]
 
@@ -341,7 +358,9 @@ def _seeds(func: Callable[..., Any], arguments: Sequence[Any], strided: bool) ->
     seeds = []
     for output in _differentiable_outputs(func, arguments):
         generator = _native.Generator(device=output.device).manual_seed(1)
-        seed = randn(output.shape, dtype=_native.float64, device=output.device, generator=generator).to(output.dtype)
+        parts = _parts(output)
+        values = randn(parts.shape, dtype=_native.float64, device=output.device, generator=generator)
+        seed = _of_parts(values.to(parts.dtype), output)
         if strided and seed.dim():
             seed = stack([seed, seed], dim=-1)[..., 0]
         seeds.append(seed.detach().requires_grad_())

@@ -278,7 +278,7 @@ TABLE: SampleTable = {
     **{f"{name}.int": _move for name in ("movedim", "moveaxis")},
     **{f"{name}.intlist": _move_list for name in ("movedim", "moveaxis")},
     "adjoint": _stacked_matrices,
-    "real": _one_view,
+    **dict.fromkeys(("real", "conj", "resolve_conj", "resolve_neg"), _one_view),
     **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d"), _at_least),
     "select.int": lambda x: [S(x(2, 3), 0, 1), S(x(2, 3), -1, -2)],
     "narrow": lambda x: [S(x(4, 3), 0, 1, 2), S(x(2, 3), 1, -2, 1), S(x(2, 3), 0, 2, 0)],

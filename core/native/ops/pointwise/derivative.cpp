@@ -1,5 +1,5 @@
 // Symbolic differentiation: one rule per scalar instruction.
-#include "ops/pointwise/expr.h"
+#include "ops/pointwise/expr_operators.h"
 #include "tensor/error.h"
 #include <cmath>
 #include <numbers>
@@ -7,15 +7,6 @@
 
 namespace ts::pointwise {
 namespace {
-
-Expr num(double v) { return constant(v); }
-Expr operator+(Expr a, Expr b) { return instruction(TS_I_ADD, std::move(a), std::move(b)); }
-Expr operator-(Expr a, Expr b) { return instruction(TS_I_SUB, std::move(a), std::move(b)); }
-Expr operator*(Expr a, Expr b) { return instruction(TS_I_MUL, std::move(a), std::move(b)); }
-Expr operator/(Expr a, Expr b) { return instruction(TS_I_DIV, std::move(a), std::move(b)); }
-Expr operator-(Expr a) { return instruction(TS_I_NEG, std::move(a)); }
-Expr call(uint16_t op, Expr a, Expr b = nullptr) { return instruction(op, std::move(a), std::move(b)); }
-Expr select(Expr c, Expr a, Expr b) { return instruction(TS_I_SELECT, std::move(c), std::move(a), std::move(b)); }
 
 // d e.op(x) / d x; `e` itself is used where the value helps.
 Expr unary_rule(const Expr& e, const Expr& x) {
@@ -43,7 +34,7 @@ Expr unary_rule(const Expr& e, const Expr& x) {
   case TS_I_COSH: return call(TS_I_SINH, x);
   case TS_I_TANH: return num(1) - e * e;
   case TS_I_ASINH: return call(TS_I_RSQRT, x * x + num(1));
-  case TS_I_ACOSH: return call(TS_I_RSQRT, x * x - num(1));
+  case TS_I_ACOSH: return call(TS_I_RSQRT, x - num(1)) * call(TS_I_RSQRT, x + num(1)); // complex ones, too
   case TS_I_ATANH: return call(TS_I_RECIP, num(1) - x * x);
   case TS_I_ERF: return num(2 / std::sqrt(std::numbers::pi)) * call(TS_I_EXP, -(x * x));
   case TS_I_ERFC: return num(-2 / std::sqrt(std::numbers::pi)) * call(TS_I_EXP, -(x * x));

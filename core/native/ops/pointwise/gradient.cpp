@@ -12,6 +12,20 @@ namespace {
 
 using pointwise::Expr;
 
+// Of complex operands the gradient of a function of z is grad * conj(f'(z)) = conj(conj(grad) * f'(z)), and of one of
+// conj(z) it is conj(grad) * f'(conj(z)): PyTorch's convention, the steepest ascent of a real loss.
+void conjugate_gradient(Def& d, const PointwiseInfo& info, int arg, const std::vector<int>& sources) {
+  uint64_t bits = 0;
+  for (size_t k = 0; k < sources.size(); ++k) {
+    int s = sources[k];
+    bool conjugate = s == PointwiseGradient::kGrad     ? !info.conjugate_result
+                     : s == PointwiseGradient::kResult ? info.conjugate_result
+                                                       : info.conjugate >> s & 1;
+    if (conjugate) bits |= uint64_t{1} << k;
+  }
+  d.conjugated(bits, !(info.conjugate >> arg & 1));
+}
+
 // One expression's gradient operator: "mul_grad0(Operand grad, Operand other)".
 const Operator* declare_gradient(const Operator& op, const PointwiseInfo& info, int arg, const Expr& expr,
                                  PointwiseGradient& g) {
@@ -40,6 +54,7 @@ const Operator* declare_gradient(const Operator& op, const PointwiseInfo& info, 
   Def d(schema.c_str());
   // Gradients are floating: arithmetic promotion of floating operands is exact.
   d.hidden().pointwise(pointwise::renumber(expr, place));
+  conjugate_gradient(d, info, arg, g.sources);
   return &d.finish();
 }
 
@@ -71,7 +86,8 @@ const PointwiseGradient& PointwiseInfo::gradient(const Operator& op, int arg) co
   }
   if (d->kind == pointwise::ExprNode::Constant)
     g->zero = true; // only 0 is possible: it is a multiple of grad
-  else if (!(d->kind == pointwise::ExprNode::Variable && d->variable == n_args + 1)) {
+  else if (!(d->kind == pointwise::ExprNode::Variable && d->variable == n_args + 1) ||
+           (conjugate >> arg & 1) != conjugate_result) {
     g->op = declare_gradient(op, *this, arg, d, *g);
     for (int s : g->sources) {
       if (s == PointwiseGradient::kResult)
@@ -96,7 +112,8 @@ struct PointwiseNode final : Node {
   DType arg_dtypes[kMaxArgs];
   ResultMeta meta;
   Value numbers[kMaxArgs];
-  bool released = false; // numbers beside tensors are freed like the tensors they stand for
+  std::unique_ptr<Scalar[]> complex_numbers; // memory of those among them
+  bool released = false;                     // numbers beside tensors are freed like the tensors they stand for
   SavedTensor saved[kMaxArgs];
   SavedTensor result;
   std::unique_ptr<Dims[]> arg_sizes;
@@ -122,6 +139,7 @@ struct PointwiseNode final : Node {
       return ops::zeros(sizes, arg_dtypes[k], grad.device());
     }
     Tensor d = g.op ? evaluate(g, grad) : grad;
+    if (is_complex(d.dtype()) && !is_complex(arg_dtypes[k])) d = ops::real(d);
     if (broadcast >> k & 1) d = ops::sum_to_size(d, arg_sizes[static_cast<size_t>(k)]);
     if (d.dtype() != arg_dtypes[k]) d = ops::to_dtype(d, arg_dtypes[k]);
     return d;
@@ -181,6 +199,10 @@ Ref<PointwiseNode> prepare(const Operator& op, const Operator& functional, Frame
     const Value& v = f.args[k];
     if (v.tag != Tag::Tensor) {
       node->numbers[k] = v;
+      if (v.tag == Tag::Complex) {
+        if (!node->complex_numbers) node->complex_numbers = std::make_unique<Scalar[]>(kMaxArgs);
+        node->numbers[k] = Value(node->complex_numbers[static_cast<size_t>(k)] = v.as_scalar());
+      }
       continue;
     }
     node->arg_dtypes[k] = v.tensor->dtype;
@@ -211,6 +233,7 @@ void note_shapes(PointwiseNode& node, const Frame& f, const Tensor& out) {
 } // namespace
 
 void pointwise_autograd(void*, const Operator& op, Frame& f, KeySet keys) {
+  if (run_complex_form(op, f)) return;
   const Operator& functional = op.functional ? *op.functional : op;
   KeySet rest = keys & below(key::Autograd);
   uint8_t needed = 0;

@@ -9,6 +9,7 @@
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include "tensor/inline_array.h"
+#include <algorithm>
 
 namespace ts {
 namespace {
@@ -22,7 +23,8 @@ struct Operand {
 };
 
 bool equal_number(const Value& a, const Value& b) {
-  return a.is_number() && b.is_number() && a.as_double() == b.as_double();
+  return a.tag != Tag::Complex && b.tag != Tag::Complex && a.is_number() && b.is_number() &&
+         a.as_double() == b.as_double();
 }
 
 const pointwise::Program& choose(const PointwiseInfo& info, const Operator& functional, const Frame& f) {
@@ -120,7 +122,7 @@ bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Pr
     } else {
       any_number = true;
       float_number |= v.tag == Tag::Float;
-      if (!v.is_number()) return false;
+      if (!v.is_number() || v.tag == Tag::Complex) return false;
     }
   }
   if (!first || first->numel == 0 || first->device.is_meta() || is_complex(first->dtype)) return false;
@@ -191,7 +193,6 @@ void choose_dtypes(const Operator& op, const PointwiseInfo& info, const ResultTy
                    Plan& plan) {
   DType t = types.get();
   if (t == DType::Undefined) t = default_dtype();
-  TS_CHECK(!is_complex(t), op.name(), ": complex tensors are not supported by this operator, got ", t);
   plan.common = t;
   switch (info.promote) {
   case Promote::Arith: plan.result = t; break;
@@ -205,8 +206,8 @@ void choose_dtypes(const Operator& op, const PointwiseInfo& info, const ResultTy
     break;
   case Promote::Keep: plan.common = plan.result = first ? first->dtype : t; break;
   }
-  TS_CHECK(!info.no_integer || is_floating(plan.common), op.name(), ": expected a floating dtype, got ", t);
-  plan.compute = compute_type(plan.common);
+  TS_CHECK(!info.no_integer || is_differentiable(plan.common), op.name(), ": expected a floating dtype, got ", t);
+  plan.compute = compute_type(is_complex(plan.common) ? real_type(plan.common) : plan.common);
 }
 
 // Of any operand: a mask beside numbers is more likely a mistake than a number.
@@ -221,7 +222,7 @@ Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::P
   Plan plan;
   ResultType types;
   const TensorImpl* first = nullptr;
-  bool float_scalar = false;
+  bool float_scalar = false, complex_scalar = false;
   for (int32_t k = 0; k < f.nargs - (op.variant == Variant::Out); ++k) {
     const Value& v = f.args[k];
     bool parameter =
@@ -241,7 +242,8 @@ Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::P
       if (!parameter)
         types.add(v);
       else
-        float_scalar |= v.tag == Tag::Float && &p != info.default_program.get();
+        complex_scalar |= v.tag == Tag::Complex,
+            float_scalar |= v.tag == Tag::Float && &p != info.default_program.get();
     }
   }
   for (int a : p.inputs) {
@@ -266,7 +268,9 @@ Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::P
   TS_CHECK(!info.no_bool || !any_bool(f), op.name(),
            ": expected a numeric dtype, got bool; try logical_xor, logical_not or .to() a number type");
   choose_dtypes(op, info, types, first, plan);
-  TS_CHECK(!float_scalar || info.truncate_numbers || is_floating(plan.common), op.name(),
+  TS_CHECK(!complex_scalar || is_complex(plan.common), op.name(),
+           ": for non-complex input tensors, number arguments must not be complex");
+  TS_CHECK(!float_scalar || info.truncate_numbers || is_differentiable(plan.common), op.name(),
            ": for integral input tensors, number arguments must not be floating point");
   return plan;
 }
@@ -398,6 +402,72 @@ void keep_operands(const Tensor& t, Plan& plan) {
   }
 }
 
+// --- complex operands -----------------------------------------------------------------------------------------------
+
+uint64_t complex_arguments(const pointwise::Program& p, const Frame& f) {
+  uint64_t bits = 0;
+  for (int a : p.inputs) {
+    const Value& v = f.args[a];
+    if (v.tag == Tag::Complex || (v.tag == Tag::Tensor && is_complex(v.tensor->dtype))) bits |= uint64_t{1} << a;
+  }
+  return bits;
+}
+
+// One part of a complex tensor as a real one of this geometry, which counts in complex elements.
+Tensor part(const Tensor& t, bool imaginary, IntSpan sizes, IntSpan strides) {
+  Dims doubled(strides);
+  for (int64_t& s : doubled) s *= 2;
+  DType real = real_type(t.dtype());
+  Tensor out = alias(t, sizes, doubled, t->byte_offset + (imaginary ? item_size(real) : 0));
+  out->dtype = real;
+  return out;
+}
+
+// The program over parts of the operands, as one kernel call with an output for each part of the result.
+void run_complex(const Operator& op, const ComplexProgram& complex, const pointwise::Program& p, const Plan& plan,
+                 const Tensor& out) {
+  InlineArray<Dims, kUsualOperands> strides;
+  strides.resize(plan.operands.size());
+  for (size_t k = 0; k < plan.operands.size(); ++k) {
+    const Operand& o = plan.operands[k];
+    strides[k] = o.tensor ? expand_strides(o.tensor->sizes(), o.tensor->strides(), plan.sizes, op.name().c_str())
+                          : Dims(plan.sizes.size(), 0);
+  }
+  Merged m = merge_dims(plan.sizes, out.strides(), {strides.begin(), strides.size()});
+  auto geometry = [&](size_t operand) { return IntSpan(m.strides.data() + operand * m.sizes.size(), m.sizes.size()); };
+  std::vector<Tensor> views; // the launch only refers to its tensors
+  views.reserve(complex.program->inputs.size() + 2);
+  Launch launch(kPointwise, plan.device);
+  launch.program(&complex.program->c).compute(plan.compute).work(out.numel());
+  bool halves = is_complex(out.dtype());
+  launch.out(views.emplace_back(halves ? part(out, false, m.sizes, geometry(0))
+                                       : alias(out, m.sizes, geometry(0), out->byte_offset)));
+  if (halves) launch.out(views.emplace_back(part(out, true, m.sizes, geometry(0))));
+  for (int input : complex.program->inputs) {
+    auto at = std::find(p.inputs.begin(), p.inputs.end(), input / 2);
+    auto k = static_cast<size_t>(at - p.inputs.begin());
+    const Operand& o = plan.operands[k];
+    bool imaginary = input % 2;
+    if (!o.tensor) {
+      launch.scalar(imaginary ? o.number.imag() : o.number.real(), plan.compute);
+      continue;
+    }
+    Tensor t = Tensor::share(const_cast<TensorImpl*>(o.tensor));
+    launch.in(views.emplace_back(is_complex(t.dtype()) ? part(t, imaginary, m.sizes, geometry(k + 1))
+                                                       : alias(t, m.sizes, geometry(k + 1), t->byte_offset)));
+  }
+  launch.run_required();
+}
+
+const ComplexProgram& choose_complex(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p,
+                                     const Frame& f, const Plan& plan, DType result) {
+  bool defaults = &p == info.default_program.get();
+  const ComplexProgram& complex = info.complex_program(complex_arguments(p, f), defaults, is_complex(result));
+  TS_CHECK_KIND(ErrorKind::NotImplemented, complex.program, op.name(), ": not implemented for dtype ", plan.common,
+                "; complex numbers have no order, and not every function is defined for them");
+  return complex;
+}
+
 // The tensor the result goes to: fresh, self, or out= (resized when its shape is wrong).
 Tensor target(const Operator& op, Frame& f, Plan& plan) {
   if (op.variant == Variant::Functional) return allocate_result(plan, op.name().c_str());
@@ -424,13 +494,22 @@ Tensor target(const Operator& op, Frame& f, Plan& plan) {
   return t;
 }
 
+void run_over_parts(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, Frame& f, Plan& plan) {
+  choose_complex(op, info, p, f, plan, plan.result); // complains before anything is written
+  Tensor out = target(op, f, plan);
+  if (!plan.device.is_meta() && out.numel() > 0)
+    run_complex(op, choose_complex(op, info, p, f, plan, out.dtype()), p, plan, out);
+  f.give(0, std::move(out));
+}
+
 } // namespace
 
 void run_pointwise(const Operator& op, Frame& f) {
   const PointwiseInfo& info = *op.pointwise;
   const pointwise::Program& p = choose(info, op.functional ? *op.functional : op, f);
-  if (run_fast(op, info, p, f)) return;
+  if (run_fast(op, info, p, f) || run_complex_form(op, f)) return;
   Plan plan = make_plan(op, info, p, f);
+  if (is_complex(plan.common)) return run_over_parts(op, info, p, f, plan);
   Tensor out = target(op, f, plan);
   if (!plan.device.is_meta() && out.numel() > 0) run_merged(op, p, plan, out);
   f.give(0, std::move(out));
