@@ -215,7 +215,7 @@ class _Packer:
             self._names[identity] = name
             self._originals.append(tensor)
             self.tensors[name] = _storable(tensor)
-        return {"tensor": name}
+        return {_kind(tensor): name}
 
     def _new_name(self, path: tuple[Any, ...]) -> str:
         wanted = ".".join(map(str, path)).encode("utf-8", "replace").decode() or "tensor"
@@ -235,11 +235,15 @@ def _identity(tensor: Tensor) -> Any:
     return (str(tensor.device), handle, tensor.storage_offset(), layout) if handle else id(tensor)
 
 
+def _kind(tensor: Tensor) -> str:
+    """complex128 has no place in the safetensors format: such a tensor is stored as pairs of float64."""
+    return "pairs" if tensor.dtype is ts.complex128 else "tensor"
+
+
 def _storable(tensor: Tensor) -> Tensor:
     """The values, contiguous, on the cpu."""
-    if str(tensor.dtype).endswith("complex128"):
-        raise TypeError("save: complex128 tensors have no place in the safetensors format; save two float64 tensors")
-    return tensor.detach().cpu().contiguous()
+    dense = tensor.detach().cpu().contiguous()
+    return ts.view_as_real(dense) if _kind(tensor) == "pairs" else dense
 
 
 def _at(path: tuple[Any, ...]) -> str:
@@ -335,9 +339,12 @@ def _load(file: BinaryIO, name: str, map_location: Any) -> Any:
     place = _placer(map_location)
     tensors: dict[str, Tensor] = {}
 
-    def tensor(key: str) -> Tensor:
+    def tensor(key: str, pairs: bool = False) -> Tensor:
         if key not in tensors:
-            tensors[key] = place(_read_tensor(file, name, start, entries[key]), "cpu")
+            read = _read_tensor(file, name, start, entries[key])
+            if pairs and (read.dtype is not ts.float64 or read.shape[-1:] != (2,)):
+                raise ValueError(f"expected {key!r} to hold pairs of float64")
+            tensors[key] = place(ts.view_as_complex(read) if pairs else read, "cpu")
         return tensors[key]
 
     described = metadata.get("tesserack")
@@ -375,7 +382,7 @@ def _blaming(name: str, what: str) -> Iterator[None]:
         raise SerializationError(f"load: {name} is damaged: {what} ({type(error).__name__}: {error})") from None
 
 
-def _unpack(node: Any, tensor: Callable[[str], Tensor]) -> Any:
+def _unpack(node: Any, tensor: Callable[..., Tensor]) -> Any:
     if not isinstance(node, dict):
         if isinstance(node, list):
             raise ValueError("unexpected list")
@@ -383,6 +390,8 @@ def _unpack(node: Any, tensor: Callable[[str], Tensor]) -> Any:
     ((kind, content),) = node.items()
     if kind == "tensor":
         return tensor(content)
+    if kind == "pairs":
+        return tensor(content, pairs=True)
     if kind == "dict":
         return {_unpack(key, tensor): _unpack(item, tensor) for key, item in content}
     if kind == "state_dict":

@@ -339,3 +339,13 @@ def test_shared_memory_of_any_device_is_stored_once(device):
     again = back({"a": whole, "b": whole.detach(), "c": whole[:2], "d": whole[2:], "e": whole.clone()})
     assert again["a"] is again["b"] and again["c"].tolist() == [0, 1] and again["d"].tolist() == [2, 3]
     assert len({id(t) for t in again.values()}) == 4
+
+
+@pytest.mark.parametrize("dtype", [ts.complex64, ts.complex128])
+def test_complex_tensors_come_back(dtype):
+    z = ts.tensor([[1 - 2j, 3j], [0, float("inf")]], dtype=dtype)
+    again = back({"z": z, "same": z, "part": z.T[1], "empty": z[:0], "number": z[0, 1]})
+    assert again["z"] is again["same"]
+    assert again["z"].dtype is dtype and again["z"].tolist() == z.tolist()
+    assert again["part"].tolist() == z.T[1].tolist() and again["empty"].shape == (0, 2)
+    assert again["number"].item() == 3j

@@ -137,7 +137,9 @@ Limits limits(DType t) {
 
 Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
-  static const Op replace("nan_to_num_values");
+  static const Op replace("nan_to_num_values"), of_reals("nan_to_num");
+  if (is_complex(self.dtype()))
+    return ops::view_as_complex(ops::contiguous(of_reals(ops::view_as_real(self), nan, posinf, neginf)));
   if (!is_floating(self.dtype())) return ops::clone(self);
   Limits l = limits(self.dtype());
   return replace(self, nan.value_or(0.0), posinf.value_or(l.high), neginf.value_or(l.low));

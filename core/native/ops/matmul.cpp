@@ -102,6 +102,10 @@ Tensor dot(const Tensor& a, const Tensor& b) {
   check_vectors(a, b, "dot");
   return ops::matmul(a, b);
 }
+Tensor vdot(const Tensor& a, const Tensor& b) {
+  check_vectors(a, b, "vdot");
+  return ops::matmul(conjugate(a), b);
+}
 Tensor inner(const Tensor& a, const Tensor& b) {
   if (a.ndim() == 0 || b.ndim() == 0) return ops::mul(a, b);
   TS_CHECK(a.sizes().back() == b.sizes().back(),
@@ -231,9 +235,7 @@ TS_OPERATORS(matmul) {
   def("dot(Tensor self, Tensor tensor) -> Tensor")
       .body<dot>()
       .doc("Sum of the products of two vectors of one length, 0-d.");
-  def("vdot(Tensor self, Tensor other) -> Tensor")
-      .body<dot>()
-      .doc("dot, the first vector conjugated; of real vectors.");
+  def("vdot(Tensor self, Tensor other) -> Tensor").body<vdot>().doc("dot, the first vector conjugated.");
   def("inner(Tensor self, Tensor other) -> Tensor").body<inner>().doc("Sums of products over the last dims of both.");
   def("outer(Tensor self, Tensor vec2) -> Tensor")
       .body<outer>()

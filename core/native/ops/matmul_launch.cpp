@@ -152,6 +152,11 @@ Matrix Matrix::turned() const {
 void launch_product(const Tensor& out, const Matrix& a, const Matrix& b) {
   int64_t sizes[] = {a.sizes[0], b.sizes[1]}, strides[] = {b.sizes[1], 1};
   if (a.sizes[1] == 0) return raw_fill(out, 0);
+  if (is_complex(out.dtype())) {
+    product(as_matrix(out, sizes, strides), as_matrix(a.tensor, a.sizes, a.strides),
+            as_matrix(b.tensor, b.sizes, b.strides), {}, work_of(out, a.sizes[1]));
+    return;
+  }
   Launch(kMatmul, out.device())
       .out(out, sizes, strides)
       .in(a.tensor, a.sizes, a.strides)

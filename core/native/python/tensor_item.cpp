@@ -20,6 +20,15 @@ PyObject* item(PyObject* self, PyObject*) {
   });
 }
 
+PyObject* to_complex(PyObject* self, PyObject*) {
+  return guarded([&] {
+    PyRef number = checked(item(self, nullptr));
+    Py_complex c = PyComplex_AsCComplex(number.get());
+    if (PyErr_Occurred()) throw_python();
+    return checked(PyComplex_FromCComplex(c)).release();
+  });
+}
+
 // One dimension of a strided host block as a list.
 PyRef nested_list(const Tensor& t, const char* at, size_t dim) {
   if (dim == t.sizes().size()) return checked(item_object(t.dtype(), at));
@@ -47,6 +56,7 @@ PyObject* tolist(PyObject* self, PyObject*) {
 std::vector<PyMethodDef> item_methods() {
   return {
       {"item", item, METH_NOARGS, "item()\n--\n\nThe only element as a Python number. RuntimeError for more than one."},
+      {"__complex__", to_complex, METH_NOARGS, "__complex__()\n--\n\nThe only element as a Python complex."},
       {"tolist", tolist, METH_NOARGS,
        "tolist()\n--\n\nThe elements as nested lists of Python numbers; a number for a 0-d tensor."}};
 }

@@ -201,6 +201,7 @@ int nb_bool(PyObject* self) {
     TS_CHECK(t.numel() != 0, "Boolean value of Tensor with no values is ambiguous");
     TS_CHECK(t.numel() == 1, "Boolean value of Tensor with more than one value is ambiguous");
     if (is_lone_uint64(t)) return PyObject_IsTrue(uint64_item(t).get());
+    if (is_complex(t.dtype())) return PyObject_IsTrue(checked(PyObject_CallMethod(self, "item", nullptr)).get());
     Value v = item_value(t);
     return static_cast<int>(v.tag == Tag::Float ? v.f != 0.0 : v.i != 0);
   });

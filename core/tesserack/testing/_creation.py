@@ -62,6 +62,11 @@ def _draw(sizes: Any, dtype: dtype, device: Any, bounds: tuple[float, float], ge
     from tesserack import rand, randint
 
     low, high = bounds
+    if dtype.is_complex:
+        from tesserack import complex
+
+        real = dtype.to_real()
+        return complex(*(_draw(sizes, real, device, bounds, generator) for _ in range(2)))
     if dtype.is_floating_point:
         wide = _native.float32 if dtype.itemsize < 4 else dtype
         return (rand(sizes, dtype=wide, device=device, generator=generator) * (high - low) + low).to(dtype)

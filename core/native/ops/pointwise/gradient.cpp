@@ -82,6 +82,7 @@ const PointwiseGradient& PointwiseInfo::gradient(const Operator& op, int arg) co
     if (arguments_of(d, variables.size()) > kMaxPointwiseArgs) {
       d = factor;
       g->times_grad = true;
+      g->conjugate_grad = (conjugate >> arg & 1) != conjugate_result;
     }
   }
   if (d->kind == pointwise::ExprNode::Constant)
@@ -166,7 +167,8 @@ struct PointwiseNode final : Node {
     Frame f{args, &out, static_cast<int32_t>(n), 1};
     call(*g.op, f);
     Tensor d = Tensor::adopt(out.tensor);
-    return g.times_grad ? ops::mul(grad, d) : d;
+    if (!g.times_grad) return d;
+    return ops::mul(g.conjugate_grad && is_complex(grad.dtype()) ? ops::conj(grad) : grad, d);
   }
 
   void release_saved() override {

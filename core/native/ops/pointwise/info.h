@@ -14,6 +14,7 @@ struct PointwiseGradient {
   const Operator* op = nullptr; // NULL: the incoming gradient itself
   bool zero = false;            // the derivative is identically zero
   bool times_grad = false;      // `op` leaves the incoming gradient out, which would be an argument too many
+  bool conjugate_grad = false;  // then, whether it is the conjugate of a complex one that is missing
   // Where each argument of `op` comes from: an argument of the forward operator, or one of these.
   static constexpr int kResult = -1, kGrad = -2;
   std::vector<int> sources;
