@@ -10,8 +10,12 @@ from tesserack import backends as backends
 from tesserack import compat as compat
 from tesserack import compiler as compiler
 from tesserack import dispatch as dispatch
+from tesserack import distributions as distributions
 from tesserack import fft as fft
+from tesserack import func as func
 from tesserack import futures as futures
+from tesserack import fx as fx
+from tesserack import hub as hub
 from tesserack import jit as jit
 from tesserack import library as library
 from tesserack import linalg as linalg
@@ -21,6 +25,7 @@ from tesserack import ops as ops
 from tesserack import optim as optim
 from tesserack import overrides as overrides
 from tesserack import plugins as plugins
+from tesserack import profiler as profiler
 from tesserack import random as random
 from tesserack import signal as signal
 from tesserack import special as special
@@ -172,6 +177,8 @@ from tesserack._typed import ShortTensor as ShortTensor
 from tesserack.autograd._anomaly import set_anomaly_enabled as set_anomaly_enabled
 from tesserack.autograd.function import FunctionCtx as FunctionCtx
 from tesserack.autograd.graph import Node as Node
+from tesserack.distributions._samplers import binomial as binomial
+from tesserack.distributions._samplers import poisson as poisson
 from tesserack.random import get_rng_state as get_rng_state
 from tesserack.random import initial_seed as initial_seed
 from tesserack.random import manual_seed as manual_seed
@@ -179,6 +186,9 @@ from tesserack.random import seed as seed
 from tesserack.random import set_rng_state as set_rng_state
 from tesserack.serialization import load as load
 from tesserack.serialization import save as save
+from tesserack.special._elementary import mvlgamma as mvlgamma
+from tesserack.special._incomplete_gamma import igamma as igamma
+from tesserack.special._incomplete_gamma import igammac as igammac
 from tesserack.backends._device_module import DeviceModule
 
 _dtype = dtype
@@ -797,6 +807,11 @@ def hypot(input: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 @overload
 def hypot(input: Tensor | Number, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
 def hypot_(input: Tensor, other: Tensor | Number) -> Tensor: ...
+@overload
+def i0(input: Tensor) -> Tensor: ...
+@overload
+def i0(input: Tensor, *, out: Tensor) -> Tensor: ...
+def i0_(input: Tensor) -> Tensor: ...
 def imag(input: Tensor) -> Tensor: ...
 @overload
 def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: Number = ...) -> Tensor: ...
@@ -819,6 +834,10 @@ def index_select(input: Tensor, dim: _int, index: Tensor) -> Tensor: ...
 def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor) -> Tensor: ...
 def inner(input: Tensor, other: Tensor) -> Tensor: ...
 def instance_norm(input: Tensor, running_mean: Tensor | None = ..., running_var: Tensor | None = ..., weight: Tensor | None = ..., bias: Tensor | None = ..., use_input_stats: _bool = ..., momentum: _float = ..., eps: _float = ...) -> Tensor: ...
+@overload
+def inverse(input: Tensor) -> Tensor: ...
+@overload
+def inverse(input: Tensor, *, out: Tensor) -> Tensor: ...
 def is_conj(input: Tensor) -> _bool: ...
 def is_neg(input: Tensor) -> _bool: ...
 def isclose(input: Tensor, other: Tensor, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = ...) -> Tensor: ...
