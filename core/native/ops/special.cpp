@@ -8,8 +8,7 @@ namespace {
 
 constexpr UnaryRow kRows[] = {
     {"special_entr", "select(self > 0, -self * log(self), select(self == 0, 0, select(self < 0, -inf, self)))",
-     Promote::Float, "grad * select(self < 0, 0 / (0 * self), -log(self) - 1)",
-     "-x log(x); 0 at 0, minus infinity left of it."},
+     Promote::Float, "grad * (-log(self) - 1)", "-x log(x); 0 at 0, minus infinity left of it."},
     {"special_erfcx", "erfcx(self)", Promote::Float, "grad * (2 * self * result - 1.1283791670955126)",
      "exp(x^2) erfc(x), which does not underflow for large x."},
     {"special_ndtr", "0.5 * erfc(self * -0.70710678118654752)", Promote::Float,
@@ -76,9 +75,9 @@ TS_OPERATORS(special) {
       .doc("I0(x), the modified Bessel function of the first kind of order zero.");
   // Left of zero the sum has poles at the integers; between them it is defined for whole s alone.
   def("special_zeta(Operand self, Operand other) -> Tensor")
-      .pointwise("select(self < 1, 0 * self / 0, select(self == 1, inf, select(other > 0, zeta(self, other), "
+      .pointwise("select(self < 1, inf - inf, select(self == 1, inf, select(other > 0, zeta(self, other), "
                  "select(other == floor(other), inf, select((self == floor(self)) * (other > -8), zeta(self, other), "
-                 "0 * self / 0)))))")
+                 "inf - inf)))))")
       .promote(Promote::Float)
       .derivative("other", "grad * (-self * zeta(self + 1, other))")
       .out()

@@ -150,8 +150,7 @@ Device parse_device(const std::string& text) {
     announce(name);
     b = find_backend(name);
   }
-  if (!b)
-    fail(ErrorKind::BackendUnavailable, "device: no backend named '", name, "' is installed");
+  if (!b) fail(ErrorKind::BackendUnavailable, "device: no backend named '", name, "' is installed");
   if (colon == std::string::npos) index = current_index(b->id());
   b->allocator(static_cast<int>(index)); // raises for a missing device
   if (b->first_use() && registry().ready) registry().ready(*b);

@@ -149,7 +149,7 @@ class _IndependentConstraint(Constraint):
         return result.reshape((*result.shape[: result.ndim - extra], -1)).all(-1)
 
     def __repr__(self) -> str:
-        return f"Independent({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+        return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
 class MixtureSameFamilyConstraint(Constraint):

@@ -300,7 +300,8 @@ _POINTWISE: dict[str, Reference] = {
         n: getattr(np, n)
         for n in ("bitwise_xor", "bitwise_not", "isposinf", "isneginf", "deg2rad", "rad2deg", "floor_divide")
     },
-    **{n: getattr(sp, n) for n in ("erf", "erfc", "erfinv", "digamma", "xlogy", "i0")},
+    **{n: getattr(sp, n) for n in ("erf", "erfc", "erfinv", "digamma", "xlogy")},
+    "i0": lambda x: np.where(np.isinf(x), np.inf, sp.i0(x)),
     "polygamma": _polygamma,
     "eq": np.equal,
     "ne": np.not_equal,
