@@ -168,7 +168,7 @@ def stft(
     found = transform(frames, norm="ortho" if normalized else None).transpose(-1, -2)
     if input.dim() == 1:
         found = found.squeeze(0)
-    return ts.view_as_real(found) if return_complex is False else found  # type: ignore[attr-defined]
+    return ts.view_as_real(found) if return_complex is False else found
 
 
 def _overlap_add(frames: Tensor, hop: int) -> Tensor:
@@ -176,7 +176,7 @@ def _overlap_add(frames: Tensor, hop: int) -> Tensor:
     count, n = frames.shape[-2:]
     columns = frames.transpose(-1, -2)
     size = (1, n + hop * (count - 1))
-    summed: Tensor = ts.nn.functional.fold(columns, size, (1, n), stride=(1, hop))  # type: ignore[misc]
+    summed: Tensor = ts.nn.functional.fold(columns, size, (1, n), stride=(1, hop))
     return summed.reshape(frames.shape[0], size[1])
 
 

@@ -50,8 +50,15 @@ class Argument:
         kind, self.name = declaration.rsplit(" ", 1)
         self.default = bool(default)
         self.keyword_only = keyword_only
-        self.is_int_list = kind.startswith("int[")
+        # What the binding collects from the rest of a call: view(2, 3), broadcast_tensors(a, b).
+        self.collected = self._element(kind)
         self.type = python_type(kind)
+
+    @staticmethod
+    def _element(kind: str) -> str | None:
+        if kind.startswith("int["):
+            return "_int"
+        return "Tensor" if kind.startswith("Tensor") and kind.endswith("[]") and "?" not in kind else None
 
 
 def python_type(kind: str) -> str:
@@ -114,12 +121,12 @@ def is_factory(name: str, arguments: list[Argument]) -> bool:
 
 
 def signature(schema: str, method: bool) -> Iterator[str]:
-    """``(parameters) -> result`` of one overload; two where the last ints may also be given one by one."""
+    """``(parameters) -> result`` of one overload; two where a list may also be given one by one."""
     arguments, result = parse(schema)
     factory = is_factory(schema.split("(")[0].split(".")[0], arguments)
     yield render(arguments, result, method, factory, collected=False)
     rest = [a for a in arguments if not a.keyword_only and not (method and a.name == "self")]
-    if len(rest) == 1 and rest[0].is_int_list:
+    if len(rest) == 1 and rest[0].collected:
         yield render(arguments, result, method, factory, collected=True)
 
 
@@ -136,8 +143,8 @@ def render(arguments: list[Argument], result: str, method: bool, factory: bool, 
         text = f"{name}: {argument.type}"
         if argument.keyword_only:
             keywords.append(text + (" = ..." if argument.default else ""))
-        elif collected and argument.is_int_list:
-            parts.append(f"*{name}: _int")
+        elif collected and argument.collected:
+            parts.append(f"*{name}: {argument.collected}")
             starred = True
         else:
             optional = optional or argument.default

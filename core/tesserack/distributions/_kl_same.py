@@ -219,7 +219,7 @@ def _solved_trace(tril: Tensor, matrix: Tensor) -> Tensor:
     batch = ts.broadcast_shapes(tril.shape[:-2], matrix.shape[:-2])
     left = tril.expand((*batch, *tril.shape[-2:]))
     right = matrix.expand((*batch, *matrix.shape[-2:]))
-    return ts.linalg.solve_triangular(left, right, upper=False).pow(2).sum((-2, -1))
+    return ts.linalg.solve_triangular(left, right, upper=False).pow(2).sum((-2, -1))  # type: ignore[no-any-return]
 
 
 def _log_det_tril(tril: Tensor) -> Tensor:
@@ -249,7 +249,7 @@ def _lowrank_trace(q: Any, matrix: Tensor) -> Tensor:
     diagonal = q._unbroadcasted_cov_diag.unsqueeze(-1)
     direct = (matrix.pow(2) / diagonal).sum((-2, -1))
     projected = q._unbroadcasted_cov_factor.mT @ (matrix / diagonal)
-    return direct - _solved_trace(q._capacitance_tril, projected)
+    return direct - _solved_trace(q._capacitance_tril, projected)  # type: ignore[no-any-return]
 
 
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)

@@ -59,7 +59,7 @@ class BinaryOdds(Odds):
         given = logits if probs is None else probs
         (self._param,) = broadcast_all(given)
         if probs is None:
-            self.logits = self._param  # type: ignore[assignment]
+            self.logits = self._param
         else:
-            self.probs = self._param  # type: ignore[assignment]
+            self.probs = self._param
         return Size() if is_number(given) else self._param.size()

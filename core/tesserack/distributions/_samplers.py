@@ -125,7 +125,7 @@ class _StandardLogGamma(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, alpha: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, alpha: Tensor) -> Tensor:
         flat = alpha.detach().reshape(-1)
         wide = flat if flat.dtype == ts.float64 else flat.float()
         out = _log_gamma_variates(wide).to(alpha.dtype).reshape(alpha.shape)
@@ -133,7 +133,7 @@ class _StandardLogGamma(Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         alpha, out = ctx.saved_tensors
         with ts.no_grad():
             slope = _log_gamma_gradient(alpha.detach(), out.detach())

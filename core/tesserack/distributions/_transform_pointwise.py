@@ -208,7 +208,7 @@ class AffineTransform(Transform):
         return self.loc + self.scale * x  # type: ignore[no-any-return]
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return (y - self.loc) / self.scale
+        return (y - self.loc) / self.scale  # type: ignore[no-any-return]
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         shape = x.shape
@@ -247,7 +247,7 @@ class CumulativeDistributionTransform(Transform):
         self.distribution = distribution
 
     @property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return self.distribution.support
 
     def _call(self, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ tensor(1.)
 from __future__ import annotations
 
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tesserack.distributions import constraints, transforms
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
-Factory = Any
+Factory = TypeVar("Factory", bound="Callable[[Any], Any]")
 
 
 class ConstraintRegistry:
@@ -30,6 +30,12 @@ class ConstraintRegistry:
     def __init__(self) -> None:
         self._registry: dict[type, Callable[[Any], Any]] = {}
         super().__init__()
+
+    @overload
+    def register(self, constraint: Any, factory: None = None) -> Callable[[Factory], Factory]: ...
+
+    @overload
+    def register(self, constraint: Any, factory: Factory) -> Factory: ...
 
     def register(self, constraint: Any, factory: Any = None) -> Any:
         """Adds ``factory(constraint) -> Transform`` for a class of constraints; a decorator without ``factory``."""
@@ -84,14 +90,14 @@ for _registry in (biject_to, transform_to):
 
 @_both(constraints.positive)
 def _to_positive(constraint: Any) -> Any:
-    if isinstance(constraint.lower_bound, numbers.Number) and constraint.lower_bound == 0:
+    if isinstance(constraint.lower_bound, numbers.Complex) and constraint.lower_bound == 0:
         return transforms.ExpTransform()
     return _to_greater_than(constraint)
 
 
 @_both(constraints.nonnegative)
 def _to_greater_than(constraint: Any) -> Any:
-    if isinstance(constraint.lower_bound, numbers.Number) and constraint.lower_bound == 0:
+    if isinstance(constraint.lower_bound, numbers.Complex) and constraint.lower_bound == 0:
         return transforms.ExpTransform()
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
@@ -109,7 +115,7 @@ def _to_less_than(constraint: Any) -> Any:
 @_both(constraints.half_open_interval)
 def _to_interval(constraint: Any) -> Any:
     bounds = constraint.lower_bound, constraint.upper_bound
-    if all(isinstance(bound, numbers.Number) for bound in bounds) and bounds == (0, 1):
+    if all(isinstance(bound, numbers.Complex) for bound in bounds) and bounds == (0, 1):
         return transforms.SigmoidTransform()
     scale = constraint.upper_bound - constraint.lower_bound
     return transforms.ComposeTransform(

@@ -18,6 +18,8 @@ from tesserack import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    Bound = Tensor | float
+
 __all__ = [
     "Constraint",
     "MixtureSameFamilyConstraint",
@@ -197,7 +199,7 @@ class _OneHot(Constraint):
 class _IntegerInterval(Constraint):
     is_discrete = True
 
-    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+    def __init__(self, lower_bound: Bound, upper_bound: Bound) -> None:
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
 
@@ -211,7 +213,7 @@ class _IntegerInterval(Constraint):
 class _IntegerGreaterThan(Constraint):
     is_discrete = True
 
-    def __init__(self, lower_bound: Any) -> None:
+    def __init__(self, lower_bound: Bound) -> None:
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -227,7 +229,7 @@ class _Real(Constraint):
 
 
 class _GreaterThan(Constraint):
-    def __init__(self, lower_bound: Any) -> None:
+    def __init__(self, lower_bound: Bound) -> None:
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -238,7 +240,7 @@ class _GreaterThan(Constraint):
 
 
 class _GreaterThanEq(Constraint):
-    def __init__(self, lower_bound: Any) -> None:
+    def __init__(self, lower_bound: Bound) -> None:
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -249,7 +251,7 @@ class _GreaterThanEq(Constraint):
 
 
 class _LessThan(Constraint):
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Bound) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -260,7 +262,7 @@ class _LessThan(Constraint):
 
 
 class _Interval(Constraint):
-    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+    def __init__(self, lower_bound: Bound, upper_bound: Bound) -> None:
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
 
@@ -272,7 +274,7 @@ class _Interval(Constraint):
 
 
 class _HalfOpenInterval(Constraint):
-    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+    def __init__(self, lower_bound: Bound, upper_bound: Bound) -> None:
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
 
@@ -294,7 +296,7 @@ class _Multinomial(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Bound) -> None:
         self.upper_bound = upper_bound
 
     def check(self, x: Tensor) -> Tensor:
@@ -347,7 +349,7 @@ class _PositiveSemidefinite(_Symmetric):
         symmetric_check = super().check(value)
         if not symmetric_check.all():
             return symmetric_check
-        return ts.linalg.eigvalsh(value).ge(0).all(-1)
+        return ts.linalg.eigvalsh(value).ge(0).all(-1)  # type: ignore[no-any-return]
 
 
 class _PositiveDefinite(_Symmetric):
@@ -355,7 +357,7 @@ class _PositiveDefinite(_Symmetric):
         symmetric_check = super().check(value)
         if not symmetric_check.all():
             return symmetric_check
-        return ts.linalg.cholesky_ex(value).info.eq(0)
+        return ts.linalg.cholesky_ex(value).info.eq(0)  # type: ignore[no-any-return]
 
 
 class _Joined(Constraint):
@@ -419,10 +421,10 @@ one_hot = _OneHot()
 nonnegative_integer = _IntegerGreaterThan(0)
 positive_integer = _IntegerGreaterThan(1)
 integer_interval = _IntegerInterval
-real = _Real()
+real: _Real = _Real()
 real_vector = independent(real, 1)
-positive = _GreaterThan(0.0)
-nonnegative = _GreaterThanEq(0.0)
+positive: _GreaterThan = _GreaterThan(0.0)
+nonnegative: _GreaterThanEq = _GreaterThanEq(0.0)
 greater_than = _GreaterThan
 greater_than_eq = _GreaterThanEq
 less_than = _LessThan
@@ -430,13 +432,13 @@ multinomial = _Multinomial
 unit_interval = _Interval(0.0, 1.0)
 interval = _Interval
 half_open_interval = _HalfOpenInterval
-simplex = _Simplex()
+simplex: _Simplex = _Simplex()
 lower_triangular = _LowerTriangular()
-lower_cholesky = _LowerCholesky()
-corr_cholesky = _CorrCholesky()
+lower_cholesky: _LowerCholesky = _LowerCholesky()
+corr_cholesky: _CorrCholesky = _CorrCholesky()
 square = _Square()
 symmetric = _Symmetric()
-positive_semidefinite = _PositiveSemidefinite()
-positive_definite = _PositiveDefinite()
+positive_semidefinite: _PositiveSemidefinite = _PositiveSemidefinite()
+positive_definite: _PositiveDefinite = _PositiveDefinite()
 cat = _Cat
 stack = _Stack

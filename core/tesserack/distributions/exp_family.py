@@ -35,7 +35,7 @@ class ExponentialFamily(Distribution):
         with ts.enable_grad():
             log_normalizer = self._log_normalizer(*params)
             gradients = ts.autograd.grad(log_normalizer.sum(), params, create_graph=True)
-        result = log_normalizer - self._mean_carrier_measure
+        result: Tensor = log_normalizer - self._mean_carrier_measure
         for param, gradient in zip(params, gradients, strict=True):
             result = result - (param * gradient).reshape((*self._batch_shape, -1)).sum(-1)
         return result

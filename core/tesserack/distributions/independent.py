@@ -18,7 +18,7 @@ class Independent(Distribution):
     arg_constraints: Any = {}
 
     def __init__(
-        self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: bool | None = None
+        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None
     ) -> None:
         if reinterpreted_batch_ndims > len(base_distribution.batch_shape):
             raise ValueError(
@@ -27,7 +27,7 @@ class Independent(Distribution):
             )
         shape = base_distribution.batch_shape + base_distribution.event_shape
         cut = len(base_distribution.batch_shape) - reinterpreted_batch_ndims
-        self.base_dist = base_distribution
+        self.base_dist: Distribution = base_distribution
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         super().__init__(Size(shape[:cut]), Size(shape[cut:]), validate_args=validate_args)
 

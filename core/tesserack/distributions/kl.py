@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from functools import total_ordering
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tesserack.distributions.distribution import Distribution
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kl_divergence", "register_kl"]
 
-Rule = Any
+Rule = TypeVar("Rule", bound="Callable[[Any, Any], Any]")
 
 _KL_REGISTRY: dict[tuple[type, type], Callable[[Any, Any], Any]] = {}
 _KL_MEMOIZE: dict[tuple[type, type], Callable[[Any, Any], Any]] = {}

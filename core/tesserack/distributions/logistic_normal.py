@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from tesserack import Tensor
 from tesserack.distributions import constraints
@@ -31,12 +31,15 @@ class LogisticNormal(TransformedDistribution):
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         return super().expand(batch_shape, self._get_checked_instance(LogisticNormal, _instance))
 
+    def _normal(self) -> Normal:
+        return cast(Normal, self.base_dist.base_dist)
+
     @property
     def loc(self) -> Tensor:
         """Means of the normals."""
-        return self.base_dist.base_dist.loc  # type: ignore[no-any-return]
+        return self._normal().loc
 
     @property
     def scale(self) -> Tensor:
         """Standard deviations of the normals."""
-        return self.base_dist.base_dist.scale  # type: ignore[no-any-return]
+        return self._normal().scale

@@ -19,7 +19,7 @@ def capacitance_tril(factor: Tensor, diagonal: Tensor) -> Tensor:
     """The Cholesky factor of I + W^T D^-1 W, for W (..., n, r) and D's diagonal (..., n)."""
     scaled = factor.mT / diagonal.unsqueeze(-2)
     identity = ts.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-    return ts.linalg.cholesky(scaled @ factor + identity)
+    return ts.linalg.cholesky(scaled @ factor + identity)  # type: ignore[no-any-return]
 
 
 def lowrank_log_det(diagonal: Tensor, capacitance: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class LowRankMultivariateNormal(Distribution):
         return self._batch_shape + self._event_shape + self._event_shape
 
     @lazy_property
-    def variance(self) -> Tensor:  # type: ignore[override]
+    def variance(self) -> Tensor:
         """The variance, elementwise."""
         value = self._unbroadcasted_cov_factor.pow(2).sum(-1) + self._unbroadcasted_cov_diag
         return value.expand(self._batch_shape + self._event_shape)
@@ -102,7 +102,7 @@ class LowRankMultivariateNormal(Distribution):
         root = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
         scaled = self._unbroadcasted_cov_factor / root
         identity = ts.eye(self._event_shape[0], dtype=self.loc.dtype, device=self.loc.device)
-        return (root * ts.linalg.cholesky(scaled @ scaled.mT + identity)).expand(self._matrix_shape())
+        return (root * ts.linalg.cholesky(scaled @ scaled.mT + identity)).expand(self._matrix_shape())  # type: ignore[no-any-return]
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
@@ -116,7 +116,7 @@ class LowRankMultivariateNormal(Distribution):
         scaled = self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
         a = ts.linalg.solve_triangular(self._capacitance_tril, scaled, upper=False)
         value = ts.diag_embed(self._unbroadcasted_cov_diag.reciprocal()) - a.mT @ a
-        return value.expand(self._matrix_shape())
+        return value.expand(self._matrix_shape())  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

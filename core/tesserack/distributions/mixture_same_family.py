@@ -28,7 +28,7 @@ class MixtureSameFamily(Distribution):
     has_rsample: Any = False
 
     def __init__(
-        self, mixture_distribution: Categorical, component_distribution: Any, validate_args: bool | None = None
+        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
     ) -> None:
         self._mixture_distribution = mixture_distribution
         self._component_distribution = component_distribution
@@ -77,7 +77,7 @@ class MixtureSameFamily(Distribution):
         return self._mixture_distribution
 
     @property
-    def component_distribution(self) -> Any:
+    def component_distribution(self) -> Distribution:
         """The components."""
         return self._component_distribution
 

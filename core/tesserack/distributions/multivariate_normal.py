@@ -21,11 +21,11 @@ def batch_mahalanobis(scale_tril: Tensor, diff: Tensor) -> Tensor:
     if scale_tril.ndim == 2:  # one factor for all: a single solve with many columns
         columns = diff.reshape(-1, n).T
         solved = ts.linalg.solve_triangular(scale_tril, columns, upper=False)
-        return solved.pow(2).sum(0).reshape(diff.shape[:-1])
+        return solved.pow(2).sum(0).reshape(diff.shape[:-1])  # type: ignore[no-any-return]
     solved = ts.linalg.solve_triangular(
         scale_tril.expand((*shape, n, n)), diff.expand((*shape, n)).unsqueeze(-1), upper=False
     )
-    return solved.squeeze(-1).pow(2).sum(-1)
+    return solved.squeeze(-1).pow(2).sum(-1)  # type: ignore[no-any-return]
 
 
 def precision_to_scale_tril(precision: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def precision_to_scale_tril(precision: Tensor) -> Tensor:
     flipped = ts.linalg.cholesky(ts.flip(precision, (-2, -1)))
     inverse = ts.flip(flipped, (-2, -1)).mT
     identity = ts.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
-    return ts.linalg.solve_triangular(inverse, identity, upper=False)
+    return ts.linalg.solve_triangular(inverse, identity, upper=False)  # type: ignore[no-any-return]
 
 
 class MultivariateNormal(Distribution):

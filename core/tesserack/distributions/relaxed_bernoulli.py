@@ -38,7 +38,7 @@ class LogitRelaxedBernoulli(BinaryOdds):
         probs = clamp_probs(self.probs.expand(shape))
         uniforms = clamp_probs(ts.rand(shape, dtype=probs.dtype, device=probs.device))
         noise = uniforms.log() - (-uniforms).log1p()
-        return (noise + probs.log() - (-probs).log1p()) / self.temperature
+        return (noise + probs.log() - (-probs).log1p()) / self.temperature  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._checked(value)

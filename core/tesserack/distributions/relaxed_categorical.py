@@ -63,7 +63,7 @@ class ExpRelaxedCategorical(Distribution):
         uniforms = clamp_probs(ts.rand(shape, dtype=self.logits.dtype, device=self.logits.device))
         gumbels = -((-(uniforms.log())).log())
         scores = (self.logits + gumbels) / self.temperature
-        return scores - scores.logsumexp(dim=-1, keepdim=True)
+        return scores - scores.logsumexp(dim=-1, keepdim=True)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         k = self._categorical._num_events

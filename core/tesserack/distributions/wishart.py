@@ -141,7 +141,7 @@ class Wishart(ExponentialFamily):
         half_log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         trace = ts.cholesky_solve(value, factor.expand(value.shape)).diagonal(dim1=-2, dim2=-1).sum(-1)
         constant = -nu * (p * math.log(2) / 2 + half_log_det) - _multi_lgamma(nu / 2, p)
-        return constant + (nu - p - 1) / 2 * ts.linalg.slogdet(value).logabsdet - trace / 2
+        return constant + (nu - p - 1) / 2 * ts.linalg.slogdet(value).logabsdet - trace / 2  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         nu, p = self.df, self._event_shape[-1]
@@ -158,4 +158,4 @@ class Wishart(ExponentialFamily):
     def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
         p = self._event_shape[-1]
         power = y + (p + 1) / 2
-        return power * (p * math.log(2) - ts.linalg.slogdet(-2 * x).logabsdet) + _multi_lgamma(power, p)
+        return power * (p * math.log(2) - ts.linalg.slogdet(-2 * x).logabsdet) + _multi_lgamma(power, p)  # type: ignore[no-any-return]

@@ -69,14 +69,14 @@ class _IncompleteGamma(Function):
     """Differentiable by x alone, as PyTorch's."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, x: Tensor, upper: bool) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, a: Tensor, x: Tensor, upper: bool) -> Tensor:
         ctx.save_for_backward(a, x)
         ctx.upper = upper
         dtype = ts.result_type(a, x)
         return _evaluate(a.detach().double(), x.detach().double(), upper).to(dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:
         a, x = ctx.saved_tensors
         if ctx.needs_input_grad[0]:
             raise RuntimeError("gammainc: the gradient by the first argument is not implemented; detach it")

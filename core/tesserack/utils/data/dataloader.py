@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import tesserack as ts
 from tesserack.utils.data._fetch import END, Fetcher, rows_of_tensors
@@ -16,6 +16,12 @@ from tesserack.utils.data.workers import Batches, ThreadWorkers, WorkerInfo, Wor
 __all__ = ["DataLoader"]
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+class Samples(Protocol[T_co]):
+    """Whatever has samples to take by index or key: a dataset, a list, an array."""
+
+    def __getitem__(self, index: Any, /) -> T_co: ...
 
 
 class DataLoader(Generic[T_co]):
@@ -48,7 +54,7 @@ class DataLoader(Generic[T_co]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Samples[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
@@ -68,7 +74,7 @@ class DataLoader(Generic[T_co]):
         in_order: bool = True,
         worker_type: str | None = None,
     ) -> None:
-        self.dataset = dataset
+        self.dataset: Any = dataset
         self.num_workers = num_workers
         self.prefetch_factor = prefetch_factor
         self.pin_memory = pin_memory
