@@ -18,7 +18,11 @@ const Op matrix_exp_op("linalg_matrix_exp"), inv_op("linalg_inv"), solve_op("lin
 Tensor matrix_power(const Tensor& self, int64_t n) {
   const char* op = "linalg.matrix_power";
   check_square(self, op);
-  if (n == 0) return identities(batch_of(self), rows(self), self);
+  // Added to zeros of self: the gradient is zero, not absent.
+  if (n == 0) {
+    Tensor everywhere = filled({}, Scalar(true), DType::Bool, self.device());
+    return ops::add(ops::masked_fill(self, everywhere, Scalar(0)), identities(batch_of(self), rows(self), self));
+  }
   TS_CHECK(n > 0 || is_differentiable(self.dtype()), op,
            ": Expected a floating point or complex tensor for a negative power, got ", self.dtype());
   Tensor square = n < 0 ? inv_op(self) : self, power;

@@ -17,6 +17,14 @@ def _matmul(args: Any, result: Any) -> int:
     return int(2 * result.numel() * args[0].shape[-1])
 
 
+def _turned(args: Any, result: Any) -> int:
+    return int(2 * result.numel() * args[0].shape[-2 if args[2] else -1])
+
+
+def _linear_weight(args: Any, result: Any) -> int:
+    return int(2 * args[0].numel() * args[1].shape[-1])
+
+
 def _addmm(args: Any, result: Any) -> int:
     return int(2 * result.numel() * args[1].shape[-1])
 
@@ -37,7 +45,9 @@ def _attention(args: Any, result: Any) -> int:
 
 # Products by operator; what these are made of is not counted again.
 _RULES = {
-    **dict.fromkeys(("mm", "bmm", "matmul", "mv", "linear"), _matmul),
+    **dict.fromkeys(("mm", "bmm", "matmul", "mv", "linear", "linear_backward_input"), _matmul),
+    "_matmul_turned": _turned,
+    "linear_backward_weight": _linear_weight,
     **dict.fromkeys(("addmm", "baddbmm", "addmv"), _addmm),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _conv),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _conv_transpose),
