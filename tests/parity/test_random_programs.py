@@ -262,9 +262,12 @@ def gradients_differ(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     if found is not None:
         return f"backward: {found!r}"
     for name, value in tensors(theirs).items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            mine, other = ours[name].grad, value.grad
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                mine, other = ours[name].grad, value.grad
+        except RuntimeError:  # of a view made in no_grad mode, written since: it cannot be asked
+            continue
         if other is not None and other.shape != value.shape:
             continue  # retained before the tensor got other sizes in place
         if (mine is None) != (other is None):
@@ -303,7 +306,8 @@ def test_random_programs() -> None:
     print(f"TESSERACK_PROGRAMS_SEED={seed}")
     end = time.monotonic() + float(os.environ.get("TESSERACK_PROGRAMS_SECONDS", "15"))
     number = 0 if only is None else only
-    while time.monotonic() < end:
+    most = number + int(os.environ.get("TESSERACK_PROGRAMS_COUNT", "3000"))
+    while time.monotonic() < end and number < most:
         program = Program(f"{seed}:{number}")
         if told := compare(program, program.lines):
             pytest.fail(f"TESSERACK_PROGRAMS_SEED={seed}:{number}\n{report(program, told)}", pytrace=False)
