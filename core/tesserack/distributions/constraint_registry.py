@@ -90,14 +90,14 @@ for _registry in (biject_to, transform_to):
 
 @_both(constraints.positive)
 def _to_positive(constraint: Any) -> Any:
-    if isinstance(constraint.lower_bound, numbers.Complex) and constraint.lower_bound == 0:
+    if isinstance(constraint.lower_bound, numbers.Number) and not constraint.lower_bound:
         return transforms.ExpTransform()
     return _to_greater_than(constraint)
 
 
 @_both(constraints.nonnegative)
 def _to_greater_than(constraint: Any) -> Any:
-    if isinstance(constraint.lower_bound, numbers.Complex) and constraint.lower_bound == 0:
+    if isinstance(constraint.lower_bound, numbers.Number) and not constraint.lower_bound:
         return transforms.ExpTransform()
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
@@ -115,7 +115,7 @@ def _to_less_than(constraint: Any) -> Any:
 @_both(constraints.half_open_interval)
 def _to_interval(constraint: Any) -> Any:
     bounds = constraint.lower_bound, constraint.upper_bound
-    if all(isinstance(bound, numbers.Complex) for bound in bounds) and bounds == (0, 1):
+    if all(isinstance(bound, numbers.Number) for bound in bounds) and bounds == (0, 1):
         return transforms.SigmoidTransform()
     scale = constraint.upper_bound - constraint.lower_bound
     return transforms.ComposeTransform(
