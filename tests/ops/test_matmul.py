@@ -161,3 +161,9 @@ def test_errors(device: Any) -> None:
     ):
         with pytest.raises(RuntimeError, match=text):
             call()
+
+
+def test_einsum_of_too_many_dims_is_refused(device: Any) -> None:
+    wide = ts.ones((1,) * 12, device=device)
+    with pytest.raises(RuntimeError, match="too many dimensions"):
+        ts.einsum("...,...->...", wide, wide)

@@ -37,6 +37,17 @@ def precision_to_scale_tril(precision: Tensor) -> Tensor:
     return ts.linalg.solve_triangular(inverse, identity, upper=False)  # type: ignore[no-any-return]
 
 
+def the_one_given(**matrices: Tensor | None) -> tuple[str, Tensor]:
+    """The name and value of the only one that is not None. ``ValueError`` for none or several, or fewer than two dims."""
+    given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
+    if len(given) != 1:
+        raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+    name, matrix = given[0]
+    if matrix.dim() < 2:
+        raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+    return name, matrix
+
+
 class MultivariateNormal(Distribution):
     """The normal distribution of vectors (n), by mean ``loc`` and one of covariance, precision or its Cholesky factor.
 
@@ -64,17 +75,9 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        matrices = {
-            "covariance_matrix": covariance_matrix,
-            "scale_tril": scale_tril,
-            "precision_matrix": precision_matrix,
-        }
-        given = {name: matrix for name, matrix in matrices.items() if matrix is not None}
-        if len(given) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given.items()
-        if matrix.dim() < 2:
-            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        name, matrix = the_one_given(
+            covariance_matrix=covariance_matrix, scale_tril=scale_tril, precision_matrix=precision_matrix
+        )
         batch_shape = ts.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         setattr(self, name, matrix.expand((*batch_shape, -1, -1)))
         self.loc = loc.expand((*batch_shape, -1))

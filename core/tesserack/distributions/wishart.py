@@ -11,7 +11,7 @@ from tesserack import Size, Tensor
 from tesserack.distributions import constraints
 from tesserack.distributions.chi2 import Chi2
 from tesserack.distributions.exp_family import ExponentialFamily
-from tesserack.distributions.multivariate_normal import precision_to_scale_tril
+from tesserack.distributions.multivariate_normal import precision_to_scale_tril, the_one_given
 from tesserack.distributions.utils import is_number, lazy_property
 
 __all__ = ["Wishart"]
@@ -48,17 +48,9 @@ class Wishart(ExponentialFamily):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        matrices = {
-            "covariance_matrix": covariance_matrix,
-            "scale_tril": scale_tril,
-            "precision_matrix": precision_matrix,
-        }
-        given = {name: matrix for name, matrix in matrices.items() if matrix is not None}
-        if len(given) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given.items()
-        if matrix.dim() < 2:
-            raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
+        name, matrix = the_one_given(
+            covariance_matrix=covariance_matrix, scale_tril=scale_tril, precision_matrix=precision_matrix
+        )
         degrees = ts.tensor(df, dtype=matrix.dtype, device=matrix.device) if is_number(df) else df
         batch_shape = ts.broadcast_shapes(matrix.shape[:-2], degrees.shape)
         event_shape = matrix.shape[-2:]

@@ -18,7 +18,8 @@ from tesserack.nn.modules.instancenorm import *  # noqa: F403
 from tesserack.nn.modules.lazy_layers import *  # noqa: F403
 from tesserack.nn.modules.linear import *  # noqa: F403
 from tesserack.nn.modules.loss import *  # noqa: F403
-from tesserack.nn.modules.loss_more import *  # noqa: F403
+from tesserack.nn.modules.loss_ctc import *  # noqa: F403
+from tesserack.nn.modules.loss_margin import *  # noqa: F403
 from tesserack.nn.modules.loss_pairs import *  # noqa: F403
 from tesserack.nn.modules.module import Module
 from tesserack.nn.modules.normalization import *  # noqa: F403

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._registry import operators, public_functions
-from tesserack.nn import _attention, _losses, _losses_more, _pooling, _random, _sampling
+from tesserack.nn import _attention, _ctc, _losses, _losses_margin, _pooling, _random, _sampling
 from tesserack.nn._attention import *  # noqa: F403
+from tesserack.nn._ctc import *  # noqa: F403
 from tesserack.nn._losses import *  # noqa: F403
-from tesserack.nn._losses_more import *  # noqa: F403
+from tesserack.nn._losses_margin import *  # noqa: F403
 from tesserack.nn._pooling import *  # noqa: F403
 from tesserack.nn._random import *  # noqa: F403
 from tesserack.nn._sampling import *  # noqa: F403
@@ -107,7 +108,8 @@ __all__ = [
 ]
 __all__ += _attention.__all__
 __all__ += _losses.__all__
-__all__ += _losses_more.__all__
+__all__ += _ctc.__all__
+__all__ += _losses_margin.__all__
 __all__ += _pooling.__all__
 __all__ += _random.__all__
 __all__ += _sampling.__all__

@@ -16,7 +16,8 @@ from tesserack.nn.modules import (
     lazy_layers,
     linear,
     loss,
-    loss_more,
+    loss_ctc,
+    loss_margin,
     loss_pairs,
     normalization,
     padding,
@@ -45,7 +46,8 @@ from tesserack.nn.modules.instancenorm import *  # noqa: F403
 from tesserack.nn.modules.lazy_layers import *  # noqa: F403
 from tesserack.nn.modules.linear import *  # noqa: F403
 from tesserack.nn.modules.loss import *  # noqa: F403
-from tesserack.nn.modules.loss_more import *  # noqa: F403
+from tesserack.nn.modules.loss_ctc import *  # noqa: F403
+from tesserack.nn.modules.loss_margin import *  # noqa: F403
 from tesserack.nn.modules.loss_pairs import *  # noqa: F403
 from tesserack.nn.modules.module import Module
 from tesserack.nn.modules.normalization import *  # noqa: F403
@@ -77,7 +79,8 @@ __all__ += instancenorm.__all__
 __all__ += lazy_layers.__all__
 __all__ += linear.__all__
 __all__ += loss.__all__
-__all__ += loss_more.__all__
+__all__ += loss_ctc.__all__
+__all__ += loss_margin.__all__
 __all__ += loss_pairs.__all__
 __all__ += normalization.__all__
 __all__ += padding.__all__

@@ -1,4 +1,4 @@
-"""Losses as modules: sequences without alignment, and margins over several classes."""
+"""Losses of margins over several classes as modules."""
 
 from __future__ import annotations
 
@@ -11,32 +11,12 @@ from tesserack.nn.modules.loss import NLLLoss, _Loss
 from tesserack.nn.modules.module import Module
 
 __all__ = [
-    "CTCLoss",
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss2d",
     "TripletMarginWithDistanceLoss",
 ]
-
-
-class CTCLoss(_Loss):
-    """Connectionist temporal classification (Graves et al., ICML 2006); see :func:`tesserack.nn.functional.ctc_loss`.
-
-    >>> from tesserack import full, nn, tensor
-    >>> round(nn.CTCLoss()(full((2, 1, 2), 0.5).log(), tensor([[1]]), [2], [1]).exp().item(), 4)
-    1.3333
-    """
-
-    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
-        super().__init__(reduction=reduction)
-        self.blank = blank
-        self.zero_infinity = zero_infinity
-
-    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
-        return F.ctc_loss(
-            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
-        )
 
 
 class MultiMarginLoss(_Loss):
