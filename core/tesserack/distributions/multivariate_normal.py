@@ -38,7 +38,7 @@ def precision_to_scale_tril(precision: Tensor) -> Tensor:
 
 
 def the_one_given(**matrices: Tensor | None) -> tuple[str, Tensor]:
-    """The name and value of the only one that is not None. ``ValueError`` for none or several, or fewer than two dims."""
+    """The name and value of the only one that is not None. ``ValueError`` for none, several, or one of a single dim."""
     given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
     if len(given) != 1:
         raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
