@@ -107,6 +107,14 @@ def test_integers(compare: Call, name: str, dtype: str) -> None:
     compare(DIMS[name], np.abs(INTS).astype(dtype) if dtype == "uint8" else INTS.astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int8", "uint8", "bool", "float32"])
+def test_sums_as_bool(compare: Call, dtype: str) -> None:
+    """Truth is of each addend: those that cancel out count."""
+    array = np.array([[2, 3, 0], [-2, 1, 0], [0, 0, 0]]).astype(dtype)
+    sums = lambda m, x: [f(x, k, dtype=m.bool) for f in (m.sum, m.prod) for k in (0, 1)]  # noqa: E731
+    compare(lambda m, x: [*sums(m, x), x.sum(dtype=m.bool), x[:2, :2].prod(dtype=m.bool)], array, order=0)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int64", "uint8", "bool"])
 def test_truth_and_positions(compare: Call, dtype: str) -> None:
     array = (np.abs(INTS) > 2).astype(dtype)

@@ -14,10 +14,9 @@ DType sum_dtype(const Tensor& self, DType asked) {
   return is_integral(self.dtype(), true) ? DType::Int64 : self.dtype();
 }
 
-// Sums and products. A float cast to an integer type is cast first, so that fractions do not add up.
+// Sums and products.
 void accumulate_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims) {
-  if (is_integral(out.dtype(), true) && !is_integral(self.dtype(), true))
-    return reduce_into(out, opcode, raw_cast(self, out.dtype()), dims);
+  if (casts_addends(out.dtype(), self.dtype())) return reduce_into(out, opcode, raw_cast(self, out.dtype()), dims);
   reduce_into(out, opcode, self, dims);
 }
 

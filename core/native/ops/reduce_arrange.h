@@ -38,6 +38,12 @@ void reduce_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims)
 // Both.
 Tensor run_reduce(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype);
 
+// Whether addends of dtype `from` are cast before they are added up as `to`: fractions do not add up in integers, and
+// truth is of each addend, not of their sum.
+inline bool casts_addends(DType to, DType from) {
+  return to == DType::Bool ? from != DType::Bool : is_integral(to, true) && !is_integral(from, true);
+}
+
 // A result of the reduction (or its gradient) with the reduced dims back as size one; an operator call.
 Tensor restore_dims(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keepdim);
 // The same, repeated to the sizes reduced from.

@@ -43,8 +43,7 @@ template <int Opcode> void cumulate(const Tensor& out, const Tensor& self, int64
     if (is_complex(dtype)) return cumulate<Opcode>(raw_parts(out), raw_parts(x), along, DType::Undefined);
     return cumulate<Opcode>(out, x, along, DType::Undefined);
   }
-  // As sums are: a float is cast to the integer type before it is added.
-  Tensor source = is_integral(dtype, true) && !is_integral(self.dtype(), true) ? raw_cast(self, dtype) : self;
+  Tensor source = casts_addends(dtype, self.dtype()) ? raw_cast(self, dtype) : self;
   if (self.ndim() == 0) return raw_copy(out, source);
   int64_t d = wrap_dim(dim, self.ndim(), "cumsum");
   Tensor to = scanned_last(out, d);
