@@ -102,6 +102,25 @@ def test_an_output_of_another_shape_may_be_an_operand() -> None:
     assert grown.tolist() == [[1.0, 2.0, 3.0, 4.0]] * 3
 
 
+def test_an_output_of_a_wider_dtype_holds_the_results_own_numbers(compare_program: Run) -> None:
+    def program(m: Any) -> Any:
+        truth, small = m.tensor([True, True]), m.tensor([200, 100], dtype=m.uint8)
+        half = m.tensor([2049.0, 1 / 3], dtype=m.float16)
+        return [
+            m.add(truth, truth, out=m.zeros(2, dtype=m.int8)),
+            m.add(truth, True, out=m.zeros(2)),
+            m.add(small, small, out=m.zeros(2, dtype=m.int32)),
+            m.mul(small, 2, out=m.zeros(2)),
+            m.sub(small[1:], small[:1], out=m.zeros(1, dtype=m.int64)),
+            m.addcmul(small, small, small, out=m.zeros(2).double()),
+            m.exp(half.neg(), out=m.zeros(2)),
+            m.add(half, half, out=m.zeros(2, 2)[:, 0].double()),
+            m.gt(small, 150, out=m.zeros(2)),
+        ]
+
+    compare_program(program)
+
+
 def test_views_may_be_resized_within_their_memory(compare_program: Run) -> None:
     def program(m: Any) -> Any:
         x = m.arange(10.0)

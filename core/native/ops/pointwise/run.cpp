@@ -502,6 +502,12 @@ void run_over_parts(const Operator& op, const PointwiseInfo& info, const pointwi
   f.give(0, std::move(out));
 }
 
+// Whether out= of another dtype would keep what the result's own does not hold: carries of integers, digits of halves.
+bool narrows_first(const Operator& op, const PointwiseInfo& info, const Plan& plan, const Tensor& out) {
+  if (op.variant != Variant::Out || out.dtype() == plan.result || info.promote == Promote::Compare) return false;
+  return is_half(plan.result) || (is_integral(plan.result, true) && plan.result != DType::Int64);
+}
+
 } // namespace
 
 void run_pointwise(const Operator& op, Frame& f) {
@@ -511,7 +517,12 @@ void run_pointwise(const Operator& op, Frame& f) {
   Plan plan = make_plan(op, info, p, f);
   if (is_complex(plan.common)) return run_over_parts(op, info, p, f, plan);
   Tensor out = target(op, f, plan);
-  if (!plan.device.is_meta() && out.numel() > 0) run_merged(op, p, plan, out);
+  if (!plan.device.is_meta() && out.numel() > 0) {
+    bool narrow = narrows_first(op, info, plan, out);
+    Tensor result = narrow ? allocate_result(plan, op.name().c_str()) : out;
+    run_merged(op, p, plan, result);
+    if (narrow) raw_copy(out, result);
+  }
   f.give(0, std::move(out));
 }
 
