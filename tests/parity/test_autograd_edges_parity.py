@@ -121,10 +121,21 @@ def detached_after_saving(module: Any) -> Any:
     return x.grad.tolist()
 
 
+def view_of_nothing(module: Any) -> Any:
+    """A view without elements may begin past its base, which has none either."""
+    x = module.zeros(0, 4, dtype=module.float64, requires_grad=True)
+    y = x * 1
+    view = y[..., 1:]
+    y.sign_()
+    view.sum().backward()
+    return [list(view.shape), list(x.grad.shape)]
+
+
 CASES: list[Callable[[Any], Any]] = [
     write_through_detached, view_of_detached_base, clamp_twice, view_of_view, no_grad_view,
     double_backward_through_write, base_requires_grad_later, strided_beyond_its_view,
     detached_after_saving, composite_beyond_its_view, detached_copies,
+    view_of_nothing,
 ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ public:
   Tensor place(const Tensor& row, IntSpan sizes, IntSpan strides, int64_t offset) const {
     check_geometry(sizes, strides);
     auto [low, high] = byte_extent(sizes, strides, 1);
+    if (checked_numel(sizes) == 0) return alias(row, sizes, strides, row->byte_offset); // it may begin anywhere
     int64_t n = row.numel(), start;
     bool inside = !__builtin_add_overflow(offset, first_, &start) && start >= 0 && start <= n && low >= -start &&
                   high <= n - start;
