@@ -96,6 +96,7 @@ _LAZY_NAMES = {
     **dict.fromkeys(("igamma", "igammac"), "special._incomplete_gamma"),
     "load": "serialization",
     "mvlgamma": "special._elementary",
+    "vmap": "func",
     "save": "serialization",
     "set_anomaly_enabled": "autograd._anomaly",
 }

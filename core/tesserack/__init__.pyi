@@ -179,6 +179,7 @@ from tesserack.autograd.function import FunctionCtx as FunctionCtx
 from tesserack.autograd.graph import Node as Node
 from tesserack.distributions._samplers import binomial as binomial
 from tesserack.distributions._samplers import poisson as poisson
+from tesserack.func import vmap as vmap
 from tesserack.random import get_rng_state as get_rng_state
 from tesserack.random import initial_seed as initial_seed
 from tesserack.random import manual_seed as manual_seed

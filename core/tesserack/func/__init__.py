@@ -1,0 +1,31 @@
+"""Transforms of functions, with the names of ``torch.func``: gradients, Jacobians, and mapping over a dimension.
+
+They are made of recorded gradients: ``vmap`` calls the function once for each entry of the dimension, and forward-mode
+products are taken by differentiating a backward pass. Results are PyTorch's; calls cost what their parts cost.
+
+>>> import tesserack as ts
+>>> ts.func.grad(ts.sin)(ts.tensor(0.0))
+tensor(1.)
+"""
+
+from tesserack.func._gradients import grad, grad_and_value, jvp, linearize, vjp
+from tesserack.func._jacobians import hessian, jacfwd, jacrev
+from tesserack.func._modules import functionalize, replace_all_batch_norm_modules_, stack_module_state
+from tesserack.func._vmap import vmap
+from tesserack.nn.utils.stateless import functional_call
+
+__all__ = [
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

@@ -1,0 +1,117 @@
+"""Jacobians and Hessians of functions of nested tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.func._gradients import (
+    chosen,
+    gradients,
+    level,
+    outer_gradients,
+    push_forward,
+    released,
+    split_aux,
+    tensors_of,
+    with_tracked,
+)
+from tesserack.utils._pytree import tree_flatten, tree_unflatten
+
+__all__ = ["hessian", "jacfwd", "jacrev"]
+
+Columns = Callable[[Tensor, list[Tensor]], list[Tensor]]
+
+
+def _by_rows(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """One backward pass for each element of the output."""
+    rows: list[list[Tensor]] = [[] for _ in inputs]
+    for k in range(output.numel()):
+        seed = ts.zeros(output.numel(), dtype=output.dtype, device=output.device)
+        seed[k] = 1
+        for row, found in zip(rows, gradients([output], inputs, [seed.reshape(output.shape)]), strict=True):
+            row.append(found)
+    return [
+        (ts.stack(row) if row else x.new_zeros((0, *x.shape))).reshape((*output.shape, *x.shape))
+        for row, x in zip(rows, inputs, strict=True)
+    ]
+
+
+def _by_columns(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """One forward product for each element of the inputs."""
+    made = []
+    for place, x in enumerate(inputs):
+        columns = []
+        for k in range(x.numel()):
+            tangents = [ts.zeros_like(other) for other in inputs]
+            tangents[place].view(-1)[k] = 1
+            columns.append(push_forward([output], inputs, tangents)[0])
+        joined = ts.stack(columns, -1) if columns else output.new_zeros((*output.shape, 0))
+        made.append(joined.reshape((*output.shape, *x.shape)))
+    return made
+
+
+def _jacobian(name: str, func: Callable[..., Any], argnums: int | tuple[int, ...], has_aux: bool, fill: Columns) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        keep = outer_gradients(args, kwargs)
+        places, single = chosen(name, args, argnums)
+        with level():
+            made, inputs = with_tracked(args, places)
+            output, aux = split_aux(name, func(*made, **kwargs), has_aux)
+            outputs = tensors_of(name, output, "the output")
+            leaves, in_spec = tree_flatten(inputs)
+            tensors_of(name, inputs, "the arguments")
+            _, out_spec = tree_flatten(output)
+            rows = []
+            for y in outputs:
+                parts = tree_unflatten(fill(y, leaves), in_spec)
+                rows.append(parts[0] if single else tuple(parts))
+        result = released(tree_unflatten(rows, out_spec), keep)
+        return (result, released(aux, keep)) if has_aux else result
+
+    return wrapper
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Any:
+    """A function giving the Jacobian (output dims, then input dims): a backward pass for each output element.
+
+    Outputs and the arguments ``argnums`` may be nested; the result has the outputs' structure, each leaf that of the
+    arguments. ``chunk_size`` is PyTorch's bound of memory and changes nothing here.
+
+    >>> import tesserack as ts
+    >>> ts.func.jacrev(ts.sin)(ts.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    return _jacobian("jacrev", func, argnums, has_aux, _by_rows)
+
+
+def jacfwd(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+) -> Any:
+    """The same column by column: a forward product for each input element."""
+    return _jacobian("jacfwd", func, argnums, has_aux, _by_columns)
+
+
+def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Any:
+    """A function giving the second derivatives of a function.
+
+    >>> import tesserack as ts
+    >>> ts.func.hessian(lambda x: (x**3).sum())(ts.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    return jacrev(jacrev(func, argnums), argnums)
