@@ -67,7 +67,7 @@ def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tens
     pairs = [(y, None if cotangents is None else cotangents[i]) for i, y in enumerate(outputs) if y.requires_grad]
     if not pairs:
         return [ts.zeros_like(x) for x in inputs]
-    found: tuple[Tensor | None, ...] = ts.autograd.grad(
+    found: Any = ts.autograd.grad(
         [y for y, _ in pairs],
         inputs,
         None if cotangents is None else [c for _, c in pairs],
