@@ -64,13 +64,13 @@ def tensors_of(name: str, tree: Any, what: str) -> list[Tensor]:
 
 def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tensor] | None = None) -> list[Tensor]:
     """Recorded gradients by ``inputs``, zeros where an output does not depend on one."""
-    pairs = [(y, None if cotangents is None else cotangents[i]) for i, y in enumerate(outputs) if y.requires_grad]
-    if not pairs:
+    used = [k for k, y in enumerate(outputs) if y.requires_grad]
+    if not used:
         return [ts.zeros_like(x) for x in inputs]
-    found: Any = ts.autograd.grad(
-        [y for y, _ in pairs],
+    found = ts.autograd.grad(
+        [outputs[k] for k in used],
         inputs,
-        None if cotangents is None else [c for _, c in pairs],
+        None if cotangents is None else [cotangents[k] for k in used],
         create_graph=True,
         allow_unused=True,
     )
