@@ -40,7 +40,7 @@ def test_meta(name: str, device: ts.device) -> None:
                 if name in DATA_DEPENDENT:
                     continue
                 raise
-            if name == "equal":
+            if isinstance(expected[0], bool):  # an answer to the host: equal, is_conj
                 continue
             for r, e in zip(results, expected, strict=True):
                 assert r.is_meta
