@@ -73,7 +73,16 @@ _SWITCHES = (
     *("set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always"),
     "use_deterministic_algorithms",
 )
+# Functions of tesserack._copies.
+_COPIES = (
+    *("alias_copy", "as_strided_copy", "as_strided_scatter", "detach_copy", "diagonal_copy", "expand_copy"),
+    *("narrow_copy", "permute_copy", "select_copy", "slice_copy", "split_copy", "split_with_sizes_copy"),
+    *("squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsafe_chunk", "unsafe_split"),
+    *("unsafe_split_with_sizes", "unsqueeze_copy", "view_as_complex_copy", "view_as_real_copy", "view_copy"),
+)
 _LAZY_NAMES = {
+    **dict.fromkeys(_COPIES, "_copies"),
+    **dict.fromkeys(("frexp", "gradient", "nextafter"), "_floats"),
     **dict.fromkeys(
         (
             f"{name}Tensor"

@@ -403,6 +403,42 @@ def mvlgamma(self: Tensor, p: int) -> Tensor:
     return special.multigammaln(self, p)
 
 
+def nextafter(self: Tensor, other: Tensor) -> Tensor:
+    """``tesserack.nextafter(self, other)``."""
+    from tesserack import _floats
+
+    return _floats.nextafter(self, other)
+
+
+def nextafter_(self: Tensor, other: Tensor) -> Tensor:
+    """``nextafter`` in place."""
+    return self.copy_(nextafter(self, other))
+
+
+def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
+    """``tesserack.frexp(self)``."""
+    from tesserack import _floats
+
+    return _floats.frexp(self)
+
+
+def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """``narrow`` in memory of its own."""
+    return self.narrow(dim, start, length).clone()
+
+
+def resize_as_(self: Tensor, the_template: Tensor) -> Tensor:
+    """``resize_`` to the shape of another tensor."""
+    return self.resize_(the_template.shape)
+
+
+def new_empty_strided(self: Tensor, size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """``tesserack.empty_strided`` with this tensor's dtype and device where none is given."""
+    from tesserack import empty_strided
+
+    return empty_strided(size, stride, dtype=dtype or self.dtype, device=device or self.device)
+
+
 # --- gradient nodes ------------------------------------------------------------------------------------------------
 
 
@@ -440,6 +476,7 @@ _NAMES = (
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
     *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "to_dense", "igamma", "igammac", "mvlgamma"),
+    *("nextafter", "nextafter_", "frexp", "narrow_copy", "resize_as_", "new_empty_strided"),
 )
 
 

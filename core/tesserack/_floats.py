@@ -1,0 +1,127 @@
+"""Floating-point numbers taken apart, their neighbours, and slopes of samples: frexp, nextafter, gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+
+__all__ = ["frexp", "gradient", "nextafter"]
+
+_INTEGERS = {ts.float64: ts.int64, ts.float32: ts.int32, ts.float16: ts.int16, ts.bfloat16: ts.int16}
+
+
+def _check_float(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise RuntimeError(f"{name}: only supports floating-point tensors, got {got}")
+
+
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The next number of the dtype after ``input`` in the direction of ``other``, elementwise; they broadcast.
+
+    ``RuntimeError`` for other dtypes than floating ones. No gradient.
+
+    >>> import tesserack as ts
+    >>> bool(ts.nextafter(ts.tensor(1.0), ts.tensor(2.0)) == 1 + ts.finfo(ts.float32).eps)
+    True
+    """
+    for value in (input, other):
+        _check_float("nextafter", value)
+    dtype = ts.result_type(input, other)
+    x, y = ts.broadcast_tensors(input.detach().to(dtype), other.detach().to(dtype))
+    whole = _INTEGERS[dtype]
+    bits = x.contiguous().view(whole)
+    # Away from zero the bit pattern grows by one; from zero itself it is the least number of y's sign.
+    away = (y > x) == (x > 0)
+    stepped = (bits + ts.where(away, 1, -1).to(whole)).view(dtype)
+    tiniest = ts.ones_like(bits).view(dtype)
+    result = ts.where(x == 0, ts.where(y > 0, tiniest, -tiniest), stepped)
+    result = ts.where(x == y, y, result)
+    result = ts.where(x.isnan() | y.isnan(), float("nan"), result)
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    """``(mantissa, exponent)``, input = mantissa * 2**exponent, with the mantissa in [0.5, 1) and the exponent int32.
+
+    Zeros, infinities and NaN are their own mantissas. ``RuntimeError`` for other dtypes than floating ones.
+
+    >>> import tesserack as ts
+    >>> ts.frexp(ts.tensor([6.0]))
+    (tensor([0.7500]), tensor([3], dtype=tesserack.int32))
+    """
+    _check_float("frexp", input)
+    plain = (input == 0) | ~input.isfinite()
+    wide = ts.where(plain, ts.ones_like(input), input).detach().double()
+    # Numbers below float64's normal range are brought into it first.
+    small = wide.abs() < 1e-300
+    scaled = ts.where(small, wide * 2.0**100, wide)
+    bits = scaled.abs().contiguous().view(ts.int64)
+    exponent = (bits >> 52) - 1022 - ts.where(small, 100, 0)
+    exponent = ts.where(plain, 0, exponent).to(ts.int32)
+    # In two steps: 2**exponent itself may be beyond the dtype.
+    half = exponent // 2
+    wide_mantissa = input.double() * ts.exp2(-half.double()) * ts.exp2(-(exponent - half).double())
+    mantissa = ts.where(plain, input, wide_mantissa.to(input.dtype))
+    if out is None:
+        return mantissa, exponent
+    return tuple(t.resize_(v.shape).copy_(v) for t, v in zip(out, (mantissa, exponent), strict=True))  # type: ignore[return-value]
+
+
+def gradient(
+    input: Tensor, *, spacing: Any = None, dim: int | tuple[int, ...] | None = None, edge_order: int = 1
+) -> tuple[Tensor, ...]:
+    """Slopes of samples along each of ``dim`` (all by default), by central differences; at the ends one-sided ones.
+
+    ``spacing`` is a number, one for each dim, or a tensor of positions for each. ``edge_order`` 2 takes three samples
+    at the ends. ``RuntimeError`` for fewer than ``edge_order + 1`` samples or spacings that do not fit.
+
+    >>> import tesserack as ts
+    >>> ts.gradient(ts.tensor([0.0, 1.0, 4.0, 9.0]))
+    (tensor([1., 2., 4., 5.]),)
+    """
+    if edge_order not in (1, 2):
+        raise RuntimeError(f"gradient: only supports edge_order=1 and edge_order=2, got {edge_order}")
+    dims = tuple(range(input.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = tuple(d % input.dim() for d in dims)
+    if spacing is None or isinstance(spacing, (int, float)):
+        steps: list[Any] = [1.0 if spacing is None else spacing] * len(dims)
+    elif isinstance(spacing, Tensor):
+        steps = [spacing]
+    else:
+        steps = [*spacing]
+    if len(steps) != len(dims):
+        raise RuntimeError(f"gradient: expected spacing for {len(dims)} dims, got {len(steps)}")
+    return tuple(_slopes(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True))
+
+
+def _slopes(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
+    count = x.shape[dim]
+    if count < edge_order + 1:
+        raise RuntimeError(
+            f"gradient: expected each dimension size to be at least edge_order+1, got {count} along dim {dim}"
+        )
+    if not x.is_floating_point() and not x.is_complex():
+        x = x.to(ts.get_default_dtype())
+    if isinstance(spacing, Tensor):
+        if spacing.dim() != 1 or spacing.numel() != count:
+            raise RuntimeError(f"gradient: expected {count} positions along dim {dim}, got {tuple(spacing.shape)}")
+        gaps = spacing.diff().to(x.dtype).reshape([-1 if d == dim else 1 for d in range(x.dim())])
+    else:
+        gaps = ts.full([count - 1 if d == dim else 1 for d in range(x.dim())], float(spacing), dtype=x.dtype)
+        gaps = gaps.to(x.device)
+    between = x.diff(dim=dim) / gaps  # slopes of the intervals
+
+    def at(t: Tensor, start: int, length: int) -> Tensor:
+        return t.narrow(dim, start, length)
+
+    left, right = at(gaps, 0, count - 2), at(gaps, 1, count - 2)
+    middle = (at(between, 0, count - 2) * right + at(between, 1, count - 2) * left) / (left + right)
+    first, last = at(between, 0, 1), at(between, count - 2, 1)
+    if edge_order == 2:  # the parabola through three samples
+        bend = (at(between, 1, 1) - first) / (at(gaps, 0, 1) + at(gaps, 1, 1))
+        end = (last - at(between, count - 3, 1)) / (at(gaps, count - 3, 1) + at(gaps, count - 2, 1))
+        first, last = first - bend * at(gaps, 0, 1), last + end * at(gaps, count - 2, 1)
+    return ts.cat([first, middle, last], dim)
