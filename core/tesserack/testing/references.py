@@ -244,6 +244,13 @@ def _divide(x, y, rounding_mode=None) -> Any:
 
 
 # PyTorch's rules for NaN, which are not NumPy's.
+def _angle(x: Any) -> Any:
+    """Of real numbers pi left of zero and 0 elsewhere, as PyTorch: minus zero lies on the right."""
+    if np.iscomplexobj(x):
+        return np.angle(x)
+    return np.where(np.isnan(x), np.nan, np.where(x < 0, np.pi, 0.0))
+
+
 def _sign(x) -> Any:
     return (x > 0).astype(int) - (x < 0)
 
@@ -317,7 +324,7 @@ _POINTWISE: dict[str, Reference] = {
     "logit_exact": sp.logit,
     "sign": _sign,
     "sgn": _sign,
-    "angle": np.angle,
+    "angle": _angle,
     "isreal": np.isreal,
     "conj_physical": np.positive,
     "mul": np.multiply,
