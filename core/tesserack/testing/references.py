@@ -243,7 +243,6 @@ def _divide(x, y, rounding_mode=None) -> Any:
     return quotient if rounding_mode is None else np.trunc(quotient)
 
 
-# PyTorch's rules for NaN, which are not NumPy's.
 def _angle(x: Any) -> Any:
     """Of real numbers pi left of zero and 0 elsewhere, as PyTorch: minus zero lies on the right."""
     if np.iscomplexobj(x):
@@ -251,6 +250,7 @@ def _angle(x: Any) -> Any:
     return np.where(np.isnan(x), np.nan, np.where(x < 0, np.pi, 0.0))
 
 
+# PyTorch's rules for NaN, which are not NumPy's.
 def _sign(x) -> Any:
     return (x > 0).astype(int) - (x < 0)
 
