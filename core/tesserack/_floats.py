@@ -82,9 +82,14 @@ def gradient(
     >>> ts.gradient(ts.tensor([0.0, 1.0, 4.0, 9.0]))
     (tensor([1., 2., 4., 5.]),)
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"gradient: expected a tensor, got {type(input).__name__}")
     if edge_order not in (1, 2):
         raise RuntimeError(f"gradient: only supports edge_order=1 and edge_order=2, got {edge_order}")
     dims = tuple(range(input.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    for d in dims:
+        if not -input.dim() <= d < input.dim():
+            raise IndexError(f"gradient: expected dims in [{-input.dim()}, {input.dim() - 1}], got {d}")
     dims = tuple(d % input.dim() for d in dims)
     if spacing is None or isinstance(spacing, (int, float)):
         steps: list[Any] = [1.0 if spacing is None else spacing] * len(dims)

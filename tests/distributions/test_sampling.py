@@ -1,5 +1,7 @@
 """Draws follow their distributions, and carry the right gradients."""
 
+import math
+
 import numpy as np
 import pytest
 import tesserack as ts
@@ -111,6 +113,12 @@ def test_draws_are_repeatable_and_empty_batches_stand():
     assert D.Poisson(ts.ones(0)).sample((3,)).shape == (3, 0)
     assert D.Gamma(ts.ones(0), ts.ones(0)).rsample().shape == (0,)
     assert D.Categorical(ts.ones(2, 3)).sample((0,)).shape == (0, 2)
+
+
+def test_draws_of_parameters_that_are_not_finite_end():
+    shapes = ts.tensor([math.inf, math.nan, 1.0])
+    assert D.Gamma(shapes, 1.0, validate_args=False).sample().isfinite().tolist() == [False, False, True]
+    assert D.VonMises(0.0, ts.tensor([math.nan, 1.0]), validate_args=False).sample().isfinite()[1]
 
 
 def test_draws_of_small_concentrations_lie_on_the_simplex():

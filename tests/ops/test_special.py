@@ -133,6 +133,12 @@ def test_polynomials(device, name, expected):
     assert function(on(device, x), -1).eq(0).all()
 
 
+@pytest.mark.parametrize("degree", [math.inf, math.nan])
+def test_degrees_that_are_not_finite_are_refused(device, degree):
+    with pytest.raises(RuntimeError, match="finite degrees"):
+        ts.special.legendre_polynomial_p(on(device, [0.5]), on(device, [degree]))
+
+
 def test_chebyshev_polynomials_of_the_other_kinds(device):
     angle = np.linspace(0.1, 3, 9)
     x = on(device, np.cos(angle))

@@ -105,6 +105,7 @@ def test_slopes(edge_order, spacing):
         lambda m: m.nextafter(m.ones(2, dtype=m.int64), m.ones(2, dtype=m.int64)),
         lambda m: m.frexp(m.ones(2, dtype=m.int64)),
         lambda m: m.gradient(m.ones(1)),
+        lambda m: m.gradient(m.ones(3), dim=5),
         lambda m: m.gradient(m.ones(4), edge_order=3),
         lambda m: m.as_strided_scatter(m.ones(4), m.ones(3), (2,), (1,)),
     ],
@@ -112,5 +113,7 @@ def test_slopes(edge_order, spacing):
 def test_errors(call):
     with pytest.raises(Exception):  # noqa: B017
         call(torch)
-    with pytest.raises((RuntimeError, NotImplementedError), match=r"nextafter|frexp|gradient|as_strided_scatter"):
+    with pytest.raises(
+        (RuntimeError, IndexError, NotImplementedError), match=r"nextafter|frexp|gradient|as_strided_scatter"
+    ):
         call(ts)

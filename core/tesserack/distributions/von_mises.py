@@ -59,7 +59,7 @@ class VonMises(Distribution):
                 f = (1 + r[index] * z) / (r[index] + z)
                 c = kappa[index] * (r[index] - f)
                 accepted = (c * (2 - c) - u[1] > 0) | ((c / u[1]).log() + 1 - c >= 0)
-                return (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos(), accepted
+                return (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos(), accepted | ~kappa[index].isfinite()
 
             angle = _decide((kappa.numel(),), kappa, attempt).reshape(shape)
             loc = self.loc.double()

@@ -35,6 +35,8 @@ def _operands(name: str, x: Any, n: Any) -> tuple[Tensor, Tensor]:
         dtype = ts.get_default_dtype()
     made = [v.to(dtype) if isinstance(v, Tensor) else ts.tensor(v, dtype=dtype, device=device) for v in (x, n)]
     value, degree = ts.broadcast_tensors(*made)
+    if not bool(degree.isfinite().all()):
+        raise RuntimeError(f"{name}: expected finite degrees n, got infinity or NaN among them")
     return value, degree.trunc()
 
 
