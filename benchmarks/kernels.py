@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rows import Setup, row
+from rows import Cost, Setup, row
 
 FOUR_MILLION = 1 << 22
+MAP = Cost(read=4 * FOUR_MILLION, written=4 * FOUR_MILLION)
 
 
 def _gemm(size: int, dtype: str) -> Setup:
@@ -19,8 +20,8 @@ def _gemm(size: int, dtype: str) -> Setup:
 
 
 for _size in (256, 512, 1024, 2048):
-    row(f"sgemm {_size}", "a @ b", limit=0.92)(_gemm(_size, "float32"))
-row("bf16 matmul 1024", "a @ b", limit=1.0)(_gemm(1024, "bfloat16"))
+    row(f"sgemm {_size}", "a @ b", limit=0.8, cost=Cost(flops=2 * _size**3))(_gemm(_size, "float32"))
+row("bf16 matmul 1024", "a @ b", limit=0.8, cost=Cost(flops=2 * 1024**3, dtype="bfloat16"))(_gemm(1024, "bfloat16"))
 
 
 def _conv(fw: Any, device: str) -> dict[str, Any]:
@@ -46,22 +47,25 @@ def _vectors(fw: Any, device: str) -> dict[str, Any]:
     return {"a": fw.randn(FOUR_MILLION, device=device), "b": fw.randn(FOUR_MILLION, device=device)}
 
 
-for _statement, _limit in (
-    ("a.exp()", 0.6),
-    ("a.tanh()", 0.6),
-    ("a.sigmoid()", 0.6),
-    ("a + b", 1.0),
-    ("a.sum()", 0.8),
+for _statement, _cost in (
+    ("a.exp()", MAP),
+    ("a.tanh()", MAP),
+    ("a.sigmoid()", MAP),
+    ("a + b", Cost(read=8 * FOUR_MILLION, written=4 * FOUR_MILLION)),
+    ("a.sum()", Cost(read=4 * FOUR_MILLION)),
 ):
-    row(f"{_statement}, 4M", _statement, limit=_limit)(_vectors)
+    row(f"{_statement}, 4M", _statement, limit=0.8, cost=_cost)(_vectors)
 
 
-@row("softmax 4096x1024", "a.softmax(-1)", limit=0.8)
+@row("softmax 4096x1024", "a.softmax(-1)", limit=0.8, cost=MAP)
 def softmax(fw: Any, device: str) -> dict[str, Any]:
     return {"a": fw.randn(4096, 1024, device=device)}
 
 
-@row("layer_norm 4096x768", "layer_norm(a, (768,), w, b)", limit=0.8)
+_LAYERS = Cost(read=4 * 4096 * 768, written=4 * 4096 * 768)
+
+
+@row("layer_norm 4096x768", "layer_norm(a, (768,), w, b)", limit=0.8, cost=_LAYERS)
 def layer_norm(fw: Any, device: str) -> dict[str, Any]:
     a = fw.randn(4096, 768, device=device)
     w, b = fw.ones(768, device=device), fw.zeros(768, device=device)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rows import Setup, row
-
-FOUR_MILLION = 1 << 22
+from kernels import FOUR_MILLION, MAP
+from rows import Cost, Setup, row
 
 
 def _functional(fw: Any, device: str) -> dict[str, Any]:
     return {"F": fw.nn.functional, "fw": fw, "a": fw.randn(FOUR_MILLION, device=device)}
 
 
-# The clone is the limit of all that read and write as much.
 for _statement in (
     "a.clone()",
     "F.gelu(a)",
@@ -30,7 +28,7 @@ for _statement in (
     "fw.special.erfc(a)",
     "a.cumsum(0)",
 ):
-    row(f"{_statement}, 4M", _statement, limit=None if _statement == "a.clone()" else 0.8)(_functional)
+    row(f"{_statement}, 4M", _statement, limit=0.8, cost=MAP)(_functional)
 
 
 def _attention(shape: tuple[int, ...], dtype: str, requires_grad: bool = False) -> Setup:
@@ -53,31 +51,47 @@ def _attention(shape: tuple[int, ...], dtype: str, requires_grad: bool = False) 
 _CAUSAL = "attend(q, k, v, is_causal=True)"
 row("attention 8x512x64, causal", _CAUSAL, limit=0.8)(_attention((8, 512, 64), "float32"))
 row("attention 1x8x512x64, causal", _CAUSAL, limit=0.8)(_attention((1, 8, 512, 64), "float32"))
-row("attention 1x8x512x64", "attend(q, k, v)", limit=0.8)(_attention((1, 8, 512, 64), "float32"))
+_PRODUCTS = Cost(flops=2 * 2 * 8 * 512 * 512 * 64)
+row("attention 1x8x512x64", "attend(q, k, v)", limit=0.8, cost=_PRODUCTS)(_attention((1, 8, 512, 64), "float32"))
 row("attention 1x8x512x64, causal, bfloat16", _CAUSAL, limit=0.8)(_attention((1, 8, 512, 64), "bfloat16"))
 row("attention 1x8x512x64, causal, gradients", f"grad({_CAUSAL}.sum(), (q, k, v))", limit=0.8)(
     _attention((1, 8, 512, 64), "float32", True)
 )
 
 
-@row("embedding 8192 of 50000x256", "embedding(at, table)", limit=0.8)
+@row(
+    "embedding 8192 of 50000x256",
+    "embedding(at, table)",
+    limit=0.8,
+    cost=Cost(read=4 * 8192 * 256, written=4 * 8192 * 256),
+)
 def embedding(fw: Any, device: str) -> dict[str, Any]:
     at = fw.randint(0, 50000, (8192,), device=device)
     return {"embedding": fw.nn.functional.embedding, "at": at, "table": fw.randn(50000, 256, device=device)}
 
 
-@row("x[:, index], 4096x1024 by 512", "x[:, index]", limit=0.8)
+@row("x[:, index], 4096x1024 by 512", "x[:, index]", limit=0.8, cost=Cost(read=4 * 4096 * 1024, written=4 * 4096 * 512))
 def index_columns(fw: Any, device: str) -> dict[str, Any]:
     return {"x": fw.randn(4096, 1024, device=device), "index": fw.randint(0, 1024, (512,), device=device)}
 
 
-@row("depthwise conv2d 3x3 8x128x28x28", "conv2d(x, w, padding=1, groups=128)", limit=0.8)
+@row(
+    "depthwise conv2d 3x3 8x128x28x28",
+    "conv2d(x, w, padding=1, groups=128)",
+    limit=0.8,
+    cost=Cost(read=4 * 8 * 128 * 28 * 28, written=4 * 8 * 128 * 28 * 28),
+)
 def depthwise(fw: Any, device: str) -> dict[str, Any]:
     x, w = fw.randn(8, 128, 28, 28, device=device), fw.randn(128, 1, 3, 3, device=device)
     return {"conv2d": fw.nn.functional.conv2d, "x": x, "w": w}
 
 
-@row("max_pool2d 16x64x56x56", "max_pool2d(x, 2)", limit=0.8)
+@row(
+    "max_pool2d 16x64x56x56",
+    "max_pool2d(x, 2)",
+    limit=0.8,
+    cost=Cost(read=4 * 16 * 64 * 56 * 56, written=16 * 64 * 56 * 56),
+)
 def max_pool(fw: Any, device: str) -> dict[str, Any]:
     return {"max_pool2d": fw.nn.functional.max_pool2d, "x": fw.randn(16, 64, 56, 56, device=device)}
 
@@ -107,6 +121,6 @@ def searchsorted(fw: Any, device: str) -> dict[str, Any]:
     return {"fw": fw, "edges": edges, "x": fw.randn(1000000, device=device)}
 
 
-@row("bincount 1M in 1000", "x.bincount()", limit=0.8)
+@row("bincount 1M in 1000", "x.bincount()", limit=0.8, cost=Cost(read=8 * 1000000))
 def bincount(fw: Any, device: str) -> dict[str, Any]:
     return {"x": fw.randint(0, 1000, (1000000,), device=device)}

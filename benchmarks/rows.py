@@ -14,6 +14,16 @@ Setup = Callable[[Any, str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a statement cannot do without: bytes read and written once, or multiplications and additions of a dtype."""
+
+    read: int = 0
+    written: int = 0
+    flops: int = 0
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
 class Row:
     """One measured statement, written once for every framework with PyTorch's names."""
 
@@ -23,18 +33,21 @@ class Row:
     setup: Setup
     limit: float | None  # the ratio to stay under, tesserack's over torch's
     memory: bool = False  # measured is not the time but what the process comes to hold at most, in bytes
+    cost: Cost | None = None  # the machine takes some time for it; within a tenth of that, the ratio may be any
 
 
 _rows: dict[str, Row] = {}
 
 
-def row(name: str, statement: str, limit: float | None = None, memory: bool = False) -> Callable[[Setup], Setup]:
+def row(
+    name: str, statement: str, limit: float | None = None, memory: bool = False, cost: Cost | None = None
+) -> Callable[[Setup], Setup]:
     """Register the decorated setup as the row ``name`` of the family its module is called after."""
 
     def register(setup: Setup) -> Setup:
         if name in _rows:
             raise ValueError(f"benchmarks: two rows are called {name!r}")
-        _rows[name] = Row(setup.__module__, name, statement, setup, limit, memory)
+        _rows[name] = Row(setup.__module__, name, statement, setup, limit, memory, cost)
         return setup
 
     return register

@@ -2,7 +2,7 @@
 
 Started as ``worker.py FRAMEWORK DEVICE THREADS``. Every request is a line of JSON on standard input,
 ``{"row": name, "seconds": budget}``; every answer a line ``{"seconds": per call}``, for a row of memory
-``{"bytes": at most}``, or ``{"error": message}``.
+``{"bytes": at most}``, or ``{"error": message}``. With ``"limit": true`` what is timed is not the row but its cost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import timeit
 from pathlib import Path
 from typing import Any
 
-from rows import all_rows
+from limits import limit_row, scale
+from rows import Row, all_rows
 
 REPEAT_SECONDS = 0.002  # an inner loop long enough that reading the clock costs nothing
 
@@ -24,13 +25,12 @@ REPEAT_SECONDS = 0.002  # an inner loop long enough that reading the clock costs
 class Prepared:
     """A row set up in this process, its inner loop calibrated."""
 
-    def __init__(self, fw: Any, device: str, name: str) -> None:
-        row = all_rows()[name]
+    def __init__(self, fw: Any, device: str, row: Row) -> None:
         fw.manual_seed(0)
         names = row.setup(fw, device)
         # timeit stops the garbage collector, programs do not.
         self.timer = timeit.Timer(row.statement, "import gc; gc.enable()", globals=names)
-        self.name = name
+        self.row = row
         self.calls = self._calibrate()
 
     def _calibrate(self) -> int:
@@ -75,13 +75,17 @@ def serve(fw: Any, device: str, answers: Any) -> None:
         request = json.loads(line)
         answer: dict[str, float | str]
         try:
-            if all_rows()[request["row"]].memory:
+            row = all_rows()[request["row"]]
+            if row.memory:
                 print(json.dumps({"bytes": peak_memory(fw, device, request["row"])}), file=answers, flush=True)
                 continue
-            if prepared is None or prepared.name != request["row"]:
+            times = 1.0
+            if request.get("limit") and (cost := row.cost):
+                row, times = limit_row(cost), scale(cost)
+            if prepared is None or prepared.row.name != row.name:
                 prepared = None  # frees the last row's tensors first
-                prepared = Prepared(fw, device, request["row"])
-            answer = {"seconds": prepared.measure(request["seconds"])}
+                prepared = Prepared(fw, device, row)
+            answer = {"seconds": times * prepared.measure(request["seconds"])}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
