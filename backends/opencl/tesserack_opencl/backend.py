@@ -1,0 +1,226 @@
+"""Memory, streams and events of OpenCL devices.
+
+Handles are addresses of OpenCL's own objects (``cl_mem``, ``cl_command_queue``), so that the core passes them to the
+launcher as they are. The PyOpenCL objects behind them are kept here until the core lets go.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+from tesserack.backends import Backend
+
+from tesserack_opencl.devices import Found, find
+
+if TYPE_CHECKING:
+    from tesserack_opencl.card import OpenCLCard
+
+__all__ = ["OpenCL"]
+
+_OUT_OF_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
+_STAGED = 1 << 20  # copies from the host up to here are queued from a copy; larger ones wait
+
+
+class OpenCL(Backend):
+    """The devices of all OpenCL platforms."""
+
+    name, vendor, version = "opencl", "org.tesserack.opencl", "0.1.0"
+    raw_handles = True
+    card: OpenCLCard
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory: dict[int, Any] = {}
+        self._queues: dict[int, Any] = {}  # streams by address
+        self._default: dict[int, Any] = {}  # queues of default streams by device
+        self._events: dict[int, Any] = {}  # by number; None until recorded
+        self._faults: dict[int, Any] = {}
+        self._pending: deque[tuple[Any, Any]] = deque()  # copies under way, with the bytes they read
+        self._next_event = 1
+        self._lock = threading.RLock()
+
+    # --- devices --------------------------------------------------------------------------------------------------
+
+    def probe(self) -> int | tuple[int, str]:
+        found, reason = find()
+        return len(found) if found else (0, reason)
+
+    def found(self, device: int) -> Found:
+        """The device of a number."""
+        return find()[0][device]
+
+    def properties(self, device: int) -> dict[str, Any]:
+        found = self.found(device)
+        d = found.device
+        names = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
+        names += ["float16", "bfloat16", "float32"] + ["float64"] * found.fp64
+        return {
+            "name": d.name.strip(),
+            "total_memory": int(d.global_mem_size),
+            "max_allocation": int(d.max_mem_alloc_size),
+            "dtypes": names,
+            "compute_units": int(d.max_compute_units),
+            "alignment": int(d.mem_base_addr_align) // 8,
+            "atomics": True,
+            "asynchronous": True,
+        }
+
+    def queue(self, device: int, stream: Any) -> Any:
+        """The queue of a stream; None is the default stream."""
+        if stream:
+            return self._queues[stream]
+        with self._lock:
+            known = self._default.get(device)
+            if known is None:
+                known = self._default[device] = self._make_queue(device)
+            return known
+
+    def _make_queue(self, device: int) -> Any:
+        found = self.found(device)
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        return cl.CommandQueue(found.context, found.device, properties=profiling)
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def alloc(self, device: int, nbytes: int, stream: Any) -> int:
+        return self._buffer(device, max(nbytes, 1))
+
+    def _buffer(self, device: int, nbytes: int) -> int:
+        found = self.found(device)
+        try:
+            memory = cl.Buffer(found.context, cl.mem_flags.READ_WRITE, nbytes)
+        except cl.Error as error:
+            if any(word in str(error) for word in _OUT_OF_MEMORY):
+                raise MemoryError(f"opencl: no {nbytes} bytes on {found.device.name.strip()} ({error})") from error
+            raise
+        handle = int(memory.int_ptr)
+        self._memory[handle] = memory
+        return handle
+
+    def free(self, device: int, handle: int, nbytes: int, stream: Any) -> None:
+        self._memory.pop(handle).release()  # OpenCL keeps it until queued commands are done
+
+    def copy_from_host(self, device: int, dst: int, dst_offset: int, src: memoryview, stream: Any) -> None:
+        queue = self.queue(device, stream)
+        memory = self._memory[dst]
+        if src.nbytes > _STAGED:
+            cl.enqueue_copy(queue, memory, np.frombuffer(src, np.uint8), dst_offset=dst_offset, is_blocking=True)
+            return
+        copy = np.frombuffer(src, np.uint8).copy()
+        event = cl.enqueue_copy(queue, memory, copy, dst_offset=dst_offset, is_blocking=False)
+        self._pending.append((event, copy))
+        queue.flush()
+        self._drop_finished()
+
+    def _drop_finished(self) -> None:
+        with self._lock:
+            while self._pending and _finished(self._pending[0][0]):
+                self._pending.popleft()
+
+    def copy_to_host(self, device: int, dst: memoryview, src: int, src_offset: int, stream: Any) -> None:
+        queue = self.queue(device, stream)
+        self._read(device, queue, np.frombuffer(dst, np.uint8), self._memory[src], src_offset)
+
+    def copy_within(
+        self, device: int, dst: int, dst_offset: int, src: int, start: int, nbytes: int, stream: Any
+    ) -> None:
+        queue = self.queue(device, stream)
+        source, target = self._memory[src], self._memory[dst]
+        cl.enqueue_copy(queue, target, source, src_offset=start, dst_offset=dst_offset, byte_count=nbytes)
+
+    def synchronize(self, device: int, stream: Any) -> None:
+        self._read(device, self.queue(device, stream))
+        self._drop_finished()
+
+    # --- faults that kernels find ---------------------------------------------------------------------------------
+
+    def fault_buffer(self, device: int) -> int:
+        """The memory where kernels of a device write what is wrong with their data."""
+        with self._lock:
+            if device not in self._faults:
+                handle = self._buffer(device, 16)
+                cl.enqueue_copy(self.queue(device, None), self._memory[handle], np.zeros(4, np.uint32))
+                self._faults[device] = handle
+            return int(self._faults[device])
+
+    def _read(self, device: int, queue: Any, dst: Any = None, memory: Any = None, offset: int = 0) -> None:
+        """Wait for a queue, reading memory if any is given, and raise what its kernels reported."""
+        faults = self._memory.get(self._faults.get(device, 0))
+        words = np.zeros(4, np.uint32)
+        if dst is not None:
+            cl.enqueue_copy(queue, dst, memory, src_offset=offset, is_blocking=faults is None)
+        if faults is None:
+            queue.finish()
+            return
+        cl.enqueue_copy(queue, words, faults, is_blocking=True)
+        if words[0]:
+            cl.enqueue_copy(queue, faults, np.zeros(4, np.uint32), is_blocking=True)
+            raise self.card.fault_error([int(word) for word in words])
+
+    # --- streams and events ---------------------------------------------------------------------------------------
+
+    def stream_create(self, device: int, priority: int) -> int:
+        queue = self._make_queue(device)
+        self._queues[int(queue.int_ptr)] = queue
+        return int(queue.int_ptr)
+
+    def stream_destroy(self, device: int, stream: int) -> None:
+        queue = self._queues.pop(stream, None)
+        if queue is not None:
+            queue.finish()
+
+    def stream_wait_event(self, device: int, stream: Any, event: int) -> None:
+        recorded = self._events.get(event)
+        if recorded is not None:
+            queue = self.queue(device, stream)
+            cl.enqueue_barrier(queue, wait_for=[recorded])
+
+    def event_create(self, device: int, timing: bool) -> int:
+        with self._lock:
+            number = self._next_event
+            self._next_event += 1
+        self._events[number] = None
+        return number
+
+    def event_destroy(self, device: int, event: int) -> None:
+        self._events.pop(event, None)
+
+    def event_record(self, device: int, event: int, stream: Any) -> None:
+        queue = self.queue(device, stream)
+        self._events[event] = cl.enqueue_marker(queue)
+        queue.flush()
+
+    def event_query(self, device: int, event: int) -> bool:
+        recorded = self._events.get(event)
+        return recorded is None or _finished(recorded)
+
+    def event_synchronize(self, device: int, event: int) -> None:
+        recorded = self._events.get(event)
+        if recorded is not None:
+            recorded.wait()
+            self._read(device, self._fault_queue(device))
+
+    def _fault_queue(self, device: int) -> Any:
+        """A queue for reading reports alone, which does not wait for others' work."""
+        with self._lock:
+            key = ~device
+            if key not in self._default:
+                self._default[key] = self._make_queue(device)
+            return self._default[key]
+
+    def event_elapsed(self, device: int, begin: int, end: int) -> float:
+        first, last = self._events.get(begin), self._events.get(end)
+        if first is None or last is None:
+            raise ValueError("elapsed_time: expected two events that were recorded")
+        last.wait()
+        first.wait()
+        return float(last.profile.end - first.profile.end) * 1e-6
+
+
+def _finished(event: Any) -> bool:
+    status = event.command_execution_status
+    return bool(status == cl.command_execution_status.COMPLETE or status < 0)

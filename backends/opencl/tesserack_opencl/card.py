@@ -1,0 +1,94 @@
+"""Kernels of the generator on OpenCL: how text is compiled, kept and launched."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pyopencl as cl
+from tesserack_kernelgen import Card, Device, DiskCache, launcher
+from tesserack_kernelgen.opencl import OPENCL
+
+if TYPE_CHECKING:
+    from tesserack_opencl.backend import OpenCL
+
+__all__ = ["OpenCLCard"]
+
+
+@functools.cache
+def _function(name: str) -> int:
+    """The address of a function of OpenCL, from the loader that PyOpenCL is linked with."""
+    library = ctypes.CDLL(cl._cl.__file__)
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+
+class OpenCLCard(Card):
+    """The generator's templates for the devices of the backend."""
+
+    dialect = OPENCL
+
+    def __init__(self, backend: OpenCL):
+        super().__init__()
+        self.backend = backend
+        backend.card = self
+        self.entry = launcher.address("opencl")
+        self.cache = DiskCache()
+        self._devices: dict[int, Device] = {}
+        self._programs: list[Any] = []
+
+    def device(self, index: int) -> Device:
+        known = self._devices.get(index)
+        if known is None:
+            known = self._devices[index] = self._describe(index)
+        return known
+
+    def _describe(self, index: int) -> Device:
+        found = self.backend.found(index)
+        limit = int(found.device.max_work_group_size)
+        group = min(256 if not found.cpu else 128, 1 << (limit.bit_length() - 1))
+        return Device(
+            index=index,
+            identity=found.identity,
+            group=group,
+            compute_units=int(found.device.max_compute_units),
+            vector_bytes=4 if found.cpu else 16,
+            fp64=found.fp64,
+            serial=found.cpu,
+            int64_atomics=found.int64_atomics,
+            fault=struct.pack("Q", self.backend.fault_buffer(index)),
+            max_arguments=int(found.device.max_parameter_size),
+        )
+
+    def compile(self, device: Device, source: str, name: str) -> int:
+        found = self.backend.found(device.index)
+        key = self.cache.key(source, device.identity)
+        binary = self.cache.get(key)
+        program = self._from_binary(found, binary) if binary else None
+        if program is None:
+            program = self._build(cl.Program(found.context, source), name)
+            self.statistics.compiled += 1
+            self.cache.put(key, program.get_info(cl.program_info.BINARIES)[0])
+        else:
+            self.statistics.from_disk += 1
+        kernel = cl.Kernel(program, name)
+        self._programs.append(kernel)  # lives as long as the launcher may use it
+        queue = self.backend.queue(device.index, None)
+        addresses = _function("clSetKernelArg"), _function("clEnqueueNDRangeKernel")
+        return launcher.opencl_kernel(*addresses, kernel.int_ptr, queue.int_ptr)
+
+    def _build(self, program: Any, name: str) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyOpenCL warns of every remark of the compiler
+            try:
+                return program.build()
+            except cl.Error as error:
+                raise RuntimeError(f"opencl: the kernel {name} does not compile: {error}") from error
+
+    def _from_binary(self, found: Any, binary: bytes) -> Any:
+        try:
+            return cl.Program(found.context, [found.device], [binary]).build()
+        except cl.Error:
+            return None  # of another driver, or damaged: compiled again

@@ -1,0 +1,87 @@
+"""Devices of all platforms that can build a kernel, with what each can do."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+__all__ = ["Found", "find"]
+
+_TRIVIAL = "__kernel void trivial(__global int* x) { x[0] = 41 + 1; }"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A device that works, and a context of its own."""
+
+    device: Any
+    context: Any
+    fp64: bool
+    half: bool
+    int64_atomics: bool
+
+    @property
+    def cpu(self) -> bool:
+        """Whether it is the processor of the host."""
+        return bool(self.device.type & cl.device_type.CPU)
+
+    @property
+    def identity(self) -> str:
+        """Device and driver, as the key of kernels kept on disk."""
+        d = self.device
+        return "|".join((d.platform.name, d.platform.version, d.name, d.version, d.driver_version))
+
+
+def _works(context: Any, device: Any) -> None:
+    """Build and run a kernel. A driver that cannot compile for its device shows it here alone."""
+    import numpy as np
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = cl.Program(context, _TRIVIAL).build(devices=[device])
+    queue = cl.CommandQueue(context, device)
+    memory = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
+    cl.Kernel(program, "trivial")(queue, (1,), None, memory)
+    answer = np.zeros(1, np.int32)
+    cl.enqueue_copy(queue, answer, memory)
+    if answer[0] != 42:
+        raise RuntimeError(f"a trivial kernel gave {answer[0]} for 42")
+
+
+def _try(device: Any) -> Found:
+    context = cl.Context([device])
+    _works(context, device)
+    extensions = device.extensions.split()
+    atomics = {"cl_khr_int64_base_atomics"} <= {*extensions}
+    return Found(device, context, "cl_khr_fp64" in extensions, "cl_khr_fp16" in extensions, atomics)
+
+
+@functools.cache
+def find() -> tuple[tuple[Found, ...], str]:
+    """The devices, GPUs first, and why others were left out."""
+    found: list[Found] = []
+    reasons: list[str] = []
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        return (), f"no OpenCL platform ({error}); install a driver, such as the Debian package pocl-opencl-icd"
+    for platform in platforms:
+        try:
+            devices = platform.get_devices()
+        except cl.Error as error:
+            reasons.append(f"{platform.name}: no devices ({error})")
+            continue
+        for device in devices:
+            try:
+                found.append(_try(device))
+            except Exception as error:  # a driver may fail in any way; the other devices are not to suffer
+                lines = str(error).strip().splitlines()
+                reasons.append(f"{platform.name}, {device.name.strip()}: {lines[0] if lines else type(error).__name__}")
+    # One processor shown by two platforms is one device: the first that works.
+    unique = {(f.device.type, f.device.name.rpartition("-")[2] if f.cpu else id(f)): f for f in reversed(found)}
+    kept = sorted(unique.values(), key=lambda f: (f.cpu, found.index(f)))
+    return tuple(kept), "; ".join(reasons) or "no OpenCL device found"

@@ -1,0 +1,57 @@
+// The launcher of OpenCL kernels.
+#include "launcher.h"
+#include <memory>
+#include <mutex>
+
+namespace ts::kernelgen {
+namespace {
+
+// The two functions of OpenCL that a launch needs, by their signatures in cl.h.
+using SetArgument = int (*)(void* kernel, uint32_t index, size_t size, const void* value);
+using Enqueue = int (*)(void* queue, void* kernel, uint32_t dims, const size_t* offset, const size_t* global,
+                        const size_t* local, uint32_t n_events, void* const* events, void** event);
+
+struct Kernel {
+  SetArgument set_argument;
+  Enqueue enqueue;
+  void* kernel;
+  void* queue;      // of the default stream
+  std::mutex mutex; // a cl_kernel holds one set of arguments
+};
+
+int launch(const ts_launch* l) {
+  auto* k = static_cast<Kernel*>(l->kernel);
+  size_t global[3], local[3];
+  for (int axis = 0; axis < 3; ++axis) {
+    local[axis] = l->group_size[axis];
+    global[axis] = static_cast<size_t>(l->groups[axis]) * local[axis];
+  }
+  std::lock_guard lock(k->mutex);
+  for (int32_t i = 0; i < l->n_arguments; ++i) {
+    const ts_launch_argument* a = TS_LAUNCH_ARGUMENT(l, i);
+    if (int code = k->set_argument(k->kernel, static_cast<uint32_t>(i), a->size, a->value))
+      return refused(l, "clSetKernelArg", code);
+  }
+  void* queue = l->stream ? l->stream : k->queue;
+  if (int code = k->enqueue(queue, k->kernel, 3, nullptr, global, local, 0, nullptr, nullptr))
+    return refused(l, "clEnqueueNDRangeKernel", code);
+  launches.fetch_add(1, std::memory_order_relaxed);
+  return TS_OK;
+}
+
+} // namespace
+} // namespace ts::kernelgen
+
+// What a plan names as kernel; lives until the process ends.
+TS_EXPORT void* tesserack_opencl_kernel(void* set_argument, void* enqueue, void* kernel, void* queue) {
+  using namespace ts::kernelgen;
+  auto made = std::make_unique<Kernel>();
+  made->set_argument = reinterpret_cast<SetArgument>(set_argument);
+  made->enqueue = reinterpret_cast<Enqueue>(enqueue);
+  made->kernel = kernel;
+  made->queue = queue;
+  return made.release();
+}
+
+TS_EXPORT int tesserack_opencl_launch(const ts_launch* l) { return ts::kernelgen::launch(l); }
+TS_EXPORT uint64_t tesserack_kernelgen_launches() { return ts::kernelgen::launches.load(); }

@@ -1,0 +1,173 @@
+"""A card: what the owner of a dialect supplies, and how the templates become kernels of a backend.
+
+A backend makes one :class:`Card` and calls ``card.install(backend)``::
+
+    class Acme(Card):
+        dialect = ACME                       # the words
+        entry = address_of_the_launcher      # a ts_launch_fn of tesserack/launch.h
+
+        def device(self, index): ...         # a Device: limits, and where faults are written
+        def compile(self, device, source, name): ...   # source -> binary, and binary -> address, see there
+
+    backend = AcmeBackend()
+    Acme().install(backend)
+
+Every template is a function from a :class:`Call` to a ``LaunchPlan`` or NotImplemented, listed in
+``tesserack_kernelgen.templates``. The core keeps the plan and repeats it: no template runs twice for one signature.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tesserack_kernelgen import launcher
+
+if TYPE_CHECKING:
+    from tesserack.backends import Backend
+    from tesserack.backends._plan import LaunchPlan
+
+    from tesserack_kernelgen.dialect import Dialect
+
+__all__ = ["FAULTS", "Call", "Card", "Device", "Statistics"]
+
+#: What a kernel may find wrong with its data; the first of the four words where it is reported.
+FAULTS = {"index": 1, "division": 2}
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device, as far as templates choose by it.
+
+    Args:
+        index: its number.
+        identity: names device and driver in the key of the disk cache.
+        group: items per group of plain kernels, a power of two. 1: groups do not work together, and are never asked to.
+        compute_units: how many groups run at a time.
+        vector_bytes: how much an item loads at once; 4 where neighbouring items are vectorised by the compiler.
+        fp64: whether it computes with float64.
+        serial: whether items are iterations of a loop on few processors, rather than threads of many.
+        int64_atomics: whether ``CAS64`` is there.
+        fault: the argument, bytes, by which kernels get the address of four ``u32`` words for faults.
+        max_arguments: bytes of arguments a kernel may have.
+    """
+
+    index: int
+    identity: str
+    group: int
+    compute_units: int
+    vector_bytes: int
+    fp64: bool
+    serial: bool
+    int64_atomics: bool
+    fault: bytes
+    max_arguments: int = 1024
+
+
+class Call(NamedTuple):
+    """One call of a kernel. Inputs without storage are numbers, absent ones None."""
+
+    card: Card
+    device: Device
+    op: str
+    opcode: Any
+    compute: str | None
+    outputs: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    params: tuple[Any, ...]
+    program: Any
+
+
+@dataclass
+class Statistics:
+    """Counts since the process began, for tests and for users who wonder."""
+
+    plans: int = 0
+    compiled: int = 0
+    from_disk: int = 0
+
+    @property
+    def launches(self) -> int:
+        """Kernels launched, by all cards."""
+        return launcher.launches()
+
+
+class Card:
+    """Base of what a dialect's owner writes."""
+
+    dialect: Dialect
+    #: Address of the launcher, a ``ts_launch_fn``.
+    entry: int
+
+    def __init__(self) -> None:
+        self.statistics = Statistics()
+        self._kernels: dict[tuple[int, str], int] = {}
+        self._sites: list[str] = []
+        self._lock = threading.RLock()
+
+    def device(self, index: int) -> Device:
+        """What templates need to know of a device. Asked at every plan: keep the answer."""
+        raise NotImplementedError
+
+    def compile(self, device: Device, source: str, name: str) -> int:
+        """Compile ``source``; the address that the launcher takes for its kernel ``name``. Raises with the log.
+
+        Use :class:`tesserack_kernelgen.cache.DiskCache` to keep binaries, and count in ``statistics``.
+        """
+        raise NotImplementedError
+
+    def kernel(self, device: Device, source: str, name: str) -> int:
+        """The compiled kernel of a text, from memory if it was compiled before."""
+        key = (device.index, source)
+        with self._lock:
+            if key not in self._kernels:
+                self._kernels[key] = self.compile(device, source, name)
+            return self._kernels[key]
+
+    def site(self, op: str) -> int:
+        """A number for the operator, by which a fault tells where it arose."""
+        with self._lock:
+            if op not in self._sites:
+                self._sites.append(op)
+            return self._sites.index(op)
+
+    def fault_error(self, words: Sequence[int]) -> Exception:
+        """The exception for what kernels wrote to the four words of a device."""
+        code, site, low, high = words
+        op = self._sites[site] if site < len(self._sites) else "a kernel"
+        value = low | high << 32
+        if code == FAULTS["index"]:
+            value -= (value >> 63) << 64
+            return IndexError(f"{op}: index {value} is out of bounds (found on the device, told at the next wait)")
+        return ZeroDivisionError(f"{op}: integer division by zero (found on the device, told at the next wait)")
+
+    def install(self, backend: Backend, templates: dict[str, Template] | None = None) -> None:
+        """Register the templates, all of them unless some are given by operator, as kernels of a backend."""
+        from tesserack_kernelgen.templates import CHANGING, TEMPLATES
+
+        for op, template in (TEMPLATES if templates is None else templates).items():
+            launcher.register(backend, op, self._serve(template), CHANGING.get(op, ()))
+
+    def _serve(self, template: Template) -> Callable[..., Any]:
+        def kernel(
+            *,
+            outputs: tuple[Any, ...],
+            inputs: tuple[Any, ...],
+            params: tuple[Any, ...],
+            op: str,
+            opcode: Any,
+            compute_dtype: Any,
+            program: Any,
+            device: int,
+        ) -> Any:
+            compute = None if compute_dtype is None else str(compute_dtype).rpartition(".")[2]
+            found = self.device(device)
+            self.statistics.plans += 1
+            return template(Call(self, found, op, opcode, compute, outputs, inputs, params, program))
+
+        return kernel
+
+
+Template = Callable[[Call], "LaunchPlan | Any"]

@@ -1,0 +1,250 @@
+"""Pointwise programs as C: each instruction an expression, for real and for integer registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tesserack_kernelgen.dtypes import REAL
+
+__all__ = ["DIVISIONS", "HELPERS", "constant", "program_text"]
+
+_BOTH = {
+    "copy": "{a}",
+    "not": "({T})({a} == 0)",
+    "add": "{a} + {b}",
+    "sub": "{a} - {b}",
+    "mul": "{a} * {b}",
+    "eq": "({T})({a} == {b})",
+    "ne": "({T})({a} != {b})",
+    "lt": "({T})({a} < {b})",
+    "le": "({T})({a} <= {b})",
+    "gt": "({T})({a} > {b})",
+    "ge": "({T})({a} >= {b})",
+    "select": "{a} != 0 ? {b} : {c}",
+}
+
+# Functions of C by their own names; the others are written here.
+_C_FUNCTIONS = (
+    *("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan"),
+    *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc"),
+)
+_REAL = {
+    **_BOTH,
+    **{name: name + "({a})" for name in _C_FUNCTIONS},
+    "neg": "-{a}",
+    "abs": "fabs({a})",
+    "sign": "({T})({a} > 0) - ({T})({a} < 0)",
+    "recip": "1 / {a}",
+    "rsqrt": "1 / sqrt({a})",
+    "erfinv": "erfinv_{T}({a})",
+    "lgamma": "lgamma_{T}({a})",
+    "digamma": "digamma_{T}({a})",
+    "sigmoid": "1 / (1 + exp(-{a}))",
+    "round": "rint({a})",
+    "bitnot": "({T})(~(i64){a})",
+    "div": "{a} / {b}",
+    "floordiv": "floordiv_{T}({a}, {b})",
+    "mod": "mod_{T}({a}, {b})",
+    "fmod": "fmod({a}, {b})",
+    "pow": "pow({a}, {b})",
+    "max": "({a} > {b} || {a} != {a}) ? {a} : {b}",
+    "min": "({a} < {b} || {a} != {a}) ? {a} : {b}",
+    "atan2": "atan2({a}, {b})",
+    "hypot": "hypot({a}, {b})",
+    "copysign": "copysign({a}, {b})",
+    "fma": "{a} * {b} + {c}",
+}
+# U is the unsigned type of the same width: integers wrap.
+_INTEGER = {
+    **_BOTH,
+    "neg": "({T})(0 - ({U}){a})",
+    "abs": "{a} < 0 ? ({T})(0 - ({U}){a}) : {a}",
+    "sign": "({T})({a} > 0) - ({T})({a} < 0)",
+    "floor": "{a}",
+    "ceil": "{a}",
+    "trunc": "{a}",
+    "round": "{a}",
+    "bitnot": "~{a}",
+    "add": "({T})(({U}){a} + ({U}){b})",
+    "sub": "({T})(({U}){a} - ({U}){b})",
+    "mul": "({T})(({U}){a} * ({U}){b})",
+    "div": "div_{T}({a}, {b})",
+    "floordiv": "floordiv_{T}({a}, {b})",
+    "mod": "mod_{T}({a}, {b})",
+    "fmod": "fmod_{T}({a}, {b})",
+    "pow": "pow_{T}({a}, {b})",
+    "max": "{a} > {b} ? {a} : {b}",
+    "min": "{a} < {b} ? {a} : {b}",
+    "and": "{a} & {b}",
+    "or": "{a} | {b}",
+    "xor": "{a} ^ {b}",
+    "shl": "shl_{T}({a}, {b})",
+    "shr": "shr_{T}({a}, {b})",
+    "fma": "({T})(({U}){a} * ({U}){b} + ({U}){c})",
+}
+# Of integers these are computed as float64, or float32, and cut.
+_THROUGH_REAL = {name: text for name, text in _REAL.items() if name not in _INTEGER}
+
+#: Whose second operand must not be 0 where registers are integers.
+DIVISIONS = ("div", "floordiv", "mod", "fmod")
+
+
+def _integer_helpers(T: str, U: str, bits: int) -> dict[str, str]:
+    signed = T != "u64"
+    guard = "b == 0 ? 0 : b == -1 ? {minus} : {usual}" if signed else "b == 0 ? 0 : {usual}"
+
+    def guarded(minus: str, usual: str) -> str:
+        return guard.format(minus=minus, usual=usual)
+
+    adjust = "r != 0 && (r < 0) != (b < 0)" if signed else "0"
+    beyond = f"{'a < 0 ? -1 : 0' if signed else '0'}"
+    negative = "a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0"
+    return {
+        "div": f"DEVICE {T} div_{T}({T} a, {T} b) {{ return {guarded(f'({T})(0 - ({U})a)', 'a / b')}; }}",
+        "fmod": f"DEVICE {T} fmod_{T}({T} a, {T} b) {{ return {guarded('0', 'a % b')}; }}",
+        "mod": f"DEVICE {T} mod_{T}({T} a, {T} b) {{ {T} r = {guarded('0', 'a % b')}; return {adjust} ? r + b : r; }}",
+        "floordiv": f"DEVICE {T} floordiv_{T}({T} a, {T} b) {{ {T} r = {guarded('0', 'a % b')}; "
+        f"{T} q = {guarded(f'({T})(0 - ({U})a)', 'a / b')}; return {adjust} ? q - 1 : q; }}",
+        "pow": f"DEVICE {T} pow_{T}({T} a, {T} b) {{ "
+        + (f"if (b < 0) return {negative}; " if signed else "")
+        + f"{U} x = ({U})a, r = 1; for ({U} n = ({U})b; n; n >>= 1) {{ if (n & 1) r *= x; x *= x; }} return ({T})r; }}",
+        "shl": f"DEVICE {T} shl_{T}({T} a, {T} b) {{ return ({U})b >= {bits} ? 0 : ({T})(({U})a << b); }}",
+        "shr": f"DEVICE {T} shr_{T}({T} a, {T} b) {{ return ({U})b >= {bits} ? {beyond} : a >> b; }}",
+    }
+
+
+def _real_helpers(T: str) -> dict[str, str]:
+    s = "f" if T == "f32" else ""
+    newton = 1 if T == "f32" else 2
+    return {
+        "mod": f"DEVICE {T} mod_{T}({T} a, {T} b) {{ {T} r = fmod(a, b); "
+        f"return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(({T})0, b); }}",
+        "floordiv": f"DEVICE {T} floordiv_{T}({T} a, {T} b) {{\n"
+        f"  if (b == 0) return a / b;\n"
+        f"  {T} r = fmod(a, b), q = (a - r) / b;\n"
+        f"  if (r != 0 && (b < 0) != (r < 0)) q -= 1;\n"
+        f"  if (q == 0) return copysign(({T})0, a / b);\n"
+        f"  {T} f = floor(q);\n"
+        f"  return q - f > 0.5{s} ? f + 1 : f;\n}}",
+        "lgamma": f"DEVICE {T} lgamma_{T}({T} a) {{ "
+        f"return a - a != 0 ? a * a : a <= 0 && floor(a) == a ? 1 / fabs(a - a) : lgamma(a); }}",
+        "erfinv": _ERFINV.replace("TYPE", T).replace("NEWTON", str(newton)).replace("@", s),
+        "digamma": _DIGAMMA.replace("TYPE", T).replace("@", s),
+    }
+
+
+# Giles, "Approximating the erfinv function" (2010), then Newton's steps on erfc, which keeps the tails exact.
+_ERFINV = """DEVICE TYPE erfinv_TYPE(TYPE y) {
+  TYPE a = fabs(y);
+  if (!(a < 1)) return a == 1 ? copysign(1 / (a - a), y) : (y - y) / (y - y);
+  TYPE w = -log((1 - a) * (1 + a)), x;
+  if (w < 5) {
+    w -= 2.5@;
+    x = 2.81022636e-08@;
+    x = 3.43273939e-07@ + x * w; x = -3.5233877e-06@ + x * w; x = -4.39150654e-06@ + x * w;
+    x = 0.00021858087@ + x * w; x = -0.00125372503@ + x * w; x = -0.00417768164@ + x * w;
+    x = 0.246640727@ + x * w; x = 1.50140941@ + x * w;
+  } else {
+    w = sqrt(w) - 3;
+    x = -0.000200214257@;
+    x = 0.000100950558@ + x * w; x = 0.00134934322@ + x * w; x = -0.00367342844@ + x * w;
+    x = 0.00573950773@ + x * w; x = -0.0076224613@ + x * w; x = 0.00943887047@ + x * w;
+    x = 1.00167406@ + x * w; x = 2.83297682@ + x * w;
+  }
+  x *= a;
+  for (i32 step = 0; step < NEWTON; ++step) {
+    TYPE off = a < 0.5@ ? erf(x) - a : (1 - a) - erfc(x);
+    x -= off * 0.88622692545275801365@ * exp(x * x);
+  }
+  return copysign(x, y);
+}"""
+
+# Reflection below 0, the recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18).
+_DIGAMMA = """DEVICE TYPE digamma_TYPE(TYPE x) {
+  if (x == 0) return copysign(1 / (x * x), -x);
+  TYPE below = 0;
+  if (x < 0) {
+    TYPE whole = floor(x);
+    if (whole == x) return (x - x) / (x - x);
+    below = -3.14159265358979323846@ / tan(3.14159265358979323846@ * (x - whole));
+    x = 1 - x;
+  }
+  TYPE sum = 0;
+  while (x < 10) { sum -= 1 / x; x += 1; }
+  TYPE z = 1 / (x * x);
+  TYPE y = 7.5757575757575758e-3@ - z * (2.1092796092796093e-2@ - z * 8.3333333333333333e-2@);
+  y = 3.9682539682539683e-3@ - z * (4.1666666666666667e-3@ - z * y);
+  y = z * (8.3333333333333333e-2@ - z * (8.3333333333333333e-3@ - z * y));
+  return x > 1e17@ ? log(x) + below : log(x) - 0.5@ / x - y + sum + below;
+}"""
+
+HELPERS: dict[str, dict[str, str]] = {
+    "f32": _real_helpers("f32"),
+    "f64": _real_helpers("f64"),
+    "i32": _integer_helpers("i32", "u32", 32),
+    "i64": _integer_helpers("i64", "u64", 64),
+    "u64": _integer_helpers("u64", "u64", 64),
+}
+
+
+def constant(value: float, c: str) -> str:
+    """A number as a literal of C type ``c``; infinities and NaN as expressions."""
+    if c not in REAL:
+        whole = int(value)
+        if c == "u64":
+            return f"{whole % 2**64}ul" if whole < 2**63 else f"{whole % 2**64}u"
+        bits = int(c[1:])
+        whole = (whole + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+        if whole == -(1 << bits - 1):
+            return f"(({c})({whole + 1}) - 1)"
+        return f"(({c}){whole})"
+    if value != value:
+        return f"AS_{c.upper()}({'0x7fc00000u' if c == 'f32' else '0x7ff8000000000000ul'})"
+    if c == "f32":
+        import struct
+
+        try:
+            (value,) = struct.unpack("f", struct.pack("f", value))
+        except OverflowError:
+            value = float("inf") if value > 0 else float("-inf")
+    if value in (float("inf"), float("-inf")):
+        bits_text = "0x7f800000u" if c == "f32" else "0x7ff0000000000000ul"
+        return f"({'-' if value < 0 else ''}AS_{c.upper()}({bits_text}))"
+    text = float(value).hex() if value else repr(float(value))
+    return f"({text}{'f' if c == 'f32' else ''})"
+
+
+def program_text(
+    program: Any, inputs: Sequence[str], c: str, on_zero: Callable[[str], str]
+) -> tuple[list[str], list[str], str]:
+    """Statements, the expressions of the outputs, and the helper functions that the statements call.
+
+    Args:
+        program: with ``constants``, ``instructions`` and ``outputs``.
+        inputs: expressions of C type ``c``, one per input.
+        on_zero: given a divisor, the statement for where it is 0; asked where registers are integers.
+    """
+    registers = [*inputs, *(constant(value, c) for value in program.constants)]
+    table = _REAL if c in REAL else _INTEGER
+    unsigned = {"i32": "u32"}.get(c, "u64")
+    lines: list[str] = []
+    needed: dict[str, str] = {}
+    for number, (name, *operands) in enumerate(program.instructions):
+        given = dict(zip("abc", (registers[k] for k in operands), strict=False))
+        if c not in REAL and name in DIVISIONS:
+            lines.append(f"if ({given['b']} == 0) {{ {on_zero(given['b'])} }}")
+        if c not in REAL and name in _THROUGH_REAL:
+            real = {key: f"((f32){text})" for key, text in given.items()}
+            text = f"({c})({_THROUGH_REAL[name].format(T='f32', **real)})"
+            needed.update(_helper(name, "f32"))
+        else:
+            text = table[name].format(T=c, U=unsigned, **given)
+            needed.update(_helper(name, c))
+        lines.append(f"const {c} r{number} = {text};")
+        registers.append(f"r{number}")
+    return lines, [registers[k] for k in program.outputs], "\n".join(needed.values())
+
+
+def _helper(name: str, c: str) -> dict[str, str]:
+    return {f"{name}_{c}": HELPERS[c][name]} if name in HELPERS[c] else {}

@@ -1,0 +1,186 @@
+"""One kernel: its text, and beside it the arguments that the text reads."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from tesserack.backends._plan import WORKSPACE, Block, Buffer, Launch, Patch
+
+from tesserack_kernelgen.dtypes import FORMAT, load, name_of, store
+from tesserack_kernelgen.layout import reach
+
+if TYPE_CHECKING:
+    from tesserack_kernelgen.card import Call
+
+__all__ = ["Kernel", "Tensor"]
+
+_WIDE = 2**31 - 1
+
+
+class Tensor:
+    """An operand within the text of a kernel: the expression of its address, and its dtype."""
+
+    def __init__(self, pointer: str, dtype: str):
+        self.pointer, self.dtype = pointer, dtype
+
+    def load(self, index: str, c: str) -> str:
+        """An expression: the element at ``index``, as C type ``c``."""
+        return load(self.pointer, index, self.dtype, c)
+
+    def store(self, index: str, value: str, c: str) -> str:
+        """A statement that stores ``value``, of C type ``c``."""
+        return store(self.pointer, index, self.dtype, value, c)
+
+
+class Kernel:
+    """Collects the arguments of one launch while the template writes its text.
+
+    Sizes, strides, offsets and numbers of a call go into one struct that is passed by value (``a`` in the text), so
+    that one compiled kernel serves every shape. ``idx`` in the text is the type of indices: 32 bits where they suffice.
+    """
+
+    def __init__(self, call: Call, name: str):
+        self.call, self.name = call, name
+        self.wide = any(reach(x) > _WIDE for x in (*call.outputs, *call.inputs) if hasattr(x, "strides"))
+        self._buffers: list[tuple[str, Buffer | Block]] = []
+        self._pointers: list[str] = []
+        self._fields: list[tuple[str, str, float, Patch | None]] = []  # C type, name, value, what is patched
+        self._constants: dict[tuple[str, int], str] = {}
+        self._faults = False
+
+    # --- arguments ------------------------------------------------------------------------------------------------
+
+    def output(self, k: int) -> Tensor:
+        """The output ``k`` of the call."""
+        return self._tensor(self.call.outputs[k], k)
+
+    def input(self, k: int) -> Tensor:
+        """The input ``k`` of the call, which must have storage."""
+        return self._tensor(self.call.inputs[k], len(self.call.outputs) + k)
+
+    def _tensor(self, operand: Any, number: int) -> Tensor:
+        offset = self._field("i64", f"o{number}", operand.byte_offset, ("offset", number))
+        return Tensor(self._pointer(f"p{number}", Buffer(number), offset), name_of(operand.dtype))
+
+    def workspace(self, offset: int, dtype: str) -> Tensor:
+        """Memory of the plan's workspace, from a byte on that is a multiple of 16."""
+        n = len(self._buffers)
+        return Tensor(self._pointer(f"w{n}", Buffer(WORKSPACE), self.index(offset)), dtype)
+
+    def _pointer(self, name: str, argument: Buffer | Block, offset: str) -> str:
+        self._buffers.append((f"b{name}", argument))
+        self._pointers.append(f"GLOBAL u8* const {name} = b{name} + {offset};")
+        return name
+
+    def index(self, value: int) -> str:
+        """An expression for a size, stride or count, passed as ``idx``."""
+        if value in (0, 1):
+            return str(value)
+        key = ("idx", value)
+        if key not in self._constants:
+            self.wide = self.wide or abs(value) > _WIDE
+            self._constants[key] = self._field("idx", f"n{len(self._constants)}", value)
+        return self._constants[key]
+
+    def indices(self, values: Any) -> list[str]:
+        """Expressions for several."""
+        return [self.index(value) for value in values]
+
+    def own_index(self, value: int) -> str:
+        """As :meth:`index`, with a field of its own: the text does not depend on which values are equal, 0 or 1."""
+        self.wide = self.wide or abs(value) > _WIDE
+        return self._field("idx", f"m{len(self._fields)}", value)
+
+    def number(self, value: float, c: str) -> str:
+        """An expression for a number of C type ``c`` that stays as it is while the signature does."""
+        return self._field(c, f"x{len(self._fields)}", value)
+
+    def param(self, k: int, c: str) -> str:
+        """An expression for the number ``k`` of the call's parameters, one that changes from call to call."""
+        return self._field(c, f"x{len(self._fields)}", self.call.params[k], ("param", k))
+
+    def scalar(self, k: int, c: str) -> str:
+        """An expression for input ``k``, a tensor without storage, as C type ``c``."""
+        return self._field(c, f"s{k}", self.call.inputs[k], ("scalar", len(self.call.outputs) + k))
+
+    def fault(self, code: str, value: str) -> str:
+        """A statement that reports a fault of the data: ``"index"`` or ``"division"``. The next wait raises it."""
+        from tesserack_kernelgen.card import FAULTS
+
+        if not self._faults:
+            self._faults = True
+            self._buffers.append(("fault", Block(self.call.device.fault)))
+            self._field("i32", "site", self.call.card.site(self.call.op))
+        return f"report_fault((GLOBAL u32*)fault, {FAULTS[code]}, a.site, (i64)({value}));"
+
+    def _field(self, c: str, name: str, value: float, patch: tuple[str, int] | None = None) -> str:
+        made = Patch(0, *patch, FORMAT[c]) if patch else None
+        self._fields.append((c, name, value, made))
+        return f"a.{name}"
+
+    # --- the launch -----------------------------------------------------------------------------------------------
+
+    def launch(self, body: str, groups: tuple[int, ...], group_size: tuple[int, ...] = (), helpers: str = "") -> Launch:
+        """Compile the text, or find it compiled, and give the launch of it.
+
+        Args:
+            body: statements of the kernel.
+            groups: how many groups along each axis, up to three.
+            group_size: how many items each has; compiled into the kernel.
+            helpers: functions before the kernel.
+        """
+        idx = "i64" if self.wide else "i32"
+        sizes = _three(group_size)
+        fields = sorted(self._fields, key=lambda f: _size(f[0], idx), reverse=True)
+        device = self.call.device
+        dialect = self.call.card.dialect
+        struct_text = " ".join(f"{c} {name};" for c, name, _, _ in fields)
+        parameters = [dialect.buffer.format(name=name) for name, _ in self._buffers]
+        parameters.append(dialect.value.format(type="arguments", name="a"))
+        text = "\n".join(
+            (
+                f"typedef {idx} idx;",
+                f"typedef struct {{ {struct_text} }} arguments;",
+                helpers,
+                f"KERNEL({sizes[0]}, {sizes[1]}, {sizes[2]}) void {self.name}({', '.join(parameters)}) {{",
+                *(f"  {line}" for line in self._pointers),
+                body,
+                "}",
+            )
+        )
+        kernel = self.call.card.kernel(device, dialect.text(text, device.fp64), self.name)
+        arguments = (*(argument for _, argument in self._buffers), _pack(fields, idx))
+        return Launch(self.call.card.entry, kernel, _three(groups), sizes, arguments)
+
+
+def _three(counts: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*counts, 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _size(c: str, idx: str) -> int:
+    return struct.calcsize(FORMAT[idx if c == "idx" else c])
+
+
+def _pack(fields: list[tuple[str, str, float, Patch | None]], idx: str) -> Block:
+    """The struct's bytes. Fields stand in order of size, so that there are no gaps but at the end."""
+    data, patches = b"", []
+    for c, _, value, patch in fields:
+        code = FORMAT[idx if c == "idx" else c]
+        if patch:
+            patches.append(patch._replace(position=len(data)))
+        data += pack_number(code, value)
+    return Block(data + bytes(-len(data) % 8), tuple(patches))
+
+
+def pack_number(code: str, value: float) -> bytes:
+    """A number in the format of ``struct``, integers modulo their width and reals rounded, infinite beyond."""
+    if code in "fd":
+        try:
+            return struct.pack(code, value)
+        except OverflowError:
+            return struct.pack(code, float("inf") if value > 0 else float("-inf"))
+    bits = 8 * struct.calcsize(code)
+    whole = int(value) & ((1 << bits) - 1) if value == value and abs(value) != float("inf") else 0
+    return whole.to_bytes(bits // 8, "little")

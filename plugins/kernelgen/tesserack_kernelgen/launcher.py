@@ -1,0 +1,59 @@
+"""The native launchers, by ctypes: their addresses, and how many kernels they have launched."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tesserack.backends import Backend
+
+__all__ = ["address", "cuda_kernel", "launches", "opencl_kernel"]
+
+_LIBRARY = "libtesserack_kernelgen.so"
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    import tesserack_kernelgen
+
+    for folder in tesserack_kernelgen.__path__:  # an editable install has two: the sources, and what was built
+        if (path := Path(folder) / _LIBRARY).exists():
+            library = ctypes.CDLL(str(path))
+            for name in ("tesserack_opencl_kernel", "tesserack_cuda_kernel"):
+                getattr(library, name).restype = ctypes.c_void_p
+            library.tesserack_kernelgen_launches.restype = ctypes.c_uint64
+            return library
+    raise FileNotFoundError(f"tesserack_kernelgen: {_LIBRARY} not found; reinstall tesserack-kernelgen")
+
+
+def address(driver: str) -> int:
+    """The launcher of a driver, "opencl" or "cuda": what :attr:`Card.entry` is."""
+    return ctypes.cast(getattr(_library(), f"tesserack_{driver}_launch"), ctypes.c_void_p).value or 0
+
+
+def opencl_kernel(set_argument: int, enqueue: int, kernel: int, queue: int) -> int:
+    """What the OpenCL launcher takes for a kernel: addresses of clSetKernelArg and clEnqueueNDRangeKernel, a kernel,
+    and the queue of the default stream.
+    """
+    return int(_library().tesserack_opencl_kernel(*map(ctypes.c_void_p, (set_argument, enqueue, kernel, queue))))
+
+
+def cuda_kernel(launch_kernel: int, function: int) -> int:
+    """What the CUDA launcher takes for a kernel: the address of cuLaunchKernel, and a CUfunction."""
+    return int(_library().tesserack_cuda_kernel(*map(ctypes.c_void_p, (launch_kernel, function))))
+
+
+def launches() -> int:
+    """Kernels launched since the process began."""
+    return int(_library().tesserack_kernelgen_launches())
+
+
+def register(backend: Backend, op: str, kernel: Callable[..., Any], changing: tuple[int, ...]) -> None:
+    """Register a kernel that returns plans."""
+    from tesserack_kernelgen import _run
+
+    backend.kernel(op)(_run.running(backend, kernel))

@@ -1,0 +1,24 @@
+"""The templates: one function from a call to a plan for every operator that the generator answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tesserack_kernelgen.templates.pointwise import copy_cast, fill, iota, pointwise
+
+if TYPE_CHECKING:
+    from tesserack_kernelgen.card import Call
+
+__all__ = ["CHANGING", "TEMPLATES"]
+
+#: By operator, as ``tesserack/abi.h`` and ``tesserack ops`` name them.
+TEMPLATES: dict[str, Callable[[Call], Any]] = {
+    "copy_cast": copy_cast,
+    "fill": fill,
+    "iota": iota,
+    "pointwise": pointwise,
+}
+
+#: Parameters that change from call to call, by their number: kernels read them from the arguments of the launch.
+CHANGING: dict[str, tuple[int, ...]] = {}
