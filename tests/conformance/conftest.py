@@ -48,7 +48,7 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process in which the devices of ``mutants.py`` are installed."""
     folder = tmp_path_factory.mktemp("mutants")
     shutil.copy(HERE / "mutants.py", folder)
-    names = ("healthy", "strides", "gradient", "misspelt", "allocator")
+    names = ("healthy", "strides", "gradient", "misspelt", "allocator", "past")
     points = "".join(f"{name} = mutants:{name}\n" for name in names)
     install(folder, "mutants", f"[tesserack.backends]\n{points}")
     shutil.copytree(REFERENCE, folder / REFERENCE.name)  # which the mutants are made from
@@ -93,7 +93,7 @@ def conform_shadow(shadow: dict[str, str], tmp_path: Path) -> Callable[..., tupl
 def conform_mutant(mutants: dict[str, str], tmp_path: Path) -> Callable[..., tuple[str, Any]]:
     """Runs the kit on one of the mutants; returns what it printed and found."""
 
-    def run(name: str, *arguments: str) -> tuple[str, Any]:
-        return conform(name, mutants, tmp_path / "results.json", *arguments)
+    def run(name: str, *arguments: str, **more: str) -> tuple[str, Any]:
+        return conform(name, {**mutants, **more}, tmp_path / "results.json", *arguments)
 
     return run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,3 +65,29 @@ class Overlapping(Mutant):
 
 
 allocator = Overlapping()
+
+
+def planted(name: str, kernel: str, wrap: Callable[..., Callable[..., None]]) -> Mutant:
+    """A mutant whose kernel of one name is wrapped; its signature stays."""
+    mutant = Mutant(name)
+    function, *rest = mutant._kernels[kernel]
+    mutant._kernels[kernel] = (wrap(function), *rest)
+    return mutant
+
+
+def one_too_many(function: Callable[..., None]) -> Callable[..., None]:
+    """Writes one element past the end of the first output, where its storage goes on."""
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+        out = next(a for a in (*kwargs.get("outputs", ()), *args) if isinstance(a, Operand))
+        size = DTYPES[out.dtype].itemsize
+        last = sum(max(0, n - 1) * s for n, s in zip(out.shape, out.byte_strides, strict=True))
+        at = out.byte_offset + last + size
+        out.handle[at : at + size] = 1
+
+    return run
+
+
+if "PAST_THE_END" in os.environ:
+    past = planted("past", os.environ["PAST_THE_END"], one_too_many)

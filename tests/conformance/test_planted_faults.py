@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+from tesserack.testing.conformance.areas import REQUIRED
 
 Conform = Callable[..., tuple[str, Any]]
 
@@ -169,3 +170,19 @@ def test_a_declared_lack_is_no_fault(conform_shadow: Conform) -> None:
     assert "lacks float64" in reasons
     checked = {case["id"] for case in found["cases"] if case["outcome"] == "passed" and case["area"] == "gradients"}
     assert len(checked) > 100
+
+
+@pytest.mark.parametrize("kernel", REQUIRED)
+def test_one_element_too_many_is_found(kernel: str, conform_mutant: Conform) -> None:
+    """A kernel that writes one element past the end of its output, whose values are right."""
+    test = f"test_required_kernel_keeps_to_its_output[{kernel}-float32]"
+    where = r"up to 4 bytes \(1 elements\)"
+    if kernel == "random_bits":  # which fills a temporary, from which the output is made
+        test, where = "test_temporaries_end_where_they_end[random_bits, 32 bits]", "up to 4 bytes behind 80 bytes"
+    planted = Fault(
+        ("--areas", "bounds", "-k", "float32 or temporaries"),
+        f"test_bounds.py::{test}",
+        f"{kernel}.* on past: wrote past the end of the output: {where}",
+        f"test_bounds.py::test_required_kernel_keeps_to_its_output[{'iota' if kernel == 'fill' else 'fill'}-float32]",
+    )
+    check(planted, *conform_mutant("past", *planted.arguments, PAST_THE_END=kernel))

@@ -28,6 +28,7 @@ AREAS: dict[str, Area] = {
     for area in (
         Area("capabilities", "boots", "what the device declares is true", "test_capabilities.py"),
         Area("required", "boots", "the required kernels: values in every dtype and layout", "test_operators.py"),
+        Area("bounds", "boots", "nothing outside an output is written", "test_bounds.py"),
         Area("copies", "boots", "to and from the host, other devices and other dtypes", "test_copies.py"),
         Area("views", "boots", "views share memory and need no kernel", "test_views.py"),
         Area("memory", "boots", "blocks never overlap, alignment, running out", "test_memory.py"),
@@ -36,6 +37,7 @@ AREAS: dict[str, Area] = {
         Area("random", "trains", "the same numbers as every other device, bit for bit", "test_random.py"),
         Area("training", "trains", "small networks learn, without help from the cpu", "test_training.py"),
         Area("operators", "complete", "every operator: values in every dtype and layout", "test_operators.py"),
+        Area("outputs", "complete", "every out= is filled, and nothing else is written", "test_outputs.py"),
         Area("sizes", "complete", "operators at sizes that programs use, timed", "test_sizes.py"),
         Area("streams", "complete", "streams and events order work", "test_streams.py"),
         Area("threads", "complete", "threads computing at once", "test_threads.py"),

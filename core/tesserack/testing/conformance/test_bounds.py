@@ -1,0 +1,150 @@
+"""Nothing outside an output is written: canaries around it, checked after every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tesserack as ts
+from tesserack.testing import cases
+from tesserack.testing.conformance.areas import REQUIRED
+from tesserack.testing.conformance.card import Card, Record
+from tesserack.testing.conformance.guards import Guarded, Slack, report
+
+# Rows and columns of what the required kernels write: less than a vector, odd, a block and one more.
+SHAPES = ((1, 1), (3, 5), (1, 17), (7, 64), (65, 3), (2, 1025), (33, 129))
+Target = Callable[..., ts.Tensor]
+
+
+def matrix(rows: int, columns: int, dtype: ts.dtype, device: Any) -> Any:
+    """Small numbers without a pattern."""
+    numbers = ts.arange(rows * columns) * 7919 % 5
+    return numbers.to(dtype).reshape(rows, columns).to(device)
+
+
+def _copy(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    new(rows, columns).copy_(matrix(columns, rows, dtype, device).t())
+    new(rows, columns).copy_(matrix(rows, columns, ts.float32, device))
+
+
+def _fill(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    new(rows, columns).fill_(1)
+
+
+def _iota(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    if dtype != ts.bool:
+        ts.arange(rows * columns, out=new(rows * columns))
+
+
+def _pointwise(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    x = matrix(rows, columns, dtype, device)
+    ts.mul(x, x, out=new(rows, columns))
+    ts.mul(x, x[:, :1], out=new(rows, columns))
+    new(rows, columns).copy_(x).mul_(x)
+
+
+def _reduce(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    x = matrix(rows, columns, dtype, device)
+    for dim, kept in ((0, columns), (1, rows)):
+        ts.amax(x, dim, out=new(kept))
+        ts.argmax(x, dim, out=new(kept, dtype=ts.int64))
+        ts.any(x, dim, out=new(kept, dtype=ts.uint8 if dtype == ts.uint8 else ts.bool))
+        if dtype.is_floating_point:
+            ts.sum(x, dim, out=new(kept))
+
+
+def _scan(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    x = matrix(rows, columns, dtype, device)
+    for dim in (0, 1):
+        ts.cumsum(x, dim, out=new(rows, columns, dtype=None if dtype.is_floating_point else ts.int64))
+
+
+def _matmul(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    if dtype.is_floating_point:
+        a, b = matrix(rows, 9, dtype, device), matrix(9, columns, dtype, device)
+        ts.mm(a, b, out=new(rows, columns))
+        ts.mm(b.t().contiguous(), a.t(), out=new(columns, rows))
+        ts.addmm(b[0], a, b, out=new(rows, columns))
+        ts.bmm(a.expand(2, rows, 9), b.expand(2, 9, columns), out=new(2, rows, columns))
+
+
+def _gather(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    x = matrix(rows, columns, dtype, device)
+    ts.gather(x, 1, ts.zeros(rows, columns, dtype=ts.int64, device=device), out=new(rows, columns))
+    ts.index_select(x, 0, ts.arange(rows, device=device).flip(0), out=new(rows, columns))
+
+
+def _scatter(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    x = matrix(rows, columns, dtype, device)
+    index = ts.arange(columns, device=device).expand(rows, columns)
+    new(rows, columns).copy_(x).scatter_(1, index, x)
+    if dtype != ts.bool:
+        new(rows, columns).copy_(x).scatter_add_(1, index, x)
+
+
+def _sort(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    x = matrix(rows, columns, dtype, device)
+    ts.sort(x, 1, out=(new(rows, columns), new(rows, columns, dtype=ts.int64)))
+
+
+def _random_bits(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) -> None:
+    new(rows, columns).random_()
+
+
+WRITERS: dict[str, Callable[..., None]] = {
+    "copy_cast": _copy,
+    "fill": _fill,
+    "iota": _iota,
+    "pointwise": _pointwise,
+    "reduce": _reduce,
+    "scan": _scan,
+    "matmul": _matmul,
+    "gather": _gather,
+    "scatter": _scatter,
+    "sort": _sort,
+    "random_bits": _random_bits,
+}
+assert WRITERS.keys() == REQUIRED.keys()
+
+
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+@pytest.mark.parametrize("entry", WRITERS)
+def test_required_kernel_keeps_to_its_output(entry: str, dtype: str, card: Card, record: Record) -> None:
+    """Contiguous outputs and those with gaps, at sizes around vectors and blocks."""
+    record.case(op=entry, dtype=dtype, direction="bounds")
+    card.needs(dtype)
+    here = getattr(ts, dtype)
+    for rows, columns in SHAPES:
+        for gaps in (False, True):
+            made: list[Guarded] = []
+
+            def new(*shape: int, dtype: ts.dtype | None = None, made: list[Guarded] = made, gaps: bool = gaps) -> Any:
+                made.append(Guarded(shape, dtype or here, card.device, gaps))
+                return made[-1].tensor
+
+            WRITERS[entry](new, rows, columns, here, card.device)
+            report(made, f"{entry} of {dtype}", f"{rows} x {columns}{', with gaps' if gaps else ''}", card.name)
+
+
+# Kernels whose results the core keeps to itself, or that have several: 80 bytes each, in blocks of 128.
+HIDDEN: dict[str, Callable[[Any], Any]] = {
+    "random_bits, 32 bits": lambda device: ts.empty(20, dtype=ts.int32, device=device).random_(),
+    "random_bits, 64 bits": lambda device: ts.empty(10, dtype=ts.int64, device=device).random_(0, 1 << 40),
+    "scan, values": lambda device: ts.cummax(ts.ones(20, device=device), 0),
+    "scan, positions": lambda device: ts.cummin(ts.ones(10, dtype=ts.int64, device=device), 0),
+    "sort": lambda device: ts.topk(ts.ones(20, device=device), 20),
+    "pointwise": lambda device: ts.ones(20, device=device) + 1,
+    "matmul": lambda device: ts.ones(4, 3, device=device) @ ts.ones(3, 5, device=device),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_temporaries_end_where_they_end(name: str, card: Card) -> None:
+    """Results that nobody gave room for, and those on the way to others."""
+    for _ in range(5):
+        slack = Slack(80, card.device)
+        HIDDEN[name](card.device)
+        damage = slack.damage()
+        assert damage is None, f"{name} on {card.name}: {damage}"
