@@ -235,3 +235,17 @@ def test_decomposition_draws_the_same_numbers(device: ts.device) -> None:
         )
         outputs.append(run.stdout)
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_complex_tensors_are_drawn_part_by_part(name, device):
+    t = ts.empty(1000, 2, dtype=getattr(ts, name), device=device)[:, 1]
+    t.uniform_(1, 3)
+    for part in (t.real, t.imag):
+        assert part.min().item() >= 1 and part.max().item() < 3
+        assert abs(part.mean().item() - 2) < 0.1
+    assert t.real.ne(t.imag).all().item()
+    t.normal_(5, 2)
+    assert abs(t.real.mean().item() - 5) < 0.3 and abs(t.imag.mean().item()) < 0.3
+    assert abs((t - 5).abs().square().mean().item() - 4) < 0.6  # the variance is that of both parts together
+    assert ts.nn.Linear(2, 2, dtype=t.dtype, device=device).weight.dtype is t.dtype

@@ -1,8 +1,8 @@
 // Random factories: rand, randn, randint, randperm, normal. See random_bits.h for which words of the stream each
 // consumes.
 #include "dispatch/launch.h"
+#include "ops/api.h"
 #include "ops/arguments.h"
-#include "ops/complex_parts.h"
 #include "ops/copy.h"
 #include "ops/declare.h"
 #include "ops/like.h"
@@ -18,19 +18,6 @@ Tensor drawn(const char* op, IntSpan size, Generator* g, DType t, Device device)
   Tensor out = outline(size, t, or_default(device));
   if (!out.device().is_meta()) generator_for(g, out.device(), op);
   return out;
-}
-
-// Complex numbers are drawn part by part, normal ones with variance 1 in all.
-DType drawn_dtype(DType t, const char* op) {
-  t = or_default(t);
-  return is_complex(t) ? t : floating_dtype(t, op);
-}
-void draw_uniform(const Tensor& out, Generator& g) { fill_uniform(is_complex(out.dtype()) ? raw_parts(out) : out, g); }
-void draw_normal(const Tensor& out, Generator& g) {
-  if (!is_complex(out.dtype())) return fill_normal(out, g);
-  Tensor parts = raw_parts(out);
-  fill_normal(parts, g);
-  scale_and_shift(parts, M_SQRT1_2, 0);
 }
 
 // --- factories ---

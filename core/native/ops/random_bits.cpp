@@ -2,9 +2,11 @@
 #include "dispatch/launch.h"
 #include "ops/api.h"
 #include "ops/arguments.h"
+#include "ops/complex_parts.h"
 #include "ops/copy.h"
 #include "ops/declare.h"
 #include "tensor/geometry.h"
+#include <cmath>
 
 namespace ts {
 namespace {
@@ -124,6 +126,20 @@ DType floating_dtype(DType t, const char* op) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(t), op, ": not implemented for dtype ", t,
                 "; expected a floating one");
   return t;
+}
+
+DType drawn_dtype(DType t, const char* op) {
+  t = or_default(t);
+  return is_complex(t) ? t : floating_dtype(t, op);
+}
+
+void draw_uniform(const Tensor& t, Generator& g) { fill_uniform(is_complex(t.dtype()) ? raw_parts(t) : t, g); }
+
+void draw_normal(const Tensor& t, Generator& g) {
+  if (!is_complex(t.dtype())) return fill_normal(t, g);
+  Tensor parts = raw_parts(t);
+  fill_normal(parts, g);
+  scale_and_shift(parts, M_SQRT1_2, 0);
 }
 
 void scale_and_shift(const Tensor& t, double scale, double shift) {

@@ -28,5 +28,9 @@ void scale_and_shift(const Tensor& t, double scale, double shift);
 // Fills t, of any strides.
 void fill_uniform(const Tensor& t, Generator& g);
 void fill_normal(const Tensor& t, Generator& g);
+// The same of complex tensors too, which are drawn part by part, normal ones with variance 1 in all.
+DType drawn_dtype(DType t, const char* op);
+void draw_uniform(const Tensor& t, Generator& g);
+void draw_normal(const Tensor& t, Generator& g);
 
 } // namespace ts

@@ -2,6 +2,7 @@
 #include "ops/api.h"
 #include "ops/arguments.h"
 #include "ops/check.h"
+#include "ops/complex_parts.h"
 #include "ops/copy.h"
 #include "ops/declare.h"
 #include "ops/random_bits.h"
@@ -18,7 +19,7 @@ void check_draw(const Tensor& self, Generator* g, const char* op) {
 Generator& generator_of(const Tensor& self, Generator* g) { return generator_for(g, self.device(), "random"); }
 
 void uniform_rule(const Tensor& self, double from, double to, Generator* g) {
-  floating_dtype(self.dtype(), "uniform_");
+  drawn_dtype(self.dtype(), "uniform_");
   TS_CHECK(from <= to, "uniform_: expects to return a [from, to) range, but found from=", from, " > to=", to);
   convert_scalar(Scalar(from), self.dtype(), "uniform_");
   convert_scalar(Scalar(to), self.dtype(), "uniform_");
@@ -26,17 +27,17 @@ void uniform_rule(const Tensor& self, double from, double to, Generator* g) {
   check_draw(self, g, "uniform_");
 }
 void uniform_(const Tensor& self, double from, double to, Generator* g) {
-  fill_uniform(self, generator_of(self, g));
-  scale_and_shift(self, to - from, from);
+  draw_uniform(self, generator_of(self, g));
+  scale_and_shift(is_complex(self.dtype()) ? raw_parts(self) : self, to - from, from);
 }
 
 void normal_rule(const Tensor& self, double, double std, Generator* g) {
-  floating_dtype(self.dtype(), "normal_");
+  drawn_dtype(self.dtype(), "normal_");
   TS_CHECK(std >= 0, "normal_: expects std >= 0.0, but found std ", std);
   check_draw(self, g, "normal_");
 }
 void normal_(const Tensor& self, double mean, double std, Generator* g) {
-  fill_normal(self, generator_of(self, g));
+  draw_normal(self, generator_of(self, g));
   scale_and_shift(self, std, mean);
 }
 
