@@ -1,4 +1,4 @@
-"""Ready-made parametrizations: weight and spectral normalisation."""
+"""Ready-made parametrizations: orthogonal matrices, weight and spectral normalisation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from tesserack import Tensor
 from tesserack.nn import functional as F
 from tesserack.nn.modules.module import Module
 from tesserack.nn.utils import parametrize
+from tesserack.nn.utils._orthogonal import orthogonal
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(v: Tensor, dim: int) -> Tensor:
