@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._registry import operators, public_functions
-from tesserack.nn import _attention, _ctc, _losses, _losses_margin, _pooling, _random, _sampling
+from tesserack.nn import _attention, _ctc, _linear_cross_entropy, _losses, _losses_margin, _pooling, _random, _sampling
 from tesserack.nn._attention import *  # noqa: F403
 from tesserack.nn._ctc import *  # noqa: F403
+from tesserack.nn._linear_cross_entropy import *  # noqa: F403
 from tesserack.nn._losses import *  # noqa: F403
 from tesserack.nn._losses_margin import *  # noqa: F403
 from tesserack.nn._pooling import *  # noqa: F403
@@ -107,6 +108,7 @@ __all__ = [
     "upsample",
 ]
 __all__ += _attention.__all__
+__all__ += _linear_cross_entropy.__all__
 __all__ += _losses.__all__
 __all__ += _ctc.__all__
 __all__ += _losses_margin.__all__
