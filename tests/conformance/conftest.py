@@ -48,7 +48,7 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process in which the devices of ``mutants.py`` are installed."""
     folder = tmp_path_factory.mktemp("mutants")
     shutil.copy(HERE / "mutants.py", folder)
-    names = ("healthy", "strides", "gradient", "misspelt", "allocator", "past")
+    names = ["healthy", "strides", "gradient", "misspelt", "allocator", "careless", "late", "leaky", "past"]
     points = "".join(f"{name} = mutants:{name}\n" for name in names)
     install(folder, "mutants", f"[tesserack.backends]\n{points}")
     shutil.copytree(REFERENCE, folder / REFERENCE.name)  # which the mutants are made from

@@ -67,6 +67,55 @@ class Overlapping(Mutant):
 allocator = Overlapping()
 
 
+class Seen(Mutant):
+    """The host sees the memory, so that the core need not ask for copies."""
+
+    def properties(self, device: int) -> dict[str, Any]:
+        return {**super().properties(device), "host_memory": True}
+
+    def host_pointer(self, device: int, handle: Array) -> int:
+        return int(handle.ctypes.data)
+
+
+class Careless(Seen):
+    """Forgets where in the storage to begin."""
+
+    def copy_to_host(self, device: int, dst: memoryview, src: Array, src_offset: int, stream: Any) -> None:
+        super().copy_to_host(device, dst, src, 0, stream)
+
+
+class Late(Mutant):
+    """Copies from the host when somebody waits."""
+
+    waiting: list[Any]
+
+    def copy_from_host(self, device: int, dst: Array, dst_offset: int, src: memoryview, stream: Any) -> None:
+        self.__dict__.setdefault("waiting", []).append((dst, dst_offset, src))
+
+    def synchronize(self, device: int, stream: Any) -> None:
+        for dst, offset, src in self.__dict__.pop("waiting", []):
+            super().copy_from_host(device, dst, offset, src, stream)
+
+    def copy_to_host(self, device: int, dst: memoryview, src: Array, src_offset: int, stream: Any) -> None:
+        self.synchronize(device, stream)
+        super().copy_to_host(device, dst, src, src_offset, stream)
+
+
+class Leaky(Mutant):
+    """Never lets go."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.kept: list[Array] = []
+
+    def alloc(self, device: int, nbytes: int, stream: Any) -> Array:
+        self.kept.append(super().alloc(device, nbytes, stream))
+        return self.kept[-1]
+
+
+careless, late, leaky = Careless("careless"), Late("late"), Leaky("leaky")
+
+
 def planted(name: str, kernel: str, wrap: Callable[..., Callable[..., None]]) -> Mutant:
     """A mutant whose kernel of one name is wrapped; its signature stays."""
     mutant = Mutant(name)

@@ -124,6 +124,24 @@ MUTANTS = {
         r"block \d+ \(\d+ bytes\) lost its contents .*: the allocator handed out overlapping blocks",
         "test_memory.py::test_nothing_takes_no_memory",
     ),
+    "careless": Fault(
+        ("--areas", "slots", "-k", "not pointer"),
+        "test_slots.py::test_slot[copies_to_host]",
+        r"careless: copy_to_host: 1 bytes from 1: byte 0 of 1 should be \d+, is \d+",
+        "test_slots.py::test_slot[copies_from_host]",
+    ),
+    "late": Fault(
+        ("--areas", "slots", "-k", "not pointer"),
+        "test_slots.py::test_slot[source_may_go]",
+        r"late: copy_from_host: \d+ bytes changed after it returned: it reads the source later",
+        "test_slots.py::test_slot[copies_to_host]",
+    ),
+    "leaky": Fault(
+        ("--areas", "slots", "-k", "not pointer"),
+        "test_slots.py::test_slot[memory_goes_back]",
+        r"leaky: free: 60 blocks of 8 MiB .* left the process \d+ MiB larger: the memory leaks",
+        "test_slots.py::test_slot[copies_to_host]",
+    ),
 }
 
 

@@ -110,7 +110,7 @@ def test_command(tmp_path: Path) -> None:
     modules = [Path(word).name for word in command if word.endswith(".py")]
     assert "test_copies.py" in modules
     assert "test_training.py" not in modules
-    assert "--tesserack-areas=capabilities,required,copies,views,memory" in command
+    assert "--tesserack-areas=capabilities,required,bounds,copies,slots,views,memory" in command
     assert all(Path(word).is_file() for word in command if word.endswith(".py"))
     few = run.Options("acme", areas=("copies", "sizes"))
     assert [area.name for area in few.wanted()] == ["copies", "sizes"]

@@ -30,6 +30,7 @@ AREAS: dict[str, Area] = {
         Area("required", "boots", "the required kernels: values in every dtype and layout", "test_operators.py"),
         Area("bounds", "boots", "nothing outside an output is written", "test_bounds.py"),
         Area("copies", "boots", "to and from the host, other devices and other dtypes", "test_copies.py"),
+        Area("slots", "boots", "copies and memory, called without the core", "test_slots.py"),
         Area("views", "boots", "views share memory and need no kernel", "test_views.py"),
         Area("memory", "boots", "blocks never overlap, alignment, running out", "test_memory.py"),
         Area("gradients", "trains", "first and second derivatives", "test_gradients.py"),

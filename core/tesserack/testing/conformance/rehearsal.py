@@ -1,0 +1,167 @@
+"""What is asked of runtime slots, called one by one: each check gives what is wrong in one line, or None."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Callable
+
+from tesserack.testing.conformance.slots import Slots
+
+__all__ = ["CHECKS"]
+
+_SIZES = (1, 3, 16, 63, 257, 4096, 70_001)
+_LARGE = 8 << 20
+_ROUNDS = 60
+
+
+def _bytes(count: int, seed: int) -> bytearray:
+    return bytearray(random.Random(seed).randbytes(count))
+
+
+def _difference(slot: str, found: bytes, wanted: bytes | bytearray, what: str) -> str | None:
+    if found == bytes(wanted):
+        return None
+    at = next(i for i, (a, b) in enumerate(zip(found, wanted, strict=True)) if a != b)
+    return f"{slot}: {what}: byte {at} of {len(wanted)} should be {wanted[at]}, is {found[at]}"
+
+
+def copies_from_host(slots: Slots) -> str | None:
+    """Bytes land where the offset says, and nowhere else."""
+    for size in _SIZES:
+        for offset in (0, 1, 7, 64):
+            total = size + 2 * 64
+            handle, image = slots.alloc(total), _bytes(total, size)
+            slots.write(handle, 0, bytearray(image))
+            data = _bytes(size, size + 1)
+            slots.write(handle, offset, data)
+            image[offset : offset + size] = data
+            problem = _difference("copy_from_host", slots.read(handle, 0, total), image, f"{size} bytes to {offset}")
+            slots.free(handle, total)
+            if problem:
+                return problem
+    return None
+
+
+def copies_to_host(slots: Slots) -> str | None:
+    """From any offset."""
+    total = max(_SIZES) + 128
+    handle, image = slots.alloc(total), _bytes(total, 5)
+    slots.write(handle, 0, bytearray(image))
+    for size in _SIZES:
+        for offset in (0, 1, 7, 64):
+            found, wanted = slots.read(handle, offset, size), image[offset : offset + size]
+            problem = _difference("copy_to_host", found, wanted, f"{size} bytes from {offset}")
+            if problem:
+                return problem
+    slots.free(handle, total)
+    return None
+
+
+def copies_within(slots: Slots) -> str | None:
+    """Between two blocks, and between two places of one."""
+    for size in _SIZES:
+        total = 2 * size + 192
+        one, two = slots.alloc(total), slots.alloc(total)
+        first, second = _bytes(total, size), _bytes(total, size + 2)
+        slots.write(one, 0, bytearray(first))
+        slots.write(two, 0, bytearray(second))
+        slots.copy(two, 13, one, 5, size)
+        second[13 : 13 + size] = first[5 : 5 + size]
+        slots.copy(one, size + 100, one, 3, size)
+        first[size + 100 : 2 * size + 100] = first[3 : 3 + size]
+        problem = _difference("copy_within", slots.read(two, 0, total), second, f"{size} bytes, between blocks")
+        problem = problem or _difference("copy_within", slots.read(one, 0, total), first, f"{size} bytes, in one block")
+        slots.free(one, total)
+        slots.free(two, total)
+        if problem:
+            return problem
+    return None
+
+
+def source_may_go(slots: Slots) -> str | None:
+    """Once copy_from_host has returned, the source belongs to its owner again."""
+    for size in (*_SIZES, 1 << 20):
+        handle, data = slots.alloc(size), _bytes(size, 9)
+        wanted = bytes(data)
+        slots.write(handle, 0, data)
+        data[:] = bytes(size)
+        slots.wait()
+        found = slots.read(handle, 0, size)
+        slots.free(handle, size)
+        if found != wanted:
+            return (
+                f"copy_from_host: {size} bytes changed after it returned: it reads the source later, when that may be "
+                "gone; copy it first, or wait"
+            )
+    return None
+
+
+def memory_goes_back(slots: Slots) -> str | None:
+    """What is freed can be had again."""
+    data = _bytes(_LARGE, 1)
+
+    def turn(count: int) -> None:
+        for _ in range(count):
+            handle = slots.alloc(_LARGE)
+            slots.write(handle, 0, data)
+            slots.wait()
+            slots.free(handle, _LARGE)
+
+    turn(4)
+    wanted = _ROUNDS * _LARGE
+    told = f"free: {_ROUNDS} blocks of {_LARGE >> 20} MiB allocated and freed"
+    grown = lost = 0
+    for _ in range(3):  # others on the machine take memory too, but not the same amount each time
+        before, had = _resident(), slots.free_memory()
+        turn(_ROUNDS)
+        grown, lost = _resident() - before, had - slots.free_memory()
+        if grown < wanted * 0.9 and (not had or lost < wanted * 0.9):
+            return None
+    size = f"left the process {grown >> 20} MiB larger" if grown > lost / 2 else f"took {lost >> 20} MiB of the device"
+    return f"{told} {size}: the memory leaks"
+
+
+def _resident() -> int:
+    """Bytes of memory of this process; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 4096
+    except OSError:
+        return 0
+
+
+def host_pointer_agrees(slots: Slots) -> str | None:
+    """What the host sees at the pointer is what copies see."""
+    handle, image = slots.alloc(4096), _bytes(4096, 3)
+    slots.write(handle, 0, bytearray(image))
+    slots.wait()
+    address = slots.host_pointer(handle)
+    found = ctypes.string_at(address, 4096) if address else bytes(image)
+    slots.free(handle, 4096)
+    return _difference("host_pointer", found, image, "4096 bytes written by copy_from_host")
+
+
+def too_much_is_refused(slots: Slots) -> str | None:
+    """A request that nothing can meet is out of memory, and not the end."""
+    try:
+        slots.alloc(1 << 62)
+    except MemoryError:
+        return copies_to_host(slots)
+    except Exception as error:
+        return f"alloc: of 2**62 bytes gave {type(error).__name__}: {error}; expected it to be out of memory"
+    return "alloc: claims to have 2**62 bytes"
+
+
+CHECKS: dict[str, Callable[[Slots], str | None]] = {
+    check.__name__: check
+    for check in (
+        copies_from_host,
+        copies_to_host,
+        copies_within,
+        source_may_go,
+        host_pointer_agrees,
+        too_much_is_refused,
+        memory_goes_back,
+    )
+}
