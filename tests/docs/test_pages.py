@@ -1,7 +1,9 @@
-"""The pages for authors say what works: their commands run in order, in an empty folder, and print what they say."""
+"""The pages for authors and users say what works: commands and examples run in order, in an empty folder, and print what
+they say."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,7 +18,9 @@ from typing import Any
 import pytest
 import tesserack as ts
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "authoring"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES, GUIDE = DOCS / "authoring", DOCS / "guide"
+WRITTEN = [*PAGES.glob("*.md"), *GUIDE.glob("*.md")]
 COMMANDS = {"tesserack": "tesserack", "pytest": "pytest", "pip": "pip"}
 FENCE = re.compile(r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
 
@@ -103,12 +107,36 @@ def test_page(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
             assert printed.rstrip() == step.printed.rstrip(), step.text
 
 
+# Runs the blocks of a page one after another in one interpreter, and prints what each printed as a line of JSON.
+RUNNER = """
+import contextlib, io, json, sys
+space = {"__name__": "__main__"}
+for block in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(block, "<page>", "exec"), space)
+    print(json.dumps(printed.getvalue()))
+"""
+
+
+@pytest.mark.parametrize("page", sorted(GUIDE.glob("*.md")), ids=lambda page: page.stem)
+def test_guide(page: Path, tmp_path: Path) -> None:
+    """Examples of the guide go on from each other, as a reader would type them."""
+    found = [step for step in steps(page) if step.language == "python"]
+    blocks = json.dumps([step.text for step in found])
+    command = [sys.executable, "-W", "ignore", "-c", RUNNER]
+    done = subprocess.run(command, cwd=tmp_path, input=blocks, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    for step, printed in zip(found, map(json.loads, done.stdout.splitlines()), strict=True):
+        if step.printed is not None:
+            assert printed.rstrip() == step.printed.rstrip(), step.text
+
+
 def test_every_fence_is_seen() -> None:
-    for page in PAGES.glob("*.md"):
+    for page in WRITTEN:
         assert page.read_text().count("```") == 2 * len(FENCE.findall(page.read_text())), page.name
 
 
 def test_links_lead_somewhere() -> None:
-    for page in PAGES.glob("*.md"):
+    for page in WRITTEN:
         for target in re.findall(r"\]\(([^)#]+)\)", FENCE.sub("", page.read_text())):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
