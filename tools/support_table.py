@@ -17,20 +17,51 @@ from tesserack.compat import _names
 from tesserack.compat._version import TORCH
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "guide" / "support.md"
-MODULES = """
-    torch torch.Tensor torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.nn.utils.rnn
-    torch.nn.utils.parametrizations torch.nn.utils.parametrize torch.nn.utils.prune torch.nn.attention torch.optim
-    torch.optim.lr_scheduler torch.optim.swa_utils torch.autograd torch.autograd.functional torch.autograd.forward_ad
-    torch.utils.data torch.utils.checkpoint torch.amp torch.linalg torch.fft torch.special torch.signal.windows
-    torch.distributions torch.func torch.sparse torch.masked torch.multiprocessing torch.profiler torch.hub torch.fx
-    torch.jit torch.testing torch.library torch.overrides torch.random
-""".split()
+MODULES = [
+    "torch",
+    "torch.Tensor",
+    "torch.nn",
+    "torch.nn.functional",
+    "torch.nn.init",
+    "torch.nn.utils",
+    "torch.nn.utils.rnn",
+    "torch.nn.utils.parametrizations",
+    "torch.nn.utils.parametrize",
+    "torch.nn.utils.prune",
+    "torch.nn.attention",
+    "torch.optim",
+    "torch.optim.lr_scheduler",
+    "torch.optim.swa_utils",
+    "torch.autograd",
+    "torch.autograd.functional",
+    "torch.autograd.forward_ad",
+    "torch.utils.data",
+    "torch.utils.checkpoint",
+    "torch.amp",
+    "torch.linalg",
+    "torch.fft",
+    "torch.special",
+    "torch.signal.windows",
+    "torch.distributions",
+    "torch.func",
+    "torch.sparse",
+    "torch.masked",
+    "torch.multiprocessing",
+    "torch.profiler",
+    "torch.hub",
+    "torch.fx",
+    "torch.jit",
+    "torch.testing",
+    "torch.library",
+    "torch.overrides",
+    "torch.random",
+]
 HEAD = f"""\
 # What is there of PyTorch
 
-Public names of PyTorch {TORCH.partition("+")[0]}, module by module; `tools/support_table.py` counts them. A name that is missing can be
-imported under `tesserack run` and says on use that it is missing. Of `torch` itself and `Tensor` only the names in lower
-case are counted, without those of quantised and vendor-specific operators.
+Public names of PyTorch {TORCH.partition("+")[0]}, module by module; `tools/support_table.py` counts them.
+A name that is missing can be imported under `tesserack run` and says on use that it is missing. Of `torch` itself and
+`Tensor` only the names in lower case are counted, without those of quantised and vendor-specific operators.
 
 | Module | There | Missing |
 |---|---:|---|
@@ -40,6 +71,7 @@ STRAY = {"Tensor", "inf", "tqdm", "multi_dim_common", "bind"}
 VENDORS = (
     "miopen",
     "cudnn",
+    "hipdnn",
     "mkldnn",
     "fbgemm",
     "quantize",
@@ -48,8 +80,15 @@ VENDORS = (
     "per_tensor",
     "int_repr",
     "fake_quant",
+    "sym_",
+    "quantized",
+    "qscheme",
+    "choose_qparams",
+    "dequantize",
+    "fused_moving",
+    "qint",
+    "quint",
 )
-VENDORS += ("sym_", "quantized", "qscheme", "choose_qparams", "dequantize", "hipdnn", "fused_moving", "qint", "quint")
 
 
 def names_of(module: str) -> list[str]:

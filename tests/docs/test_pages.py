@@ -1,5 +1,4 @@
-"""The pages for authors and users say what works: commands and examples run in order, in an empty folder, and print what
-they say."""
+"""The pages for authors and users say what works: commands and examples run in order and print what they say."""
 
 from __future__ import annotations
 
