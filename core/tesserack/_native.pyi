@@ -1086,6 +1086,7 @@ _kernel_names: Any
 _kernel_table: Any
 _keys: Any
 _keys_of: Any
+_launch_counters: Any
 _load_backend: Any
 _load_library: Any
 _manual_seed_all: Any

@@ -130,12 +130,13 @@ PyObject* number_object(const ts_tensor& t) {
 
 } // namespace
 
-PyObject* operand_object(const ts_tensor& t) {
+PyObject* operand_object(const KernelOwner& owner, const ts_tensor& t) {
   if (t.flags & TS_T_NONE) return none();
   if (t.flags & TS_T_SCALAR) return checked(number_object(t)).release();
+  PyRef handle = handle_ref(owner, t.handle);
   OperandObject* o = fresh();
   if (!o) throw_python();
-  o->handle = Py_XNewRef(static_cast<PyObject*>(t.handle));
+  o->handle = handle.release();
   o->shape = o->strides = nullptr;
   o->heap = nullptr;
   o->byte_offset = t.byte_offset;

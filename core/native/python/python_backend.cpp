@@ -43,25 +43,36 @@ constexpr const char* kMethodNames[kMethods] = {
     "event_query",     "event_synchronize", "event_elapsed", "stream_wait_event",
     "set_num_threads", "get_num_threads",   "shutdown",      "stream_query"};
 
-struct PythonBackend {
+struct PythonBackend : KernelOwner {
   PyRef methods[kMethods];
-  std::string name, vendor, version;
+  std::string vendor, version;
   ts_backend table{};
 };
 PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx); }
 
-// The instances by name, kept for the life of the process.
-std::map<std::string, PyObject*>& python_backends() {
-  static auto* all = new std::map<std::string, PyObject*>;
+// By name, kept for the life of the process.
+struct Registered {
+  PyObject* instance;
+  KernelOwner* owner;
+};
+std::map<std::string, Registered>& python_backends() {
+  static auto* all = new std::map<std::string, Registered>;
   return *all;
 }
 
 // --- values for Python -------------------------------------------------------------------------------------------
 
 PyRef number(long long v) { return checked(PyLong_FromLongLong(v)); }
-PyRef object(void* handle) { return PyRef::borrow(handle ? static_cast<PyObject*>(handle) : Py_None); }
+
+PyRef object(void* ctx, void* handle) { return handle_ref(self(ctx), handle); }
+// Whether the handles of this backend are Python objects.
+bool is_object(const char* backend) {
+  auto found = python_backends().find(backend);
+  return found != python_backends().end() && !found->second.owner->raw_handles;
+}
 
 template <class... Args> PyRef invoke(void* ctx, Method method, const Args&... args) {
+  self(ctx).counters.slots.fetch_add(1, std::memory_order_relaxed);
   PyObject* list[] = {args.get()..., nullptr};
   return checked(PyObject_Vectorcall(self(ctx).methods[method].get(), list, sizeof...(args), nullptr));
 }
@@ -86,9 +97,22 @@ private:
 };
 
 // A handle that the core keeps: what the method returned.
-void keep_handle(PyRef made, const char* what, void** out) {
+void keep_handle(void* ctx, PyRef made, const char* what, void** out) {
   TS_CHECK_TYPE(made.get() != Py_None, what, " returned None; expected the handle of what it made");
-  *out = made.release();
+  if (!self(ctx).raw_handles) {
+    *out = made.release();
+    return;
+  }
+  TS_CHECK_TYPE(PyLong_Check(made.get()), what, ": expected an int, since the backend sets raw_handles, got ",
+                type_name(made.get()));
+  *out = PyLong_AsVoidPtr(made.get());
+  if (PyErr_Occurred()) throw_python();
+  TS_CHECK_VALUE(*out, what, " returned 0, which stands for no handle");
+}
+
+// A handle that goes back to the method that ends it.
+PyRef last_object(void* ctx, void* handle) {
+  return self(ctx).raw_handles ? handle_ref(self(ctx), handle) : PyRef::steal(static_cast<PyObject*>(handle));
 }
 
 int64_t to_int(const PyRef& o) {
@@ -135,7 +159,7 @@ int properties(void* ctx, int32_t device, ts_properties* out) {
 int alloc(void* ctx, int32_t device, size_t bytes, void* stream, void** handle) {
   return callback([&] {
     PyRef size = checked(PyLong_FromSize_t(bytes));
-    keep_handle(invoke(ctx, Alloc, number(device), size, object(stream)), "alloc", handle);
+    keep_handle(ctx, invoke(ctx, Alloc, number(device), size, object(ctx, stream)), "alloc", handle);
     return TS_OK;
   });
 }
@@ -155,16 +179,16 @@ template <class F> void quietly(F&& f) {
 
 void release_handle(void* ctx, int32_t device, void* handle, size_t bytes, void* stream) {
   quietly([&] {
-    PyRef owned = PyRef::steal(static_cast<PyObject*>(handle));
+    PyRef owned = last_object(ctx, handle);
     PyRef size = checked(PyLong_FromSize_t(bytes));
-    if (self(ctx).methods[Free]) invoke(ctx, Free, number(device), owned, size, object(stream));
+    if (self(ctx).methods[Free]) invoke(ctx, Free, number(device), owned, size, object(ctx, stream));
   });
 }
 
 int copy_from_host(void* ctx, int32_t device, void* dst, int64_t offset, const void* src, size_t bytes, void* stream) {
   return callback([&] {
     LentMemory memory(const_cast<void*>(src), bytes, PyBUF_READ);
-    invoke(ctx, CopyFromHost, number(device), object(dst), number(offset), memory, object(stream));
+    invoke(ctx, CopyFromHost, number(device), object(ctx, dst), number(offset), memory, object(ctx, stream));
     memory.take_back("copy_from_host");
     return TS_OK;
   });
@@ -173,7 +197,8 @@ int copy_from_host(void* ctx, int32_t device, void* dst, int64_t offset, const v
 int copy_to_host(void* ctx, int32_t device, void* dst, const void* src, int64_t offset, size_t bytes, void* stream) {
   return callback([&] {
     LentMemory memory(dst, bytes, PyBUF_WRITE);
-    invoke(ctx, CopyToHost, number(device), memory, object(const_cast<void*>(src)), number(offset), object(stream));
+    invoke(ctx, CopyToHost, number(device), memory, object(ctx, const_cast<void*>(src)), number(offset),
+           object(ctx, stream));
     memory.take_back("copy_to_host");
     return TS_OK;
   });
@@ -183,15 +208,15 @@ int copy_within(void* ctx, int32_t device, void* dst, int64_t dst_offset, const 
                 size_t bytes, void* stream) {
   return callback([&] {
     PyRef size = checked(PyLong_FromSize_t(bytes));
-    invoke(ctx, CopyWithin, number(device), object(dst), number(dst_offset), object(const_cast<void*>(src)),
-           number(src_offset), size, object(stream));
+    invoke(ctx, CopyWithin, number(device), object(ctx, dst), number(dst_offset), object(ctx, const_cast<void*>(src)),
+           number(src_offset), size, object(ctx, stream));
     return TS_OK;
   });
 }
 
 int synchronize_stream(void* ctx, int32_t device, void* stream) {
   return callback([&] {
-    invoke(ctx, Synchronize, number(device), object(stream));
+    invoke(ctx, Synchronize, number(device), object(ctx, stream));
     return TS_OK;
   });
 }
@@ -200,7 +225,7 @@ int get_kernel(void* ctx, const char* op, ts_kernel* out) {
   return callback([&] {
     PyRef record = invoke(ctx, FindKernel, to_python(std::string(op)));
     if (record.get() == Py_None) return static_cast<int>(TS_DECLINED);
-    fill_kernel(record.get(), out);
+    fill_kernel(record.get(), self(ctx), out);
     return static_cast<int>(TS_OK);
   });
 }
@@ -208,7 +233,7 @@ int get_kernel(void* ctx, const char* op, ts_kernel* out) {
 void* host_pointer(void* ctx, int32_t device, void* handle) {
   void* address = nullptr;
   quietly([&] {
-    PyRef answer = invoke(ctx, HostPointer, number(device), object(handle));
+    PyRef answer = invoke(ctx, HostPointer, number(device), object(ctx, handle));
     if (answer.get() != Py_None) address = PyLong_AsVoidPtr(answer.get());
     if (PyErr_Occurred()) throw_python();
   });
@@ -219,11 +244,12 @@ int copy_peer(void* ctx, int32_t device, void* dst, int64_t dst_offset, const ch
               const void* src, int64_t src_offset, size_t bytes, void* stream) {
   return callback([&] {
     void* handle = const_cast<void*>(src);
-    PyRef source = python_backends().contains(src_backend) ? object(handle) : checked(PyLong_FromVoidPtr(handle));
+    PyRef source =
+        is_object(src_backend) ? PyRef::borrow(static_cast<PyObject*>(handle)) : checked(PyLong_FromVoidPtr(handle));
     PyRef size = checked(PyLong_FromSize_t(bytes));
     PyRef done =
-        invoke(ctx, CopyPeer, number(device), object(dst), number(dst_offset), to_python(std::string(src_backend)),
-               number(src_device), source, number(src_offset), size, object(stream));
+        invoke(ctx, CopyPeer, number(device), object(ctx, dst), number(dst_offset), to_python(std::string(src_backend)),
+               number(src_device), source, number(src_offset), size, object(ctx, stream));
     return static_cast<int>(done.get() == Py_NotImplemented ? TS_DECLINED : TS_OK);
   });
 }
@@ -232,14 +258,14 @@ int copy_peer(void* ctx, int32_t device, void* dst, int64_t dst_offset, const ch
 
 int stream_create(void* ctx, int32_t device, int32_t priority, void** stream) {
   return callback([&] {
-    keep_handle(invoke(ctx, StreamCreate, number(device), number(priority)), "stream_create", stream);
+    keep_handle(ctx, invoke(ctx, StreamCreate, number(device), number(priority)), "stream_create", stream);
     return TS_OK;
   });
 }
 
 template <Method M> void destroy(void* ctx, int32_t device, void* handle) {
   quietly([&] {
-    PyRef owned = PyRef::steal(static_cast<PyObject*>(handle));
+    PyRef owned = last_object(ctx, handle);
     if (self(ctx).methods[M]) invoke(ctx, M, number(device), owned);
   });
 }
@@ -247,21 +273,21 @@ template <Method M> void destroy(void* ctx, int32_t device, void* handle) {
 int event_create(void* ctx, int32_t device, uint32_t flags, void** event) {
   return callback([&] {
     PyRef timing = checked(PyBool_FromLong(flags & 1));
-    keep_handle(invoke(ctx, EventCreate, number(device), timing), "event_create", event);
+    keep_handle(ctx, invoke(ctx, EventCreate, number(device), timing), "event_create", event);
     return TS_OK;
   });
 }
 
 template <Method M> int with_two(void* ctx, int32_t device, void* first, void* second) {
   return callback([&] {
-    invoke(ctx, M, number(device), object(first), object(second));
+    invoke(ctx, M, number(device), object(ctx, first), object(ctx, second));
     return TS_OK;
   });
 }
 
 template <Method M> int query(void* ctx, int32_t device, void* handle, int32_t* done) {
   return callback([&] {
-    int truth = PyObject_IsTrue(invoke(ctx, M, number(device), object(handle)).get());
+    int truth = PyObject_IsTrue(invoke(ctx, M, number(device), object(ctx, handle)).get());
     checked_status(truth);
     *done = truth;
     return TS_OK;
@@ -270,14 +296,14 @@ template <Method M> int query(void* ctx, int32_t device, void* handle, int32_t* 
 
 int event_synchronize(void* ctx, int32_t device, void* event) {
   return callback([&] {
-    invoke(ctx, EventSynchronize, number(device), object(event));
+    invoke(ctx, EventSynchronize, number(device), object(ctx, event));
     return TS_OK;
   });
 }
 
 int event_elapsed(void* ctx, int32_t device, void* begin, void* end, double* ms) {
   return callback([&] {
-    *ms = PyFloat_AsDouble(invoke(ctx, EventElapsed, number(device), object(begin), object(end)).get());
+    *ms = PyFloat_AsDouble(invoke(ctx, EventElapsed, number(device), object(ctx, begin), object(ctx, end)).get());
     if (PyErr_Occurred()) throw_python();
     return TS_OK;
   });
@@ -301,6 +327,12 @@ std::string text_attribute(PyObject* backend, const char* name) {
   PyRef value = checked(PyObject_GetAttrString(backend, name));
   TS_CHECK_TYPE(PyUnicode_Check(value.get()), "Backend.", name, ": expected str, got ", type_name(value.get()));
   return to_utf8(value.get());
+}
+
+bool true_attribute(PyObject* backend, const char* name) {
+  int truth = PyObject_IsTrue(checked(PyObject_GetAttrString(backend, name)).get());
+  checked_status(truth);
+  return truth;
 }
 
 void find_methods(PyObject* backend, PythonBackend& b) {
@@ -370,12 +402,10 @@ PyObject* register_python_backend(PyObject*, PyObject* args) {
     b->vendor = text_attribute(backend, "vendor");
     b->version = text_attribute(backend, "version");
     find_methods(backend, *b);
-    PyRef own = checked(PyObject_GetAttrString(backend, "own_allocator"));
-    int truth = PyObject_IsTrue(own.get());
-    checked_status(truth);
-    fill_table(*b, truth);
+    b->raw_handles = true_attribute(backend, "raw_handles");
+    fill_table(*b, true_attribute(backend, "own_allocator"));
     register_backend(&b->table, source);
-    python_backends()[b->name] = Py_NewRef(backend);
+    python_backends()[b->name] = {Py_NewRef(backend), b.get()};
     return to_python(b.release()->name).release(); // the table outlives every use of it
   });
 }
@@ -386,11 +416,27 @@ PyObject* python_backend(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "s:_python_backend", &name)) return nullptr;
   return guarded([&] {
     auto it = python_backends().find(name);
-    return Py_NewRef(it == python_backends().end() ? Py_None : it->second);
+    return Py_NewRef(it == python_backends().end() ? Py_None : it->second.instance);
+  });
+}
+
+// _launch_counters(name) -> what is counted of a backend in Python, or None for others
+PyObject* launch_counters(PyObject*, PyObject* args) {
+  const char* name;
+  if (!PyArg_ParseTuple(args, "s:_launch_counters", &name)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    auto it = python_backends().find(name);
+    if (it == python_backends().end()) return none();
+    const LaunchCounters& c = it->second.owner->counters;
+    auto count = [](const std::atomic<uint64_t>& n) { return static_cast<unsigned long long>(n.load()); };
+    return checked(Py_BuildValue("{s:K,s:K,s:K,s:K}", "plans", count(c.plans), "by_plan", count(c.by_plan),
+                                 "kernels_in_python", count(c.kernels), "slots_in_python", count(c.slots)))
+        .release();
   });
 }
 
 PyMethodDef g_functions[] = {{"_register_python_backend", register_python_backend, METH_VARARGS, nullptr},
+                             {"_launch_counters", launch_counters, METH_VARARGS, nullptr},
                              {"_python_backend", python_backend, METH_VARARGS, nullptr},
                              {nullptr, nullptr, 0, nullptr}};
 

@@ -1,7 +1,7 @@
 // Backends written in Python: the table of abi.h filled with calls of a class's methods.
 #pragma once
+#include "dispatch/launch_plan.h"
 #include "python/common.h"
-#include "tesserack/abi.h"
 
 namespace ts::py {
 
@@ -9,9 +9,34 @@ namespace ts::py {
 template <class F> int callback(F&& f) noexcept;
 int failed_status() noexcept; // of the Python error that is set
 
+struct LaunchCounters {
+  std::atomic<uint64_t> plans{0};   // made
+  std::atomic<uint64_t> by_plan{0}; // kernel calls that entered no Python
+  std::atomic<uint64_t> kernels{0}; // kernel calls that did
+  std::atomic<uint64_t> slots{0};   // calls of other methods
+};
+
+// What the kernels of a backend share.
+struct KernelOwner {
+  std::string name;
+  bool raw_handles = false; // handles of storages, streams and events are ints, not objects
+  LaunchCounters counters;
+};
+
+inline PyRef handle_ref(const KernelOwner& owner, void* handle) {
+  if (!handle) return PyRef::borrow(Py_None);
+  return owner.raw_handles ? checked(PyLong_FromVoidPtr(handle)) : PyRef::borrow(static_cast<PyObject*>(handle));
+}
+
 // The kernel `record` describes, as Backend._find_kernel returns it: (function, predicate or None, names of the call's
-// fields it wants, dtype bits, layout). Lives for ever.
-void fill_kernel(PyObject* record, ts_kernel* out);
+// fields it wants, dtype bits, layout, changing parameters). Lives for ever.
+void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out);
+
+// Whether what a kernel returned is a tesserack.backends.LaunchPlan; and its native form, checked against the call.
+// TypeError or ValueError naming the part of the plan that is wrong.
+bool is_plan(PyObject* result);
+std::shared_ptr<const LaunchPlan> read_plan(PyObject* result, const ts_call& call, uint64_t changing,
+                                            const KernelOwner& owner);
 void init_python_backend(PyObject* module);
 void init_python_kernel(PyObject* module);
 

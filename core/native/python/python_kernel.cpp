@@ -21,6 +21,9 @@ struct PythonKernel {
   PyRef function, predicate, names; // names: of the keyword arguments
   std::vector<Field> fields;
   bool spread[3] = {true, true, true}; // outputs, inputs, params
+  uint64_t changing = 0;               // parameters that a plan patches in
+  KernelOwner* owner = nullptr;
+  LaunchPlanCache plans;
 };
 
 PyTypeObject* ProgramType = nullptr;
@@ -80,7 +83,7 @@ private:
   SmallVector<PyObject*, 24> objects_;
 };
 
-PyObject* param_object(const ts_call& call, const ts_value& v) {
+PyObject* param_object(const KernelOwner& owner, const ts_call& call, const ts_value& v) {
   switch (v.tag) {
   case TS_V_INT: return checked(PyLong_FromLongLong(v.as.i)).release();
   case TS_V_FLOAT: return checked(PyFloat_FromDouble(v.as.f)).release();
@@ -91,7 +94,7 @@ PyObject* param_object(const ts_call& call, const ts_value& v) {
   case TS_V_FLOATS:
     return tuple_of(v.len, [&](int32_t k) { return checked(PyFloat_FromDouble(v.as.floats[k])); }).release();
   case TS_V_TENSORS:
-    return tuple_of(v.len, [&](int32_t k) { return PyRef::steal(operand_object(*TS_IN(&call, v.as.i + k))); })
+    return tuple_of(v.len, [&](int32_t k) { return PyRef::steal(operand_object(owner, *TS_IN(&call, v.as.i + k))); })
         .release();
   case TS_V_DTYPE: return Py_NewRef(dtype_object(static_cast<DType>(v.as.i)));
   case TS_V_DEVICE: return device_object(Device::unpack(v.as.i));
@@ -118,24 +121,23 @@ PyObject* opcode_object(const ts_call& call) {
   return checked(PyUnicode_InternFromString((scatter ? kScatters : kReductions)[call.opcode])).release();
 }
 
-PyObject* stream_object(void* stream) { return stream ? Py_NewRef(static_cast<PyObject*>(stream)) : none(); }
-
-PyObject* field_object(const ts_call& call, Field field) {
+PyObject* field_object(const KernelOwner& owner, const ts_call& call, Field field) {
   switch (field) {
   case Field::Op: return checked(PyUnicode_InternFromString(call.op)).release();
   case Field::Opcode: return opcode_object(call);
   case Field::ComputeDtype:
     return call.compute_dtype < 0 ? none() : Py_NewRef(dtype_object(static_cast<DType>(call.compute_dtype)));
   case Field::Program: return program_object(call.program);
-  case Field::Stream: return stream_object(call.stream);
+  case Field::Stream: return handle_ref(owner, call.stream).release();
   case Field::Device: return checked(PyLong_FromLong(call.device_index)).release();
   case Field::Outputs:
-    return tuple_of(call.n_outputs, [&](int32_t k) { return PyRef::steal(operand_object(*TS_OUT(&call, k))); })
+    return tuple_of(call.n_outputs, [&](int32_t k) { return PyRef::steal(operand_object(owner, *TS_OUT(&call, k))); })
         .release();
   case Field::Inputs:
-    return tuple_of(call.n_inputs, [&](int32_t k) { return PyRef::steal(operand_object(*TS_IN(&call, k))); }).release();
+    return tuple_of(call.n_inputs, [&](int32_t k) { return PyRef::steal(operand_object(owner, *TS_IN(&call, k))); })
+        .release();
   case Field::Params:
-    return tuple_of(call.n_params, [&](int32_t k) { return PyRef::steal(param_object(call, call.params[k])); })
+    return tuple_of(call.n_params, [&](int32_t k) { return PyRef::steal(param_object(owner, call, call.params[k])); })
         .release();
   }
   return none();
@@ -149,27 +151,54 @@ bool declines(const PythonKernel& kernel, Arguments& arguments, size_t positiona
   return truth == 0;
 }
 
-int run(const PythonKernel& kernel, const ts_call& call) {
+// `plan`: what the function returned instead of computing.
+int enter_python(const PythonKernel& kernel, const ts_call& call, std::shared_ptr<const LaunchPlan>& plan) {
+  const KernelOwner& owner = *kernel.owner;
   Arguments arguments;
   if (kernel.spread[0])
-    for (int32_t k = 0; k < call.n_outputs; ++k) arguments.add(operand_object(*TS_OUT(&call, k)));
+    for (int32_t k = 0; k < call.n_outputs; ++k) arguments.add(operand_object(owner, *TS_OUT(&call, k)));
   if (kernel.spread[1])
     for (int32_t k = 0; k < call.n_inputs; ++k)
-      if (!in_list(call, k)) arguments.add(operand_object(*TS_IN(&call, k)));
+      if (!in_list(call, k)) arguments.add(operand_object(owner, *TS_IN(&call, k)));
   if (kernel.spread[2])
-    for (int32_t k = 0; k < call.n_params; ++k) arguments.add(param_object(call, call.params[k]));
+    for (int32_t k = 0; k < call.n_params; ++k) arguments.add(param_object(owner, call, call.params[k]));
   size_t positional = arguments.size();
-  for (Field field : kernel.fields) arguments.add(field_object(call, field));
+  for (Field field : kernel.fields) arguments.add(field_object(owner, call, field));
   if (declines(kernel, arguments, positional)) return TS_DECLINED;
   PyRef result = checked(PyObject_Vectorcall(kernel.function.get(), arguments.data(), positional, kernel.names.get()));
+  if (result.get() == Py_None) return TS_OK;
   if (result.get() == Py_NotImplemented) return TS_DECLINED;
-  TS_CHECK_TYPE(result.get() == Py_None, "the kernel returned ", type_name(result.get()),
-                "; kernels fill their outputs and return None, or NotImplemented to decline");
+  TS_CHECK_TYPE(is_plan(result.get()), "the kernel returned ", type_name(result.get()),
+                "; kernels fill their outputs and return None, a LaunchPlan, or NotImplemented to decline");
+  plan = read_plan(result.get(), call, kernel.changing, owner);
   return TS_OK;
 }
 
+void count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
 int run_kernel(const ts_call* call) {
-  return callback([&] { return run(*static_cast<const PythonKernel*>(call->kernel_ctx), *call); });
+  auto& kernel = *static_cast<PythonKernel*>(call->kernel_ctx);
+  LaunchCounters& counters = kernel.owner->counters;
+  LaunchSignature signature;
+  int status = TS_OK;
+  if (kernel.owner->raw_handles) {
+    sign_call(*call, kernel.changing, signature);
+    if (kernel.plans.run(signature, *call, status)) {
+      count(counters.by_plan);
+      return status;
+    }
+  }
+  count(counters.kernels);
+  std::shared_ptr<const LaunchPlan> plan;
+  status = callback([&] {
+    int entered = enter_python(kernel, *call, plan);
+    if (plan) {
+      kernel.plans.insert(signature, plan);
+      count(counters.plans);
+    }
+    return entered;
+  });
+  return plan ? plan->run(*call) : status;
 }
 
 Field field_named(const std::string& name) {
@@ -181,13 +210,17 @@ Field field_named(const std::string& name) {
 
 } // namespace
 
-void fill_kernel(PyObject* record, ts_kernel* out) {
+void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out) {
   PyObject *function, *predicate, *names;
+  unsigned long long changing = 0;
   unsigned long long dtypes = 0;
   unsigned int layouts = 0;
-  if (!PyArg_ParseTuple(record, "OOO!KI:kernel", &function, &predicate, &PyTuple_Type, &names, &dtypes, &layouts))
+  if (!PyArg_ParseTuple(record, "OOO!KIK:kernel", &function, &predicate, &PyTuple_Type, &names, &dtypes, &layouts,
+                        &changing))
     throw_python();
   auto kernel = std::make_unique<PythonKernel>();
+  kernel->owner = &owner;
+  kernel->changing = changing;
   kernel->function = PyRef::borrow(function);
   if (predicate != Py_None) kernel->predicate = PyRef::borrow(predicate);
   if (PyTuple_GET_SIZE(names)) kernel->names = PyRef::borrow(names);

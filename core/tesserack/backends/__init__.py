@@ -25,15 +25,22 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tesserack.backends._info import BackendInfo, DeviceProperties
+    from tesserack.backends._plan import WORKSPACE, Block, Buffer, Launch, LaunchPlan, Patch
     from tesserack.backends._python import Backend, Operand, Program
 
     priority: tuple[str, ...]
 
 __all__ = [
+    "WORKSPACE",
     "Backend",
     "BackendInfo",
+    "Block",
+    "Buffer",
     "DeviceProperties",
+    "Launch",
+    "LaunchPlan",
     "Operand",
+    "Patch",
     "Program",
     "capabilities",
     "failures",
@@ -146,6 +153,10 @@ def __getattr__(name: str) -> Any:
         from tesserack.backends import _python
 
         return getattr(_python, name)
+    if name in ("WORKSPACE", "Block", "Buffer", "Launch", "LaunchPlan", "Patch"):
+        from tesserack.backends import _plan
+
+        return getattr(_plan, name)
     raise AttributeError(f"module 'tesserack.backends' has no attribute {name!r}")
 
 

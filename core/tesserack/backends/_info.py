@@ -137,7 +137,9 @@ def capabilities(name: str) -> dict[str, Any]:
     ``max_ndim`` (0: any); ``kernels``, a dict from the name of each kernel the core may ask for and the backend
     answers to the dtypes it takes; ``missing``, required kernels it does not answer; ``unused``, a dict from the
     names of kernels that nothing ever calls (known of backends in Python only) to why; ``streams events peer_copies
-    host_memory own_allocator``; ``devices``, the properties of each as a dict.
+    host_memory own_allocator``; ``devices``, the properties of each as a dict; ``launches``, None but for backends in
+    Python: how many launch ``plans`` were made, how many kernel calls ran ``by_plan``, and how many calls of kernels
+    and of other methods entered Python (``kernels_in_python``, ``slots_in_python``).
 
     Raises ``BackendUnavailableError`` if the backend has no device.
 
@@ -157,6 +159,7 @@ def capabilities(name: str) -> dict[str, Any]:
         "unused": unused_kernels(name),
         "missing": [kernel for kernel in _native._required_kernels() if kernel not in kernels],
         **{key: record[key] for key in ("streams", "events", "peer_copies", "host_memory", "own_allocator")},
+        "launches": _native._launch_counters(name),
         "devices": [{**properties, "dtypes": [*properties["dtypes"]]} for properties in devices],
     }
 

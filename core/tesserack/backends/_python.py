@@ -20,6 +20,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 LAYOUTS = {"strided": 0, "contiguous": 1, "channels_last": 2}
 
 _MAX_DEVICES = 4096
+_MAX_CHANGING = 64
 _REAL_DTYPES = DTYPES[: DTYPES.index("complex64")]
 _PROPERTIES = {
     "name": "",
@@ -85,6 +86,9 @@ class Backend:
     version: str = "0"
     #: True where ``alloc`` and ``free`` are pooled already: the core then adds no cache.
     own_allocator: bool = False
+    #: True where the handles of storages, streams and events are ints other than 0, such as addresses, not objects.
+    #: Kernels may then return a :class:`tesserack.backends.LaunchPlan`.
+    raw_handles: bool = False
 
     def __init__(self) -> None:
         self._kernels: dict[str, tuple[Any, ...]] = {}
@@ -101,6 +105,7 @@ class Backend:
         dtypes: Iterable[Any] | None = None,
         layout: str = "strided",
         when: Callable[..., bool] | None = None,
+        changing: Iterable[int] = (),
     ) -> Callable[[Function], Function]:
         """Register the decorated function as the kernel of the operators named.
 
@@ -108,7 +113,8 @@ class Backend:
         :class:`Operand` objects, tensors without storage plain numbers, absent ones None. Keyword-only parameters named
         ``op``, ``opcode``, ``compute_dtype``, ``program``, ``stream`` or ``device`` receive these; ``outputs``,
         ``inputs`` or ``params`` receive the tensors or parameters as a tuple instead of one by one. It returns None,
-        or NotImplemented to decline: the core then decomposes the operator, or runs it on the cpu and counts that.
+        or NotImplemented to decline: the core then decomposes the operator, or runs it on the cpu and counts that. Or
+        it returns a :class:`tesserack.backends.LaunchPlan`, which the core runs now and for later calls of its kind.
 
         A name is not checked here, since the operator may be defined later. One that nothing asks for is never called:
         ``tesserack doctor``, the conformance kit and ``capabilities(name)["unused"]`` tell which, and what may have
@@ -119,9 +125,11 @@ class Backend:
             dtypes: those it takes; all but complex by default.
             layout: "strided", "contiguous" or "channels_last" (or contiguous); the core copies what lies otherwise.
             when: a predicate, called with the same arguments; false declines.
+            changing: indices of parameters that are numbers and differ from call to call, such as a seed and an
+                offset: launch plans patch them in, and one plan serves all their values.
 
         Raises:
-            ValueError: for an unknown layout, or no name.
+            ValueError: for an unknown layout, no name, or a changing parameter beyond the 64th.
             TypeError: for a keyword-only parameter that is no field of a call.
         """
         if not names:
@@ -129,9 +137,13 @@ class Backend:
         if layout not in LAYOUTS:
             raise ValueError(f"kernel: expected a layout among {', '.join(LAYOUTS)}, got {layout!r}")
         bits = dtype_bits(dtypes)
+        indices = {operator.index(k) for k in changing}
+        if not all(0 <= k < _MAX_CHANGING for k in indices):
+            raise ValueError(f"kernel: expected changing parameters among 0 to {_MAX_CHANGING - 1}, got {changing!r}")
+        patched = sum(1 << k for k in indices)
 
         def register(function: Function) -> Function:
-            record = (function, when, _fields(function), bits, LAYOUTS[layout])
+            record = (function, when, _fields(function), bits, LAYOUTS[layout], patched)
             for name in names:
                 self._kernels[name] = record
                 _native._kernel_changed(self.name, name)

@@ -1,0 +1,262 @@
+#include "dispatch/launch_plan.h"
+#include <bit>
+#include <cstring>
+
+namespace ts {
+namespace {
+
+const ts_tensor& operand(const ts_call& call, int32_t k) {
+  return k < call.n_outputs ? *TS_OUT(&call, k) : *TS_IN(&call, k - call.n_outputs);
+}
+
+bool is_number(const ts_value& v) { return v.tag == TS_V_INT || v.tag == TS_V_FLOAT || v.tag == TS_V_BOOL; }
+
+void sign_tensor(const ts_tensor& t, LaunchSignature& out) {
+  uint64_t head = static_cast<uint64_t>(t.flags) << 32 | static_cast<uint64_t>(t.dtype & 0xff) << 24 |
+                  static_cast<uint64_t>(t.ndim & 0xffff) << 8;
+  if (t.flags & (TS_T_SCALAR | TS_T_NONE)) return out.push_back(head);
+  out.push_back(head | static_cast<uint64_t>(t.byte_offset & 15));
+  for (int32_t d = 0; d < t.ndim; ++d) out.push_back(static_cast<uint64_t>(t.sizes[d]));
+  for (int32_t d = 0; d < t.ndim; ++d) out.push_back(static_cast<uint64_t>(t.strides[d]));
+}
+
+void sign_bytes(const void* data, size_t bytes, LaunchSignature& out) {
+  size_t begin = out.size();
+  out.resize(begin + (bytes + 7) / 8, 0);
+  if (bytes) std::memcpy(out.data() + begin, data, bytes);
+}
+
+void sign_value(const ts_value& v, bool changes, LaunchSignature& out) {
+  changes = changes && is_number(v);
+  size_t length = v.tag == TS_V_STR ? std::strlen(v.as.str) : static_cast<size_t>(v.len);
+  out.push_back(static_cast<uint64_t>(v.tag) << 48 | static_cast<uint64_t>(changes) << 47 | length);
+  if (changes) return;
+  switch (v.tag) {
+  case TS_V_NONE: break;
+  case TS_V_STR: sign_bytes(v.as.str, length, out); break;
+  case TS_V_INTS:
+  case TS_V_FLOATS: sign_bytes(v.as.ptr, 8 * length, out); break;
+  case TS_V_COMPLEX: sign_bytes(v.as.ptr, 16, out); break;
+  default: out.push_back(static_cast<uint64_t>(v.as.i)); break;
+  }
+}
+
+uint64_t hash_words(std::span<const uint64_t> words) {
+  uint64_t h = words.size();
+  for (uint64_t w : words) h = (std::rotl(h, 23) ^ w) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 29;
+}
+
+// --- patches -----------------------------------------------------------------------------------------------------
+
+struct PatchValue {
+  bool floating;
+  int64_t i;
+  double f;
+};
+
+PatchValue patch_value(const ts_call& call, const LaunchPatch& p) {
+  if (p.kind == LaunchPatch::Param) {
+    const ts_value& v = call.params[p.index];
+    return {v.tag == TS_V_FLOAT, v.as.i, v.as.f};
+  }
+  const ts_tensor& t = operand(call, p.index);
+  if (p.kind == LaunchPatch::Offset) return {false, t.byte_offset, 0};
+  return {is_floating(static_cast<DType>(t.dtype)), t.scalar.i, t.scalar.f};
+}
+
+template <class T> bool store_integer(int64_t v, bool exact, unsigned char* to) {
+  auto narrow = static_cast<T>(v);
+  std::memcpy(to, &narrow, sizeof narrow);
+  return !exact || static_cast<int64_t>(narrow) == v;
+}
+
+// False for an offset that does not fit. Other integers wrap, as conversions between dtypes do.
+bool store_patch(const LaunchPatch& p, const PatchValue& v, unsigned char* to) {
+  if (p.format == 'd' || p.format == 'f') {
+    double d = v.floating ? v.f : static_cast<double>(v.i);
+    auto single = static_cast<float>(d);
+    p.format == 'd' ? std::memcpy(to, &d, sizeof d) : std::memcpy(to, &single, sizeof single);
+    return true;
+  }
+  bool in_range = v.f >= -9223372036854775808.0 && v.f < 9223372036854775808.0;
+  int64_t i = !v.floating ? v.i : in_range ? static_cast<int64_t>(v.f) : 0;
+  bool exact = p.kind == LaunchPatch::Offset;
+  switch (p.format) {
+  case 'b': return store_integer<int8_t>(i, exact, to);
+  case 'B': return store_integer<uint8_t>(i, exact, to);
+  case 'h': return store_integer<int16_t>(i, exact, to);
+  case 'H': return store_integer<uint16_t>(i, exact, to);
+  case 'i': return store_integer<int32_t>(i, exact, to);
+  case 'I': return store_integer<uint32_t>(i, exact, to);
+  default: return store_integer<int64_t>(i, false, to);
+  }
+}
+
+struct ReleaseStorage {
+  void operator()(Storage* s) const { Storage::destroy(s); }
+};
+
+int status_of(ErrorKind kind) { return kind == ErrorKind::OutOfMemory ? TS_OUT_OF_MEMORY : TS_ERROR; }
+
+} // namespace
+
+void sign_call(const ts_call& call, uint64_t changing, LaunchSignature& out) {
+  out.push_back(call.program ? call.program->id : 0);
+  out.push_back(static_cast<uint64_t>(static_cast<uint32_t>(call.opcode)) << 32 |
+                static_cast<uint64_t>(call.compute_dtype & 0xff) << 16 | static_cast<uint64_t>(call.device_index));
+  out.push_back(static_cast<uint64_t>(call.n_outputs) << 42 | static_cast<uint64_t>(call.n_inputs) << 21 |
+                static_cast<uint64_t>(call.n_params));
+  for (int32_t k = 0; k < call.n_outputs; ++k) sign_tensor(*TS_OUT(&call, k), out);
+  for (int32_t k = 0; k < call.n_inputs; ++k) sign_tensor(*TS_IN(&call, k), out);
+  for (int32_t k = 0; k < call.n_params; ++k) sign_value(call.params[k], k < 64 && (changing >> k & 1), out);
+}
+
+int LaunchPlan::run(const ts_call& call) const {
+  if (declines) return TS_DECLINED;
+  SmallVector<std::max_align_t, 16> block; // the arguments passed by value
+  block.resize((bytes.size() + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+  auto* image = reinterpret_cast<unsigned char*>(block.data());
+  if (!bytes.empty()) std::memcpy(image, bytes.data(), bytes.size());
+  for (const LaunchPatch& p : patches)
+    if (!store_patch(p, patch_value(call, p), image + p.at)) [[unlikely]] {
+      set_last_error(concat("an offset of ", patch_value(call, p).i, " bytes does not fit the '", p.format,
+                            "' that the launch plan gives it; use 'q'")
+                         .c_str());
+      return TS_ERROR;
+    }
+  // Goes back to the allocator once the launches are queued: the stream's order keeps its next use apart.
+  std::unique_ptr<Storage, ReleaseStorage> scratch;
+  if (workspace) try {
+      scratch.reset(backend->allocator(call.device_index).allocate(workspace));
+    } catch (const Error& e) {
+      set_last_error(e.what());
+      return status_of(e.kind());
+    }
+  SmallVector<ts_launch_argument, 12> list;
+  list.resize(arguments.size());
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    const LaunchArgument& a = arguments[k];
+    if (a.operand == LaunchArgument::kBytes)
+      list[k] = {sizeof(ts_launch_argument), image + a.at, a.size, TS_LA_BYTES, 0};
+    else
+      list[k] = {sizeof(ts_launch_argument),
+                 a.operand == LaunchArgument::kWorkspace ? &scratch->handle : &operand(call, a.operand).handle,
+                 sizeof(void*), TS_LA_HANDLE, 0};
+  }
+  ts_launch launch{};
+  launch.struct_size = sizeof launch;
+  launch.host = call.host;
+  launch.stream = call.stream;
+  launch.device_index = call.device_index;
+  launch.argument_size = sizeof(ts_launch_argument);
+  for (const PlannedLaunch& l : launches) {
+    launch.kernel = l.kernel;
+    launch.n_arguments = static_cast<int32_t>(l.n_arguments);
+    launch.arguments = list.data() + l.first_argument;
+    std::memcpy(launch.groups, l.groups, sizeof l.groups);
+    std::memcpy(launch.group_size, l.group_size, sizeof l.group_size);
+    launch.shared_bytes = l.shared_bytes;
+    int status = l.entry(&launch);
+    if (status == TS_OK) [[likely]]
+      continue;
+    if (status == TS_DECLINED) set_last_error("the launcher declined a launch; decline when the plan is made");
+    return status == TS_DECLINED ? TS_ERROR : status;
+  }
+  return TS_OK;
+}
+
+// --- the cache ---------------------------------------------------------------------------------------------------
+
+struct LaunchPlanCache::Entry {
+  uint64_t hash;
+  std::vector<uint64_t> words;
+  std::shared_ptr<const LaunchPlan> plan;
+  std::atomic<bool> used{true}; // since the last sweep
+};
+
+// Open addressing, at most half full.
+struct LaunchPlanCache::Table {
+  explicit Table(size_t capacity) : mask(capacity - 1), slots(std::make_unique<std::atomic<Entry*>[]>(capacity)) {}
+  size_t mask;
+  std::unique_ptr<std::atomic<Entry*>[]> slots;
+};
+
+// While one exists, nothing it may have seen is destroyed.
+class LaunchPlanCache::Reader {
+public:
+  explicit Reader(LaunchPlanCache& cache) : cache_(cache) { cache_.readers_.fetch_add(1); }
+  ~Reader() { cache_.readers_.fetch_sub(1); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+private:
+  LaunchPlanCache& cache_;
+};
+
+LaunchPlanCache::LaunchPlanCache() : owned_table_(std::make_unique<Table>(16)) { table_ = owned_table_.get(); }
+LaunchPlanCache::~LaunchPlanCache() = default;
+
+LaunchPlanCache::Entry* LaunchPlanCache::find(const Table& table, uint64_t hash, std::span<const uint64_t> words) {
+  for (size_t at = hash & table.mask;; at = (at + 1) & table.mask) {
+    Entry* e = table.slots[at].load(std::memory_order_acquire);
+    if (!e) return nullptr;
+    if (e->hash == hash && std::equal(words.begin(), words.end(), e->words.begin(), e->words.end())) return e;
+  }
+}
+
+bool LaunchPlanCache::run(const LaunchSignature& signature, const ts_call& call, int& status) {
+  Reader reader(*this);
+  Entry* e = find(*table_.load(), hash_words(signature), signature);
+  if (!e) return false;
+  if (!e->used.load(std::memory_order_relaxed)) e->used.store(true, std::memory_order_relaxed);
+  status = e->plan->run(call);
+  return true;
+}
+
+void LaunchPlanCache::put(Table& table, Entry* entry) {
+  size_t at = entry->hash & table.mask;
+  while (table.slots[at].load(std::memory_order_relaxed)) at = (at + 1) & table.mask;
+  table.slots[at].store(entry, std::memory_order_release);
+}
+
+void LaunchPlanCache::rebuild(size_t capacity) {
+  auto bigger = std::make_unique<Table>(capacity);
+  for (auto& e : entries_) put(*bigger, e.get());
+  retired_tables_.push_back(std::move(owned_table_));
+  owned_table_ = std::move(bigger);
+  table_.store(owned_table_.get());
+}
+
+void LaunchPlanCache::insert(const LaunchSignature& signature, std::shared_ptr<const LaunchPlan> plan) {
+  std::lock_guard lock(mutex_);
+  uint64_t hash = hash_words(signature);
+  if (find(*owned_table_, hash, signature)) return;
+  if (entries_.size() >= kMaxPlans) {
+    // What was used since the last sweep stays, unless that is nearly all.
+    size_t kept = 0;
+    for (size_t k = 0; k < entries_.size(); ++k) {
+      bool stays = entries_[k]->used.exchange(false) && kept < kMaxPlans / 2;
+      if (!stays)
+        retired_entries_.push_back(std::move(entries_[k]));
+      else if (kept++ != k)
+        entries_[kept - 1] = std::move(entries_[k]);
+    }
+    entries_.resize(kept);
+    rebuild(owned_table_->mask + 1);
+  } else if (2 * (entries_.size() + 1) > owned_table_->mask + 1) {
+    rebuild(4 * (owned_table_->mask + 1));
+  }
+  entries_.push_back(std::make_unique<Entry>(hash, std::vector(signature.begin(), signature.end()), std::move(plan)));
+  put(*owned_table_, entries_.back().get());
+  free_retired();
+}
+
+// A reader counted from here on sees the new table alone.
+void LaunchPlanCache::free_retired() {
+  if (readers_.load() != 0) return;
+  retired_entries_.clear();
+  retired_tables_.clear();
+}
+
+} // namespace ts
