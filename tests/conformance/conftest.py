@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,9 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process in which the devices of ``mutants.py`` are installed."""
     folder = tmp_path_factory.mktemp("mutants")
     shutil.copy(HERE / "mutants.py", folder)
-    names = ["healthy", "strides", "gradient", "misspelt", "allocator", "careless", "late", "leaky", "past"]
+    # Every device of the module, the one whose fault is chosen by the environment included.
+    source = (HERE / "mutants.py").read_text()
+    names = re.findall(r"^ *(\w+) = (?:Mutant|planted|Careless|Late|Leaky|Lazy|Overlapping)\(", source, re.MULTILINE)
     points = "".join(f"{name} = mutants:{name}\n" for name in names)
     install(folder, "mutants", f"[tesserack.backends]\n{points}")
     shutil.copytree(REFERENCE, folder / REFERENCE.name)  # which the mutants are made from

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
+import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -113,7 +117,9 @@ class Leaky(Mutant):
         return self.kept[-1]
 
 
-careless, late, leaky = Careless("careless"), Late("late"), Leaky("leaky")
+careless = Careless("careless")
+late = Late("late")
+leaky = Leaky("leaky")
 
 
 def planted(name: str, kernel: str, wrap: Callable[..., Callable[..., None]]) -> Mutant:
@@ -137,6 +143,106 @@ def one_too_many(function: Callable[..., None]) -> Callable[..., None]:
 
     return run
 
+
+def sometimes(function: Callable[..., None]) -> Callable[..., None]:
+    """Every so many calls the first element is off."""
+    calls = itertools.count(1)
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+        if next(calls) % 11 == 0:
+            view(kwargs["outputs"][0]).flat[0] += 1
+
+    return run
+
+
+def without_sign(function: Callable[..., None]) -> Callable[..., None]:
+    """Computes x + 0."""
+
+    def run(out: Operand, x: Any) -> None:
+        function(out, x)
+        if DTYPES[out.dtype].kind == "f":
+            view(out)[...] += 0
+
+    return run
+
+
+def flushing(function: Callable[..., None]) -> Callable[..., None]:
+    """Has the processor flush denormal numbers to zero, as compilers do who are told to be fast."""
+    libm, state = ctypes.CDLL("libm.so.6"), ctypes.create_string_buffer(64)
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+        libm.fegetenv(state)
+        (mode,) = struct.unpack_from("I", state, 28)
+        struct.pack_into("I", state, 28, mode | 0x8040)
+        libm.fesetenv(state)
+
+    return run
+
+
+def forgetful(function: Callable[..., None]) -> Callable[..., None]:
+    """Leaves out what comes after three million elements."""
+
+    def run(*, outputs: tuple[Operand, ...], **kwargs: Any) -> None:
+        function(outputs=outputs, **kwargs)
+        for out in outputs:
+            if out.numel > 3_000_000:
+                view(out).reshape(-1)[3_000_000:] = 0
+
+    return run
+
+
+def one_buffer(function: Callable[..., None]) -> Callable[..., None]:
+    """All calls compute in the same memory."""
+    shared: dict[str, Any] = {}
+
+    def run(out: Operand, *args: Any, **kwargs: Any) -> None:
+        function(out, *args, **kwargs)
+        shared["buffer"] = view(out).copy()
+        time.sleep(1e-4)
+        if shared["buffer"].shape == out.shape:
+            view(out)[...] = shared["buffer"]
+
+    return run
+
+
+def in_two_steps(function: Callable[..., None]) -> Callable[..., None]:
+    """Sets the arguments of a kernel that all threads share, then launches it."""
+    kernel: dict[str, Any] = {}
+
+    def run(*, outputs: Any, inputs: Any, program: Any, compute_dtype: Any) -> None:
+        kernel["inputs"] = inputs
+        time.sleep(1e-4)
+        alike = [getattr(x, "shape", ()) for x in kernel["inputs"]] == [getattr(x, "shape", ()) for x in inputs]
+        given = kernel["inputs"] if alike else inputs
+        function(outputs=outputs, inputs=given, program=program, compute_dtype=compute_dtype)
+
+    return run
+
+
+class Lazy(Mutant):
+    """Sets itself up when it is first used, and thinks that it is ready before it is."""
+
+    begun = ready = False
+
+    def alloc(self, device: int, nbytes: int, stream: Any) -> Array:
+        if not self.begun:
+            self.begun = True
+            time.sleep(0.05)
+            self.ready = True
+        if not self.ready:
+            raise RuntimeError("no context")
+        return super().alloc(device, nbytes, stream)
+
+
+lazy = Lazy("lazy")
+unsteady = planted("unsteady", "scan", sometimes)
+unsigned = planted("unsigned", "copy_cast", without_sign)
+denormal = planted("denormal", "reduce", flushing)
+large = planted("large", "pointwise", forgetful)
+static = planted("static", "reduce", one_buffer)
+steps = planted("steps", "pointwise", in_two_steps)
 
 if "PAST_THE_END" in os.environ:
     past = planted("past", os.environ["PAST_THE_END"], one_too_many)

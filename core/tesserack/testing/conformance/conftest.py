@@ -41,3 +41,19 @@ def _fresh_state(request: pytest.FixtureRequest) -> Iterator[None]:
     if fallbacks:
         properties_of(request.node)["fallbacks"] = fallbacks
     assert ts.is_grad_enabled(), "a test left gradients switched off"
+    problem = arithmetic_problem()
+    assert problem is None, f"after this test the processor {problem}: a kernel or copy changed the mode and left it so"
+
+
+def arithmetic_problem() -> str | None:
+    """How this thread's floating-point arithmetic differs from what every program expects, if it does.
+
+    >>> arithmetic_problem()
+    """
+    tiny, one = np.array([2.0**-1060]), np.array([1.0])  # arrays: nothing here may be folded beforehand
+    with np.errstate(all="ignore"):
+        if (tiny * 0.5)[0] == 0 or (tiny * 2.0**40)[0] == 0:
+            return "flushes denormal numbers to zero"
+        if (one + 2.0**-60)[0] != 1 or (-one - 2.0**-60)[0] != -1 or (one - 2.0**-60)[0] != 1:
+            return "no longer rounds to nearest"
+    return None

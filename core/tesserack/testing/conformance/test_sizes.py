@@ -84,3 +84,46 @@ def test_size(name: str, direction: str, card: Card, record: Record) -> None:
     record.timing(name, took[here], took["cpu"])
     if problem:
         pytest.fail(f"{name} ({direction}) on {card.name}: {problem}", pytrace=False)
+
+
+MANY = (1 << 22) + 3  # beyond what 32-bit grids, 16-bit counters and powers of two of either cover
+
+
+def _many(device: Any) -> Any:
+    return ts.arange(MANY, device=device)
+
+
+# Exact: numbers and positions that say of every element whether it is right.
+LARGE: dict[str, Callable[[Any], Any]] = {
+    "copy_cast": lambda d: _many("cpu").to(d).int(),
+    "copy_cast, strided": lambda d: _many(d)[: MANY - 3].reshape(1 << 11, -1).t().contiguous(),
+    "fill": lambda d: ts.full((MANY,), 7, dtype=ts.int32, device=d),
+    "iota": _many,
+    "pointwise": lambda d: _many(d) * 3 + 1,
+    "pointwise, broadcast": lambda d: ts.arange(2049, device=d)[:, None] * 5 + ts.arange(2051, device=d),
+    "reduce": lambda d: ts.stack((_many(d).sum(), _many(d).amax(), _many(d).argmax(), (_many(d) % 977).argmin())),
+    "reduce, rows": lambda d: _many(d)[: MANY - 3].reshape(-1, 4).sum(1),
+    "reduce, columns": lambda d: _many(d)[: MANY - 3].reshape(-1, 4).sum(0),
+    "scan": lambda d: _many(d).cumsum(0),
+    "matmul": lambda d: ts.arange(2049.0, device=d)[:, None] % 64 @ (ts.arange(2051.0, device=d)[None] % 64),
+    "gather": lambda d: _many(d).gather(0, _many(d) * 7919 % MANY),
+    "scatter": lambda d: ts.zeros(MANY, dtype=ts.int64, device=d).scatter_(0, _many(d).flip(0), _many(d)),
+    "sort": lambda d: (_many(d) * 7919 % MANY).sort().values,
+    "random_bits": lambda d: ts.empty(MANY, dtype=ts.int32, device=d).random_(generator=ts.Generator(d).manual_seed(3)),
+}
+
+
+@pytest.mark.conformance(slow=True)
+@pytest.mark.parametrize("name", LARGE)
+def test_millions(name: str, card: Card) -> None:
+    """More than four million elements, each of them right."""
+    found, expected = LARGE[name](card.device).cpu(), LARGE[name]("cpu")
+    assert found.shape == expected.shape
+    wrong = (found != expected).reshape(-1)
+    if wrong.any():
+        first = int(wrong.int().argmax().item())
+        pytest.fail(
+            f"{name} of {found.numel()} elements on {card.name}: {int(wrong.sum().item())} wrong, the first is number "
+            f"{first}: expected {expected.reshape(-1)[first].item()}, got {found.reshape(-1)[first].item()}",
+            pytrace=False,
+        )

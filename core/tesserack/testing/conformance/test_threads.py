@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import tesserack as ts
+from tesserack.backends._discovery import claims
 from tesserack.testing.conformance.card import Card
 
 THREADS = 4
@@ -105,3 +108,74 @@ def test_copies_at_once(card: Card) -> None:
             np.testing.assert_array_equal(found, array)
 
     at_once(work)
+
+
+def _numbers(index: int, count: int, device: Any) -> Any:
+    return (ts.arange(count) * 31 % 97 + index).float().to(device)
+
+
+# One call of each required kernel, of which every thread knows what it must give.
+CALLS: dict[str, Callable[[int, Any], Any]] = {
+    "copy_cast": lambda i, d: _numbers(i, 4000, d).reshape(40, 100).t().contiguous(),
+    "fill": lambda i, d: ts.full((4000,), float(i), device=d),
+    "iota": lambda i, d: ts.arange(i, i + 4000, device=d),
+    "pointwise": lambda i, d: _numbers(i, 4000, d) * (i + 2),
+    "reduce": lambda i, d: _numbers(i, 4000, d).reshape(100, 40).sum(1),
+    "scan": lambda i, d: _numbers(i, 400, d).cumsum(0),
+    "matmul": lambda i, d: _numbers(i, 900, d).reshape(30, 30) @ _numbers(i, 900, d).reshape(30, 30),
+    "gather": lambda i, d: _numbers(i, 4000, d)[ts.arange(3999, -1, -1, device=d)],
+    "scatter": lambda i, d: ts.zeros(97, device=d).index_add(0, _numbers(0, 4000, d).long(), _numbers(i, 4000, d)),
+    "sort": lambda i, d: _numbers(i, 2000, d).sort().values,
+    "random_bits": lambda i, d: ts.rand(4000, generator=ts.Generator(d).manual_seed(i), device=d),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_kernel_in_many_threads(name: str, card: Card) -> None:
+    """A kernel keeps nothing that calls in other threads write to: no static buffer, no arguments set one by one."""
+    expected = [CALLS[name](index, "cpu") for index in range(THREADS)]
+
+    def work(index: int) -> None:
+        for _ in range(30):
+            found = CALLS[name](index, card.device).cpu()
+            worst = (found - expected[index]).abs().max().item()
+            assert worst <= 1e-5 * expected[index].abs().max().item(), (
+                f"{name} on {card.name} gave wrong values while other threads called it: it keeps a buffer, or "
+                "arguments, that calls share"
+            )
+
+    at_once(work)
+
+
+_FIRST_USE = """
+import sys, threading
+import tesserack as ts
+name, count = sys.argv[1], 8
+barrier, problems = threading.Barrier(count), []
+def work(index):
+    barrier.wait()
+    try:
+        x = ts.full((1000,), float(index), device=name)
+        found = ((x + 1).sum() * 2).item(), (x.reshape(10, 100) @ ts.ones(100, 3, device=name))[0, 0].item()
+        if found != ((index + 1) * 2000.0, index * 100.0):
+            problems.append(f"thread {index} got {found}")
+    except BaseException as error:
+        problems.append(f"thread {index}: {type(error).__name__}: {error}")
+threads = [threading.Thread(target=work, args=(index,)) for index in range(count)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(*problems, sep="; ", file=sys.stderr)
+sys.exit(bool(problems))
+"""
+
+
+def test_first_use_from_many_threads(card: Card) -> None:
+    """A process whose threads use the device before it was ever used: each finds it ready."""
+    if card.name not in claims():
+        pytest.skip("not installed: registered by this process")
+    for _ in range(2):
+        command = [sys.executable, "-c", _FIRST_USE, str(card.device)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120)
+        told = done.stderr.strip()[-2000:]
+        if done.returncode:
+            pytest.fail(f"{card.name}, first used by 8 threads at once ({done.returncode}): {told}", pytrace=False)

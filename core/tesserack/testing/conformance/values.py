@@ -125,6 +125,7 @@ class Findings:
     tried: dict[str, int] = field(default_factory=dict)
     failed: dict[str, list[tuple[samples.Sample, str]]] = field(default_factory=dict)
     sound: list[samples.Sample] = field(default_factory=list)
+    unsteady: str | None = None
 
     def add(self, layout: str, sample: samples.Sample, measured: Measured) -> None:
         """Take in the result of one call."""
@@ -134,6 +135,14 @@ class Findings:
         else:
             self.sound.append(sample)
             self.error, self.ulp = max(self.error, measured.error), max(self.ulp, measured.ulp)
+
+    def repeated(self, right: int, times: int) -> None:
+        """Take in that a call was wrong and then, made again, right so often."""
+        if right and not self.unsteady:
+            self.unsteady = (
+                f"not always wrong: a wrong call was right in {right} of {times} repetitions: a race, or memory "
+                "read before it is written"
+            )
 
     def verdict(self) -> str | None:
         """What is wrong, in words a kernel's author can use, with the first failure; None if nothing is."""
@@ -150,6 +159,8 @@ class Findings:
         plain = {repr(sample) for sample, _ in self.failed.get("contiguous", [])}
         inputs = [sample for failures in self.failed.values() for sample, _ in failures]
         problems = [problem for failures in self.failed.values() for _, problem in failures]
+        if self.unsteady:
+            return self.unsteady
         if all(problem.startswith("raised ") for problem in problems):
             return f"raises {problems[0].removeprefix('raised ')}"
         if "contiguous" in good and bad:
