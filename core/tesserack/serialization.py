@@ -18,36 +18,22 @@ from typing import Any, BinaryIO
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._safetensors import (
+    SerializationError,
+    blaming,
+    map_file,
+    parse_json,
+    read_header,
+    read_tensor,
+    tensor_specs,
+)
 
 __all__ = ["SerializationError", "load", "save"]
 
 _VERSION = 1
 _LEGACY_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # of files of torch.save before 1.6
 _MAX_DEPTH = 200
-_MAX_NDIM = 64
-_MAX_HEADER = 100_000_000  # the limit of the safetensors library
-_DTYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "U16": "uint16",
-    "U32": "uint32",
-    "U64": "uint64",
-    "I8": "int8",
-    "I16": "int16",
-    "I32": "int32",
-    "I64": "int64",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
-    "C64": "complex64",
-}
-
 Path = str | os.PathLike[str]
-
-
-class SerializationError(RuntimeError):
-    """A file that cannot be loaded: truncated, damaged, or of another format."""
 
 
 # --- save ----------------------------------------------------------------------------------------------------------
@@ -61,6 +47,7 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     *,
     format: str = "safetensors",
+    max_shard_size: int | str = "5GB",
 ) -> None:
     """Write a tensor, or dicts, lists and tuples of tensors, numbers, strings, bytes, bools and None.
 
@@ -71,6 +58,9 @@ def save(
 
     ``format="torch"`` writes what ``torch.save`` would, for ``torch.load(weights_only=True)`` to open; tensors that are
     views of one memory stay so. The arguments between, PyTorch's, have no effect.
+
+    A path that ends in ``.index.json`` is written as an index of several safetensors files beside it, each of at most
+    ``max_shard_size`` bytes (or ``"500MB"``, ``"2GB"``) or one tensor: of a dict from names to tensors alone.
 
     Raises ``TypeError`` naming the place of anything else, such as a module (save its ``state_dict()``), and
     ``ValueError`` for a structure that contains itself, or another format.
@@ -86,22 +76,19 @@ def save(
     if format == "torch":
         _save_archive(obj, f)
         return
-    from safetensors import TensorSpec, serialize, serialize_file
+    if isinstance(f, (str, os.PathLike)) and os.fspath(f).endswith(".index.json"):
+        from tesserack._shards import save_shards
+
+        save_shards(obj, os.fspath(f), max_shard_size)
+        return
+    from safetensors import serialize, serialize_file
 
     packer = _Packer()
     tree = packer.pack(obj, ())
     described = json.dumps({"version": _VERSION, "tree": tree}, separators=(",", ":"))
     # "pt" tells readers of model files that names and layouts are those of PyTorch, which they are.
     metadata = {"format": "pt", "tesserack": described}
-    specs = {
-        name: TensorSpec(
-            dtype=str(tensor.dtype).rpartition(".")[2],
-            shape=list(tensor.shape),
-            data_ptr=tensor.data_ptr(),
-            data_len=tensor.numel() * tensor.element_size(),
-        )
-        for name, tensor in packer.tensors.items()
-    }
+    specs = tensor_specs(packer.tensors)
     if not isinstance(f, (str, os.PathLike)):
         f.write(serialize(specs, metadata))
     elif _is_special(f):
@@ -281,36 +268,20 @@ def load(
 
     The path of an index, ``model.safetensors.index.json``, gives the tensors of all the files that it names.
 
+    ``mmap=True`` maps a safetensors file at a path instead of reading it: a tensor's bytes are read when they are first
+    used, processes share them, and what is written to the tensors does not reach the file.
+
     Raises ``FileNotFoundError`` for a path that does not exist, and :class:`SerializationError`, a ``RuntimeError``,
     for a file that is damaged or is none of these, with what it looks like and what to do.
     """
     if isinstance(f, (str, os.PathLike)):
         if os.fspath(f).endswith(".index.json"):
-            return _load_shards(os.fspath(f), map_location)
+            from tesserack._shards import load_shards
+
+            return load_shards(os.fspath(f), _placer(map_location), bool(mmap))
         with open(f, "rb") as file:
-            return _load(file, os.fspath(f), map_location)
-    return _load(f, str(getattr(f, "name", "the file")), map_location)
-
-
-def _load_shards(index: str, map_location: Any) -> dict[str, Tensor]:
-    """The tensors of the files beside an index, which says where each lies."""
-    with open(index, "rb") as file, _blaming(index, "it is no index of safetensors files"):
-        if os.fstat(file.fileno()).st_size > _MAX_HEADER:
-            raise ValueError("it is too large")
-        where = _parse_json(file.read().decode())["weight_map"]
-        for key, shard in where.items():
-            if not isinstance(shard, str) or shard in ("", ".", "..") or os.path.basename(shard) != shard:
-                raise ValueError(f"the file of tensor {key!r} lies elsewhere: {shard!r}")
-    folder, found = os.path.dirname(index), {}
-    for shard in dict.fromkeys(where.values()):
-        path = os.path.join(folder, shard)
-        with open(path, "rb") as file:
-            entries, _, start = _read_header(file, path)
-            for key in (key for key, holder in where.items() if holder == shard):
-                if key not in entries:
-                    raise SerializationError(f"load: {path} has no tensor {key!r}, though {index} says so")
-                found[key] = _placer(map_location)(_read_tensor(file, path, start, entries[key]), "cpu")
-    return {key: found[key] for key in where}
+            return _load(file, os.fspath(f), map_location, bool(mmap))
+    return _load(f, str(getattr(f, "name", "the file")), map_location, False)
 
 
 def _load_torch(file: BinaryIO, name: str, map_location: Any, archive: bool) -> Any:
@@ -329,19 +300,20 @@ def _load_torch(file: BinaryIO, name: str, map_location: Any, archive: bool) -> 
         raise SerializationError(f"load: {name}, {kind} is damaged ({type(error).__name__}: {error})") from None
 
 
-def _load(file: BinaryIO, name: str, map_location: Any) -> Any:
+def _load(file: BinaryIO, name: str, map_location: Any, mapped: bool) -> Any:
     origin = file.tell()
     head = file.read(16)
     file.seek(origin)
     if head.startswith((b"PK\x03\x04", _LEGACY_MAGIC)):
         return _load_torch(file, name, map_location, head.startswith(b"PK"))
-    entries, metadata, start = _read_header(file, name)
+    entries, metadata, start = read_header(file, name)
     place = _placer(map_location)
+    memory = map_file(file) if mapped else None
     tensors: dict[str, Tensor] = {}
 
     def tensor(key: str, pairs: bool = False) -> Tensor:
         if key not in tensors:
-            read = _read_tensor(file, name, start, entries[key])
+            read = read_tensor(file, name, start, entries[key], memory)
             if pairs and (read.dtype is not ts.float64 or read.shape[-1:] != (2,)):
                 raise ValueError(f"expected {key!r} to hold pairs of float64")
             tensors[key] = place(ts.view_as_complex(read) if pairs else read, "cpu")
@@ -350,12 +322,12 @@ def _load(file: BinaryIO, name: str, map_location: Any) -> Any:
     described = metadata.get("tesserack")
     if described is None:
         return {key: tensor(key) for key in entries}
-    with _blaming(name, "its description of the contents is damaged"):
-        outer = _parse_json(described)
+    with blaming(name, "its description of the contents is damaged"):
+        outer = parse_json(described)
         version, tree = outer["version"], outer["tree"]
     if version != _VERSION:
         raise SerializationError(f"load: {name} has format version {version!r}, written by a newer Tesserack; upgrade")
-    with _blaming(name, "its description of the contents is damaged"):
+    with blaming(name, "its description of the contents is damaged"):
         return _unpack(tree, tensor)
 
 
@@ -369,17 +341,6 @@ def _placer(map_location: Any) -> Callable[[Tensor, str], Tensor]:
     if callable(map_location):
         return lambda tensor, location: map_location(tensor, location)
     raise TypeError(f"load: expected map_location to be a device, its name, a dict or a function, got {map_location!r}")
-
-
-@contextlib.contextmanager
-def _blaming(name: str, what: str) -> Iterator[None]:
-    """Any way in which reading wrong data fails becomes one error that names the file."""
-    try:
-        yield
-    except SerializationError:
-        raise
-    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, OverflowError) as error:
-        raise SerializationError(f"load: {name} is damaged: {what} ({type(error).__name__}: {error})") from None
 
 
 def _unpack(node: Any, tensor: Callable[..., Tensor]) -> Any:
@@ -410,107 +371,3 @@ def _unpack(node: Any, tensor: Callable[..., Tensor]) -> Any:
     if kind == "bytes":
         return bytes.fromhex(content)
     raise ValueError(f"unknown kind {kind!r}")
-
-
-# --- the file format -----------------------------------------------------------------------------------------------
-
-
-class _Entry:
-    """One tensor of a file: dtype, shape, and where its bytes lie after the header; checked."""
-
-    def __init__(self, described: Mapping[str, Any]) -> None:
-        code, shape, offsets = described["dtype"], described["shape"], described["data_offsets"]
-        if code not in _DTYPES:
-            raise ValueError(f"dtype {code!r} is not available; expected one of {', '.join(_DTYPES)}")
-        self.dtype = getattr(ts, _DTYPES[code])
-        if type(shape) is not list or type(offsets) is not list or len(shape) > _MAX_NDIM or len(offsets) != 2:
-            raise ValueError(f"bad shape {shape} or offsets {offsets}")
-        if any(isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 2**63 for n in (*shape, *offsets)):
-            raise ValueError(f"bad shape {shape} or offsets {offsets}")
-        self.shape: list[int] = shape
-        self.begin, self.end = offsets
-        needed = math.prod(shape) * self.dtype.itemsize
-        if self.end - self.begin != needed:
-            raise ValueError(f"shape {shape} of {code} needs {needed} bytes, offsets {offsets} differ")
-
-
-def _read_header(file: BinaryIO, name: str) -> tuple[dict[str, _Entry], dict[str, str], int]:
-    """All entries in the order of their bytes, the metadata, and where the bytes begin."""
-    origin = file.tell()
-    size = file.seek(0, os.SEEK_END) - origin
-    file.seek(origin)
-    head = file.read(8)
-    length = int.from_bytes(head, "little")
-    if size < 8 or length > min(size - 8, _MAX_HEADER):
-        raise SerializationError(f"load: {name} {_looks_like(head, size)}")
-    with _blaming(name, "its header cannot be read"):
-        header = _parse_json(file.read(length).decode())
-        metadata = header.pop("__metadata__", None) or {}
-        if any(not isinstance(value, str) for value in metadata.values()):
-            raise ValueError("metadata must be strings")
-    entries = {}
-    for key, described in header.items():
-        with _blaming(name, f"the entry of tensor {key!r} is wrong"):
-            entries[key] = _Entry(described)
-    ordered = dict(sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)))
-    _check_coverage(ordered, size - 8 - length, name)
-    return ordered, metadata, origin + 8 + length
-
-
-def _check_coverage(entries: Mapping[str, _Entry], available: int, name: str) -> None:
-    """The tensors must lie end to end and fill the file, so that none reads the bytes of another."""
-    end = 0
-    for key, entry in entries.items():
-        if entry.begin != end:
-            raise SerializationError(f"load: {name} is damaged: tensor {key!r} begins at {entry.begin}, expected {end}")
-        end = entry.end
-    if end != available:
-        state = "truncated" if end > available else "damaged"
-        raise SerializationError(
-            f"load: {name} is {state}: its header announces {end} bytes of data, it has {available}"
-        )
-
-
-def _read_tensor(file: BinaryIO, name: str, start: int, entry: _Entry) -> Tensor:
-    size = entry.end - entry.begin
-    raw = ts.empty((size,), dtype=ts.uint8)
-    if size:
-        file.seek(start + entry.begin)
-        if file.readinto(_writable_bytes(raw)) != size:  # type: ignore[attr-defined]
-            raise SerializationError(f"load: {name} became shorter while it was read")
-    if not size:
-        with _blaming(name, f"no tensor has the shape {entry.shape}"):
-            return ts.empty(entry.shape, dtype=entry.dtype)
-    if entry.dtype == ts.bool:
-        return (raw != 0).reshape(entry.shape)  # other bytes than 0 and 1 have no meaning as bool
-    return raw.view(entry.dtype).reshape(entry.shape)
-
-
-def _writable_bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor)
-
-
-def _parse_json(text: str) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            raise ValueError("a name occurs twice")
-        return made
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not JSON")
-
-    return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-
-
-def _looks_like(head: bytes, size: int) -> str:
-    """What a file that is no safetensors file may be, and what to do about it."""
-    if size == 0:
-        return "is empty"
-    if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        return "is a pickle, which is not loaded because pickles can run code; convert it to safetensors"
-    if head.startswith(b"\x93NUMPY"):
-        return "is a NumPy file; use tesserack.from_numpy(numpy.load(...))"
-    if head.startswith(b"\x89HDF"):
-        return "is an HDF5 file; convert it to safetensors"
-    return "is no safetensors file, or it is truncated"

@@ -1,0 +1,183 @@
+"""The safetensors format: headers, checked before anything is believed, and tensors read or mapped from files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import tesserack as ts
+from tesserack import Tensor
+
+__all__ = [
+    "MAX_HEADER",
+    "Entry",
+    "SerializationError",
+    "blaming",
+    "map_file",
+    "parse_json",
+    "read_header",
+    "read_tensor",
+    "tensor_specs",
+]
+
+_MAX_NDIM = 64
+MAX_HEADER = 100_000_000  # the limit of the safetensors library
+_DTYPES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+}
+
+
+class SerializationError(RuntimeError):
+    """A file that cannot be loaded: truncated, damaged, or of another format."""
+
+
+@contextlib.contextmanager
+def blaming(name: str, what: str) -> Iterator[None]:
+    """Any way in which reading wrong data fails becomes one error that names the file."""
+    try:
+        yield
+    except SerializationError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, OverflowError) as error:
+        raise SerializationError(f"load: {name} is damaged: {what} ({type(error).__name__}: {error})") from None
+
+
+class Entry:
+    """One tensor of a file: dtype, shape, and where its bytes lie after the header; checked."""
+
+    def __init__(self, described: Mapping[str, Any]) -> None:
+        code, shape, offsets = described["dtype"], described["shape"], described["data_offsets"]
+        if code not in _DTYPES:
+            raise ValueError(f"dtype {code!r} is not available; expected one of {', '.join(_DTYPES)}")
+        self.dtype = getattr(ts, _DTYPES[code])
+        if type(shape) is not list or type(offsets) is not list or len(shape) > _MAX_NDIM or len(offsets) != 2:
+            raise ValueError(f"bad shape {shape} or offsets {offsets}")
+        if any(isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 2**63 for n in (*shape, *offsets)):
+            raise ValueError(f"bad shape {shape} or offsets {offsets}")
+        self.shape: list[int] = shape
+        self.begin, self.end = offsets
+        needed = math.prod(shape) * self.dtype.itemsize
+        if self.end - self.begin != needed:
+            raise ValueError(f"shape {shape} of {code} needs {needed} bytes, offsets {offsets} differ")
+
+
+def read_header(file: BinaryIO, name: str) -> tuple[dict[str, Entry], dict[str, str], int]:
+    """All entries in the order of their bytes, the metadata, and where the bytes begin."""
+    origin = file.tell()
+    size = file.seek(0, os.SEEK_END) - origin
+    file.seek(origin)
+    head = file.read(8)
+    length = int.from_bytes(head, "little")
+    if size < 8 or length > min(size - 8, MAX_HEADER):
+        raise SerializationError(f"load: {name} {looks_like(head, size)}")
+    with blaming(name, "its header cannot be read"):
+        header = parse_json(file.read(length).decode())
+        metadata = header.pop("__metadata__", None) or {}
+        if any(not isinstance(value, str) for value in metadata.values()):
+            raise ValueError("metadata must be strings")
+    entries = {}
+    for key, described in header.items():
+        with blaming(name, f"the entry of tensor {key!r} is wrong"):
+            entries[key] = Entry(described)
+    ordered = dict(sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)))
+    check_coverage(ordered, size - 8 - length, name)
+    return ordered, metadata, origin + 8 + length
+
+
+def check_coverage(entries: Mapping[str, Entry], available: int, name: str) -> None:
+    """The tensors must lie end to end and fill the file, so that none reads the bytes of another."""
+    end = 0
+    for key, entry in entries.items():
+        if entry.begin != end:
+            raise SerializationError(f"load: {name} is damaged: tensor {key!r} begins at {entry.begin}, expected {end}")
+        end = entry.end
+    if end != available:
+        state = "truncated" if end > available else "damaged"
+        raise SerializationError(
+            f"load: {name} is {state}: its header announces {end} bytes of data, it has {available}"
+        )
+
+
+def map_file(file: BinaryIO) -> mmap.mmap | None:
+    """The file as memory that is read when it is touched, and whose changes stay in this process; None if empty."""
+    size = os.fstat(file.fileno()).st_size
+    return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) if size else None
+
+
+def read_tensor(file: BinaryIO, name: str, start: int, entry: Entry, mapped: mmap.mmap | None = None) -> Tensor:
+    """The tensor, in memory of its own, or in the mapped file where its place there suits its dtype."""
+    size = entry.end - entry.begin
+    at = start + entry.begin
+    if mapped is not None and size and entry.dtype is not ts.bool and at % entry.dtype.itemsize == 0:
+        with blaming(name, f"no tensor has the shape {entry.shape}"):
+            return ts.frombuffer(mapped, dtype=entry.dtype, count=math.prod(entry.shape), offset=at).view(entry.shape)
+    raw = ts.empty((size,), dtype=ts.uint8)
+    if size:
+        file.seek(at)
+        if file.readinto(memoryview(raw)) != size:  # type: ignore[attr-defined]
+            raise SerializationError(f"load: {name} became shorter while it was read")
+    if not size:
+        with blaming(name, f"no tensor has the shape {entry.shape}"):
+            return ts.empty(entry.shape, dtype=entry.dtype)
+    if entry.dtype == ts.bool:
+        return (raw != 0).reshape(entry.shape)  # other bytes than 0 and 1 have no meaning as bool
+    return raw.view(entry.dtype).reshape(entry.shape)
+
+
+def parse_json(text: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            raise ValueError("a name occurs twice")
+        return made
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+
+
+def looks_like(head: bytes, size: int) -> str:
+    """What a file that is no safetensors file may be, and what to do about it."""
+    if size == 0:
+        return "is empty"
+    if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return "is a pickle, which is not loaded because pickles can run code; convert it to safetensors"
+    if head.startswith(b"\x93NUMPY"):
+        return "is a NumPy file; use tesserack.from_numpy(numpy.load(...))"
+    if head.startswith(b"\x89HDF"):
+        return "is an HDF5 file; convert it to safetensors"
+    return "is no safetensors file, or it is truncated"
+
+
+def tensor_specs(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What the safetensors library writes: contiguous tensors on the cpu, which must live until it has."""
+    from safetensors import TensorSpec
+
+    return {
+        name: TensorSpec(
+            dtype=str(tensor.dtype).rpartition(".")[2],
+            shape=list(tensor.shape),
+            data_ptr=tensor.data_ptr(),
+            data_len=tensor.numel() * tensor.element_size(),
+        )
+        for name, tensor in tensors.items()
+    }
