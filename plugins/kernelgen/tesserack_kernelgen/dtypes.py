@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ITEMSIZE", "REAL", "STORAGE", "accumulator", "convert", "name_of", "store"]
+__all__ = ["ITEMSIZE", "REAL", "STORAGE", "accumulator", "convert", "load", "name_of", "register", "store"]
 
 STORAGE = {
     "bool": "u8",
@@ -39,6 +39,11 @@ def accumulator(dtype: str) -> str:
     if dtype.startswith(("float", "bfloat")):
         return "f32"
     return "i64" if dtype in ("uint32", "int64") else "i32"
+
+
+def register(compute: str | None) -> str:
+    """The C type of registers for a compute dtype."""
+    return accumulator(compute or "float32")
 
 
 def convert(text: str, source: str, target: str) -> str:

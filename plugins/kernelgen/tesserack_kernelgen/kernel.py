@@ -46,7 +46,6 @@ class Kernel:
         self._buffers: list[tuple[str, Buffer | Block]] = []
         self._pointers: list[str] = []
         self._fields: list[tuple[str, str, float, Patch | None]] = []  # C type, name, value, what is patched
-        self._constants: dict[tuple[str, int], str] = {}
         self._faults = False
 
     # --- arguments ------------------------------------------------------------------------------------------------
@@ -74,21 +73,17 @@ class Kernel:
         return name
 
     def index(self, value: int) -> str:
-        """An expression for a size, stride or count, passed as ``idx``."""
+        """An expression for a size, stride or count, passed as ``idx``; 0 and 1 are written out."""
         if value in (0, 1):
             return str(value)
-        key = ("idx", value)
-        if key not in self._constants:
-            self.wide = self.wide or abs(value) > _WIDE
-            self._constants[key] = self._field("idx", f"n{len(self._constants)}", value)
-        return self._constants[key]
+        return self.own_index(value)
 
     def indices(self, values: Any) -> list[str]:
         """Expressions for several."""
         return [self.index(value) for value in values]
 
     def own_index(self, value: int) -> str:
-        """As :meth:`index`, with a field of its own: the text does not depend on which values are equal, 0 or 1."""
+        """As :meth:`index`, but 0 and 1 are passed as any number, so that the text is the same."""
         self.wide = self.wide or abs(value) > _WIDE
         return self._field("idx", f"m{len(self._fields)}", value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["contiguous", "coordinates", "merge", "reach", "uniform"]
+__all__ = ["contiguous", "coordinates", "merge", "offset_text", "reach", "uniform"]
 
 Dims = tuple[int, ...]
 
@@ -67,3 +67,15 @@ def coordinates(number: str, sizes: Sequence[str], names: Sequence[str]) -> str:
         else:
             rest = f"{rest} / {sizes[d]}"
     return " ".join((*lines, f"const idx {names[0]} = {rest};"))
+
+
+def offset_text(names: Sequence[str], strides: Sequence[str]) -> str:
+    """The sum of coordinates times strides, all expressions.
+
+    >>> offset_text(["c0", "c1"], ["a.n0", "1"])
+    '(c0 * a.n0 + c1)'
+    """
+    terms = [
+        name if step == "1" else f"{name} * {step}" for name, step in zip(names, strides, strict=True) if step != "0"
+    ]
+    return f"({' + '.join(terms)})" if terms else "0"

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tesserack_kernelgen.templates.indexing import gather, scatter
+from tesserack_kernelgen.templates.matmul import matmul
 from tesserack_kernelgen.templates.pointwise import copy_cast, fill, iota, pointwise
+from tesserack_kernelgen.templates.random import random_bits
+from tesserack_kernelgen.templates.reduce import reduce
+from tesserack_kernelgen.templates.scan import scan
+from tesserack_kernelgen.templates.sort import sort
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.card import Call
@@ -18,7 +24,14 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "fill": fill,
     "iota": iota,
     "pointwise": pointwise,
+    "reduce": reduce,
+    "scan": scan,
+    "matmul": matmul,
+    "gather": gather,
+    "scatter": scatter,
+    "sort": sort,
+    "random_bits": random_bits,
 }
 
 #: Parameters that change from call to call, by their number: kernels read them from the arguments of the launch.
-CHANGING: dict[str, tuple[int, ...]] = {}
+CHANGING: dict[str, tuple[int, ...]] = {"fill": (0,), "iota": (0, 1), "random_bits": (0, 1)}

@@ -9,14 +9,12 @@ from typing import Any
 from tesserack.backends._plan import LaunchPlan
 
 from tesserack_kernelgen.card import Call
-from tesserack_kernelgen.dtypes import ITEMSIZE, LOADED, REAL, name_of
+from tesserack_kernelgen.dtypes import ITEMSIZE, LOADED, REAL, name_of, register
 from tesserack_kernelgen.emit import program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates, merge, uniform
 
 __all__ = ["Elementwise", "copy_cast", "fill", "iota", "pointwise"]
-
-COMPUTE = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "uint64": "u64"}
 
 
 @dataclass
@@ -79,7 +77,7 @@ class Elementwise:
 
 def pointwise(call: Call) -> LaunchPlan:
     """``out_k = program(in...)``, several outputs in one loop."""
-    c = COMPUTE[call.compute or "float32"]
+    c = register(call.compute)
     kernel = Kernel(call, "pointwise")
     outputs = [kernel.output(k) for k in range(len(call.outputs))]
     inputs = [kernel.input(k) if hasattr(x, "strides") else kernel.scalar(k, c) for k, x in enumerate(call.inputs)]
@@ -108,7 +106,7 @@ def copy_cast(call: Call) -> LaunchPlan:
     kernel = Kernel(call, "copy_cast")
     target = kernel.output(0)
     if not hasattr(x, "strides"):
-        c = _register(name_of(out.dtype))
+        c = _number_type(name_of(out.dtype))
         value = kernel.scalar(0, c)
         return Elementwise(kernel, out.shape, [out.strides], lambda at: "  " + target.store(at[0], value, c)).plan()
     source = kernel.input(0)
@@ -128,7 +126,7 @@ def copy_cast(call: Call) -> LaunchPlan:
     return Elementwise(kernel, out.shape, [out.strides, x.strides], cast).plan()
 
 
-def _register(dtype: str) -> str:
+def _number_type(dtype: str) -> str:
     """The C type that a number for a dtype is passed as."""
     if dtype == "float64":
         return "f64"
@@ -139,26 +137,23 @@ def _register(dtype: str) -> str:
 
 def fill(call: Call) -> LaunchPlan:
     """``out = params[0]``."""
-    out, value = call.outputs[0], call.params[0]
+    out = call.outputs[0]
     kernel = Kernel(call, "fill")
     target = kernel.output(0)
-    c = _register(target.dtype)
-    if target.dtype == "bool":
-        value = bool(value)
-    number = kernel.number(value, c)
+    c = _number_type(target.dtype)
+    number = kernel.param(0, c)
     return Elementwise(kernel, out.shape, [out.strides], lambda at: "  " + target.store(at[0], number, c)).plan()
 
 
 def iota(call: Call) -> LaunchPlan:
     """``out[i] = params[0] + i * params[1]``."""
     out = call.outputs[0]
-    start, step = call.params
     kernel = Kernel(call, "iota")
     target = kernel.output(0)
-    c = _register(target.dtype)
+    c = _number_type(target.dtype)
     if c in REAL and call.device.fp64:
         c = "f64"
-    base, by = kernel.number(start, c), kernel.number(step, c)
+    base, by = kernel.param(0, c), kernel.param(1, c)
     step_out = kernel.own_index(out.strides[0])
     count = kernel.own_index(out.numel)
     group = call.device.group

@@ -1,0 +1,118 @@
+"""Gather and scatter along one dim, with indices checked on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tesserack.backends._plan import LaunchPlan
+
+from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, accumulator
+from tesserack_kernelgen.kernel import Kernel, Tensor
+from tesserack_kernelgen.templates.pointwise import Elementwise
+from tesserack_kernelgen.templates.reduce import Fold
+
+__all__ = ["gather", "scatter"]
+
+
+def _strides(x: Any, ndim: int, without: int | None = None) -> tuple[int, ...]:
+    """Strides of an operand, zero for a number, with one dim left out of the walk."""
+    if not hasattr(x, "strides"):
+        return (0,) * ndim
+    return tuple(0 if d == without else step for d, step in enumerate(x.strides))
+
+
+def gather(call: Call) -> LaunchPlan:
+    """``out`` = ``in0`` taken along dim ``params[0]`` at ``in1``."""
+    out, (x, index), dim = call.outputs[0], call.inputs, call.params[0]
+    kernel = Kernel(call, "gather")
+    target, source = kernel.output(0), kernel.input(0)
+    bits = f"u{8 * ITEMSIZE[source.dtype]}"
+    size, step = kernel.index(x.shape[dim]), kernel.index(x.strides[dim])
+    positions = kernel.input(1) if hasattr(index, "strides") else None
+    number = None if positions else kernel.scalar(1, "i64")
+    fault = kernel.fault("index", "at")
+
+    def body(at: list[str]) -> str:
+        to = f"((GLOBAL {bits}*)({target.pointer}))[{at[0]}]"
+        taken = positions.load(at[1], "i64") if positions else number
+        return f"""  const i64 at = {taken};
+  if (at < 0 || at >= {size}) {{ {fault} {to} = 0; return; }}
+  {to} = ((GLOBAL const {bits}*)({source.pointer}))[{at[2]} + (idx)at * {step}];"""
+
+    strides = [out.strides, _strides(index, out.ndim), _strides(x, out.ndim, dim)]
+    return Elementwise(kernel, out.shape, strides, body).plan()
+
+
+def scatter(call: Call) -> LaunchPlan:
+    """``out`` at ``in0`` along ``params[0]`` combined by opcode with ``in1``.
+
+    Where elements add up, one item does a whole line if there are enough of them, in order, so that results do not
+    depend on timing; otherwise items compare and swap.
+    """
+    out, (index, source), dim = call.outputs[0], call.inputs, call.params[0]
+    ndim, shape = out.ndim, out.shape
+    sizes = index.shape if hasattr(index, "shape") else source.shape if hasattr(source, "shape") else (1,) * ndim
+    kernel = Kernel(call, "scatter")
+    target = kernel.output(0)
+    c = accumulator(target.dtype)
+    positions = kernel.input(0) if hasattr(index, "strides") else kernel.scalar(0, "i64")
+    values = kernel.input(1) if hasattr(source, "strides") else kernel.scalar(1, c)
+    strides = [_strides(index, ndim), _strides(source, ndim), _strides(out, ndim, dim)]
+    lines = math.prod(size for d, size in enumerate(sizes) if d != dim)
+    length = sizes[dim] if ndim else 1
+    size, step = kernel.index(shape[dim] if ndim else 1), kernel.index(out.strides[dim] if ndim else 0)
+    fault = kernel.fault("index", "at")
+
+    def element(at: Sequence[str], combined: str, otherwise: str) -> str:
+        position = positions.load(at[0], "i64") if isinstance(positions, Tensor) else positions
+        value = values.load(at[1], c) if isinstance(values, Tensor) else values
+        return f"""  const i64 at = {position};
+  if (at < 0 || at >= {size}) {{ {fault} {otherwise} }}
+  const {c} v = {value};
+  const idx place = {at[2]} + (idx)at * {step};
+  {combined}"""
+
+    if call.opcode == "set":
+        return Elementwise(
+            kernel, sizes, strides, lambda at: element(at, target.store("place", "v", c), "return;")
+        ).plan()
+    fold = Fold({"add": "sum"}.get(call.opcode, call.opcode), c)
+    if not _in_lines(call, target.dtype, lines, length):
+        swap = _swap(target, fold)
+        return Elementwise(kernel, sizes, strides, lambda at: element(at, swap, "return;")).plan()
+    along = [kernel.index(s[dim]) if ndim else "0" for s in strides]
+    rest = [tuple(step for d, step in enumerate(s) if d != dim) for s in strides]
+    count = kernel.index(length)
+    one = f"{{ {c} acc = {target.load('place', c)}; {fold.add('acc', 'v')} {target.store('place', 'acc', c)} }}"
+
+    def body(at: list[str]) -> str:
+        moved = [f"{base} + r * {by}" for base, by in zip(at[:2], along[:2], strict=True)]
+        return f"  for (idx r = 0; r < {count}; ++r) {{\n{element((*moved, at[2]), one, 'continue;')}\n  }}"
+
+    return Elementwise(kernel, [s for d, s in enumerate(sizes) if d != dim], rest, body).plan()
+
+
+def _in_lines(call: Call, dtype: str, lines: int, length: int) -> bool:
+    """Whether one item does a whole line: always for what is narrower than a word that can be swapped."""
+    device = call.device
+    if ITEMSIZE[dtype] < 4 or (ITEMSIZE[dtype] == 8 and not device.int64_atomics):
+        return True
+    return lines >= 4 * device.compute_units * (1 if device.serial else device.group) or length <= 8
+
+
+def _swap(target: Tensor, fold: Fold) -> str:
+    """A loop of compare-and-swap on the word of an element."""
+    bits = ITEMSIZE[target.dtype] * 8
+    c = STORAGE[target.dtype]
+    word = f"(GLOBAL u{bits}*)({target.pointer}) + place"
+    read = f"AS_{c.upper()}(old)" if c.startswith("f") else f"({c})old"
+    write = f"AS_U{bits}(acc)" if c.startswith("f") else f"(u{bits})acc"
+    return f"""for (u{bits} old = *({word}), seen;; old = seen) {{
+    {fold.c} acc = {read};
+    {fold.add("acc", "v")}
+    seen = CAS{bits}({word}, old, {write});
+    if (seen == old) break;
+  }}"""

@@ -1,0 +1,134 @@
+"""A stable sort along the last dim: short blocks by insertion, then merges in which every element finds its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tesserack.backends._plan import Launch, LaunchPlan
+
+from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator, name_of
+from tesserack_kernelgen.kernel import Kernel, Tensor
+from tesserack_kernelgen.layout import coordinates, offset_text
+
+__all__ = ["sort"]
+
+_BLOCK = 16
+
+
+def sort(call: Call) -> LaunchPlan:
+    """``out0``, ``out1`` = values and positions of ``in0`` sorted; ``params[0]`` descending.
+
+    Positions alone move, between two halves of the workspace; values are read where they lie.
+    """
+    x = call.inputs[0]
+    n, rows = x.shape[-1], math.prod(x.shape[:-1])
+    item = 8 if x.numel > 2**31 - 1 else 4
+    half = -(-n * rows * item // 16) * 16
+    passes: list[Launch] = [_Pass(call, "sort_blocks", item).blocks(0)]
+    run, turn = _BLOCK, 0
+    while run < n:
+        passes.append(_Pass(call, "sort_merge", item).merge(run, turn * half, (1 - turn) * half))
+        run, turn = 2 * run, 1 - turn
+    passes.append(_Pass(call, "sort_write", item).write(turn * half))
+    return LaunchPlan(passes, 2 * half if len(passes) > 2 else half)
+
+
+class _Pass:
+    """One kernel of the sort."""
+
+    def __init__(self, call: Call, name: str, item: int):
+        self.call, self.kernel = call, Kernel(call, name)
+        self.x = call.inputs[0]
+        self.source = self.kernel.input(0)
+        self.dtype = "int32" if item == 4 else "int64"
+        self.n = self.kernel.index(self.x.shape[-1])
+        self.rows = math.prod(self.x.shape[:-1])
+        self.sizes = self.kernel.indices(self.x.shape[:-1])
+        self.names = [f"k{k}" for k in range(len(self.sizes))]
+        self.c = accumulator(name_of(self.x.dtype))
+        self.group = 16 if call.device.serial else call.device.group
+
+    def _positions(self, offset: int) -> Tensor:
+        # Where it lies is always a field: the text is to be one for both halves.
+        return self.kernel.workspace(offset, self.dtype)
+
+    def _row(self, prefix: str, strides: Sequence[int]) -> str:
+        return f"const idx {prefix} = {offset_text(self.names, self.kernel.indices(strides[:-1]))};"
+
+    def _value(self, position: str) -> str:
+        return self.source.load(f"base + (idx)({position}) * {self.kernel.index(self.x.strides[-1])}", self.c)
+
+    def _before(self, a: str, b: str) -> str:
+        """Whether a stands strictly before b; NaN is greatest."""
+        if self.call.params[0]:
+            a, b = b, a
+        nan = f" || ({b} != {b} && {a} == {a})" if self.c in REAL else ""
+        return f"({a} < {b}{nan})"
+
+    def _launch(self, body: str, count: int) -> Launch:
+        begin = f"""
+  const idx t = (idx)GROUP(0) * {self.group} + LANE(0);
+  if (t >= {self.kernel.index(count)}) return;"""
+        return self.kernel.launch(begin + body, (-(-count // self.group),), (self.group,))
+
+    def blocks(self, offset: int) -> Launch:
+        per_row = -(-self.x.shape[-1] // _BLOCK)
+        positions, blocks = self._positions(offset), self.kernel.index(per_row)
+        body = f"""
+  const idx row = t / {blocks}, from = t % {blocks} * {_BLOCK};
+  {coordinates("row", self.sizes, self.names)} {self._row("base", self.x.strides)}
+  const idx many = {self.n} - from < {_BLOCK} ? {self.n} - from : {_BLOCK};
+  {self.c} value[{_BLOCK}];
+  idx place[{_BLOCK}];
+  for (idx i = 0; i < many; ++i) {{
+    const {self.c} v = {self._value("from + i")};
+    idx j = i;
+    for (; j > 0 && {self._before("v", "value[j - 1]")}; --j) {{ value[j] = value[j - 1]; place[j] = place[j - 1]; }}
+    value[j] = v;
+    place[j] = from + i;
+  }}
+  for (idx i = 0; i < many; ++i) {positions.store(f"row * {self.n} + from + i", "place[i]", self._c())}"""
+        return self._launch(body, per_row * self.rows)
+
+    def _c(self) -> str:
+        return "i32" if ITEMSIZE[self.dtype] == 4 else "i64"
+
+    def merge(self, run: int, start: int, to: int) -> Launch:
+        given, merged = self._positions(start), self._positions(to)
+        width = self.kernel.own_index(run)
+        body = f"""
+  const idx row = t / {self.n}, i = t % {self.n}, line = row * {self.n};
+  {coordinates("row", self.sizes, self.names)} {self._row("base", self.x.strides)}
+  const idx first = i / (2 * {width}) * 2 * {width};
+  const idx middle = first + {width} < {self.n} ? first + {width} : {self.n};
+  const idx last = middle + {width} < {self.n} ? middle + {width} : {self.n};
+  const idx at = {given.load("line + i", self._c())};
+  const {self.c} v = {self._value("at")};
+  idx low = i < middle ? middle : first, high = i < middle ? last : middle;
+  const idx other = low;
+  while (low < high) {{
+    const idx probe = (low + high) / 2;
+    const {self.c} w = {self._value(given.load("line + probe", self._c()))};
+    if (i < middle ? {self._before("w", "v")} : !{self._before("v", "w")}) low = probe + 1; else high = probe;
+  }}
+  const idx own = i < middle ? i : first + i - middle;
+  {merged.store("line + own + low - other", "at", self._c())}"""
+        return self._launch(body, self.rows * self.x.shape[-1])
+
+    def write(self, offset: int) -> Launch:
+        values, positions = self.kernel.output(0), self.kernel.output(1)
+        given = self._positions(offset)
+        out, at_out = self.call.outputs
+        bits = f"u{8 * ITEMSIZE[self.source.dtype]}"
+        steps = [self.kernel.index(x.strides[-1]) for x in (self.x, out, at_out)]
+        body = f"""
+  const idx row = t / {self.n}, i = t % {self.n};
+  {coordinates("row", self.sizes, self.names)} {self._row("base", self.x.strides)}
+  {self._row("to", out.strides)} {self._row("note", at_out.strides)}
+  const idx at = {given.load("t", self._c())};
+  ((GLOBAL {bits}*)({values.pointer}))[to + i * {steps[1]}] =
+      ((GLOBAL const {bits}*)({self.source.pointer}))[base + at * {steps[0]}];
+  {positions.store(f"note + i * {steps[2]}", "(i64)at", "i64")}"""
+        return self._launch(body, self.rows * self.x.shape[-1])
