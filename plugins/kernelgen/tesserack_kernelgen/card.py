@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tesserack_kernelgen import launcher
 
 if TYPE_CHECKING:
-    from tesserack.backends import Backend
-    from tesserack.backends._plan import LaunchPlan
+    from tesserack.backends import Backend, LaunchPlan
 
     from tesserack_kernelgen.dialect import Dialect
 
@@ -148,7 +147,7 @@ class Card:
         from tesserack_kernelgen.templates import CHANGING, TEMPLATES
 
         for op, template in (TEMPLATES if templates is None else templates).items():
-            launcher.register(backend, op, self._serve(template), CHANGING.get(op, ()))
+            backend.kernel(op, changing=CHANGING.get(op, ()))(self._serve(template))
 
     def _serve(self, template: Template) -> Callable[..., Any]:
         def kernel(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from tesserack.backends._plan import WORKSPACE, Block, Buffer, Launch, Patch
+from tesserack.backends import WORKSPACE, Block, Buffer, Launch, Patch
 
 from tesserack_kernelgen.dtypes import FORMAT, load, name_of, store
 from tesserack_kernelgen.layout import reach

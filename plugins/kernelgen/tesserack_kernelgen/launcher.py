@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tesserack.backends import Backend
 
 __all__ = ["address", "cuda_kernel", "launches", "opencl_kernel"]
 
@@ -50,10 +45,3 @@ def cuda_kernel(launch_kernel: int, function: int) -> int:
 def launches() -> int:
     """Kernels launched since the process began."""
     return int(_library().tesserack_kernelgen_launches())
-
-
-def register(backend: Backend, op: str, kernel: Callable[..., Any], changing: tuple[int, ...]) -> None:
-    """Register a kernel that returns plans."""
-    from tesserack_kernelgen import _run
-
-    backend.kernel(op)(_run.running(backend, kernel))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tesserack.backends._plan import LaunchPlan
+from tesserack.backends import LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, accumulator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tesserack.backends._plan import LaunchPlan
+from tesserack.backends import LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import register

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tesserack.backends._plan import LaunchPlan
+from tesserack.backends import LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, LOADED, REAL, name_of, register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tesserack.backends._plan import LaunchPlan
+from tesserack.backends import LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE

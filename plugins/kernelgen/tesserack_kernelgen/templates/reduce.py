@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tesserack.backends._plan import Launch, LaunchPlan
+from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, accumulator, name_of, register

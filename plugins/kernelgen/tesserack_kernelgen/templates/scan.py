@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tesserack.backends._plan import Launch, LaunchPlan
+from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import REAL, register

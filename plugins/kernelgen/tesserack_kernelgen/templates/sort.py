@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tesserack.backends._plan import Launch, LaunchPlan
+from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator, name_of
