@@ -60,6 +60,8 @@ class OpenCLCard(Card):
             int64_atomics=found.int64_atomics,
             fault=struct.pack("Q", self.backend.fault_buffer(index)),
             max_arguments=int(found.device.max_parameter_size),
+            local_bytes=int(found.device.local_mem_size),
+            simd_bytes=4 * int(found.device.native_vector_width_float),
         )
 
     def compile(self, device: Device, source: str, name: str) -> int:
@@ -88,7 +90,9 @@ class OpenCLCard(Card):
                 raise RuntimeError(f"opencl: the kernel {name} does not compile: {error}") from error
 
     def _from_binary(self, found: Any, binary: bytes) -> Any:
-        try:
-            return cl.Program(found.context, [found.device], [binary]).build()
-        except cl.Error:
-            return None  # of another driver, or damaged: compiled again
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return cl.Program(found.context, [found.device], [binary]).build()
+            except cl.Error:
+                return None  # of another driver, or damaged: compiled again

@@ -51,6 +51,8 @@ class Device:
         int64_atomics: whether ``CAS64`` is there.
         fault: the argument, bytes, by which kernels get the address of four ``u32`` words for faults.
         max_arguments: bytes of arguments a kernel may have.
+        local_bytes: local memory of a group.
+        simd_bytes: vector registers of a serial device.
     """
 
     index: int
@@ -63,6 +65,8 @@ class Device:
     int64_atomics: bool
     fault: bytes
     max_arguments: int = 1024
+    local_bytes: int = 32768
+    simd_bytes: int = 32
 
 
 class Call(NamedTuple):

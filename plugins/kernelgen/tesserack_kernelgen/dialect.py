@@ -18,7 +18,8 @@ Functions of mathematics have their names of C (``exp``, ``fma``, ``lgamma``), f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 __all__ = ["PORTABLE_HALF", "Dialect"]
 
@@ -33,6 +34,8 @@ class Dialect:
         prelude_f64: text that comes after it where the device computes with float64.
         buffer: how a kernel declares a storage among its parameters.
         value: how it declares the struct of numbers.
+        vectors: names of vector types by type of element, ``{n}`` for how many there are. They add, multiply and
+            ``fma`` element by element and are made of one number by a cast. For devices that are ``serial``.
     """
 
     name: str
@@ -40,6 +43,11 @@ class Dialect:
     prelude_f64: str = ""
     buffer: str = "GLOBAL u8* {name}"
     value: str = "const {type} {name}"
+    vectors: Mapping[str, str] = field(default_factory=dict)
+
+    def vector(self, c: str, n: int) -> str:
+        """The type of ``n`` elements of C type ``c``."""
+        return self.vectors[c].format(n=n)
 
     def text(self, body: str, f64: bool) -> str:
         """The whole source of a kernel."""

@@ -36,4 +36,13 @@ typedef double f64;
 #define STORE_HALF_F64(p, i, x) vstore_half_rte((f64)(x), i, (__global half*)(p))
 """
 
-OPENCL = Dialect("opencl", _PRELUDE, _PRELUDE_F64)
+_VECTORS = {
+    "f32": "float{n}",
+    "f64": "double{n}",
+    "i32": "int{n}",
+    "u32": "uint{n}",
+    "i64": "long{n}",
+    "u64": "ulong{n}",
+}
+
+OPENCL = Dialect("opencl", _PRELUDE, _PRELUDE_F64, vectors=_VECTORS)

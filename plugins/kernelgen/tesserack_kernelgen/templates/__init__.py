@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tesserack_kernelgen.templates.conv import backward_input, backward_weight, convolution
 from tesserack_kernelgen.templates.indexing import gather, scatter
-from tesserack_kernelgen.templates.matmul import matmul
+from tesserack_kernelgen.templates.matmul import linear, matmul
 from tesserack_kernelgen.templates.pointwise import copy_cast, fill, iota, pointwise
+from tesserack_kernelgen.templates.pool import avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward
 from tesserack_kernelgen.templates.random import random_bits
 from tesserack_kernelgen.templates.reduce import reduce
 from tesserack_kernelgen.templates.scan import scan
@@ -31,6 +33,14 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "scatter": scatter,
     "sort": sort,
     "random_bits": random_bits,
+    "linear": linear,
+    "convolution": convolution,
+    "convolution_backward_input": backward_input,
+    "convolution_backward_weight": backward_weight,
+    "max_pool2d_with_indices": max_pool2d,
+    "max_pool2d_backward": max_pool2d_backward,
+    "avg_pool2d": avg_pool2d,
+    "avg_pool2d_backward": avg_pool2d_backward,
 }
 
 #: Parameters that change from call to call, by their number: kernels read them from the arguments of the launch.

@@ -1,75 +1,72 @@
-"""Matrix products: every item holds a block of the output."""
+"""``matmul`` and ``linear``: products of strided matrices, batched, with an addend."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from tesserack.backends import LaunchPlan
+from tesserack_kernelgen.dtypes import name_of
+from tesserack_kernelgen.layout import merge
+from tesserack_kernelgen.templates._factor import Axis, Factor
+from tesserack_kernelgen.templates._product import Addend, Product, plan
 
-from tesserack_kernelgen.card import Call
-from tesserack_kernelgen.dtypes import register
-from tesserack_kernelgen.kernel import Kernel
-from tesserack_kernelgen.layout import coordinates, offset_text
+if TYPE_CHECKING:
+    from tesserack_kernelgen.card import Call
 
-__all__ = ["matmul"]
+__all__ = ["accumulate_dtype", "linear", "matmul"]
 
 
-def matmul(call: Call) -> LaunchPlan:
-    """``out (batch..., M, N) = in0 (batch..., M, K) @ in1 (batch..., K, N)``, and ``in2`` added."""
-    out, a, b = call.outputs[0], *call.inputs[:2]
-    c = register(call.compute)
-    kernel = Kernel(call, "matmul")
-    (m, k), n = a.shape[-2:], b.shape[-1]
-    rows, columns = (4, 16) if call.device.serial else (4, 1)
-    group = (1, 1) if call.device.serial else (min(call.device.group, 64), max(call.device.group // 64, 1))
-    batch = math.prod(out.shape[:-2])
-    sizes = kernel.indices(out.shape[:-2])
-    names = [f"k{d}" for d in range(len(sizes))]
+def accumulate_dtype(dtype: str) -> str:
+    """The dtype in which sums of a dtype are kept.
 
-    def base(x: Any, name: str) -> str:
-        return f"const idx {name} = {offset_text(names, kernel.indices(x.strides[:-2]))};"
+    >>> accumulate_dtype("float16"), accumulate_dtype("int8")
+    ('float32', 'int64')
+    """
+    if dtype in ("float16", "bfloat16", "float32"):
+        return "float32"
+    return dtype if dtype in ("float64", "uint64") else "int64"
 
-    def at(x: Any, name: str, row: str, column: str) -> str:
-        return f"{name} + ({row}) * {kernel.index(x.strides[-2])} + ({column}) * {kernel.index(x.strides[-1])}"
 
-    target, left, right = kernel.output(0), kernel.input(0), kernel.input(1)
-    bias = call.inputs[2] if len(call.inputs) > 2 else None
-    added = ""
-    if hasattr(bias, "strides"):
-        added = f" + {kernel.input(2).load(at(bias, 'third', 'm0 + i', 'n0 + j'), c)}"
-    elif bias is not None:
-        added = f" + {kernel.scalar(2, c)}"
-    store = target.store(at(out, "to", "m0 + i", "n0 + j"), f"acc[i][j]{added}", c)
-    down, across = -(-m // (rows * group[1])), -(-n // (columns * group[0]))
+def _matrix(operand: int, outer: tuple[int, int], inner: tuple[int, int], batch: Sequence[int]) -> Factor:
+    """A factor with one stride along each side; sides are given as (size, stride)."""
+    near_k = inner[1] == 1 or (outer[1] != 1 and abs(inner[1]) <= abs(outer[1]))
+    run = "inner" if (near_k and inner[0] > 1) or outer[0] == 1 else "outer"
+    return Factor(operand, Axis(outer[:1], outer[1:]), Axis(inner[:1], inner[1:]), run=run, batch=batch)
 
-    def loop(height: str, width: str) -> str:
-        return f"""for (idx p = 0; p < {kernel.index(k)}; ++p) {{
-      {c} w[{columns}];
-      for (i32 j = 0; j < {width}; ++j) w[j] = {right.load(at(b, "second", "p", "n0 + j"), c)};
-      for (i32 i = 0; i < {height}; ++i) {{
-        const {c} v = {left.load(at(a, "first", "m0 + i", "p"), c)};
-        for (i32 j = 0; j < {width}; ++j) acc[i][j] += v * w[j];
-      }}
-    }}"""
 
-    body = f"""
-  const idx block = GROUP(0), tile = block % {kernel.index(down * across)};
-  const idx batch = block / {kernel.index(down * across)};
-  {coordinates("batch", sizes, names)}
-  {base(out, "to")} {base(a, "first")} {base(b, "second")} {base(bias, "third") if hasattr(bias, "strides") else ""}
-  const idx m0 = (tile / {kernel.index(across)} * {group[1]} + LANE(1)) * {rows};
-  const idx n0 = (tile % {kernel.index(across)} * {group[0]} + LANE(0)) * {columns};
-  const idx M = {kernel.index(m)}, N = {kernel.index(n)};
-  if (m0 >= M || n0 >= N) return;
-  const i32 high = M - m0 < {rows} ? M - m0 : {rows}, wide = N - n0 < {columns} ? N - n0 : {columns};
-  {c} acc[{rows}][{columns}];
-  for (i32 i = 0; i < {rows}; ++i) for (i32 j = 0; j < {columns}; ++j) acc[i][j] = 0;
-  if (high == {rows} && wide == {columns}) {{
-    {loop(str(rows), str(columns))}
-  }} else {{
-    {loop("high", "wide")}
-  }}
-  for (i32 i = 0; i < high; ++i)
-    for (i32 j = 0; j < wide; ++j) {store}"""
-    return LaunchPlan([kernel.launch(body, (batch * down * across,), group)])
+def matmul(call: Call) -> Any:
+    """``out (batch..., m, n) = a (batch..., m, k) @ b (batch..., k, n)``, and a third input added to it."""
+    out, (a, b, *rest) = call.outputs[0], call.inputs
+    third = rest[0] if rest else None
+    strided = third is not None and hasattr(third, "strides")
+    d = third.strides if strided else (0,) * len(out.shape)
+    m, n, k = *out.shape[-2:], a.shape[-1]
+    batch, (za, zb, zc, zd) = merge(out.shape[:-2], a.strides[:-2], b.strides[:-2], out.strides[:-2], d[:-2])
+    left = _matrix(0, (m, a.strides[-2]), (k, a.strides[-1]), za)
+    right = _matrix(1, (n, b.strides[-1]), (k, b.strides[-2]), zb)
+    steps = (out.strides[-2], out.strides[-1])
+    added = (d[-2], d[-1])
+    if n < 16 <= m:  # as the transposed product, so that the longer side is the one of vectors
+        left, right, m, n, steps, added = right, left, n, m, steps[::-1], added[::-1]
+    addend = None if third is None else Addend(2, *added, zd)
+    compute = accumulate_dtype(call.compute or name_of(out.dtype))
+    return plan(call, Product((m, n, k), left, right, steps[0], (0, steps[1]), n, compute, batch, zc, addend))
+
+
+def linear(call: Call) -> Any:
+    """``out (..., n) = x (..., k) @ weight (n, k) transposed + bias (n)``; x and out are contiguous."""
+    out, (_, weight, bias) = call.outputs[0], call.inputs
+    n, k = weight.shape
+    rows = out.numel // n
+    left = _matrix(0, (rows, k), (k, 1), ())
+    right = _matrix(1, (n, weight.strides[0]), (k, weight.strides[1]), ())
+    compute = accumulate_dtype(name_of(out.dtype))
+    if n < 16 <= rows:
+        addend = None if bias is None else Addend(2, _step(bias), 0)
+        return plan(call, Product((n, rows, k), right, left, 1, (0, n), rows, compute, addend=addend))
+    addend = None if bias is None else Addend(2, 0, _step(bias))
+    return plan(call, Product((rows, n, k), left, right, n, (0, 1), n, compute, addend=addend))
+
+
+def _step(bias: Any) -> int:
+    return int(bias.strides[0]) if hasattr(bias, "strides") and bias.numel > 1 else 0

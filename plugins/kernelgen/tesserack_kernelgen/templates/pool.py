@@ -1,0 +1,276 @@
+"""Max and average pooling over planes, and their gradients. Planes lie contiguous or channels-last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tesserack.backends import Launch, LaunchPlan
+
+from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator, name_of
+from tesserack_kernelgen.kernel import Kernel, Tensor
+from tesserack_kernelgen.layout import coordinates
+
+__all__ = ["avg_pool2d", "avg_pool2d_backward", "max_pool2d", "max_pool2d_backward"]
+
+
+class _Items:
+    """One item for every element of an operand: its coordinates ``c0``..., in the order of memory."""
+
+    def __init__(self, kernel: Kernel, operand: Any):
+        self.kernel, self.operand = kernel, operand
+        self.ndim = len(operand.shape)
+        order = sorted(range(self.ndim), key=lambda d: -operand.strides[d])
+        sizes = [kernel.own_index(operand.shape[d]) for d in order]
+        self.digits = coordinates("i", sizes, [f"c{d}" for d in order])
+        self.count = kernel.own_index(operand.numel)
+
+    def place(self, strides: Sequence[int], dims: int | None = None) -> str:
+        """An expression: where the element with these coordinates lies, along all dims or the first ones."""
+        n = self.ndim if dims is None else dims
+        return " + ".join(f"c{d} * {self.kernel.own_index(strides[d])}" for d in range(n))
+
+    def launch(self, body: str) -> Launch:
+        """The launch of statements for one element."""
+        group = self.kernel.call.device.group
+        text = f"""
+  const idx i = (idx)GROUP(0) * {group} + LANE(0);
+  if (i >= {self.count}) return;
+  {self.digits}
+{body}"""
+        return self.kernel.launch(text, (-(-self.operand.numel // group),), (group,))
+
+
+def _lowest(dtype: str) -> float:
+    if dtype.startswith(("float", "bfloat")):
+        return -math.inf
+    return 0 if dtype.startswith("uint") else -(2 ** (8 * ITEMSIZE[dtype] - 1))
+
+
+def max_pool2d(call: Call) -> LaunchPlan:
+    """Maximum of each window and its place in the plane. NaN wins; of equals the first, as in PyTorch."""
+    (out, where), x = call.outputs, call.inputs[0]
+    kernel, stride, padding, dilation = call.params[:4]
+    k = Kernel(call, "max_pool")
+    values, places, source = k.output(0), k.output(1), k.input(0)
+    c = accumulator(source.dtype)
+    items = _Items(k, out)
+    n = items.ndim - 2
+    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = (
+        [k.own_index(v) for v in pair] for pair in (kernel, stride, padding, dilation)
+    )
+    h, w = k.own_index(x.shape[-2]), k.own_index(x.shape[-1])
+    row, column = k.own_index(x.strides[-2]), k.own_index(x.strides[-1])
+    better = "value > best || value != value" if c in REAL else "value > best"
+    body = f"""
+  const idx top = c{n} * {sh} - {ph}, left = c{n + 1} * {sw} - {pw};
+  const idx plane = {items.place(x.strides, n)};
+  idx y = top < 0 ? top + (-top + {dh} - 1) / {dh} * {dh} : top;
+  const idx first = left < 0 ? left + (-left + {dw} - 1) / {dw} * {dw} : left;
+  {c} best = {k.number(_lowest(source.dtype), c)};
+  idx at = y * {w} + first;
+  for (; y < {h} && y < top + {kh} * {dh}; y += {dh})
+    for (idx x = first; x < {w} && x < left + {kw} * {dw}; x += {dw}) {{
+      const {c} value = {source.load(f"plane + y * {row} + x * {column}", c)};
+      if ({better}) {{ best = value; at = y * {w} + x; }}
+    }}
+  {values.store(items.place(out.strides), "best", c)}
+  {places.store(items.place(where.strides), "(i64)at", "i64")}"""
+    return LaunchPlan([items.launch(body)])
+
+
+def max_pool2d_backward(call: Call) -> LaunchPlan:
+    """Gradients added up at the places of the maxima. Windows may overlap: several may add to one element.
+
+    On devices of few processors an item adds up one plane, in order. Elsewhere additions are atomic, and sums of
+    more than one gradient may differ in the last bit from run to run.
+    """
+    out = call.outputs[0]
+    narrow = name_of(out.dtype) not in ("float32", "float64")
+    scratch = 4 * out.numel if narrow else 0
+    if call.device.serial:
+        return LaunchPlan([_sum_planes(call, narrow)], scratch)
+    launches = [_clear(call, narrow), _add_atomically(call, narrow)]
+    return LaunchPlan([*launches, _cast(call)] if narrow else launches, scratch)
+
+
+class _Sums:
+    """Where gradients are added up: the output, or float32 scratch memory for outputs of fewer bits."""
+
+    def __init__(self, k: Kernel, narrow: bool):
+        out = k.call.outputs[0]
+        n = len(out.shape)
+        dense = tuple(math.prod(out.shape[d + 1 :]) for d in range(n))
+        self.tensor: Tensor = k.workspace(0, "float32") if narrow else k.output(0)
+        self.strides: Sequence[int] = dense if narrow else out.strides
+        self.c = "f64" if self.tensor.dtype == "float64" else "f32"
+        self.width = k.own_index(out.shape[-1])
+        self.row, self.column = k.own_index(self.strides[-2]), k.own_index(self.strides[-1])
+
+    def at(self, plane: str, place: str) -> str:
+        """Where the element ``place`` of a plane is."""
+        return f"{plane} + {place} / {self.width} * {self.row} + {place} % {self.width} * {self.column}"
+
+
+def _sum_planes(call: Call, narrow: bool) -> Launch:
+    out, (grad, where) = call.outputs[0], call.inputs
+    k = Kernel(call, "max_pool_backward")
+    sums, target = _Sums(k, narrow), k.output(0) if narrow else None
+    given, places = k.input(0), k.input(1)
+    n = len(out.shape) - 2
+    planes, size = math.prod(out.shape[:n]), math.prod(out.shape[n:])
+    digits = coordinates("GROUP(0)", [k.own_index(s) for s in out.shape[:n]], [f"c{d}" for d in range(n)])
+
+    def start(strides: Sequence[int]) -> str:
+        return " + ".join(f"c{d} * {k.own_index(strides[d])}" for d in range(n))
+
+    def inside(operand: Any) -> str:
+        return f"y * {k.own_index(operand.strides[-2])} + x * {k.own_index(operand.strides[-1])}"
+
+    element = sums.at("to", "e")
+    count, height, width = k.own_index(size), k.own_index(grad.shape[-2]), k.own_index(grad.shape[-1])
+    finish = ""
+    if target is not None:
+        line, step = k.own_index(out.strides[-2]), k.own_index(out.strides[-1])
+        final = f"{start(out.strides)} + e / {sums.width} * {line} + e % {sums.width} * {step}"
+        finish = (
+            f"for (idx e = 0; e < {count}; e++) {{ {target.store(final, sums.tensor.load(element, sums.c), sums.c)} }}"
+        )
+    body = f"""
+  {digits}
+  const idx to = {start(sums.strides)}, from = {start(grad.strides)}, found = {start(where.strides)};
+  for (idx e = 0; e < {count}; e++) {{ {sums.tensor.store(element, "0", sums.c)} }}
+  for (idx y = 0; y < {height}; y++)
+    for (idx x = 0; x < {width}; x++) {{
+      const idx place = (idx){places.load(f"found + {inside(where)}", "i64")};
+      const idx at = {sums.at("to", "place")};
+      const {sums.c} value = {given.load(f"from + {inside(grad)}", sums.c)};
+      {sums.tensor.store("at", f"{sums.tensor.load('at', sums.c)} + value", sums.c)}
+    }}
+  {finish}
+"""
+    return k.launch(body, (planes,), (1,))
+
+
+def _clear(call: Call, narrow: bool) -> Launch:
+    k = Kernel(call, "max_pool_clear")
+    sums, items = _Sums(k, narrow), _Items(k, call.outputs[0])
+    return items.launch(f"  {sums.tensor.store(items.place(sums.strides), '0', sums.c)}")
+
+
+def _cast(call: Call) -> Launch:
+    k = Kernel(call, "max_pool_cast")
+    out = call.outputs[0]
+    sums, target, items = _Sums(k, True), k.output(0), _Items(k, out)
+    value = sums.tensor.load(items.place(sums.strides), sums.c)
+    return items.launch(f"  {target.store(items.place(out.strides), value, sums.c)}")
+
+
+def _add_atomically(call: Call, narrow: bool) -> Launch:
+    grad, where = call.inputs
+    k = Kernel(call, "max_pool_scatter")
+    sums, given, places, items = _Sums(k, narrow), k.input(0), k.input(1), _Items(k, grad)
+    bits, word = ("64", "u64") if sums.c == "f64" else ("32", "u32")
+    body = f"""
+  const idx place = (idx){places.load(items.place(where.strides), "i64")};
+  const idx at = {sums.at(f"({items.place(sums.strides, items.ndim - 2)})", "place")};
+  const {sums.c} value = {given.load(items.place(grad.strides), sums.c)};
+  GLOBAL {word}* const p = (GLOBAL {word}*){sums.tensor.pointer} + at;
+  {word} before = *p, seen;
+  for (;;) {{
+    seen = CAS{bits}(p, before, AS_U{bits}(AS_F{bits}(before) + value));
+    if (seen == before) break;
+    before = seen;
+  }}"""
+    return items.launch(body)
+
+
+class _Average:
+    """Numbers of average pooling as fields of a kernel, and what a window divides by."""
+
+    def __init__(self, k: Kernel, plane: Sequence[int], params: Sequence[Any]):
+        kernel, stride, padding, _, self.include_padding, self.divisor = params
+        pairs = ([k.own_index(v) for v in pair] for pair in (kernel, stride, padding, plane))
+        self.kernel, self.stride, self.padding, self.plane = pairs
+        self.own_divisor = None if self.divisor is None else k.own_index(self.divisor)
+
+    def window(self, d: int, o: str, name: str) -> str:
+        """Statements: from where to where window ``o`` reaches inside along dim ``d``, and over how many elements."""
+        low, size, pad = f"{name}_low", self.plane[d], self.padding[d]
+        end = f"{name}_end"
+        extent = f"{end} - {low}"
+        text = (
+            f"idx {low} = {o} * {self.stride[d]} - {pad}, {end} = {low} + {self.kernel[d]}; "
+            f"if ({end} > {size} + {pad}) {end} = {size} + {pad};"
+        )
+        clip = f"if ({low} < 0) {low} = 0; if ({end} > {size}) {end} = {size};"
+        count = f"const idx {name}_count = {extent};"
+        return f"{text} {count} {clip}" if self.include_padding else f"{text} {clip} {count}"
+
+    def average(self, value: str, c: str) -> str:
+        """A sum over the window of ``y`` and ``x`` divided."""
+        return f"{value} / ({c})({self.own_divisor or 'y_count * x_count'})"
+
+
+def avg_pool2d(call: Call) -> Any:
+    """Mean of each window, of floating values."""
+    out, x = call.outputs[0], call.inputs[0]
+    k = Kernel(call, "avg_pool")
+    target, source = k.output(0), k.input(0)
+    c = accumulator(source.dtype)
+    if c not in REAL:
+        return NotImplemented
+    items = _Items(k, out)
+    n = items.ndim - 2
+    a = _Average(k, x.shape[-2:], call.params)
+    row, column = k.own_index(x.strides[-2]), k.own_index(x.strides[-1])
+    body = f"""
+  {a.window(0, f"c{n}", "y")}
+  {a.window(1, f"c{n + 1}", "x")}
+  const idx plane = {items.place(x.strides, n)};
+  {c} sum = 0;
+  for (idx y = y_low; y < y_end; y++)
+    for (idx x = x_low; x < x_end; x++) sum += {source.load(f"plane + y * {row} + x * {column}", c)};
+  {target.store(items.place(out.strides), a.average("sum", c), c)}"""
+    return LaunchPlan([items.launch(body)])
+
+
+def avg_pool2d_backward(call: Call) -> Any:
+    """Each gradient shared out over its window, gathered by the elements of the input."""
+    out, grad = call.outputs[0], call.inputs[0]
+    k = Kernel(call, "avg_pool_backward")
+    target, source = k.output(0), k.input(0)
+    c = accumulator(source.dtype)
+    if c not in REAL:
+        return NotImplemented
+    items = _Items(k, out)
+    n = items.ndim - 2
+    a = _Average(k, out.shape[-2:], call.params[1:])
+    limits = [k.own_index(size) for size in grad.shape[-2:]]
+    row, column = k.own_index(grad.strides[-2]), k.own_index(grad.strides[-1])
+
+    def reached(d: int, name: str) -> str:
+        """The windows that hold an element: from ``name`` to ``name_last``."""
+        ahead = f"c{n + d} + {a.padding[d]} - {a.kernel[d]}"
+        last = f"(c{n + d} + {a.padding[d]}) / {a.stride[d]}"
+        return (
+            f"const idx {name}_first = {ahead} < 0 ? 0 : ({ahead}) / {a.stride[d]} + 1; "
+            f"idx {name}_last = {last}; if ({name}_last >= {limits[d]}) {name}_last = {limits[d]} - 1;"
+        )
+
+    body = f"""
+  {reached(0, "v")}
+  {reached(1, "u")}
+  const idx plane = {items.place(grad.strides, n)};
+  {c} sum = 0;
+  for (idx v = v_first; v <= v_last; v++) {{
+    {a.window(0, "v", "y")}
+    for (idx u = u_first; u <= u_last; u++) {{
+      {a.window(1, "u", "x")}
+      sum += {a.average(source.load(f"plane + v * {row} + u * {column}", c), c)};
+    }}
+  }}
+  {target.store(items.place(out.strides), "sum", c)}"""
+    return LaunchPlan([items.launch(body)])

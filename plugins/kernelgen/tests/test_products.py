@@ -1,0 +1,93 @@
+"""Generated matrix products against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tesserack as ts
+
+RNG = np.random.default_rng(0)
+
+
+def random(*shape: int, dtype: str = "float32") -> Any:
+    if "int" in dtype:
+        return ts.tensor(RNG.integers(0, 50, shape)).to(getattr(ts, dtype))
+    return ts.tensor(RNG.standard_normal(shape)).to(getattr(ts, dtype))
+
+
+def exact(x: Any) -> Any:
+    return x.cpu().to(ts.int64 if "int" in str(x.dtype) else ts.float64).numpy()
+
+
+def check(out: Any, expected: Any, tolerance: float) -> None:
+    assert out.device.type == "opencl"
+    np.testing.assert_allclose(exact(out), expected, rtol=tolerance, atol=tolerance * max(1, np.abs(expected).max()))
+
+
+LAYOUTS = {
+    "plain": lambda x: x,
+    "transposed": lambda x: x.transpose(-1, -2).contiguous().transpose(-1, -2),
+    "stepped": lambda x: ts.stack([x, x], -1)[..., 0],
+}
+
+
+@pytest.mark.parametrize("left", ["plain", "transposed", "stepped"])
+@pytest.mark.parametrize("right", ["plain", "transposed", "stepped"])
+@pytest.mark.parametrize("sizes", [(33, 45, 70), (100, 3, 40), (1, 130, 9)])
+def test_layouts(schedule: str, left: str, right: str, sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    a, b = LAYOUTS[left](random(m, k).to("opencl")), LAYOUTS[right](random(k, n).to("opencl"))
+    check(a @ b, exact(a) @ exact(b), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64"])
+def test_dtypes(schedule: str, dtype: str) -> None:
+    a, b = random(37, 50, dtype=dtype).to("opencl"), random(50, 41, dtype=dtype).to("opencl")
+    tolerance = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}.get(dtype, 0)
+    expected = exact(a) @ exact(b)
+    check(a @ b, expected % 256 if dtype == "uint8" else expected, tolerance)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((3, 1, 33, 7), (2, 7, 5)), ((5, 4, 6), (6, 3)), ((2, 3, 4, 5, 6), (3, 1, 6, 2)), ((7,), (4, 7, 3))]
+)
+def test_batches_broadcast(schedule: str, shapes: Any) -> None:
+    a, b = (random(*shape).to("opencl") for shape in shapes)
+    check(a @ b, exact(a) @ exact(b), 1e-5)
+
+
+@pytest.mark.parametrize("n", [40, 5])
+def test_linear_adds_its_bias(schedule: str, n: int) -> None:
+    x, w, b = random(6, 11, 30).to("opencl"), random(n, 30).to("opencl"), random(n).to("opencl")
+    check(ts.nn.functional.linear(x, w, b), exact(x) @ exact(w).T + exact(b), 1e-5)
+    check(ts.nn.functional.linear(x, w), exact(x) @ exact(w).T, 1e-5)
+
+
+def test_addmm(schedule: str) -> None:
+    a, b = random(20, 30).to("opencl"), random(30, 40).to("opencl")
+    for addend in (random(20, 40), random(40), random(20, 1)):
+        check(ts.addmm(addend.to("opencl"), a, b), exact(addend) + exact(a) @ exact(b), 1e-5)
+
+
+@pytest.mark.parametrize("n", [30, 4])
+def test_long_sums_are_split(schedule: str, opencl: Any, n: int) -> None:
+    a, b, c = random(20, 5000).to("opencl"), random(5000, n).to("opencl"), random(n).to("opencl")
+    before = opencl.statistics.launches
+    check(ts.addmm(c, a, b), exact(a) @ exact(b) + exact(c), 1e-5)
+    assert opencl.statistics.launches == before + 2  # the parts, then their sum
+
+
+def test_storage_offsets(schedule: str) -> None:
+    whole = random(50, 60).to("opencl")
+    for start in (0, 1, 7):
+        a, b = whole[start : start + 20, 3:40], whole[2:39, start:]
+        check(a @ b, exact(a) @ exact(b), 1e-5)
+
+
+def test_nan_and_infinity_spread_as_they_should(schedule: str) -> None:
+    a, b = ts.zeros(3, 4), ts.ones(4, 20)
+    a[0, 1], a[1, 2] = float("nan"), float("inf")
+    out = (a.to("opencl") @ b.to("opencl")).cpu()
+    assert out[0].isnan().all() and out[1].isinf().all() and (out[2] == 0).all()
