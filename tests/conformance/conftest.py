@@ -51,7 +51,7 @@ def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     shutil.copy(HERE / "mutants.py", folder)
     # Every device of the module, the one whose fault is chosen by the environment included.
     source = (HERE / "mutants.py").read_text()
-    names = re.findall(r"^ *(\w+) = (?:Mutant|planted|Careless|Late|Leaky|Lazy|Overlapping)\(", source, re.MULTILINE)
+    names = re.findall(r"^ *(\w+) = (?:[A-Z]\w*|planted)\(", source, re.MULTILINE)
     points = "".join(f"{name} = mutants:{name}\n" for name in names)
     install(folder, "mutants", f"[tesserack.backends]\n{points}")
     shutil.copytree(REFERENCE, folder / REFERENCE.name)  # which the mutants are made from

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import signal
 import struct
 import time
 from collections.abc import Callable
@@ -236,7 +237,40 @@ class Lazy(Mutant):
         return super().alloc(device, nbytes, stream)
 
 
+class Dying(Mutant):
+    """Its driver crashes when asked."""
+
+    def probe(self) -> int:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return 1
+
+
+class Dead(Mutant):
+    """Its driver ends the process when it does not like the hardware."""
+
+    def properties(self, device: int) -> dict[str, Any]:
+        os._exit(7)
+
+
+class Chatty(Mutant):
+    """Greets on standard output, here and there."""
+
+    def probe(self) -> int:
+        print("Chatty runtime 1.0: hello!", flush=True)
+        os.write(1, b"and a second greeting\n")
+        return 1
+
+
+def declined(function: Callable[..., None]) -> Callable[..., None]:
+    """Takes nothing."""
+    return lambda *args, **kwargs: NotImplemented
+
+
+dying = Dying("dying")
+dead = Dead("dead")
+chatty = Chatty("chatty")
 lazy = Lazy("lazy")
+declining = planted("declining", "scan", declined)
 unsteady = planted("unsteady", "scan", sometimes)
 unsigned = planted("unsigned", "copy_cast", without_sign)
 denormal = planted("denormal", "reduce", flushing)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -247,3 +251,56 @@ def test_one_element_too_many_is_found(kernel: str, conform_mutant: Conform) -> 
         f"test_bounds.py::test_required_kernel_keeps_to_its_output[{'iota' if kernel == 'fill' else 'fill'}-float32]",
     )
     check(planted, *conform_mutant("past", *planted.arguments, PAST_THE_END=kernel))
+
+
+def test_failures_of_one_cause_are_told_once(conform_mutant: Conform, mutants: dict[str, str]) -> None:
+    """With a command that repeats one of them."""
+    text, found = conform_mutant("past", "--areas", "bounds", "-k", "reduce", PAST_THE_END="reduce")
+    (largest, *_) = found["causes"]
+    assert largest["count"] > 5, text
+    assert "more that say the same, of reduce" in text
+    command = f"tesserack conform past --case '{found['cases'][0]['id']}'"
+    assert command in text and largest["command"] == command
+    words = shlex.split(command)[3:]
+    again, repeated = conform_mutant("past", *words, PAST_THE_END="reduce")
+    assert [case["id"] for case in repeated["cases"]] == [words[1]], again
+    assert repeated["cases"][0]["outcome"] == "failed"
+
+
+def test_ways_and_waits_are_told(conform_mutant: Conform) -> None:
+    """A kernel that declines is no longer the device's own: its operators wait, and are what to optimise next."""
+    arguments = ("--areas", "required,operators", "-k", "test_values and float32 and (cumsum or nonzero or conv1d)")
+    _, whole = conform_mutant("healthy", *arguments)
+    assert whole["ways"]["cumsum"] == "native" and whole["ways"]["conv1d"] == "decomposed"
+    text, lacking = conform_mutant("declining", *arguments)
+    assert lacking["ways"]["cumsum"] == "fallback", text
+    assert lacking["optimise_next"][0].startswith("scan: ran on the cpu in"), lacking["optimise_next"]
+    waits = {case["op"]: case.get("waits", 0) for case in lacking["cases"]}
+    assert waits["conv1d"] == 0 and waits["nonzero"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dying", r"asked for its devices, it ended the process \(SIGSEGV\)"),
+        ("dead", r"asked for its devices, it ended the process \(exit status 7\)"),
+    ],
+)
+def test_a_probe_that_ends_the_process_ends_only_that(name: str, message: str, mutants: dict[str, str]) -> None:
+    """The kit says so, and other devices are still told."""
+    command = [sys.executable, "-m", "tesserack.testing.conform", name]
+    done = subprocess.run(command, env=mutants, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and re.search(message, done.stderr), done.stderr
+    command = [sys.executable, "-m", "tesserack", "devices", "--json"]
+    done = subprocess.run(command, env=mutants, capture_output=True, text=True, timeout=600)
+    told = {record["name"]: record["status"] for record in json.loads(done.stdout)}
+    assert told[name] == "crashed" and told["healthy"] == "ready"
+
+
+def test_what_a_card_prints_is_not_in_the_json(mutants: dict[str, str]) -> None:
+    """On standard output there is nothing else."""
+    words = ["chatty", "--areas", "views", "-k", "test_view and flatten", "--json", "-"]
+    command = [sys.executable, "-m", "tesserack.testing.conform", *words]
+    done = subprocess.run(command, env=mutants, capture_output=True, text=True, timeout=300)
+    assert json.loads(done.stdout)["device"] == "chatty", done.stderr
+    assert done.returncode == 0

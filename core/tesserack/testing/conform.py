@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--level", choices=[*LEVELS], help="test what this level needs, and fail unless it is reached")
     parser.add_argument("--areas", metavar="NAME,NAME", help=f"only these of the areas {', '.join(AREAS)}")
     parser.add_argument("--report", type=Path, metavar="DIR", help="write report.html, report.json and badge.svg here")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON; - for standard output")
     parser.add_argument(
         "--expected-failures",
         type=Path,
@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="a sample of the tests, under a minute on a cpu")
     parser.add_argument("-k", dest="expression", metavar="EXPR", help="only tests that match, as in pytest")
+    parser.add_argument("--case", action="append", metavar="ID", help="only this test, by its id in a report")
     parser.add_argument(
         "--timeout", type=float, default=300, metavar="SECONDS", help="a test that takes longer hangs (default: 300)"
     )
@@ -87,7 +88,23 @@ def _problem(arguments: argparse.Namespace) -> str | None:
     reference = ts.backends.why_unavailable("cpu")
     if reference:
         return f"results are compared with those of the cpu backend, which is missing: {reference}"
-    return ts.backends.why_unavailable(arguments.device)
+    return _unusable(str(arguments.device))
+
+
+def _unusable(name: str) -> str | None:
+    """Why the device cannot be tested. Found out by a process of its own: a card may crash, hang, or print."""
+    import tesserack as ts
+    from tesserack.backends._discovery import claims
+    from tesserack.cli._checks.backends import probe
+
+    kind = name.partition(":")[0]
+    if kind not in claims():
+        return ts.backends.why_unavailable(kind)  # registered by this process, or not there at all
+    tried = probe(kind)
+    package = f"{tried.record['package']} {tried.record['package_version']}"
+    if tried.crash:
+        return f"{kind} from {package}: asked for its devices, it {tried.crash}"
+    return None if tried.record["status"] == "ready" else str(tried.record["reason"])
 
 
 def _areas(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -99,9 +116,10 @@ def _conform(arguments: argparse.Namespace) -> int:
 
     from tesserack.testing.conformance import run, terminal
     from tesserack.testing.conformance.areas import LEVELS
-    from tesserack.testing.conformance.report import write_json, write_report
+    from tesserack.testing.conformance.report import to_json, write_json, write_report
 
-    console = Console()
+    # Results on standard output leave it to them alone.
+    console = Console(stderr=str(arguments.json) == "-")
     options = run.Options(
         arguments.device,
         arguments.level or [*LEVELS][-1],
@@ -110,6 +128,7 @@ def _conform(arguments: argparse.Namespace) -> int:
         arguments.expression,
         arguments.timeout,
         _areas(arguments),
+        tuple(arguments.case or ()),
     )
     try:
         with terminal.progress(console, arguments.device) as watch:
@@ -118,7 +137,9 @@ def _conform(arguments: argparse.Namespace) -> int:
         print(f"conform: {error}", file=sys.stderr)
         return 2
     terminal.show(console, results, options.level)
-    if arguments.json:
+    if str(arguments.json) == "-":
+        print(to_json(results))
+    elif arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(results, arguments.json)
     if arguments.report:

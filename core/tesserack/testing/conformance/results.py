@@ -7,10 +7,13 @@ import platform
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tesserack.testing.conformance.areas import AREAS, LEVELS, Area, areas_up_to
 from tesserack.testing.expected_failures import without_folders
+
+if TYPE_CHECKING:
+    from tesserack.testing.conformance.causes import Cause
 
 __all__ = ["AreaSummary", "Case", "Results", "environment"]
 
@@ -173,16 +176,31 @@ class Results:
             reached = level
         return reached
 
+    def causes(self) -> list[Cause]:
+        """The failures in groups of one cause each, the largest first."""
+        from tesserack.testing.conformance.causes import causes
+
+        return causes(self.failures(), self.device)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, for report.json."""
+        from tesserack.testing.conformance.ways import suggestions, ways
+
         return {
             "format": 1,
+            "device": self.device,
             "environment": self.environment,
             "level": self.level,
             "partial": self.partial,
             "levels": {level: {"means": text, "obstacles": self.obstacles(level)} for level, text in LEVELS.items()},
             "areas": {s.area.name: {**s.counts, "seconds": round(s.seconds, 3)} for s in self.areas()},
             "unused_expected_failures": self.unused,
+            "causes": [
+                {"title": c.title, "count": len(c.cases), "operators": c.operators, "command": c.command}
+                for c in self.causes()
+            ],
+            "ways": ways(self),
+            "optimise_next": suggestions(self),
             "cases": [
                 {
                     "id": case.id,

@@ -32,7 +32,7 @@ class KitError(RuntimeError):
 @dataclass(frozen=True)
 class Options:
     """What to run. ``areas``: only these, of those the level needs, if any are named. ``timeout``: seconds after which
-    a test counts as hung."""
+    a test counts as hung. ``cases``: only these tests, by the ids of a report."""
 
     device: str
     level: str = [*LEVELS][-1]
@@ -41,11 +41,12 @@ class Options:
     expression: str | None = None
     timeout: float = 300.0
     areas: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
 
     @property
     def partial(self) -> bool:
         """Whether part of what the level needs is left out."""
-        return self.quick or self.expression is not None or bool(self.areas)
+        return self.quick or self.expression is not None or bool(self.areas or self.cases)
 
     def wanted(self) -> list[Area]:
         """The areas to run."""
@@ -76,6 +77,8 @@ def _command(options: Options, log: Path) -> list[str]:
         command.append(f"--tesserack-expected-failures={options.expected_failures.resolve()}")
     command += ["--tesserack-quick"] if options.quick else []
     command += ["-k", options.expression] if options.expression else []
+    if options.cases:
+        return command + [str(_FOLDER / case) for case in options.cases]
     return command + [str(_FOLDER / module) for module in dict.fromkeys(area.module for area in areas)]
 
 

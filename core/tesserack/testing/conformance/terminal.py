@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,10 +14,11 @@ from rich.table import Table
 
 from tesserack.testing.conformance.areas import LEVELS
 from tesserack.testing.conformance.results import Results
+from tesserack.testing.conformance.ways import WAYS, suggestions, ways
 
 __all__ = ["progress", "show"]
 
-_SHOWN_FAILURES = 15
+_SHOWN_CAUSES = 12
 _STYLES = {"passed": "green", "failed": "bold red", "xfailed": "yellow", "skipped": "dim"}
 
 
@@ -47,6 +49,7 @@ def show(console: Console, results: Results, level: str) -> None:
     _show_failures(console, results)
     for line in results.unused if not results.partial else []:
         console.print(f"[red]expected failure that names no test:[/] {escape(line)}; remove the line")
+    _show_ways(console, results)
     _show_level(console, results, level)
 
 
@@ -68,12 +71,26 @@ def _table(results: Results) -> Table:
 
 
 def _show_failures(console: Console, results: Results) -> None:
-    failures = results.failures()
-    for case in failures[:_SHOWN_FAILURES]:
-        console.print(f"[bold red]✗[/] {escape(case.title)}", highlight=False)
-        console.print(f"  [dim]{escape(case.id)}[/]", highlight=False)
-    if len(failures) > _SHOWN_FAILURES:
-        console.print(f"  and {len(failures) - _SHOWN_FAILURES} more: see the report (--report DIR)")
+    found = results.causes()
+    for cause in found[:_SHOWN_CAUSES]:
+        console.print(f"[bold red]✗[/] {escape(cause.title)}", highlight=False)
+        if len(cause.cases) > 1:
+            names = cause.operators
+            of = f", of {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else ""
+            console.print(f"  and {len(cause.cases) - 1} more that say the same{escape(of)}", highlight=False)
+        console.print(f"  [dim]{escape(cause.command)}[/]", highlight=False, soft_wrap=True)
+    if len(found) > _SHOWN_CAUSES:
+        rest = sum(len(cause.cases) for cause in found[_SHOWN_CAUSES:])
+        console.print(f"  and {rest} failures of other causes: see the report (--report DIR)")
+
+
+def _show_ways(console: Console, results: Results) -> None:
+    counts = Counter(ways(results).values())
+    if counts:
+        told = ", ".join(f"{counts[way]} {way}" for way in WAYS if counts[way])
+        console.print(f"operators: {told}", highlight=False)
+    for line in suggestions(results)[:3]:
+        console.print(f"optimise next: {escape(line)}", highlight=False)
 
 
 def _show_level(console: Console, results: Results, wanted: str) -> None:

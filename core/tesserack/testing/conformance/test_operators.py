@@ -59,7 +59,7 @@ def test_values(name: str, dtype: str, card: Card, record: Record) -> None:
     for sample in samples.samples(name):
         if cases.claims(name, sample, dtype):
             check_sample(name, sample, dtype, card, findings)
-    record.case(error=findings.error, ulp=findings.ulp)
+    record.case(error=findings.error, ulp=findings.ulp, waits=findings.waits.count)
     verdict = findings.verdict()
     if verdict:
         pytest.fail(verdict, pytrace=False)
@@ -75,7 +75,8 @@ def check_sample(name: str, sample: samples.Sample, dtype: str, card: Card, find
         def attempt(laid: samples.Sample = laid, layout: str = layout, expected: list[Any] = expected) -> Measured:
             args, kwargs = cases.build(laid, getattr(ts, dtype), card.device, layout)
             try:
-                results = cases.leaves(cases.call(name, args, kwargs))
+                with findings.waits:
+                    results = cases.leaves(cases.call(name, args, kwargs))
                 return worst(results, expected, name, dtype, slack)
             except (RuntimeError, NotImplementedError, IndexError, ValueError, TypeError) as error:
                 return Measured(f"raised {type(error).__name__}: {error}")

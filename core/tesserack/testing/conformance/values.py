@@ -10,6 +10,7 @@ import numpy as np
 
 import tesserack as ts
 from tesserack.testing import cases, samples
+from tesserack.testing.conformance.waits import Waits
 from tesserack.testing.references import REFERENCES
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Findings:
     failed: dict[str, list[tuple[samples.Sample, str]]] = field(default_factory=dict)
     sound: list[samples.Sample] = field(default_factory=list)
     unsteady: str | None = None
+    waits: Waits = field(default_factory=Waits)
 
     def add(self, layout: str, sample: samples.Sample, measured: Measured) -> None:
         """Take in the result of one call."""

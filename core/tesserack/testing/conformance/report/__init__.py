@@ -11,7 +11,7 @@ from tesserack.testing.conformance.report.badge import badge
 from tesserack.testing.conformance.report.page import page
 from tesserack.testing.conformance.results import Results
 
-__all__ = ["badge", "page", "write_json", "write_report"]
+__all__ = ["badge", "page", "to_json", "write_json", "write_report"]
 
 
 def write_report(results: Results, folder: Path) -> None:
@@ -24,7 +24,12 @@ def write_report(results: Results, folder: Path) -> None:
 
 def write_json(results: Results, path: Path) -> None:
     """Everything that was found, one file."""
-    path.write_text(json.dumps(_finite(results.to_dict()), indent=1), encoding="utf-8")
+    path.write_text(to_json(results), encoding="utf-8")
+
+
+def to_json(results: Results) -> str:
+    """Everything that was found, as text."""
+    return json.dumps(_finite(results.to_dict()), indent=1)
 
 
 def _finite(value: Any) -> Any:

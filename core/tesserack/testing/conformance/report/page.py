@@ -13,6 +13,7 @@ from typing import Any
 from tesserack.testing.conformance.areas import LEVELS
 from tesserack.testing.conformance.report.matrix import matrix
 from tesserack.testing.conformance.results import OUTCOMES, Case, Results
+from tesserack.testing.conformance.ways import WAYS, suggestions, ways
 
 __all__ = ["page"]
 
@@ -20,7 +21,8 @@ _HERE = Path(__file__).parent
 _MARKS = {"passed": "p", "failed": "f", "xfailed": "x", "skipped": "s"}
 _SWITCHES = ("streams", "events", "peer_copies", "host_memory", "own_allocator")
 _WORST = 25
-_SHOWN_FAILURES = 300
+_SHOWN_CAUSES = 100
+_SHOWN_CASES = 50
 
 
 def page(results: Results) -> str:
@@ -42,12 +44,23 @@ def page(results: Results) -> str:
         "timings": _timings(results),
         "expected": _expected(results),
         "fallbacks": _fallbacks(results),
+        "ways": _ways(results),
+        "waits": _waits(results),
         "skips": _skips(results),
         "environment": _environment(results),
     }
     sections = {"Areas": "areas", "Coverage": "coverage"}
-    optional = ("failures", "errors", "timings", "expected", "fallbacks", "skips")
-    titles = ("Failures", "Worst errors", "Timings", "Expected failures", "Help from the cpu", "Skipped")
+    optional = ("failures", "ways", "errors", "timings", "expected", "fallbacks", "waits", "skips")
+    titles = (
+        "Failures",
+        "Kernels",
+        "Worst errors",
+        "Timings",
+        "Expected failures",
+        "Help from the cpu",
+        "Waits",
+        "Skipped",
+    )
     sections |= {title: part for title, part in zip(titles, optional, strict=True) if parts[part]}
     sections["Environment"] = "environment"
     parts["nav"] = "".join(f'<a href="#{anchor}">{title}</a>' for title, anchor in sections.items())
@@ -118,14 +131,42 @@ def _section(anchor: str, title: str, note: str, body: str) -> str:
 
 
 def _failures(results: Results) -> str:
-    failures = results.failures()
-    body = "".join(
-        f"<details><summary>{escape(case.title[:300])}<code>{case.area} · {escape(case.id)}</code></summary>"
-        f"<pre>{escape(case.message[:6000])}</pre></details>"
-        for case in failures[:_SHOWN_FAILURES]
-    )
-    more = f" The first {_SHOWN_FAILURES}; the others stand in report.json." if len(failures) > _SHOWN_FAILURES else ""
-    return _section("failures", f"Failures ({len(failures)})", f"What went wrong, test by test.{more}", body)
+    found, body = results.causes(), ""
+    for cause in found[:_SHOWN_CAUSES]:
+        listed = "".join(f"<li><code>{escape(case.id)}</code></li>" for case in cause.cases[:_SHOWN_CASES])
+        count = f" <b>× {len(cause.cases)}</b>" if len(cause.cases) > 1 else ""
+        body += (
+            f"<details><summary>{escape(cause.title[:300])}{count}<code>{escape(cause.command)}</code></summary>"
+            f"<pre>{escape(cause.cases[0].message[:6000])}</pre><ul>{listed}</ul></details>"
+        )
+    more = " The first of them; the others stand in report.json." if len(found) > _SHOWN_CAUSES else ""
+    title = f"Failures ({len(results.failures())}, of {len(found)} causes)"
+    return _section("failures", title, f"What went wrong, by cause, with a command that repeats one case.{more}", body)
+
+
+def _ways(results: Results) -> str:
+    found = ways(results)
+    if not found:
+        return ""
+    rows = []
+    for way, means in WAYS.items():
+        names = [name for name, taken in found.items() if taken == way]
+        if names:
+            cells = f'<td>{means}</td><td class="n">{len(names)}</td>'
+            rows.append(f"<tr><td><b>{way}</b></td>{cells}<td>{escape(', '.join(names))}</td></tr>")
+    head = '<th>way</th><th>means</th><th class="n">operators</th><th>which</th>'
+    advice = "".join(f"<li>{escape(line)}</li>" for line in suggestions(results))
+    nexts = f"<h3>Optimise this next</h3><ol>{advice}</ol>" if advice else ""
+    return _section("ways", "Kernels", "How the device comes to its results.", _table(head, rows) + nexts)
+
+
+def _waits(results: Results) -> str:
+    counts: Counter[str] = Counter()
+    for case in results.cases:
+        counts[case.properties.get("op", case.area)] += case.properties.get("waits", 0)
+    rows = [f'<tr><td><code>{escape(n)}</code></td><td class="n">{c}</td></tr>' for n, c in counts.most_common() if c]
+    note = "Operators that made the host wait for the device, over all their tests."
+    return _section("waits", "Waits", note, _table('<th>operator</th><th class="n">waits</th>', rows) if rows else "")
 
 
 def _errors(results: Results) -> str:
