@@ -111,6 +111,34 @@ template <class T> bool all_beyond(const T* row, T last, bool largest) {
   return any == 0;
 }
 
+// Keeps the k first items in order, and sorted: for so few that putting one in its place costs little.
+constexpr int64_t kInserted = 32;
+template <class T, class Item>
+void insert_first(const T* row, int64_t n, int64_t k, bool largest, std::vector<Item>& items) {
+  items.resize(static_cast<size_t>(k) + 1);
+  size_t count = 0;
+  T last{}; // the element of the last item, once there are k
+  const auto insert = [&](int64_t i) {
+    const Key<T> key = key_of(row[i]);
+    const Item item(largest ? static_cast<Key<T>>(~key) : key, i);
+    size_t at = count;
+    for (; at > 0 && item < items[at - 1]; --at) items[at] = items[at - 1];
+    items[at] = item;
+    count = std::min(count + 1, static_cast<size_t>(k));
+    last = row[items[count - 1].position()];
+  };
+  int64_t i = 0;
+  for (; i < k; ++i) insert(i);
+  for (; i < n; ++i) {
+    while (i + kLook <= n && all_beyond(row + i, last, largest)) i += kLook;
+    const int64_t end = std::min(n, i + kLook);
+    for (; i < end; ++i)
+      if (largest ? !(row[i] <= last) : !(row[i] >= last)) insert(i);
+    --i;
+  }
+  items.resize(static_cast<size_t>(k));
+}
+
 // Keeps the k first items in order: a bound that tightens as better ones arrive, so that most are only compared.
 template <class T, class Item>
 void select_first(const T* row, int64_t stride, int64_t n, int64_t k, bool largest, std::vector<Item>& items) {
@@ -140,6 +168,35 @@ void select_first(const T* row, int64_t stride, int64_t n, int64_t k, bool large
   items.resize(static_cast<size_t>(k));
 }
 
+// Rows that lie across the memory, copied several at a time: the lines they share are read once.
+template <class T> class RowsAcross {
+public:
+  explicit RowsAcross(const Layout& layout) : layout_(layout) {
+    const int beside = layout.dim - 1;
+    const bool across = layout.input_stride != 1 && beside >= 0 && layout.input.stride(beside) == 1;
+    together_ = across && layout.n <= kLongest ? layout.input.size(beside) : 0;
+  }
+  bool apply() const { return together_ > 0; }
+  // Row number r, which starts at `row`, in one run.
+  const T* read(const T* row, int64_t r) {
+    const int64_t n = layout_.n;
+    if (r < first_ || r >= first_ + count_) {
+      first_ = r;
+      count_ = std::min(kTogether, together_ - r % together_);
+      space_.resize(static_cast<size_t>(count_ * n));
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < count_; ++j) space_[static_cast<size_t>(j * n + i)] = row[i * layout_.input_stride + j];
+    }
+    return space_.data() + (r - first_) * n;
+  }
+
+private:
+  static constexpr int64_t kTogether = 16, kLongest = 1 << 16;
+  const Layout& layout_;
+  int64_t together_ = 0, first_ = 0, count_ = 0;
+  std::vector<T> space_;
+};
+
 void topk(const Call& call) {
   const Layout layout(call);
   const int64_t k = call.param(0).as_int();
@@ -152,35 +209,82 @@ void topk(const Call& call) {
   switch_item(layout, "topk", [&](auto type, auto item) {
     using T = typename decltype(type)::type;
     using Item = typename decltype(item)::type;
-    for_each_row<T, Item>(layout, [&](const T* row, T* values, int64_t* positions, auto& items, auto&) {
+    const auto select = [&](const T* row, int64_t stride, std::vector<Item>& items) {
+      if constexpr (std::is_arithmetic_v<T>)
+        if (k <= kInserted && k <= layout.n / 4 && stride == 1) return insert_first(row, layout.n, k, largest, items);
       if (k > layout.n / 4) {
-        fill_items(row, layout.input_stride, layout.n, largest, items);
+        fill_items(row, stride, layout.n, largest, items);
         if (k < layout.n) std::nth_element(items.begin(), items.begin() + k - 1, items.end());
         items.resize(static_cast<size_t>(k));
       } else {
-        select_first(row, layout.input_stride, layout.n, k, largest, items);
+        select_first(row, stride, layout.n, k, largest, items);
       }
       if (sorted) std::sort(items.begin(), items.end());
-      store_items(items, k, row, layout.input_stride, values, layout.value_stride, positions, layout.position_stride);
+    };
+    const int64_t grain = std::max<int64_t>(1, 2048 / std::max<int64_t>(1, layout.n));
+    parallel_for(0, layout.rows().count(), grain, [&](int64_t begin, int64_t end) {
+      std::vector<Item> items;
+      RowsAcross<T> across(layout);
+      StridedRows<3> rows = layout.rows();
+      rows.seek(begin);
+      for (int64_t r = begin; r < end; ++r, rows.next()) {
+        const T* row = layout.input.data<T>() + rows.offset(0);
+        int64_t stride = layout.input_stride;
+        if (across.apply()) row = across.read(row, r), stride = 1;
+        select(row, stride, items);
+        store_items(items, k, row, stride, layout.values.data<T>() + rows.offset(1), layout.value_stride,
+                    layout.positions.data<int64_t>() + rows.offset(2), layout.position_stride);
+      }
     });
   });
 }
 
 // --- elements of one rank -------------------------------------------------------------------------------------------
 
-// The k-th element in order: by the count of keys with the same highest bits, then among those alone.
+// The k-th element in order: by the counts of keys with the same highest bits, then of those that share them, and among
+// the few that are left by comparison. Neighbours are counted apart: an increment waits for the one before it.
+constexpr size_t kFew = 64;
+constexpr int64_t kLong = 1 << 14; // elements worth clearing many counts for
+
+// The one that holds rank k, of pairs of counts; k becomes the rank within it.
+size_t bucket_of_rank(const std::vector<int64_t>& counts, int64_t& k) {
+  for (size_t bucket = 0;; ++bucket) {
+    const int64_t here = counts[2 * bucket] + counts[2 * bucket + 1];
+    if (k < here) return bucket;
+    k -= here;
+  }
+}
+
 template <class T, class Item> int64_t position_of_rank(const T* row, int64_t n, int64_t k, std::vector<Item>& items) {
-  constexpr int bits = 8 * static_cast<int>(sizeof(Key<T>)), high = bits < 11 ? bits : 11;
-  std::vector<int64_t> counts(size_t{1} << high, 0);
-  for (int64_t i = 0; i < n; ++i) ++counts[static_cast<size_t>(key_of(row[i]) >> (bits - high))];
-  size_t bucket = 0;
-  while (k >= counts[bucket]) k -= counts[bucket++];
-  items.clear();
+  constexpr int bits = 8 * static_cast<int>(sizeof(Key<T>));
+  const int width = n < kLong ? 8 : std::min(bits, 11);
+  int shift = bits - width;
+  const auto digit = [&](uint64_t key) { return static_cast<size_t>(key >> shift) & ((size_t{1} << width) - 1); };
+  thread_local std::vector<int64_t> counts;
+  counts.assign(size_t{2} << width, 0);
+  for (int64_t i = 0; i < n; ++i) ++counts[2 * digit(key_of(row[i])) + static_cast<size_t>(i & 1)];
+  size_t bucket = bucket_of_rank(counts, k), found = 0;
+  // Every item is written, and stays if it belongs there: no branch to be predicted.
+  items.resize(static_cast<size_t>(counts[2 * bucket] + counts[2 * bucket + 1]) + 1);
   for (int64_t i = 0; i < n; ++i) {
     const Key<T> key = key_of(row[i]);
-    if (static_cast<size_t>(key >> (bits - high)) == bucket) items.emplace_back(key, i);
+    items[found] = Item(key, i);
+    found += digit(key) == bucket;
   }
-  std::nth_element(items.begin(), items.begin() + k, items.end());
+  while (found > kFew && shift > 0) {
+    shift = std::max(0, shift - width);
+    std::fill(counts.begin(), counts.end(), 0);
+    for (size_t i = 0; i < found; ++i) ++counts[2 * digit(items[i].key()) + (i & 1)];
+    bucket = bucket_of_rank(counts, k);
+    size_t left = 0;
+    for (size_t i = 0; i < found; ++i) {
+      items[left] = items[i];
+      left += digit(items[i].key()) == bucket;
+    }
+    found = left;
+  }
+  const auto first = items.begin();
+  std::nth_element(first, first + k, first + static_cast<int64_t>(found));
   return items[static_cast<size_t>(k)].position();
 }
 

@@ -142,6 +142,26 @@ def test_results_past_the_caches(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(out, x * y + x)
 
 
+def test_instructions_known_as_one(rng: np.random.Generator) -> None:
+    """silu, hardsigmoid and hardswish, of so many elements that the memory is asked ahead, and of few."""
+    x = np.concatenate([rng.normal(size=300_001).astype("f4") * 4, np.array(SPECIALS, "f4")])
+    wide = x.astype("f8")
+    clipped = [("add", 0, 1), ("max", 4, 2), ("min", 5, 3)]
+    with np.errstate(all="ignore"):
+        sixth = np.clip(x + np.float32(3), 0, 6)
+        cases = (
+            ([("sigmoid", 0), ("mul", 0, 1)], (), wide * sp.expit(wide), 3),
+            ([*clipped, ("div", 6, 3)], (3, 0, 6), sixth / np.float32(6), 0),
+            ([*clipped, ("mul", 0, 6), ("div", 7, 3)], (3, 0, 6), x * sixth / np.float32(6), 0),
+        )
+    for steps, constants, want, limit in cases:
+        for part in (slice(None), slice(-40, None)):
+            out = np.empty_like(x[part])
+            h.pointwise(out, [x[part]], steps, "f4", constants)
+            usual = ~(np.abs(x[part]) < 1e-37) & ~(x[part] < -87)  # subnormal results have fewer bits
+            assert h.ulp_error(out, want[part].astype("f8"))[usual].max() <= limit, steps
+
+
 def test_special_functions(rng: np.random.Generator) -> None:
     x = np.concatenate([rng.uniform(-0.99999, 0.99999, 3000), [1.0, -1.0, 0.0, 1 - 1e-12, 1e-300]])
     out = np.empty_like(x)

@@ -56,6 +56,8 @@ TS_INLINE __m256 sigmoid_near(__m256 x) {
   return _mm256_div_ps(one, _mm256_add_ps(e.scale, _mm256_fmadd_ps(e.scale, e.rest, one)));
 }
 
+TS_INLINE __m256 silu_near(__m256 x) { return _mm256_mul_ps(x, sigmoid_near(x)); }
+
 // 16 results: Near where |a| <= kNearF, else Far. A number's result does not depend on its neighbours.
 template <__m256 (*Near)(__m256), float (*Far)(float)>
 __attribute__((noinline)) void near_or_far(float* out, const float* a) {

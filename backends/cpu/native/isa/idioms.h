@@ -19,6 +19,7 @@ struct Idiom {
 };
 
 constexpr Idiom kIdioms[] = {
+    {kSilu, 0, 2, {}, {{{TS_I_SIGMOID, 0, 0, 0}, {TS_I_MUL, 0, 1, 0}}}},
     // 0.5 * x * (1 + erf(x * 0.7071...))
     {kGelu,
      3,

@@ -89,11 +89,18 @@ TS_INLINE float sigmoid_f32(float x) {
   return divide_accurately(positive ? 1.0f : z.high, positive ? 0.0f : z.low, d, d_low);
 }
 
-TS_INLINE float log_f32(float x) {
-  const bool tiny = x < 0x1p-126f;
-  const float scaled = tiny ? x * 0x1p23f : x;
-  const uint32_t t = bits_of(scaled) - 0x3f3504f3u; // mantissa from sqrt(1/2) up
-  const float e = static_cast<float>((static_cast<int32_t>(t) >> 23) - (tiny ? 23 : 0));
+TS_INLINE float silu_f32(float x) { return x * sigmoid_f32(x); }
+
+TS_INLINE float log_limits(float x, float y) {
+  y = x < __builtin_inff() ? y : x; // +inf, NaN
+  y = x == 0.0f ? -__builtin_inff() : y;
+  return x < 0.0f ? __builtin_nanf("") : y;
+}
+
+// log(x) + low for normal positive x, e being what its exponent is counted from.
+TS_INLINE float log_normal(float x, int32_t e0, float low) {
+  const uint32_t t = bits_of(x) - 0x3f3504f3u; // mantissa from sqrt(1/2) up
+  const float e = static_cast<float>((static_cast<int32_t>(t) >> 23) - e0);
   const float f = float_of((t & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
   float p = 0x1.1b421cp-4f;
   p = fused(p, f, -0x1.e2e940p-4f);
@@ -105,11 +112,20 @@ TS_INLINE float log_f32(float x) {
   p = fused(p, f, -0x1.ffffeep-3f);
   p = fused(p, f, 0x1.555546p-2f);
   const float f2 = f * f;
-  const float tail = fused(e, kLn2LowF, fused(f2, -0.5f, f2 * f * p));
-  float y = fused(e, kLn2HighF, f + tail);
-  y = x < __builtin_inff() ? y : x; // +inf, NaN
-  y = x == 0.0f ? -__builtin_inff() : y;
-  return x < 0.0f ? __builtin_nanf("") : y;
+  const float tail = fused(e, kLn2LowF, fused(f2, -0.5f, f2 * f * p)) + low;
+  return fused(e, kLn2HighF, f + tail);
+}
+TS_INLINE float log_f32(float x) {
+  const bool tiny = x < 0x1p-126f;
+  return log_limits(x, log_normal(tiny ? x * 0x1p23f : x, tiny ? 23 : 0, 0.0f));
+}
+
+// What rounding 1 + x lost comes back as its share of the logarithm's slope. 1.3 ulp.
+TS_INLINE float log1p_f32(float x) {
+  const float u = 1.0f + x;
+  const float lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
+  const float y = log_limits(u, log_normal(u, 0, lost / u));
+  return __builtin_fabsf(x) < 0x1p-25f ? x : y;
 }
 
 // The rest goes through float64, where a short polynomial leaves no error to speak of.
@@ -117,14 +133,6 @@ TS_INLINE float log_f32(float x) {
 TS_INLINE float log2_f32(float x) { return static_cast<float>(log_short(x) * 0x1.71547652b82fep+0); }
 TS_INLINE float log10_f32(float x) { return static_cast<float>(log_short(x) * 0x1.bcb7b1526e50ep-2); }
 TS_INLINE float exp2_f32(float x) { return static_cast<float>(exp_short(x * 0x1.62e42fefa39efp-1)); }
-
-TS_INLINE float log1p_f32(float x) {
-  const double d = x;
-  const double small = d - d * d * (0.5 - d * (1.0 / 3)); // |x| < 2^-12: next term 2^-38 relative
-  const double a = __builtin_fabs(d);
-  const double y = a < 0x1p-12 ? small : log_short(1.0 + d);
-  return a == 0.0 ? x : static_cast<float>(y);
-}
 
 // Quadrant and remainder for |x| < kTrigLimit: n * high is exact for n < 2^20.
 constexpr float kTrigLimit = 1.0e6f;

@@ -11,7 +11,7 @@ inline namespace TESSERACK_VARIANT {
 template <typename T> using OpFn = int (*)(T* out, const T* a, const T* b, const T* c, int64_t n);
 
 // Instructions of the machine itself, in which it finds whole programs: see idioms.h.
-enum { kGelu = TS_NUM_INSTRUCTIONS, kHardsigmoid, kHardswish, kNumInstructions };
+enum { kGelu = TS_NUM_INSTRUCTIONS, kHardsigmoid, kHardswish, kSilu, kNumInstructions };
 
 // fn[op][mask]: bit k of mask says that operand k is one value, not n. Every mask below 1 << arity but the full one is
 // there; an all-scalar instruction runs with mask 0 and n = 1. A null entry: not defined for T.
@@ -30,6 +30,7 @@ inline int arity(int op) {
 inline int cost(int op) {
   if (op >= TS_I_EXP && op <= TS_I_SIGMOID) return op == TS_I_EXP || op == TS_I_TANH || op == TS_I_SIGMOID ? 3 : 10;
   if (op == kGelu) return 10;
+  if (op == kSilu) return 3;
   if (op == TS_I_POW || op == TS_I_ATAN2 || (op >= TS_I_FLOORDIV && op <= TS_I_FMOD)) return 12;
   return 1;
 }

@@ -1,7 +1,9 @@
 // float32 instructions of the tile machine.
 #include "erf_avx512.h"
+#include "erfc_avx512.h"
 #include "exp_avx2.h"
 #include "exp_avx512.h"
+#include "hard_avx512.h"
 #include "ops_float.h"
 #include "sigmoid_avx512.h"
 #include "tanh_avx512.h"
@@ -53,6 +55,7 @@ constexpr OpTable<float> make_table() {
   set_unary<float, [](float a) { return gelu_f32(a); }>(t, kGelu);
   set_unary<float, [](float a) { return hardsigmoid_f32(a); }>(t, kHardsigmoid);
   set_unary<float, [](float a) { return hardswish_f32(a); }>(t, kHardswish);
+  set_unary<float, [](float a) { return silu_f32(a); }>(t, kSilu);
   set_unary<float, [](float a) { return asin_f32(a); }>(t, TS_I_ASIN);
   set_unary<float, [](float a) { return acos_f32(a); }>(t, TS_I_ACOS);
   set_unary<float, [](float a) { return atan_f32(a); }>(t, TS_I_ATAN);
@@ -74,12 +77,17 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_COS][0] = &trig_loop<[](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
   t.fn[TS_I_ERF][0] = &loop_avx512<erf_avx512>;
+  t.fn[TS_I_ERFC][0] = &loop_avx512<erfc_avx512>;
+  t.fn[kHardsigmoid][0] = &loop_avx512<hardsigmoid_avx512>;
+  t.fn[kHardswish][0] = &loop_avx512<hardswish_avx512>;
+  t.fn[kSilu][0] = &sigmoid_loop_avx512<times_x>;
   t.fn[kGelu][0] = &loop_avx512<gelu_avx512>;
   t.fn[TS_I_EXP][0] = &loop_avx512<exp_avx512>;
   t.fn[TS_I_TANH][0] = &loop_avx512<tanh_avx512>;
-  t.fn[TS_I_SIGMOID][0] = &sigmoid_loop_avx512;
+  t.fn[TS_I_SIGMOID][0] = &sigmoid_loop_avx512<as_is>;
 #elif defined(TESSERACK_CPU_EXP_AVX2)
   t.fn[TS_I_EXP][0] = &loop_avx2<exp_near, exp_f32>;
+  t.fn[kSilu][0] = &loop_avx2<silu_near, silu_f32>;
   t.fn[TS_I_SIGMOID][0] = &loop_avx2<sigmoid_near, sigmoid_f32>;
 #endif
   return t;

@@ -9,7 +9,8 @@ inline namespace TESSERACK_VARIANT {
 namespace {
 
 constexpr int64_t kParallelElements = 32768;
-constexpr int64_t kStep = 65536; // elements run in one direction
+constexpr int64_t kStep = 65536;               // elements run in one direction
+constexpr int64_t kAskFrom = int64_t{1} << 19; // bytes that no L1 or L2 cache holds all of
 
 template <typename T> struct Single {
   OpFn<T> run;
@@ -20,8 +21,8 @@ template <typename T> struct Single {
 };
 
 // Binds register `reg` to operand `k` if it is a contiguous T, a scalar or a constant.
-template <typename T> inline bool bind(const ts_call* call, Single<T>& single, int k, int reg) {
-  const ts_program* program = call->program;
+template <typename T>
+inline bool bind(const ts_call* call, const ts_program* program, Single<T>& single, int k, int reg) {
   if (reg < program->n_inputs) {
     const ts_tensor* t = TS_IN(call, reg);
     if ((t->flags & TS_T_SCALAR) == 0) {
@@ -50,6 +51,18 @@ template <typename T> inline void run_part(const Single<T>& s, int64_t begin, in
   if (s.run(out, a, b, c, end - begin) != 0) divided_by_zero();
 }
 
+// The same, asking for what lies ahead: its arithmetic is done while the memory answers.
+template <typename T> void run_asking(const Single<T>& s, int64_t begin, int64_t end) {
+  constexpr int64_t part = 1024 / sizeof(T), ahead = 2 * part;
+  for (int64_t i = begin; i < end; i += part) {
+    for (int k = 0; k < 3; ++k)
+      if ((s.mask >> k & 1) == 0 && (k == 0 || s.operand[k] != s.operand[0]))
+        Soon<T>{s.operand[k] + i + ahead, nullptr}.ask(0, part);
+    Soon<T>{nullptr, s.out + i + ahead}.ask(0, part);
+    run_part(s, i, end - i < part ? end : i + part, s.out + i);
+  }
+}
+
 // Through a tile in the L1 cache, for a result too large to stay in the others.
 template <typename T> void run_streamed(const Single<T>& s, int64_t begin, int64_t end) {
   alignas(64) T tile[kTileElements<T>];
@@ -62,19 +75,18 @@ template <typename T> void run_streamed(const Single<T>& s, int64_t begin, int64
 }
 
 // The hot path: a + b on small tensors spends nothing but this.
-template <typename T> inline bool run_single(const ts_call* call) {
-  const ts_program* program = call->program;
+template <typename T> inline bool run_single(const ts_call* call, const ts_program* program) {
   const ts_tensor* out = TS_OUT(call, 0);
   if ((out->flags & TS_T_CONTIGUOUS) == 0 || out->dtype != dtype_of<T>()) return false;
   const ts_instruction in = program->instructions[0];
-  if (in.op >= TS_NUM_INSTRUCTIONS) return false;
+  if (in.op >= TS_NUM_INSTRUCTIONS && program == call->program) return false;
   const int count = arity(in.op);
   Single<T> single;
   single.mask = 0;
-  if (!bind(call, single, 0, in.a)) return false;
+  if (!bind(call, program, single, 0, in.a)) return false;
   single.operand[1] = single.operand[2] = single.operand[0];
-  if (count > 1 && !bind(call, single, 1, in.b)) return false;
-  if (count > 2 && !bind(call, single, 2, in.c)) return false;
+  if (count > 1 && !bind(call, program, single, 1, in.b)) return false;
+  if (count > 2 && !bind(call, program, single, 2, in.c)) return false;
   if (single.mask == (1 << count) - 1) return false;
   single.run = op_table<T>().fn[in.op][single.mask];
   if (single.run == nullptr) return false;
@@ -85,12 +97,15 @@ template <typename T> inline bool run_single(const ts_call* call) {
     return true;
   }
   const int64_t vectors = 1 + count - __builtin_popcount(static_cast<unsigned>(single.mask));
-  const bool streamed = worth_streaming(vectors * out->numel * static_cast<int64_t>(sizeof(T)));
+  const int64_t bytes = vectors * out->numel * static_cast<int64_t>(sizeof(T));
+  const bool streamed = worth_streaming(bytes), asks = bytes >= kAskFrom;
   const bool backwards = starts_at_the_end();
   parallel_for(0, out->numel, kParallelElements / cost(in.op), [&](int64_t begin, int64_t end) {
     in_steps(begin, end, kStep, backwards, [&](int64_t first, int64_t last) {
       if (streamed)
         run_streamed(single, first, last);
+      else if (asks)
+        run_asking(single, first, last);
       else
         run_part(single, first, last, single.out + first);
     });
@@ -99,9 +114,12 @@ template <typename T> inline bool run_single(const ts_call* call) {
 }
 
 template <typename T> void run_compute(const ts_call* call) {
+  IdiomSpace idiom;
   const ts_program* program = call->program;
+  if constexpr (std::is_same_v<T, float>)
+    if (program->n_instructions > 1) program = shortened(program, idiom);
   if (program->n_instructions == 1 && program->n_outputs == 1 && call->n_outputs == 1 &&
-      program->outputs[0] == program->n_inputs + program->n_constants && run_single<T>(call))
+      program->outputs[0] == program->n_inputs + program->n_constants && run_single<T>(call, program))
     return;
   Program<T>(call).run();
 }

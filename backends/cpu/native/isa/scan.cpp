@@ -1,10 +1,12 @@
 // Entry point `scan`: inclusive sums, products, maxima and minima along the last dimension.
 #include "geometry.h"
 #include "rows.h"
+#include "stream.h"
 #include "threads.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -83,12 +85,83 @@ inline void accumulate_runs(float* tile, int64_t n, double& carry) {
   accumulate<TS_R_SUM>(tile + kTogether * part, n - kTogether * part, carry);
 }
 
+#if defined(__AVX512F__)
+// Eight at a time: three shifted additions make their own sums, then the carry joins. In float64 the order of additions
+// does not show.
+inline int64_t accumulate_registers(const float* from, float* to, int64_t n, double& carry) {
+  const __m512i one = _mm512_setr_epi64(0, 0, 1, 2, 3, 4, 5, 6), two = _mm512_setr_epi64(0, 1, 0, 1, 2, 3, 4, 5),
+                four = _mm512_setr_epi64(0, 1, 2, 3, 0, 1, 2, 3), last = _mm512_set1_epi64(7);
+  const auto sums = [&](__m512d x) {
+    x = _mm512_add_pd(x, _mm512_maskz_permutexvar_pd(0xfe, one, x));
+    x = _mm512_add_pd(x, _mm512_maskz_permutexvar_pd(0xfc, two, x));
+    return _mm512_add_pd(x, _mm512_maskz_permutexvar_pd(0xf0, four, x));
+  };
+  __m512d before = _mm512_set1_pd(carry);
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m512d low = sums(_mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(from + i)));
+    const __m512d high = sums(_mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(from + i + 8)));
+    const __m512d middle = _mm512_add_pd(before, _mm512_maskz_permutexvar_pd(0xff, last, low));
+    _mm256_storeu_ps(to + i, _mm512_maskz_cvtpd_ps(0xff, _mm512_add_pd(before, low)));
+    _mm256_storeu_ps(to + i + 8, _mm512_maskz_cvtpd_ps(0xff, _mm512_add_pd(middle, high)));
+    before = _mm512_add_pd(middle, _mm512_maskz_permutexvar_pd(0xff, last, high));
+  }
+  carry = _mm512_cvtsd_f64(before);
+  return i;
+}
+
+// A row of float32 that lies in one run, read and written where it lies.
+inline void sum_run(const float* from, float* to, int64_t n, double carry) {
+  constexpr int64_t part = 256;
+  for (int64_t i = 0; i < n; i += part) {
+    const int64_t count = n - i < part ? n - i : part;
+    Soon<float>{from + i + 2 * part, to + i + 2 * part}.ask(0, part);
+    for (int64_t j = accumulate_registers(from + i, to + i, count, carry); j < count; ++j)
+      to[i + j] = static_cast<float>(carry += static_cast<double>(from[i + j]));
+  }
+}
+
+// One long row by all threads: chunks are summed first, then each is scanned from the sum of those before it.
+constexpr int64_t kSharedFrom = 1 << 18, kChunk = 1 << 15;
+inline double sum_of(const float* from, int64_t n) {
+  double sums[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    Soon<float>{from + i + 512, nullptr}.ask(0, 16);
+    for (int j = 0; j < 16; ++j) sums[j] += static_cast<double>(from[i + j]);
+  }
+  for (; i < n; ++i) sums[0] += static_cast<double>(from[i]);
+  for (int width = 8; width > 0; width /= 2)
+    for (int j = 0; j < width; ++j) sums[j] += sums[j + width];
+  return sums[0];
+}
+void scan_shared(const float* from, float* to, int64_t n) {
+  const int64_t chunks = ceil_div(n, kChunk);
+  const auto size = [&](int64_t chunk) { return std::min(kChunk, n - chunk * kChunk); };
+  std::vector<double> starts(static_cast<size_t>(chunks) + 1, 0.0);
+  parallel_for(0, chunks - 1, 1, [&](int64_t first, int64_t end) {
+    for (int64_t c = first; c < end; ++c) starts[static_cast<size_t>(c) + 1] = sum_of(from + c * kChunk, size(c));
+  });
+  for (size_t c = 1; c < starts.size(); ++c) starts[c] += starts[c - 1];
+  parallel_for(0, chunks, 1, [&](int64_t first, int64_t end) {
+    for (int64_t c = first; c < end; ++c)
+      sum_run(from + c * kChunk, to + c * kChunk, size(c), starts[static_cast<size_t>(c)]);
+  });
+}
+#endif
+
 template <int Op, typename T>
 void scan_row(const Row& row, int64_t n, LoadFn<T> load, StoreFn<T> store, int64_t in_item, int64_t out_item) {
   alignas(64) T tile[kTile];
   Carry<T> carry = Op == TS_R_SUM ? 0 : 1;
   T best{};
   int64_t best_at = -1;
+#if defined(__AVX512F__)
+  if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>)
+    if (row.in_stride == 1 && row.out_stride == 1 && load == loader<float>(TS_FLOAT32) &&
+        store == storer<float>(TS_FLOAT32))
+      return sum_run(reinterpret_cast<const float*>(row.in), reinterpret_cast<float*>(row.out), n, 0.0);
+#endif
   for (int64_t i = 0; i < n; i += kTile) {
     const int64_t part = n - i < kTile ? n - i : kTile;
     load(tile, row.in + i * row.in_stride * in_item, Box{1, part, 0, row.in_stride});
@@ -122,13 +195,27 @@ void scan_rows_together(const Row* rows, int64_t n, LoadFn<T> load, StoreFn<T> s
 // Rows next to each other as columns of a box, each with a carry of its own: for rows that lie across the memory, and
 // for short ones.
 constexpr int64_t kColumns = 512, kShort = 32;
+constexpr int64_t kRowsAhead = 2; // asked for
 template <int Op, typename T>
 void scan_columns(const Row& first, int64_t n, int64_t cols, int64_t in_across, int64_t out_across, LoadFn<T> load,
                   StoreFn<T> store, int64_t in_item, int64_t out_item) {
   alignas(64) T tile[kColumns];
   alignas(64) Carry<T> carry[kColumns];
   std::fill_n(carry, cols, Carry<T>(Op == TS_R_SUM ? 0 : 1));
-  for (int64_t i = 0; i < n; ++i) {
+  const bool direct =
+      in_across == 1 && out_across == 1 && load == loader<T>(dtype_of<T>()) && store == storer<T>(dtype_of<T>());
+  for (int64_t i = 0; direct && i < n; ++i) {
+    const T* from = reinterpret_cast<const T*>(first.in) + i * first.in_stride;
+    T* to = reinterpret_cast<T*>(first.out) + i * first.out_stride;
+    Soon<T>{from + kRowsAhead * first.in_stride, to + kRowsAhead * first.out_stride}.ask(0, static_cast<int>(cols));
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) {
+      const Carry<T> x = static_cast<Carry<T>>(from[j]);
+      carry[j] = Op == TS_R_SUM ? carry[j] + x : carry[j] * x;
+      to[j] = static_cast<T>(carry[j]);
+    }
+  }
+  for (int64_t i = direct ? n : 0; i < n; ++i) {
     load(tile, first.in + i * first.in_stride * in_item, Box{1, cols, 0, in_across});
     for (int64_t j = 0; j < cols; ++j) {
       const Carry<T> x = static_cast<Carry<T>>(tile[j]);
@@ -179,6 +266,14 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
           });
     }
   }
+#if defined(__AVX512F__)
+  if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>) {
+    const Row first = row(0);
+    if (rows == 1 && n >= kSharedFrom && in->dtype == TS_FLOAT32 && out->dtype == TS_FLOAT32 && first.in_stride == 1 &&
+        first.out_stride == 1 && max_threads() > 1)
+      return scan_shared(reinterpret_cast<const float*>(first.in), reinterpret_cast<float*>(first.out), n);
+  }
+#endif
   parallel_for(0, rows, kParallelElements / n + 1, [&](int64_t first, int64_t end) {
     int64_t r = first;
     if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)

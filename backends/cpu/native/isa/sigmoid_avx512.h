@@ -70,24 +70,25 @@ TS_INLINE __m512 sigmoid_mixed(__m512 x) {
   return _mm512_mask_blend_ps(sigmoid_is_far(x), sigmoid_near(x), sigmoid_avx512(x));
 }
 
-inline int sigmoid_loop_avx512(float* out, const float* a, const float*, const float*, int64_t n) {
+// What becomes of x and its logistic function: that alone, or silu.
+TS_INLINE __m512 as_is(__m512, __m512 y) { return y; }
+TS_INLINE __m512 times_x(__m512 x, __m512 y) { return _mm512_mul_ps(x, y); }
+
+template <__m512 (*Finish)(__m512, __m512)>
+int sigmoid_loop_avx512(float* out, const float* a, const float*, const float*, int64_t n) {
   int64_t i = 0;
   for (; i + 32 <= n; i += 32) {
-    __m512 first = _mm512_loadu_ps(a + i), second = _mm512_loadu_ps(a + i + 16);
-    if ((sigmoid_is_far(first) | sigmoid_is_far(second)) != 0) [[unlikely]] {
-      first = sigmoid_mixed(first);
-      second = sigmoid_mixed(second);
-    } else {
-      first = sigmoid_near(first);
-      second = sigmoid_near(second);
-    }
-    _mm512_storeu_ps(out + i, first);
-    _mm512_storeu_ps(out + i + 16, second);
+    const __m512 first = _mm512_loadu_ps(a + i), second = _mm512_loadu_ps(a + i + 16);
+    const bool far = (sigmoid_is_far(first) | sigmoid_is_far(second)) != 0;
+    const __m512 y = far ? sigmoid_mixed(first) : sigmoid_near(first);
+    const __m512 z = far ? sigmoid_mixed(second) : sigmoid_near(second);
+    _mm512_storeu_ps(out + i, Finish(first, y));
+    _mm512_storeu_ps(out + i + 16, Finish(second, z));
   }
   for (; i < n; i += 16) {
     const __mmask16 mask = n - i >= 16 ? 0xffff : static_cast<__mmask16>((1u << (n - i)) - 1);
     const __m512 x = _mm512_maskz_loadu_ps(mask, a + i);
-    _mm512_mask_storeu_ps(out + i, mask, sigmoid_mixed(x));
+    _mm512_mask_storeu_ps(out + i, mask, Finish(x, sigmoid_mixed(x)));
   }
   return 0;
 }
