@@ -1,7 +1,6 @@
 #include "dispatch/launch.h"
 #include "dispatch/describe.h"
 #include "dispatch/tensor_descriptor.h"
-#include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -28,20 +27,22 @@ inline void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flag
            ": Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
            i.device);
   describe_impl(i, d);
-  if (!i.has(TensorImpl::kContiguous)) strided_ = true;
-  dtypes_ |= uint64_t{1} << d.dtype;
+  if (!i.has(TensorImpl::kContiguous)) shape_.strided = true;
+  shape_.dtypes |= uint64_t{1} << d.dtype;
   work_ = std::max(work_, i.numel);
 }
 
 void Launch::describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides) {
-  bool strided = strided_;
+  bool strided = shape_.strided;
   describe_tensor(d, t, 0);
   d.sizes = sizes.data();
   d.strides = strides.data();
   d.ndim = static_cast<int32_t>(sizes.size());
+  d.numel = 1;
+  for (int64_t n : sizes) d.numel *= n;
   bool contiguous = geometry_is_contiguous(sizes, strides);
   d.flags = contiguous ? TS_T_CONTIGUOUS : 0;
-  strided_ = strided || !contiguous;
+  shape_.strided = strided || !contiguous;
 }
 
 Launch& Launch::out(const Tensor& t, IntSpan sizes, IntSpan strides) {
@@ -118,27 +119,21 @@ Launch& Launch::work(int64_t elements) {
 }
 
 int Launch::invoke(const Backend& b, const ts_kernel& kernel) {
-  call_.backend_ctx = b.table().ctx;
-  call_.kernel_ctx = kernel.ctx;
-  call_.stream = b.stream(device_.index);
   call_.inputs = inputs_.data();
   call_.outputs = outputs_.data();
   call_.params = params_.data();
   call_.n_inputs = static_cast<int32_t>(inputs_.size());
   call_.n_outputs = static_cast<int32_t>(outputs_.size());
   call_.n_params = static_cast<int32_t>(params_.size());
-  SuspendInterpreter suspend(work_);
-  return kernel.run(&call_);
+  return call_kernel(b, kernel, device_, call_, work_);
 }
 
 bool Launch::run() {
   if (device_.is_meta()) return true; // shapes only
   Backend& b = backend_of(device_);
   const ts_kernel* kernel = b.kernel(id_);
-  if (!kernel || (dtypes_ & ~kernel->dtypes)) return false;
-  if (strided_ && kernel->layouts != TS_L_STRIDED) {
-    if (!layouts_suit(*kernel)) return run_contiguous();
-  }
+  if (!kernel || (shape_.dtypes & ~kernel->dtypes)) return false;
+  if (!takes(*kernel, shape_) && !layouts_suit(*kernel)) return run_contiguous();
   int status = invoke(b, *kernel);
   if (status == TS_DECLINED) return false;
   b.check(status, id_.name());

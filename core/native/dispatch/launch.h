@@ -2,8 +2,28 @@
 #pragma once
 #include "dispatch/value.h"
 #include "runtime/backend.h"
+#include "runtime/interpreter.h"
 
 namespace ts {
+
+// What a call's tensors are, as a kernel's registration limits them.
+struct CallShape {
+  uint64_t dtypes = 0;  // a bit each
+  bool strided = false; // some tensor is not contiguous
+};
+inline bool takes(const ts_kernel& kernel, const CallShape& shape) {
+  return !(shape.dtypes & ~kernel.dtypes) && (!shape.strided || kernel.layouts == TS_L_STRIDED);
+}
+
+// The one place where kernels of backends are called; the caller has made sure that the kernel takes the call. Fills
+// in what is the same for all. `work`, in elements, decides whether the interpreter is released.
+inline int call_kernel(const Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
+  call.backend_ctx = b.table().ctx;
+  call.kernel_ctx = kernel.ctx;
+  call.stream = b.stream(device.index);
+  SuspendInterpreter suspend(work);
+  return kernel.run(&call);
+}
 
 class Launch {
 public:
@@ -36,7 +56,11 @@ private:
   bool layouts_suit(const ts_kernel& kernel) const;
   bool run_contiguous(); // with contiguous copies of strided operands
   void fall_back();      // on the cpu backend, with copies
-  Launch on_copies(Device device, std::vector<Tensor>& ins, std::vector<Tensor>& outs) const;
+  struct Copies {
+    std::vector<Tensor> ins, outs;
+    Dims flat; // the one size of pointwise operands
+  };
+  Launch on_copies(Device device, Copies& copies) const;
   bool mutable_input(size_t k) const { return inputs_[k].flags & TS_T_MUTABLE; }
 
   const KernelId& id_;
@@ -45,9 +69,8 @@ private:
   SmallVector<ts_tensor, 8> inputs_, outputs_;
   SmallVector<TensorImpl*, 8> input_tensors_, output_tensors_;
   SmallVector<ts_value, 12> params_;
-  uint64_t dtypes_ = 0;
+  CallShape shape_;
   int64_t work_ = 0;
-  bool strided_ = false;
 };
 
 // Under set_fallback: 0 allow, 1 warn once per operator (default), 2 error. Counts by operator name.

@@ -115,43 +115,48 @@ bool Launch::layouts_suit(const ts_kernel& kernel) const {
   return true;
 }
 
-Launch Launch::on_copies(Device device, std::vector<Tensor>& ins, std::vector<Tensor>& outs) const {
-  bool same_device = device == device_;
+// Pointwise operands have the same sizes, so that contiguous ones are of one dimension.
+Launch Launch::on_copies(Device device, Copies& copies) const {
+  bool same_device = device == device_, flat = call_.program;
+  static constexpr int64_t kOne[] = {1};
   Launch copy(id_, device);
   copy.call_.opcode = call_.opcode;
   copy.call_.compute_dtype = call_.compute_dtype;
   copy.call_.program = call_.program;
   copy.params_ = params_;
+  if (flat) copies.flat = {outputs_[0].numel};
   for (size_t k = 0; k < inputs_.size(); ++k) {
     if (inputs_[k].flags & TS_T_SCALAR) {
       copy.inputs_.push_back(inputs_[k]);
       copy.input_tensors_.push_back(nullptr);
-      ins.emplace_back();
+      copies.ins.emplace_back();
       continue;
     }
     Tensor t = input(k);
     if (t.defined()) t = same_device ? (t.is_contiguous() ? t : contiguous_copy(t)) : to_device(t, device);
-    ins.push_back(t);
-    mutable_input(k) ? copy.in_mutable(t) : copy.in(t);
+    copies.ins.push_back(t);
+    flat ? copy.in(t, copies.flat, kOne) : mutable_input(k) ? copy.in_mutable(t) : copy.in(t);
   }
   for (size_t k = 0; k < outputs_.size(); ++k) {
     Tensor t = output(k);
-    // Outputs are copied in as well: scatter's holds its base.
-    if (t.defined() && !(same_device && t.is_contiguous())) t = same_device ? contiguous_copy(t) : to_device(t, device);
-    outs.push_back(t);
-    copy.out(t);
+    bool in_place = t.defined() && same_device && t.is_contiguous();
+    // Outputs are copied in as well, but for pointwise ones: scatter's holds its base.
+    if (t.defined() && !in_place)
+      t = flat ? empty_tensor(t.sizes(), t.dtype(), device) : same_device ? contiguous_copy(t) : to_device(t, device);
+    copies.outs.push_back(t);
+    flat ? copy.out(t, copies.flat, kOne) : copy.out(t);
   }
   return copy;
 }
 
 bool Launch::run_contiguous() {
-  std::vector<Tensor> ins, outs;
-  if (!on_copies(device_, ins, outs).run()) return false;
+  Copies copies;
+  if (!on_copies(device_, copies).run()) return false;
   auto is_copy = [](const Tensor& t, const TensorImpl* of) { return t.defined() && t->storage != of->storage; };
-  for (size_t k = 0; k < outs.size(); ++k)
-    if (is_copy(outs[k], output_tensors_[k])) write_back(output(k), outs[k]);
-  for (size_t k = 0; k < ins.size(); ++k)
-    if (mutable_input(k) && is_copy(ins[k], input_tensors_[k])) write_back(input(k), ins[k]);
+  for (size_t k = 0; k < copies.outs.size(); ++k)
+    if (is_copy(copies.outs[k], output_tensors_[k])) write_back(output(k), copies.outs[k]);
+  for (size_t k = 0; k < copies.ins.size(); ++k)
+    if (mutable_input(k) && is_copy(copies.ins[k], input_tensors_[k])) write_back(input(k), copies.ins[k]);
   return true;
 }
 
@@ -176,14 +181,14 @@ void Launch::fall_back() {
     warn(concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text,
                 "); running it on the cpu, with copies"));
   if (id_.index() == kCopy.index() && input_tensors_[0]) return copy_on_cpu(output(0), input(0), cpu);
-  std::vector<Tensor> ins, outs;
-  Launch copy = on_copies(cpu, ins, outs);
+  Copies copies;
+  Launch copy = on_copies(cpu, copies);
   TS_CHECK_KIND(ErrorKind::NotImplemented, copy.run(), id_.name(), ": neither '", here.name(),
                 "' nor cpu has a kernel for (", case_text, ")");
-  for (size_t k = 0; k < outs.size(); ++k)
-    if (outs[k].defined()) write_back(output(k), outs[k]);
-  for (size_t k = 0; k < ins.size(); ++k)
-    if (mutable_input(k) && ins[k].defined()) write_back(input(k), ins[k]);
+  for (size_t k = 0; k < copies.outs.size(); ++k)
+    if (copies.outs[k].defined()) write_back(output(k), copies.outs[k]);
+  for (size_t k = 0; k < copies.ins.size(); ++k)
+    if (mutable_input(k) && copies.ins[k].defined()) write_back(input(k), copies.ins[k]);
 }
 
 } // namespace ts

@@ -6,7 +6,6 @@
 #include "ops/pointwise/info.h"
 #include "ops/promotion.h"
 #include "runtime/empty.h"
-#include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include "tensor/inline_array.h"
 #include <algorithm>
@@ -73,18 +72,15 @@ DType fast_result(const PointwiseInfo& info, DType dtype) {
   }
 }
 
+// TS_DECLINED also where there is no kernel that takes tensors like these.
 int run_kernel(Device device, const pointwise::Program& p, DType compute, ts_tensor* out, ts_tensor* in, int n_in,
-               int64_t work, bool& found) {
+               const CallShape& shape, int64_t work) {
   Backend& b = backend_of(device);
   const ts_kernel* kernel = b.kernel(kPointwise);
-  found = kernel;
-  if (!kernel) return TS_DECLINED;
+  if (!kernel || !takes(*kernel, shape)) return TS_DECLINED;
   ts_call call{};
   call.struct_size = sizeof call;
   call.host = host_table();
-  call.backend_ctx = b.table().ctx;
-  call.kernel_ctx = kernel->ctx;
-  call.stream = b.stream(device.index);
   call.op = kPointwise.name();
   call.device_index = device.index;
   call.compute_dtype = static_cast<int32_t>(compute);
@@ -94,8 +90,13 @@ int run_kernel(Device device, const pointwise::Program& p, DType compute, ts_ten
   call.outputs = out;
   call.inputs = in;
   call.program = &p.c;
-  SuspendInterpreter suspend(work);
-  return kernel->run(&call);
+  return call_kernel(b, *kernel, device, call, work);
+}
+
+void add_to(CallShape& shape, const ts_tensor& t) {
+  if (t.flags & TS_T_SCALAR) return;
+  shape.dtypes |= uint64_t{1} << t.dtype;
+  shape.strided |= !(t.flags & TS_T_CONTIGUOUS);
 }
 
 // One element stands for all, as in the gradient of a sum.
@@ -149,17 +150,18 @@ bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Pr
   int64_t n = first->numel, one = 1, zero = 0;
   ts_tensor in[kMaxOperands], od;
   int n_in = 0;
+  CallShape shape{uint64_t{1} << static_cast<int>(first->dtype) | uint64_t{1} << static_cast<int>(result)};
   for (int a : p.inputs) {
     const Value& v = f.args[a];
     if (v.tag == Tag::Tensor) {
       bool contiguous = v.tensor->has(TensorImpl::kContiguous);
+      shape.strided |= !contiguous;
       fill_tensor(in[n_in++], *v.tensor, &n, contiguous ? &one : &zero, 1, n, contiguous);
     } else
       fill_scalar(in[n_in++], v.as_scalar(), compute);
   }
   fill_tensor(od, *out.impl(), &n, &one, 1, n, true);
-  bool found;
-  int status = run_kernel(first->device, p, compute, &od, in, n_in, n, found);
+  int status = run_kernel(first->device, p, compute, &od, in, n_in, shape, n);
   if (status != TS_OK) [[unlikely]] {
     if (status == TS_DECLINED) return false; // the general path falls back
     backend_of(first->device).check(status, op.name().c_str());
@@ -373,21 +375,22 @@ void run_merged(const Operator& op, const pointwise::Program& p, const Plan& pla
   }
   fill_tensor(od, *out.impl(), m.sizes.data(), m.strides.data(), ndim, n,
               geometry_is_contiguous(m.sizes, {m.strides.data(), static_cast<size_t>(ndim)}));
-  bool found;
-  int status = run_kernel(plan.device, p, plan.compute, &od, in, static_cast<int>(plan.operands.size()), n, found);
+  CallShape shape;
+  add_to(shape, od);
+  for (size_t k = 0; k < plan.operands.size(); ++k) add_to(shape, in[k]);
+  int status = run_kernel(plan.device, p, plan.compute, &od, in, static_cast<int>(plan.operands.size()), shape, n);
   if (status == TS_OK) return;
   if (status != TS_DECLINED) backend_of(plan.device).check(status, op.name().c_str());
-  std::vector<Tensor> views; // the launch only refers to its tensors
-  views.reserve(plan.operands.size());
-  Launch launch(kPointwise, plan.device); // counted fallback
-  launch.out(out).program(&p.c).compute(plan.compute);
+  Launch launch(kPointwise, plan.device); // on copies: contiguous ones, or on the cpu
+  auto geometry = [&](size_t k) { return IntSpan(m.strides.data() + k * m.sizes.size(), m.sizes.size()); };
+  std::vector<Tensor> shared; // the launch only refers to its tensors
+  launch.out(out, m.sizes, geometry(0)).program(&p.c).compute(plan.compute);
   for (size_t k = 0; k < plan.operands.size(); ++k) {
     const TensorImpl* t = plan.operands[k].tensor;
     if (!t)
       launch.scalar(plan.operands[k].number, plan.compute);
     else
-      launch.in(
-          views.emplace_back(alias(Tensor::share(const_cast<TensorImpl*>(t)), plan.sizes, strides[k], t->byte_offset)));
+      launch.in(shared.emplace_back(Tensor::share(const_cast<TensorImpl*>(t))), m.sizes, geometry(k + 1));
   }
   launch.run_required();
 }
