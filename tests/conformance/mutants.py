@@ -5,13 +5,16 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import queue
 import signal
 import struct
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tesserack as ts
 from tesserack.backends import Operand
 from tesserack_reference import DTYPES, Array, Reference, places, read, view, write
 from tesserack_reference import backend as reference
@@ -261,6 +264,92 @@ class Chatty(Mutant):
         return 1
 
 
+def as_signed(function: Callable[..., None]) -> Callable[..., None]:
+    """Compares unsigned numbers of 16 bits as signed ones."""
+
+    def run(*, outputs: Any, inputs: Any, program: Any, compute_dtype: Any) -> None:
+        function(outputs=outputs, inputs=inputs, program=program, compute_dtype=compute_dtype)
+        words = [x for x in inputs if isinstance(x, Operand) and x.dtype is ts.uint16]
+        if [name for name, *_ in program.instructions] == ["lt"] and len(words) == 2:
+            write(outputs[0], view(words[0]).astype(np.int16) < view(words[1]).astype(np.int16))
+
+    return run
+
+
+class Boasting(Mutant):
+    """Declares what it has no kernels for, and blocks larger than it gives."""
+
+    def properties(self, device: int) -> dict[str, Any]:
+        return {**super().properties(device), "dtypes": [*DTYPES, ts.complex64], "max_allocation": 1 << 20}
+
+    def alloc(self, device: int, nbytes: int, stream: Any) -> Array:
+        if nbytes > 1 << 19:
+            raise MemoryError
+        return super().alloc(device, nbytes, stream)
+
+
+class Queued(Mutant):
+    """Works later, on a thread; its events tell the time on that thread, or wrongly that of the host."""
+
+    def __init__(self, name: str, clock_of_the_host: bool) -> None:
+        super().__init__(name)
+        self.clock_of_the_host = clock_of_the_host
+        self.work: queue.Queue[Callable[[], None]] = queue.Queue()
+        for kernel, (function, *rest) in self._kernels.items():
+            self._kernels[kernel] = (self.later(function), *rest)
+
+    def later(self, function: Callable[..., None]) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.put(lambda: function(*args, **kwargs))
+
+    def put(self, work: Callable[[], None]) -> None:
+        if self.work.empty() and not hasattr(self, "thread"):
+            self.thread = threading.Thread(target=self.loop, daemon=True)
+            self.thread.start()
+        self.work.put(work)
+
+    def loop(self) -> None:
+        while True:
+            self.work.get()()
+            self.work.task_done()
+
+    def synchronize(self, device: int, stream: Any) -> None:
+        self.work.join()
+
+    def copy_from_host(self, device: int, dst: Array, dst_offset: int, src: memoryview, stream: Any) -> None:
+        self.work.join()
+        super().copy_from_host(device, dst, dst_offset, src, stream)
+
+    def copy_to_host(self, device: int, dst: memoryview, src: Array, src_offset: int, stream: Any) -> None:
+        self.work.join()
+        super().copy_to_host(device, dst, src, src_offset, stream)
+
+    def copy_within(self, device: int, dst: Array, to: int, src: Array, start: int, nbytes: int, stream: Any) -> None:
+        self.work.join()
+        super().copy_within(device, dst, to, src, start, nbytes, stream)
+
+    def event_create(self, device: int, timing: bool) -> dict[str, Any]:
+        return {"done": threading.Event()}
+
+    def event_record(self, device: int, event: dict[str, Any], stream: Any) -> None:
+        event["done"].clear()
+        asked = time.perf_counter()
+
+        def reach() -> None:
+            event["time"] = asked if self.clock_of_the_host else time.perf_counter()
+            event["done"].set()
+
+        self.put(reach)
+
+    def event_query(self, device: int, event: dict[str, Any]) -> bool:
+        return bool(event["done"].is_set())
+
+    def event_synchronize(self, device: int, event: dict[str, Any]) -> None:
+        event["done"].wait()
+
+    def event_elapsed(self, device: int, begin: dict[str, Any], end: dict[str, Any]) -> float:
+        return float(1e3 * (end["time"] - begin["time"]))
+
+
 def declined(function: Callable[..., None]) -> Callable[..., None]:
     """Takes nothing."""
     return lambda *args, **kwargs: NotImplemented
@@ -270,6 +359,10 @@ dying = Dying("dying")
 dead = Dead("dead")
 chatty = Chatty("chatty")
 lazy = Lazy("lazy")
+boasting = Boasting("boasting")
+queued = Queued("queued", False)
+hosttimes = Queued("hosttimes", True)
+signed = planted("signed", "pointwise", as_signed)
 declining = planted("declining", "scan", declined)
 unsteady = planted("unsteady", "scan", sometimes)
 unsigned = planted("unsigned", "copy_cast", without_sign)

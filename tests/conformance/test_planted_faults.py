@@ -182,6 +182,18 @@ MUTANTS = {
         "pointwise on steps gave wrong values while other threads called it: it keeps a buffer, or arguments",
         "test_threads.py::test_kernel_in_many_threads[fill]",
     ),
+    "signed": Fault(
+        ("--areas", "dtypes", "-k", "test_unsigned and (lt or ge)"),
+        "test_dtypes.py::test_unsigned[lt-uint16]",
+        r"lt of uint16 on signed, contiguous: at \[0, \d\] \w+ instead of \w+",
+        "test_dtypes.py::test_unsigned[lt-uint32]",
+    ),
+    "boasting": Fault(
+        ("--areas", "dtypes", "-k", "limits or devices_own"),
+        "test_dtypes.py::test_declared_dtype_is_the_devices_own[complex64]",
+        "complex64 is declared but computed on the cpu",
+        "test_dtypes.py::test_declared_dtype_is_the_devices_own[uint16]",
+    ),
     "lazy": Fault(
         ("--areas", "threads", "-k", "first_use or handing"),
         "test_threads.py::test_first_use_from_many_threads",
@@ -251,6 +263,24 @@ def test_one_element_too_many_is_found(kernel: str, conform_mutant: Conform) -> 
         f"test_bounds.py::test_required_kernel_keeps_to_its_output[{'iota' if kernel == 'fill' else 'fill'}-float32]",
     )
     check(planted, *conform_mutant("past", *planted.arguments, PAST_THE_END=kernel))
+
+
+def test_limits_that_are_declared_but_not_kept_are_found(conform_mutant: Conform) -> None:
+    """A block as large as there may be, says the device, and then has no such block."""
+    text, found = conform_mutant("boasting", "--areas", "dtypes", "-k", "limits")
+    assert [case["outcome"] for case in found["cases"]] == ["failed"], text
+    assert "OutOfMemoryError" in found["cases"][0]["message"]
+
+
+def test_times_of_the_host_are_found(conform_mutant: Conform) -> None:
+    """Events that tell when the host asked for them; those that tell when the device came there pass."""
+    arguments = ("--areas", "streams", "-k", "elapsed_time_is")
+    text, found = conform_mutant("queued", *arguments)
+    assert [case["outcome"] for case in found["cases"]] == ["passed"], text
+    text, found = conform_mutant("hosttimes", *arguments)
+    assert [case["outcome"] for case in found["cases"]] == ["failed"], text
+    message = found["cases"][0]["message"]
+    assert re.search(r"elapsed_time\(\) on hosttimes tells \d+ % of the time that the host waited", message), message
 
 
 def test_failures_of_one_cause_are_told_once(conform_mutant: Conform, mutants: dict[str, str]) -> None:

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     print(f"wrote {len(written)} files to {output}; next:")
     print(f"  pip install --editable {output}\n  tesserack conform {name} --level boots")
+    print("  (conform needs the extra: pip install 'tesserack[test]')")
     return 0
 
 

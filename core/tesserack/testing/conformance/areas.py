@@ -38,6 +38,7 @@ AREAS: dict[str, Area] = {
         Area("random", "trains", "the same numbers as every other device, bit for bit", "test_random.py"),
         Area("training", "trains", "small networks learn, without help from the cpu", "test_training.py"),
         Area("operators", "complete", "every operator: values in every dtype and layout", "test_operators.py"),
+        Area("dtypes", "complete", "unsigned and complex dtypes, and declared limits", "test_dtypes.py"),
         Area("outputs", "complete", "every out= is filled, and nothing else is written", "test_outputs.py"),
         Area("sizes", "complete", "operators at sizes that programs use, timed", "test_sizes.py"),
         Area("streams", "complete", "streams and events order work", "test_streams.py"),

@@ -4,6 +4,7 @@
 # mypy: disable-error-code="attr-defined,no-any-return"
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -110,6 +111,35 @@ def test_elapsed_time(card: Card) -> None:
         pytest.skip("its events measure no time")
     assert short >= 0
     assert long > short
+
+
+def test_elapsed_time_is_the_devices(card: Card) -> None:
+    """Events tell when the device reached them, not when the host asked: they span the work between them."""
+    stream = ts.current_stream(card.device)
+    x = ts.zeros(COUNT * 20, device=card.device)
+    shares = []
+    for _ in range(4):  # the first warms up; of the others one must do, on a machine that others use too
+        marks: list[Any] = [ts.Event(device=card.device, enable_timing=True) for _ in range(2)]
+        ts.synchronize(card.device)
+        start = time.perf_counter()
+        marks[0].record(stream)
+        y = busy(x, 20)
+        marks[1].record(stream)
+        marks[1].synchronize()
+        wall = 1e3 * (time.perf_counter() - start)
+        try:
+            shares.append(marks[0].elapsed_time(marks[1]) / wall)
+        except RuntimeError as error:
+            assert "does not time its events" in str(error)
+            pytest.skip("its events measure no time")
+        del y
+    best = min(shares[1:], key=lambda share: abs(share - 1))
+    if not 0.3 <= best <= 1.2:
+        pytest.fail(
+            f"elapsed_time() on {card.name} tells {100 * best:.0f} % of the time that the host waited for the work "
+            "between the events: expected about all of it, measured by the device",
+            pytrace=False,
+        )
 
 
 def test_synchronize_waits_for_all_streams(card: Card) -> None:
