@@ -19,17 +19,19 @@ from tesserack._registry import public_functions
 
 globals().update(public_functions())
 
-from tesserack import _selection, _tensor_methods  # noqa: E402
+from tesserack import _selection, _tensor_aliases, _tensor_methods  # noqa: E402
 from tesserack import backends as backends  # noqa: E402
 from tesserack._functions import *  # noqa: E402, F403
 from tesserack._products import *  # noqa: E402, F403
 from tesserack._selection import *  # noqa: E402, F403
 from tesserack._streams import *  # noqa: E402, F403
 from tesserack._tensor_str import set_printoptions as set_printoptions  # noqa: E402
+from tesserack.random import default_generator as _default_generator  # noqa: E402
 from tesserack.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402, F401
 
 _tensor_methods.install(Tensor)
 _selection.install(Tensor)
+_tensor_aliases.install(Tensor)
 backends.install()
 
 # Imported when first used: `import tesserack` stays quick.
@@ -80,7 +82,33 @@ _COPIES = (
     *("squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsafe_chunk", "unsafe_split"),
     *("unsafe_split_with_sizes", "unsqueeze_copy", "view_as_complex_copy", "view_as_real_copy", "view_copy"),
 )
+# Functions of tesserack._positional, _mutation and _symbolic.
+_POSITIONAL = (
+    *("adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "conv_tbc", "convolution"),
+    *("ctc_loss", "embedding_bag", "embedding_renorm_", "feature_alpha_dropout", "feature_alpha_dropout_"),
+    *("feature_dropout", "feature_dropout_", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "max_pool3d"),
+    *("native_channel_shuffle", "rrelu", "rrelu_"),
+)
+_MUTATION = (
+    *("as_strided_", "detach_", "fill", "fill_", "get_device", "index_put_", "is_distributed", "is_same_size"),
+    *("is_signed", "is_storage", "resize_as_", "slice_inverse", "zero_"),
+)
+_SYMBOLIC = (
+    *("cond", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "while_loop"),
+)
 _LAZY_NAMES = {
+    **dict.fromkeys(_POSITIONAL, "_positional"),
+    **dict.fromkeys(_MUTATION, "_mutation"),
+    **dict.fromkeys(_SYMBOLIC, "_symbolic"),
+    **dict.fromkeys(("frobenius_norm", "norm_except_dim", "nuclear_norm"), "_norms"),
+    **dict.fromkeys(("empty_permuted", "from_file", "range", "to_dlpack"), "_creation"),
+    **dict.fromkeys(("histogram", "histogramdd"), "_histograms"),
+    **dict.fromkeys(
+        ("batch_norm_update_stats", "native_batch_norm", "native_group_norm", "native_layer_norm"), "_norm_statistics"
+    ),
+    "hash_tensor": "_hashes",
+    "segment_reduce": "_segments",
+    "UntypedStorage": "_tensor_methods",
     **dict.fromkeys(_COPIES, "_copies"),
     **dict.fromkeys(("frexp", "gradient", "nextafter"), "_floats"),
     **dict.fromkeys(
@@ -120,6 +148,8 @@ def __getattr__(name: str) -> object:
         return value
     if name.startswith("_foreach_"):
         return _foreach_function(name)
+    if name == "default_generator":
+        return _default_generator()
     if not name.startswith("_") and backends.has_module(name):
         return get_device_module(name)  # noqa: F405
     raise AttributeError(f"module 'tesserack' has no attribute {name!r}")

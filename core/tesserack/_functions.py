@@ -114,12 +114,17 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 # --- interchange ---------------------------------------------------------------------------------------------------
 
 
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor over the memory of another library's tensor, by way of DLPack; no copy.
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of another library's tensor, by way of DLPack.
 
-    ``ext_tensor`` has ``__dlpack__``, or is a DLPack capsule. ``ValueError`` unless its memory is the host's.
+    ``ext_tensor`` has ``__dlpack__``, or is a DLPack capsule. ``device`` moves it, ``copy=True`` always copies and
+    ``copy=False`` refuses to. ``ValueError`` unless its memory is the host's, or for a copy that is forbidden.
     """
-    return _native._from_dlpack(ext_tensor)
+    shared = _native._from_dlpack(ext_tensor)
+    result = shared if device is None else shared.to(device)
+    if result is not shared and copy is False:
+        raise ValueError(f"from_dlpack: cannot move memory of {shared.device} to {result.device} without a copy")
+    return result.clone() if copy and result is shared else result
 
 
 def frombuffer(buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:

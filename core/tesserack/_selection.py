@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # typing takes a good part of the time to import the pack
 if TYPE_CHECKING:
     from tesserack._native import Tensor
 
-__all__ = ["nonzero", "unique", "unique_consecutive"]
+__all__ = ["nonzero", "nonzero_static", "unique", "unique_consecutive"]
 
 _nonzero = operators()["nonzero"]
 _nonzero_numpy = operators()["nonzero_numpy"]
@@ -72,6 +72,27 @@ def unique_consecutive(
     [1, 2, 1]
     """
     return _asked(_unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
+    """The places of the elements that are not zero, one a row, as many as ``size``: the first, or filled up.
+
+    >>> import tesserack as ts
+    >>> ts.nonzero_static(ts.tensor([0, 5, 6]), size=3).tolist()
+    [[1], [2], [-1]]
+    """
+    from tesserack._results import deliver
+
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    found = _nonzero(input)[:size]
+    missing = size - found.shape[0]
+    if missing:
+        import tesserack as ts
+
+        rest = found.new_full((missing, found.shape[1]), fill_value)
+        found = ts.cat([found, rest])
+    return deliver("nonzero_static", found, out)
 
 
 def install(cls: type[Tensor]) -> None:

@@ -297,28 +297,19 @@ class UntypedStorage:
     def __hash__(self) -> int:
         return hash(self.data_ptr())
 
+    def _whole(self, dtype: dtype) -> Tensor:
+        """All of the memory as one line of numbers."""
+        count = self.nbytes() // self._owner.element_size()
+        return self._owner.detach().as_strided((count,), (1,), 0).view(dtype)
+
     def tolist(self) -> list[int]:
         """The bytes as integers."""
-        whole = self._owner.detach().as_strided((self.nbytes() // self._owner.element_size(),), (1,), 0)
-        return whole.view(_native.uint8).tolist()  # type: ignore[no-any-return]
+        return self._whole(_native.uint8).tolist()  # type: ignore[no-any-return]
 
 
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The storage this tensor is a view of."""
     return UntypedStorage(self.detach())
-
-
-def set_(self: Tensor, source: Tensor) -> Tensor:
-    """Make this tensor another view of ``source``'s memory, with its shape and strides; returns it.
-
-    ``RuntimeError`` where a gradient would be lost: under grad mode, if either tensor requires one.
-    """
-    if _native.is_grad_enabled() and (self.requires_grad or source.requires_grad):
-        raise RuntimeError("set_: expected tensors that do not require grad, as it has no gradient; try no_grad()")
-    if source.dtype is not self.dtype:
-        raise RuntimeError(f"set_: expected a source of dtype {self.dtype}, got {source.dtype}")
-    self.data = source.detach()
-    return self
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
@@ -473,7 +464,7 @@ def _generator_set_state(self: Any, new_state: Tensor) -> Any:
 
 _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
-    *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "set_", "pin_memory", "is_pinned"),
+    *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "pin_memory", "is_pinned"),
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
     *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "to_dense", "igamma", "igammac", "mvlgamma"),
     *("nextafter", "nextafter_", "frexp", "narrow_copy", "resize_as_", "new_empty_strided"),

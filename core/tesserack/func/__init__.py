@@ -10,11 +10,18 @@ tensor(1.)
 
 from tesserack.func._gradients import grad, grad_and_value, jvp, linearize, vjp
 from tesserack.func._jacobians import hessian, jacfwd, jacrev
-from tesserack.func._modules import functionalize, replace_all_batch_norm_modules_, stack_module_state
+from tesserack.func._modules import (
+    debug_unwrap,
+    functional_call,
+    functionalize,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+)
+from tesserack.func._rearrange import rearrange
 from tesserack.func._vmap import vmap
-from tesserack.nn.utils.stateless import functional_call
 
 __all__ = [
+    "debug_unwrap",
     "functional_call",
     "functionalize",
     "grad",
@@ -24,6 +31,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",

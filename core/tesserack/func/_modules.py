@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.nn.modules.batchnorm import _BatchNorm
 from tesserack.nn.modules.module import Module
+from tesserack.nn.utils import stateless
 
-__all__ = ["functionalize", "replace_all_batch_norm_modules_", "stack_module_state"]
+__all__ = ["debug_unwrap", "functional_call", "functionalize", "replace_all_batch_norm_modules_", "stack_module_state"]
+
+
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """``module(*args, **kwargs)`` with the named tensors, of one dict or several, in the place of its own.
+
+    ``ValueError`` if two dicts share a name; see ``nn.utils.stateless.functional_call`` for the rest.
+
+    >>> import tesserack as ts
+    >>> layer = ts.nn.Linear(1, 1)
+    >>> ts.func.functional_call(layer, ({"weight": ts.ones(1, 1)}, {"bias": ts.ones(1)}), ts.ones(1)).item()
+    2.0
+    """
+    given = parameter_and_buffer_dicts
+    if isinstance(given, Mapping):
+        merged = dict(given)
+    elif isinstance(given, Sequence) and all(isinstance(one, Mapping) for one in given):
+        names = [name for one in given for name in one]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"functional_call: {twice} appeared in multiple dictionaries; behavior of functional call "
+                             "is ambiguous")  # fmt: skip
+        merged = {name: tensor for one in given for name, tensor in one.items()}
+    else:
+        raise ValueError("functional_call: expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, "
+                         f"got {type(given).__name__}")  # fmt: skip
+    return stateless.functional_call(module, merged, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """The tensor itself: transforms here give functions plain tensors, which hold their values."""
+    return tensor
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -1,0 +1,28 @@
+"""Results handed over in a tensor that the caller gave as ``out=``."""
+
+from __future__ import annotations
+
+import tesserack as ts
+from tesserack import Tensor
+
+__all__ = ["deliver"]
+
+
+def deliver(op: str, value: Tensor, out: Tensor | None) -> Tensor:
+    """``value``, or ``out`` resized to its shape and filled with it.
+
+    ``RuntimeError`` if ``out`` is on another device, if its dtype cannot hold ``value``, or if either requires a
+    gradient that would be lost.
+    """
+    if out is None:
+        return value
+    if out.device != value.device:
+        raise RuntimeError(f"{op}: expected out on device {value.device}, got {out.device}")
+    if not ts.can_cast(value.dtype, out.dtype):
+        raise RuntimeError(f"{op}: result type {value.dtype} can't be cast to the desired output type {out.dtype}")
+    if ts.is_grad_enabled() and (value.requires_grad or out.requires_grad):
+        raise RuntimeError(f"{op}: functions with out=... arguments don't support automatic differentiation, but one "
+                           "of the arguments requires grad")  # fmt: skip
+    if out.shape != value.shape:
+        out.resize_(value.shape)
+    return out.copy_(value)
