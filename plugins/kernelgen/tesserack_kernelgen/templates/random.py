@@ -1,4 +1,4 @@
-"""Random bits: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011)."""
+"""Random bits and numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE
 from tesserack_kernelgen.kernel import Kernel
 
-__all__ = ["PHILOX", "random_bits"]
+__all__ = ["PHILOX", "rand_fill", "random_bits"]
 
 PHILOX = """
 DEVICE void philox(u64 key, u64 counter, u32* word) {
@@ -42,3 +42,43 @@ def random_bits(call: Call) -> LaunchPlan:
     if (first + j >= 0 && first + j < (i64){kernel.index(words)})
       ((GLOBAL u32*)({target.pointer}))[first + j] = word[j];"""
     return LaunchPlan([kernel.launch(body, (-(-blocks // group),), (group,), PHILOX)])
+
+
+#: Of a word, how many bits make a uniform number of each dtype.
+_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+def rand_fill(call: Call) -> LaunchPlan:
+    """Uniform numbers in [0, 1) into the contiguous ``in0``: the top bits of its words, exactly."""
+    x = call.inputs[0]
+    kernel = Kernel(call, "rand_fill")
+    target = kernel.input(0)
+    wide = target.dtype == "float64"
+    c = "f64" if wide else "f32"
+    bits = _BITS[target.dtype]
+    group = 16 if call.device.serial else call.device.group
+    words = x.numel * (2 if wide else 1)
+    blocks = words // 4 + 2
+    key, offset = kernel.param(0, "u64"), kernel.param(1, "u64")
+    count = kernel.index(x.numel)
+    if wide:  # its two words may stand in two blocks
+        blocks = x.numel
+        body = f"""
+  if (t >= {count}) return;
+  u32 word[8];
+  const u64 start = {offset} + 2 * (u64)t;
+  philox({key}, start / 4, word);
+  philox({key}, start / 4 + 1, word + 4);
+  const u64 drawn = (u64)word[start % 4] | (u64)word[start % 4 + 1] << 32;
+  {target.store("t", f"(f64)(drawn >> 11) * {2.0**-53!r}", c)}"""
+    else:
+        body = f"""
+  u32 word[4];
+  philox({key}, {offset} / 4 + (u64)t, word);
+  const i64 first = (i64)t * 4 - (i64)({offset} % 4);
+  for (i32 j = 0; j < 4; ++j)
+    if (first + j >= 0 && first + j < (i64){count}) {{
+      {target.store("(idx)(first + j)", f"(f32)(word[j] >> {32 - bits}) * {2.0**-bits!r}f", c)}
+    }}"""
+    begin = f"\n  const idx t = (idx)GROUP(0) * {group} + LANE(0);"
+    return LaunchPlan([kernel.launch(begin + body, (-(-blocks // group),), (group,), PHILOX)])

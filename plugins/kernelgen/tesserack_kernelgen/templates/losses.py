@@ -1,0 +1,79 @@
+"""Negative log likelihood of class indices, with its gradient. Targets are checked on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack.backends import LaunchPlan
+
+from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.dtypes import accumulator, name_of
+from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.templates._rows import Rows
+from tesserack_kernelgen.templates.pointwise import Elementwise
+
+__all__ = ["nll_loss", "nll_loss_backward"]
+
+_NONE, _MEAN = 0, 1
+
+
+def _weight(kernel: Kernel, k: int, c: str) -> str:
+    """An expression for the weight of the class ``at``."""
+    operand = kernel.call.inputs[k]
+    if not hasattr(operand, "strides"):
+        return "1"
+    return kernel.input(k).load(f"(idx)at * {kernel.index(operand.strides[0])}", c)
+
+
+def nll_loss(call: Call) -> LaunchPlan:
+    """Outputs loss and total weight of inputs x (N, C), target (N), weight; ``params`` reduction, ignore_index."""
+    (out, total), (x, target, _), (reduction, ignored) = call.outputs, call.inputs, call.params
+    kernel = Kernel(call, "nll_loss")
+    c = accumulator(name_of(x.dtype))
+    rows, picked = kernel.input(0), kernel.input(1)
+    bound, skip = kernel.index(x.shape[1]), kernel.number(ignored, "i64")
+    at = f"(idx)r * {kernel.index(x.strides[0])} + (idx)at * {kernel.index(x.strides[1])}"
+    code = f"""const i64 at = {picked.load(f"r * {kernel.index(target.strides[0])}", "i64")};
+    {c} weight = 0, loss = 0;
+    if (at != {skip}) {{
+      if (at < 0 || at >= {bound}) {{ {kernel.fault("index", "at")} }}
+      else {{ weight = {_weight(kernel, 2, c)}; loss = -weight * {rows.load(at, c)}; }}
+    }}"""
+    one = Rows(kernel, (), (x.shape[0],), c)
+    one.code(code)
+    if reduction == _NONE:
+        one.store(kernel.output(0), (), out.strides, "loss")
+        one.store_row(kernel.output(1), (), "0")
+        return LaunchPlan([one.launch()])
+    one.stage("losses", "sum", "loss")
+    one.stage("weights", "sum", "weight")
+    one.store_row(kernel.output(0), (), "losses / weights" if reduction == _MEAN else "losses")
+    one.store_row(kernel.output(1), (), "weights")
+    return LaunchPlan([one.launch()])
+
+
+def nll_loss_backward(call: Call) -> LaunchPlan:
+    """Output dx (N, C) of inputs grad, target, weight, total; ``params`` input size, reduction, ignore_index."""
+    out, (grad, target, _, _), (_, reduction, ignored) = call.outputs[0], call.inputs, call.params
+    kernel = Kernel(call, "nll_loss_backward")
+    result, given, picked = kernel.output(0), kernel.input(0), kernel.input(1)
+    c = accumulator(result.dtype)
+    each = grad.strides if reduction == _NONE else (0,)
+    skip, classes = kernel.number(ignored, "i64"), kernel.index(out.shape[1])
+    divided = f" / {kernel.input(3).load('0', c)}" if reduction == _MEAN else ""
+    weight = _weight(kernel, 2, c)
+
+    def body(at: list[str]) -> str:
+        value = f"-{given.load(at[1], c)} * {weight}{divided}"
+        return f"""  const i64 at = {picked.load(at[2], "i64")};
+  if (at != {skip} && (at < 0 || at >= {classes})) {{ {kernel.fault("index", "at")} return; }}
+  const {c} v = at != {skip} && at == {at[3]} ? {value} : 0;
+  {result.store(at[0], "v", c)}"""
+
+    return _walk(kernel, out, (each[0] if each else 0, target.strides[0]), body)
+
+
+def _walk(kernel: Kernel, out: Any, rows: tuple[int, int], body: Any) -> LaunchPlan:
+    """Over rows and classes; the last index is the number of the class."""
+    strides = [out.strides, (rows[0], 0), (rows[1], 0), (0, 1)]
+    return Elementwise(kernel, out.shape, strides, body).plan()

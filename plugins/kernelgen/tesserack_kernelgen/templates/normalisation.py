@@ -1,0 +1,150 @@
+"""Layer and batch normalisation with their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack.backends import LaunchPlan
+
+from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.dtypes import accumulator, name_of
+from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.templates._rows import Rows
+
+__all__ = ["batch_norm", "batch_norm_backward", "layer_norm", "layer_norm_backward"]
+
+
+def _there(x: Any) -> bool:
+    return hasattr(x, "strides")
+
+
+def _moments(rows: Rows, eps: str) -> None:
+    n = f"(({rows.c})length)"
+    rows.stage("sum", "sum", "x")
+    rows.let("mean", f"sum / {n}")
+    rows.stage("square", "sum", "(x - mean) * (x - mean)")
+    rows.let("var", f"square / {n}")
+    rows.let("rstd", f"1 / sqrt(var + {eps})")
+
+
+def layer_norm(call: Call) -> LaunchPlan:
+    """Outputs y, mean, rstd of inputs x, weight, bias; ``params`` are the normalised shape and eps."""
+    (out, mean, rstd), (x, weight, bias), (shape, eps) = call.outputs, call.inputs, call.params
+    at = x.ndim - len(shape)
+    kernel = Kernel(call, "layer_norm")
+    rows = Rows(kernel, x.shape[:at], x.shape[at:], accumulator(name_of(x.dtype)))
+    rows.element("x", kernel.input(0), x.strides[:at], x.strides[at:])
+    text = "(x - mean) * rstd"
+    for k, (name, operand, sign) in enumerate((("weight", weight, "*"), ("bias", bias, "+")), 1):
+        if _there(operand):
+            rows.element(name, kernel.input(k), (0,) * at, operand.strides)
+            text = f"({text}) {sign} {name}"
+    _moments(rows, kernel.number(eps, rows.c))
+    rows.store(kernel.output(0), out.strides[:at], out.strides[at:], text)
+    rows.store_row(kernel.output(1), mean.strides[:at], "mean")
+    rows.store_row(kernel.output(2), rstd.strides[:at], "rstd")
+    return LaunchPlan([rows.launch()])
+
+
+def layer_norm_backward(call: Call) -> LaunchPlan:
+    """Outputs dx, dweight, dbias of inputs grad, x, mean, rstd, weight: one launch by rows and one by columns."""
+    (dx, dw, db), (g, x, mean, rstd, weight) = call.outputs, call.inputs
+    at = x.ndim - len(call.params[0])
+    c = accumulator(name_of(x.dtype))
+    kernel = Kernel(call, "layer_norm_backward")
+    rows = Rows(kernel, x.shape[:at], x.shape[at:], c)
+    rows.element("g", kernel.input(0), g.strides[:at], g.strides[at:])
+    rows.element("x", kernel.input(1), x.strides[:at], x.strides[at:])
+    rows.row("mean", kernel.input(2), mean.strides[:at])
+    rows.row("rstd", kernel.input(3), rstd.strides[:at])
+    wide = "g"
+    if _there(weight):
+        rows.element("weight", kernel.input(4), (0,) * at, weight.strides)
+        wide = "g * weight"
+    rows.stage("first", "sum", wide)
+    rows.stage("second", "sum", f"{wide} * (x - mean) * rstd")
+    rows.let("n", f"({rows.c})length")
+    text = f"rstd * ({wide} - first / n - (x - mean) * rstd * second / n)"
+    rows.store(kernel.output(0), dx.strides[:at], dx.strides[at:], text)
+    return LaunchPlan([rows.launch(), _columns(call, at, c)])
+
+
+def _columns(call: Call, at: int, c: str) -> Any:
+    """The gradients of weight and bias: sums over rows."""
+    (_, dw, db), (g, x, mean, rstd, _) = call.outputs, call.inputs
+    kernel = Kernel(call, "layer_norm_columns")
+    columns = Rows(kernel, x.shape[at:], x.shape[:at], c)
+    columns.element("g", kernel.input(0), g.strides[at:], g.strides[:at])
+    columns.element("x", kernel.input(1), x.strides[at:], x.strides[:at])
+    columns.element("mean", kernel.input(2), (0,) * (x.ndim - at), mean.strides[:at])
+    columns.element("rstd", kernel.input(3), (0,) * (x.ndim - at), rstd.strides[:at])
+    columns.stage("dw", "sum", "g * (x - mean) * rstd")
+    columns.stage("db", "sum", "g")
+    columns.store_row(kernel.output(1), dw.strides, "dw")
+    columns.store_row(kernel.output(2), db.strides, "db")
+    return columns.launch()
+
+
+def _channels(call: Call, kernel: Kernel, x: Any) -> Rows:
+    """A row is a channel, dim 1."""
+    return Rows(kernel, (x.shape[1],), _others(x.shape), accumulator(name_of(x.dtype)))
+
+
+def _others(values: tuple[int, ...]) -> tuple[int, ...]:
+    return (values[0], *values[2:])
+
+
+def batch_norm(call: Call) -> LaunchPlan:
+    """Outputs y, mean, rstd of inputs x, weight, bias and running statistics, which training writes."""
+    (out, mean, rstd), (x, weight, bias, running_mean, running_var) = call.outputs, call.inputs
+    training, momentum, eps = call.params
+    kernel = Kernel(call, "batch_norm")
+    rows = _channels(call, kernel, x)
+    rows.element("x", kernel.input(0), (x.strides[1],), _others(x.strides))
+    if training:
+        _moments(rows, kernel.number(eps, rows.c))
+    else:
+        rows.row("mean", kernel.input(3), running_mean.strides)
+        rows.row("var", kernel.input(4), running_var.strides)
+        rows.let("rstd", f"1 / sqrt(var + {kernel.number(eps, rows.c)})")
+    text = "(x - mean) * rstd"
+    for k, (name, operand, sign) in enumerate((("weight", weight, "*"), ("bias", bias, "+")), 1):
+        if _there(operand):
+            rows.row(name, kernel.input(k), operand.strides)
+            text = f"({text}) {sign} {name}"
+    rows.store(kernel.output(0), (out.strides[1],), _others(out.strides), text)
+    rows.store_row(kernel.output(1), mean.strides, "mean")
+    rows.store_row(kernel.output(2), rstd.strides, "rstd")
+    if training:
+        blend, keep = kernel.number(momentum, rows.c), kernel.number(1 - momentum, rows.c)
+        unbiased = f"var * (({rows.c})length / ({rows.c})(length - 1))"
+        for k, (name, operand, value) in enumerate(
+            (("was_mean", running_mean, "mean"), ("was_var", running_var, unbiased)), 3
+        ):
+            if _there(operand):
+                running = kernel.input(k)
+                rows.row(name, running, operand.strides)
+                rows.store_row(running, operand.strides, f"{name} * {keep} + {value} * {blend}")
+    return LaunchPlan([rows.launch()])
+
+
+def batch_norm_backward(call: Call) -> LaunchPlan:
+    """Outputs dx, dweight, dbias of inputs grad, x, weight, mean, rstd; ``params[0]`` is training."""
+    (dx, dw, db), (g, x, weight, mean, rstd) = call.outputs, call.inputs
+    kernel = Kernel(call, "batch_norm_backward")
+    rows = _channels(call, kernel, x)
+    rows.element("g", kernel.input(0), (g.strides[1],), _others(g.strides))
+    rows.element("x", kernel.input(1), (x.strides[1],), _others(x.strides))
+    if _there(weight):
+        rows.row("weight", kernel.input(2), weight.strides)
+    rows.row("mean", kernel.input(3), mean.strides)
+    rows.row("rstd", kernel.input(4), rstd.strides)
+    rows.stage("db", "sum", "g")
+    rows.stage("dw", "sum", "g * (x - mean) * rstd")
+    rows.let("scale", "weight * rstd" if _there(weight) else "rstd")
+    rows.let("n", f"({rows.c})length")
+    text = "scale * (g - db / n - (x - mean) * rstd * dw / n)" if call.params[0] else "scale * g"
+    rows.store(kernel.output(0), (dx.strides[1],), _others(dx.strides), text)
+    rows.store_row(kernel.output(1), dw.strides, "dw")
+    rows.store_row(kernel.output(2), db.strides, "db")
+    return LaunchPlan([rows.launch()])
