@@ -6,13 +6,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tesserack_kernelgen.templates.conv import backward_input, backward_weight, convolution
+from tesserack_kernelgen.templates.embedding import embedding, embedding_backward
 from tesserack_kernelgen.templates.indexing import gather, scatter
+from tesserack_kernelgen.templates.losses import nll_loss, nll_loss_backward
 from tesserack_kernelgen.templates.matmul import linear, matmul
+from tesserack_kernelgen.templates.normalisation import (
+    batch_norm,
+    batch_norm_backward,
+    layer_norm,
+    layer_norm_backward,
+)
+from tesserack_kernelgen.templates.optimizer import adam_step, sgd_step
 from tesserack_kernelgen.templates.pointwise import copy_cast, fill, iota, pointwise
 from tesserack_kernelgen.templates.pool import avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward
-from tesserack_kernelgen.templates.random import random_bits
+from tesserack_kernelgen.templates.random import rand_fill, random_bits
 from tesserack_kernelgen.templates.reduce import reduce
 from tesserack_kernelgen.templates.scan import scan
+from tesserack_kernelgen.templates.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
 from tesserack_kernelgen.templates.sort import sort
 
 if TYPE_CHECKING:
@@ -33,6 +43,7 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "scatter": scatter,
     "sort": sort,
     "random_bits": random_bits,
+    "rand_fill": rand_fill,
     "linear": linear,
     "convolution": convolution,
     "convolution_backward_input": backward_input,
@@ -41,7 +52,28 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "max_pool2d_backward": max_pool2d_backward,
     "avg_pool2d": avg_pool2d,
     "avg_pool2d_backward": avg_pool2d_backward,
+    "softmax": softmax,
+    "softmax_backward": softmax_backward,
+    "log_softmax": log_softmax,
+    "log_softmax_backward": log_softmax_backward,
+    "native_layer_norm": layer_norm,
+    "native_layer_norm_backward": layer_norm_backward,
+    "native_batch_norm": batch_norm,
+    "native_batch_norm_backward": batch_norm_backward,
+    "nll_loss_forward": nll_loss,
+    "nll_loss_backward": nll_loss_backward,
+    "embedding": embedding,
+    "embedding_backward": embedding_backward,
+    "sgd_step_": sgd_step,
+    "adam_step_": adam_step,
 }
 
 #: Parameters that change from call to call, by their number: kernels read them from the arguments of the launch.
-CHANGING: dict[str, tuple[int, ...]] = {"fill": (0,), "iota": (0, 1), "random_bits": (0, 1)}
+CHANGING: dict[str, tuple[int, ...]] = {
+    "fill": (0,),
+    "iota": (0, 1),
+    "random_bits": (0, 1),
+    "rand_fill": (0, 1),
+    "sgd_step_": (3,),  # the rate; lists of tensors count first
+    "adam_step_": (5, 6),  # the step and the rate
+}

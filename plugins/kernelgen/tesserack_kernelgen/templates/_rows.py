@@ -126,7 +126,7 @@ class Rows:
   }}"""
 
     def _together(self, fold: Fold) -> str:
-        lanes, rows = self.group
+        lanes = self.group[0]
         if lanes == 1:
             return ""
         return f"""const i32 l = LANE(1) * {lanes} + LANE(0);

@@ -39,7 +39,7 @@ def embedding_backward(call: Call) -> Any:
 
     Half precision is declined, since sums in it would round at every row.
     """
-    out, (grad, index), (_, padding) = call.outputs[0], call.inputs, call.params
+    out, index, padding = call.outputs[0], call.inputs[1], call.params[1]
     width, many = out.shape[1], index.numel
     clear = Kernel(call, "embedding_clear")
     target = clear.output(0)

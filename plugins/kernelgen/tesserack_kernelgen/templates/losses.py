@@ -27,7 +27,7 @@ def _weight(kernel: Kernel, k: int, c: str) -> str:
 
 def nll_loss(call: Call) -> LaunchPlan:
     """Outputs loss and total weight of inputs x (N, C), target (N), weight; ``params`` reduction, ignore_index."""
-    (out, total), (x, target, _), (reduction, ignored) = call.outputs, call.inputs, call.params
+    out, (x, target, _), (reduction, ignored) = call.outputs[0], call.inputs, call.params
     kernel = Kernel(call, "nll_loss")
     c = accumulator(name_of(x.dtype))
     rows, picked = kernel.input(0), kernel.input(1)

@@ -1,0 +1,13 @@
+"""Tests of the opencl backend: skipped, with the reason, where no platform works."""
+
+from __future__ import annotations
+
+import pytest
+import tesserack as ts
+
+
+@pytest.fixture(autouse=True)
+def _device():
+    reason = ts.backends.why_unavailable("opencl")
+    if reason:
+        pytest.skip(reason)

@@ -1,0 +1,162 @@
+"""Operators on OpenCL against float64 on the cpu, gradients too, and how many kernels each launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack.nn import functional as F
+
+
+def launches() -> int:
+    from tesserack_opencl import card
+
+    return card.statistics.launches
+
+
+def tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[ts.Tensor]:
+    """Normal numbers that all devices draw alike."""
+    ts.manual_seed(seed)
+    return [ts.randn(*shape) for shape in shapes]
+
+
+def on(device: str, dtype: Any, x: ts.Tensor) -> ts.Tensor:
+    moved = x.to(device)
+    return moved.to(dtype).requires_grad_() if x.is_floating_point() else moved
+
+
+def compare(function: Callable[..., Any], *inputs: ts.Tensor, tolerance: float = 2e-5, gradients: bool = True) -> None:
+    """Values and gradients on OpenCL in float32 beside those of the cpu in float64."""
+    ours, exact = ([on(d, t, x) for x in inputs] for d, t in (("opencl", ts.float32), ("cpu", ts.float64)))
+    found, expected = function(*ours), function(*exact)
+    assert found.device.type == "opencl"
+    assert ts.allclose(found.cpu().double(), expected.double(), rtol=tolerance, atol=tolerance)
+    if not gradients:
+        return
+    weights = ts.linspace(0.5, 1.5, max(expected.numel(), 1), dtype=ts.float64).reshape(expected.shape)
+    (found * weights.float().to("opencl")).sum().backward()
+    (expected * weights).sum().backward()
+    for mine, theirs in zip(ours, exact, strict=True):
+        if theirs.grad is not None:
+            assert ts.allclose(mine.grad.cpu().double(), theirs.grad, rtol=10 * tolerance, atol=10 * tolerance)
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "softmax of rows": (lambda x: x.softmax(-1), ((33, 70),)),
+    "softmax of columns": (lambda x: x.softmax(1), ((3, 70, 5),)),
+    "log_softmax": (lambda x: x.log_softmax(1), ((33, 70),)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (40,), w, b), ((6, 7, 40), (40,), (40,))),
+    "layer_norm without weight": (lambda x: F.layer_norm(x, (5, 8)), ((6, 5, 8),)),
+    "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), ((6, 5, 4, 3), (5,), (5,))),
+    "batch_norm channels last": (
+        lambda x, w, b: F.batch_norm(x.contiguous(memory_format=ts.channels_last), None, None, w, b, True),
+        ((6, 5, 4, 3), (5,), (5,)),
+    ),
+    "matmul": (lambda x, y: x @ y, ((33, 17), (17, 45))),
+    "matmul of transposed batches": (lambda x, y: x @ y.transpose(1, 2), ((3, 33, 17), (3, 45, 17))),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), ((2, 3, 8, 10),)),
+    "sum of rows": (lambda x: x.sum(1), ((60, 1000),)),
+    "sum of columns": (lambda x: x.sum(0), ((3000, 20),)),
+    "sum of all": (lambda x: x.sum(), ((70000,),)),
+    "max": (lambda x: x.amax(1), ((40, 333),)),
+    "cumsum": (lambda x: x.cumsum(0), ((70, 33),)),
+    "sort": (lambda x: x.sort(1)[0], ((5, 77),)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_gradients(case: str) -> None:
+    function, shapes = CASES[case]
+    compare(function, *tensors(*shapes))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy(reduction: str, weighted: bool) -> None:
+    target = ts.tensor([1, 0, 4, 2, -100, 3, 3])
+    weight = [ts.tensor([0.5, 1.0, 2.0, 0.25, 1.5])] * weighted
+    compare(
+        lambda x, t, *w: F.cross_entropy(x, t, *(v.detach() for v in w), reduction=reduction),
+        *tensors((7, 5)), target, *weight,
+    )  # fmt: skip
+
+
+def test_embedding_adds_up_repeated_rows_but_not_the_padding_row() -> None:
+    index = ts.tensor([[1, 3, 1], [0, 2, 1]])
+    compare(lambda i, w: F.embedding(i, w, padding_idx=2), index, *tensors((5, 6)))
+
+
+def test_batch_norm_updates_running_statistics_and_uses_them() -> None:
+    results = []
+    for device in ("cpu", "opencl"):
+        ts.manual_seed(1)
+        layer = ts.nn.BatchNorm2d(5).to(device)
+        x = tensors((6, 5, 4, 3))[0].to(device)
+        layer(x)
+        layer.eval()
+        results.append([layer.running_mean.cpu(), layer.running_var.cpu(), layer(x).detach().cpu()])
+    for mine, theirs in zip(*results, strict=True):
+        assert ts.allclose(mine, theirs, atol=1e-5)
+
+
+def steps(make: Callable[..., Any], device: str) -> list[ts.Tensor]:
+    """Parameters after three steps on a quadratic with known numbers."""
+    params = [x.to(device).requires_grad_() for x in tensors((3, 5), (7,), (130,), (2, 2))]
+    optimizer = make(params)
+    for k in range(3):
+        optimizer.zero_grad()
+        sum(((p - k) ** 2).sum() for p in params).backward()
+        optimizer.step()
+    return [p.detach().cpu() for p in params]
+
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "SGD": lambda p: ts.optim.SGD(p, 0.1),
+    "SGD momentum": lambda p: ts.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "Adam": lambda p: ts.optim.Adam(p, 0.1, amsgrad=True, weight_decay=0.1),
+    "AdamW": lambda p: ts.optim.AdamW(p, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer_steps(name: str) -> None:
+    for mine, theirs in zip(steps(OPTIMIZERS[name], "opencl"), steps(OPTIMIZERS[name], "cpu"), strict=True):
+        assert ts.allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_an_optimizer_step_is_one_launch() -> None:
+    params = [x.to("opencl").requires_grad_() for x in tensors((3, 5), (7,), (130,), (2, 2))]
+    optimizer = ts.optim.AdamW(params, 0.1)
+    for k in range(3):
+        for p in params:
+            p.grad = p.detach() + k
+        before = launches()
+        optimizer.step()
+        if k:  # the first step makes the state
+            assert launches() - before == 1
+
+
+@pytest.mark.parametrize("name, expected", [("softmax", 1), ("layer_norm", 1), ("a + b * c", 1), ("rand", 1)])
+def test_launches_of_fused_operators(name: str, expected: int) -> None:
+    x = ts.ones(40, 30, device="opencl")
+    functions: dict[str, Callable[[], Any]] = {
+        "softmax": lambda: x.softmax(1),
+        "layer_norm": lambda: F.layer_norm(x, (30,)),
+        "a + b * c": lambda: ts.addcmul(x, x, x),
+        "rand": lambda: ts.rand(100, device="opencl"),
+    }
+    before = launches()
+    functions[name]()
+    assert launches() - before == expected
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64, ts.float16, ts.bfloat16])
+def test_random_numbers_are_those_of_the_cpu(dtype: Any) -> None:
+    drawn = []
+    for device in ("cpu", "opencl"):
+        ts.manual_seed(5)
+        drawn.append([ts.rand(n, dtype=dtype, device=device).cpu() for n in (1, 7, 1000)])
+    for mine, theirs in zip(*drawn, strict=True):
+        assert mine.tolist() == theirs.tolist()
