@@ -212,6 +212,7 @@ from tesserack._spectral import kaiser_window as kaiser_window
 from tesserack._spectral import stft as stft
 from tesserack._streams import stream as stream
 from tesserack._streams import transfer_guard as transfer_guard
+from tesserack._summary import summary as summary
 from tesserack._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from tesserack._switches import autocast as autocast
 from tesserack._switches import clear_autocast_cache as clear_autocast_cache
