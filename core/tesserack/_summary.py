@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tesserack import Tensor, device, empty_like, no_grad
-from tesserack.nn import Module, Parameter
-from tesserack.nn.parameter import Buffer
+from tesserack.nn.modules.module import Module
+from tesserack.nn.parameter import Buffer, Parameter
 from tesserack.utils._pytree import tree_map
 from tesserack.utils.flop_counter import FlopCounterMode
 
