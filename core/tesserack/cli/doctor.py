@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from tesserack import plugins
@@ -23,6 +26,7 @@ _MARKS = {"ok": "ok", "info": "--", "warning": "!!", "error": "XX"}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of the subcommand."""
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write down what results depend on, as JSON")
     add_json_option(parser)
 
 
@@ -33,8 +37,19 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(report)
     else:
         _print(report)
+    if arguments.log:
+        _log(report, arguments.log)
+        print(f"log: {arguments.log}", file=sys.stderr if arguments.json else sys.stdout)
     bad = {"error", "warning"} if arguments.strict else {"error"}
     return int(any(finding["level"] in bad for finding in report["findings"]))
+
+
+def _log(report: dict[str, Any], path: Path) -> None:
+    """The report beside versions of all packages, seeds, switches and the state of the code in this folder."""
+    from tesserack.utils.reproducibility import describe_run
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**describe_run(Path.cwd()), "doctor": report}, indent=1) + "\n", encoding="utf-8")
 
 
 def examine() -> dict[str, Any]:
