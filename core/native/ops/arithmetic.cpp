@@ -115,11 +115,12 @@ const Op kLerpNearInplace("lerp_near_"), kLerpFarInplace("lerp_far_"), kLerpEach
 double magnitude(const Scalar& s) { return std::hypot(s.real(), s.imag()); }
 
 Tensor lerp(const Tensor& self, const Value& end, const Value& weight) {
-  if (weight.tag == Tag::Tensor) return kLerpEach(self, end, weight);
+  if (weight.tag == Tag::Tensor) return (is_complex(self.dtype()) ? kLerpNear : kLerpEach)(self, end, weight);
   return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNear : kLerpFar)(self, end, weight);
 }
 Tensor lerp_inplace(const Tensor& self, const Value& end, const Value& weight) {
-  if (weight.tag == Tag::Tensor) return kLerpEachInplace(self, end, weight);
+  if (weight.tag == Tag::Tensor)
+    return (is_complex(self.dtype()) ? kLerpNearInplace : kLerpEachInplace)(self, end, weight);
   return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight);
 }
 
@@ -150,7 +151,11 @@ Tensor rsub(const Tensor& self, const Value& other, Scalar alpha) { return ops::
 Tensor positive(const Tensor& self) { return self; }
 
 Tensor float_power(const Value& self, const Value& exponent) {
-  auto wide = [](const Value& v) { return v.tag == Tag::Tensor ? ops::to_dtype(v, DType::Float64) : Tensor(); };
+  auto complex = [](const Value& v) {
+    return v.tag == Tag::Tensor ? is_complex(v.as_tensor().dtype()) : v.as_scalar().is_complex();
+  };
+  DType widest = complex(self) || complex(exponent) ? DType::Complex128 : DType::Float64;
+  auto wide = [&](const Value& v) { return v.tag == Tag::Tensor ? ops::to_dtype(v, widest) : Tensor(); };
   Tensor a = wide(self), b = wide(exponent);
   return kPow(a.defined() ? Value(a) : self, b.defined() ? Value(b) : exponent);
 }
@@ -276,7 +281,7 @@ TS_OPERATORS(arithmetic) {
   def("float_power(Operand self, Operand exponent) -> Tensor")
       .body<float_power>()
       .any_device()
-      .doc("pow computed in float64.");
+      .doc("pow computed in float64, or complex128.");
   def("addcmul(Tensor self, Operand tensor1, Operand tensor2, *, Scalar value=1) -> Tensor")
       .pointwise("self + value * tensor1 * tensor2")
       .inplace()

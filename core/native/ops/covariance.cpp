@@ -1,5 +1,6 @@
 // Covariance and correlation of variables, one in each row.
 #include "ops/api.h"
+#include "ops/complex_parts.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
 
@@ -31,7 +32,7 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
     check_weights(aweights, "aweights", n, false);
     w = w.defined() ? ops::mul(w, aweights) : aweights;
   }
-  DType floating = is_floating(x.dtype()) ? x.dtype() : default_dtype();
+  DType floating = is_floating(x.dtype()) ? x.dtype() : is_complex(x.dtype()) ? real_type(x.dtype()) : default_dtype();
   Tensor total = w.defined() ? ops::sum(w) : ops::full(IntSpan(), Scalar(n), floating, x.device());
   Tensor sums = ops::sum_dim(w.defined() ? ops::mul(x, w) : x, IntSpan(observations), true);
   Tensor freedom = total;
@@ -41,7 +42,7 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
     freedom = ops::sub(total, Scalar(correction));
   Tensor centred = ops::sub(x, ops::div(sums, total));
   Tensor weighted = w.defined() ? ops::mul(centred, w) : centred;
-  Tensor products = ops::matmul(centred, ops::transpose(weighted, int64_t{0}, int64_t{1}));
+  Tensor products = ops::matmul(centred, conjugate(ops::transpose(weighted, int64_t{0}, int64_t{1})));
   return ops::squeeze(ops::div(products, ops::clamp(freedom, Scalar(0))), IntSpan(Dims{0, 1}));
 }
 
@@ -50,9 +51,13 @@ Tensor corrcoef(const Tensor& self) {
            self.ndim(), " dimensions");
   Tensor c = cov(self, 1, {}, {});
   if (c.ndim() == 0) return ops::div(c, c);
-  Tensor deviation = ops::sqrt(ops::diagonal(c));
+  bool complex = is_complex(c.dtype());
+  Tensor variance = ops::diagonal(c), deviation = ops::sqrt(complex ? ops::real(variance) : variance);
   Tensor scaled = ops::div(ops::div(c, ops::unsqueeze(deviation, int64_t{-1})), ops::unsqueeze(deviation, int64_t{0}));
-  return ops::clamp(scaled, Scalar(-1), Scalar(1));
+  auto bounded = [](const Tensor& t) { return ops::clamp(t, Scalar(-1), Scalar(1)); };
+  if (!complex) return bounded(scaled);
+  static const Op join("complex");
+  return join(bounded(ops::real(scaled)), bounded(ops::imag(scaled)));
 }
 
 } // namespace

@@ -134,6 +134,8 @@ TS_OPERATORS(extrema) {
       .saves("self result")
       .gradient(extreme_gradient)
       .doc("The greatest element, 0-d; NaN if there is one. Equal elements share the gradient.");
+  // Before dim: a tensor without dims is the other operand, not a dim.
+  def("max.other(Tensor self, Tensor other) -> Tensor").body<max_other>().out().doc("maximum: elementwise.");
   def("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .rule<extreme_along_rule<TS_R_ARGMAX>>()
       .compute<extreme_along<TS_R_ARGMAX>, 2>()
@@ -141,7 +143,6 @@ TS_OPERATORS(extrema) {
       .gradient(extreme_along_gradient)
       .out()
       .doc("Greatest elements along one dim and their first positions (int64).");
-  def("max.other(Tensor self, Tensor other) -> Tensor").body<max_other>().out().doc("maximum: elementwise.");
   def("min(Tensor self) -> Tensor")
       .rule<extreme_rule<TS_R_MIN>>()
       .compute<extreme<TS_R_MIN>>()
@@ -149,6 +150,7 @@ TS_OPERATORS(extrema) {
       .saves("self result")
       .gradient(extreme_gradient)
       .doc("The least element, 0-d; NaN if there is one. Equal elements share the gradient.");
+  def("min.other(Tensor self, Tensor other) -> Tensor").body<min_other>().out().doc("minimum: elementwise.");
   def("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .rule<extreme_along_rule<TS_R_ARGMIN>>()
       .compute<extreme_along<TS_R_ARGMIN>, 2>()
@@ -156,7 +158,6 @@ TS_OPERATORS(extrema) {
       .gradient(extreme_along_gradient)
       .out()
       .doc("Least elements along one dim and their first positions (int64).");
-  def("min.other(Tensor self, Tensor other) -> Tensor").body<min_other>().out().doc("minimum: elementwise.");
   def("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor")
       .rule<extreme_over_rule<TS_R_MAX>>()
       .compute<extreme_over<TS_R_MAX>>()

@@ -34,7 +34,7 @@ void select_into(const Tensor& out, const Tensor& self, int64_t dim, const Tenso
 namespace {
 
 Tensor gather_rule(const Tensor& self, int64_t dim, const Tensor& index, bool) {
-  check_index_dtype(index, "gather");
+  if (index.numel()) check_index_dtype(index, "gather"); // PyTorch takes an empty one of any dtype
   check_same_device(self, index, "gather");
   int64_t d = wrap_dim(dim, self.ndim(), "gather");
   TS_CHECK(std::max<int64_t>(self.ndim(), 1) == std::max<int64_t>(index.ndim(), 1),

@@ -3,6 +3,7 @@
 #include "ops/api.h"
 #include "ops/arguments.h"
 #include "ops/check.h"
+#include "ops/complex_parts.h"
 #include "ops/copy.h"
 #include "ops/declare.h"
 #include <cmath>
@@ -92,17 +93,28 @@ Tensor spaced(double start, double end, int64_t steps, DType t, Device device) {
 DType spaced_dtype(DType dtype, int64_t steps, const char* op) {
   TS_CHECK(steps >= 0, op, ": number of steps must be non-negative, got ", steps);
   DType t = or_default(dtype);
-  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(t) && !is_bool(t), op, ": not implemented for dtype ", t);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t), op, ": not implemented for dtype ", t);
   return t;
 }
 
-DType spacing_dtype(DType t) { return is_half(t) ? DType::Float32 : is_floating(t) ? t : DType::Float64; }
+DType spacing_dtype(DType t) {
+  return is_half(t) ? DType::Float32 : is_floating(t) || is_complex(t) ? t : DType::Float64;
+}
+
+// Complex numbers on a straight line: part by part.
+Tensor spaced(Scalar start, Scalar end, int64_t steps, DType t, Device device) {
+  if (!is_complex(t)) return spaced(start.to_double(), end.to_double(), steps, t, device);
+  Tensor out = empty_tensor(IntSpan(&steps, 1), t, device);
+  raw_copy(raw_part(out, false), spaced(start.real(), end.real(), steps, real_type(t), device));
+  raw_copy(raw_part(out, true), spaced(start.imag(), end.imag(), steps, real_type(t), device));
+  return out;
+}
 
 Tensor linspace_rule(Scalar, Scalar, int64_t steps, DType dtype, Device device, bool) {
   return outline(IntSpan(&steps, 1), spaced_dtype(dtype, steps, "linspace"), or_default(device));
 }
 void linspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, DType, Device, bool) {
-  raw_copy(out, spaced(start.to_double(), end.to_double(), steps, spacing_dtype(out.dtype()), out.device()));
+  raw_copy(out, spaced(start, end, steps, spacing_dtype(out.dtype()), out.device()));
 }
 
 Tensor logspace_rule(Scalar, Scalar, int64_t steps, double, DType dtype, Device device, bool) {
@@ -110,7 +122,7 @@ Tensor logspace_rule(Scalar, Scalar, int64_t steps, double, DType dtype, Device 
 }
 void logspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, double base, DType, Device, bool) {
   DType computed = spacing_dtype(out.dtype());
-  Tensor exponents = spaced(start.to_double(), end.to_double(), steps, computed, out.device());
+  Tensor exponents = spaced(start, end, steps, computed, out.device());
   raw_copy(out, ops::pow(filled({}, Scalar(base), computed, out.device()), exponents));
 }
 

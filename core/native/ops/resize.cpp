@@ -165,6 +165,8 @@ Dims output_sizes(IntSpan plane, std::optional<IntSpan> size, std::span<const do
   return out;
 }
 
+const Op round_op("round");
+
 Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<const double> scales, const char* mode,
                    std::optional<bool> align_corners, std::optional<bool> recompute, bool antialias) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, input.ndim() >= 3 && input.ndim() <= 5,
@@ -186,13 +188,17 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
                  "interpolate: Input and output must have the same number of "
                  "spatial dimensions, but got input with spatial dimensions of ",
                  plane, " and ", given, " output sizes or scale factors");
-  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(input.dtype()) || m == Mode::Nearest || m == Mode::NearestExact,
+  TS_CHECK_KIND(ErrorKind::NotImplemented,
+                is_floating(input.dtype()) || m == Mode::Nearest || m == Mode::NearestExact ||
+                    (input.dtype() == DType::UInt8 && plane.size() == 2 && smooth),
                 "interpolate: mode ", mode, " is not implemented for '", input.dtype(), "'; convert to a float dtype");
   Dims out = output_sizes(plane, size, scales);
   bool weighted = smooth || m == Mode::Area;
-  DType wide = weighted ? accumulate_type(input.dtype()) : input.dtype();
+  bool bytes = weighted && input.dtype() == DType::UInt8;
+  DType wide = bytes ? DType::Float32 : weighted ? accumulate_type(input.dtype()) : input.dtype();
   Tensor x = wide == input.dtype() ? input : ops::to_dtype(input, wide);
-  for (size_t d = 0; d < plane.size(); ++d) {
+  for (size_t k = 0; k < plane.size(); ++k) {
+    size_t d = bytes ? plane.size() - 1 - k : k; // images: rows first, as PyTorch, since each pass rounds
     OptionalScale scale;
     if (!scales.empty() && !recompute.value_or(false)) scale = scales[scales.size() == 1 ? 0 : d];
     int64_t dim = static_cast<int64_t>(d) + 2, n = plane[d];
@@ -203,6 +209,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
                 : m == Mode::Linear ? linear(n, out[d], align, scale)
                                     : cubic(n, out[d], align, scale);
     x = apply(x, dim, taps);
+    if (bytes) x = ops::clamp(round_op(x), Scalar(0), Scalar(255)); // cubic weights overshoot
   }
   return wide == input.dtype() ? x : ops::to_dtype(x, input.dtype());
 }

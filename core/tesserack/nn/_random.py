@@ -77,7 +77,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """:func:`alpha_dropout` of whole channels of (N, C, *)."""
-    if input.ndim < 2:
+    if input.ndim < 2 and training:
         raise RuntimeError(f"feature_alpha_dropout: expected at least 2 dims, got {tuple(input.shape)}")
     shape = (*input.shape[:2], *[1] * (input.ndim - 2))
     return _alpha_dropout("feature_alpha_dropout", input, p, training, inplace, shape)
