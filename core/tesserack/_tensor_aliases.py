@@ -193,8 +193,12 @@ def install(cls: type[Tensor]) -> None:
     for method in (set_, dim_order, const_data_ptr, map2_, module_load, reinforce):
         setattr(cls, method.__name__, method)
     members = {
-        **{"polygamma_": _polygamma_, "__nonzero__": cls.__bool__, "__long__": cls.__int__, "__div__": cls.__truediv__},
-        **{"__idiv__": cls.__itruediv__, "__rdiv__": _true_divide_by},
+        "polygamma_": _polygamma_,
+        "__nonzero__": cls.__bool__,
+        "__long__": cls.__int__,
+        "__div__": cls.__truediv__,
+        "__idiv__": cls.__itruediv__,
+        "__rdiv__": _true_divide_by,
         "volatile": property(lambda self: False, doc="Always False: see ``no_grad``."),
     }
     for name, attribute in members.items():

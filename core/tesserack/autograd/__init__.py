@@ -10,7 +10,7 @@ from tesserack.autograd.variable import Variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tesserack.autograd import profiler
+    from tesserack.autograd import forward_ad, profiler
 
 __all__ = [
     "Function",
@@ -19,6 +19,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "functional",
     "grad",
     "gradcheck",
@@ -34,8 +35,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "profiler":  # it needs dispatch keys in Python, which few programs do
+    if name in ("forward_ad", "profiler"):  # few programs need them, and profiler dispatch keys in Python
         import importlib
 
-        return importlib.import_module("tesserack.autograd.profiler")
+        return importlib.import_module(f"tesserack.autograd.{name}")
     raise AttributeError(f"module 'tesserack.autograd' has no attribute {name!r}")
