@@ -23,6 +23,7 @@ Runs a program as python would, with another default device; "import torch" mean
   --as-cuda      "cuda" means that device, and torch.cuda answers for it
   --scope NAMES  only these packages, separated by commas, see Tesserack as torch (__main__ is the program)
   --no-torch     "import torch" means PyTorch
+  --torch-random draw PyTorch's random numbers of the cpu, bit by bit
   --report       at the end, say which names of PyTorch's the program touched and which are missing
   -m             run a module by name
   --             what follows belongs to the program, also options spelled as these
@@ -41,6 +42,7 @@ class Request:
     as_cuda: bool = False
     torch: bool = True
     report: bool = False
+    torch_random: bool = False
     arguments: list[str] = field(default_factory=list)
 
 
@@ -55,7 +57,8 @@ def run(words: list[str]) -> int:
     if request.torch:
         from tesserack import compat
 
-        compat.enable(request.scope, as_cuda=request.as_cuda, report=request.report)
+        random = "torch" if request.torch_random else None
+        compat.enable(request.scope, as_cuda=request.as_cuda, report=request.report, random=random)
     sys.argv = [request.script, *request.arguments]
     try:
         return _run(request)
@@ -121,13 +124,14 @@ def _parse(words: list[str]) -> Request:
 
 
 def _check(request: Request) -> None:
-    if not request.torch and (request.as_cuda or request.report or request.scope is not None):
-        raise CommandError("run: --no-torch goes with none of --as-cuda, --report and --scope")
+    if not request.torch and (request.as_cuda or request.report or request.torch_random or request.scope is not None):
+        raise CommandError("run: --no-torch goes with none of --as-cuda, --report, --scope and --torch-random")
 
 
 _SWITCHES: dict[str, Callable[[Request], Any]] = {
     "--as-cuda": lambda request: setattr(request, "as_cuda", True),
     "--no-torch": lambda request: setattr(request, "torch", False),
+    "--torch-random": lambda request: setattr(request, "torch_random", True),
     "--report": lambda request: setattr(request, "report", True),
 }
 

@@ -72,6 +72,7 @@ def enable(
     device: str | None = None,
     as_cuda: bool = False,
     report: bool = False,
+    random: str | None = None,
 ) -> Enabled:
     """Let ``import torch`` mean Tesserack.
 
@@ -80,14 +81,18 @@ def enable(
         device: the default device, by name.
         as_cuda: ``"cuda"`` means the default device, and ``torch.cuda`` answers for it.
         report: note every name that is touched, not only missing ones.
+        random: ``"torch"`` draws PyTorch's random numbers of the cpu, bit by bit, in the calling thread.
 
     Raises:
+        ValueError: for another ``random``.
         RuntimeError: if it is enabled already.
         BackendUnavailableError: if the device cannot be used.
     """
     global _active
     if _active is not None:
         raise RuntimeError("compat: it is enabled already; call tesserack.compat.disable() first")
+    if random not in (None, "torch"):
+        raise ValueError(f"compat: expected random to be None or 'torch', got {random!r}")
     if device is not None:
         _native.set_default_device(_native._resolve_device(device))
     _report.current = Report(detailed=report)
@@ -100,6 +105,8 @@ def enable(
         _native._set_shown_package(_package_of_caller)
     hook.install()
     _active = hook
+    if random == "torch":
+        _switch_random(True)
     return Enabled()
 
 
@@ -110,6 +117,8 @@ def disable() -> None:
         return
     _active.remove()
     _active = None
+    if f"{__name__}.torch_random" in sys.modules:
+        _switch_random(False)
     _facade.set_adopting(False)
     _facade.restore_classes()
     _native._set_shown_package("tesserack")
@@ -125,6 +134,12 @@ def is_enabled() -> bool:
 def report() -> Report:
     """What was touched and what was missing since :func:`enable`."""
     return _report.current
+
+
+def _switch_random(on: bool) -> None:
+    from tesserack.compat import torch_random
+
+    torch_random.switch(on)
 
 
 def _announce_devices(as_cuda: bool) -> None:

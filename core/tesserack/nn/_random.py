@@ -59,7 +59,7 @@ def _alpha_dropout(name: str, input: Tensor, p: float, training: bool, inplace: 
     if p == 1:
         result = input * 0
     else:
-        kept = (ts.rand(shape, device=input.device) >= p).to(input.dtype)
+        kept = ts.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
         scale = 1 / math.sqrt((_SATURATED * _SATURATED * p + 1) * (1 - p))
         result = input * (kept * scale) + ((kept - 1) * (-_SATURATED * scale) - _SATURATED * scale * p)
     return input.copy_(result) if inplace else result

@@ -151,7 +151,7 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> Iterator[Any]:
         # Drawn whatever the number of workers, which must not change the order of what follows.
-        seed = int(ts.randint(0, 2**62, (), dtype=ts.int64, generator=self.generator).item())
+        seed = int(ts.empty((), dtype=ts.int64).random_(generator=self.generator).item())
         if self.num_workers == 0:
             return self._here()
         infos = [WorkerInfo(i, self.num_workers, seed + i, self.dataset) for i in range(self.num_workers)]

@@ -52,7 +52,7 @@ class SequentialSampler(Sampler[int]):
 def _fresh_generator() -> Any:
     """A generator seeded from the default one, so that ``manual_seed`` fixes the order."""
     generator = ts.Generator()
-    generator.manual_seed(int(ts.randint(0, 2**62, (), dtype=ts.int64).item()))
+    generator.manual_seed(int(ts.empty((), dtype=ts.int64).random_().item()))
     return generator
 
 

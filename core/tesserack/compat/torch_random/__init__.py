@@ -1,0 +1,31 @@
+"""PyTorch's random numbers of the cpu, bit by bit, in place of Tesserack's own: ``compat.enable(random="torch")``.
+
+Programs with results written into them reproduce these then. It holds in the thread that switches it on. Numbers are
+drawn on the host, by NumPy, and copied to the device, which takes longer; a generator keeps its seed and how many words
+of the stream it has taken, so that saving and setting states goes on working.
+
+Of PyTorch's kernels for normal numbers in float32 it follows the one for AVX2, which all x86 processors of the last ten
+years run. Gamma, Poisson and binomial variates, and ``rrelu``, are still drawn from Tesserack's streams.
+"""
+
+from __future__ import annotations
+
+from tesserack import _native
+
+__all__ = ["switch"]
+
+_KEY = "TorchRandom"
+_registered = False
+
+
+def switch(on: bool) -> None:
+    """Draw as PyTorch does in this thread, or no longer."""
+    global _registered
+    if not _registered:
+        if not on:
+            return
+        from tesserack.compat.torch_random import _kernels
+
+        _kernels.register(_KEY)
+        _registered = True
+    _native._enable_key(_KEY, on)

@@ -1,0 +1,150 @@
+"""Normal numbers from uniform ones by Box and Muller (1958): sixteen at a time, or one after the other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tesserack.compat.torch_random._engine import Stream
+
+__all__ = ["fma32", "fma64", "normals", "one_by_one"]
+
+# Polynomials and reductions of Cephes' logf, sinf and cosf (Moshier 1992), in the order of evaluation.
+_LOG = (
+    *(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1),
+    *(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
+)
+_SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS = (2.443315711809948e-005, -1.388731625493765e-003, 4.166664568298827e-002)
+_QUARTER_PI = (0.78515625, 2.4187564849853515625e-4, 3.77489497744594108e-8)
+_f32 = np.float32
+
+
+def _odd_sum(a: Any, b: Any) -> Any:
+    """a + b in float64, rounded to odd, so that rounding the sum again to fewer bits rounds once."""
+    total, error = _two_sum(a, b)
+    bits = total.view(np.int64)
+    inexact_even = (error != 0) & (bits & 1 == 0)
+    away = np.where((error > 0) == (total > 0), 1, -1)
+    return (bits + np.where(inexact_even, away, 0)).view(np.float64)
+
+
+def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """A rounded sum and its error (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _split(a: Any) -> tuple[Any, Any]:
+    """A number as the sum of two with half as many bits (Veltkamp)."""
+    scaled = a * 134217729.0
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def fma32(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c in float32, rounded once."""
+    product = np.asarray(a, np.float64) * np.asarray(b, np.float64)  # exact
+    return _odd_sum(product, np.asarray(c, np.float64)).astype(_f32)
+
+
+def fma64(a: Any, b: float, c: float) -> Any:
+    """a * b + c in float64, rounded once (Boldo and Melquiond 2008)."""
+    a = np.asarray(a, np.float64)
+    (a1, a2), (b1, b2) = _split(a), _split(np.float64(b))
+    high = a * b
+    low = ((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2
+    middle, lowest = _two_sum(np.full_like(high, c), low)
+    total, error = _two_sum(high, middle)
+    return total + _odd_sum(lowest, error)
+
+
+def _log(x: Any) -> Any:
+    """The logarithm of positive float32 numbers."""
+    fraction, exponent = np.frexp(x)
+    small = fraction < _f32(math.sqrt(0.5))
+    e = (exponent - small).astype(_f32)
+    x = (fraction - _f32(1)) + np.where(small, fraction, _f32(0))
+    z = x * x
+    y = np.full_like(x, _LOG[0])
+    for c in _LOG[1:]:
+        y = fma32(y, x, _f32(c))
+    y = fma32(y * x, z, e * _f32(-2.12194440e-4))
+    y = y - z * _f32(0.5)
+    return fma32(e, _f32(0.693359375), x + y)
+
+
+def _sin_cos(x: Any) -> tuple[Any, Any]:
+    """Sine and cosine of float32 numbers from 0 to 2 pi."""
+    octant = ((x * _f32(1.27323954473516)).astype(np.int32) + 1) & ~1
+    y = octant.astype(_f32)
+    for part in _QUARTER_PI:
+        x = fma32(y, _f32(-part), x)
+    z = x * x
+    cos = fma32(fma32(z, _f32(_COS[0]), _f32(_COS[1])), z, _f32(_COS[2])) * z
+    cos = fma32(cos, z, -(z * _f32(0.5))) + _f32(1)
+    sin = fma32(fma32(z, _f32(_SIN[0]), _f32(_SIN[1])), z, _f32(_SIN[2])) * z
+    sin = fma32(sin, x, x)
+    straight = octant & 2 == 0
+    sine, cosine = np.where(straight, sin, cos), np.where(straight, cos, sin)
+    return np.where(octant & 4, -sine, sine), np.where((octant - 2) & 4, cosine, -cosine)
+
+
+def _blocks32(u: Any, mean: float, std: float) -> Any:
+    """Rows of sixteen uniform numbers to as many normal ones, as PyTorch's AVX2 kernel for float32 does."""
+    radius = np.sqrt(_f32(-2) * _log(_f32(1) - u[:, :8]))
+    sine, cosine = _sin_cos(_f32(2 * math.pi) * u[:, 8:])
+    both = np.concatenate([radius * cosine, radius * sine], axis=1)
+    return fma32(both, _f32(std), _f32(mean))
+
+
+# NumPy has loops of its own for these in float64; PyTorch calls the C library.
+_log64, _sin64, _cos64 = (np.frompyfunc(f, 1, 1) for f in (math.log, math.sin, math.cos))
+
+
+def _blocks64(u: Any, mean: float, std: float) -> Any:
+    radius = np.sqrt(-2 * _log64(1 - u[:, :8]).astype(np.float64))
+    theta = 2 * math.pi * u[:, 8:]
+    cosine, sine = _cos64(theta).astype(np.float64), _sin64(theta).astype(np.float64)
+    return fma64(np.concatenate([radius * cosine, radius * sine], axis=1), std, mean)
+
+
+def normals(stream: Stream, n: int, dtype: str, mean: float, std: float) -> Any:
+    """At least sixteen numbers: in blocks, and the last sixteen anew if they fill no whole block.
+
+    Dtypes narrower than float32 are rounded from it, and draw nothing for the block that is not whole.
+    """
+    draw, turn = (stream.doubles, _blocks64) if dtype == "float64" else (stream.uniforms, _blocks32)
+    whole = n // 16 * 16
+    u = draw(n if dtype in ("float32", "float64") else whole)
+    out = np.empty(n, u.dtype)
+    out[:whole] = turn(u[:whole].reshape(-1, 16), mean, std).ravel()
+    if n % 16:
+        out[-16:] = turn(draw(16).reshape(1, 16), mean, std)[0]
+    return out
+
+
+def one_by_one(stream: Stream, n: int, mean: float = 0.0, std: float = 1.0) -> Any:
+    """Numbers in float64, two from each pair of uniform numbers; one that is left stays for the next call."""
+    out = np.empty(n)
+    k = 0
+    if n and (pair := stream.left_over()) is not None:
+        out[0] = _second(*pair)
+        k = 1
+    while k < n:
+        u1, u2 = stream.doubles(2).tolist()
+        radius, theta = math.sqrt(-2.0 * math.log1p(-u2)), 2.0 * math.pi * u1
+        out[k] = radius * math.cos(theta)
+        if k + 1 < n:
+            out[k + 1] = radius * math.sin(theta)
+        else:
+            stream.back = 4
+        k += 2
+    return fma64(out, std, mean)
+
+
+def _second(u1: float, u2: float) -> float:
+    return math.sqrt(-2.0 * math.log1p(-u2)) * math.sin(2.0 * math.pi * u1)
