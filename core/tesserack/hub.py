@@ -32,8 +32,13 @@ def get_dir() -> str:
     """The folder that repositories and files are kept in: what :func:`set_dir` set, or ``$TORCH_HOME/hub``."""
     if _dir is not None:
         return _dir
+    return os.path.join(torch_home(), "hub")
+
+
+def torch_home() -> str:
+    """Where downloads are kept: ``$TORCH_HOME``, or ``torch`` in ``$XDG_CACHE_HOME``."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return os.path.join(os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))), "hub")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:

@@ -257,3 +257,70 @@ def test_report_outside_of_run():
     assert compat.report().lines()[0].startswith("torch names touched")
     compat.disable()
     assert ts.compat.torch.ones is ts.ones
+
+
+def test_a_name_asked_for_within_try_is_not_there(program):
+    lines = program.run("""
+        import torch
+        try:
+            from torch.utils.data.datapipes.iter import IterableWrapper
+        except ImportError:
+            IterableWrapper = "own way"
+        try:
+            torch.no_such_thing_in_torch
+        except AttributeError:
+            print("told")
+        print(IterableWrapper)
+    """)
+    assert lines == ["told", "own way"]
+
+
+def test_private_names_packages_take(program):
+    lines = program.run("""
+        import torch
+        from torch.distributions.utils import _standard_normal
+        from torch.hub import _get_torch_home
+        from torch.nn.modules.module import _IncompatibleKeys
+        from torch.nn.modules.utils import _pair, _reverse_repeat_tuple
+        from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+        print(torch.torch is torch, _pair(3), _reverse_repeat_tuple((1, 2), 2))
+        print(isinstance(iter([]), _MultiProcessingDataLoaderIter))
+    """)
+    assert lines == ["True (3, 3) (2, 2, 1, 1)", "False"]
+
+
+def test_operators_by_schema_name(program):
+    lines = program.run("""
+        import torch
+        aten = torch.ops.aten
+        x = torch.ones(2, 3)
+        print(aten.add.Tensor(x, x).sum().item(), aten.sum.dim_IntList(x, [1]).tolist(), aten.add.Tensor)
+        print(aten.add.Tensor is aten.add.Tensor, aten.add.Tensor.overloadpacket is aten.add, aten.sum(x).item())
+        try:
+            aten.no_such_operator.default(x)
+        except NotImplementedError as error:
+            print(error)
+    """)
+    assert lines[0] == "12.0 [3.0, 3.0] aten.add.Tensor" and lines[1] == "True True 6.0"
+    assert "no_such_operator" in lines[2]
+
+
+def test_operators_defined_piece_by_piece(program):
+    lines = program.run("""
+        import torch
+        torch.library.register_fake("mylib::later", lambda x: torch.empty_like(x))
+        lib = torch.library.Library("mylib", "DEF")
+        lib.define("later(Tensor x) -> Tensor")
+        lib.impl("later", lambda x: x * 3, "CPU")
+        torch.library.define("mylib::half", "(Tensor x) -> Tensor")
+
+        @torch.library.impl("mylib::half", "default")
+        def half(x):
+            return x / 2
+
+        x = torch.ones(2)
+        print(torch.ops.mylib.later(x).tolist(), torch.ops.mylib.half.default(x).tolist())
+        print(torch.ops.mylib.later(x.to("meta")).shape)
+        print(hasattr(torch.ops.mylib, "other"))
+    """)
+    assert lines == ["[3.0, 3.0] [0.5, 0.5]", "torch.Size([2])", "False"]

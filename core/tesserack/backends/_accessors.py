@@ -36,13 +36,18 @@ _unread: list[str] = []
 
 
 class Absent:
-    """Stands where a known device's accessor would: reading it fails, with advice."""
+    """Stands where a known device's accessor would: reading it of an object fails, with advice.
+
+    Of a class it is read without one, as a property is: programs read all that ``dir`` lists.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        raise AttributeError(missing(owner, self.name), name=self.name, obj=owner if instance is None else instance)
+        if instance is None:
+            return self
+        raise AttributeError(missing(owner, self.name), name=self.name, obj=instance)
 
 
 def missing(owner: type, name: str) -> str:

@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import tesserack
-from tesserack.compat import _names, _report
+from tesserack.compat import _aliases, _names, _report
+from tesserack.compat._guards import is_guarded
 from tesserack.compat._missing import caller, missing, reads_plainly
 from tesserack.compat._version import TORCH, TorchVersion
 
@@ -115,6 +116,8 @@ class Facade(ModuleType):
         full = f"{self.__name__}.{name}"
         if _target_names(full) or full in _facades:
             return get(full)
+        if full in _aliases.ALIASES:
+            return _aliases.find(full)
         if name in _names.names(self.__name__) or (name.startswith("_") and name[1:2] != "_"):
             for target in _ancestors(self.__name__)[:-1]:
                 module = importlib.import_module(target)
@@ -153,7 +156,8 @@ class Facade(ModuleType):
             known = _names.has_module(full) or _names.has_name(self.__name__, name)
             if known:
                 _report.current.miss(full, _place())
-            if known and reads_plainly(caller()[2]):
+            frame = caller()[2]
+            if known and reads_plainly(frame) and not is_guarded(frame):
                 return get(full) if _names.has_module(full) else missing(full)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self) from error
 

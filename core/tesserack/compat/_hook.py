@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from tesserack.compat import _facade, _report
+from tesserack.compat._guards import is_guarded
 from tesserack.compat._missing import caller
 
 __all__ = ["Scoped", "Whole"]
@@ -38,6 +39,9 @@ class _Finder:
     ) -> importlib.machinery.ModuleSpec | None:
         if not _is_torch(fullname) or not _facade.exists(fullname):
             return None
+        if not _facade._target_names(fullname) and is_guarded(caller()[2]):
+            _note(fullname)
+            raise ModuleNotFoundError(f"No module named {fullname!r}: Tesserack does not have it", name=fullname)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:

@@ -37,11 +37,12 @@ def has_module(name: str) -> bool:
 
 
 def has_name(module: str, name: str) -> bool:
-    """Whether a module of PyTorch's has the name; of modules whose names are not listed, any name might be there."""
+    """Whether a module of PyTorch's has the name. Private names are not listed, nor are those of private modules: any
+    might be there."""
     if not has_module(module):
         return False
     listed = names(module)
-    return name in listed or not listed
+    return name in listed or not listed or (name.startswith("_") and not name.startswith("__"))
 
 
 @functools.cache

@@ -30,10 +30,11 @@ _KL_MEMOIZE: dict[tuple[type, type], Callable[[Any, Any], Any]] = {}
 def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
     """A decorator that makes ``rule(p, q)`` the divergence of ``type_p`` from ``type_q`` and their subclasses.
 
-    The most specific rule wins; ``TypeError`` unless both are subclasses of `Distribution`.
+    The most specific rule wins. Classes need not derive from `Distribution`: packages have their own beside it.
+    ``TypeError`` for what is no class.
     """
     for kind in (type_p, type_q):
-        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+        if not isinstance(kind, type):
             raise TypeError(f"Expected type_p and type_q to be Distribution subclasses but got {kind}")
 
     def add(rule: Rule) -> Rule:

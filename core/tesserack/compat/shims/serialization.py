@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+import os
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from tesserack import Tensor
 
 __all__ = [
     "add_safe_globals",
@@ -16,6 +19,9 @@ __all__ = [
     "set_default_load_endianness",
 ]
 
+MAP_LOCATION = Callable[[Any, str], Any] | Tensor | str | dict[str, str] | None
+FILE_LIKE = str | os.PathLike[str] | IO[bytes]
+DEFAULT_PROTOCOL = 2
 _safe: list[Any] = []
 
 

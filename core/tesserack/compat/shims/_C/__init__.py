@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from tesserack import _native
@@ -90,3 +91,47 @@ def _is_torch_function_enabled() -> Any:
 
 
 _nn: Any = None
+
+
+class DispatchKeySet:
+    """Names of dispatch keys, as programs pass them about."""
+
+    def __init__(self, *keys: Any) -> None:
+        self.keys: frozenset[Any] = frozenset(
+            k for key in keys for k in (key.keys if isinstance(key, DispatchKeySet) else [key])
+        )
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self, other)
+
+    def has(self, key: Any) -> bool:
+        """Whether a key is among them."""
+        return key in self.keys
+
+
+class _Keys(type):
+    def __getattr__(cls, name: str) -> str:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
+class DispatchKey(metaclass=_Keys):
+    """``DispatchKey.AutocastCPU``: a key by name."""
+
+
+class _ExcludeDispatchKeyGuard(contextlib.AbstractContextManager[Any]):
+    """Within it, calls pass by the keys; of PyTorch's those of autocast mean something here."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        self._autocast = any(str(key).startswith("Autocast") for key in keys.keys)
+        self._before = False
+
+    def __enter__(self) -> Any:
+        if self._autocast:
+            self._before = _native._enable_key("Autocast", False)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._autocast:
+            _native._enable_key("Autocast", self._before)

@@ -1,0 +1,28 @@
+"""``torch.ops``: a namespace of operators under every name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tesserack import dispatch
+from tesserack.compat.shims._ops import namespace
+
+__all__ = ["load_library", "loaded_libraries"]
+
+loaded_libraries: set[str] = set()
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Load operators from a library built for Tesserack; ``OSError`` for any other file."""
+    try:
+        dispatch.load_library(path)
+    except RuntimeError as error:
+        raise OSError(f"ops: {os.fspath(path)} is no library of Tesserack operators: {error}") from error
+    loaded_libraries.add(os.path.realpath(path))
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return namespace(name)

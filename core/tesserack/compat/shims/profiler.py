@@ -1,0 +1,8 @@
+"""``torch.profiler``: what packages ask before they profile."""
+
+__all__ = ["kineto_available"]
+
+
+def kineto_available() -> bool:
+    """True: kernels are recorded."""
+    return True
