@@ -50,6 +50,7 @@ _LAZY_MODULES = (
     "jit",
     "library",
     "linalg",
+    "masked",
     "metrics",
     "multiprocessing",
     "nn",

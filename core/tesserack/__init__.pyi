@@ -19,6 +19,7 @@ from tesserack import hub as hub
 from tesserack import jit as jit
 from tesserack import library as library
 from tesserack import linalg as linalg
+from tesserack import masked as masked
 from tesserack import metrics as metrics
 from tesserack import multiprocessing as multiprocessing
 from tesserack import nn as nn
