@@ -5,6 +5,7 @@
 #   make conform [DEVICE=cpu] [CONFORM_ARGS=...]         the conformance kit on a device, with a report in build/
 #   make bench [BENCH_ARGS=...]                          time side by side with torch
 #   make asan [ASAN_ARGS=...]                            build and test with sanitizers
+#   make test-cuda                                       compile every CUDA kernel; on a machine with a device, use it
 #   make test-without-onednn                             test the cpu backend's own kernels
 #   make wheels                                          build and try the wheels for every Python found
 #   make docs | lint | format | clean
@@ -24,7 +25,7 @@ CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.tx
 TESTS ?= tests backends/cpu/tests tesserack.testing.conformance
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: demo test conform test-without-onednn bench docs lint format asan wheels build clean
+.PHONY: demo test test-cuda conform test-without-onednn bench docs lint format asan wheels build clean
 
 demo: build $(STAMPS)/examples
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
@@ -35,6 +36,15 @@ test: build $(STAMPS)/test $(STAMPS)/examples $(if $(PARITY),$(STAMPS)/torch)
 
 conform: build $(STAMPS)/test
 	$(PY) -m tesserack.testing.conform $(or $(DEVICE),cpu) --report build/conformance $(CONFORM_ARGS)
+
+# Without a device: the kernels through NVRTC, the backend against a simulated driver. TESSERACK_KERNEL_REPORT=folder
+# keeps registers and spills.
+test-cuda: build $(STAMPS)/test $(STAMPS)/cuda
+	$(PY) -m pytest $(PYTEST_ARGS) backends/cuda/tests
+	@$(PY) -c 'import sys, tesserack as ts; sys.exit(not ts.cuda.is_available())' || \
+	  $(PY) -c 'import tesserack as ts; print("no device:", ts.backends.why_unavailable("cuda"))'
+	@! $(PY) -c 'import sys, tesserack as ts; sys.exit(not ts.cuda.is_available())' || \
+	  $(MAKE) --no-print-directory conform demo DEVICE=cuda
 
 bench: build $(STAMPS)/bench $(STAMPS)/torch
 	$(PY) benchmarks/run.py $(BENCH_ARGS)
@@ -99,6 +109,11 @@ $(STAMPS)/build-deps: $(PROJECTS) | $(STAMPS)/venv
 $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py $(notdir $@) > $@.txt
 	$(PIP) install -r $@.txt
+	@touch $@
+
+$(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,plugins/kernelgen/native)
+	$(PIP) install "cupy-cuda13x>=14" "nvidia-cuda-nvrtc==13.0.*" "nvidia-cuda-runtime==13.0.*"
+	$(PIP) install --no-build-isolation --no-deps -e plugins/kernelgen -e plugins/reference -e backends/cuda
 	@touch $@
 
 $(STAMPS)/torch: | $(STAMPS)/venv

@@ -203,7 +203,7 @@ def test_an_absent_device_says_what_to_install(site):
     """The names come from the distribution's own metadata: extra x that requires tesserack-x."""
     metadata = "".join(
         f"Provides-Extra: {extra}\nRequires-Dist: {package} ; extra == '{extra}'\n"
-        for extra, package in (("cuda", "tesserack-cuda"), ("examples", "rich>=13"))
+        for extra, package in (("warp", "tesserack-warp"), ("examples", "rich>=13"))
     )
     site.package("tesserack", metadata=metadata, version="9.9")
     (site.folder / "tesserack.py").unlink()
@@ -212,26 +212,28 @@ def test_an_absent_device_says_what_to_install(site):
         from tesserack import nn
         x, net = ts.ones(2), nn.Linear(1, 1)
         for thing in (x, net, nn.Sequential(), ts.Tensor, nn.Module):
-            assert not hasattr(thing, "cuda") and not hasattr(thing, "examples")
+            assert not hasattr(thing, "warp") and not hasattr(thing, "examples")
             try:
-                thing.cuda()
+                thing.warp()
             except AttributeError as error:
                 print(error)
-        print(x.is_cuda, ts.cuda.is_available(), ts.cuda.device_count(), hasattr(ts, "examples"), backends.list())
+        print(x.is_warp, ts.warp.is_available(), ts.warp.device_count())
+        print(hasattr(ts, "examples"), "warp" in backends.list())
         try:
-            ts.cuda.current_device()
+            ts.warp.current_device()
         except ts.BackendUnavailableError as error:
-            print("pip install tesserack-cuda" in str(error))
+            print("pip install tesserack-warp" in str(error))
         try:
             net.weights
         except AttributeError as error:
             print(error)
         """
     )
-    advice = "object has no attribute 'cuda': no backend named 'cuda' is installed; try pip install tesserack-cuda"
+    advice = "object has no attribute 'warp': no backend named 'warp' is installed; try pip install tesserack-warp"
     assert out.splitlines() == [
         *[f"'{name}' {advice}" for name in ("Tensor", "Linear", "Sequential", "Tensor", "Module")],
-        "False False 0 False ['cpu']",
+        "False False 0",
+        "False False",
         "True",
         "'Linear' object has no attribute 'weights'",
     ]
@@ -359,30 +361,31 @@ def test_two_plugins_at_once(acme, library):
 def test_packages_are_advised_only_where_they_are_offered(site, library):
     """Any other name may be anybody's package, or a slip."""
     site.native("nova-pkg", library("nova"), "nova")
-    metadata = "Provides-Extra: cuda\nRequires-Dist: tesserack-cuda ; extra == 'cuda'\n"
+    metadata = "Provides-Extra: warp\nRequires-Dist: tesserack-warp ; extra == 'warp'\n"
     site.package("tesserack", metadata=metadata, version="9.9")
     info = site.folder / "tesserack-9.9.dist-info" / "entry_points.txt"
-    info.write_text("[tesserack.expected_devices]\nopencl = tesserack_opencl\n")
+    info.write_text("[tesserack.expected_devices]\nloom = tesserack_loom\n")
     (site.folder / "tesserack.py").unlink()
     out = site.run(
         """
-        for name in ("nvoa", "cuda", "opencl", "zzz"):
+        for name in ("nvoa", "warp", "loom", "zzz"):
             print(backends.why_unavailable(name))
-        print(ts.ones(1).is_opencl, ts.opencl.is_available())
+        print(ts.ones(1).is_loom, ts.loom.is_available())
         try:
-            ts.ones(2).opencl()
+            ts.ones(2).loom()
         except AttributeError as error:
             print(error)
         """
     )
-    have = "is installed (installed: cpu, nova);"
-    assert out.splitlines() == [
+    assert "cpu" in out and "nova" in out
+    have = "is installed;"
+    assert re.sub(r" \(installed: [^)]*\)", "", out).splitlines() == [
         f"device: no backend named 'nvoa' {have} did you mean 'nova'?",
-        f"device: no backend named 'cuda' {have} try pip install tesserack-cuda",
-        f"device: no backend named 'opencl' {have} install the package that brings it, or choose one of these",
+        f"device: no backend named 'warp' {have} try pip install tesserack-warp",
+        f"device: no backend named 'loom' {have} install the package that brings it, or choose one of these",
         f"device: no backend named 'zzz' {have} install the package that brings it, or choose one of these",
         "False False",
-        "'Tensor' object has no attribute 'opencl': no backend named 'opencl' is installed; "
+        "'Tensor' object has no attribute 'loom': no backend named 'loom' is installed; "
         "no package for it is offered yet",
     ]
 

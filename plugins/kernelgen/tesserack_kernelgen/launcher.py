@@ -37,9 +37,12 @@ def opencl_kernel(set_argument: int, enqueue: int, kernel: int, queue: int) -> i
     return int(_library().tesserack_opencl_kernel(*map(ctypes.c_void_p, (set_argument, enqueue, kernel, queue))))
 
 
-def cuda_kernel(launch_kernel: int, function: int) -> int:
-    """What the CUDA launcher takes for a kernel: the address of cuLaunchKernel, and a CUfunction."""
-    return int(_library().tesserack_cuda_kernel(*map(ctypes.c_void_p, (launch_kernel, function))))
+def cuda_kernel(launch_kernel: int, set_context: int, function: int, context: int) -> int:
+    """What the CUDA launcher takes for a kernel: addresses of cuLaunchKernel and cuCtxSetCurrent, a CUfunction, and its
+    CUcontext, which is made current before every launch unless it is 0.
+    """
+    addresses = map(ctypes.c_void_p, (launch_kernel, set_context, function, context))
+    return int(_library().tesserack_cuda_kernel(*addresses))
 
 
 def launches() -> int:

@@ -125,13 +125,13 @@ def _copy(f: FactorText, acc: str, target: _Columns | _Rows, batch: str, table: 
     keep = "".join(f" places[{j * table} + s] = ac{j};" for j in range(n))
     left = f.left_in_run(run, "r")
     length = f"LEAST({run_count} - e0, {left})" if left else f"{run_count} - e0"
-    place = (lambda e: target.place(f"e0 + {e}", "s")) if run == "outer" else (lambda e: target.place("s", f"e0 + {e}"))
+    place = target.place("e0 + e", "s") if run == "outer" else target.place("s", "e0 + e")
     inner = (
-        _copy_within(f, acc, run, table, f"{target.name}[{place('e')}]")
+        _copy_within(f, acc, run, table, f"{target.name}[{place}]")
         if n
         else (
             f"const idx step = {f.last_stride(run)};\n"
-            f"for (i32 e = 0; e < length; e++) {target.name}[{place('e')}] = {f.tensor.load('at + e * step', acc)};"
+            f"for (i32 e = 0; e < length; e++) {target.name}[{place}] = {f.tensor.load('at + e * step', acc)};"
         )
     )
     return f"""for (i32 s = 0; s < {count}; s++) {{ {f.decode(across, f"{first} + s", "a")} moves[s] = aat;{keep} }}
@@ -184,11 +184,7 @@ def _copy_within(f: FactorText, acc: str, run: str, table: int, target: str) -> 
 def _registers(acc: str, p: Panel, vector_type: str, leading: int) -> str:
     """Statements that multiply one panel of rows by a few vectors of columns, and add to the sums of the tile."""
     cells = [(r, v) for r in range(p.rows) for v in range(p.vectors)]
-    multiply = (
-        (lambda x, y, s: f"{s} = fma({x}, {y}, {s});")
-        if acc in ("f32", "f64")
-        else (lambda x, y, s: f"{s} += {x} * {y};")
-    )
+    multiply = "{s} = fma(x, {y}, {s});" if acc in ("f32", "f64") else "{s} += x * {y};"
     declare = " ".join(f"{vector_type} s{r}_{v} = ({vector_type})(0);" for r, v in cells)
     load = " ".join(
         f"const {vector_type} y{v} = *(LOCAL const {vector_type}*)(qb + k * {leading} + {v * p.vector});"
@@ -196,7 +192,7 @@ def _registers(acc: str, p: Panel, vector_type: str, leading: int) -> str:
     )
     steps = "\n        ".join(
         f"{{ const {vector_type} x = ({vector_type})(qa[k * {p.rows} + {r}]); "
-        + " ".join(multiply("x", f"y{v}", f"s{r}_{v}") for v in range(p.vectors))
+        + " ".join(multiply.format(y=f"y{v}", s=f"s{r}_{v}") for v in range(p.vectors))
         + " }"
         for r in range(p.rows)
     )

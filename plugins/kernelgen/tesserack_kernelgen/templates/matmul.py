@@ -37,10 +37,9 @@ def _matrix(operand: int, outer: tuple[int, int], inner: tuple[int, int], batch:
 def matmul(call: Call) -> Any:
     """``out (batch..., m, n) = a (batch..., m, k) @ b (batch..., k, n)``, and a third input added to it."""
     out, (a, b, *rest) = call.outputs[0], call.inputs
-    third = rest[0] if rest else None
-    strided = third is not None and hasattr(third, "strides")
-    d = third.strides if strided else (0,) * len(out.shape)
-    m, n, k = *out.shape[-2:], a.shape[-1]
+    third: Any = rest[0] if rest else None
+    d = third.strides if hasattr(third, "strides") else (0,) * len(out.shape)
+    m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
     batch, (za, zb, zc, zd) = merge(out.shape[:-2], a.strides[:-2], b.strides[:-2], out.strides[:-2], d[:-2])
     left = _matrix(0, (m, a.strides[-2]), (k, a.strides[-1]), za)
     right = _matrix(1, (n, b.strides[-1]), (k, b.strides[-2]), zb)

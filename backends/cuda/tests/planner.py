@@ -1,0 +1,59 @@
+"""A device that computes as the reference backend does, while every call is planned for CUDA too."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import tesserack_reference
+from tesserack import _native
+from tesserack_kernelgen.cuda import CUDA
+from tesserack_kernelgen.record import Recorder
+from tesserack_kernelgen.templates import TEMPLATES
+
+__all__ = ["Planner"]
+
+_numbers = itertools.count()
+
+
+class Planner(tesserack_reference.Reference):
+    """Registered under a name of its own; ``recorder.sources`` are the kernels that its calls take on CUDA."""
+
+    def __init__(self) -> None:
+        self.name = f"cudaplans{next(_numbers)}"
+        super().__init__()
+        self.recorder = Recorder(CUDA)
+        self._kernels.update(tesserack_reference.backend._kernels)
+        for op, template in TEMPLATES.items():
+            known = tesserack_reference.backend._kernels.get(op)
+            self.kernel(op)(self._planned(template, known[0] if known else None))
+        register: Any = _native
+        register._register_python_backend(self, __file__)
+
+    def _planned(self, template: Any, function: Callable[..., Any] | None) -> Callable[..., Any]:
+        def kernel(
+            *,
+            outputs: Any,
+            inputs: Any,
+            params: Any,
+            op: Any,
+            opcode: Any,
+            compute_dtype: Any,
+            program: Any,
+            device: Any,
+        ) -> Any:
+            call = {"outputs": outputs, "inputs": inputs, "params": params, "op": op, "opcode": opcode}
+            call |= {"compute_dtype": compute_dtype, "program": program, "device": device}
+            self.recorder.plan(template, call)
+            return NotImplemented if function is None else _as_asked(function, call)
+
+        return kernel
+
+
+def _as_asked(function: Callable[..., Any], call: dict[str, Any]) -> Any:
+    """Call a kernel with the fields of a call that its signature names, as the core does."""
+    named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    rest = [x for field in ("outputs", "inputs", "params") if field not in named for x in call[field]]
+    return function(*rest, **{name: call[name] for name in named})

@@ -1,0 +1,157 @@
+"""The backend's own code, driven against a simulated driver that does nothing before somebody waits."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import tesserack as ts
+from simulated import Simulated
+from tesserack import _native
+from tesserack_cuda.backend import CUDA
+from tesserack_cuda.card import CUDACard
+
+NAME = "simulatedcuda"
+
+
+@pytest.fixture(scope="session")
+def driver() -> Simulated:
+    """The driver; its devices are registered under a name of their own."""
+    simulated = Simulated(devices=2, memory=1 << 28)
+    backend = CUDA(NAME, simulated.load)
+    CUDACard(backend).install(backend)
+    register: Any = _native
+    register._register_python_backend(backend, __file__)
+    return simulated
+
+
+@pytest.fixture(autouse=True)
+def no_fallback(driver: Simulated) -> Any:
+    before = ts.backends.get_fallback()
+    ts.backends.set_fallback("error")
+    yield
+    ts.backends.set_fallback(before)
+
+
+def test_properties(driver: Simulated) -> None:
+    properties = getattr(ts, NAME).get_device_properties(1)
+    assert properties.name == "Simulated" and properties.compute_units == 4
+    assert properties.total_memory == 1 << 28
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 300_000])
+def test_copies_keep_their_bytes(driver: Simulated, size: int) -> None:
+    given = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
+    kept = given.copy()
+    x = ts.from_numpy(given).to(NAME)
+    given[:] = 0  # the source is the caller's again
+    assert (x.cpu().numpy() == kept).all()
+    assert (x[size // 2 :].clone().cpu().numpy() == kept[size // 2 :]).all()
+
+
+def test_more_copies_than_pieces_of_pinned_memory(driver: Simulated) -> None:
+    tensors = [ts.full((100,), k, dtype=ts.int64).to(NAME) for k in range(100)]
+    assert [int(t[99].item()) for t in tensors] == [*range(100)]
+
+
+def test_arithmetic_and_a_product(driver: Simulated) -> None:
+    ts.manual_seed(0)
+    a, b = ts.randn(40, 50), ts.randn(50, 30)
+    got = (a.to(NAME) @ b.to(NAME) * 2 + 1).relu().cpu()
+    ts.testing.assert_close(got, (a @ b * 2 + 1).relu(), rtol=1e-5, atol=1e-5)
+
+
+def test_memory_goes_back(driver: Simulated) -> None:
+    before = driver.live
+    x = ts.ones(1 << 20, device=NAME)
+    assert driver.live > before
+    del x
+    ts.empty_cache(NAME)
+    assert driver.live <= before
+
+
+def test_out_of_memory_says_so(driver: Simulated) -> None:
+    with pytest.raises(ts.OutOfMemoryError, match=NAME):
+        ts.empty(1 << 29, dtype=ts.uint8, device=NAME)
+    assert int(ts.ones(3, device=NAME).sum()) == 3  # and the device goes on
+
+
+def test_streams_and_events(driver: Simulated) -> None:
+    side = ts.Stream(NAME)
+    x = ts.ones(1000, device=NAME)
+    ready = ts.Event(NAME)
+    ready.record()
+    with ts.stream(side):
+        side.wait_event(ready)
+        y = x + 1
+    done = side.record_event()
+    assert not done.query()
+    ts.current_stream(NAME).wait_event(done)
+    assert float((y * 2).sum()) == 4000
+    done.synchronize()
+    assert done.query()
+
+
+def test_elapsed_time(driver: Simulated) -> None:
+    begin, end = ts.Event(NAME, enable_timing=True), ts.Event(NAME, enable_timing=True)
+    begin.record()
+    x = ts.ones(10, device=NAME) + 1
+    end.record()
+    end.synchronize()
+    assert begin.elapsed_time(end) > 0
+    del x
+
+
+def test_copies_between_devices(driver: Simulated) -> None:
+    x = ts.arange(1000, device=f"{NAME}:0") * 3
+    y = x.to(f"{NAME}:1")
+    assert y.device.index == 1
+    assert ts.equal((y + 1).cpu(), ts.arange(1000) * 3 + 1)
+
+
+def test_threads_use_several_devices(driver: Simulated) -> None:
+    """A thread that never used a device launches on it, whatever the one before it made current."""
+    errors: list[BaseException] = []
+
+    def work(device: int) -> None:
+        try:
+            for _ in range(5):
+                x = ts.full((64,), float(device), device=f"{NAME}:{device}")
+                assert float((x + 1).sum()) == 64 * (device + 1)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k % 2,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_a_fault_arrives_at_the_next_wait(driver: Simulated) -> None:
+    x = ts.ones(5, device=NAME)
+    index = ts.tensor([7]).to(NAME)
+    with pytest.raises(IndexError, match="7"):
+        x.gather(0, index)
+        ts.synchronize(NAME)
+    assert float(x.sum()) == 5  # reported once
+
+
+def test_a_training_step(driver: Simulated) -> None:
+    results = []
+    for device in ("cpu", NAME):
+        ts.manual_seed(3)
+        model = ts.nn.Sequential(ts.nn.Linear(6, 8), ts.nn.Tanh(), ts.nn.Linear(8, 3))
+        x, y = ts.randn(10, 6), ts.randint(0, 3, (10,))
+        model, x, y = model.to(device), x.to(device), y.to(device)
+        optimizer = ts.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = ts.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+        results.append(float(loss))
+    assert abs(results[0] - results[1]) < 1e-5
