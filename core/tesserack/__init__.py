@@ -37,6 +37,7 @@ backends.install()
 # Imported when first used: `import tesserack` stays quick.
 _LAZY_MODULES = (
     "amp",
+    "array_api",
     "autograd",
     "compat",
     "compiler",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from tesserack import amp as amp
+from tesserack import array_api as array_api
 from tesserack import autograd as autograd
 from tesserack import backends as backends
 from tesserack import compat as compat

@@ -127,6 +127,20 @@ def set_(
     return self
 
 
+def __array_namespace__(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The Array API standard's namespace, ``tesserack.array_api``. ``ValueError`` for a version it does not follow."""
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"__array_namespace__: expected a version of the standard up to 2024.12, got {api_version!r}")
+    return importlib.import_module("tesserack.array_api")
+
+
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The tensor on another device; itself if it is there. ``stream`` must be None."""
+    if stream is not None:
+        raise ValueError(f"to_device: expected stream=None, got {stream!r}")
+    return self.to(device)
+
+
 def const_data_ptr(self: Tensor) -> int:
     """The address of the first element, for reading."""
     return self.data_ptr()
@@ -190,7 +204,7 @@ def install(cls: type[Tensor]) -> None:
         setattr(cls, name, member)
     for name in _IN_PLACE:
         setattr(cls, f"{name}_", _in_place(name))
-    for method in (set_, dim_order, const_data_ptr, map2_, module_load, reinforce):
+    for method in (__array_namespace__, to_device, set_, dim_order, const_data_ptr, map2_, module_load, reinforce):
         setattr(cls, method.__name__, method)
     members = {
         "polygamma_": _polygamma_,

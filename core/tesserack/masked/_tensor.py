@@ -13,7 +13,7 @@ __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tenso
 
 _POINTWISE = {
     *("abs", "acos", "add", "asin", "atan", "atan2", "ceil", "cos", "cosh", "div", "eq", "erf", "exp", "expm1"),
-    *("floor", "floor", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "le", "log", "log10", "log1p"),
+    *("floor", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "le", "log", "log10", "log1p"),
     *("log2", "logical_and", "logical_not", "logical_or", "lt", "maximum", "minimum", "mul", "ne", "neg", "pow"),
     *("reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "sigmoid", "sign", "sin", "sinh", "sqrt"),
     *("square", "sub", "tan", "tanh", "true_divide", "trunc", "where", "clamp", "bitwise_and", "bitwise_or"),
