@@ -18,23 +18,26 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 STAMPS := $(VENV)/stamps
 PROJECTS := pyproject.toml backends/cpu/pyproject.toml
+# Where a program names a device, its package is installed first.
+DEVICE_STAMP = $(if $(filter opencl%,$(DEVICE)),$(STAMPS)/opencl)
 files = $(shell find $(1) -type f 2>/dev/null)
 CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt pyproject.toml
+KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-TESTS ?= tests backends/cpu/tests tesserack.testing.conformance
+TESTS ?= tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests tesserack.testing.conformance
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
 .PHONY: demo test test-cuda conform test-without-onednn bench docs lint format asan wheels build clean
 
-demo: build $(STAMPS)/examples
+demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
-test: build $(STAMPS)/test $(STAMPS)/examples $(if $(PARITY),$(STAMPS)/torch)
+test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(if $(PARITY),$(STAMPS)/torch)
 	@for program in $$(ls -t build/core-*/tesserack_tests 2>/dev/null | head -n 1); do $$program; done
 	$(PY) -m pytest --pyargs $(PYTEST_ARGS) $(TESTS)
 
-conform: build $(STAMPS)/test
+conform: build $(STAMPS)/test $(DEVICE_STAMP)
 	$(PY) -m tesserack.testing.conform $(or $(DEVICE),cpu) --report build/conformance $(CONFORM_ARGS)
 
 # Without a device: the kernels through NVRTC, the backend against a simulated driver. TESSERACK_KERNEL_REPORT=folder
@@ -54,7 +57,7 @@ docs: build $(STAMPS)/docs
 
 # Cheapest first.
 # With what the tests need: the package holds a pytest plugin and a test kit, whose types are checked too.
-lint: build $(STAMPS)/lint $(STAMPS)/test
+lint: build $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/opencl
 	$(PY) tools/layers.py
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -92,6 +95,17 @@ $(STAMPS)/core: $(CORE) | $(STAMPS)/build-deps
 $(STAMPS)/cpu: $(CPU) | $(STAMPS)/build-deps
 	@echo "building the cpu backend (a few minutes the first time)"
 	$(PIP) install --no-build-isolation --no-deps -e ./backends/cpu
+	@touch $@
+
+# Its tests are skipped, with the reason, where no OpenCL platform works.
+$(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
+	$(PY) tools/requirements.py --project backends/opencl runtime > $@.txt
+	$(PIP) install -r $@.txt
+	$(PIP) install --no-build-isolation --no-deps -e ./backends/opencl
+	@touch $@
+
+$(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
+	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen
 	@touch $@
 
 $(STAMPS)/venv:

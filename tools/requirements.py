@@ -1,7 +1,8 @@
 """Print what the project's parts require, one requirement a line, read from the pyproject.toml files.
 
 ``python tools/requirements.py build runtime test`` prints the build requirements, the run-time dependencies and the
-extra ``test`` of both distributions, fit for ``pip install -r``; not our own distributions, which are built here.
+extra ``test`` of the core and the cpu backend, fit for ``pip install -r``; not our own distributions, which are built
+here. ``--project backends/opencl`` asks another one.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ def requirements(pyproject: dict[str, Any], part: str) -> list[str]:
 
 def main() -> None:
     parts = sys.argv[1:]
+    projects = PROJECTS
+    if parts[0] == "--project":
+        projects, parts = (ROOT / parts[1] / "pyproject.toml",), parts[2:]
     found = set(BUILD_TOOLS if "build" in parts else [])
-    for project in PROJECTS:
+    for project in projects:
         pyproject = tomllib.loads(project.read_text())
         for part in parts:
             found.update(requirements(pyproject, part))

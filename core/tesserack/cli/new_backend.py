@@ -19,7 +19,9 @@ _RENAMED = {"gitignore": ".gitignore", "test_conformance.py": "tests/test_confor
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of the subcommand."""
     parser.add_argument("name", metavar="NAME", help='the device\'s name, as in device="NAME"')
-    parser.add_argument("--native", action="store_true", help="C++ behind abi.h instead of Python over NumPy")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--native", action="store_true", help="C++ behind abi.h instead of Python over NumPy")
+    kind.add_argument("--kernelgen", action="store_true", help="kernels of tesserack-kernelgen in a dialect of C")
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="the folder to write, new or empty (default: ./tesserack-NAME)"
     )
@@ -31,7 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     name: str = arguments.name
     output = arguments.output or Path(f"tesserack-{name}")
     try:
-        written = write(name, output, native=arguments.native, vendor=arguments.vendor)
+        kinds = {"native": arguments.native, "kernelgen": arguments.kernelgen}
+        written = write(name, output, vendor=arguments.vendor, **kinds)
     except (OSError, ValueError) as error:
         print(f"new-backend: {error}", file=sys.stderr)
         return 2
@@ -41,8 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def write(name: str, output: Path, *, native: bool = False, vendor: str | None = None) -> list[Path]:
+def write(
+    name: str, output: Path, *, native: bool = False, kernelgen: bool = False, vendor: str | None = None
+) -> list[Path]:
     """Write the package of a backend called ``name`` into ``output``; returns the files.
+
+    It is in Python over NumPy, or ``native`` in C++, or with the kernels of tesserack-kernelgen.
 
     Raises:
         ValueError: if the name cannot be a device's, or another backend that is installed has it.
@@ -51,9 +58,10 @@ def write(name: str, output: Path, *, native: bool = False, vendor: str | None =
     check_name(name)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileExistsError(f"--output: expected a new or empty folder, got {output}; choose another one")
+    kind = "native" if native else "kernelgen" if kernelgen else "python"
     values = _values(name, vendor or f"org.example.{name}")
     written = []
-    for folder in (TEMPLATES / "common", TEMPLATES / ("native" if native else "python")):
+    for folder in (TEMPLATES / "common", TEMPLATES / kind):
         for template in sorted(folder.rglob("*.in")):
             target = output / _target(template.relative_to(folder), name)
             target.parent.mkdir(parents=True, exist_ok=True)
