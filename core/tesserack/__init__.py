@@ -131,7 +131,7 @@ _LAZY_NAMES = {
     ),
     **dict.fromkeys(("lobpcg", "lu", "pca_lowrank", "svd_lowrank"), "_lowrank"),
     **dict.fromkeys(("binomial", "poisson"), "distributions._samplers"),
-    "summary": "_summary",
+    "summary": "utils.summary",
     "cmake_dir": "_headers",
     "get_include": "_headers",
     **dict.fromkeys(("igamma", "igammac"), "special._incomplete_gamma"),

@@ -214,7 +214,6 @@ from tesserack._spectral import kaiser_window as kaiser_window
 from tesserack._spectral import stft as stft
 from tesserack._streams import stream as stream
 from tesserack._streams import transfer_guard as transfer_guard
-from tesserack._summary import summary as summary
 from tesserack._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from tesserack._switches import autocast as autocast
 from tesserack._switches import clear_autocast_cache as clear_autocast_cache
@@ -281,6 +280,7 @@ from tesserack.serialization import save as save
 from tesserack.special._elementary import mvlgamma as mvlgamma
 from tesserack.special._incomplete_gamma import igamma as igamma
 from tesserack.special._incomplete_gamma import igammac as igammac
+from tesserack.utils.summary import summary as summary
 from tesserack.backends._device_module import DeviceModule
 
 _dtype = dtype
