@@ -62,6 +62,8 @@ def test_transformer_with_shared_weights(device: ts.device) -> None:
     mlp = next(layer for layer in found.layers if layer.path == "blocks.1.mlp")
     assert (mlp.depth, mlp.flops, mlp.output_shape) == (3, 2 * 2 * 21 * 16 * 64, (3, 7, 16))
     text = str(found)
+    assert "\n(model) " in text
+    assert "\n  blocks.1 " in text and "\n    mlp " in text and "\n      0 " in text
     assert "of which" in text and "MultiheadAttention" in text and f"{found.parameters:,}" in text
     assert all(p.device == device for p in model.parameters())
 

@@ -44,8 +44,12 @@ class Summary:
 
     def __str__(self) -> str:
         rows = [("module", "kind", "output", "parameters", "FLOPs")]
+        inside: list[str] = []  # of which modules the layer is a part, outermost first
         for layer in self.layers:
-            name = "  " * layer.depth + (layer.path.rpartition(".")[2] or "(model)")
+            while inside and not layer.path.startswith(inside[-1]):
+                inside.pop()
+            name = "  " * len(inside) + (layer.path[len(inside[-1]) if inside else 0 :] or "(model)")
+            inside.append(f"{layer.path}." if layer.path else "")
             counts = f"{layer.parameters:,}" if layer.parameters else "", f"{layer.flops:,}" if layer.flops else ""
             rows.append((name, layer.kind, _shown(layer.output_shape), *counts))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
