@@ -148,7 +148,7 @@ def histogram(
 
     >>> import tesserack as ts
     >>> ts.histogram(ts.tensor([1.0, 2.0, 1.0]), bins=2, range=(0.0, 3.0)).hist
-    tensor([0., 3.])
+    tensor([2., 1.])
     """
     points = input.reshape(-1, 1)
     _check("histogram", points, None if weight is None else weight.reshape(-1))
@@ -176,7 +176,7 @@ def histogramdd(
     >>> import tesserack as ts
     >>> points = ts.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [2.0, 2.0]])
     >>> ts.histogramdd(points, bins=[2, 2]).hist.tolist()
-    [[1.0, 0.0], [2.0, 1.0]]
+    [[0.0, 1.0], [2.0, 1.0]]
     """
     if input.dim() < 2:
         raise RuntimeError(f"histogramdd: input tensor should have at least 2 dimensions, but got {input.dim()}")

@@ -33,7 +33,7 @@ def add_to(report: Report, script: str) -> None:
 def missing_in(source: str) -> list[tuple[str, int]]:
     """Names of PyTorch's that a source text uses and Tesserack lacks, with their lines.
 
-    >>> missing_in("import torch as t\\nt.sparse.no_such_function(1)\\nt.ones(1)")
+    >>> missing_in("import torch as t\\nt.nn.no_such_function(1)\\nt.ones(1)")
     []
     """
     try:
