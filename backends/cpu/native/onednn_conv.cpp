@@ -153,7 +153,7 @@ struct ConvPlan {
 private:
   // Where the weight is large beside the arithmetic, and does not change all the time.
   bool may_keep(const ConvProblem& p) {
-    constexpr int64_t kFewResults = 1024; // per element of the weight
+    constexpr int64_t kFewResults = 256; // per element of the weight
     constexpr int kPatience = 32, kPause = 256;
     const int64_t results = p.batch * p.out[0] * (p.spatial > 1 ? p.out[1] : 1) * (p.spatial > 2 ? p.out[2] : 1);
     if (p.kind != Conv::forward || results > kFewResults) return false;

@@ -164,3 +164,17 @@ def test_channels_last_weight_and_mixed_layouts() -> None:
     strided = np.empty((4, 16, 8, 16), "f4")[..., ::2]
     call("convolution", [strided], [x, w, None], [[1, 1], [1, 1], [1, 1], 1])
     check(strided, want)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_weights_that_are_kept_and_change(channels_last: bool, rng: np.random.Generator) -> None:
+    """Few results for every weight: what was made of it is kept, until its contents are others, in place."""
+    x = random_array(rng, (1, 32, 8, 8), "f4")
+    weights = [random_array(rng, (48, 32, 3, 3), "f4") for _ in range(2)]
+    wants = [torch.conv2d(torch.from_numpy(x).double(), torch.from_numpy(w).double(), padding=1) for w in weights]
+    laid, w = laid_out(x, channels_last), np.empty_like(weights[0])
+    for which in (0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 0):
+        w[...] = weights[which]
+        out = empty((1, 48, 8, 8), np.dtype("f4"), channels_last)
+        call("convolution", [out], [laid, w, None], [[1, 1], [1, 1], [1, 1], 1])
+        check(out, wants[which])

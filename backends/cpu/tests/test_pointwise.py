@@ -483,3 +483,19 @@ def test_forty_inputs_and_a_long_program(rng: np.random.Generator) -> None:
     out = np.empty((70, 30))
     h.pointwise(out, xs, steps, "f8")
     np.testing.assert_allclose(out, sum(xs), rtol=1e-12)
+
+
+def test_erfc_to_the_last_digits() -> None:
+    """Against 40 digits: SciPy's own error shows in the tail."""
+    mpmath = pytest.importorskip("mpmath")
+    x = np.concatenate([np.linspace(-6, 26.5, 400), np.geomspace(1e-300, 1, 50), [26.6, 27.2, 27.3, 28.0]])
+    with mpmath.workdps(40):
+        want = np.array([mpmath.erfc(mpmath.mpf(v)) for v in x.tolist()])
+        for dtype, limit in (("f8", 5), ("f4", 2.5)):
+            out = np.empty(len(x), dtype)
+            near = x.astype(dtype)
+            h.pointwise(out, [near], [("erfc", 0)], dtype)
+            exact = want if dtype == "f8" else [mpmath.erfc(mpmath.mpf(v)) for v in near.tolist()]
+            for got, value in zip(out.tolist(), exact, strict=True):
+                unit = float(np.spacing(np.array(float(value), dtype)))
+                assert abs(mpmath.mpf(got) - value) <= limit * unit, (dtype, got, value)

@@ -64,9 +64,12 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   bool heads = enable_gqa && query.ndim() >= 3 && key.ndim() >= 3 && value.ndim() >= 3;
   Tensor k = heads ? repeat_heads(key, query.size(-3)) : key, v = heads ? repeat_heads(value, query.size(-3)) : value;
   double scale = given_scale.value_or(1 / std::sqrt(static_cast<double>(query.sizes().back())));
-  if (dropout_p == 0 && same_batches(query, k, v) && query.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
-    if (Tensor out = by_kernel(query, k, v, mask, is_causal, scale); out.defined()) return out;
-    if (Tensor out = attention_by_blocks(query, k, v, mask, is_causal, scale); out.defined()) return out;
+  if (same_batches(query, k, v) && query.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
+    if (dropout_p == 0) {
+      if (Tensor out = by_kernel(query, k, v, mask, is_causal, scale); out.defined()) return out;
+      if (Tensor out = attention_by_blocks(query, k, v, mask, is_causal, scale); out.defined()) return out;
+    }
+    if (Tensor out = attention_by_rows(query, k, v, mask, is_causal, scale, dropout_p); out.defined()) return out;
   }
   Tensor weights = attention_weights(attention_scores(query, k, mask, is_causal, scale));
   if (dropout_p > 0) weights = dropout_op(weights, dropout_p, true);

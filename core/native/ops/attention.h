@@ -21,4 +21,8 @@ Tensor attention_weights(const AttentionScores& s);
 Tensor attention_by_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
                            double scale);
 
+// The result by operators over blocks of queries, where the scores are many. Undefined where they are few.
+Tensor attention_by_rows(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+                         double scale, double dropout_p);
+
 } // namespace ts

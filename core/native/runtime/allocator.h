@@ -56,6 +56,7 @@ private:
   void give_small(int size_class, void* handle, void* stream);
   std::vector<Block> take_all(); // every free block; under the lock
   std::vector<Block> take_surplus();
+  std::vector<Block> take_outgrown(size_t bytes, void* stream);
   void* raw_alloc(size_t bytes, void* stream);
   void raw_free(const std::vector<Block>& blocks);
   void count_allocated(int64_t bytes);

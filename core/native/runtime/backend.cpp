@@ -169,10 +169,14 @@ void Backend::check(int status, const char* what) const {
 }
 
 void Backend::forget_kernel(const KernelId& id) {
+  std::lock_guard lock(mutex_);
+  ++forgotten_;
   kernels_[static_cast<size_t>(id.index())].store(nullptr, std::memory_order_release);
 }
 
+// An answer that was given before a kernel was replaced is not kept after it.
 const Backend::Entry* Backend::resolve(const KernelId& id) {
+  const uint64_t asked = forgotten_.load();
   auto entry = std::make_unique<Entry>();
   entry->kernel.struct_size = sizeof(ts_kernel);
   int status = is_disabled(id.name()) ? TS_DECLINED : table_.get_kernel(table_.ctx, id.name(), &entry->kernel);
@@ -181,7 +185,8 @@ const Backend::Entry* Backend::resolve(const KernelId& id) {
   if (entry->kernel.dtypes == 0) entry->kernel.dtypes = (uint64_t{1} << TS_COMPLEX64) - 1;
   std::lock_guard lock(mutex_);
   owned_.push_back(std::move(entry));
-  kernels_[static_cast<size_t>(id.index())].store(owned_.back().get(), std::memory_order_release);
+  if (asked == forgotten_.load())
+    kernels_[static_cast<size_t>(id.index())].store(owned_.back().get(), std::memory_order_release);
   return owned_.back().get();
 }
 

@@ -78,6 +78,7 @@ private:
   std::vector<std::unique_ptr<DeviceAllocator>> allocators_;
   std::vector<std::unique_ptr<Entry>> owned_;
   std::array<std::atomic<const Entry*>, KernelId::kMax> kernels_{};
+  std::atomic<uint64_t> forgotten_{0}; // times that a kernel was forgotten
 };
 
 // Registers a table (copied; what it points to must outlive the process). Returns the backend.

@@ -1,5 +1,6 @@
 // Float32 convolution with 3 x 3 weights by F(2x2, 3x3): transformed tiles times transformed weights are 16 matrix
 // products, done for a block of tiles that stays in the L2 cache.
+#include "../kept.h"
 #include "../threads.h"
 #include "sgemm_tile.h"
 #include "winograd_tiles.h"
@@ -11,6 +12,7 @@ namespace TESSERACK_VARIANT {
 
 bool winograd_takes(const ConvGeometry& geometry);
 bool winograd_conv(const TiledConv& conv);
+Fingerprint fingerprint(const void* data, int64_t bytes); // fingerprint.cpp
 
 #ifdef TESSERACK_CPU_SIMD_F32
 
@@ -37,6 +39,7 @@ public:
 
   // False if a result is not finite.
   bool run() {
+    kept_ = kept_weights();
     const int64_t tiles = segments_.tiles_before(segments_.count());
     const bool few = tiles <= g_.out_channels && kPoints * tiles * depth_ <= kSharedFits;
     few ? run_by_panels(tiles) : run_by_blocks();
@@ -56,6 +59,29 @@ private:
   int64_t block_; // segments
   int64_t sums_plane_;
   std::atomic<bool> finite_ = true;
+  std::shared_ptr<void> kept_; // all panels of a weight that came before, or none
+
+  // Where transforming the weight is much of the work, and it does not change all the time.
+  std::shared_ptr<void> kept_weights() const {
+    constexpr int64_t kFewResults = 256; // per element of the weight
+    constexpr int kPatience = 64, kPause = 512;
+    static std::atomic<int> misses = 0, paused = 0;
+    const bool dense = t_.weight_tap == 1 && t_.weight_in == 9 && t_.weight_out == 9 * g_.in_channels;
+    if (!dense || g_.batch * g_.out[1] * g_.out[2] > kFewResults) return nullptr;
+    if (misses >= kPatience && ++paused > kPause) misses = paused = 0;
+    if (misses >= kPatience) return nullptr;
+    const int64_t purpose[] = {TESSERACK_VARIANT_LEVEL, g_.in_channels, g_.out_channels};
+    const Fingerprint of = fingerprint(t_.weight, 9 * g_.in_channels * g_.out_channels * 4);
+    auto kept = kept_weight(of, purpose, sizeof purpose, static_cast<size_t>(panels_ * panel_) * sizeof(float),
+                            [this](void* to) { transform_all(static_cast<float*>(to)); });
+    misses = kept ? 0 : misses + 1;
+    return kept;
+  }
+  void transform_all(float* to) const {
+    parallel_for(0, panels_, std::max<int64_t>(1, kPackGrain / panel_), [&](int64_t begin, int64_t end) {
+      for (int64_t panel = begin; panel < end; ++panel) transform_weights(panel, to + panel * panel_);
+    });
+  }
 
   struct Transformed {
     float* data; // (16, tiles, depth_)
@@ -72,10 +98,8 @@ private:
   // Each thread takes blocks of tiles through all panels of weights, which are transformed first.
   void run_by_blocks() {
     AlignedBuffer weights_buffer;
-    float* const weights = weights_buffer.get(panels_ * panel_);
-    parallel_for(0, panels_, std::max<int64_t>(1, kPackGrain / panel_), [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; ++panel) transform_weights(panel, weights + panel * panel_);
-    });
+    float* const weights = kept_ ? static_cast<float*>(kept_.get()) : weights_buffer.get(panels_ * panel_);
+    if (!kept_) transform_all(weights);
     parallel_for(0, segments_.count(), block_, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       AlignedBuffer buffer;
@@ -102,9 +126,9 @@ private:
     parallel_for(0, panels_, 1, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       AlignedBuffer buffer;
-      float* const weights = buffer.get(panel_);
       for (int64_t panel = begin; panel < end; ++panel) {
-        transform_weights(panel, weights);
+        const float* weights = static_cast<const float*>(kept_.get()) + (kept_ ? panel * panel_ : 0);
+        if (!kept_) transform_weights(panel, buffer.get(panel_)), weights = buffer.get(panel_);
         for (int64_t i = 0; i < segments_.count(); i += block_)
           worker.multiply(input.from(segments_.tiles_before(i), depth_), weights, panel, i,
                           std::min(segments_.count(), i + block_));

@@ -1,4 +1,5 @@
 // float64 instructions of the tile machine.
+#include "erfc_f64.h"
 #include "ops_float.h"
 
 namespace tesserack::cpu {
@@ -20,6 +21,7 @@ constexpr OpTable<double> make_table() {
   set_unary<double, [](double a) { return tanh_f64(a); }>(t, TS_I_TANH);
   set_unary<double, [](double a) { return sigmoid_f64(a); }>(t, TS_I_SIGMOID);
   set_unary<double, [](double a) { return std::erf(a); }>(t, TS_I_ERF);
+  set_unary<double, [](double a) { return erfc_f64(a); }>(t, TS_I_ERFC);
   set_binary<double, [](double a, double b) { return std::pow(a, b); }>(t, TS_I_POW);
   return t;
 }
