@@ -63,6 +63,18 @@ FAULTS = {
         r"what lies there was written to block \d+",
         "test_memory.py::test_nothing_takes_no_memory",
     ),
+    "careless copies": Fault(
+        ("--areas", "slots"),
+        "test_slots.py::test_slot[copies_within]",
+        r"shadow: copy_within: 70001 bytes, between blocks: byte 0 of \d+ should be \d+, is \d+",
+        "test_slots.py::test_slot[copies_from_host]",
+    ),
+    "late source": Fault(
+        ("--areas", "slots", "-k", "source or too_much"),
+        "test_slots.py::test_slot[source_may_go]",
+        r"shadow: copy_from_host: \d+ bytes changed after it returned: it reads the source later",
+        "test_slots.py::test_slot[too_much_is_refused]",
+    ),
     "late random bits": Fault(
         ("--areas", "random"),
         "test_random.py::test_bit_equal_with_cpu[rand-1000]",
