@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tesserack_cuda.backend import CUDA
 from tesserack_cuda.card import CUDACard
+from tesserack_cuda.namespace import namespace
 
 __all__ = ["backend", "card"]
 
 backend = CUDA()
 card = CUDACard(backend)
 card.install(backend)
+backend.namespace = namespace(backend)

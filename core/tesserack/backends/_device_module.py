@@ -11,7 +11,7 @@ from tesserack import _native
 from tesserack.backends import _device_streams as _streams
 from tesserack.backends._accessors import declared_absent, resolve
 from tesserack.backends._info import DeviceProperties, device_properties
-from tesserack.backends._loader import list_backends, load
+from tesserack.backends._loader import list_backends, load, namespace
 
 __all__ = ["DeviceModule", "has_module", "of"]
 
@@ -54,6 +54,10 @@ class DeviceModule(ModuleType):
             value = _streams.bind(name, self._name)
             setattr(self, name, value)
             return value
+        if not name.startswith("__"):
+            self.device_count()  # loads the backend, if it can be
+            if name in (own := namespace(self._name)):
+                return own[name]
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def _each(self) -> list[_native.device]:

@@ -149,6 +149,14 @@ def _too_early(claim: Claim) -> BackendUnavailableError:
     )
 
 
+_namespaces: dict[str, Any] = {}
+
+
+def namespace(name: str) -> Any:
+    """What a loaded backend adds to ``tesserack.<name>``: a mapping."""
+    return _namespaces.get(name, {})
+
+
 def _register(claim: Claim, entry: Any) -> None:
     if _is_python_backend(entry):
         if entry.name != claim.name:
@@ -156,6 +164,7 @@ def _register(claim: Claim, entry: Any) -> None:
                 f"backend: {claim} calls itself {entry.name!r}, but is announced as {claim.name!r}; "
                 "report this to the authors of the package"
             )
+        _namespaces[entry.name] = entry.namespace
         _native._register_python_backend(entry, f"{claim} ({claim.value})")
     elif isinstance(entry, (str, os.PathLike)):
         from tesserack.backends import _integrity

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tesserack import _native
@@ -89,6 +90,8 @@ class Backend:
     #: True where the handles of storages, streams and events are ints other than 0, such as addresses, not objects.
     #: Kernels may then return a :class:`tesserack.backends.LaunchPlan`.
     raw_handles: bool = False
+    #: What ``tesserack.<name>`` has beyond what it has for every backend, by name.
+    namespace: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self) -> None:
         self._kernels: dict[str, tuple[Any, ...]] = {}

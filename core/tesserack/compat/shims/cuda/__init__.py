@@ -6,6 +6,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import OutOfMemoryError
+from tesserack.compat.shims._card import Card
 from tesserack.compat.shims._card_functions import functions as _functions
 from tesserack.compat.shims.cuda import amp, memory, nvtx, random
 from tesserack.compat.shims.cuda._typed import *  # noqa: F403
@@ -67,9 +68,9 @@ def is_current_stream_capturing() -> bool:
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """``(0, 0)``: the levels of NVIDIA's cards say nothing of other devices. Fails without a device."""
-    _members["current_device"]()
-    return (0, 0)
+    """What the backend says; ``(0, 0)`` for those that are not NVIDIA's. Fails without a device."""
+    own = getattr(Card("cuda").require("get_device_capability"), "get_device_capability", None)
+    return own(device) if own else (0, 0)
 
 
 def get_arch_list() -> list[str]:
