@@ -82,9 +82,7 @@ CALLS = {
 VALUES = (0.0, -0.0, 1.0, -1.0, 2.5, math.inf, -math.inf, math.nan)
 GRID = [[a for a in VALUES for _ in VALUES], [b for _ in VALUES for b in VALUES]]
 CALLS |= {
-    f"{name} at infinities": lambda m, name=name: getattr(m, name)(
-        *(m.tensor(c, dtype=m.float64) for c in GRID)
-    )
+    f"{name} at infinities": lambda m, name=name: getattr(m, name)(*(m.tensor(c, dtype=m.float64) for c in GRID))
     for name in ("atan2", "floor_divide", "remainder", "fmod")
 }
 

@@ -11,6 +11,7 @@ A map is: arguments cut or padded with zeros along ``dims``, transformed without
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,8 @@ def _library() -> tuple[ModuleType, dict[str, Any]]:
 
 def _resized(array: Any, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
     """Cut at the end, or padded with zeros there."""
+    if all(array.shape[d] == n for d, n in zip(dims, sizes, strict=True)):
+        return array
     import numpy as np
 
     cut, pad = [slice(None)] * array.ndim, [(0, 0)] * array.ndim
@@ -135,6 +138,34 @@ def _half_sizes(map: Map) -> tuple[int, ...]:
     return (*map.sizes[:-1], map.sizes[-1] // 2 + 1)
 
 
+def _normalised(map: Map) -> str | None:
+    """What the library calls this scale of one complex transform; None where it has no name for it."""
+    count = math.prod(map.sizes)
+    if map.scale == 1:
+        return "backward" if map.forward else "forward"
+    if map.scale == 1 / count:
+        return "forward" if map.forward else "backward"
+    return "ortho" if map.scale == 1 / math.sqrt(count) else None
+
+
+def _direct(map: Map, array: Any) -> Any:
+    """The scaled transform in one call of the library, which most are; None for the others."""
+    norm = _normalised(map)
+    if norm is None or not map.dims:
+        return None
+    lib, threads = _library()
+    name = {"c2c": "fft" if map.forward else "ifft", "r2f": "fft" if map.forward else "ifft"}.get(map.kind)
+    if map.kind == "r2c" and map.forward:
+        name = "rfft"
+    elif map.kind == "c2r" and not map.forward:
+        name = "irfft"
+    if name is None:
+        return None
+    if len(map.dims) == 1:
+        return getattr(lib, name)(array, map.sizes[0], map.dims[0], norm=norm, **threads)
+    return getattr(lib, f"{name}n")(array, map.sizes, map.dims, norm=norm, **threads)
+
+
 def _compute(map: Map, x: Tensor) -> Tensor:
     shape = list(x.shape)
     for d, n in zip(map.dims, map.result, strict=True):
@@ -144,13 +175,16 @@ def _compute(map: Map, x: Tensor) -> Tensor:
         return ts.empty(shape, dtype=dtype, device=x.device)
     if 0 in shape or 0 in x.shape:
         return ts.zeros(shape, dtype=dtype, device=x.device)
-    array = x.resolve_conj() if hasattr(x, "resolve_conj") else x
-    array = _resized(array.numpy(force=True), map.dims, _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes)
-    found = _run(map, array)
-    if map.scale != 1:
-        found = found * found.real.dtype.type(map.scale)
-    found = _contiguous(_resized(found, map.dims, map.result))
-    return ts.from_numpy(found).to(x.device, dtype)
+    array = _resized(
+        x.resolve_conj().numpy(force=True), map.dims, _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
+    )
+    found = _direct(map, array)
+    if found is None:
+        found = _run(map, array)
+        if map.scale != 1:
+            found = found * found.real.dtype.type(map.scale)
+    found = ts.from_numpy(_contiguous(_resized(found, map.dims, map.result)))
+    return found if found.dtype is dtype and found.device == x.device else found.to(x.device, dtype)
 
 
 class _Linear(Function):
