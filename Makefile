@@ -19,7 +19,7 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 STAMPS := $(VENV)/stamps
 PROJECTS := pyproject.toml backends/cpu/pyproject.toml
 # Where a program names a device, its package is installed first.
-DEVICE_STAMP = $(if $(filter opencl%,$(DEVICE)),$(STAMPS)/opencl)
+DEVICE_STAMP = $(if $(filter opencl%,$(DEVICE)),$(STAMPS)/opencl) $(if $(filter cuda%,$(DEVICE)),$(STAMPS)/cuda)
 files = $(shell find $(1) -type f 2>/dev/null)
 CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt pyproject.toml
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
