@@ -161,6 +161,23 @@ def test_a_training_step(driver: Simulated) -> None:
     assert abs(results[0] - results[1]) < 1e-5
 
 
+def test_a_convolutional_network_trains(driver: Simulated) -> None:
+    nn, losses = ts.nn, []
+    for device in ("cpu", NAME):
+        ts.manual_seed(0)
+        layers = [nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3)]
+        model = nn.Sequential(*layers, nn.GELU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8, 10)).to(device)
+        optimizer = ts.optim.AdamW(model.parameters(), lr=1e-2)
+        x, y = ts.randn(8, 1, 8, 8).to(device), ts.randint(0, 10, (8,)).to(device)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss))
+    assert losses[3:] == pytest.approx(losses[:3], abs=1e-5)
+
+
 def test_names_that_programs_for_cuda_use(driver: Simulated) -> None:
     cuda = getattr(ts, NAME)
     assert cuda.is_available() and cuda.device_count() == 2 and cuda.current_device() == 0
