@@ -7,12 +7,14 @@ launcher as they are. The PyOpenCL objects behind them are kept here until the c
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 from tesserack.backends import Backend
+from tesserack_kernelgen import launcher
 
 from tesserack_opencl.devices import Found, find
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenCL"]
 
 _OUT_OF_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
+_PATIENCE = 2e-4  # seconds that a question about a stream may take
 _STAGED = 1 << 20  # copies from the host up to here are queued from a copy; larger ones wait
 
 
@@ -41,6 +44,8 @@ class OpenCL(Backend):
         self._faults: dict[int, Any] = {}
         self._pending: deque[tuple[Any, Any]] = deque()  # copies under way, with the bytes they read
         self._next_event = 1
+        self._submitted = 0  # copies queued here; the launcher counts kernels
+        self._idle: dict[int, tuple[int, int]] = {}  # by queue: the counts when it was last waited for
         self._lock = threading.RLock()
 
     # --- devices --------------------------------------------------------------------------------------------------
@@ -107,6 +112,7 @@ class OpenCL(Backend):
     def copy_from_host(self, device: int, dst: int, dst_offset: int, src: memoryview, stream: Any) -> None:
         queue = self.queue(device, stream)
         memory = self._memory[dst]
+        self._submitted += 1
         if src.nbytes > _STAGED:
             cl.enqueue_copy(queue, memory, np.frombuffer(src, np.uint8), dst_offset=dst_offset, is_blocking=True)
             return
@@ -130,11 +136,17 @@ class OpenCL(Backend):
     ) -> None:
         queue = self.queue(device, stream)
         source, target = self._memory[src], self._memory[dst]
+        self._submitted += 1
         cl.enqueue_copy(queue, target, source, src_offset=start, dst_offset=dst_offset, byte_count=nbytes)
 
     def synchronize(self, device: int, stream: Any) -> None:
-        self._read(device, self.queue(device, stream))
+        queue, counts = self.queue(device, stream), self._counts()
+        self._read(device, queue)
+        self._idle[int(queue.int_ptr)] = counts
         self._drop_finished()
+
+    def _counts(self) -> tuple[int, int]:
+        return launcher.launches(), self._submitted
 
     # --- faults that kernels find ---------------------------------------------------------------------------------
 
@@ -172,6 +184,19 @@ class OpenCL(Backend):
         queue = self._queues.pop(stream, None)
         if queue is not None:
             queue.finish()
+            self._idle.pop(stream, None)
+
+    def stream_query(self, device: int, stream: Any) -> bool:
+        queue = self.queue(device, stream)
+        if self._idle.get(int(queue.int_ptr)) == self._counts():
+            return True
+        marker = cl.enqueue_marker(queue)  # OpenCL cannot ask a queue; that of an idle one is done in microseconds
+        queue.flush()
+        deadline = time.monotonic() + _PATIENCE
+        while not _finished(marker):
+            if time.monotonic() > deadline:
+                return False
+        return True
 
     def stream_wait_event(self, device: int, stream: Any, event: int) -> None:
         recorded = self._events.get(event)

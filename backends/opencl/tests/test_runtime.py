@@ -108,3 +108,11 @@ def test_a_platform_that_cannot_compile_is_skipped_with_its_reason(monkeypatch: 
     monkeypatch.setattr(devices, "_works", broken)
     found, reason = devices.find.__wrapped__()
     assert found == () and "unknown target CPU" in reason
+
+
+def test_a_stream_is_idle_after_it_was_waited_for() -> None:
+    stream = ts.opencl.Stream()
+    with ts.opencl.stream(stream):
+        ts.ones(1000, device="opencl") * 2
+    stream.synchronize()
+    assert stream.query()
