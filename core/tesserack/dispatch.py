@@ -213,7 +213,7 @@ def _step(key: str, owner: str | None, record: dict[str, Any]) -> str:
         if not record["differentiable"]:
             return "not differentiable: nothing is recorded"
         return (
-            "traced through: its parts are recorded" if record["composite"] else "a node is recorded, then the next key"
+            "traced through: its parts are recorded" if record["traced"] else "a node is recorded, then the next key"
         )
     if owner is not None:
         return f"kernel registered by {owner}"

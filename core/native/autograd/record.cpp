@@ -230,7 +230,7 @@ void refuse_out_gradient(const Operator& op) {
 void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
   KeySet rest = keys & below(key::Autograd);
   check_written_lists(op, f);
-  if (op.composite && !(op.gradient && (op.overridden & keys))) return redispatch(op, f, rest);
+  if (op.traced() && !(op.gradient && (op.overridden & keys))) return redispatch(op, f, rest);
   bool inplace = !op.schema->args.empty() && op.schema->args[0].type.mutated && f.args[0].tag == Tag::Tensor;
   bool needed = false;
   each_tensor(f, [&](int32_t, const Tensor& t) { needed |= wants_gradient(t); });

@@ -98,7 +98,7 @@ KernelFn kernel_of_body(const Operator& op) {
   if (op.schema->mutates()) return run_mutating_body;
   if (op.body == run_primitive) return run_primitive_kernel;
   auto aliases = [](const ArgType& type) { return type.alias != 0; };
-  return op.composite && std::ranges::none_of(op.schema->returns, aliases) ? run_composite_body : run_body;
+  return op.composite() && std::ranges::none_of(op.schema->returns, aliases) ? run_composite_body : run_body;
 }
 
 Operator& register_operator(std::unique_ptr<Operator> op) {

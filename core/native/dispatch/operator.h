@@ -50,14 +50,18 @@ struct Effects {
   bool data_dependent = false; // sizes of results follow from values: no rule tells them without the data
 };
 
+// What ops/declare.h says of each. Opaque: registered at run time, with a kernel that nothing is known of.
+enum class OperatorKind : uint8_t { Composite, Pointwise, Primitive, DataDependent, View, Answer, Opaque };
+
 struct Operator {
   static constexpr int kKeys = 64;
 
   KernelTable table;
   std::unique_ptr<Schema> schema;
-  BodyFn body = nullptr;    // of a composite what it is made of; of a primitive run_primitive or run_writer
+  BodyFn body = nullptr;    // of a composite what it is made of; of a primitive what runs it (dispatch/primitive.h)
   BodyFn rule = nullptr;    // arguments to outlines of the results; every check and error
   BodyFn compute = nullptr; // fills results that exist
+  BodyFn make = nullptr;    // of a data-dependent primitive instead: returns results within the outlines
   GradFn gradient = nullptr;
   const PointwiseInfo* pointwise = nullptr;
   const Operator* functional = nullptr; // of in-place and out variants: the operator they vary
@@ -66,7 +70,7 @@ struct Operator {
   Effects effects;
   std::atomic<KeySet> overridden{0}; // backends with a kernel of their own for the whole operator
   Variant variant = Variant::Functional;
-  bool composite = true;             // differentiated by tracing through its body
+  OperatorKind kind = OperatorKind::Composite;
   bool differentiable = true;        // false: results never require gradients (comparisons, argmax)
   bool view = false;                 // results alias the first argument
   bool reuses_self = false;          // compute may be given argument 0 itself as result 0
@@ -85,6 +89,9 @@ struct Operator {
   const char* origin = "tesserack";
 
   const std::string& name() const { return schema->name; }
+  bool composite() const { return kind == OperatorKind::Composite; }
+  // Differentiated by tracing through its body, unless a backend replaces it and a gradient is declared for that.
+  bool traced() const { return composite() && (differentiable || variant != Variant::Functional); }
 };
 
 // Key set of a call: tensors' keys, thread-local include and exclude applied.

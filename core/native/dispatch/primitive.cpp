@@ -1,6 +1,7 @@
 #include "dispatch/primitive.h"
 #include "dispatch/describe.h"
 #include "runtime/empty.h"
+#include <algorithm>
 
 namespace ts {
 namespace {
@@ -75,6 +76,16 @@ void run_primitive(const Operator& op, Frame& f) {
 void run_primitive_kernel(void*, const Operator& op, Frame& f, KeySet) {
   if (!op.any_device) check_same_device(op, f);
   run_primitive(op, f);
+}
+
+void run_maker(const Operator& op, Frame& f) {
+  op.rule(op, f);
+  bool no_data = std::any_of(f.rets, f.rets + f.nrets,
+                             [](const Value& v) { return v.tag == Tag::Tensor && v.tensor->device.is_meta(); });
+  drop_results(f);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !no_data, op.name(),
+                ": sizes of the result follow from values, which tensors on the meta device do not have");
+  op.make(op, f);
 }
 
 void run_writer(const Operator& op, Frame& f) {

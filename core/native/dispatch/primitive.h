@@ -8,6 +8,8 @@ namespace ts {
 // are the arguments they write.
 void run_primitive(const Operator& op, Frame& f);
 void run_writer(const Operator& op, Frame& f);
+// Of those whose sizes follow from values: the rule checks, then results are made. NotImplementedError without data.
+void run_maker(const Operator& op, Frame& f);
 // The first as the kernel of a backend's key.
 void run_primitive_kernel(void*, const Operator& op, Frame& f, KeySet keys);
 

@@ -41,7 +41,7 @@ bool any_meta(const Frame& f) {
 // An operator's own function. What has no data goes to the rule for shapes, if there is one.
 void run_c_body(const Operator& op, Frame& f) {
   const auto& kernel = *static_cast<const CKernel*>(op.extension);
-  if (!op.composite && any_meta(f)) {
+  if (!op.composite() && any_meta(f)) {
     if (runs_body(op, kMetaBackend))
       fail(ErrorKind::NotImplemented, op.name(), ": no rule for shapes; give one with register_fake");
     const Kernel* rule = op.table.find(kMetaBackend);

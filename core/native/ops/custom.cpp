@@ -54,7 +54,7 @@ const Operator& define_operator(const CustomOperator& custom) {
   op->extension = custom.extension;
   op->origin = custom.origin;
   op->doc = custom.doc;
-  op->composite = custom.composite;
+  op->kind = custom.composite ? OperatorKind::Composite : OperatorKind::Opaque;
   op->gradient = no_gradient;
   op->is_method = op->is_function = false;
   op->any_device = custom.composite; // its parts check

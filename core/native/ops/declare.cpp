@@ -78,7 +78,7 @@ Operator& register_variant(const Operator& functional, Variant variant, const Po
   if (!functional.python_name.empty()) op->python_name = functional.python_name + (inplace ? "_" : "");
   if (pointwise) {
     op->body = run_pointwise;
-    op->composite = false;
+    op->kind = OperatorKind::Pointwise;
     op->table.set(key::Autograd, {pointwise_autograd, nullptr, op->origin});
   } else {
     op->body = body ? body : inplace ? run_inplace_form : run_out_form;
@@ -102,8 +102,10 @@ const Operator& Def::finish() {
     finish_pointwise(*op_, *pointwise_);
     op_->pointwise = info = pointwise_.release(); // lives as long as the operator: for ever
   }
-  if (op_->compute) finish_primitive();
-  TS_CHECK(op_->body, "operator: '", op_->name(), "' is declared without a body");
+  if (op_->compute || op_->make)
+    finish_primitive();
+  else if (!info)
+    finish_body();
   Operator& op = register_operator(std::move(op_));
   if (inplace_) op.inplace = &register_variant(op, Variant::Inplace, info, inplace_body_);
   if (out_) op.out = &register_variant(op, Variant::Out, info, nullptr);
@@ -193,15 +195,38 @@ Def& Def::boxed_compute(BodyFn fn, int arity, size_t results) {
   return *this;
 }
 
+Def& Def::boxed_make(BodyFn fn, int arity) {
+  TS_CHECK(arity == static_cast<int>(op_->schema->args.size()), "operator: what makes the results of '", op_->name(),
+           "' takes ", arity, " arguments, its schema has ", op_->schema->args.size());
+  op_->make = fn;
+  return data_dependent();
+}
+
 void Def::finish_primitive() {
   const Schema& s = *op_->schema;
-  TS_CHECK(op_->rule && !op_->body, "operator: '", op_->name(), "' has a computation: it needs a rule, and no body");
+  TS_CHECK(op_->rule && !op_->body && !(op_->compute && op_->make), "operator: '", op_->name(),
+           "' has a computation: it needs a rule, and no body");
   auto is_tensor = [](const Argument& a) { return a.type.kind == TypeKind::Tensor; };
   TS_CHECK(op_->gradient || !op_->differentiable || std::ranges::none_of(s.args, is_tensor), "operator: '", op_->name(),
            "' is a primitive: it needs a gradient, or to be not_differentiable");
   bool writer = std::ranges::all_of(s.returns, [](const ArgType& r) { return r.alias != 0; });
-  op_->body = writer ? run_writer : run_primitive;
-  op_->composite = false;
+  op_->body = op_->make ? run_maker : writer ? run_writer : run_primitive;
+  op_->kind = op_->make ? OperatorKind::DataDependent : OperatorKind::Primitive;
+}
+
+// Views, answers and composites.
+void Def::finish_body() {
+  const Schema& s = *op_->schema;
+  TS_CHECK(op_->body, "operator: '", op_->name(), "' is declared without a body");
+  if (op_->kind == OperatorKind::View) return;
+  if (answer_) {
+    auto holds_tensors = [](const ArgType& r) { return r.kind == TypeKind::Tensor; };
+    TS_CHECK(std::ranges::none_of(s.returns, holds_tensors), "operator: '", op_->name(),
+             "' answers the host: it returns no tensors");
+    op_->kind = OperatorKind::Answer;
+    op_->differentiable = false;
+    return;
+  }
 }
 
 Def& Def::reuses_self() {
@@ -228,7 +253,7 @@ Def& Def::gradient_if_replaced(GradFn fn) {
 
 Def& Def::gradient(GradFn fn) {
   op_->gradient = fn;
-  op_->composite = false;
+  op_->kind = OperatorKind::Opaque;
   return *this;
 }
 
@@ -257,11 +282,14 @@ Def& Def::node_name(NodeNameFn name) {
 
 Def& Def::not_differentiable() {
   op_->differentiable = false;
-  op_->composite = false;
   return *this;
 }
 Def& Def::view() {
   op_->view = true;
+  return untracked_view();
+}
+Def& Def::untracked_view() {
+  op_->kind = OperatorKind::View;
   return *this;
 }
 Def& Def::any_device() {

@@ -14,7 +14,7 @@
 //     def("softmin(Tensor self, int dim) -> Tensor").body<softmin>().doc("...");
 //   }
 //
-// Three kinds:
+// The kinds; registration refuses what is none of them:
 // - A *pointwise* operator is an expression; its kernel, dtype rule and gradient follow from it.
 // - A *primitive* has a rule and a computation. The rule takes the arguments and returns outline(sizes, dtype, device)
 //   for each result (runtime/empty.h; a tuple for several); every check and every error is there, and it touches no
@@ -22,8 +22,16 @@
 //   launches kernels and calls operators. The core owns the memory: a fresh block, the out= tensor, the in-place
 //   target. A primitive that writes arguments and returns them (`-> Tensor(a!)`, `-> ()`) has a rule that returns
 //   nothing and a computation without results. On the meta device only rules run.
-// - A *composite* has a body made of other operators, and is differentiated by tracing through it. It may give a rule
-//   besides, so that a backend that replaces it need not trace it, and then .gradient_if_replaced.
+// - A *data-dependent* primitive (nonzero, unique) has results whose sizes follow from values. Its rule outlines them
+//   as small as they can be, so dtypes, devices and numbers of dims are known; .make<fn>() returns the real ones.
+//   NotImplementedError on the meta device. Where only some calls depend on data, a composite chooses.
+// - A *view* has a body that shows argument 0's memory in another geometry, and launches nothing: .view(), or
+//   .untracked_view() where autograd is not to know of the sharing (detach).
+// - An *answer* is no tensor but a number or a truth for the host: .answer<fn>(). Where it reads the device it says
+//   .reads_host().
+// - A *composite* has a body made of other operators, and is differentiated by tracing through it; one that is
+//   not_differentiable runs its parts below autograd. It may give a rule besides, so that a backend that replaces it
+//   need not trace it, and then .gradient_if_replaced.
 // No rule, computation or body asks which dispatch keys are on: what runs is the same under a recorder.
 #pragma once
 #include "autograd/gradient.h"
@@ -80,12 +88,18 @@ public:
   template <auto Fn, size_t N = 1> Def& compute() {
     return boxed_compute(&Compute<Fn, N>::run, Compute<Fn, N>::arity, N);
   }
+  // Of a data-dependent primitive, instead of a computation: returns the results.
+  template <auto Fn> Def& make() { return boxed_make(&Body<Fn>::run, Body<Fn>::arity); }
+  template <auto Fn> Def& answer() {
+    answer_ = true;
+    return boxed(&Body<Fn>::run, Body<Fn>::arity);
+  }
   Def& reuses_self(); // compute may be given argument 0 itself as the result: in-place forms need no copy
   // Effects that the schema does not tell (what is written, a Generator argument), those of a composite's parts
   // included.
   Def& random();                 // may draw random numbers
   Def& reads_host();             // may wait for values of tensors
-  Def& data_dependent();         // sizes of results follow from values; such an operator reads them on the host
+  Def& data_dependent();         // of composites: sizes of results follow from values, which are read on the host
   Def& gradient(GradFn fn);      // .saves names the tensors it reads: argument names, "result" or "result1"
   Def& saves(const char* names); // space-separated
   // Of a composite with a rule: used on backends that have a kernel of their own for all of it.
@@ -94,7 +108,8 @@ public:
   Def& node_name(const char* name);
   Def& node_name(NodeNameFn name);
   Def& not_differentiable();
-  Def& view();       // results alias argument 0; made with make_view
+  Def& view(); // results alias argument 0; made with make_view
+  Def& untracked_view();
   Def& any_device(); // tensor arguments may be on different devices
 
   Def& inplace(BodyFn fn = nullptr); // also declare name_(Tensor(a!) self, ...)
@@ -112,11 +127,13 @@ public:
 private:
   Def& boxed_rule(BodyFn fn, int arity);
   Def& boxed_compute(BodyFn fn, int arity, size_t results);
+  Def& boxed_make(BodyFn fn, int arity);
   void finish_primitive();
+  void finish_body();
 
   std::unique_ptr<Operator> op_;
   std::unique_ptr<PointwiseInfo, void (*)(PointwiseInfo*)> pointwise_;
-  bool inplace_ = false, out_ = false;
+  bool inplace_ = false, out_ = false, answer_ = false, own_gradient_ = false;
   BodyFn inplace_body_ = nullptr;
 };
 

@@ -24,7 +24,7 @@ Overrides& overrides() {
 }
 
 bool records_gradient(const Operator& op, const Frame& f) {
-  if (!op.composite || !grad_enabled()) return false;
+  if (!op.traced() || (op.gradient && op.rule) || !grad_enabled()) return false;
   for (int32_t k = 0; k < f.nargs; ++k) {
     const Value& v = f.args[k];
     if (v.tag == Tag::Tensor && requires_grad(v.tensor)) return true;
@@ -175,7 +175,7 @@ bool replaceable(const Operator& op) {
   bool plain_results = !s.returns.empty() && std::all_of(s.returns.begin(), s.returns.end(), [](const ArgType& r) {
     return r.kind == TypeKind::Tensor && !r.list && !r.alias;
   });
-  return plain_results && op.variant == Variant::Functional && !op.view && !s.mutates();
+  return plain_results && op.variant == Variant::Functional && !op.view && !op.make && !s.mutates();
 }
 
 namespace {

@@ -179,6 +179,7 @@ TS_OPERATORS(view) {
            "strides do not allow it: see reshape.");
   def("_unsafe_view(Tensor self, int[] size) -> Tensor")
       .body<unsafe_view>()
+      .untracked_view()
       .gradient(reshape_back)
       .hidden()
       .doc("view of a temporary: shares its memory, but is not tracked as a view of it.");
@@ -259,6 +260,7 @@ TS_OPERATORS(view) {
       .doc("A view with the same geometry.");
   def("detach(Tensor(a) self) -> Tensor(a)")
       .body<detach_of>()
+      .untracked_view()
       .not_differentiable()
       .doc("The same data without its history: gradients do not flow through the result. Shares memory and version.");
 }

@@ -259,13 +259,16 @@ pb::dict describe_effects(const Operator& op) {
 
 pb::dict describe_operator(const Operator& op) {
   using namespace pybind11::literals;
+  static constexpr const char* kKinds[] = {"composite", "pointwise", "primitive", "data-dependent",
+                                           "view",      "answer",    "opaque"};
   const char* variant = op.variant == Variant::Functional ? "functional"
                         : op.variant == Variant::Inplace  ? "inplace"
                                                           : "out";
   return pb::dict("name"_a = op.name(), "base"_a = op.schema->base, "python_name"_a = op.python_name,
                   "schema"_a = to_string(*op.schema), "doc"_a = op.doc, "variant"_a = variant,
                   "function"_a = op.is_function, "method"_a = op.is_method, "hidden"_a = op.hidden, "view"_a = op.view,
-                  "composite"_a = op.composite, "differentiable"_a = op.differentiable,
+                  "kind"_a = kKinds[static_cast<size_t>(op.kind)], "traced"_a = op.traced(),
+                  "composite"_a = op.composite(), "differentiable"_a = op.differentiable,
                   "pointwise"_a = op.pointwise != nullptr, "rule"_a = op.rule != nullptr,
                   "computes"_a = op.compute != nullptr, "effects"_a = describe_effects(op),
                   "namespaces"_a = op.namespaces, "origin"_a = std::string(op.origin));

@@ -75,4 +75,4 @@ def _operators() -> list[dict[str, Any]]:
 
 
 def _kind(record: dict[str, Any]) -> str:
-    return next((kind for kind in ("pointwise", "view", "composite") if record[kind]), "primitive")
+    return str(record["kind"])

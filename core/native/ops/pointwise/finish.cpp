@@ -49,7 +49,7 @@ void finish_pointwise(Operator& op, PointwiseInfo& info) {
            ": a pointwise operator takes at most ", kMaxPointwiseArgs, " arguments");
   op.body = run_pointwise;
   op.any_device = true; // checked while planning: 0-d host tensors may join any device
-  op.composite = false;
+  op.kind = OperatorKind::Pointwise;
   op.table.set(key::Autograd, {pointwise_autograd, nullptr, op.origin});
 }
 
