@@ -69,13 +69,17 @@ Tensor basic_index(const Tensor& self, IntSpan items) {
   return make_view(self, w.sizes, w.strides, byte_position(self, w));
 }
 
-Tensor basic_index_backward(const Tensor& grad, IntSpan input_sizes, IntSpan items) {
-  Tensor out = filled(input_sizes, 0, grad.dtype(), grad.device());
+Tensor basic_index_backward_rule(const Tensor& grad, IntSpan input_sizes, IntSpan items) {
+  Tensor out = outline(input_sizes, grad.dtype(), grad.device());
   Window w = window(out, items);
   TS_CHECK(same(grad.sizes(), w.sizes), "basic_index_backward: expected a gradient of sizes ", IntSpan(w.sizes),
            ", got ", grad.sizes());
-  copy_into(alias(out, w.sizes, w.strides, byte_position(out, w)), grad);
   return out;
+}
+void basic_index_backward(const Tensor& out, const Tensor& grad, IntSpan, IntSpan items) {
+  raw_fill(out, 0);
+  Window w = window(out, items);
+  copy_into(alias(out, w.sizes, w.strides, byte_position(out, w)), grad);
 }
 
 // The name PyTorch's chain of views ends with: whole slices make none, unless they stand alone.
@@ -109,7 +113,8 @@ TS_OPERATORS(basic_index) {
       .doc("The view that basic indexing selects. `items` holds four numbers for each index: (0, index, -, -), "
            "(1, start, length, step) or (2, -, -, -) for a new axis; indices are not negative.");
   def("basic_index_backward(Tensor grad, int[] input_sizes, int[] items) -> Tensor")
-      .body<basic_index_backward>()
+      .rule<basic_index_backward_rule>()
+      .compute<basic_index_backward>()
       .hidden()
       .gradient([](GradContext& c) { c.set(0, kIndex(c.grad(), c.value<IntSpan>(2))); })
       .doc("Zeros of input_sizes with grad where basic_index took its elements from.");

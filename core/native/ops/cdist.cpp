@@ -1,5 +1,6 @@
 // Distances between all pairs of rows, without the differences of all pairs at once.
 #include "ops/api.h"
+#include "ops/check.h"
 #include "ops/copy.h"
 #include "ops/declare.h"
 #include "ops/raw.h"
@@ -12,7 +13,7 @@ namespace ts {
 namespace {
 
 const Op by_products("cdist_by_products"), by_differences("cdist_by_differences"),
-    from_products("distances_of_products");
+    from_products("distances_of_products"), from_products_into("distances_of_products.out");
 const Op vector_norm("linalg_vector_norm"), combinations("combinations");
 constexpr char kIfNecessary[] = "use_mm_for_euclid_dist_if_necessary";
 constexpr int64_t kProductsFrom = 25;              // rows; as PyTorch
@@ -59,12 +60,18 @@ Tensor row_sums(const Tensor& x, int64_t dim) {
   return ops::sum_dim(x, IntSpan(dims), true);
 }
 
-Tensor cdist_by_products(const Tensor& x1, const Tensor& x2) {
-  check_pair(x1, x2, 2);
+Tensor by_products_rule(const Tensor& x1, const Tensor& x2) {
+  check_same_dtype(x1, x2, "cdist");
+  return outline(check_pair(x1, x2, 2), x1.dtype(), x1.device());
+}
+void cdist_by_products(const Tensor& out, const Tensor& x1, const Tensor& x2) {
   DType wide = accumulate_type(x1.dtype());
   Tensor a = raw_cast(x1, wide), b = raw_cast(x2, wide);
-  Tensor squares = turned(row_sums(ops::square(b), -1));
-  return raw_cast(from_products(ops::matmul(a, turned(b)), row_sums(ops::square(a), -1), squares), x1.dtype());
+  Tensor products = ops::matmul(a, turned(b)), squares = turned(row_sums(ops::square(b), -1));
+  if (wide == out.dtype())
+    from_products_into(products, row_sums(ops::square(a), -1), squares, out);
+  else
+    raw_copy(out, from_products(products, row_sums(ops::square(a), -1), squares));
 }
 // Where rows coincide the gradient is zero, a subgradient.
 void products_gradient(GradContext& c) {
@@ -97,15 +104,17 @@ Tensor differences(const Tensor& x1, const Tensor& x2, int64_t first, int64_t co
 }
 Tensor joined(std::vector<Tensor>& parts) { return parts.size() == 1 ? parts[0] : ops::cat(parts, int64_t{-2}); }
 
-Tensor cdist_by_differences(const Tensor& x1, const Tensor& x2, double p) {
-  Dims sizes = check_pair(x1, x2, p);
+Tensor by_differences_rule(const Tensor& x1, const Tensor& x2, double p) {
+  check_same_dtype(x1, x2, "cdist");
+  return outline(check_pair(x1, x2, p), x1.dtype(), x1.device());
+}
+void cdist_by_differences(const Tensor& out, const Tensor& x1, const Tensor& x2, double p) {
   if (x1.size(-1) == 0) p = 1; // zeros, where a greatest difference would have no meaning
   int64_t last[] = {-1};
-  std::vector<Tensor> parts;
-  each_block(x1, x2, sizes, [&](int64_t first, int64_t count) {
-    parts.push_back(vector_norm(differences(x1, x2, first, count), p, IntSpan(last)));
+  each_block(x1, x2, out.sizes(), [&](int64_t first, int64_t count) {
+    raw_copy(raw_narrow(out, out.ndim() - 2, first, count),
+             vector_norm(differences(x1, x2, first, count), p, IntSpan(last)));
   });
-  return joined(parts);
 }
 void differences_gradient(GradContext& c) {
   Tensor a = c.arg(0), b = c.arg(1), grad = c.grad(), distance = c.result();
@@ -148,14 +157,16 @@ TS_OPERATORS(cdist) {
            "'donot_use_mm_for_euclid_dist'), which loses digits of small distances far from the origin.");
   def("cdist_by_products(Tensor x1, Tensor x2) -> Tensor")
       .node_name("CdistBackward0")
-      .body<cdist_by_products>()
+      .rule<by_products_rule>()
+      .compute<cdist_by_products>()
       .saves("x1 x2 result")
       .gradient(products_gradient)
       .hidden()
       .doc("cdist for p = 2 by a matrix product.");
   def("cdist_by_differences(Tensor x1, Tensor x2, float p) -> Tensor")
       .node_name("CdistBackward0")
-      .body<cdist_by_differences>()
+      .rule<by_differences_rule>()
+      .compute<cdist_by_differences>()
       .saves("x1 x2 result")
       .gradient(differences_gradient)
       .hidden()
@@ -163,6 +174,7 @@ TS_OPERATORS(cdist) {
   def("distances_of_products(Tensor products, Tensor squares, Tensor other_squares) -> Tensor")
       .pointwise("sqrt(max(squares + other_squares - 2 * products, 0))")
       .not_differentiable()
+      .out()
       .hidden()
       .doc("|a - b| from a.b, |a|^2 and |b|^2.");
   def("pdist(Tensor self, float p=2.0) -> Tensor")

@@ -3,6 +3,7 @@
 #include "ops/check.h"
 #include "ops/declare.h"
 #include "ops/pointwise_table.h"
+#include "runtime/empty.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -71,9 +72,13 @@ Tensor isreal(const Tensor& self) {
   return is_complex(self.dtype()) ? ops::eq(imag(self), int64_t{0}) : ops::ones_like(self, DType::Bool);
 }
 
-Tensor abs_complex(const Tensor& self) {
-  static const Op hypot("hypot");
-  return hypot(real(self), imag(self));
+Tensor abs_complex_rule(const Tensor& self) {
+  TS_CHECK(is_complex(self.dtype()), "_abs_complex: expected complex numbers, got ", self.dtype());
+  return outline_like(self, real_type(self.dtype()));
+}
+void abs_complex(const Tensor& out, const Tensor& self) {
+  static const Op hypot_into("hypot.out");
+  hypot_into(real(self), imag(self), out);
 }
 
 Tensor sgn_complex(const Tensor& self) {
@@ -146,8 +151,8 @@ void declare_conjugates() {
       .inplace()
       .out()
       .doc("The conjugate in fresh memory.");
-  def("is_conj(Tensor self) -> bool").body<is_conj>().not_differentiable().doc("Whether a conjugation is pending.");
-  def("is_neg(Tensor self) -> bool").body<is_conj>().not_differentiable().doc("Whether a negation is pending: never.");
+  def("is_conj(Tensor self) -> bool").answer<is_conj>().doc("Whether a conjugation is pending.");
+  def("is_neg(Tensor self) -> bool").answer<is_conj>().doc("Whether a negation is pending: never.");
   def("resolve_conj(Tensor(a) self) -> Tensor(a)").body<itself>().doc("self with a pending conjugation carried out.");
   def("resolve_neg(Tensor(a) self) -> Tensor(a)").body<itself>().doc("self: no negation is ever pending.");
   def("mH(Tensor(a) self) -> Tensor(a)").body<adjoint>().hidden().doc("The conjugate of mT: Tensor.mH.");
@@ -170,7 +175,8 @@ TS_OPERATORS(complex) {
       .not_differentiable()
       .doc("True where the imaginary part is 0; everywhere, of real dtypes.");
   def("_abs_complex(Tensor self) -> Tensor")
-      .body<abs_complex>()
+      .rule<abs_complex_rule>()
+      .compute<abs_complex>()
       .gradient([](GradContext& c) { c.set(0, ops::mul(c.grad(), ops::sgn(c.arg(0)))); })
       .saves("self")
       .node_name("AbsBackward0")

@@ -1,6 +1,7 @@
 #include "ops/conv_shape.h"
 #include "ops/api.h"
 #include "ops/raw.h"
+#include <algorithm>
 
 namespace ts {
 namespace {
@@ -122,13 +123,21 @@ Tensor window_view(const Tensor& padded, const ConvShape& s, IntSpan kernel, Int
 }
 
 Tensor sum_windows(const Tensor& windows, const ConvShape& s, IntSpan kernel, IntSpan input_sizes) {
-  Tensor padded = filled(padded_sizes(input_sizes, s), 0, windows.dtype(), windows.device());
+  Tensor out = empty_tensor(input_sizes, windows.dtype(), windows.device());
+  if (out.numel()) sum_windows_into(out, windows, s, kernel);
+  return out;
+}
+
+void sum_windows_into(const Tensor& out, const Tensor& windows, const ConvShape& s, IntSpan kernel) {
+  bool as_is = out.dtype() == windows.dtype() && std::ranges::all_of(s.padding, [](int64_t p) { return p == 0; });
+  Tensor padded = as_is ? out : empty_tensor(padded_sizes(out.sizes(), s), windows.dtype(), windows.device());
+  raw_fill(padded, 0);
   Dims output(windows.sizes().last(kernel.size())), position(kernel.size(), 0);
   if (windows.numel()) {
     do ops::add_(tap(padded, s, position, output), slice_of(windows, position));
     while (advance(position, kernel));
   }
-  return raw_contiguous(interior(padded, s, input_sizes));
+  if (!as_is) raw_copy(out, interior(padded, s, out.sizes()));
 }
 
 } // namespace ts

@@ -23,5 +23,6 @@ Tensor padded_copy(const Tensor& input, const ConvShape& s, double fill);
 Tensor window_view(const Tensor& padded, const ConvShape& s, IntSpan kernel, IntSpan output);
 // The inverse of window_view as a sum: (N, C, kernel..., output...) added up into the input's sizes.
 Tensor sum_windows(const Tensor& windows, const ConvShape& s, IntSpan kernel, IntSpan input_sizes);
+void sum_windows_into(const Tensor& out, const Tensor& windows, const ConvShape& s, IntSpan kernel);
 
 } // namespace ts

@@ -5,6 +5,7 @@
 #include "ops/check.h"
 #include "ops/declare.h"
 #include "runtime/interpreter.h"
+#include "tensor/geometry.h"
 #include <atomic>
 
 namespace ts {
@@ -19,25 +20,23 @@ void warn_of_discarding(DType from, DType to) {
     warn("Casting complex values to real discards the imaginary part; take .real or .abs() to say what is meant");
 }
 
-// Straight into self when the bytes arrive as they must lie, else through a staging tensor on self's device.
-void copy_across(const Tensor& self, const Tensor& src) {
-  TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta(), "copy_: Cannot copy out of meta tensor; no data!");
-  if (self.device().is_meta()) return;
-  Tensor staged = transfer(src.numel() ? src : raw_contiguous(src), self.device());
-  raw_copy(self, raw_expand(staged, self.sizes(), "copy_"));
-}
-
-Tensor copy_(const Tensor& self, const Tensor& src, bool) {
-  Tensor seen = raw_expand(src, self.sizes(), "copy_");
-  if (self.is(src)) return self;
+void copy_rule(const Tensor& self, const Tensor& src, bool) {
+  if (!same(self.sizes(), src.sizes())) expand_strides(src.sizes(), src.strides(), self.sizes(), "copy_");
+  if (self.is(src)) return;
   check_inplace(self, "copy_");
-  if (self.numel() == 0) return self;
+  if (self.numel() == 0) return;
   warn_of_discarding(src.dtype(), self.dtype());
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta() || self.device().is_meta(),
+                "copy_: Cannot copy out of meta tensor; no data!");
+}
+void copy_(const Tensor& self, const Tensor& src, bool) {
+  if (self.is(src) || self.numel() == 0) return;
   if (self.device() == src.device())
-    copy_into(self, seen);
+    copy_into(self, raw_expand(src, self.sizes(), "copy_"));
+  else if (same(self.sizes(), src.sizes()) && self.dtype() == src.dtype())
+    transfer_into(self, src);
   else
-    copy_across(self, src);
-  return self;
+    raw_copy(self, raw_expand(transfer(src, self.device()), self.sizes(), "copy_"));
 }
 
 // A real operand has a real gradient.
@@ -50,9 +49,16 @@ void copy_gradient(GradContext& c) {
   c.set(1, ops::to_device(g, c.device(1), c.dtype(1)));
 }
 
-Tensor clone(const Tensor& self, Format format) {
-  return copy_as(self, self.dtype(), format.value_or(MemoryFormat::Preserve));
+Tensor copy_outline(const Tensor& self, DType t, Device device, Format format) {
+  MemoryFormat f = format.value_or(MemoryFormat::Preserve);
+  if (f == MemoryFormat::Preserve && device == self.device()) return outline_like(self, t);
+  bool keeps = f == MemoryFormat::Preserve && is_dense(self.sizes(), self.strides());
+  Dims strides = keeps ? Dims(self.strides())
+                       : strides_for(self.sizes(), f == MemoryFormat::Preserve ? MemoryFormat::Contiguous : f);
+  return outline_strided(self.sizes(), strides, t, device);
 }
+Tensor clone_rule(const Tensor& self, Format format) { return copy_outline(self, self.dtype(), self.device(), format); }
+void clone(const Tensor& out, const Tensor& self, Format) { raw_copy(out, self); }
 
 Tensor contiguous(const Tensor& self, Format format) {
   MemoryFormat f = format.value_or(MemoryFormat::Contiguous);
@@ -60,18 +66,23 @@ Tensor contiguous(const Tensor& self, Format format) {
   return self.is_contiguous(f) ? self : ops::clone(self, f);
 }
 
-// Always a copy. Casts where fewer bytes then travel.
-Tensor to_copy(const Tensor& self, DType dtype, Device device, Format format) {
+Tensor to_copy_rule(const Tensor& self, DType dtype, Device device, Format format) {
   DType t = dtype == DType::Undefined ? self.dtype() : dtype;
   Device d = device.defined() ? device : self.device();
-  MemoryFormat f = format.value_or(MemoryFormat::Preserve);
   warn_of_discarding(self.dtype(), t);
-  if (d == self.device()) return copy_as(self, t, f);
-  bool cast_first = item_size(t) <= self.item_size() && t != self.dtype();
-  bool lay_out = f != MemoryFormat::Preserve && !self.is_contiguous(f);
-  Tensor here = cast_first || lay_out ? copy_as(self, cast_first ? t : self.dtype(), f) : self;
-  Tensor there = transfer(here, d);
-  return there.dtype() == t ? there : copy_as(there, t, MemoryFormat::Preserve);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !self.device().is_meta() || d.is_meta(),
+                "to: Cannot copy out of meta tensor; no data!");
+  return copy_outline(self, t, d, format);
+}
+// Between devices, casts where fewer bytes then travel.
+void to_copy(const Tensor& out, const Tensor& self, DType, Device, Format) {
+  if (out.device() == self.device()) return raw_copy(out, self);
+  bool cast_first = out.item_size() <= self.item_size() && out.dtype() != self.dtype();
+  if (out.dtype() != self.dtype() && !cast_first) return raw_copy(out, transfer(self, out.device()));
+  if (!cast_first && same(out.strides(), self.strides())) return transfer_into(out, self);
+  Tensor here = empty_strided_tensor(out.sizes(), out.strides(), out.dtype(), self.device());
+  raw_copy(here, self);
+  transfer_into(out, here);
 }
 
 const Op to_copy_op("_to_copy");
@@ -135,7 +146,8 @@ void declare_casts() {
 
 TS_OPERATORS(copy) {
   def("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)")
-      .body<copy_>()
+      .rule<copy_rule>()
+      .compute<copy_, 0>()
       .any_device()
       .gradient(copy_gradient)
       .method_only()
@@ -145,7 +157,8 @@ TS_OPERATORS(copy) {
       .method_only()
       .doc("fill_(src).");
   def("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
-      .body<clone>()
+      .rule<clone_rule>()
+      .compute<clone>()
       .gradient([](GradContext& c) { c.set(0, c.grad()); })
       .doc("A copy in fresh memory, with self's strides if it is dense (preserve_format).");
   def("contiguous(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)")
@@ -154,7 +167,8 @@ TS_OPERATORS(copy) {
       .doc("self if its elements lie in row-major order (or in the given format), else a copy that does.");
   def("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> "
       "Tensor")
-      .body<to_copy>()
+      .rule<to_copy_rule>()
+      .compute<to_copy>()
       .hidden()
       .gradient(
           [](GradContext& c) { c.set(0, ops::to_device(real_for(c.grad(), c.dtype(0)), c.device(0), c.dtype(0))); })
@@ -191,10 +205,9 @@ TS_OPERATORS(copy) {
       .doc("self in host memory.");
   declare_casts();
   def("_local_scalar_dense(Tensor self) -> Scalar")
-      .body<local_scalar_dense>()
+      .answer<local_scalar_dense>()
       .reads_host()
       .hidden()
-      .not_differentiable()
       .doc("The value of a one-element tensor: Tensor.item(). Waits for the device. RuntimeError unless numel is 1.");
 }
 

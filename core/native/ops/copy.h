@@ -13,6 +13,8 @@ Tensor copy_as(const Tensor& src, DType t, MemoryFormat format);
 Tensor apart_from(const Tensor& src, const Tensor& target);
 // A copy on another device, same dtype; dense layouts are kept. The tensor itself when it is there already.
 Tensor transfer(const Tensor& src, Device device);
+// dst = src of the same sizes and dtype on another device: straight into it where both lie alike.
+void transfer_into(const Tensor& dst, const Tensor& src);
 Tensor from_host(std::span<const int64_t> values, Device device);
 // 0, 1, ..., n-1 as int64.
 Tensor counting(int64_t n, Device device);

@@ -59,21 +59,36 @@ Tensor apart_from(const Tensor& src, const Tensor& target) {
   return intersects(src, target) ? copy_as(src, src.dtype(), MemoryFormat::Contiguous) : src;
 }
 
+void transfer_into(const Tensor& dst, const Tensor& src) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta(), "to: Cannot copy out of meta tensor; no data!");
+  if (!dst.device().is_meta())
+    guard_transfer(Transfer::Copy,
+                   [&] { return concat("to: copies ", describe(src), " from ", src.device(), " to ", dst.device()); });
+  bool dense = is_dense(dst.sizes(), dst.strides());
+  if (dst.is_contiguous()) return move_bytes(dst, raw_contiguous(src));
+  Tensor from = src;
+  if (!dense || !same(dst.strides(), src.strides())) {
+    from = empty_strided_tensor(dst.sizes(), dense ? dst.strides() : contiguous_strides(dst.sizes()).span(),
+                                src.dtype(), src.device());
+    raw_copy(from, src);
+  }
+  if (!dense) { // through memory that is
+    Tensor staged = empty_tensor(dst.sizes(), dst.dtype(), dst.device());
+    move_bytes(staged, from);
+    return raw_copy(dst, staged);
+  }
+  // Some permutation of the dims is contiguous: move the block as it lies.
+  int64_t n[] = {src.numel()}, one[] = {1};
+  move_bytes(alias(dst, n, one, dst->byte_offset), alias(from, n, one, from->byte_offset));
+}
+
 Tensor transfer(const Tensor& src, Device device) {
   if (src.device() == device) return src;
   TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta(), "to: Cannot copy out of meta tensor; no data!");
-  if (!device.is_meta())
-    guard_transfer(Transfer::Copy,
-                   [&] { return concat("to: copies ", describe(src), " from ", src.device(), " to ", device); });
-  if (src.is_contiguous() || !is_dense(src.sizes(), src.strides())) {
-    Tensor out = empty_tensor(src.sizes(), src.dtype(), device);
-    move_bytes(out, raw_contiguous(src));
-    return out;
-  }
-  // Some permutation of the dims is contiguous: move the block as it lies.
-  Tensor out = empty_strided_tensor(src.sizes(), src.strides(), src.dtype(), device);
-  int64_t n[] = {src.numel()}, one[] = {1};
-  move_bytes(alias(out, n, one, 0), alias(src, n, one, src->byte_offset));
+  bool keeps = !src.is_contiguous() && is_dense(src.sizes(), src.strides());
+  Tensor out = keeps ? empty_strided_tensor(src.sizes(), src.strides(), src.dtype(), device)
+                     : empty_tensor(src.sizes(), src.dtype(), device);
+  transfer_into(out, src);
   return out;
 }
 

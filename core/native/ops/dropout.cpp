@@ -21,12 +21,17 @@ Tensor keep_mask(IntSpan sizes, double p, Device device) {
   return ops::ge(uniform_tensor(sizes, DType::Float32, device, default_generator(device)), Scalar(p));
 }
 
-Pair native_dropout(const Tensor& input, double p) {
+Pair native_dropout_rule(const Tensor& input, double p) {
   check_probability(p, "dropout");
   TS_CHECK(is_floating(input.dtype()), "dropout: result type can't be cast back to the integer dtype ", input.dtype(),
            "; expected a floating input");
-  Tensor mask = keep_mask(input.sizes(), p, input.device());
-  return {apply_op(input, mask, Scalar(scale_of(p))), mask};
+  return {outline_like(input, input.dtype()), outline(input.sizes(), DType::Bool, input.device())};
+}
+void native_dropout(const Tensor& out, const Tensor& mask, const Tensor& input, double p) {
+  static const Op compare_into("ge.out"), apply_into("_dropout_apply.out");
+  Device device = input.device();
+  compare_into(uniform_tensor(input.sizes(), DType::Float32, device, default_generator(device)), Scalar(p), mask);
+  apply_into(input, mask, Scalar(scale_of(p)), out);
 }
 
 Tensor dropout(const Tensor& input, double p, bool training, bool inplace) {
@@ -64,10 +69,12 @@ TS_OPERATORS(dropout) {
       .promote(Promote::Keep)
       .derivative("self", "select(mask, grad * scale, 0)")
       .derivative("mask", "0")
+      .out()
       .hidden()
       .doc("self * scale where mask, else 0.");
   def("native_dropout(Tensor input, float p) -> (Tensor result, Tensor mask)")
-      .body<native_dropout>()
+      .rule<native_dropout_rule>()
+      .compute<native_dropout, 2>()
       .random()
       .function_only()
       .saves("result1")

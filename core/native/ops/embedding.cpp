@@ -33,48 +33,45 @@ Tensor flat(const Tensor& t) {
   return alias(t, IntSpan(&n, 1), Dims{1}, t->byte_offset);
 }
 
-Tensor embedding(const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding_idx) {
+Tensor embedding_rule(const Tensor& indices, const Tensor& weight, std::optional<int64_t> padding_idx) {
   check_indices(indices, "embedding");
   TS_CHECK(weight.ndim() == 2, "embedding: 'weight' must be 2-D, got shape ", weight.sizes());
   wrap_padding(padding_idx, weight.size(0), "embedding");
   Dims sizes(indices.sizes());
   sizes.push_back(weight.size(1));
-  Tensor out = empty_tensor(sizes, weight.dtype(), weight.device());
-  if (indices.numel() == 0) return out;
-  Tensor at = raw_contiguous(indices);
-  if (weight.numel() == 0) { // also when rows are empty: an index must still name one
-    check_bounds(at, weight.size(0), "embedding");
-    return out;
-  }
-  Tensor table = raw_contiguous(weight);
-  if (Launch(kForward, table.device()).out(out).in(table).in(at).run()) return out;
+  return outline(sizes, weight.dtype(), weight.device());
+}
+void embedding(const Tensor& out, const Tensor& indices, const Tensor& weight, std::optional<int64_t>) {
+  Tensor hold_at, hold_table;
+  const Tensor &at = raw_dense(indices, hold_at), &table = raw_dense(weight, hold_table);
+  if (weight.numel() == 0) return check_bounds(at, weight.size(0), "embedding");
+  if (Launch(kForward, table.device()).out(out).in(table).in(at).run()) return;
   check_bounds(at, weight.size(0), "embedding");
-  return reshaped(raw_contiguous(ops::index_select(table, int64_t{0}, flat(at))), sizes);
+  raw_copy(out, reshaped(raw_contiguous(ops::index_select(table, int64_t{0}, flat(at))), out.sizes()));
 }
 
-Tensor embedding_backward(const Tensor& grad, const Tensor& indices, int64_t num_weights, int64_t padding_idx) {
+Tensor embedding_backward_rule(const Tensor& grad, const Tensor& indices, int64_t num_weights, int64_t) {
   const char* op = "embedding_backward";
   check_indices(indices, op);
   Dims want(indices.sizes());
   TS_CHECK(grad.ndim() == indices.ndim() + 1 && same(grad.sizes().first(want.size()), want), op, ": grad of shape ",
            grad.sizes(), " does not fit indices of shape ", indices.sizes());
   TS_CHECK(num_weights >= 0, op, ": expected num_weights that is not negative, got ", num_weights);
-  int64_t width = grad.sizes().back(), sizes[] = {num_weights, width};
-  Tensor out = empty_tensor(sizes, grad.dtype(), grad.device());
-  if (out.numel() == 0) return out;
-  if (indices.numel() == 0) {
-    raw_fill(out, 0.0);
-    return out;
-  }
+  return outline(Dims{num_weights, grad.sizes().back()}, grad.dtype(), grad.device());
+}
+void embedding_backward(const Tensor& out, const Tensor& grad, const Tensor& indices, int64_t num_weights,
+                        int64_t padding_idx) {
+  if (indices.numel() == 0) return raw_fill(out, 0.0);
   Tensor g = raw_contiguous(grad), at = raw_contiguous(indices);
-  if (Launch(kBackward, g.device()).out(out).in(g).in(at).param(num_weights).param(padding_idx).run()) return out;
-  check_bounds(at, num_weights, op);
+  if (Launch(kBackward, g.device()).out(out).in(g).in(at).param(num_weights).param(padding_idx).run()) return;
+  check_bounds(at, num_weights, "embedding_backward");
   DType wide = accumulate_type(grad.dtype());
-  int64_t rows_sizes[] = {at.numel(), width};
+  int64_t rows_sizes[] = {at.numel(), grad.sizes().back()};
   Tensor rows = raw_cast(alias(g, rows_sizes, contiguous_strides(rows_sizes), g->byte_offset), wide);
   Tensor where_to = flat(at);
   if (padding_idx >= 0) rows = ops::masked_fill(rows, ops::unsqueeze(ops::eq(where_to, padding_idx), int64_t{1}), 0.0);
-  return raw_cast(ops::index_add(filled(sizes, 0.0, wide, grad.device()), int64_t{0}, where_to, rows), grad.dtype());
+  Tensor zeros = filled(out.sizes(), 0.0, wide, grad.device());
+  raw_copy(out, ops::index_add(zeros, int64_t{0}, where_to, rows));
 }
 
 void embedding_gradient(GradContext& c) {
@@ -93,7 +90,8 @@ void embedding_backward_gradient(GradContext& c) {
 
 TS_OPERATORS(embedding) {
   def("embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor")
-      .body<embedding>()
+      .rule<embedding_rule>()
+      .compute<embedding>()
       .saves("input")
       .gradient(embedding_gradient)
       .in("nn.functional")
@@ -101,7 +99,8 @@ TS_OPERATORS(embedding) {
       .doc("Rows of weight (num, dim) at the integer input (*): (*, dim). The row padding_idx gets no gradient. "
            "IndexError for an index outside.");
   def("embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx) -> Tensor")
-      .body<embedding_backward>()
+      .rule<embedding_backward_rule>()
+      .compute<embedding_backward>()
       .saves("indices")
       .gradient(embedding_backward_gradient)
       .hidden()

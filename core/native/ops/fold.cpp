@@ -32,7 +32,10 @@ Blocks blocks_of(IntSpan plane, IntSpan kernel, IntSpan dilation, IntSpan paddin
   return b;
 }
 
-Tensor im2col(const Tensor& self, IntSpan kernel, IntSpan dilation, IntSpan padding, IntSpan stride) {
+// Contiguous memory seen in another shape.
+Tensor seen_as(const Tensor& t, IntSpan sizes) { return alias(t, sizes, contiguous_strides(sizes), t->byte_offset); }
+
+Tensor im2col_rule(const Tensor& self, IntSpan kernel, IntSpan dilation, IntSpan padding, IntSpan stride) {
   const char* op = "unfold";
   IntSpan sizes = self.sizes();
   bool batched = sizes.size() == 4;
@@ -41,37 +44,52 @@ Tensor im2col(const Tensor& self, IntSpan kernel, IntSpan dilation, IntSpan padd
   for (int64_t s : sizes.subspan(batched))
     TS_CHECK(s > 0, op, ": Expected non-zero dimensions besides the batch, got ", sizes);
   Blocks b = blocks_of(sizes.last(2), kernel, dilation, padding, stride, op);
-  Tensor x = batched ? self : raw_view(self, Dims{1, sizes[0], sizes[1], sizes[2]});
+  Dims out(sizes.first(sizes.size() - 2));
+  out.back() *= b.per_block();
+  out.push_back(b.total());
+  return outline(out, self.dtype(), self.device());
+}
+void im2col(const Tensor& out, const Tensor& self, IntSpan kernel, IntSpan dilation, IntSpan padding, IntSpan stride) {
+  IntSpan sizes = self.sizes();
+  Blocks b = blocks_of(sizes.last(2), kernel, dilation, padding, stride, "unfold");
+  Tensor x = sizes.size() == 4 ? self : raw_view(self, Dims{1, sizes[0], sizes[1], sizes[2]});
   Tensor windows = window_view(padded_copy(x, b.shape, 0), b.shape, b.kernel, b.counts);
-  Dims out{x.size(0), x.size(1) * b.per_block(), b.total()};
-  if (!batched) out.erase(out.begin());
-  return reshaped(copy_as(windows, self.dtype(), MemoryFormat::Contiguous), out);
+  raw_copy(seen_as(out, windows.sizes()), windows);
 }
 
-Tensor col2im(const Tensor& self, IntSpan output_size, IntSpan kernel, IntSpan dilation, IntSpan padding,
-              IntSpan stride) {
+Tensor col2im_rule(const Tensor& self, IntSpan output_size, IntSpan kernel, IntSpan dilation, IntSpan padding,
+                   IntSpan stride) {
   const char* op = "fold";
   bool batched = self.ndim() == 3;
   TS_CHECK(batched || self.ndim() == 2, op, ": Expected 2D or 3D (batch mode) tensor for input, got ", self.sizes());
   Dims plane = per_dim(output_size, 2, op, "output_size");
   Blocks b = blocks_of(plane, kernel, dilation, padding, stride, op);
-  int64_t rows = self.size(-2), channels = rows / b.per_block(), n = batched ? self.size(0) : 1;
+  int64_t rows = self.size(-2), channels = rows / b.per_block();
   TS_CHECK(rows > 0 && rows % b.per_block() == 0, op,
            ": Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got input of ",
            self.sizes(), " and kernel_size=", kernel);
   TS_CHECK(self.size(-1) == b.total(), op, ": Given output_size=", output_size, ", kernel_size=", kernel,
            ", dilation=", dilation, ", padding=", padding, ", stride=", stride, ", expected ", b.total(),
            " sliding blocks in the last dimension, but got input of ", self.sizes());
+  Dims out(self.sizes().first(self.sizes().size() - 2));
+  for (int64_t size : {channels, plane[0], plane[1]}) out.push_back(size);
+  return outline(out, self.dtype(), self.device());
+}
+void col2im(const Tensor& out, const Tensor& self, IntSpan output_size, IntSpan kernel, IntSpan dilation,
+            IntSpan padding, IntSpan stride) {
+  Dims plane = per_dim(output_size, 2, "fold", "output_size");
+  Blocks b = blocks_of(plane, kernel, dilation, padding, stride, "fold");
+  int64_t n = self.ndim() == 3 ? self.size(0) : 1, channels = out.size(-3);
   Tensor windows = raw_view(self, Dims{n, channels, b.kernel[0], b.kernel[1], b.counts[0], b.counts[1]});
-  Tensor out = sum_windows(windows, b.shape, b.kernel, Dims{n, channels, plane[0], plane[1]});
-  return batched ? out : reshaped(out, Dims{channels, plane[0], plane[1]});
+  sum_windows_into(seen_as(out, Dims{n, channels, plane[0], plane[1]}), windows, b.shape, b.kernel);
 }
 
 } // namespace
 
 TS_OPERATORS(fold) {
   def("im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor")
-      .body<im2col>()
+      .rule<im2col_rule>()
+      .compute<im2col>()
       .gradient([](GradContext& c) {
         c.set(0, col2im_op(c.grad(), c.sizes(0).last(2), c.value(1), c.value(2), c.value(3), c.value(4)));
       })
@@ -84,7 +102,8 @@ TS_OPERATORS(fold) {
            "fits.");
   def("col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] "
       "stride=1) -> Tensor")
-      .body<col2im>()
+      .rule<col2im_rule>()
+      .compute<col2im>()
       .gradient([](GradContext& c) { c.set(0, im2col_op(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5))); })
       .node_name("Col2ImBackward0")
       .hidden()

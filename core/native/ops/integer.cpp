@@ -1,8 +1,9 @@
 // Integers: common divisors and multiples, exponents of two, flat positions as coordinates.
 #include "dispatch/launch.h"
 #include "ops/api.h"
+#include "ops/copy.h"
 #include "ops/declare.h"
-#include "ops/raw.h"
+#include "ops/promotion.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -14,31 +15,21 @@ void check_integers(const Tensor& a, const Tensor& b, const char* op) {
 }
 
 const KernelId kGcd("gcd");
+const Op gcd_op("gcd");
 
-// By a kernel, of operands alike; undefined where there is none.
-Tensor gcd_kernel(const Tensor& a, const Tensor& b) {
-  if (!is_plain(a, b) || a.dtype() != b.dtype() || !same(a.sizes(), b.sizes()) || a.device() != b.device() ||
-      a.numel() == 0)
-    return {};
-  Tensor out = empty_tensor(a.sizes(), a.dtype(), a.device());
-  return Launch(kGcd, a.device()).out(out).in(raw_contiguous(a)).in(raw_contiguous(b)).run() ? out : Tensor();
+Tensor gcd_rule(const Tensor& self, const Tensor& other) {
+  check_integers(self, other, "gcd");
+  const Tensor both[] = {self, other};
+  DType dtype = result_type(TensorList(both));
+  Dims sizes = broadcast_sizes(self.sizes(), other.sizes(), "gcd");
+  for (const Tensor& t : both)
+    if (same(t.sizes(), sizes) && !t->has(TensorImpl::kNumber)) return outline_like(t, dtype);
+  return outline(sizes, dtype, self->has(TensorImpl::kNumber) ? other.device() : self.device());
 }
 
 // Euclid's algorithm on all elements at once; a division by zero leaves the other number.
-Tensor gcd(const Tensor& self, const Tensor& other) {
-  check_integers(self, other, "gcd");
+Tensor divide_in_turn(Tensor a, Tensor b) {
   static const Op remainder("remainder");
-  if (self.is_contiguous() && other.is_contiguous())
-    if (Tensor out = gcd_kernel(self, other); out.defined()) return out;
-  Tensor zero = ops::mul(ops::mul(self, other), Scalar(0)); // of the result's shape and dtype
-  Tensor a = ops::abs(ops::add(self, zero)), b = ops::abs(ops::add(other, zero));
-  if (a.device().is_meta()) return a;
-  if (Tensor found = gcd_kernel(a, b); found.defined()) {
-    if (a.is_contiguous()) return found;
-    Tensor out = empty_like_tensor(a, a.dtype());
-    raw_copy(out, found);
-    return out;
-  }
   for (Tensor rest = ops::ne(b, 0); raw_truth(ops::any(rest)); rest = ops::ne(b, 0)) {
     Tensor next = remainder(a, ops::where(rest, b, ops::ones_like(b)));
     a = ops::where(rest, b, a);
@@ -47,10 +38,20 @@ Tensor gcd(const Tensor& self, const Tensor& other) {
   return a;
 }
 
+void gcd(const Tensor& out, const Tensor& self, const Tensor& other) {
+  auto prepared = [&](const Tensor& t) {
+    return raw_contiguous(raw_expand(raw_cast(transfer(t, out.device()), out.dtype()), out.sizes(), "gcd"));
+  };
+  Tensor a = prepared(self), b = prepared(other);
+  Tensor found = out.is_contiguous() ? out : empty_tensor(out.sizes(), out.dtype(), out.device());
+  if (!Launch(kGcd, out.device()).out(found).in(a).in(b).run()) found = divide_in_turn(ops::abs(a), ops::abs(b));
+  if (!found.is(out)) raw_copy(out, found);
+}
+
 Tensor lcm(const Tensor& self, const Tensor& other) {
   check_integers(self, other, "lcm");
   static const Op floor_divide("floor_divide");
-  Tensor divisor = ops::clamp(gcd(self, other), Scalar(1));
+  Tensor divisor = ops::clamp(gcd_op(self, other), Scalar(1));
   return ops::abs(ops::mul(floor_divide(self, divisor), other));
 }
 
@@ -78,13 +79,16 @@ std::vector<Tensor> unravel_index(const Tensor& indices, IntSpan shape) {
 
 TS_OPERATORS(integer) {
   def("gcd(Tensor self, Tensor other) -> Tensor")
-      .body<gcd>()
+      .rule<gcd_rule>()
+      .compute<gcd>()
+      .reads_host()
       .not_differentiable()
       .inplace()
       .out()
       .doc("Greatest common divisors of integers, elementwise; the other number where one is 0.");
   def("lcm(Tensor self, Tensor other) -> Tensor")
       .body<lcm>()
+      .reads_host()
       .not_differentiable()
       .inplace()
       .out()

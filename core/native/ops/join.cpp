@@ -5,6 +5,7 @@
 #include "ops/copy.h"
 #include "ops/declare.h"
 #include "ops/promotion.h"
+#include <algorithm>
 
 namespace ts {
 namespace {
@@ -57,28 +58,30 @@ MemoryFormat cat_format(TensorList tensors) {
   return MemoryFormat::Contiguous;
 }
 
-Tensor cat(TensorList tensors, int64_t dim) {
+Tensor cat_rule(TensorList tensors, int64_t dim) {
   TS_CHECK_VALUE(!tensors.empty(), "cat: expected a non-empty list of Tensors");
-  CatShape shape = cat_shape(tensors, dim);
-  DType t = result_type(tensors);
-  std::vector<Tensor> parts;
-  bool same_dtype = true;
-  for (const Tensor& p : tensors) {
-    check_same_device(tensors[0], p, "cat");
-    if (p.numel() == 0) continue;
-    parts.push_back(p);
-    same_dtype &= p.dtype() == t;
-  }
-  Tensor out = empty_strided_tensor(shape.sizes, strides_for(shape.sizes, cat_format(tensors)), t, tensors[0].device());
-  if (parts.empty()) return out;
-  if (same_dtype && Launch(kCat, out.device()).out(out).ins(parts).param(shape.dim).run()) return out;
+  Dims sizes = cat_shape(tensors, dim).sizes;
+  for (const Tensor& t : tensors) check_same_device(tensors[0], t, "cat");
+  return outline_strided(sizes, strides_for(sizes, cat_format(tensors)), result_type(tensors), tensors[0].device());
+}
+
+// Parts that have elements, one after another along dim.
+void join_into(const Tensor& out, const std::vector<Tensor>& parts, int64_t dim) {
+  bool same_dtype = std::ranges::all_of(parts, [&](const Tensor& p) { return p.dtype() == out.dtype(); });
+  if (same_dtype && Launch(kCat, out.device()).out(out).ins(parts).param(dim).run()) return;
   int64_t at = 0;
   for (const Tensor& p : parts) {
-    int64_t length = p.sizes()[shape.dim];
-    raw_copy(raw_narrow(out, shape.dim, at, length), p);
+    int64_t length = p.sizes()[dim];
+    raw_copy(raw_narrow(out, dim, at, length), p);
     at += length;
   }
-  return out;
+}
+
+void cat(const Tensor& out, TensorList tensors, int64_t dim) {
+  std::vector<Tensor> parts;
+  for (const Tensor& t : tensors)
+    if (t.numel() > 0) parts.push_back(t);
+  join_into(out, parts, dim < 0 ? dim + out.ndim() : dim);
 }
 
 void cat_gradient(GradContext& c) {
@@ -97,20 +100,38 @@ void cat_gradient(GradContext& c) {
 
 Tensor cat_alias(TensorList tensors, int64_t dim) { return ops::cat(tensors, dim); }
 
-Tensor stack(TensorList tensors, int64_t dim) {
-  TS_CHECK_VALUE(!tensors.empty(), "stack: expects a non-empty TensorList");
-  int64_t d = wrap_dim(dim, tensors[0].ndim() + 1, "stack");
+// The tensors with a dimension of size one more.
+std::vector<Tensor> with_new_dim(TensorList tensors, int64_t d) {
   std::vector<Tensor> parts;
-  for (size_t k = 0; k < tensors.size(); ++k) {
-    const Tensor& t = tensors[k];
-    TS_CHECK(same(t.sizes(), tensors[0].sizes()), "stack: expects each tensor to be equal size, but got ",
-             tensors[0].sizes(), " at entry 0 and ", t.sizes(), " at entry ", k);
+  parts.reserve(tensors.size());
+  for (const Tensor& t : tensors) {
     Dims sizes(t.sizes()), strides(t.strides());
     sizes.insert(sizes.begin() + d, 1);
     strides.insert(strides.begin() + d, 1);
     parts.push_back(alias(t, sizes, strides, t->byte_offset));
   }
-  return cat(parts, d);
+  return parts;
+}
+
+Tensor stack_rule(TensorList tensors, int64_t dim) {
+  TS_CHECK_VALUE(!tensors.empty(), "stack: expects a non-empty TensorList");
+  const Tensor& first = tensors[0];
+  int64_t d = wrap_dim(dim, first.ndim() + 1, "stack");
+  DType dtype = first.dtype();
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    TS_CHECK(same(tensors[k].sizes(), first.sizes()), "stack: expects each tensor to be equal size, but got ",
+             first.sizes(), " at entry 0 and ", tensors[k].sizes(), " at entry ", k);
+    check_same_device(first, tensors[k], "stack");
+    dtype = promote_types(dtype, tensors[k].dtype());
+  }
+  Dims sizes(first.sizes());
+  sizes.insert(sizes.begin() + d, static_cast<int64_t>(tensors.size()));
+  MemoryFormat format = sizes.size() >= 4 ? cat_format(with_new_dim(tensors, d)) : MemoryFormat::Contiguous;
+  return outline_strided(sizes, strides_for(sizes, format), dtype, first.device());
+}
+void stack(const Tensor& out, TensorList tensors, int64_t dim) {
+  int64_t d = dim < 0 ? dim + out.ndim() : dim;
+  join_into(out, with_new_dim(tensors, d), d);
 }
 
 void stack_gradient(GradContext& c) {
@@ -146,7 +167,8 @@ Tensor column_stack(TensorList tensors) {
 
 TS_OPERATORS(join) {
   def("cat(Tensor[] tensors, int dim=0) -> Tensor")
-      .body<cat>()
+      .rule<cat_rule>()
+      .compute<cat>()
       .gradient(cat_gradient)
       .function_only()
       .out()
@@ -154,7 +176,8 @@ TS_OPERATORS(join) {
   def("concat(Tensor[] tensors, int dim=0) -> Tensor").body<cat_alias>().function_only().out().doc("Same as cat.");
   def("concatenate(Tensor[] tensors, int dim=0) -> Tensor").body<cat_alias>().function_only().doc("Same as cat.");
   def("stack(Tensor[] tensors, int dim=0) -> Tensor")
-      .body<stack>()
+      .rule<stack_rule>()
+      .compute<stack>()
       .gradient(stack_gradient)
       .function_only()
       .out()

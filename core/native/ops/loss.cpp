@@ -42,25 +42,7 @@ Tensor weighted(const Tensor& losses, const Tensor& weight) {
   return weight.defined() ? ops::mul(losses, weight) : losses;
 }
 
-// log(p), its values cut off at -100 as PyTorch does. The gradient is that of the loss, not of the cut.
-Tensor bounded_log(const Tensor& p) { return ops::clamp(ops::log(p), -100.0); }
-
 const Op bce_op("_binary_cross_entropy"), log_sigmoid("log_sigmoid");
-
-Tensor bce_elements(const Tensor& input, const Tensor& target) {
-  Tensor one_minus = ops::sub(ops::mul(input, -1.0), -1.0);
-  Tensor positive = ops::mul(target, bounded_log(input)),
-         negative = ops::mul(ops::sub(ops::mul(target, -1.0), -1.0), bounded_log(one_minus));
-  return ops::neg(ops::add(positive, negative));
-}
-// d/dp = (p - t) / max(p (1 - p), 1e-12), the bound in float32 as PyTorch's; d/dt = log(1 - p) - log(p)
-void bce_gradient(GradContext& c) {
-  Tensor p = c.arg(0), t = c.arg(1), one_minus = ops::sub(ops::mul(p, -1.0), -1.0);
-  if (c.needs(0))
-    c.set(0, ops::div(ops::mul(c.grad(), ops::sub(p, t)),
-                      ops::clamp(ops::mul(p, one_minus), static_cast<double>(1e-12f))));
-  if (c.needs(1)) c.set(1, ops::mul(c.grad(), ops::sub(ops::log(one_minus), ops::log(p))));
-}
 
 void check_probabilities(const Tensor& p) {
   Tensor outside = ops::logical_not(ops::logical_and(ops::ge(ops::detach(p), 0), ops::le(ops::detach(p), 1)));
@@ -185,9 +167,11 @@ TS_OPERATORS(loss) {
       .function_only()
       .doc("-(target log(self) + (1 - target) log(1 - self)) of probabilities; logs are cut off at -100.");
   loss("_binary_cross_entropy(Tensor self, Tensor target) -> Tensor")
-      .body<bce_elements>()
-      .saves("self target")
-      .gradient(bce_gradient)
+      // Logarithms are cut off at -100; the gradient is that of the loss, not of the cut, its bound float32's 1e-12.
+      .pointwise("-(target * max(log(self), -100) + (1 - target) * max(log(1 - self), -100))")
+      .promote(Promote::Keep)
+      .derivative("self", "grad * (self - target) / max(self * (1 - self), 9.999999960041972e-13)")
+      .derivative("target", "grad * (log(1 - self) - log(self))")
       .hidden()
       .doc("The elements of binary_cross_entropy.");
   loss("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, str reduction='mean', "

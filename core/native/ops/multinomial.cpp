@@ -47,7 +47,7 @@ Tensor without_replacement(const Tensor& p, int64_t n, Generator& g) {
   return ops::topk.multi<2>(times, n, -1, false, true)[1];
 }
 
-Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Generator* given) {
+Tensor multinomial_rule(const Tensor& self, int64_t num_samples, bool replacement, Generator* given) {
   TS_CHECK(is_floating(self.dtype()),
            "multinomial: only supports floating-point dtypes for input, got: ", self.dtype());
   TS_CHECK(self.ndim() == 1 || self.ndim() == 2, "multinomial: prob_dist must be 1 or 2 dim, got sizes ", self.sizes());
@@ -58,22 +58,26 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Ge
   TS_CHECK(replacement || num_samples <= categories,
            "multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement, got ", num_samples,
            " of ", categories);
-  Generator& g = generator_for(given, self.device(), "multinomial");
-  Tensor p = raw_contiguous(is_half(self.dtype()) ? raw_cast(self, DType::Float32) : self);
-  if (self.ndim() == 1) p = reshaped(alias(p, p.sizes(), p.strides(), p->byte_offset), Dims{1, categories});
+  if (!self.device().is_meta()) generator_for(given, self.device(), "multinomial");
   Dims sizes(self.sizes());
   sizes.back() = num_samples;
-  if (p.numel() == 0 || p.device().is_meta()) return empty_tensor(sizes, DType::Int64, self.device());
+  return outline(sizes, DType::Int64, self.device());
+}
+void multinomial(const Tensor& out, const Tensor& self, int64_t num_samples, bool replacement, Generator* given) {
+  Generator& g = generator_for(given, self.device(), "multinomial");
+  Tensor p = raw_contiguous(is_half(self.dtype()) ? raw_cast(self, DType::Float32) : self);
+  if (self.ndim() == 1) p = raw_view(p, Dims{1, self.numel()});
   check_weights(p);
   Tensor drawn = replacement ? with_replacement(p, num_samples, g) : without_replacement(p, num_samples, g);
-  return reshaped(raw_contiguous(drawn), sizes);
+  raw_copy(out, self.ndim() == 1 ? raw_view(drawn, out.sizes()) : drawn);
 }
 
 } // namespace
 
 TS_OPERATORS(multinomial) {
   def("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor")
-      .body<multinomial>()
+      .rule<multinomial_rule>()
+      .compute<multinomial>()
       .reads_host()
       .not_differentiable()
       .doc("Indices drawn by the weights in each row of self, which need not sum to one. Waits for the device.");

@@ -32,25 +32,26 @@ int64_t padded_size(int64_t size, const Pads& p, const char* op, IntSpan sizes, 
   return n;
 }
 
-Tensor constant_pad(const Tensor& self, IntSpan pad, Scalar value) {
-  std::vector<Pads> pads = parse(self, pad, "constant_pad_nd");
+Tensor constant_pad_rule(const Tensor& self, IntSpan pad, Scalar value) {
+  const char* op = "constant_pad_nd";
   Dims sizes(self.sizes());
-  for (const Pads& p : pads) sizes[p.dim] = padded_size(sizes[p.dim], p, "constant_pad_nd", self.sizes(), pad);
+  for (const Pads& p : parse(self, pad, op)) sizes[p.dim] = padded_size(sizes[p.dim], p, op, self.sizes(), pad);
+  convert_scalar(value, self.dtype(), op);
   bool last = self.is_contiguous(MemoryFormat::ChannelsLast) && !self.is_contiguous();
-  Tensor out =
-      empty_strided_tensor(sizes, strides_for(sizes, last ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous),
-                           self.dtype(), self.device());
+  Dims strides = strides_for(sizes, last ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous);
+  return outline_strided(sizes, strides, self.dtype(), self.device());
+}
+void constant_pad(const Tensor& out, const Tensor& self, IntSpan pad, Scalar value) {
   raw_fill(out, convert_scalar(value, self.dtype(), "constant_pad_nd"));
   Tensor to = out, from = self;
-  for (const Pads& p : pads) {
+  for (const Pads& p : parse(self, pad, "constant_pad_nd")) {
     int64_t skip = std::max<int64_t>(-p.left, 0), size = self.sizes()[p.dim];
     int64_t kept = size - skip - std::max<int64_t>(-p.right, 0);
-    if (kept <= 0) return out;
+    if (kept <= 0) return;
     from = raw_narrow(from, p.dim, skip, kept);
     to = raw_narrow(to, p.dim, std::max<int64_t>(p.left, 0), kept);
   }
   raw_copy(to, from);
-  return out;
 }
 
 void constant_pad_gradient(GradContext& c) {
@@ -117,7 +118,8 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
 
 TS_OPERATORS(pad) {
   def("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor")
-      .body<constant_pad>()
+      .rule<constant_pad_rule>()
+      .compute<constant_pad>()
       .gradient(constant_pad_gradient)
       .function_only()
       .doc(

@@ -296,7 +296,7 @@ TS_OPERATORS(pool) {
       .in("nn.functional")
       .doc("Mean of each window of (N, C, H, W) or (C, H, W); zero padding counts unless count_include_pad is off, "
            "divisor_override replaces the count.");
-  def("avg_pool2d_backward(Tensor grad, int[] input_size, int[2] kernel_size, int[2] stride, int[2] padding, bool "
+  def("avg_pool2d_backward(Tensor grad, int[] input_size, int[2] kernel_size, int[2]? stride, int[2] padding, bool "
       "ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor")
       .rule<avg_pool2d_backward_rule>()
       .compute<avg_pool2d_backward>()

@@ -6,6 +6,7 @@
 #include "ops/copy.h"
 #include "ops/declare.h"
 #include "ops/like.h"
+#include "ops/promotion.h"
 #include "ops/random_bits.h"
 #include <cmath>
 
@@ -104,29 +105,49 @@ void randperm(const Tensor& out, int64_t, Generator* g, DType, Device, bool) {
 }
 
 // --- normal(mean, std)
-Tensor normal_of(const Tensor& shape_of, Generator* g) {
-  floating_dtype(shape_of.dtype(), "normal");
-  return normal_tensor(shape_of.sizes(), shape_of.dtype(), shape_of.device(),
-                       generator_for(g, shape_of.device(), "normal"));
+// Drawn in the dtype of the tensor that gives the shape.
+void draw_like(const Tensor& out, DType drawn, Generator* given) {
+  Generator& g = generator_for(given, out.device(), "normal");
+  if (out.dtype() == drawn) return fill_normal(out, g);
+  raw_copy(out, normal_tensor(out.sizes(), drawn, out.device(), g));
 }
 void check_std(const Tensor& std) {
-  floating_dtype(std.dtype(), "normal");
-  if (std.numel())
-    TS_CHECK(!raw_truth(ops::any(ops::lt(std, Scalar(0)))), "normal: expects all elements of std >= 0.0");
+  TS_CHECK(!raw_truth(ops::any(ops::lt(std, Scalar(0)))), "normal: expects all elements of std >= 0.0");
 }
-Tensor normal_tensor_float(const Tensor& mean, double std, Generator* g) {
+Tensor normal_like(const Tensor& t, Generator* g) {
+  Tensor out = outline_like(t, floating_dtype(t.dtype(), "normal"));
+  if (!t.device().is_meta()) generator_for(g, t.device(), "normal");
+  return out;
+}
+
+Tensor normal_tensor_float_rule(const Tensor& mean, double std, Generator* g) {
   TS_CHECK(std >= 0, "normal: expects std >= 0.0, but found std ", std);
-  return ops::add(ops::mul(normal_of(mean, g), Scalar(std)), mean);
+  return normal_like(mean, g);
 }
-Tensor normal_float_tensor(double mean, const Tensor& std, Generator* g) {
-  check_std(std);
-  return ops::add(ops::mul(normal_of(std, g), std), Scalar(mean));
+void normal_tensor_float(const Tensor& out, const Tensor& mean, double std, Generator* g) {
+  draw_like(out, mean.dtype(), g);
+  ops::mul_(out, Scalar(std));
+  ops::add_(out, mean);
 }
-Tensor normal_tensor_tensor(const Tensor& mean, const Tensor& std, Generator* g) {
+Tensor normal_float_tensor_rule(double, const Tensor& std, Generator* g) { return normal_like(std, g); }
+void normal_float_tensor(const Tensor& out, double mean, const Tensor& std, Generator* g) {
   check_std(std);
+  draw_like(out, std.dtype(), g);
+  ops::mul_(out, std);
+  ops::add_(out, Scalar(mean));
+}
+Tensor normal_tensor_tensor_rule(const Tensor& mean, const Tensor& std, Generator* g) {
+  floating_dtype(mean.dtype(), "normal"), floating_dtype(std.dtype(), "normal");
   check_same_device(mean, std, "normal");
   Dims sizes = broadcast_sizes(mean.sizes(), std.sizes(), "normal");
-  return ops::add(ops::mul(normal_of(raw_expand(mean, sizes, "normal"), g), std), mean);
+  const Tensor both[] = {mean, std};
+  return drawn("normal", sizes, g, result_type(TensorList(both)), mean.device());
+}
+void normal_tensor_tensor(const Tensor& out, const Tensor& mean, const Tensor& std, Generator* g) {
+  check_std(std);
+  draw_like(out, mean.dtype(), g);
+  ops::mul_(out, std);
+  ops::add_(out, mean);
 }
 Tensor normal_float_float_rule(double, double std, IntSpan size, Generator* g, DType dtype, Device device, bool) {
   TS_CHECK(std >= 0, "normal: expects std >= 0.0, but found std ", std);
@@ -203,18 +224,21 @@ TS_OPERATORS(random_factories) {
       .random()
       .doc("Integers from [low, high) with self's shape, dtype and device.");
   def("normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor")
-      .body<normal_tensor_float>()
+      .rule<normal_tensor_float_rule>()
+      .compute<normal_tensor_float>()
       .function_only()
       .not_differentiable()
       .doc("Normal numbers around the elements of mean.");
   def("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
-      .body<normal_float_tensor>()
+      .rule<normal_float_tensor_rule>()
+      .compute<normal_float_tensor>()
       .reads_host()
       .function_only()
       .not_differentiable()
       .doc("Normal numbers with a standard deviation for each element.");
   def("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
-      .body<normal_tensor_tensor>()
+      .rule<normal_tensor_tensor_rule>()
+      .compute<normal_tensor_tensor>()
       .reads_host()
       .function_only()
       .not_differentiable()

@@ -54,19 +54,24 @@ Tensor interleave_int(const Tensor& self, int64_t repeats, std::optional<int64_t
 }
 
 // Which element each repeat comes from: how many running totals lie at or before its position.
-Tensor interleave_positions(const Tensor& repeats, std::optional<int64_t> output_size) {
+Tensor interleave_positions_rule(const Tensor& repeats, std::optional<int64_t> output_size) {
   check_index_dtype(repeats, "repeat_interleave");
   TS_CHECK(repeats.ndim() <= 1, "repeat_interleave: only accept 0-dim or 1-dim tensor as repeat, got sizes ",
            repeats.sizes());
-  check_not_meta(repeats, "repeat_interleave");
+  return outline(Dims{std::max<int64_t>(output_size.value_or(0), 0)}, DType::Int64, repeats.device());
+}
+Tensor interleave_positions(const Tensor& repeats, std::optional<int64_t> output_size) {
   static const Op searchsorted("searchsorted.Tensor");
-  if (repeats.numel() == 0) return empty_tensor(Dims{0}, DType::Int64, repeats.device());
-  TS_CHECK(!raw_truth(ops::any(ops::lt(repeats, Scalar(0)))), "repeat_interleave: repeats can not be negative");
-  Tensor totals = ops::cumsum(raw_cast(raw_view(repeats, Dims{repeats.numel()}), DType::Int64), 0);
   int64_t total = 0;
-  copy_bytes_to_host(&total, raw_narrow(totals, 0, totals.numel() - 1, 1), sizeof total);
+  Tensor totals;
+  if (repeats.numel()) {
+    TS_CHECK(!raw_truth(ops::any(ops::lt(repeats, Scalar(0)))), "repeat_interleave: repeats can not be negative");
+    totals = ops::cumsum(raw_cast(raw_view(repeats, Dims{repeats.numel()}), DType::Int64), 0);
+    copy_bytes_to_host(&total, raw_narrow(totals, 0, totals.numel() - 1, 1), sizeof total);
+  }
   TS_CHECK(!output_size || *output_size == total,
            "repeat_interleave: allocated size does not match required size, expected ", total, ", got ", *output_size);
+  if (total == 0) return empty_tensor(Dims{0}, DType::Int64, repeats.device());
   return searchsorted(totals, counting(total, repeats.device()), false, true);
 }
 
@@ -107,7 +112,11 @@ Tensor roll(const Tensor& self, IntSpan shifts, IntSpan dims) {
   return x.is(self) ? ops::clone(self) : x;
 }
 
-Tensor flip(const Tensor& self, IntSpan dims) {
+Tensor flip_rule(const Tensor& self, IntSpan dims) {
+  if (!dims.empty()) wrap_dims(dims, self.ndim(), "flip");
+  return outline_like(self, self.dtype());
+}
+void flip(const Tensor& out, const Tensor& self, IntSpan dims) {
   Dims strides(self.strides());
   int64_t offset = 0;
   if (!dims.empty())
@@ -115,9 +124,7 @@ Tensor flip(const Tensor& self, IntSpan dims) {
       offset += std::max<int64_t>(self.sizes()[d] - 1, 0) * strides[d];
       strides[d] = -strides[d];
     }
-  Tensor out = empty_like_tensor(self, self.dtype());
   raw_copy(out, alias(self, self.sizes(), strides, self->byte_offset + offset * self.item_size()));
-  return out;
 }
 Tensor fliplr(const Tensor& self) {
   TS_CHECK(self.ndim() >= 2, "fliplr: Input must be >= 2-d, got sizes ", self.sizes());
@@ -152,8 +159,8 @@ TS_OPERATORS(repeat) {
       .body<tile>()
       .doc("As repeat, with missing leading repeats taken as 1.");
   def("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor")
-      .body<interleave_positions>()
-      .data_dependent()
+      .rule<interleave_positions_rule>()
+      .make<interleave_positions>()
       .not_differentiable()
       .function_only()
       .doc("Each position i repeated repeats[i] times.");
@@ -168,7 +175,8 @@ TS_OPERATORS(repeat) {
       .body<roll>()
       .doc("self shifted along dimensions, what leaves one end entering at the other; flattened without dims.");
   def("flip(Tensor self, int[] dims) -> Tensor")
-      .body<flip>()
+      .rule<flip_rule>()
+      .compute<flip>()
       .gradient([](GradContext& c) { c.set(0, ops::flip(c.grad(), c.value<IntSpan>(1))); })
       .doc("A copy with the order reversed along the given dimensions.");
   def("fliplr(Tensor self) -> Tensor").body<fliplr>().doc("A copy reversed along dimension 1.");

@@ -107,17 +107,41 @@ void topk(const Tensor& values, const Tensor& positions, const Tensor& self, int
 Tensor msort(const Tensor& self) { return ops::sort.multi<2>(self, 0)[0]; }
 
 // --- elements of one rank
-constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2; // ranks that the kernel finds
+constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2; // ranks that follow from the size, or from how many are NaN
+const Op rank_positions_op("_rank_positions");
 
-// Where the elements of a rank along d are, with d of size 1, by a kernel. Undefined where there is none.
-Tensor rank_positions(const Tensor& self, int64_t d, int64_t rank) {
-  if (!is_plain(self->keys & ~key_bit(key::Autograd)) || self.numel() == 0 || is_complex(self.dtype())) return {};
-  Tensor rows = raw_contiguous(dim_last(self, d));
-  Dims sizes(rows.sizes());
-  sizes.back() = 1;
-  Tensor found = empty_tensor(sizes, DType::Int64, self.device());
-  if (!Launch(kRank, self.device()).out(found).in(rows).param(rank).run()) return {};
-  return raw_contiguous(raw_transpose(found, d, found.ndim() - 1));
+Tensor rank_positions_rule(const Tensor& self, int64_t dim, int64_t rank) {
+  const char* op = "_rank_positions";
+  check_orderable(self, op);
+  int64_t d = wrap_dim(dim, self.ndim(), op);
+  TS_CHECK(self.ndim() > 0 && rank >= kMiddleOfNumbers && rank < self.sizes()[d], op,
+           ": expected a rank within dimension ", dim, " of sizes ", self.sizes(), ", got ", rank);
+  Dims sizes(self.sizes());
+  sizes[d] = 1;
+  return outline(sizes, DType::Int64, self.device());
+}
+
+// By a whole sort, where there is no kernel. NaN sorts last: with n of them the first is at size - n, and the rest's
+// middle at (size - n - 1) / 2.
+void sorted_rank_positions(const Tensor& out, const Tensor& self, int64_t d, int64_t rank) {
+  auto [values, order] = ops::sort.multi<2>(self, d);
+  int64_t size = self.sizes()[d];
+  if (rank >= 0 || !is_floating(self.dtype()))
+    return raw_copy(out, raw_narrow(order, d, rank >= 0 ? rank : (size - 1) / 2, 1));
+  static const Op halve("_lower_middle");
+  Tensor nans = ops::sum_dim(ops::isnan(self), IntSpan(&d, 1), true);
+  Tensor rest = ops::sub(filled({}, Scalar(size), DType::Int64, self.device()), nans), middle = halve(rest);
+  Tensor at = rank == kMiddleOfNumbers ? middle : ops::where(ops::gt(nans, Scalar(0)), rest, middle);
+  raw_copy(out, ops::gather(order, d, at));
+}
+
+void rank_positions(const Tensor& out, const Tensor& self, int64_t dim, int64_t rank) {
+  int64_t d = wrap_dim(dim, self.ndim(), "_rank_positions");
+  Tensor rows = raw_contiguous(dim_last(self, d)), to = dim_last(out, d);
+  Tensor found = to.is_contiguous() ? to : empty_tensor(to.sizes(), DType::Int64, out.device());
+  if (!Launch(kRank, self.device()).out(found).in(rows).param(rank).run())
+    return sorted_rank_positions(out, self, d, rank);
+  if (!found.is(to)) raw_copy(to, found);
 }
 
 // The elements themselves, differentiable, and their positions.
@@ -129,44 +153,25 @@ Pair picked(const Tensor& self, int64_t d, const Tensor& positions, bool keepdim
 
 // --- composites over sort
 Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  check_orderable(self, "kthvalue");
   int64_t d = wrap_dim(dim, self.ndim(), "kthvalue"), size = self.ndim() ? self.sizes()[d] : 1;
   TS_CHECK(k >= 1 && k <= size, "kthvalue: selected number k out of range for dimension ", dim, ", got k = ", k,
            " for size ", size);
-  if (self.ndim() != 0)
-    if (Tensor at = rank_positions(self, d, k - 1); at.defined()) return picked(self, d, at, keepdim);
-  auto [values, positions] = ops::sort.multi<2>(self, d);
-  if (self.ndim() == 0) return {values, positions};
-  auto pick = [&](const Tensor& t) {
-    return ops::contiguous(keepdim ? ops::slice(t, d, k - 1, k, 1) : ops::select(t, d, k - 1));
-  };
-  return {pick(values), pick(positions)};
+  if (self.ndim() == 0) {
+    auto [value, position] = ops::sort.multi<2>(self, d);
+    return {value, position};
+  }
+  return picked(self, d, rank_positions_op(self, d, k - 1), keepdim);
 }
 
 // The lower middle; NaN if there is any (or, ignoring them, the middle of the rest).
 Pair median_dim(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) {
   const char* op = ignore_nan ? "nanmedian" : "median";
+  check_orderable(self, op);
   int64_t d = wrap_dim(dim, self.ndim(), op), size = self.ndim() ? self.sizes()[d] : 1;
   TS_CHECK_INDEX(size > 0, op, ": Expected reduction dim ", d, " to have non-zero size.");
   if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
-  if (Tensor at = rank_positions(self, d, ignore_nan ? kMiddleOfNumbers : kMiddle); at.defined())
-    return picked(self, d, at, keepdim);
-  auto [values, positions] = ops::sort.multi<2>(self, d);
-  Tensor value, position;
-  if (is_floating(self.dtype())) {
-    // NaN sorts last: with n of them the first is at size - n, and the rest's middle at (size - n - 1) / 2.
-    Tensor nans = ops::sum_dim(ops::isnan(self), IntSpan(&d, 1), true);
-    Tensor rest = ops::sub(filled({}, Scalar(size), DType::Int64, self.device()), nans);
-    static const Op halve("_lower_middle");
-    Tensor middle = halve(rest);
-    Tensor rank = ignore_nan ? middle : ops::where(ops::gt(nans, Scalar(0)), rest, middle);
-    value = ops::gather(values, d, rank);
-    position = ops::gather(positions, d, rank);
-  } else {
-    value = ops::slice(values, d, (size - 1) / 2, (size - 1) / 2 + 1, 1);
-    position = ops::slice(positions, d, (size - 1) / 2, (size - 1) / 2 + 1, 1);
-  }
-  if (!keepdim) return {ops::squeeze(value, IntSpan(&d, 1)), ops::squeeze(position, IntSpan(&d, 1))};
-  return {value, position};
+  return picked(self, d, rank_positions_op(self, d, ignore_nan ? kMiddleOfNumbers : kMiddle), keepdim);
 }
 
 template <bool ignore_nan> Pair median_along(const Tensor& self, int64_t dim, bool keepdim) {
@@ -226,6 +231,12 @@ TS_OPERATORS(sort) {
   def("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .body<median_along<true>>()
       .doc("The lower of the middle elements along `dim` that are not NaN, and where it came from.");
+  def("_rank_positions(Tensor self, int dim, int rank) -> Tensor")
+      .rule<rank_positions_rule>()
+      .compute<rank_positions>()
+      .not_differentiable()
+      .hidden()
+      .doc("Where along `dim` the element of a rank is, counted from 0; of rank -1 the median, -2 that of numbers.");
   def("_lower_middle(Tensor self) -> Tensor")
       .pointwise("max(floordiv(self - 1, 2), 0)")
       .promote(Promote::Keep)

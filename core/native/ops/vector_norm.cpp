@@ -2,6 +2,7 @@
 #include "ops/vector_norm.h"
 #include "ops/api.h"
 #include "ops/declare.h"
+#include "ops/promotion.h"
 #include "ops/raw.h"
 #include "ops/reduce_arrange.h"
 #include "tensor/geometry.h"
@@ -40,7 +41,10 @@ Tensor vector_norm_gradient(const Tensor& x, const Tensor& grad, const Tensor& n
 
 namespace {
 
-Tensor vector_norm(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {
+// What is summed and what the result is summed in.
+DType norm_dtype(const Tensor& self, DType asked) { return asked == DType::Undefined ? self.dtype() : asked; }
+
+Tensor vector_norm_rule(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {
   const char* op = "linalg_vector_norm";
   bool complex = is_complex(self.dtype());
   TS_CHECK(is_differentiable(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ",
@@ -48,25 +52,28 @@ Tensor vector_norm(const Tensor& self, Scalar ord, OptionalDims dim, bool keepdi
   TS_CHECK(dtype == DType::Undefined || is_complex(dtype) == complex, op, ": dtype should be ",
            complex ? "complex for complex inputs" : "floating point for real inputs", ", got ", dtype);
   TS_CHECK(dtype == DType::Undefined || is_differentiable(dtype), op, ": dtype should be floating point, got ", dtype);
-  DType wide = dtype == DType::Undefined ? self.dtype() : dtype, result = real_type(wide);
   DimSet dims = dim_set(dim, self.ndim(), op);
   double p = ord.to_double();
   TS_CHECK(self.numel() > 0 || reduced_count(self.sizes(), dims) > 0 || (p >= 0 && !std::isinf(p)), op,
            ": cannot compute the ", p, " norm on an empty tensor because the operation does not have an identity");
-  Tensor x = raw_cast(self, accumulate_type(wide));
-  if (p != 2 || complex) x = ops::abs(x);
-  Tensor out;
-  if (p == 0)
-    out = sum_over(ops::to_dtype(ops::ne(x, 0), x.dtype()), dims, keepdim);
-  else if (p == 1)
-    out = sum_over(x, dims, keepdim);
-  else if (p == 2)
-    out = ops::sqrt(sum_over(ops::square(x), dims, keepdim));
-  else if (std::isinf(p))
-    out = x.ndim() == 0 ? x : (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim);
-  else
-    out = ops::pow(sum_over(ops::pow(x, p), dims, keepdim), 1 / p);
-  return raw_cast(out, result);
+  return reduce_outline(op, TS_R_SUM, self, dims, keepdim, real_type(norm_dtype(self, dtype)));
+}
+
+void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {
+  static const Op sqrt_("sqrt_"), pow_("pow_");
+  DimSet dims = dim_set(dim, self.ndim(), "linalg_vector_norm");
+  double p = ord.to_double();
+  Tensor x = raw_cast(self, accumulate_type(norm_dtype(self, dtype)));
+  if (p != 2 || is_complex(x.dtype())) x = ops::abs(x);
+  if (std::isinf(p) && x.ndim() == 0) return raw_copy(out, x);
+  if (std::isinf(p)) return raw_copy(out, (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim));
+  Tensor sums = out.dtype() == x.dtype() ? out : empty_tensor(out.sizes(), x.dtype(), out.device());
+  reduce_into(sums, TS_R_SUM, p == 0 ? ops::ne(x, 0) : p == 1 ? x : p == 2 ? ops::square(x) : ops::pow(x, p), dims);
+  if (p == 2)
+    sqrt_(sums);
+  else if (p != 0 && p != 1)
+    pow_(sums, 1 / p);
+  if (!sums.is(out)) raw_copy(out, sums);
 }
 
 void norm_gradient(GradContext& c) {
@@ -166,25 +173,21 @@ Tensor linalg_norm_named(const Tensor& self, const char* ord, OptionalDims dim, 
   return matrix_norm_named(self, ord, matrix_dims(self, dim), keepdim, dtype);
 }
 
-Tensor logsumexp(const Tensor& self, IntSpan dim, bool keepdim) {
-  Tensor x = is_integral(self.dtype(), true) ? raw_cast(self, default_dtype()) : self;
-  DimSet dims = dim_set(OptionalDims(dim), x.ndim(), "logsumexp");
-  if (x.ndim() == 0) return ops::clone(x);
-  if (x.numel() == 0) return ops::log(sum_over(x, dims, keepdim));
-  Tensor wide = raw_cast(x, accumulate_type(x.dtype()));
+Tensor logsumexp_rule(const Tensor& self, IntSpan dim, bool keepdim) {
+  DimSet dims = dim_set(OptionalDims(dim), self.ndim(), "logsumexp");
+  return reduce_outline("logsumexp", TS_R_SUM, self, dims, keepdim, to_floating(self.dtype()));
+}
+void logsumexp(const Tensor& out, const Tensor& self, IntSpan dim, bool) {
+  if (self.ndim() == 0) return raw_copy(out, self);
+  if (self.numel() == 0) return raw_fill(out, Scalar(-INFINITY));
+  DimSet dims = dim_set(OptionalDims(dim), self.ndim(), "logsumexp");
+  Tensor wide = raw_cast(self, accumulate_type(out.dtype()));
   Tensor top = ops::amax(wide, dim_list(dims), true);
   // An infinite maximum is the result itself; subtracting it would give NaN.
   Tensor shift = ops::masked_fill(top, ops::eq(ops::abs(top), INFINITY), 0.0);
   Tensor sums = ops::sum_dim(ops::exp(ops::sub(wide, shift)), dim_list(dims), true);
-  Tensor out = raw_contiguous(raw_cast(ops::add(ops::log(sums), shift), x.dtype()));
-  Dims sizes;
-  for (size_t d = 0; d < x.sizes().size(); ++d) {
-    if (!in_set(dims, d))
-      sizes.push_back(x.sizes()[d]);
-    else if (keepdim)
-      sizes.push_back(1);
-  }
-  return reshaped(std::move(out), sizes);
+  Tensor whole = ops::add(ops::log(sums), shift);
+  raw_copy(out, alias(whole, out.sizes(), contiguous_strides(out.sizes()), whole->byte_offset));
 }
 void logsumexp_gradient(GradContext& c) {
   Tensor x = c.arg(0);
@@ -205,7 +208,8 @@ TS_OPERATORS(vector_norm) {
                                "nonzeros for 0, extremes for infinities.";
   def("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) "
       "-> Tensor")
-      .body<vector_norm>()
+      .rule<vector_norm_rule>()
+      .compute<vector_norm>()
       .saves("self result")
       .gradient(norm_gradient)
       .hidden()
@@ -245,7 +249,8 @@ TS_OPERATORS(vector_norm) {
       .body<norm_named>()
       .doc(kDoc);
   def("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor")
-      .body<logsumexp>()
+      .rule<logsumexp_rule>()
+      .compute<logsumexp>()
       .saves("self result")
       .gradient(logsumexp_gradient)
       .doc("log(sum(exp(x))) over the dims, without overflow.");

@@ -1,5 +1,6 @@
 // Helpers of autograd's view tracking: a strided place inside a dense base, taken, cleared or filled.
 #include "ops/api.h"
+#include "ops/copy.h"
 #include "ops/declare.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
@@ -10,13 +11,21 @@ namespace {
 // A base's memory as one flat row of zeros. Strides may be negative: the first element need not come first.
 class Row {
 public:
-  Row(IntSpan sizes, IntSpan strides, const Tensor& like) : sizes_(sizes), strides_(strides) {
-    check_geometry(sizes, strides);
-    auto [low, high] = byte_extent(sizes, strides, 1);
-    first_ = -low;
-    int64_t length[] = {high - low};
-    flat_ = empty_tensor(length, like.dtype(), like.device());
-    ops::zero_(flat_);
+  // Of a base of these sizes and strides, in fresh memory.
+  Row(IntSpan sizes, IntSpan strides, const Tensor& like) : Row(sizes, strides) {
+    flat_ = filled(Dims{length_}, Scalar(0), like.dtype(), like.device());
+  }
+  // Of what lies in `out`, or is to be copied there.
+  Row(const Tensor& out, IntSpan strides) : Row(out.sizes(), strides) {
+    int64_t one = 1;
+    bool as_is = same(out.strides(), strides) && is_dense(out.sizes(), strides);
+    flat_ = as_is ? alias(out, IntSpan(&length_, 1), IntSpan(&one, 1), out->byte_offset)
+                  : empty_tensor(Dims{length_}, out.dtype(), out.device());
+    raw_fill(flat_, Scalar(0));
+    if (!as_is) out_ = out;
+  }
+  void finish() const {
+    if (out_.defined()) raw_copy(out_, base());
   }
   const Tensor& flat() const { return flat_; }
   Tensor base() const { return place(flat_, sizes_, strides_, 0); }
@@ -35,23 +44,39 @@ public:
   Tensor place(IntSpan sizes, IntSpan strides, int64_t offset) const { return place(flat_, sizes, strides, offset); }
 
 private:
+  Row(IntSpan sizes, IntSpan strides) : sizes_(sizes), strides_(strides) {
+    check_geometry(sizes, strides);
+    auto [low, high] = byte_extent(sizes, strides, 1);
+    first_ = -low;
+    length_ = high - low;
+  }
   static void check_geometry(IntSpan sizes, IntSpan strides) {
     TS_CHECK(sizes.size() == strides.size(), "as_strided: mismatch in length of sizes ", sizes, " and strides ",
              strides);
     checked_numel(sizes);
   }
   Dims sizes_, strides_;
-  int64_t first_ = 0; // position of the base's first element
-  Tensor flat_;
+  int64_t first_ = 0, length_ = 0; // position of the base's first element
+  Tensor flat_, out_;
 };
 
-Tensor scatter_add(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes, IntSpan strides,
-                   int64_t offset) {
+// A result for a base: laid out as it is, if it is dense.
+Tensor base_outline(IntSpan sizes, IntSpan strides, const Tensor& like) {
+  TS_CHECK(sizes.size() == strides.size(), "as_strided: mismatch in length of sizes ", sizes, " and strides ", strides);
+  if (is_dense(sizes, strides)) return outline_strided(sizes, strides, like.dtype(), like.device());
+  return outline(sizes, like.dtype(), like.device());
+}
+
+Tensor scatter_add_rule(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides, IntSpan sizes, IntSpan, int64_t) {
   TS_CHECK(same(grad.sizes(), sizes), "as_strided_scatter_add: expected a gradient of sizes ", sizes, ", got ",
            grad.sizes());
-  Row row(base_sizes, base_strides, grad);
+  return base_outline(base_sizes, base_strides, grad);
+}
+void scatter_add(const Tensor& out, const Tensor& grad, IntSpan, IntSpan base_strides, IntSpan sizes, IntSpan strides,
+                 int64_t offset) {
+  Row row(out, base_strides);
   if (!may_overlap(sizes, strides)) {
-    ops::copy_(row.place(sizes, strides, offset), grad);
+    copy_into(row.place(sizes, strides, offset), grad);
   } else {
     // Elements seen several times gather all their gradients.
     Tensor positions = ops::arange(int64_t{0}, row.flat().numel(), int64_t{1}, DType::Int64, grad.device());
@@ -59,24 +84,27 @@ Tensor scatter_add(const Tensor& grad, IntSpan base_sizes, IntSpan base_strides,
     Tensor at = ops::reshape(ops::contiguous(row.place(positions, sizes, strides, offset)), Dims{-1});
     index_add_(row.flat(), int64_t{0}, at, ops::reshape(ops::contiguous(grad), Dims{-1}));
   }
-  return row.base();
+  row.finish();
 }
 
-// A row holding `base`'s elements.
-Row row_of(const Tensor& base, IntSpan strides) {
-  Row row(base.sizes(), strides, base);
-  ops::copy_(row.base(), base);
-  return row;
+Tensor take_rule(const Tensor& base, IntSpan, IntSpan sizes, IntSpan, int64_t) {
+  return outline(sizes, base.dtype(), base.device());
+}
+void take(const Tensor& out, const Tensor& base, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset) {
+  Row row(base.sizes(), base_strides, base);
+  raw_copy(row.base(), base);
+  raw_copy(out, row.place(sizes, strides, offset));
 }
 
-Tensor take(const Tensor& grad, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset) {
-  return ops::clone(row_of(grad, base_strides).place(sizes, strides, offset));
+Tensor clear_rule(const Tensor& base, IntSpan base_strides, IntSpan, IntSpan, int64_t) {
+  return base_outline(base.sizes(), base_strides, base);
 }
-
-Tensor clear(const Tensor& grad, IntSpan base_strides, IntSpan sizes, IntSpan strides, int64_t offset) {
-  Row row = row_of(grad, base_strides);
-  ops::zero_(row.place(sizes, strides, offset));
-  return row.base();
+void clear(const Tensor& out, const Tensor& base, IntSpan base_strides, IntSpan sizes, IntSpan strides,
+           int64_t offset) {
+  Row row(out, base_strides);
+  raw_copy(row.base(), base);
+  raw_fill(row.place(sizes, strides, offset), Scalar(0));
+  row.finish();
 }
 
 const Op kScatterAdd("as_strided_scatter_add"), kTake("as_strided_take"), kClear("as_strided_clear");
@@ -86,19 +114,22 @@ const Op kScatterAdd("as_strided_scatter_add"), kTake("as_strided_take"), kClear
 TS_OPERATORS(view_gradient) {
   def("as_strided_scatter_add(Tensor grad, int[] base_sizes, int[] base_strides, int[] sizes, int[] strides, int "
       "offset) -> Tensor")
-      .body<scatter_add>()
+      .rule<scatter_add_rule>()
+      .compute<scatter_add>()
       .gradient([](GradContext& c) { c.set(0, kTake(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5))); })
       .hidden()
       .doc("Zeros of the base's shape with `grad` added at the place of a view: the gradient of that view.");
   def("as_strided_take(Tensor base, int[] base_strides, int[] sizes, int[] strides, int offset) -> Tensor")
-      .body<take>()
+      .rule<take_rule>()
+      .compute<take>()
       .gradient([](GradContext& c) {
         c.set(0, kScatterAdd(c.grad(), c.sizes(0), c.value(1), c.value(2), c.value(3), c.value(4)));
       })
       .hidden()
       .doc("A copy of a view's place in `base`, given by strides over the base's memory order.");
   def("as_strided_clear(Tensor base, int[] base_strides, int[] sizes, int[] strides, int offset) -> Tensor")
-      .body<clear>()
+      .rule<clear_rule>()
+      .compute<clear>()
       .gradient([](GradContext& c) { c.set(0, kClear(c.grad(), c.value(1), c.value(2), c.value(3), c.value(4))); })
       .hidden()
       .doc("A copy of `base` with zeros at a view's place.");

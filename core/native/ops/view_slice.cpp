@@ -127,45 +127,70 @@ void check_grad_sizes(const Tensor& grad, IntSpan want, const char* op) {
   TS_CHECK(same(grad.sizes(), want), op, ": expected a gradient of sizes ", want, ", got ", grad.sizes());
 }
 
-template <auto Make, class... A> Tensor place(const char* op, const Tensor& grad, IntSpan sizes, A... args) {
-  Tensor out = filled(sizes, Scalar(0), grad.dtype(), grad.device());
-  Geometry g = Make(out, args...);
-  check_grad_sizes(grad, g.sizes, op);
-  copy_into(g.as_alias(out), grad);
+template <auto Make, class... A> Tensor place_rule(const char* op, const Tensor& grad, IntSpan sizes, A... args) {
+  Tensor out = outline(sizes, grad.dtype(), grad.device());
+  check_grad_sizes(grad, Make(out, args...).sizes, op);
   return out;
 }
+template <auto Make, class... A> void place(const Tensor& out, const Tensor& grad, A... args) {
+  raw_fill(out, Scalar(0));
+  copy_into(Make(out, args...).as_alias(out), grad);
+}
 
-Tensor select_backward(const Tensor& grad, IntSpan input_sizes, int64_t dim, int64_t index) {
-  return place<select_geometry>("select_backward", grad, input_sizes, dim, index);
+using Bound = std::optional<int64_t>;
+Tensor select_backward_rule(const Tensor& grad, IntSpan sizes, int64_t dim, int64_t index) {
+  return place_rule<select_geometry>("select_backward", grad, sizes, dim, index);
 }
-Tensor slice_backward(const Tensor& grad, IntSpan input_sizes, int64_t dim, std::optional<int64_t> start,
-                      std::optional<int64_t> end, int64_t step) {
-  return place<slice_geometry>("slice_backward", grad, input_sizes, dim, start, end, step);
+void select_backward(const Tensor& out, const Tensor& grad, IntSpan, int64_t dim, int64_t index) {
+  place<select_geometry>(out, grad, dim, index);
 }
-Tensor diagonal_backward(const Tensor& grad, IntSpan input_sizes, int64_t offset, int64_t dim1, int64_t dim2) {
-  return place<diagonal_geometry>("diagonal_backward", grad, input_sizes, offset, dim1, dim2);
+Tensor slice_backward_rule(const Tensor& grad, IntSpan sizes, int64_t dim, Bound start, Bound end, int64_t step) {
+  return place_rule<slice_geometry>("slice_backward", grad, sizes, dim, start, end, step);
+}
+void slice_backward(const Tensor& out, const Tensor& grad, IntSpan, int64_t dim, Bound start, Bound end, int64_t step) {
+  place<slice_geometry>(out, grad, dim, start, end, step);
+}
+Tensor diagonal_backward_rule(const Tensor& grad, IntSpan sizes, int64_t offset, int64_t dim1, int64_t dim2) {
+  return place_rule<diagonal_geometry>("diagonal_backward", grad, sizes, offset, dim1, dim2);
+}
+void diagonal_backward(const Tensor& out, const Tensor& grad, IntSpan, int64_t offset, int64_t dim1, int64_t dim2) {
+  place<diagonal_geometry>(out, grad, offset, dim1, dim2);
 }
 
 // --- copies of self with src written into the view ---
-template <auto Make, class... A> Tensor write_view(const char* op, const Tensor& self, const Tensor& src, A... args) {
+template <auto Make, class... A>
+Tensor write_view_rule(const char* op, const Tensor& self, const Tensor& src, A... args) {
   check_same_device(self, src, op);
-  Tensor out = ops::clone(self);
+  Tensor out = outline_like(self, self.dtype());
   Geometry g = Make(out, args...);
   TS_CHECK(same(src.sizes(), g.sizes), op,
            ": expected src to have a size equal to the slice of self. src size = ", src.sizes(),
            ", slice size = ", g.sizes.span());
-  copy_into(g.as_alias(out), src);
   return out;
 }
-Tensor select_scatter(const Tensor& self, const Tensor& src, int64_t dim, int64_t index) {
-  return write_view<select_geometry>("select_scatter", self, src, dim, index);
+template <auto Make, class... A> void write_view(const Tensor& out, const Tensor& self, const Tensor& src, A... args) {
+  raw_copy(out, self);
+  copy_into(Make(out, args...).as_alias(out), src);
 }
-Tensor slice_scatter(const Tensor& self, const Tensor& src, int64_t dim, std::optional<int64_t> start,
-                     std::optional<int64_t> end, int64_t step) {
-  return write_view<slice_geometry>("slice_scatter", self, src, dim, start, end, step);
+Tensor select_scatter_rule(const Tensor& self, const Tensor& src, int64_t dim, int64_t index) {
+  return write_view_rule<select_geometry>("select_scatter", self, src, dim, index);
 }
-Tensor diagonal_scatter(const Tensor& self, const Tensor& src, int64_t offset, int64_t dim1, int64_t dim2) {
-  return write_view<diagonal_geometry>("diagonal_scatter", self, src, offset, dim1, dim2);
+void select_scatter(const Tensor& out, const Tensor& self, const Tensor& src, int64_t dim, int64_t index) {
+  write_view<select_geometry>(out, self, src, dim, index);
+}
+Tensor slice_scatter_rule(const Tensor& self, const Tensor& src, int64_t dim, Bound start, Bound end, int64_t step) {
+  return write_view_rule<slice_geometry>("slice_scatter", self, src, dim, start, end, step);
+}
+void slice_scatter(const Tensor& out, const Tensor& self, const Tensor& src, int64_t dim, Bound start, Bound end,
+                   int64_t step) {
+  write_view<slice_geometry>(out, self, src, dim, start, end, step);
+}
+Tensor diagonal_scatter_rule(const Tensor& self, const Tensor& src, int64_t offset, int64_t dim1, int64_t dim2) {
+  return write_view_rule<diagonal_geometry>("diagonal_scatter", self, src, offset, dim1, dim2);
+}
+void diagonal_scatter(const Tensor& out, const Tensor& self, const Tensor& src, int64_t offset, int64_t dim1,
+                      int64_t dim2) {
+  write_view<diagonal_geometry>(out, self, src, offset, dim1, dim2);
 }
 Tensor zero_src(GradContext& c) { return ops::zeros(c.sizes(1), c.grad().dtype(), c.grad().device()); }
 
@@ -300,7 +325,8 @@ TS_OPERATORS(view_slice) {
       .doc("as_strided with self's own strides and offset, which its gradient needs.");
 
   def("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor")
-      .body<select_scatter>()
+      .rule<select_scatter_rule>()
+      .compute<select_scatter>()
       .gradient([](GradContext& c) {
         int64_t dim = c.value<int64_t>(2), index = c.value<int64_t>(3);
         if (c.needs(0)) c.set(0, select_put(c.grad(), zero_src(c), dim, index));
@@ -308,14 +334,16 @@ TS_OPERATORS(view_slice) {
       })
       .doc("A copy of self with src at `index` along `dim`.");
   def("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor")
-      .body<slice_scatter>()
+      .rule<slice_scatter_rule>()
+      .compute<slice_scatter>()
       .gradient([](GradContext& c) {
         if (c.needs(0)) c.set(0, slice_put(c.grad(), zero_src(c), c.value(2), c.value(3), c.value(4), c.value(5)));
         c.set(1, ops::slice(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5)));
       })
       .doc("A copy of self with src at positions start, start+step, ... before end along `dim`.");
   def("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor")
-      .body<diagonal_scatter>()
+      .rule<diagonal_scatter_rule>()
+      .compute<diagonal_scatter>()
       .gradient([](GradContext& c) {
         if (c.needs(0)) c.set(0, diagonal_put(c.grad(), zero_src(c), c.value(2), c.value(3), c.value(4)));
         c.set(1, ops::diagonal(c.grad(), c.value(2), c.value(3), c.value(4)));
@@ -323,19 +351,22 @@ TS_OPERATORS(view_slice) {
       .doc("A copy of self with src, whose last dimension they are, on the diagonals of the planes dim1, dim2.");
 
   def("select_backward(Tensor grad, int[] input_sizes, int dim, int index) -> Tensor")
-      .body<select_backward>()
+      .rule<select_backward_rule>()
+      .compute<select_backward>()
       .hidden()
       .gradient([](GradContext& c) { c.set(0, ops::select(c.grad(), c.value<int64_t>(2), c.value<int64_t>(3))); })
       .doc("Zeros of input_sizes with grad at `index` along `dim`.");
   def("slice_backward(Tensor grad, int[] input_sizes, int dim, int? start, int? end, int step) -> Tensor")
-      .body<slice_backward>()
+      .rule<slice_backward_rule>()
+      .compute<slice_backward>()
       .hidden()
       .gradient([](GradContext& c) {
         c.set(0, ops::slice(c.grad(), c.value<int64_t>(2), c.value(3), c.value(4), c.value<int64_t>(5)));
       })
       .doc("Zeros of input_sizes with grad in the slice.");
   def("diagonal_backward(Tensor grad, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor")
-      .body<diagonal_backward>()
+      .rule<diagonal_backward_rule>()
+      .compute<diagonal_backward>()
       .hidden()
       .gradient([](GradContext& c) {
         c.set(0, ops::diagonal(c.grad(), c.value<int64_t>(2), c.value<int64_t>(3), c.value<int64_t>(4)));
