@@ -64,27 +64,37 @@ Row as_row(const Tensor& self, const IndexPlan& p) {
           raw_view(at, Dims{at.numel()})};
 }
 
-Tensor read(const Tensor& self, const IndexPlan& p) {
-  if (checked_numel(p.result) == 0 || self.device().is_meta())
-    return empty_tensor(p.result, self.dtype(), self.device());
-  if (std::optional<Merged> m = merge(self, p)) return reshaped(select_along(m->self, m->dim, m->at), p.result);
+// Into a contiguous tensor of the result's sizes.
+void read(const Tensor& out, const Tensor& self, const IndexPlan& p) {
+  auto into = [&](const Tensor& from, int64_t dim, const Tensor& at) {
+    Dims sizes(from.sizes());
+    sizes[dim] = at.numel();
+    select_into(alias(out, sizes, contiguous_strides(sizes), out->byte_offset), from, dim, at);
+  };
+  if (std::optional<Merged> m = merge(self, p)) return into(m->self, m->dim, m->at);
   Row r = as_row(self, p);
-  return reshaped(select_along(r.row, 0, r.at), p.result);
+  into(r.row, 0, r.at);
+}
+
+void check_values(const Tensor& values, IntSpan result) {
+  IntSpan sizes = values.sizes();
+  while (sizes.size() > result.size() && sizes[0] == 1) sizes = sizes.subspan(1);
+  bool fits = sizes.size() <= result.size();
+  for (size_t d = 1; fits && d <= sizes.size(); ++d) {
+    int64_t have = sizes[sizes.size() - d];
+    fits = have == 1 || have == result[result.size() - d];
+  }
+  TS_CHECK(fits, "shape mismatch: value tensor of shape ", values.sizes(),
+           " cannot be broadcast to indexing result of shape ", result);
 }
 
 void write(const Tensor& self, const IndexPlan& p, const Tensor& values, bool accumulate) {
+  check_values(values, p.result);
   Tensor from = values;
   while (from.ndim() > static_cast<int64_t>(p.result.size()) && from.sizes()[0] == 1)
     from = raw_view(from, from.sizes().subspan(1));
-  bool fits = from.ndim() <= static_cast<int64_t>(p.result.size());
-  for (int64_t d = 1; fits && d <= from.ndim(); ++d) {
-    int64_t have = from.sizes()[from.sizes().size() - d];
-    fits = have == 1 || have == p.result[p.result.size() - d];
-  }
-  TS_CHECK(fits, "shape mismatch: value tensor of shape ", values.sizes(),
-           " cannot be broadcast to indexing result of shape ", p.result.span());
   from = raw_expand(from, p.result, "index_put_");
-  if (from.numel() == 0 || self.device().is_meta()) return;
+  if (from.numel() == 0) return;
   int opcode = accumulate ? TS_S_ADD : TS_S_SET;
   if (std::optional<Merged> m = merge(self, p)) {
     Dims sizes(m->self.sizes());
@@ -96,12 +106,35 @@ void write(const Tensor& self, const IndexPlan& p, const Tensor& values, bool ac
   scatter_into(r.row, 0, r.at, raw_view(from, Dims{from.numel()}), opcode);
 }
 
-// --- bodies
-Tensor index(const Tensor& self, TensorList indices) {
+// --- reading
+Tensor index_positions_rule(const Tensor& self, TensorList indices) {
+  return outline(index_outline(self, indices).result, self.dtype(), self.device());
+}
+void index_positions(const Tensor& out, const Tensor& self, TensorList indices) {
   Tensor x = self;
-  return read(x, make_index_plan(x, normalized_indices(x, indices)));
+  read(out, self, make_index_plan(x, normalized_indices(x, indices)));
 }
 
+// How many positions masks stand for, their values tell.
+Tensor index_masks_rule(const Tensor& self, TensorList indices) {
+  IndexPlan p = index_outline(self, indices);
+  for (size_t d = 0; d < p.shape.size(); ++d) p.result[p.first() + d] = 0;
+  return outline(p.result, self.dtype(), self.device());
+}
+Tensor index_masks(const Tensor& self, TensorList indices) {
+  Tensor x = self;
+  IndexPlan p = make_index_plan(x, normalized_indices(x, indices));
+  Tensor out = empty_tensor(p.result, self.dtype(), self.device());
+  if (out.numel()) read(out, x, p);
+  return out;
+}
+
+Tensor index(const Tensor& self, TensorList indices) {
+  static const Op by_positions("_index_positions"), by_masks("_index_masks");
+  return (has_mask(indices) ? by_masks : by_positions)(self, indices);
+}
+
+// --- writing
 // x[mask] = number needs no positions.
 bool fill_masked(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {
   if (accumulate || value.numel() != 1 || indices.empty() || !indices[0].defined() || indices[0].dtype() != DType::Bool)
@@ -119,24 +152,40 @@ bool fill_masked(const Tensor& self, TensorList indices, const Tensor& value, bo
   return true;
 }
 
-Tensor index_put_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
-  check_inplace(self, "index_put_");
+void check_put(const Tensor& self, TensorList indices, const Tensor& values) {
   TS_CHECK(values.dtype() == self.dtype(), "Index put requires the source and destination dtypes match, got ",
            self.dtype(), " for the destination and ", values.dtype(), " for the source.");
   TS_CHECK(values.device() == self.device() || values.ndim() == 0,
            "index_put_: expected values on the device of self, ", to_string(self.device()), ", got ",
            to_string(values.device()));
+  IndexPlan p = index_outline(self, indices);
+  if (!has_mask(indices)) check_values(values, p.result);
+}
+void put_into(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   Tensor from = apart_from(transfer(values, self.device()), self);
   std::vector<Tensor> apart;
   for (const Tensor& t : indices) apart.push_back(t.defined() ? apart_from(t, self) : t);
-  if (fill_masked(self, apart, from, accumulate)) return self;
+  if (fill_masked(self, apart, from, accumulate)) return;
   Tensor x = self;
-  write(x, make_index_plan(x, normalized_indices(x, apart)), from, accumulate);
-  return self;
+  IndexPlan p = make_index_plan(x, normalized_indices(x, apart));
+  write(x, p, from, accumulate);
 }
 
-Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
-  return index_put_(copy_as(self, self.dtype(), MemoryFormat::Preserve), indices, values, accumulate);
+void index_put_rule_(const Tensor& self, TensorList indices, const Tensor& values, bool) {
+  check_inplace(self, "index_put_");
+  check_put(self, indices, values);
+}
+void index_put_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  put_into(self, indices, values, accumulate);
+}
+
+Tensor index_put_rule(const Tensor& self, TensorList indices, const Tensor& values, bool) {
+  check_put(self, indices, values);
+  return outline_like(self, self.dtype());
+}
+void index_put(const Tensor& out, const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  raw_copy(out, self);
+  put_into(out, indices, values, accumulate);
 }
 
 // By positions in the flattened tensor.
@@ -182,14 +231,32 @@ TS_OPERATORS(index) {
   def("index(Tensor self, Tensor?[] indices) -> Tensor")
       .body<index>()
       .data_dependent()
-      .saves("indices")
-      .gradient(index_gradient)
       .any_device()
       .hidden()
       .doc("self[indices] by the rules of NumPy: position tensors broadcast together, masks stand for their nonzero "
            "positions, None keeps a dimension. IndexError outside a dimension.");
+  def("_index_positions(Tensor self, Tensor?[] indices) -> Tensor")
+      .rule<index_positions_rule>()
+      .compute<index_positions>()
+      .reads_host()
+      .node_name("IndexBackward0")
+      .saves("indices")
+      .gradient(index_gradient)
+      .any_device()
+      .hidden()
+      .doc("index by positions.");
+  def("_index_masks(Tensor self, Tensor?[] indices) -> Tensor")
+      .rule<index_masks_rule>()
+      .make<index_masks>()
+      .node_name("IndexBackward0")
+      .saves("indices")
+      .gradient(index_gradient)
+      .any_device()
+      .hidden()
+      .doc("index by masks, and positions beside them.");
   def("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor")
-      .body<index_put>()
+      .rule<index_put_rule>()
+      .compute<index_put>()
       .reads_host()
       .saves("indices")
       .gradient(index_put_gradient)
@@ -197,7 +264,8 @@ TS_OPERATORS(index) {
       .doc("self with values, broadcast to the shape of self[indices], written or added there. With accumulate, "
            "duplicate positions add up; otherwise any one wins.");
   def("index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
-      .body<index_put_>()
+      .rule<index_put_rule_>()
+      .compute<index_put_, 0>()
       .reads_host()
       .saves("indices")
       .gradient(index_put_gradient)

@@ -21,14 +21,24 @@ bool merge_dims(Tensor& self, int64_t dim, int64_t n) {
   return strides.has_value();
 }
 
+void check_index_tensor(const Tensor& t) {
+  TS_CHECK_INDEX(is_mask(t) || t.dtype() == DType::Int64 || t.dtype() == DType::Int32,
+                 "tensors used as indices must be long, int, byte or bool tensors, got ", t.dtype());
+}
+void check_mask(IntSpan sizes, const Tensor& mask, size_t dim) {
+  for (size_t k = 0; k < mask.sizes().size(); ++k)
+    TS_CHECK_INDEX(dim + k < sizes.size() && mask.sizes()[k] == sizes[dim + k], "The shape of the mask ", mask.sizes(),
+                   " at index ", k, " does not match the shape of the indexed tensor ", sizes, " at index ", dim + k);
+}
+void check_count(size_t indices, size_t ndim) {
+  TS_CHECK_INDEX(indices <= ndim, "too many indices for tensor of dimension ", ndim, " (got ", indices, ")");
+}
+
 // A mask of k dims stands for k position tensors, or for one over the k dims together.
 void expand_mask(Tensor& self, const Tensor& mask, bool alone, Positions& out) {
   int64_t dim = static_cast<int64_t>(out.at.size());
   if (mask.dtype() == DType::UInt8) warn("indexing with dtype uint8 is deprecated, please use a dtype bool instead.");
-  for (int64_t k = 0; k < mask.ndim(); ++k)
-    TS_CHECK_INDEX(dim + k < self.ndim() && mask.sizes()[k] == self.sizes()[dim + k], "The shape of the mask ",
-                   mask.sizes(), " at index ", k, " does not match the shape of the indexed tensor ", self.sizes(),
-                   " at index ", dim + k);
+  check_mask(self.sizes(), mask, out.at.size());
   if (mask.ndim() == 1 || (alone && merge_dims(self, dim, mask.ndim()))) return out.add(nonzero_flat(mask), true);
   Tensor found = ops::nonzero(mask);
   for (int64_t k = 0; k < mask.ndim(); ++k) out.add(ops::select(found, 1, k), true);
@@ -79,8 +89,7 @@ Positions normalized_indices(Tensor& self, TensorList indices) {
       continue;
     }
     Tensor t = transfer(given, self.device());
-    TS_CHECK_INDEX(is_mask(t) || t.dtype() == DType::Int64 || t.dtype() == DType::Int32,
-                   "tensors used as indices must be long, int, byte or bool tensors, got ", t.dtype());
+    check_index_tensor(t);
     if (is_mask(t) && t.ndim() == 0) {
       self = with_new_dim(self, static_cast<int64_t>(out.at.size()));
       out.add(nonzero_flat(raw_1d(t)), true);
@@ -89,26 +98,23 @@ Positions normalized_indices(Tensor& self, TensorList indices) {
     else
       out.add(raw_cast(t, DType::Int64), false);
   }
-  TS_CHECK_INDEX(static_cast<int64_t>(out.at.size()) <= self.ndim(), "too many indices for tensor of dimension ",
-                 self.ndim(), " (got ", out.at.size(), ")");
+  check_count(out.at.size(), self.sizes().size());
   return out;
 }
 
-IndexPlan make_index_plan(const Tensor& self, const Positions& positions) {
+// All of a plan but positions.
+static IndexPlan plan_of(IntSpan sizes, const Positions& positions) {
   IndexPlan p;
   const std::vector<Tensor>& at = positions.at;
   p.shape = broadcast_shape(at);
   int64_t n = p.count();
   for (size_t d = 0; d < at.size(); ++d) {
     if (!at[d].defined()) continue;
-    int64_t dim = static_cast<int64_t>(d), size = self.sizes()[d];
-    TS_CHECK_INDEX(size > 0 || n == 0, "index is out of bounds for dimension ", dim, " with size 0");
+    int64_t dim = static_cast<int64_t>(d);
+    TS_CHECK_INDEX(sizes[d] > 0 || n == 0 || positions.inside[d], "index is out of bounds for dimension ", dim,
+                   " with size 0");
     p.adjacent &= p.dims.empty() || p.dims.back() == dim - 1;
     p.dims.push_back(dim);
-    bool check = n && !positions.inside[d];
-    Tensor wrapped = check ? wrap_index(at[d], Scalar(size)) : at[d];
-    if (check && raw_truth(ops::any(index_outside(wrapped, Scalar(size))))) fail_outside(wrapped, dim, size);
-    p.at.push_back(raw_expand(wrapped, p.shape, "index"));
   }
   TS_CHECK_INDEX(!p.dims.empty(), "index: expected at least one index tensor");
   auto put_shape = [&] {
@@ -116,14 +122,57 @@ IndexPlan make_index_plan(const Tensor& self, const Positions& positions) {
   };
   if (!p.adjacent) put_shape();
   size_t next = 0;
-  for (int64_t d = 0; d < self.ndim(); ++d) {
-    bool indexed = next < p.dims.size() && p.dims[next] == d;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    bool indexed = next < p.dims.size() && p.dims[next] == static_cast<int64_t>(d);
     if (!indexed)
-      p.result.push_back(self.sizes()[d]);
+      p.result.push_back(sizes[d]);
     else if (next++ == 0 && p.adjacent)
       put_shape();
   }
   return p;
+}
+
+IndexPlan make_index_plan(const Tensor& self, const Positions& positions) {
+  IndexPlan p = plan_of(self.sizes(), positions);
+  for (int64_t dim : p.dims) {
+    size_t d = static_cast<size_t>(dim);
+    const Tensor& at = positions.at[d];
+    int64_t size = self.sizes()[d];
+    bool check = at.numel() && !positions.inside[d];
+    Tensor wrapped = check ? wrap_index(at, Scalar(size)) : at;
+    if (check && raw_truth(ops::any(index_outside(wrapped, Scalar(size))))) fail_outside(wrapped, dim, size);
+    p.at.push_back(raw_expand(wrapped, p.shape, "index"));
+  }
+  return p;
+}
+
+IndexPlan index_outline(const Tensor& self, TensorList indices) {
+  Dims sizes(self.sizes());
+  Positions found;
+  Tensor one = outline(Dims{1}, DType::Int64, self.device());
+  for (const Tensor& t : indices) {
+    if (!t.defined()) {
+      found.add({}, true);
+      continue;
+    }
+    check_index_tensor(t);
+    if (!is_mask(t)) {
+      found.add(t, false);
+    } else if (t.ndim() == 0) {
+      check_count(found.at.size(), sizes.size());
+      sizes.insert(sizes.begin() + static_cast<int64_t>(found.at.size()), 1);
+      found.add(one, true);
+    } else {
+      check_mask(sizes, t, found.at.size());
+      for (int64_t k = 0; k < t.ndim(); ++k) found.add(one, true);
+    }
+  }
+  check_count(found.at.size(), sizes.size());
+  return plan_of(sizes, found);
+}
+
+bool has_mask(TensorList indices) {
+  return std::ranges::any_of(indices, [](const Tensor& t) { return t.defined() && is_mask(t); });
 }
 
 } // namespace ts

@@ -31,5 +31,8 @@ struct Positions {
 Positions normalized_indices(Tensor& self, TensorList indices);
 // IndexError for a position outside its dim; waits for the device to know.
 IndexPlan make_index_plan(const Tensor& self, const Positions& positions);
+// The same without positions, from shapes alone: a mask counts as one position. Every check but that of bounds.
+IndexPlan index_outline(const Tensor& self, TensorList indices);
+bool has_mask(TensorList indices); // bool or uint8
 
 } // namespace ts

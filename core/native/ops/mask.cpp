@@ -59,8 +59,9 @@ Tensor coordinates(const Tensor& flat, IntSpan sizes) {
   return out;
 }
 
+Tensor nonzero_rule(const Tensor& self) { return outline(Dims{0, self.ndim()}, DType::Int64, self.device()); }
 Tensor nonzero(const Tensor& self) {
-  bool counted = self.ndim() > 1 && self.numel() > 0 && is_bool(self.dtype()) && !self.device().is_meta();
+  bool counted = self.ndim() > 1 && self.numel() > 0 && is_bool(self.dtype());
   if (counted && backend_of(self.device()).kernel(kNonzero)) {
     Tensor mask = raw_contiguous(self);
     Tensor out =
@@ -114,8 +115,8 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
 
 TS_OPERATORS(mask) {
   def("nonzero(Tensor self) -> Tensor")
-      .body<nonzero>()
-      .data_dependent()
+      .rule<nonzero_rule>()
+      .make<nonzero>()
       .not_differentiable()
       .out()
       .doc("Indices (n, ndim) of the elements that are not zero, in row-major order. Waits for the device.");

@@ -44,8 +44,16 @@ Triple empty_result(const Tensor& self, IntSpan inverse_sizes) {
           no_positions(self.device())};
 }
 
+// No more is known of distinct elements than that they have this dtype.
+Triple distinct_outline(const Tensor& values, IntSpan inverse) {
+  Device device = values.device();
+  return {values, outline(inverse, DType::Int64, device), outline(Dims{0}, DType::Int64, device)};
+}
+
+Triple unique_flat_rule(const Tensor& self, bool, bool inverse_too, bool) {
+  return distinct_outline(outline(Dims{0}, self.dtype(), self.device()), inverse_too ? self.sizes() : Dims{0}.span());
+}
 Triple unique_flat(const Tensor& self, bool, bool inverse_too, bool counts_too) {
-  check_not_meta(self, "unique");
   if (self.numel() == 0) return empty_result(self, self.sizes());
   Tensor flat = raw_view(raw_contiguous(self), Dims{self.numel()});
   auto [values, order] = ops::sort.multi<2>(flat, 0);
@@ -84,10 +92,19 @@ void check_dim(const Tensor& self, int64_t d, const char* op) {
            self.sizes());
 }
 
+Triple distinct_slices(const Tensor& self, int64_t dim, const char* op) {
+  int64_t d = wrap_dim(dim, self.ndim(), op);
+  check_dim(self, d, op);
+  Dims sizes(self.sizes());
+  sizes[d] = 0;
+  return distinct_outline(outline(sizes, self.dtype(), self.device()), Dims{self.sizes()[d]});
+}
+
+Triple unique_dim_rule(const Tensor& self, int64_t dim, bool, bool, bool) {
+  return distinct_slices(self, dim, "unique");
+}
 Triple unique_dim(const Tensor& self, int64_t dim, bool, bool, bool) {
-  check_not_meta(self, "unique");
   int64_t d = wrap_dim(dim, self.ndim(), "unique");
-  check_dim(self, d, "unique");
   if (self.sizes()[d] == 0)
     return {copy_as(self, self.dtype(), MemoryFormat::Contiguous), no_positions(self.device()),
             no_positions(self.device())};
@@ -98,8 +115,11 @@ Triple unique_dim(const Tensor& self, int64_t dim, bool, bool, bool) {
   return {ops::index_select(self, d, ops::index_select(order, 0, r.starts)), inverse, r.lengths};
 }
 
+Triple unique_consecutive_rule(const Tensor& self, bool, bool, std::optional<int64_t> dim) {
+  if (dim) return distinct_slices(self, *dim, "unique_consecutive");
+  return distinct_outline(outline(Dims{0}, self.dtype(), self.device()), self.sizes());
+}
 Triple unique_consecutive(const Tensor& self, bool, bool, std::optional<int64_t> dim) {
-  check_not_meta(self, "unique_consecutive");
   if (!dim) {
     if (self.numel() == 0) return empty_result(self, self.sizes());
     Tensor flat = raw_view(raw_contiguous(self), Dims{self.numel()});
@@ -107,7 +127,6 @@ Triple unique_consecutive(const Tensor& self, bool, bool, std::optional<int64_t>
     return {ops::index_select(flat, 0, r.starts), reshaped(r.run_of, self.sizes()), r.lengths};
   }
   int64_t d = wrap_dim(*dim, self.ndim(), "unique_consecutive");
-  check_dim(self, d, "unique_consecutive");
   if (self.sizes()[d] == 0)
     return {copy_as(self, self.dtype(), MemoryFormat::Contiguous), no_positions(self.device()),
             no_positions(self.device())};
@@ -125,22 +144,22 @@ void no_gradient(GradContext& c) {
 TS_OPERATORS(unique) {
   def("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, "
       "Tensor, Tensor)")
-      .body<unique_flat>()
-      .data_dependent()
+      .rule<unique_flat_rule>()
+      .make<unique_flat>()
       .gradient(no_gradient)
       .hidden()
       .doc("Distinct elements in order, the position of each element among them, and how often each occurs.");
   def("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
       "(Tensor, Tensor, Tensor)")
-      .body<unique_dim>()
-      .data_dependent()
+      .rule<unique_dim_rule>()
+      .make<unique_dim>()
       .gradient(no_gradient)
       .hidden()
       .doc("Distinct slices along `dim` in order, the position of each slice among them, and how often each occurs.");
   def("_unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> "
       "(Tensor, Tensor, Tensor)")
-      .body<unique_consecutive>()
-      .data_dependent()
+      .rule<unique_consecutive_rule>()
+      .make<unique_consecutive>()
       .gradient(no_gradient)
       .hidden()
       .doc("The first of each run of equal elements (or slices), the run of each element, and the runs' lengths.");
