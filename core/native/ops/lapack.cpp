@@ -38,6 +38,14 @@ Tensor columns(IntSpan batch, int64_t rows, int64_t cols, DType dtype, Device de
   return empty_tensor(with_batch(batch, {cols, rows}), dtype, device);
 }
 
+Tensor outline_columns(IntSpan batch, int64_t rows, int64_t cols, DType dtype, Device device) {
+  Dims sizes = with_batch(batch, {cols, rows}), strides = contiguous_strides(sizes);
+  size_t last = sizes.size() - 1;
+  std::swap(sizes[last], sizes[last - 1]), std::swap(strides[last], strides[last - 1]);
+  return outline_strided(sizes, strides, dtype, device);
+}
+void copy_broadcast(const Tensor& out, const Tensor& a) { raw_copy(out, raw_expand(a, out.sizes(), "linalg")); }
+
 Tensor contiguous_rows(const Tensor& a, IntSpan sizes) {
   return copy_as(
       std::equal(sizes.begin(), sizes.end(), a.sizes().begin(), a.sizes().end()) ? a : raw_expand(a, sizes, "linalg"),

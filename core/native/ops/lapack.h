@@ -31,7 +31,11 @@ Tensor columns(IntSpan batch, int64_t rows, int64_t cols, DType dtype, Device de
 Tensor columns_of(const Tensor& a);                // a copy
 Tensor columns_of(const Tensor& a, IntSpan batch); // a copy, broadcast to this batch
 inline Tensor as_matrix(const Tensor& memory) { return raw_transpose(memory, memory.ndim() - 2, memory.ndim() - 1); }
-Tensor contiguous_rows(const Tensor& a, IntSpan sizes); // `a` broadcast, in contiguous memory
+// Results that lie so, and the memory of one.
+Tensor outline_columns(IntSpan batch, int64_t rows, int64_t cols, DType dtype, Device device);
+inline Tensor memory_of(const Tensor& matrix) { return raw_transpose(matrix, matrix.ndim() - 2, matrix.ndim() - 1); }
+void copy_broadcast(const Tensor& out, const Tensor& a); // out = a, broadcast
+Tensor contiguous_rows(const Tensor& a, IntSpan sizes);  // `a` broadcast, in contiguous memory
 Tensor zeros_int32(IntSpan sizes, Device device);
 
 // LinAlgError for the first matrix whose info is not zero: "op: (Batch element k): " and what `says` of it.
@@ -42,7 +46,9 @@ std::string not_definite(int32_t info);
 struct Factors {
   Tensor lu, pivots, info; // of memory by columns
 };
-Factors factor(const Tensor& a); // LU with partial pivoting
+// LU with partial pivoting: fresh, or into memory that is there.
+Factors factor(const Tensor& a);
+void factor_into(const Factors& f, const Tensor& a);
 // Solves A X = x (op 0), or with A transposed (1) or adjoint (2), in place of `x`, memory by columns.
 Tensor solve_factored(const Factors& f, const Tensor& x, int64_t op);
 Factors broadcast_factors(const Tensor& lu, const Tensor& pivots, IntSpan batch); // copies

@@ -23,28 +23,28 @@ const Op triangular("_linalg_solve_triangular"), lu_factor_ex_op("linalg_lu_fact
 // --- triangular systems
 
 // X of A X = B. A's other triangle is not read.
-Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit) {
+Tensor solve_triangular_rule(const Tensor& a, const Tensor& b, bool, bool) {
   const char* op = "linalg.solve_triangular";
   check_floating(a, op);
   check_square(a, op);
   check_matrix(b, op, "B");
   check_same(a, b, op);
   check_sides(a, b, true, op);
-  Dims batch = broadcast_sizes(batch_of(a), batch_of(b), op), sizes = with_batch(batch, {rows(a), rows(a)});
-  Tensor x = columns_of(b, batch);
-  if (x.numel() == 0) return as_matrix(x);
+  return outline_columns(broadcast_sizes(batch_of(a), batch_of(b), op), rows(b), cols(b), b.dtype(), b.device());
+}
+void solve_triangular(const Tensor& out, const Tensor& a, const Tensor& b, bool upper, bool unit) {
+  copy_broadcast(out, b);
   // Rows that lie one after another are the columns of the transposed.
-  Tensor wide = raw_expand(a, sizes, op);
+  Tensor wide = raw_expand(a, with_batch(batch_of(out), {rows(a), rows(a)}), "linalg.solve_triangular");
   bool by_rows = wide.is_contiguous();
   Launch(kTriangular, a.device())
-      .out(x)
-      .in(by_rows ? wide : raw_contiguous(raw_transpose(wide, wide.ndim() - 2, wide.ndim() - 1)))
+      .out(memory_of(out))
+      .in(by_rows ? wide : raw_contiguous(memory_of(wide)))
       .param(by_rows != upper)
       .param(int64_t{by_rows})
       .param(unit)
-      .work(x.numel() * rows(a))
+      .work(out.numel() * rows(a))
       .run_required();
-  return as_matrix(x);
 }
 
 void triangular_gradient(GradContext& c) {
@@ -72,15 +72,21 @@ Pair triangular_solve(const Tensor& b, const Tensor& a, bool upper, bool transpo
 
 // --- LU
 
-Triple lu_factor_ex(const Tensor& a, bool pivot, bool check_errors) {
+Triple lu_factor_ex_rule(const Tensor& a, bool pivot, bool) {
   const char* op = "linalg.lu_factor";
   check_floating(a, op);
   check_matrix(a, op);
   TS_CHECK(pivot, op, ": expected pivot=True; LU without pivoting is not implemented");
-  Factors f = factor(a);
+  IntSpan batch = batch_of(a);
+  return {outline_columns(batch, rows(a), cols(a), a.dtype(), a.device()),
+          outline(with_batch(batch, {std::min(rows(a), cols(a))}), DType::Int32, a.device()),
+          outline(batch, DType::Int32, a.device())};
+}
+void lu_factor_ex(const Tensor& lu, const Tensor& pivots, const Tensor& info, const Tensor& a, bool,
+                  bool check_errors) {
+  factor_into({memory_of(lu), pivots, info}, a);
   if (check_errors)
-    check_info(f.info, "linalg.lu_factor_ex", [](int32_t k) { return concat("U[", k, ",", k, "] is zero."); });
-  return {as_matrix(f.lu), f.pivots, f.info};
+    check_info(info, "linalg.lu_factor_ex", [](int32_t k) { return concat("U[", k, ",", k, "] is zero."); });
 }
 
 // X of X U^H = B, which is conj(U) X^T = B^T.
@@ -134,15 +140,16 @@ Pair lu_factor(const Tensor& a, bool pivot) {
 }
 
 // (..., m): row i of the permuted matrix is row [i] of the other.
-Tensor permutation(const Tensor& pivots, int64_t m) {
+Tensor permutation_rule(const Tensor& pivots, int64_t m) {
   const char* op = "lu_unpack";
   TS_CHECK(pivots.dtype() == DType::Int32, op, ": LU_pivots is expected to be a contiguous tensor of dtype int32, got ",
            pivots.dtype());
   TS_CHECK(pivots.ndim() >= 1 && m >= 0 && pivots.size(-1) <= m, op, ": expected no more pivots than rows, got sizes ",
            pivots.sizes(), " for ", m, " rows");
-  Tensor order = empty_tensor(with_batch(batch_of(pivots, 1), {m}), DType::Int64, pivots.device());
-  if (order.numel()) Launch(kPermutation, pivots.device()).out(order).in(raw_contiguous(pivots)).run_required();
-  return order;
+  return outline(with_batch(batch_of(pivots, 1), {m}), DType::Int64, pivots.device());
+}
+void permutation(const Tensor& order, const Tensor& pivots, int64_t) {
+  Launch(kPermutation, pivots.device()).out(order).in(raw_contiguous(pivots)).run_required();
 }
 
 Triple lu_unpack(const Tensor& lu, const Tensor& pivots, bool unpack_data, bool unpack_pivots) {
@@ -174,7 +181,7 @@ Triple lu(const Tensor& a, bool pivot) {
 }
 
 // X of A X = B, or of A^H X = B.
-Tensor lu_solve_left(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool adjoint_of) {
+Tensor lu_solve_rule(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool) {
   const char* op = "linalg.lu_solve";
   check_floating(lu, op);
   check_square(lu, op, "LU");
@@ -183,13 +190,15 @@ Tensor lu_solve_left(const Tensor& lu, const Tensor& pivots, const Tensor& b, bo
   check_sides(lu, b, true, op);
   TS_CHECK(pivots.dtype() == DType::Int32, op, ": pivots should be a Tensor of scalar type torch.int32, got ",
            pivots.dtype());
-  IntSpan expected = lu.sizes().first(static_cast<size_t>(lu.ndim() - 1));
-  TS_CHECK(std::equal(expected.begin(), expected.end(), pivots.sizes().begin(), pivots.sizes().end()), op,
+  TS_CHECK(same(lu.sizes().first(lu.sizes().size() - 1), pivots.sizes()), op,
            ": Number of pivots per batch should be same as the dimension of the matrix, got sizes ", pivots.sizes(),
            " for factors of sizes ", lu.sizes());
   check_same_device(lu, pivots, op);
-  Dims batch = broadcast_sizes(batch_of(lu), batch_of(b), op);
-  return as_matrix(solve_factored(broadcast_factors(lu, pivots, batch), columns_of(b, batch), adjoint_of ? 2 : 0));
+  return outline_columns(broadcast_sizes(batch_of(lu), batch_of(b), op), rows(b), cols(b), b.dtype(), b.device());
+}
+void lu_solve_left(const Tensor& out, const Tensor& lu, const Tensor& pivots, const Tensor& b, bool adjoint_of) {
+  copy_broadcast(out, b);
+  solve_factored(broadcast_factors(lu, pivots, batch_of(out)), memory_of(out), adjoint_of ? 2 : 0);
 }
 
 // With A = P L U: X = U^-1 Y and Y = L^-1 P^T B; the adjoint: X = P Z, Z = L^-H W and W = U^-H B.
@@ -223,18 +232,27 @@ Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) { r
 
 // --- Cholesky
 
-Pair cholesky_ex(const Tensor& self, bool up, bool check_errors) {
+Pair cholesky_ex_rule(const Tensor& self, bool, bool) {
   const char* op = "linalg.cholesky";
   check_floating(self, op);
   check_square(self, op);
   IntSpan batch = batch_of(self);
-  Tensor info = zeros_int32(batch, self.device());
-  Tensor memory = columns_of(self);
-  if (memory.numel())
-    Launch(kCholesky, self.device()).out(memory).out(info).param(up).work(memory.numel() * rows(self)).run_required();
-  if (check_errors) check_info(info, op, not_definite);
-  Tensor l = as_matrix(memory);
-  return {up ? upper(l) : lower(l), info};
+  return {outline_columns(batch, rows(self), rows(self), self.dtype(), self.device()),
+          outline(batch, DType::Int32, self.device())};
+}
+void cholesky_ex(const Tensor& out, const Tensor& info, const Tensor& self, bool up, bool check_errors) {
+  static const Op keep_lower("tril_"), keep_upper("triu_");
+  raw_copy(out, self);
+  raw_fill(info, Scalar(0));
+  if (out.numel())
+    Launch(kCholesky, self.device())
+        .out(memory_of(out))
+        .out(info)
+        .param(up)
+        .work(out.numel() * rows(self))
+        .run_required();
+  if (check_errors) check_info(info, "linalg.cholesky", not_definite);
+  (up ? keep_upper : keep_lower)(out);
 }
 
 // With A = L L^H and P = tril(L^H gL) of halved diagonal, gA = L^-H (P + P^H) / 2 L^-1.
@@ -251,23 +269,23 @@ void cholesky_gradient(GradContext& c) {
 
 Tensor cholesky(const Tensor& self, bool up) { return cholesky_ex_op.multi<2>(self, up, true)[0]; }
 
-Tensor cholesky_solve_left(const Tensor& b, const Tensor& factor, bool up) {
+Tensor cholesky_solve_rule(const Tensor& b, const Tensor& factor, bool) {
   const char* op = "cholesky_solve";
   check_floating(factor, op);
   check_square(factor, op, "A");
   check_matrix(b, op, "b");
   check_same(factor, b, op);
   check_sides(factor, b, true, op);
-  Dims batch = broadcast_sizes(batch_of(factor), batch_of(b), op);
-  Tensor x = columns_of(b, batch);
-  if (x.numel())
-    Launch(kCholeskySolve, b.device())
-        .out(x)
-        .in(columns_of(factor, batch))
-        .param(up)
-        .work(x.numel() * rows(factor))
-        .run_required();
-  return as_matrix(x);
+  return outline_columns(broadcast_sizes(batch_of(factor), batch_of(b), op), rows(b), cols(b), b.dtype(), b.device());
+}
+void cholesky_solve_left(const Tensor& out, const Tensor& b, const Tensor& factor, bool up) {
+  copy_broadcast(out, b);
+  Launch(kCholeskySolve, b.device())
+      .out(memory_of(out))
+      .in(columns_of(factor, batch_of(out)))
+      .param(up)
+      .work(out.numel() * rows(factor))
+      .run_required();
 }
 
 // A = L L^H, so that gL = -(gA + gA^H) L, of gA = -gB X^H.
@@ -290,60 +308,67 @@ Tensor cholesky_inverse(const Tensor& factor, bool up) {
 
 // --- LDL
 
-Triple ldl_factor_ex(const Tensor& self, bool hermitian, bool check_errors) {
+Triple ldl_factor_ex_rule(const Tensor& self, bool, bool) {
   const char* op = "linalg.ldl_factor_ex";
   check_floating(self, op);
   check_square(self, op);
   IntSpan batch = batch_of(self);
-  Tensor memory = columns_of(self), info = zeros_int32(batch, self.device()),
-         pivots = empty_tensor(with_batch(batch, {rows(self)}), DType::Int32, self.device());
-  if (memory.numel())
+  return {outline_columns(batch, rows(self), rows(self), self.dtype(), self.device()),
+          outline(with_batch(batch, {rows(self)}), DType::Int32, self.device()),
+          outline(batch, DType::Int32, self.device())};
+}
+void ldl_factor_ex(const Tensor& ld, const Tensor& pivots, const Tensor& info, const Tensor& self, bool hermitian,
+                   bool check_errors) {
+  static const Op keep_lower("tril_");
+  raw_copy(ld, self);
+  raw_fill(info, Scalar(0));
+  if (ld.numel())
     Launch(kLdl, self.device())
-        .out(memory)
+        .out(memory_of(ld))
         .out(pivots)
         .out(info)
         .param(hermitian)
-        .work(memory.numel() * rows(self))
+        .work(ld.numel() * rows(self))
         .run_required();
   if (check_errors)
-    check_info(info, op, [](int32_t k) {
+    check_info(info, "linalg.ldl_factor_ex", [](int32_t k) {
       return concat("The factorization could not be completed because the diagonal block of order ", k,
                     " is singular.");
     });
-  return {lower(as_matrix(memory)), pivots, info};
+  keep_lower(ld);
 }
 Pair ldl_factor(const Tensor& self, bool hermitian) {
   auto found = ldl_factor_ex_op.multi<3>(self, hermitian, true);
   return {found[0], found[1]};
 }
-Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool hermitian) {
+Tensor ldl_solve_rule(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool) {
   const char* op = "linalg.ldl_solve";
   check_floating(ld, op);
   check_square(ld, op, "LD");
   check_matrix(b, op, "B");
   check_same(ld, b, op);
   check_sides(ld, b, true, op);
-  IntSpan expected = ld.sizes().first(static_cast<size_t>(ld.ndim() - 1));
-  TS_CHECK(pivots.dtype() == DType::Int32 &&
-               std::equal(expected.begin(), expected.end(), pivots.sizes().begin(), pivots.sizes().end()),
-           op, ": Expected pivots of int32, one for each row, got ", pivots.dtype(), " of sizes ", pivots.sizes());
+  TS_CHECK(pivots.dtype() == DType::Int32 && same(ld.sizes().first(ld.sizes().size() - 1), pivots.sizes()), op,
+           ": Expected pivots of int32, one for each row, got ", pivots.dtype(), " of sizes ", pivots.sizes());
   check_same_device(ld, pivots, op);
-  Dims batch = broadcast_sizes(batch_of(ld), batch_of(b), op);
-  Tensor x = columns_of(b, batch);
-  if (x.numel())
-    Launch(kLdlSolve, b.device())
-        .out(x)
-        .in(columns_of(ld, batch))
-        .in(contiguous_rows(pivots, with_batch(batch, {rows(ld)})))
-        .param(hermitian)
-        .work(x.numel() * rows(ld))
-        .run_required();
-  return as_matrix(x);
+  return outline_columns(broadcast_sizes(batch_of(ld), batch_of(b), op), rows(b), cols(b), b.dtype(), b.device());
+}
+void ldl_solve(const Tensor& out, const Tensor& ld, const Tensor& pivots, const Tensor& b, bool hermitian) {
+  IntSpan batch = batch_of(out);
+  copy_broadcast(out, b);
+  Launch(kLdlSolve, b.device())
+      .out(memory_of(out))
+      .in(columns_of(ld, batch))
+      .in(contiguous_rows(pivots, with_batch(batch, {rows(ld)})))
+      .param(hermitian)
+      .work(out.numel() * rows(ld))
+      .run_required();
 }
 
 void declare_triangular() {
   def("_linalg_solve_triangular(Tensor self, Tensor B, bool upper, bool unitriangular) -> Tensor")
-      .body<solve_triangular>()
+      .rule<solve_triangular_rule>()
+      .compute<solve_triangular>()
       .saves("self result")
       .gradient(triangular_gradient)
       .hidden()
@@ -365,7 +390,9 @@ void declare_triangular() {
 void declare_lu() {
   def("linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor "
       "info)")
-      .body<lu_factor_ex>()
+      .rule<lu_factor_ex_rule>()
+      .compute<lu_factor_ex, 3>()
+      .reads_host()
       .saves("result result1")
       .gradient(lu_factor_gradient)
       .out()
@@ -385,7 +412,8 @@ void declare_lu() {
       .in("linalg")
       .doc("A (..., m, n) = P L U: a permutation, a lower triangle of unit diagonal, and an upper triangle.");
   def("_lu_permutation(Tensor pivots, int m) -> Tensor")
-      .body<permutation>()
+      .rule<permutation_rule>()
+      .compute<permutation>()
       .not_differentiable()
       .hidden()
       .doc("The order that rows have after the exchanges in pivots.");
@@ -397,7 +425,8 @@ void declare_lu() {
       .function_only()
       .doc("P, L and U of lu_factor's results; those not asked for are empty.");
   def("_linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, bool adjoint=False) -> Tensor")
-      .body<lu_solve_left>()
+      .rule<lu_solve_rule>()
+      .compute<lu_solve_left>()
       .saves("LU pivots result")
       .gradient(lu_solve_gradient)
       .hidden()
@@ -418,7 +447,9 @@ void declare_cholesky() {
   constexpr const char* kDoc = "L of A = L L^H (or U of A = U^H U) of positive-definite matrices (..., n, n), of which "
                                "one triangle is read. LinAlgError if one is not positive-definite.";
   def("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)")
-      .body<cholesky_ex>()
+      .rule<cholesky_ex_rule>()
+      .compute<cholesky_ex, 2>()
+      .reads_host()
       .saves("result")
       .gradient(cholesky_gradient)
       .out()
@@ -433,7 +464,8 @@ void declare_cholesky() {
       .doc(kDoc);
   def("cholesky(Tensor self, bool upper=False) -> Tensor").body<cholesky>().out().doc(kDoc);
   def("_cholesky_solve(Tensor self, Tensor input2, bool upper) -> Tensor")
-      .body<cholesky_solve_left>()
+      .rule<cholesky_solve_rule>()
+      .compute<cholesky_solve_left>()
       .saves("input2 result")
       .gradient(cholesky_solve_gradient)
       .hidden()
@@ -452,7 +484,9 @@ void declare_ldl() {
   def("linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor "
       "pivots, "
       "Tensor info)")
-      .body<ldl_factor_ex>()
+      .rule<ldl_factor_ex_rule>()
+      .compute<ldl_factor_ex, 3>()
+      .reads_host()
       .not_differentiable()
       .out()
       .hidden()
@@ -467,7 +501,8 @@ void declare_ldl() {
            "and "
            "Kaufman, 1977).");
   def("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
-      .body<ldl_solve>()
+      .rule<ldl_solve_rule>()
+      .compute<ldl_solve>()
       .not_differentiable()
       .out()
       .hidden()

@@ -21,14 +21,10 @@ const Op qr_op("linalg_qr"), triangular("_linalg_solve_triangular"), reflectors_
 
 // --- QR
 
-struct Reflectors {
-  Tensor memory, tau; // R with the reflectors below it, by columns
-};
-Reflectors reflect(const Tensor& a) {
-  Reflectors r{columns_of(a),
-               empty_tensor(with_batch(batch_of(a), {std::min(rows(a), cols(a))}), a.dtype(), a.device())};
-  if (a.numel()) Launch(kQr, a.device()).out(r.memory).out(r.tau).work(a.numel() * r.tau.size(-1)).run_required();
-  return r;
+// R with the reflectors below it, and their scales.
+void reflect_into(const Tensor& out, const Tensor& tau, const Tensor& a) {
+  raw_copy(out, a);
+  if (a.numel()) Launch(kQr, a.device()).out(memory_of(out)).out(tau).work(a.numel() * tau.size(-1)).run_required();
 }
 
 // Overwrites `memory` by the product's columns; in and out by columns.
@@ -47,25 +43,30 @@ Mode qr_mode(const char* mode) {
   return Mode::R;
 }
 
-Pair qr(const Tensor& a, const char* mode_name) {
+Pair qr_rule(const Tensor& a, const char* mode_name) {
   const char* op = "linalg.qr";
   check_floating(a, op);
   check_matrix(a, op);
   Mode mode = qr_mode(mode_name);
-  int64_t m = rows(a), n = cols(a), k = std::min(m, n), q_cols = mode == Mode::Complete ? m : k;
+  int64_t m = rows(a), n = cols(a), height = mode == Mode::Complete ? m : std::min(m, n);
   IntSpan batch = batch_of(a);
-  Reflectors r = reflect(a);
-  Tensor whole = as_matrix(r.memory), upper_rows = upper(slice(whole, -2, 0, std::min(q_cols, m)));
-  if (mode == Mode::R) return {empty_tensor(Dims{0}, a.dtype(), a.device()), upper_rows};
-  Tensor q = columns(batch, m, q_cols, a.dtype(), a.device());
-  if (k == 0) {
-    if (q.numel()) raw_copy(q, identities(batch, m, a));
-    return {as_matrix(q), upper_rows};
-  }
-  raw_copy(raw_narrow(q, q.ndim() - 2, 0, std::min(q_cols, n)),
-           raw_narrow(r.memory, q.ndim() - 2, 0, std::min(q_cols, n)));
-  if (q_cols > n) raw_fill(raw_narrow(q, q.ndim() - 2, n, q_cols - n), Scalar(0));
-  return {as_matrix(multiply_out(q, r.tau)), upper_rows};
+  Tensor q = mode == Mode::R ? outline(Dims{0}, a.dtype(), a.device())
+                             : outline_columns(batch, m, height, a.dtype(), a.device());
+  return {q, outline(with_batch(batch, {height, n}), a.dtype(), a.device())};
+}
+void qr(const Tensor& q, const Tensor& r, const Tensor& a, const char* mode) {
+  static const Op upper_into("triu.out");
+  int64_t m = rows(a), n = cols(a), k = std::min(m, n);
+  Tensor whole = as_matrix(columns(batch_of(a), m, n, a.dtype(), a.device())),
+         tau = empty_tensor(with_batch(batch_of(a), {k}), a.dtype(), a.device());
+  reflect_into(whole, tau, a);
+  if (r.numel()) upper_into(raw_narrow(whole, a.ndim() - 2, 0, rows(r)), int64_t{0}, r);
+  if (qr_mode(mode) == Mode::R || q.numel() == 0) return;
+  if (k == 0) return copy_broadcast(q, identity(m, a));
+  int64_t known = std::min(cols(q), n), last = q.ndim() - 1;
+  raw_copy(raw_narrow(q, last, 0, known), raw_narrow(whole, last, 0, known));
+  if (cols(q) > n) raw_fill(raw_narrow(q, last, n, cols(q) - n), Scalar(0));
+  multiply_out(memory_of(q), tau);
 }
 
 // (gQ + Q (X + X^H of halved diagonal)) R^-H of X = triu(gR R^H - Q^H gQ), for as many columns as Q has.
@@ -96,12 +97,13 @@ Pair qr_old(const Tensor& a, bool some) {
   return {found[0], found[1]};
 }
 
-Pair geqrf(const Tensor& a) {
+Pair geqrf_rule(const Tensor& a) {
   check_floating(a, "geqrf");
   check_matrix(a, "geqrf");
-  Reflectors r = reflect(a);
-  return {as_matrix(r.memory), r.tau};
+  return {outline_columns(batch_of(a), rows(a), cols(a), a.dtype(), a.device()),
+          outline(with_batch(batch_of(a), {std::min(rows(a), cols(a))}), a.dtype(), a.device())};
 }
+void geqrf(const Tensor& out, const Tensor& tau, const Tensor& a) { reflect_into(out, tau, a); }
 
 // --- products of reflectors: H_1 H_2 ... of H_i = 1 - tau_i v_i v_i^H, where v_i stands below a 1 in column i
 
@@ -119,10 +121,14 @@ void check_reflectors(const Tensor& a, const Tensor& tau, const char* op) {
   TS_CHECK(std::equal(batch.begin(), batch.end(), others.begin(), others.end()), op,
            ": Expected batch dimensions of tau to be equal to input.shape[:-2], but got ", others);
 }
-Tensor householder_raw(const Tensor& a, const Tensor& tau) {
+Tensor householder_rule(const Tensor& a, const Tensor& tau) {
   check_reflectors(a, tau, "linalg.householder_product");
-  if (tau.numel() == 0) return contiguous_rows(eye(rows(a), cols(a), a), a.sizes());
-  return as_matrix(multiply_out(columns_of(a), raw_contiguous(tau)));
+  return outline_columns(batch_of(a), rows(a), cols(a), a.dtype(), a.device());
+}
+void householder_raw(const Tensor& out, const Tensor& a, const Tensor& tau) {
+  if (tau.numel() == 0) return copy_broadcast(out, eye(rows(a), cols(a), a));
+  raw_copy(out, a);
+  multiply_out(memory_of(out), raw_contiguous(tau));
 }
 
 // One reflector after another onto `x`, by operators: for gradients.
@@ -149,7 +155,7 @@ Tensor householder_product(const Tensor& a, const Tensor& tau) {
   return reflect_all(a, tau, contiguous_rows(eye(rows(a), cols(a), a), a.sizes()), true, false);
 }
 
-Tensor apply_raw(const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool adjoint_of) {
+Tensor apply_rule(const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool) {
   const char* op = "ormqr";
   check_floating(a, op);
   check_matrix(a, op, "input"), check_matrix(other, op, "other");
@@ -158,22 +164,22 @@ Tensor apply_raw(const Tensor& a, const Tensor& tau, const Tensor& other, bool l
   TS_CHECK(tau.ndim() == a.ndim() - 1 && tau.size(-1) <= std::min(rows(a), cols(a)) && rows(a) == side, op,
            ": expected reflectors as long as the side of `other` they are applied to and a scale for each, got sizes ",
            a.sizes(), ", ", tau.sizes(), " and ", other.sizes());
-  IntSpan batch = batch_of(a), taus = batch_of(tau, 1), others = batch_of(other);
-  TS_CHECK(std::equal(batch.begin(), batch.end(), taus.begin(), taus.end()) &&
-               std::equal(batch.begin(), batch.end(), others.begin(), others.end()),
-           op, ": batch dimensions of input, tau and other should be equal, got sizes ", a.sizes(), ", ", tau.sizes(),
+  TS_CHECK(same(batch_of(a), batch_of(tau, 1)) && same(batch_of(a), batch_of(other)), op,
+           ": batch dimensions of input, tau and other should be equal, got sizes ", a.sizes(), ", ", tau.sizes(),
            " and ", other.sizes());
-  Tensor x = columns_of(other);
-  if (x.numel() && tau.numel())
+  return outline_columns(batch_of(other), rows(other), cols(other), other.dtype(), other.device());
+}
+void apply_raw(const Tensor& out, const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool adjoint_of) {
+  raw_copy(out, other);
+  if (tau.numel())
     Launch(kApply, a.device())
-        .out(x)
+        .out(memory_of(out))
         .in(columns_of(a))
         .in(raw_contiguous(tau))
         .param(left)
         .param(adjoint_of)
-        .work(x.numel() * tau.size(-1))
+        .work(out.numel() * tau.size(-1))
         .run_required();
-  return as_matrix(x);
 }
 Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool transpose) {
   if (!is_tracked(a, tau) && !(grad_enabled() && requires_grad(other))) return ormqr_op(a, tau, other, left, transpose);
@@ -186,7 +192,8 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
 
 void declare_qr() {
   def("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)")
-      .body<qr>()
+      .rule<qr_rule>()
+      .compute<qr, 2>()
       .saves("result result1")
       .gradient(qr_gradient)
       .out()
@@ -199,7 +206,8 @@ void declare_qr() {
       .out()
       .doc("self = Q R, orthogonal and upper triangular; Q is square unless some.");
   def("geqrf(Tensor self) -> (Tensor a, Tensor tau)")
-      .body<geqrf>()
+      .rule<geqrf_rule>()
+      .compute<geqrf, 2>()
       .not_differentiable()
       .out()
       .doc("R of the QR decomposition with Q's reflectors below the diagonal, and their scales.");
@@ -209,7 +217,8 @@ void declare_reflectors() {
   constexpr const char* kDoc = "The first columns of the product of reflectors 1 - tau v v^H, v below the diagonal of "
                                "the columns: Q from geqrf's results.";
   def("_householder_product(Tensor input, Tensor tau) -> Tensor")
-      .body<householder_raw>()
+      .rule<householder_rule>()
+      .compute<householder_raw>()
       .not_differentiable()
       .hidden()
       .doc(kDoc);
@@ -221,7 +230,8 @@ void declare_reflectors() {
       .doc(kDoc);
   def("orgqr(Tensor self, Tensor input2) -> Tensor").body<householder_product>().out().doc(kDoc);
   def("_ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor")
-      .body<apply_raw>()
+      .rule<apply_rule>()
+      .compute<apply_raw>()
       .not_differentiable()
       .hidden()
       .doc("The product of all of Q and input3.");

@@ -53,22 +53,26 @@ Tolerances tolerances(const Tensor& a, const Tensor& atol, const Tensor& rtol, c
   return t;
 }
 
-Tensor pinv_raw(const Tensor& a, const Tensor& atol, const Tensor& rtol, bool hermitian) {
+Tensor pinv_rule(const Tensor& a, const Tensor&, const Tensor&, bool hermitian) {
   const char* op = "linalg.pinv";
   check_floating(a, op);
   if (hermitian) check_square(a, op);
   check_matrix(a, op);
-  if (a.numel() == 0) return ops::zeros(with_batch(batch_of(a), {cols(a), rows(a)}), a.dtype(), a.device());
+  return outline(with_batch(batch_of(a), {cols(a), rows(a)}), a.dtype(), a.device());
+}
+void pinv_raw(const Tensor& out, const Tensor& a, const Tensor& atol, const Tensor& rtol, bool hermitian) {
+  static const Op multiply_into("matmul.out");
   auto inverted = [&](const Tensor& values) {
     Tensor kept = ops::gt(ops::abs(values), threshold(values, atol, rtol));
     return ops::where(kept, ops::reciprocal(values), ops::zeros_like(values));
   };
   if (hermitian) {
     auto [w, v] = eigh_op.multi<2>(a, "L", true);
-    return ops::matmul(ops::mul(v, row(inverted(w))), adjoint(v));
+    multiply_into(ops::mul(v, row(inverted(w))), adjoint(v), out);
+    return;
   }
   auto [u, s, vh] = svd_op.multi<3>(a, false, true);
-  return ops::matmul(ops::mul(adjoint(vh), row(inverted(s))), adjoint(u));
+  multiply_into(ops::mul(adjoint(vh), row(inverted(s))), adjoint(u), out);
 }
 
 // At constant rank (Golub and Pereyra, 1973).
@@ -165,50 +169,55 @@ int64_t driver_of(const char* name) {
        "'");
 }
 
-// (X, sums of squares of what is left, rank, singular values); what a driver does not know is empty.
-Four lstsq_matrices(const Tensor& a, const Tensor& b, double rcond, int64_t driver) {
+// (X, sums of squares of what is left over, rank, singular values); what a driver does not know is empty.
+Four lstsq_rule(const Tensor& a, const Tensor& b, double, int64_t driver) {
   const char* op = "linalg.lstsq";
   check_floating(a, op);
   check_matrix(a, op, "input"), check_matrix(b, op, "other");
   check_same(a, b, op);
   TS_CHECK(driver >= kGels && driver <= kGelss, op, ": expected a driver from 0 to 3, got ", driver);
   TS_CHECK(rows(a) == rows(b), op, ": input.size(-2) should match other.size(-2), got ", rows(a), " and ", rows(b));
-  int64_t m = rows(a), n = cols(a), right = cols(b), k = std::min(m, n);
-  Dims batch = broadcast_sizes(batch_of(a), batch_of(b), op);
-  Tensor spent = columns_of(a, batch), x = columns(batch, std::max(m, n), right, a.dtype(), a.device());
+  int64_t m = rows(a), n = cols(a);
+  Dims batch = broadcast_sizes(batch_of(a), batch_of(b), op), none{0};
+  DType real = real_dtype(a.dtype());
+  bool left_over = m > n && driver != kGelsy, by_values = driver == kGelsd || driver == kGelss;
+  return {outline_columns(batch, n, cols(b), a.dtype(), a.device()),
+          outline(left_over ? with_batch(batch, {cols(b)}) : none, real, a.device()),
+          outline(driver == kGels ? none : batch, DType::Int64, a.device()),
+          outline(by_values ? with_batch(batch, {std::min(m, n)}) : none, real, a.device())};
+}
+void lstsq_matrices(const Tensor& solution, const Tensor& residuals, const Tensor& rank, const Tensor& values,
+                    const Tensor& a, const Tensor& b, double rcond, int64_t driver) {
+  int64_t m = rows(a), n = cols(a), k = std::min(m, n);
+  IntSpan batch = batch_of(solution);
+  Tensor spent = columns_of(a, batch), x = columns(batch, std::max(m, n), cols(b), a.dtype(), a.device());
   if (x.numel()) raw_fill(x, Scalar(0));
-  if (m && x.numel())
-    raw_copy(raw_narrow(x, x.ndim() - 1, 0, m),
-             raw_transpose(raw_expand(b, with_batch(batch, {m, right}), op), x.ndim() - 2, x.ndim() - 1));
-  Tensor rank = zeros_int32(batch, a.device()), info = zeros_int32(batch, a.device()),
+  if (m && x.numel()) copy_broadcast(as_matrix(raw_narrow(x, x.ndim() - 1, 0, m)), b);
+  Tensor found = zeros_int32(batch, a.device()), info = zeros_int32(batch, a.device()),
          s = empty_tensor(with_batch(batch, {k}), real_dtype(a.dtype()), a.device());
   if (spent.numel() && x.numel()) {
     Launch(kLeastSquares, a.device())
         .out(spent)
         .out(x)
-        .out(rank)
+        .out(found)
         .out(s)
         .out(info)
         .param(driver)
         .param(rcond)
         .work(spent.numel() * k)
         .run_required();
-    check_info(info, op, [](int32_t code) {
+    check_info(info, "linalg.lstsq", [](int32_t code) {
       return concat("The least squares solution could not be computed because the input matrix does not have full rank "
                     "(error code: ",
                     code, ").");
     });
   }
-  Tensor none = empty_tensor(Dims{0}, s.dtype(), a.device()), residuals = none;
-  bool full_rank = driver == kGels || (driver != kGelsy && !a.device().is_meta() &&
-                                       (rank.numel() == 0 || raw_truth(ops::all(ops::eq(rank, n)))));
-  if (m > n && full_rank) {
-    int64_t last[] = {-1};
-    residuals = ops::sum_dim(ops::square(ops::abs(raw_narrow(x, x.ndim() - 1, n, m - n))), IntSpan(last));
-  }
-  return {as_matrix(raw_narrow(x, x.ndim() - 1, 0, n)), residuals,
-          driver == kGels ? empty_tensor(Dims{0}, DType::Int64, a.device()) : raw_cast(rank, DType::Int64),
-          driver == kGelsd || driver == kGelss ? s : none};
+  int64_t last[] = {-1};
+  raw_copy(solution, as_matrix(raw_narrow(x, x.ndim() - 1, 0, n)));
+  if (residuals.numel())
+    raw_copy(residuals, ops::sum_dim(ops::square(ops::abs(raw_narrow(x, x.ndim() - 1, n, m - n))), IntSpan(last)));
+  if (driver != kGels) raw_copy(rank, found);
+  if (values.numel()) raw_copy(values, s);
 }
 
 // X = A^+ B; of the residuals, which X minimises, only A and B count.
@@ -226,14 +235,26 @@ void lstsq_gradient(GradContext& c) {
   }
 }
 
+// What is left over counts only where every matrix has full rank.
+bool is_full(const Tensor& rank, int64_t n) {
+  static const Op item("_local_scalar_dense");
+  if (rank.device().is_meta()) return false;
+  Results truth;
+  item.invoke(truth, ops::all(ops::eq(rank, n)));
+  return truth[0].i != 0;
+}
+
 Four lstsq(const Tensor& a, const Tensor& b, Number rcond, const char* driver) {
   check_matrix(a, "linalg.lstsq", "input");
   TS_CHECK(b.ndim() >= 1, "linalg.lstsq: other must have at least 1 dimension.");
   IntSpan heights = a.sizes().first(static_cast<size_t>(a.ndim() - 1));
   bool vector =
       b.ndim() == 1 || (b.ndim() == a.ndim() - 1 && std::equal(heights.begin(), heights.end(), b.sizes().begin()));
-  auto found = lstsq_op.multi<4>(a, vector ? column(b) : b, rcond.value_or(default_rtol(a)), driver_of(driver));
-  int64_t last[] = {-1};
+  int64_t way = driver_of(driver), last[] = {-1};
+  auto found = lstsq_op.multi<4>(a, vector ? column(b) : b, rcond.value_or(default_rtol(a)), way);
+  bool by_values = way == kGelsd || way == kGelss;
+  if (by_values && found[1].numel() && !is_full(found[2], cols(a)))
+    found[1] = ops::zeros(Dims{0}, found[1].dtype(), a.device());
   return {vector ? ops::squeeze(found[0], IntSpan(last)) : found[0], found[1], found[2], found[3]};
 }
 
@@ -241,7 +262,9 @@ void declare_pinv() {
   constexpr const char* kDoc = "Moore-Penrose inverse of A (..., m, n); singular values up to max(atol, rtol * the "
                                "largest) count as 0.";
   def("_linalg_pinv(Tensor self, Tensor atol, Tensor rtol, bool hermitian) -> Tensor")
-      .body<pinv_raw>()
+      .rule<pinv_rule>()
+      .compute<pinv_raw>()
+      .reads_host()
       .saves("self result")
       .gradient(pinv_gradient)
       .hidden()
@@ -317,7 +340,9 @@ TS_OPERATORS(linalg_pinv) {
   def("_linalg_lstsq(Tensor self, Tensor b, float rcond, int driver) -> (Tensor solution, Tensor residuals, Tensor "
       "rank, "
       "Tensor singular_values)")
-      .body<lstsq_matrices>()
+      .rule<lstsq_rule>()
+      .compute<lstsq_matrices, 4>()
+      .reads_host()
       .saves("self b result")
       .gradient(lstsq_gradient)
       .hidden()
@@ -325,6 +350,7 @@ TS_OPERATORS(linalg_pinv) {
   def("linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor "
       "residuals, Tensor rank, Tensor singular_values)")
       .body<lstsq>()
+      .data_dependent()
       .out()
       .hidden()
       .in("linalg")

@@ -73,26 +73,26 @@ Tensor pade(const Tensor& a, std::span<const double> c) {
   return solve_matrices.multi<4>(ops::sub(even, u), ops::add(even, u), true, false)[0];
 }
 
-Tensor matrix_exp(const Tensor& self) {
+Tensor matrix_exp_rule(const Tensor& self) {
   const char* op = "linalg.matrix_exp";
   TS_CHECK(is_differentiable(self.dtype()), op, ": Expected a floating point or complex tensor as input. Got ",
            self.dtype());
   check_square(self, op);
-  if (self.numel() == 0) return ops::clone(self);
-  if (is_half(self.dtype())) return raw_cast(matrix_exp(raw_cast(self, DType::Float32)), self.dtype());
-  if (rows(self) == 1) return ops::exp(self);
-  Approximant best = approximant(self.dtype());
+  return outline(self.sizes(), self.dtype(), self.device());
+}
+void matrix_exp(const Tensor& out, const Tensor& self) {
+  if (rows(self) == 1) return raw_copy(out, ops::exp(self));
+  Tensor a = is_half(self.dtype()) ? raw_cast(self, DType::Float32) : self;
+  Approximant best = approximant(a.dtype());
   // Each matrix is halved as often as it needs.
   static const Op log2("log2"), ceil("ceil"), exp2("exp2"), isfinite("isfinite");
-  Tensor norms = norm_op(self, 1);
+  Tensor norms = norm_op(a, 1);
   Tensor halvings = ops::clamp(ceil(log2(ops::div(norms, best.reach))), 0.0);
-  Tensor finite = isfinite(halvings);
-  halvings = ops::where(finite, halvings, 0.0);
-  Tensor x = pade(ops::mul(self, column(column(exp2(ops::neg(halvings))))), best.coefficients);
-  if (self.device().is_meta()) return raw_contiguous(x);
+  halvings = ops::where(isfinite(halvings), halvings, 0.0);
+  Tensor x = pade(ops::mul(a, column(column(exp2(ops::neg(halvings))))), best.coefficients);
   for (int64_t k = 0;; ++k) {
     Tensor more = ops::gt(halvings, k);
-    if (!raw_truth(ops::any(more))) return raw_contiguous(x);
+    if (!raw_truth(ops::any(more))) return raw_copy(out, x);
     x = ops::where(column(column(more)), ops::matmul(x, x), x);
   }
 }
@@ -266,7 +266,9 @@ void declare_powers() {
   constexpr const char* kDoc =
       "The exponential of square matrices (..., n, n), by scaling and squaring (Higham, 2005).";
   def("linalg_matrix_exp(Tensor self) -> Tensor")
-      .body<matrix_exp>()
+      .rule<matrix_exp_rule>()
+      .compute<matrix_exp>()
+      .reads_host()
       .saves("self")
       .gradient(matrix_exp_gradient)
       .hidden()

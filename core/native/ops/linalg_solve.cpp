@@ -19,12 +19,19 @@ const Op solve_matrices("_linalg_solve"), inv_ex_op("linalg_inv_ex"), lu_solve_o
 namespace lapack {
 
 Factors factor(const Tensor& a) {
-  IntSpan batch = batch_of(a);
-  int64_t k = std::min(rows(a), cols(a));
-  Factors f{columns_of(a), empty_tensor(with_batch(batch, {k}), DType::Int32, a.device()),
-            zeros_int32(batch, a.device())};
-  if (f.lu.numel()) Launch(kLu, a.device()).out(f.lu).out(f.pivots).out(f.info).work(a.numel() * k).run_required();
+  Dims pivots = with_batch(batch_of(a), {std::min(rows(a), cols(a))});
+  Factors f{columns(batch_of(a), rows(a), cols(a), a.dtype(), a.device()),
+            empty_tensor(pivots, DType::Int32, a.device()), empty_tensor(batch_of(a), DType::Int32, a.device())};
+  factor_into(f, a);
   return f;
+}
+
+void factor_into(const Factors& f, const Tensor& a) {
+  if (f.info.numel()) raw_fill(f.info, Scalar(0));
+  if (!a.numel()) return;
+  raw_copy(as_matrix(f.lu), a);
+  int64_t work = a.numel() * std::min(rows(a), cols(a));
+  Launch(kLu, a.device()).out(f.lu).out(f.pivots).out(f.info).work(work).run_required();
 }
 
 Tensor solve_factored(const Factors& f, const Tensor& x, int64_t op) {
@@ -56,8 +63,18 @@ bool same_sizes(IntSpan a, IntSpan b) { return std::equal(a.begin(), a.end(), b.
 
 std::string solver_failed(int32_t) { return "The solver failed because the input matrix is singular."; }
 
-// (X, LU, pivots, info) for matrices on both sides.
-Four solve_factors(const Tensor& a, const Tensor& b, bool left, bool check_errors) {
+// Outlines of A's factors.
+struct FactorOutlines {
+  Tensor lu, pivots, info;
+  explicit FactorOutlines(const Tensor& a)
+      : lu(outline_columns(batch_of(a), rows(a), cols(a), a.dtype(), a.device())),
+        pivots(outline(with_batch(batch_of(a), {std::min(rows(a), cols(a))}), DType::Int32, a.device())),
+        info(outline(batch_of(a), DType::Int32, a.device())) {}
+};
+
+// (X, LU, pivots, info) for matrices on both sides. X A = B is A^T X^T = B^T, and the columns of B^T lie one after
+// another as they are.
+Four solve_rule(const Tensor& a, const Tensor& b, bool left, bool) {
   const char* op = "linalg.solve";
   check_floating(a, op);
   check_square(a, op);
@@ -65,13 +82,20 @@ Four solve_factors(const Tensor& a, const Tensor& b, bool left, bool check_error
   check_same(a, b, op);
   check_sides(a, b, left, op);
   Dims batch = broadcast_sizes(batch_of(a), batch_of(b), op);
-  Factors f = factor(a);
-  if (check_errors) check_info(f.info, op, solver_failed);
-  Factors wide = same_sizes(batch, batch_of(a)) ? f : broadcast_factors(as_matrix(f.lu), f.pivots, batch);
-  // X A = B is A^T X^T = B^T, and the columns of B^T lie one after another as they are.
-  Tensor x = left ? as_matrix(solve_factored(wide, columns_of(b, batch), 0))
-                  : solve_factored(wide, contiguous_rows(b, with_batch(batch, {rows(b), cols(b)})), 1);
-  return {x, as_matrix(f.lu), f.pivots, f.info};
+  Tensor x = left ? outline_columns(batch, rows(b), cols(b), b.dtype(), b.device())
+                  : outline(with_batch(batch, {rows(b), cols(b)}), b.dtype(), b.device());
+  FactorOutlines f(a);
+  return {x, f.lu, f.pivots, f.info};
+}
+void solve_factors(const Tensor& x, const Tensor& lu, const Tensor& pivots, const Tensor& info, const Tensor& a,
+                   const Tensor& b, bool left, bool check_errors) {
+  Factors f{memory_of(lu), pivots, info};
+  factor_into(f, a);
+  if (check_errors) check_info(info, "linalg.solve", solver_failed);
+  if (x.numel() == 0) return;
+  copy_broadcast(x, b);
+  Factors wide = same(batch_of(x), batch_of(a)) ? f : broadcast_factors(lu, pivots, batch_of(x));
+  solve_factored(wide, left ? memory_of(x) : x, left ? 0 : 1);
 }
 
 void solve_gradient(GradContext& c) {
@@ -107,13 +131,20 @@ Tensor solve(const Tensor& a, const Tensor& b, bool left) { return std::get<0>(s
 
 // --- inv
 
-Pair inv_ex(const Tensor& a, bool check_errors) {
-  const char* op = "linalg.inv";
-  check_floating(a, op);
-  check_square(a, op);
-  Factors f = factor(a);
-  if (check_errors) check_info(f.info, op, [](int32_t info) { return singular_matrix("the inversion", info); });
-  return {as_matrix(solve_factored(f, identities(batch_of(a), rows(a), a), 0)), f.info};
+Pair inv_ex_rule(const Tensor& a, bool) {
+  check_floating(a, "linalg.inv");
+  check_square(a, "linalg.inv");
+  FactorOutlines f(a);
+  return {f.lu, f.info};
+}
+void inv_ex(const Tensor& out, const Tensor& info, const Tensor& a, bool check_errors) {
+  Factors f{columns(batch_of(a), rows(a), rows(a), a.dtype(), a.device()),
+            empty_tensor(with_batch(batch_of(a), {rows(a)}), DType::Int32, a.device()), info};
+  factor_into(f, a);
+  if (check_errors) check_info(info, "linalg.inv", [](int32_t k) { return singular_matrix("the inversion", k); });
+  if (out.numel() == 0) return;
+  copy_broadcast(out, identity(rows(a), a));
+  solve_factored(f, memory_of(out), 0);
 }
 void inv_gradient(GradContext& c) {
   Tensor xh = adjoint(c.result(0));
@@ -137,13 +168,16 @@ Tensor directions(const Tensor& x) {
   return is_complex(x.dtype()) ? sgn(x) : ops::sign(x);
 }
 
-Triple det_factors(const Tensor& a) {
-  const char* op = "linalg.det";
-  check_floating(a, op);
-  check_square(a, op);
-  Factors f = factor(a);
-  Tensor lu = as_matrix(f.lu);
-  return {ops::mul(ops::prod_dim(diagonal_of(lu), int64_t{-1}), parity(f.pivots, a.dtype())), lu, f.pivots};
+Triple det_rule(const Tensor& a) {
+  check_floating(a, "linalg.det");
+  check_square(a, "linalg.det");
+  FactorOutlines f(a);
+  return {outline(batch_of(a), a.dtype(), a.device()), f.lu, f.pivots};
+}
+void det_factors(const Tensor& det, const Tensor& lu, const Tensor& pivots, const Tensor& a) {
+  static const Op multiply_into("mul.out");
+  factor_into({memory_of(lu), pivots, empty_tensor(batch_of(a), DType::Int32, a.device())}, a);
+  multiply_into(ops::prod_dim(diagonal_of(lu), int64_t{-1}), parity(pivots, a.dtype()), det);
 }
 
 // For each element along the last dim the product of the others.
@@ -171,15 +205,21 @@ void det_gradient(GradContext& c) {
 }
 Tensor det(const Tensor& a) { return det_op.multi<3>(a)[0]; }
 
-Four slogdet_factors(const Tensor& a) {
-  const char* op = "linalg.slogdet";
-  check_floating(a, op);
-  check_square(a, op);
-  Factors f = factor(a);
-  Tensor lu = as_matrix(f.lu), d = diagonal_of(lu);
+Four slogdet_rule(const Tensor& a) {
+  check_floating(a, "linalg.slogdet");
+  check_square(a, "linalg.slogdet");
+  FactorOutlines f(a);
+  return {outline(batch_of(a), a.dtype(), a.device()), outline(batch_of(a), real_dtype(a.dtype()), a.device()), f.lu,
+          f.pivots};
+}
+void slogdet_factors(const Tensor& sign, const Tensor& logabsdet, const Tensor& lu, const Tensor& pivots,
+                     const Tensor& a) {
+  static const Op multiply_into("mul.out");
+  factor_into({memory_of(lu), pivots, empty_tensor(batch_of(a), DType::Int32, a.device())}, a);
+  Tensor d = diagonal_of(lu);
+  multiply_into(ops::prod_dim(directions(d), int64_t{-1}), parity(pivots, a.dtype()), sign);
   int64_t last[] = {-1};
-  Tensor sign = ops::mul(ops::prod_dim(directions(d), int64_t{-1}), parity(f.pivots, a.dtype()));
-  return {sign, ops::sum_dim(ops::log(ops::abs(d)), IntSpan(last)), lu, f.pivots};
+  raw_copy(logabsdet, ops::sum_dim(ops::log(ops::abs(d)), IntSpan(last)));
 }
 void slogdet_gradient(GradContext& c) {
   Tensor a = c.arg(0), g = c.grad(1);
@@ -208,7 +248,9 @@ Tensor logdet(const Tensor& a) {
 TS_OPERATORS(linalg_solve) {
   def("_linalg_solve(Tensor A, Tensor B, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor "
       "pivots, Tensor info)")
-      .body<solve_factors>()
+      .rule<solve_rule>()
+      .compute<solve_factors, 4>()
+      .reads_host()
       .saves("A result result1 result2")
       .gradient(solve_gradient)
       .hidden()
@@ -227,7 +269,9 @@ TS_OPERATORS(linalg_solve) {
       .doc("X of A X = B, or of X A = B, for square A (..., n, n); B is (..., n, k), or vectors (..., n). LinAlgError "
            "if A is singular.");
   def("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)")
-      .body<inv_ex>()
+      .rule<inv_ex_rule>()
+      .compute<inv_ex, 2>()
+      .reads_host()
       .saves("result")
       .gradient(inv_gradient)
       .out()
@@ -240,7 +284,8 @@ TS_OPERATORS(linalg_solve) {
     if (schema[0] == 'l') d.hidden().in("linalg");
   }
   def("_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)")
-      .body<det_factors>()
+      .rule<det_rule>()
+      .compute<det_factors, 3>()
       .saves("A result result1 result2")
       .gradient(det_gradient)
       .hidden()
@@ -251,7 +296,8 @@ TS_OPERATORS(linalg_solve) {
     if (schema[0] == 'l') d.out().hidden().in("linalg");
   }
   def("_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)")
-      .body<slogdet_factors>()
+      .rule<slogdet_rule>()
+      .compute<slogdet_factors, 4>()
       .saves("A result result2 result3")
       .gradient(slogdet_gradient)
       .hidden()

@@ -29,41 +29,36 @@ std::string not_converged(int32_t info, const char* values) {
 // --- singular values
 
 // U and Vh are empty where vectors are not asked for.
-Triple svd(const Tensor& a, bool full, bool vectors) {
+Triple svd_rule(const Tensor& a, bool full, bool vectors) {
   const char* op = "linalg.svd";
   check_floating(a, op);
   check_matrix(a, op);
   IntSpan batch = batch_of(a);
   int64_t m = rows(a), n = cols(a), k = std::min(m, n);
-  Tensor s = empty_tensor(with_batch(batch, {k}), real_dtype(a.dtype()), a.device()), u, v;
-  if (vectors) {
-    u = columns(batch, m, full ? m : k, a.dtype(), a.device());
-    v = columns(batch, full ? n : k, n, a.dtype(), a.device());
+  Tensor none = outline(Dims{0}, a.dtype(), a.device());
+  return {vectors ? outline_columns(batch, m, full ? m : k, a.dtype(), a.device()) : none,
+          outline(with_batch(batch, {k}), real_dtype(a.dtype()), a.device()),
+          vectors ? outline_columns(batch, full ? n : k, n, a.dtype(), a.device()) : none};
+}
+void svd(const Tensor& u, const Tensor& s, const Tensor& vh, const Tensor& a, bool full, bool vectors) {
+  if (a.numel() == 0) { // without a singular value every basis will do
+    for (const Tensor* basis : {&u, &vh})
+      if (basis->numel()) copy_broadcast(*basis, identity(rows(*basis), a));
+    return;
   }
-  if (a.numel()) {
-    Tensor info = zeros_int32(batch, a.device());
-    Launch(kSvd, a.device())
-        .out(columns_of(a))
-        .out(s)
-        .out(u)
-        .out(v)
-        .out(info)
-        .param(int64_t{!vectors ? 'N'
-                       : full   ? 'A'
-                                : 'S'})
-        .work(a.numel() * k)
-        .run_required();
-    check_info(info, op, [](int32_t code) { return not_converged(code, "singular values"); });
-  } else if (vectors) { // without a singular value every basis will do
-    u = identities(batch, u.size(-2), a);
-    v = identities(batch, v.size(-1), a);
-    if (!full) {
-      u = columns(batch, m, k, a.dtype(), a.device());
-      v = columns(batch, k, n, a.dtype(), a.device());
-    }
-  }
-  Tensor none = empty_tensor(Dims{0}, a.dtype(), a.device());
-  return {vectors ? as_matrix(u) : none, s, vectors ? as_matrix(v) : none};
+  Tensor info = zeros_int32(batch_of(a), a.device());
+  Launch(kSvd, a.device())
+      .out(columns_of(a))
+      .out(s)
+      .out(vectors ? memory_of(u) : Tensor())
+      .out(vectors ? memory_of(vh) : Tensor())
+      .out(info)
+      .param(int64_t{!vectors ? 'N'
+                     : full   ? 'A'
+                              : 'S'})
+      .work(a.numel() * s.size(-1))
+      .run_required();
+  check_info(info, "linalg.svd", [](int32_t code) { return not_converged(code, "singular values"); });
 }
 
 Tensor skew(const Tensor& x) { return ops::sub(x, adjoint(x)); }
@@ -138,26 +133,29 @@ bool reads_upper(const char* uplo, const char* op) {
   return upper;
 }
 
-Pair eigh(const Tensor& a, const char* uplo, bool vectors) {
+Pair eigh_rule(const Tensor& a, const char* uplo, bool vectors) {
   const char* op = "linalg.eigh";
   check_floating(a, op);
   check_square(a, op);
-  bool upper = reads_upper(uplo, op);
+  reads_upper(uplo, op);
   IntSpan batch = batch_of(a);
-  Tensor memory = columns_of(a), info = zeros_int32(batch, a.device()),
-         w = empty_tensor(with_batch(batch, {rows(a)}), real_dtype(a.dtype()), a.device());
-  if (a.numel()) {
-    Launch(kEigh, a.device())
-        .out(memory)
-        .out(w)
-        .out(info)
-        .param(vectors)
-        .param(upper)
-        .work(a.numel() * rows(a))
-        .run_required();
-    check_info(info, op, [](int32_t code) { return not_converged(code, "eigenvalues"); });
-  }
-  return {w, vectors ? as_matrix(memory) : empty_tensor(Dims{0}, a.dtype(), a.device())};
+  return {outline(with_batch(batch, {rows(a)}), real_dtype(a.dtype()), a.device()),
+          vectors ? outline_columns(batch, rows(a), rows(a), a.dtype(), a.device())
+                  : outline(Dims{0}, a.dtype(), a.device())};
+}
+void eigh(const Tensor& w, const Tensor& v, const Tensor& a, const char* uplo, bool vectors) {
+  const char* op = "linalg.eigh";
+  Tensor info = zeros_int32(batch_of(a), a.device()), memory = vectors ? memory_of(v) : columns_of(a);
+  if (vectors) raw_copy(v, a);
+  Launch(kEigh, a.device())
+      .out(memory)
+      .out(w)
+      .out(info)
+      .param(vectors)
+      .param(reads_upper(uplo, op))
+      .work(a.numel() * rows(a))
+      .run_required();
+  check_info(info, op, [](int32_t code) { return not_converged(code, "eigenvalues"); });
 }
 
 // V (gL + skew(V^H gV) / 2E) V^H, with E_jk = L_k - L_j: symmetric, as what A may change by.
@@ -180,22 +178,26 @@ Tensor eigvalsh(const Tensor& a, const char* uplo) {
 
 // --- eigenvalues of general matrices
 
-Pair eig(const Tensor& a, bool vectors) {
+Pair eig_rule(const Tensor& a, bool vectors) {
   const char* op = "linalg.eig";
   check_floating(a, op);
   check_square(a, op);
-  IntSpan batch = batch_of(a);
   DType t = complex_dtype(a.dtype());
-  Tensor w = empty_tensor(with_batch(batch, {rows(a)}), t, a.device()), info = zeros_int32(batch, a.device()), v;
-  if (vectors) v = columns(batch, rows(a), rows(a), t, a.device());
-  if (a.numel()) {
-    Launch(kEig, a.device()).out(columns_of(a)).out(w).out(v).out(info).work(a.numel() * rows(a)).run_required();
-    check_info(info, op, [](int32_t code) {
-      return code < 0 ? std::string("input tensor should not contain infs or NaNs.")
-                      : not_converged(code, "eigenvalues");
-    });
-  }
-  return {w, vectors ? as_matrix(v) : empty_tensor(Dims{0}, t, a.device())};
+  return {outline(with_batch(batch_of(a), {rows(a)}), t, a.device()),
+          vectors ? outline_columns(batch_of(a), rows(a), rows(a), t, a.device()) : outline(Dims{0}, t, a.device())};
+}
+void eig(const Tensor& w, const Tensor& v, const Tensor& a, bool vectors) {
+  Tensor info = zeros_int32(batch_of(a), a.device());
+  Launch(kEig, a.device())
+      .out(columns_of(a))
+      .out(w)
+      .out(vectors ? memory_of(v) : Tensor())
+      .out(info)
+      .work(a.numel() * rows(a))
+      .run_required();
+  check_info(info, "linalg.eig", [](int32_t code) {
+    return code < 0 ? std::string("input tensor should not contain infs or NaNs.") : not_converged(code, "eigenvalues");
+  });
 }
 
 // V^-H (gL + (V^H gV - V^H V Re(diag(V^H gV))) / conj(E)) V^H, with E_jk = L_k - L_j.
@@ -224,7 +226,9 @@ Tensor eigvals(const Tensor& a) { return eig_op.multi<2>(a, grad_enabled() && re
 
 void declare_singular() {
   def("_linalg_svd(Tensor A, bool full_matrices, bool compute_uv) -> (Tensor U, Tensor S, Tensor Vh)")
-      .body<svd>()
+      .rule<svd_rule>()
+      .compute<svd, 3>()
+      .reads_host()
       .saves("result result1 result2")
       .gradient(svd_gradient)
       .hidden()
@@ -251,7 +255,9 @@ void declare_singular() {
 
 void declare_eigen() {
   def("_linalg_eigh(Tensor A, str UPLO, bool compute_v) -> (Tensor eigenvalues, Tensor eigenvectors)")
-      .body<eigh>()
+      .rule<eigh_rule>()
+      .compute<eigh, 2>()
+      .reads_host()
       .saves("result result1")
       .gradient(eigh_gradient)
       .hidden()
@@ -271,7 +277,9 @@ void declare_eigen() {
       .in("linalg")
       .doc("Eigenvalues, ascending, of symmetric or Hermitian matrices, of which the triangle UPLO is read.");
   def("_linalg_eig(Tensor A, bool compute_v) -> (Tensor eigenvalues, Tensor eigenvectors)")
-      .body<eig>()
+      .rule<eig_rule>()
+      .compute<eig, 2>()
+      .reads_host()
       .saves("result result1")
       .gradient(eig_gradient)
       .hidden()
