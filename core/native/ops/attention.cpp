@@ -5,6 +5,7 @@
 #include "ops/declare.h"
 #include "ops/raw.h"
 #include "ops/reduce_arrange.h"
+#include "ops/traced.h"
 #include "tensor/geometry.h"
 #include <cmath>
 #include <limits>
@@ -13,7 +14,7 @@ namespace ts {
 namespace {
 
 const KernelId kAttention("scaled_dot_product_attention");
-const Op softmax_op("softmax"), dropout_op("dropout"), any_dims("any.dims");
+const Op softmax_op("softmax"), dropout_op("dropout"), any_dims("any.dims"), whole_op("_attention");
 
 // The lower triangle: query i sees keys up to i.
 Tensor causal_mask(int64_t queries, int64_t keys, Device device) {
@@ -42,17 +43,27 @@ bool same_batches(const Tensor& q, const Tensor& k, const Tensor& v) {
   return same(batch(q), batch(k)) && same(batch(q), batch(v));
 }
 
-// A backend's own kernel for the whole, where nothing is recorded.
-Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, double scale) {
-  if (!is_plain(q, k, v, mask)) return {};
+// --- the whole as one operator, for backends with a kernel of that name
+Tensor attention_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+                    double scale) {
+  return ops::matmul(attention_weights(attention_scores(q, k, mask, is_causal, scale)), v);
+}
+Tensor whole_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool, double) {
+  check_attention_operands(q, k, v);
+  if (mask.defined()) check_attention_mask(mask, q.dtype());
   Dims sizes(q.sizes());
   sizes.back() = v.sizes().back();
-  Tensor out = empty_tensor(sizes, q.dtype(), q.device());
-  Launch launch(kAttention, q.device());
-  Tensor a = raw_contiguous(q), b = raw_contiguous(k), c = raw_contiguous(v),
-         m = mask.defined() ? raw_contiguous(mask) : mask;
-  return launch.out(out).in(a).in(b).in(c).in(m).param(is_causal).param(scale).run() ? out : Tensor();
+  return outline(sizes, q.dtype(), q.device());
 }
+void whole(const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+           double scale) {
+  Tensor hold[4];
+  Launch launch(kAttention, q.device());
+  launch.out(out).in(raw_dense(q, hold[0])).in(raw_dense(k, hold[1])).in(raw_dense(v, hold[2]));
+  if (launch.in(raw_dense(mask, hold[3])).param(is_causal).param(scale).run()) return;
+  raw_copy(out, attention_of(q, k, v, mask, is_causal, scale));
+}
+bool has_kernel(Device device) { return !device.is_meta() && backend_of(device).kernel(kAttention); }
 
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p,
                  bool is_causal, std::optional<double> given_scale, bool enable_gqa) {
@@ -66,7 +77,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   double scale = given_scale.value_or(1 / std::sqrt(static_cast<double>(query.sizes().back())));
   if (same_batches(query, k, v) && query.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
     if (dropout_p == 0) {
-      if (Tensor out = by_kernel(query, k, v, mask, is_causal, scale); out.defined()) return out;
+      if (has_kernel(query.device())) return whole_op(query, k, v, mask, is_causal, scale);
       if (Tensor out = attention_by_blocks(query, k, v, mask, is_causal, scale); out.defined()) return out;
     }
     if (Tensor out = attention_by_rows(query, k, v, mask, is_causal, scale, dropout_p); out.defined()) return out;
@@ -122,6 +133,14 @@ Tensor attention_weights(const AttentionScores& s) {
 }
 
 TS_OPERATORS(attention) {
+  def("_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale) -> Tensor")
+      .rule<whole_rule>()
+      .compute<whole>()
+      .saves("query key value attn_mask")
+      .gradient(traced_gradient<attention_of>)
+      .node_name("ScaledDotProductAttentionBackward0")
+      .hidden()
+      .doc("scaled_dot_product_attention without dropout, by a backend's kernel for all of it.");
   def("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float "
       "dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
       .body<attention>()

@@ -6,6 +6,7 @@
 #include "ops/attention.h"
 #include "ops/declare.h"
 #include "ops/norm_parts.h"
+#include "ops/traced.h"
 #include "tensor/geometry.h"
 #include <limits>
 
@@ -39,41 +40,40 @@ Tensor fitted(const Tensor& mask, const Tensor& q, const Tensor& k) {
   return raw_expand(mask, with(batch_of(q), q.size(-2), k.size(-2)), "attention_blocks");
 }
 
-Two attention_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
-                     double scale) {
-  check(q, k, v, mask, is_causal);
-  DType wide = accumulate_type(q.dtype());
+bool has_elements(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return q.numel() != 0 && k.numel() != 0 && v.numel() != 0;
+}
+Dims statistics_sizes(const Tensor& q) {
   Dims rows = batch_of(q);
   rows.push_back(q.size(-2));
-  Tensor m = fitted(mask, q, k);
-  if (q.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
-    Tensor out = empty_tensor(with(batch_of(q), q.size(-2), v.sizes().back()), q.dtype(), q.device());
-    Tensor lse = empty_tensor(rows, wide, q.device());
-    int64_t work = q.numel() * k.size(-2);
-    if (Launch(kForward, q.device())
-            .out(out)
-            .out(lse)
-            .in(q)
-            .in(k)
-            .in(v)
-            .in(m)
-            .param(is_causal)
-            .param(scale)
-            .work(work)
-            .run())
-      return {out, lse};
+  return rows;
+}
+
+Two attention_blocks_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+                          double) {
+  check(q, k, v, mask, is_causal);
+  return {outline(with(batch_of(q), q.size(-2), v.sizes().back()), q.dtype(), q.device()),
+          outline(statistics_sizes(q), accumulate_type(q.dtype()), q.device())};
+}
+void attention_blocks(const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                      const Tensor& mask, bool is_causal, double scale) {
+  if (has_elements(q, k, v)) {
+    Tensor m = fitted(mask, q, k);
+    Launch launch(kForward, q.device());
+    launch.out(out).out(lse).in(q).in(k).in(v).in(m).param(is_causal).param(scale);
+    if (launch.work(q.numel() * k.size(-2)).run()) return;
   }
   AttentionScores s = attention_scores(widened(q), widened(k), mask, is_causal, scale);
   int64_t last[] = {-1};
-  Tensor lse = ops::logsumexp(s.scores, IntSpan(last), false);
+  Tensor sums = ops::logsumexp(s.scores, IntSpan(last), false);
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  lse = ops::masked_fill(lse, ops::eq(lse, -infinity), infinity);
-  return {as_dtype(ops::matmul(attention_weights(s), widened(v)), q.dtype()), lse};
+  raw_copy(lse, ops::masked_fill(sums, ops::eq(sums, -infinity), infinity));
+  raw_copy(out, ops::matmul(attention_weights(s), widened(v)));
 }
 
 // By operators, which can be differentiated again.
 Three traced_backward(const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
-                      const Tensor& mask, bool is_causal, double scale) {
+                      const Tensor& mask, const Tensor&, const Tensor&, bool is_causal, double scale) {
   Tensor g = widened(grad), q = widened(query), k = widened(key), v = widened(value);
   auto turned = [](const Tensor& t) { return ops::transpose(t, int64_t{-2}, int64_t{-1}); };
   Tensor weights = attention_weights(attention_scores(q, k, mask, is_causal, scale));
@@ -85,12 +85,10 @@ Three traced_backward(const Tensor& grad, const Tensor& query, const Tensor& key
           as_dtype(ops::matmul(turned(weights), g), value.dtype())};
 }
 
-Three attention_blocks_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal,
-                                double scale) {
+Three attention_blocks_backward_rule(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const Tensor& mask, const Tensor& out, const Tensor& lse, bool is_causal, double) {
   check(q, k, v, mask, is_causal);
-  Dims result = with(batch_of(q), q.size(-2), v.sizes().back()), rows = batch_of(q);
-  rows.push_back(q.size(-2));
+  Dims result = with(batch_of(q), q.size(-2), v.sizes().back()), rows = statistics_sizes(q);
   TS_CHECK(same(grad.sizes(), result) && same(out.sizes(), result) && grad.dtype() == q.dtype() &&
                out.dtype() == q.dtype(),
            "attention_blocks_backward: expected grad and result of shape ", IntSpan(result), " in ", q.dtype(),
@@ -98,14 +96,22 @@ Three attention_blocks_backward(const Tensor& grad, const Tensor& q, const Tenso
   TS_CHECK(same(lse.sizes(), rows) && lse.dtype() == accumulate_type(q.dtype()),
            "attention_blocks_backward: expected logsumexp of shape ", IntSpan(rows), " in ", accumulate_type(q.dtype()),
            ", got ", lse.sizes(), " in ", lse.dtype());
-  if (is_plain(grad, q, k, v, mask, out, lse) && q.numel() != 0 && k.numel() != 0 && v.numel() != 0) {
-    auto like = [](const Tensor& t) { return empty_tensor(t.sizes(), t.dtype(), t.device()); };
-    Tensor dq = like(q), dk = like(k), dv = like(v), m = fitted(mask, q, k), sums = raw_contiguous(lse);
+  auto like = [](const Tensor& t) { return outline(t.sizes(), t.dtype(), t.device()); };
+  return {like(q), like(k), like(v)};
+}
+void attention_blocks_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& grad,
+                               const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out,
+                               const Tensor& lse, bool is_causal, double scale) {
+  if (has_elements(q, k, v)) {
+    Tensor m = fitted(mask, q, k), sums = raw_contiguous(lse);
     Launch launch(kBackward, q.device());
     launch.out(dq).out(dk).out(dv).in(grad).in(q).in(k).in(v).in(m).in(out).in(sums);
-    if (launch.param(is_causal).param(scale).work(q.numel() * k.size(-2)).run()) return {dq, dk, dv};
+    if (launch.param(is_causal).param(scale).work(q.numel() * k.size(-2)).run()) return;
   }
-  return traced_backward(grad, q, k, v, mask, is_causal, scale);
+  auto [pq, pk, pv] = traced_backward(grad, q, k, v, mask, out, lse, is_causal, scale);
+  raw_copy(dq, pq);
+  raw_copy(dk, pk);
+  raw_copy(dv, pv);
 }
 
 void attention_gradient(GradContext& c) {
@@ -131,7 +137,8 @@ TS_OPERATORS(attention_blocks) {
   def("attention_blocks(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale) -> "
       "(Tensor, Tensor)")
       .node_name("ScaledDotProductFlashAttentionForCpuBackward0")
-      .body<attention_blocks>()
+      .rule<attention_blocks_rule>()
+      .compute<attention_blocks, 2>()
       .saves("query key value attn_mask result result1")
       .gradient(attention_gradient)
       .hidden()
@@ -141,7 +148,10 @@ TS_OPERATORS(attention_blocks) {
   def("attention_blocks_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor "
       "result, "
       "Tensor logsumexp, bool is_causal, float scale) -> (Tensor, Tensor, Tensor)")
-      .body<attention_blocks_backward>()
+      .rule<attention_blocks_backward_rule>()
+      .compute<attention_blocks_backward, 3>()
+      .saves("grad query key value attn_mask result logsumexp")
+      .gradient(traced_gradient<traced_backward>)
       .hidden()
       .doc("Gradients of attention_blocks' first result by query, key and value.");
 }

@@ -5,14 +5,6 @@
 
 namespace ts {
 
-// Nothing but a backend would see an operation on these: no recording, tracing, batching.
-inline bool is_plain(KeySet keys) {
-  const ThreadState& tls = thread_state();
-  return !(((keys | tls.include) & ~tls.exclude) & ~backend_bits());
-}
-inline KeySet keys_of(const Tensor& t) { return t.defined() ? t->keys : 0; }
-template <class... T> bool is_plain(const T&... tensors) { return is_plain((keys_of(tensors) | ...)); }
-
 // A fresh tensor with every element set.
 Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device);
 // Sets every element of a tensor nobody else reads yet.

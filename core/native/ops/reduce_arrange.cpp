@@ -201,15 +201,11 @@ Tensor restore_dims(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keep
   return ops::reshape(reduced, with_ones);
 }
 
-static Tensor repeated(const Tensor& t, IntSpan sizes) {
-  return is_plain(t) ? raw_expand(t, sizes, "expand") : ops::expand(t, sizes);
-}
-
 Tensor expand_reduced(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keepdim) {
   // A 0-d result broadcasts as it is.
   if (reduced.ndim() > 0 && !keepdim && !sizes.empty())
-    return repeated(restore_dims(reduced, sizes, dims, keepdim), sizes);
-  return repeated(reduced, sizes);
+    return ops::expand(restore_dims(reduced, sizes, dims, keepdim), sizes);
+  return ops::expand(reduced, sizes);
 }
 
 Dims dim_list(DimSet dims) {
