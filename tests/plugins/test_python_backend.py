@@ -116,6 +116,43 @@ def test_an_override_of_a_composite_leaves_its_gradient_alone(backend: Bytes) ->
     assert taken == [True]
 
 
+def test_an_override_of_a_composite_keeps_a_declared_gradient(backend: Bytes) -> None:
+    """The kernel runs forward, also where gradients are recorded; backward is what the operator declares for that."""
+    ran: list[str] = []
+
+    @backend.kernel("layer_norm")
+    def layer_norm(out: Operand, x: Operand, w: Operand, b: Operand, shape: Any, eps: float) -> None:
+        ran.append("layer_norm")
+        values = floats(x)
+        spread = np.sqrt(values.var(-1, keepdims=True) + eps)
+        floats(out)[...] = (values - values.mean(-1, keepdims=True)) / spread * floats(w) + floats(b)
+
+    @backend.kernel("cross_entropy")
+    def cross_entropy(out: Operand, x: Operand, target: Operand, weight: Operand | None, *params: Any) -> None:
+        ran.append("cross_entropy")
+        shifted = np.exp(floats(x) - floats(x).max(1, keepdims=True))
+        chosen = (shifted / shifted.sum(1, keepdims=True))[np.arange(2), bits(target)]
+        floats(out)[...] = -np.log(chosen).mean()
+
+    def loss(device: str) -> list[ts.Tensor]:
+        leaves = [[1.0, 2, 4], [3, 1, 1]], [1.0, 2, 3], [0.5, 0, 0]
+        x, w, b = (ts.tensor(v, device=device, requires_grad=True) for v in leaves)
+        y = ts.nn.functional.layer_norm(x, (3,), w, b)
+        value = ts.nn.functional.cross_entropy(y, ts.tensor([2, 0], device=device))
+        value.backward()
+        assert x.grad is not None and w.grad is not None and b.grad is not None
+        return [value.detach().cpu(), x.grad.cpu(), w.grad.cpu(), b.grad.cpu()]
+
+    ts.backends.set_fallback("allow")
+    try:
+        results = loss(backend.name)
+    finally:
+        ts.backends.set_fallback("warn")
+    for found, expected in zip(results, loss("cpu"), strict=True):
+        assert ts.allclose(found, expected, atol=1e-5)
+    assert ran == ["layer_norm", "cross_entropy"]
+
+
 def test_a_kernel_registered_late_is_used(backend: Bytes) -> None:
     x = ts.ones(2, device=backend.name)
     with pytest.raises(NotImplementedError, match="sort"):

@@ -198,7 +198,8 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
 } // namespace
 
 TS_OPERATORS(batch_norm) {
-  def("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, "
+  def("batch_norm(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, Tensor? weight=None, Tensor? "
+      "bias=None, "
       "bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor")
       .body<batch_norm>()
       .in("nn.functional")

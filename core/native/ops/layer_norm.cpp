@@ -130,6 +130,11 @@ void layer_norm_gradient(GradContext& c) {
   if (c.needs(3)) c.set(3, db);
 }
 
+Tensor layer_norm_rule(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double) {
+  auto fit = [&](const Tensor& t) { return t.defined() ? outline(t.sizes(), input.dtype(), t.device()) : t; };
+  check_shapes(input, shape, fit(weight), fit(bias));
+  return outline(input.sizes(), input.dtype(), input.device());
+}
 Tensor layer_norm(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
   // Parameters kept in float32 beside a half input: as the input's dtype, traced.
   auto fit = [&](const Tensor& t) { return t.defined() ? as_dtype(t, input.dtype()) : t; };
@@ -142,6 +147,9 @@ TS_OPERATORS(layer_norm) {
   def("layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
       "Tensor")
       .body<layer_norm>()
+      .rule<layer_norm_rule>()
+      .saves("input weight bias")
+      .gradient_if_replaced(traced_gradient<layer_norm>)
       .in("nn.functional")
       .function_only()
       .doc("(x - mean) / sqrt(var + eps) * weight + bias, over the trailing dims of sizes normalized_shape.");

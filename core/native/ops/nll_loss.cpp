@@ -5,6 +5,7 @@
 #include "ops/losses.h"
 #include "ops/raw.h"
 #include "ops/reduce_arrange.h"
+#include "ops/traced.h"
 
 namespace ts {
 namespace {
@@ -197,17 +198,33 @@ Tensor smoothed(const Tensor& log_probs, const Tensor& target, const Tensor& wei
   return ops::add(ops::mul(hard, 1 - smoothing), ops::mul(uniform, smoothing / n_classes));
 }
 
+// Its result; every check but those of classes' values.
+Tensor cross_entropy_rule(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                          const char* reduction, double smoothing) {
+  const char* op = "cross_entropy";
+  TS_CHECK(input.ndim() >= 1, op, ": expected an input of at least one dimension, got a 0-d tensor");
+  TS_CHECK(smoothing >= 0 && smoothing <= 1, op, ": label_smoothing must be between 0.0 and 1.0. Got: ", smoothing);
+  int64_t dim = input.ndim() == 1 ? 0 : 1;
+  TS_CHECK(!weight.defined() || (weight.ndim() == 1 && weight.numel() == input.size(dim)), op,
+           ": weight tensor should be defined either for all ", input.size(dim),
+           " classes or no classes but got weight tensor of shape: ", weight.defined() ? weight.sizes() : IntSpan());
+  bool soft = same(input.sizes(), target.sizes());
+  TS_CHECK(!soft || is_floating(target.dtype()), op,
+           ": Expected floating point type for target with class probabilities, got ", target.dtype());
+  TS_CHECK(!soft || ignore_index < 0, op, ": ignore_index is not supported for floating point target");
+  Dims sizes(input.sizes());
+  sizes.erase(sizes.begin() + dim);
+  TS_CHECK_VALUE(soft || input.ndim() > 2 || same(target.sizes(), sizes), "nll_loss: Expected input batch_size (",
+                 input.size(0), ") to match target batch_size (", target.ndim() ? target.size(0) : 1,
+                 "), got target of shape ", target.sizes());
+  TS_CHECK(soft || same(target.sizes(), sizes), "nll_loss: Expected target size ", IntSpan(sizes), ", got ",
+           target.sizes());
+  return outline(reduction_of(op, reduction) == kReduceNone ? sizes.span() : IntSpan(), input.dtype(), input.device());
+}
 Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight, int64_t ignore_index,
                      const char* reduction_name, double smoothing) {
-  int64_t reduction = reduction_of("cross_entropy", reduction_name);
-  TS_CHECK(input.ndim() >= 1, "cross_entropy: expected an input of at least one dimension, got a 0-d tensor");
-  TS_CHECK(smoothing >= 0 && smoothing <= 1,
-           "cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: ", smoothing);
-  int64_t dim = input.ndim() == 1 ? 0 : 1;
-  if (weight.defined())
-    TS_CHECK(weight.ndim() == 1 && weight.numel() == input.size(dim),
-             "cross_entropy: weight tensor should be defined either for all ", input.size(dim),
-             " classes or no classes but got weight tensor of shape: ", weight.sizes());
+  cross_entropy_rule(input, target, weight, ignore_index, reduction_name, smoothing);
+  int64_t reduction = reduction_of("cross_entropy", reduction_name), dim = input.ndim() == 1 ? 0 : 1;
   Tensor w = weight.defined() ? as_dtype(weight, input.dtype()) : weight, class_weight = w;
   if (w.defined() && input.ndim() > 1) {
     Dims beside(static_cast<size_t>(input.ndim()), 1);
@@ -215,12 +232,8 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
     class_weight = ops::reshape(w, beside);
   }
   Tensor log_probs = log_softmax_op(input, dim);
-  if (same(input.sizes(), target.sizes())) {
-    TS_CHECK(is_floating(target.dtype()),
-             "cross_entropy: Expected floating point type for target with class probabilities, got ", target.dtype());
-    TS_CHECK(ignore_index < 0, "cross_entropy: ignore_index is not supported for floating point target");
+  if (same(input.sizes(), target.sizes()))
     return soft_cross_entropy(log_probs, target, class_weight, dim, reduction, smoothing);
-  }
   if (smoothing > 0)
     return smoothed(log_probs, target, w, class_weight, dim, reduction, ignore_index, smoothing, reduction_name);
   return nll_loss(log_probs, target, w, ignore_index, reduction_name);
@@ -241,6 +254,9 @@ TS_OPERATORS(nll_loss) {
   def("cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int ignore_index=-100, str reduction='mean', "
       "float label_smoothing=0.0) -> Tensor")
       .body<cross_entropy>()
+      .rule<cross_entropy_rule>()
+      .saves("self target weight")
+      .gradient_if_replaced(traced_gradient<cross_entropy>)
       .reads_host()
       .in("nn.functional")
       .function_only()

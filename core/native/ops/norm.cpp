@@ -1,6 +1,7 @@
 // Normalisations made of others: per group, per instance, by root mean square, by length, over neighbours.
 #include "ops/declare.h"
 #include "ops/norm_parts.h"
+#include "ops/traced.h"
 #include <cmath>
 #include <limits>
 
@@ -27,16 +28,21 @@ void check_channels(const char* op, const char* name, const Tensor& t, int64_t c
            t.defined() ? t.sizes() : IntSpan());
 }
 
-Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor group_norm_rule(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double) {
   TS_CHECK(input.ndim() >= 2, "group_norm: Expected at least 2 dimensions for input tensor but received ",
            input.ndim());
-  int64_t n = input.size(0), channels = input.size(1);
+  int64_t channels = input.size(1);
   TS_CHECK(num_groups > 0, "group_norm: expected num_groups to be greater than 0, got ", num_groups);
   TS_CHECK(channels % num_groups == 0,
            "group_norm: Expected number of channels in input to be divisible by num_groups, but got input of shape ",
            input.sizes(), " and num_groups=", num_groups);
   check_channels("group_norm", "weight", weight, channels);
   check_channels("group_norm", "bias", bias, channels);
+  return outline(input.sizes(), input.dtype(), input.device());
+}
+Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+  group_norm_rule(input, num_groups, weight, bias, eps);
+  int64_t n = input.size(0);
   int64_t per_group = n && num_groups ? input.numel() / (n * num_groups) : 0;
   if (input.numel() == 0) return scale_channels(ops::mul(input, 1), weight, bias);
   int64_t grouped[] = {n, num_groups, per_group}, shape[] = {per_group};
@@ -82,7 +88,7 @@ double epsilon_of(DType t) {
   return t == DType::Float64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
 }
 
-Tensor rms_norm(const Tensor& input, IntSpan shape, const Tensor& weight, std::optional<double> eps) {
+Tensor rms_norm_rule(const Tensor& input, IntSpan shape, const Tensor& weight, std::optional<double>) {
   TS_CHECK(is_floating(input.dtype()), "rms_norm: expected a floating input, got ", input.dtype());
   TS_CHECK(!shape.empty() && shape.size() <= input.sizes().size() && same(input.sizes().last(shape.size()), shape),
            "rms_norm: Given normalized_shape=", shape, ", expected input with shape [*, ", shape,
@@ -90,6 +96,10 @@ Tensor rms_norm(const Tensor& input, IntSpan shape, const Tensor& weight, std::o
   TS_CHECK(!weight.defined() || same(weight.sizes(), shape),
            "rms_norm: Expected weight to be of same shape as normalized_shape, but got ",
            weight.defined() ? weight.sizes() : IntSpan(), " and normalized_shape = ", shape);
+  return outline_like(input, input.dtype());
+}
+Tensor rms_norm(const Tensor& input, IntSpan shape, const Tensor& weight, std::optional<double> eps) {
+  rms_norm_rule(input, shape, weight, eps);
   Dims dims;
   for (size_t d = 0; d < shape.size(); ++d) dims.push_back(-1 - static_cast<int64_t>(d));
   Tensor x = widened(input);
@@ -128,11 +138,15 @@ Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, doub
 TS_OPERATORS(norm) {
   def("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor")
       .body<group_norm>()
+      .rule<group_norm_rule>()
+      .saves("input weight bias")
+      .gradient_if_replaced(traced_gradient<group_norm>)
       .in("nn.functional")
       .function_only()
       .doc("Layer normalisation of each of num_groups groups of channels of (N, C, ...), then weight (C) and bias (C) "
            "(Wu and He, arXiv:1803.08494).");
-  def("instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? "
+  def("instance_norm(Tensor input, Tensor(a!)? running_mean=None, Tensor(b!)? running_var=None, Tensor? weight=None, "
+      "Tensor? "
       "bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor")
       .body<instance_norm>()
       .in("nn.functional")
@@ -140,6 +154,9 @@ TS_OPERATORS(norm) {
       .doc("Batch normalisation of each sample's channels by themselves (Ulyanov et al., arXiv:1607.08022).");
   def("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor")
       .body<rms_norm>()
+      .rule<rms_norm_rule>()
+      .saves("input weight")
+      .gradient_if_replaced(traced_gradient<rms_norm>)
       .in("nn.functional")
       .function_only()
       .doc("x / sqrt(mean(x^2) + eps) * weight over the trailing dims (Zhang and Sennrich, arXiv:1910.07467).");

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 RECORDS = samples.records()
-_MUTATING = {n for n, r in RECORDS.items() if "!" in r["schema"]}
+_MUTATING = {n for n, r in RECORDS.items() if "(Tensor(a!)" in r["schema"]}
 _SAMPLED = [n for n, r in RECORDS.items() if r["variant"] == "functional" and samples.samples(n) and n not in _MUTATING]
 _FLOATING = [n for n in _SAMPLED if samples.dtypes(n) not in ("integral", "integer")]
 
