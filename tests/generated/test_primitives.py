@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import tesserack as ts
 from tesserack import _native
 from tesserack.testing import cases, samples
+from tesserack.testing.conformance.gradients import DIFFERENTIABLE, differentiable, function
 
 ALL = {r["name"]: r for r in _native._operators()}
 FUNCTIONAL = [n for n, r in samples.records().items() if r["variant"] == "functional" and samples.samples(n)]
@@ -23,25 +24,27 @@ UNSEEN = ("det", "slogdet", "logdet", "matrix_exp", "linalg_det", "linalg_slogde
           "linalg_matrix_rank", "linalg_pinv", "linalg_svdvals")  # fmt: skip
 
 
-def calls(name: str, device: Any) -> Iterator[tuple[str, Any, Any]]:
+def calls(name: str, device: Any, layout: str = "contiguous") -> Iterator[tuple[str, Any, Any]]:
     for sample in samples.samples(name):
         dtype = next((d for d in ("float32", "int64", "bool") if cases.claims(name, sample, d)), None)
         if dtype:
-            args, kwargs = cases.build(sample, getattr(ts, dtype), device)
+            args, kwargs = cases.build(sample, getattr(ts, dtype), device, layout)
             yield str(sample), args, kwargs
 
 
-def test_bodies_that_are_left() -> None:
-    """Primitives with a body of their own: the list may only become shorter."""
-    left = {
-        name
-        for name, r in ALL.items()
-        if r["variant"] == "functional"
-        and r["origin"] == "tesserack"
-        and not (r["composite"] or r["computes"] or r["pointwise"] or r["view"])
-    }
-    listed = (Path(__file__).parent / "bodies.txt").read_text().splitlines()
-    assert sorted(left) == [line for line in listed if not line.startswith("#")]
+def test_every_operator_is_of_a_kind_and_keeps_its_promises() -> None:
+    """What has a body is made of other operators, shows memory in another way, or answers the host: no primitive."""
+    for name, r in ALL.items():
+        if r["origin"] != "tesserack" or r["variant"] != "functional":
+            continue
+        kind, results = r["kind"], r["schema"].rpartition("-> ")[2]
+        assert r["computes"] == (kind == "primitive"), name
+        assert r["pointwise"] == (kind == "pointwise"), name
+        assert r["rule"] or kind not in ("primitive", "data-dependent"), name
+        assert kind != "view" or results.startswith("Tensor(a)") or name == "_unsafe_view", name
+        assert kind != "view" or not any(r["effects"].values()), name
+        assert ("Tensor" not in results) or kind != "answer", name
+        assert r["effects"]["data_dependent"] or kind != "data-dependent", name
 
 
 def allocations(device: Any, call: Callable[[], Any]) -> tuple[Any, int]:
@@ -93,6 +96,82 @@ def test_effects(name: str, device: ts.device) -> None:
         seen = observe(device, lambda a=args, k=kwargs: cases.call(name, a, k))
         undeclared = [effect for effect, happened in seen.items() if happened and not effects[effect]]
         assert undeclared == [], shown
+
+
+class Recorder:
+    """Sees every operator that a call comes to, parts of composites and computations included."""
+
+    def __init__(self) -> None:
+        self.key = ts.dispatch.register_key("PrimitivesTest", before="Autograd")
+        self.key.fallback(self.see)
+        self.wrong: list[str] = []
+        self.seen: set[str] = set()
+
+    def see(self, call: ts.dispatch.Call, *args: Any) -> Any:
+        if call.op not in ALL:  # derivatives become operators when they are first needed
+            ALL.update({r["name"]: r for r in _native._operators()})
+        record = ALL[call.op]
+        outlines = call.outline(*args)
+        versions = [getattr(a, "_version", None) for a in args]
+        results = call.redispatch(*args)
+        inside = record["schema"].rpartition(") ->")[0].partition("(")[2]
+        texts = re.split(r", (?![^\[]*\])", inside)  # a default may be a list
+        names = [text.split()[-1].split("=")[0] for text in texts if text not in ("", "*")]
+        for name, arg, version in zip(names, args, versions, strict=True):
+            if version is not None and arg._version != version and name not in record["effects"]["mutates"]:
+                self.wrong.append(f"{call.op} writes {name}")
+        if outlines:
+            self.seen.add(call.op)
+            self.compare(call.op, record, outlines, results)
+        return results
+
+    def compare(self, op: str, record: Any, outlines: Any, results: Any) -> None:
+        made = [t for t in (results if isinstance(results, (tuple, list)) else [results]) if t is not None]
+        real = [(tuple(t.shape), t.stride(), t.dtype, t.device) for t in made]
+        if record["kind"] != "data-dependent":
+            if real != outlines:
+                self.wrong.append(f"{op}: the rule says {outlines}, the call made {real}")
+            return
+        assert len(outlines) == len(real), op
+        for o, r in zip(outlines, real, strict=True):
+            if o[2:] != r[2:] or len(o[0]) != len(r[0]) or any(a > b for a, b in zip(o[0], r[0], strict=True)):
+                self.wrong.append(f"{op}: the rule says {o} or more, the call made {r}")
+
+
+@pytest.fixture(scope="module")
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "stepped"])
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_rules_agree_with_runs(name: str, layout: str, device: ts.device, recorder: Recorder) -> None:
+    """Sizes, strides, dtype and device of results follow from the rule; nothing is written that the schema hides."""
+    recorder.wrong.clear()
+    if layout != "contiguous" and name in ("view", "view_as", "as_strided", "as_strided_"):
+        pytest.skip("asks for strides that it does not get in this layout")
+    for shown, args, kwargs in calls(name, device, layout):
+        with recorder.key.enabled():
+            cases.call(name, args, kwargs)
+        assert recorder.wrong == [], shown
+
+
+def gradients(device: Any) -> Iterator[Callable[[], Any]]:
+    for name in DIFFERENTIABLE:
+        for sample in filter(differentiable, samples.samples(name)):
+            call, leaves = function(name, sample, ts.float32, device)
+            yield lambda call=call, leaves=leaves: ts.autograd.grad(
+                [o.sum() for o in call(*leaves) if o.requires_grad], leaves, allow_unused=True
+            )
+
+
+def test_rules_agree_with_runs_of_gradients(device: ts.device, recorder: Recorder) -> None:
+    """The same of what backward passes call, hidden operators mostly."""
+    recorder.wrong.clear()
+    for run in gradients(device):
+        with recorder.key.enabled():
+            run()
+    assert recorder.wrong == []
 
 
 def test_mutations_follow_from_schemas() -> None:

@@ -227,6 +227,9 @@ void Def::finish_body() {
     op_->differentiable = false;
     return;
   }
+  TS_CHECK(!own_gradient_, "operator: '", op_->name(),
+           "' has a gradient of its own: it needs a rule and a computation instead of a body");
+  TS_CHECK(!op_->gradient || op_->rule, "operator: '", op_->name(), "' may be replaced: it needs a rule");
 }
 
 Def& Def::reuses_self() {
@@ -253,7 +256,7 @@ Def& Def::gradient_if_replaced(GradFn fn) {
 
 Def& Def::gradient(GradFn fn) {
   op_->gradient = fn;
-  op_->kind = OperatorKind::Opaque;
+  own_gradient_ = true;
   return *this;
 }
 

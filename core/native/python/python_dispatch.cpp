@@ -138,11 +138,11 @@ CallObject* as_call(PyObject* o) { return reinterpret_cast<CallObject*>(o); }
 
 // Every argument stands by position, as the kernel was given them; what is left out takes its default.
 void bind_in_order(const Schema& schema, PyObject* const* args, size_t n, Bound& bound) {
-  TS_CHECK_TYPE(n <= schema.args.size(), schema.name, ": redispatch takes at most ", schema.args.size(),
+  TS_CHECK_TYPE(n <= schema.args.size(), schema.name, ": the call takes at most ", schema.args.size(),
                 " arguments, got ", n);
   for (size_t k = 0; k < schema.args.size(); ++k) {
     const Argument& a = schema.args[k];
-    TS_CHECK_TYPE(k < n || a.has_default, schema.name, ": redispatch misses the argument ", a.name);
+    TS_CHECK_TYPE(k < n || a.has_default, schema.name, ": the call misses the argument ", a.name);
     if (k >= n)
       bound.values()[k] = a.default_value;
     else
@@ -165,6 +165,34 @@ PyObject* redispatch_call(PyObject* self, PyObject* const* args, Py_ssize_t narg
   });
 }
 
+// (shape, stride, dtype, device) of a result.
+PyRef describe_outline(const Tensor& t) {
+  auto tuple = [](IntSpan values) {
+    PyRef list = number_list(values, [](int64_t i) { return PyLong_FromLongLong(i); });
+    return checked(PyList_AsTuple(list.get()));
+  };
+  PyRef shape = tuple(t.sizes()), stride = tuple(t.strides()), device = checked(device_object(t.device()));
+  return checked(PyTuple_Pack(4, shape.get(), stride.get(), dtype_object(t.dtype()), device.get()));
+}
+
+PyObject* outline_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&] {
+    const Operator& op = *as_call(self)->op;
+    if (!op.rule) Py_RETURN_NONE;
+    Bound bound;
+    bind_in_order(*op.schema, args, static_cast<size_t>(nargs), bound);
+    Results results;
+    int n = static_cast<int>(op.schema->returns.size());
+    Frame f{bound.values(), results.data(), static_cast<int32_t>(op.schema->args.size()), n};
+    op.rule(op, f);
+    PyRef out = checked(PyList_New(0));
+    for (int k = 0; k < n; ++k)
+      if (Tensor t = results.take(k); t.defined())
+        if (PyList_Append(out.get(), describe_outline(t).get()) < 0) throw_python();
+    return out.release();
+  });
+}
+
 PyObject* get_op(PyObject* self, void*) {
   return guarded([&] { return to_python(as_call(self)->op->name()).release(); });
 }
@@ -183,6 +211,10 @@ void call_dealloc(PyObject* self) {
 PyMethodDef g_call_methods[] = {
     {"redispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(redispatch_call)), METH_FASTCALL,
      "redispatch(*args)\n--\n\nGo on with the next key. Takes all the operator's arguments, in the order given."},
+    {"outline", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(outline_call)), METH_FASTCALL,
+     "outline(*args)\n--\n\nA list of (shape, stride, dtype, device), one for each new tensor that the call would "
+     "return, without running it; None for operators without a rule. Sizes that values decide are the smallest there "
+     "can be."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef g_call_properties[] = {
     {"op", get_op, nullptr, "The operator's name, with its overload: 'sum.dim'.", nullptr},
