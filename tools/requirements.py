@@ -34,7 +34,7 @@ def requirements(pyproject: dict[str, Any], part: str) -> list[str]:
 def main() -> None:
     parts = sys.argv[1:]
     projects = PROJECTS
-    if parts[0] == "--project":
+    if parts[:1] == ["--project"]:
         projects, parts = (ROOT / parts[1] / "pyproject.toml",), parts[2:]
     found = set(BUILD_TOOLS if "build" in parts else [])
     for project in projects:
