@@ -63,6 +63,7 @@ _LAZY_MODULES = (
     "random",
     "signal",
     "special",
+    "storage",
     "testing",
     "types",
     "utils",
@@ -111,7 +112,8 @@ _LAZY_NAMES = {
     ),
     "hash_tensor": "_hashes",
     "segment_reduce": "_segments",
-    "UntypedStorage": "_tensor_methods",
+    "TypedStorage": "storage",
+    "UntypedStorage": "storage",
     **dict.fromkeys(_COPIES, "_copies"),
     **dict.fromkeys(("frexp", "gradient", "nextafter"), "_floats"),
     **dict.fromkeys(

@@ -252,7 +252,8 @@ from tesserack._symbolic import sym_not as sym_not
 from tesserack._symbolic import sym_sqrt as sym_sqrt
 from tesserack._symbolic import sym_sum as sym_sum
 from tesserack._symbolic import while_loop as while_loop
-from tesserack._tensor_methods import UntypedStorage as UntypedStorage
+from tesserack.storage import TypedStorage as TypedStorage
+from tesserack.storage import UntypedStorage as UntypedStorage
 from tesserack._tensor_str import set_printoptions as set_printoptions
 from tesserack._typed import BFloat16Tensor as BFloat16Tensor
 from tesserack._typed import BoolTensor as BoolTensor

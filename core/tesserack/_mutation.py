@@ -95,9 +95,9 @@ def is_distributed(input: Tensor) -> bool:
 
 def is_storage(obj: Any, /) -> bool:
     """Whether ``obj`` is the storage of a tensor."""
-    from tesserack._tensor_methods import UntypedStorage
+    from tesserack.storage import TypedStorage, UntypedStorage
 
-    return isinstance(obj, UntypedStorage)
+    return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 def get_device(input: Tensor) -> int:

@@ -105,7 +105,7 @@ def set_(
     ``source`` is a tensor or an untyped storage; without one the tensor becomes empty. ``RuntimeError`` where a
     gradient would be lost: under grad mode, if either tensor requires one.
     """
-    from tesserack._tensor_methods import UntypedStorage
+    from tesserack.storage import UntypedStorage
 
     if source is None:
         self.data = self.detach().new_empty(0)

@@ -274,42 +274,18 @@ def to_dense(self: Tensor, dtype: dtype | None = None, *, masked_grad: bool | No
 # --- storage -------------------------------------------------------------------------------------------------------
 
 
-class UntypedStorage:
-    """The bytes behind a tensor: enough to compare storages and ask their size."""
-
-    def __init__(self, owner: Tensor) -> None:
-        self._owner = owner
-        self.device = owner.device
-
-    def data_ptr(self) -> int:
-        """The address of the first byte."""
-        return self._owner._storage_ptr()
-
-    def nbytes(self) -> int:
-        """The number of bytes."""
-        return self._owner._storage_nbytes()
-
-    size = __len__ = nbytes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr() and self.device == other.device
-
-    def __hash__(self) -> int:
-        return hash(self.data_ptr())
-
-    def _whole(self, dtype: dtype) -> Tensor:
-        """All of the memory as one line of numbers."""
-        count = self.nbytes() // self._owner.element_size()
-        return self._owner.detach().as_strided((count,), (1,), 0).view(dtype)
-
-    def tolist(self) -> list[int]:
-        """The bytes as integers."""
-        return self._whole(_native.uint8).tolist()  # type: ignore[no-any-return]
-
-
-def untyped_storage(self: Tensor) -> UntypedStorage:
+def untyped_storage(self: Tensor) -> Any:
     """The storage this tensor is a view of."""
+    from tesserack.storage import UntypedStorage
+
     return UntypedStorage(self.detach())
+
+
+def storage(self: Tensor) -> Any:
+    """The storage this tensor is a view of, as numbers of its dtype."""
+    from tesserack.storage import TypedStorage
+
+    return TypedStorage(self.detach())
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
@@ -464,7 +440,7 @@ def _generator_set_state(self: Any, new_state: Tensor) -> Any:
 
 _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
-    *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "pin_memory", "is_pinned"),
+    *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "storage", "pin_memory", "is_pinned"),
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
     *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "to_dense", "igamma", "igammac", "mvlgamma"),
     *("nextafter", "nextafter_", "frexp", "narrow_copy", "resize_as_", "new_empty_strided"),

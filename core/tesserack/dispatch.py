@@ -212,9 +212,7 @@ def _step(key: str, owner: str | None, record: dict[str, Any]) -> str:
     if key == "Autograd":
         if not record["differentiable"]:
             return "not differentiable: nothing is recorded"
-        return (
-            "traced through: its parts are recorded" if record["traced"] else "a node is recorded, then the next key"
-        )
+        return "traced through: its parts are recorded" if record["traced"] else "a node is recorded, then the next key"
     if owner is not None:
         return f"kernel registered by {owner}"
     if "::" in record["base"]:

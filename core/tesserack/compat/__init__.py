@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 from tesserack import _native
-from tesserack.compat import _facade, _report
+from tesserack.compat import _facade, _old_forms, _report
 from tesserack.compat._hook import Scoped, Whole
 from tesserack.compat._missing import MissingNameError
 from tesserack.compat._report import Report
@@ -104,6 +104,7 @@ def enable(
     else:
         _native._set_shown_package(_package_of_caller)
     hook.install()
+    _old_forms.install()
     _active = hook
     if random == "torch":
         _switch_random(True)
@@ -116,6 +117,7 @@ def disable() -> None:
     if _active is None:
         return
     _active.remove()
+    _old_forms.remove()
     _active = None
     if f"{__name__}.torch_random" in sys.modules:
         _switch_random(False)

@@ -17,6 +17,7 @@ import tesserack
 from tesserack.compat import _aliases, _names, _report
 from tesserack.compat._guards import is_guarded
 from tesserack.compat._missing import caller, missing, reads_plainly
+from tesserack.compat._overridable import asking
 from tesserack.compat._version import TORCH, TorchVersion
 
 __all__ = ["Facade", "adopt_classes", "exists", "get", "restore_classes"]
@@ -141,6 +142,7 @@ class Facade(ModuleType):
             value = _as_facade(full, value)
         if _state["adopt"] and isinstance(value, type):
             adopt_classes((value,))
+        value = asking(self.__name__, name, value)
         if report.detailed:
             if not name.startswith("__"):
                 report.touch(full, _place())

@@ -1,1 +1,28 @@
-"""What PyTorch has under names that mean nothing in Tesserack: its own switches, devices and internals."""
+"""What PyTorch has under names that mean nothing in Tesserack: its own switches, devices and internals.
+
+Here, functions whose calls PyTorch takes in more forms than Tesserack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+
+__all__ = ["norm", "where"]
+
+
+def norm(
+    input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
+) -> Any:
+    """:func:`tesserack.norm`, with ``out`` and all arguments by position."""
+    result = ts.norm(input, p, dim, keepdim, dtype=dtype)
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
+    """:func:`tesserack.where`, by a condition of dtype uint8 too."""
+    if isinstance(condition, Tensor) and condition.dtype is ts.uint8:
+        condition = condition.bool()
+    return ts.where(condition, *args, **kwargs)

@@ -1,0 +1,30 @@
+"""Mixup and label smoothing on digits, with an average of the weights."""
+
+import torch
+from common import noise, same_weights, tell
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+digits = load_digits()
+x = torch.from_numpy(digits.data / 16).float()
+y = torch.from_numpy(digits.target).long()
+model = nn.Sequential(nn.Linear(64, 32), nn.GELU(), nn.Linear(32, 10))
+same_weights(model)
+average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.05)
+for step in range(8):
+    xb, yb = x[step * 64 : step * 64 + 64], y[step * 64 : step * 64 + 64]
+    lam = float(noise.beta(0.4, 0.4))
+    order = torch.from_numpy(noise.permutation(64))
+    out = model(lam * xb + (1 - lam) * xb[order])
+    loss = lam * criterion(out, yb) + (1 - lam) * criterion(out, yb[order])
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    average.update_parameters(model)
+    tell(loss)
+average.eval()
+with torch.no_grad():
+    tell(criterion(average(x[1000:1100]), y[1000:1100]))
