@@ -1,4 +1,4 @@
-"""What tensors do under the hook only: old forms of calls, as ``p.addcmul_(2.0, a, b)``, and ``is_mps`` and its like."""
+"""What tensors do under the hook only: old forms of calls, as ``p.addcmul_(2.0, a, b)``, and ``is_mps``."""
 
 from __future__ import annotations
 
