@@ -1067,6 +1067,7 @@ _add_generator_method: Any
 _backend_kernels: Any
 _backend_reason: Any
 _backends: Any
+_can_pin_memory: Any
 _clear_autocast_cache: Any
 _current_index: Any
 _custom_operators: Any
@@ -1081,6 +1082,7 @@ _forget_chosen_device: Any
 _install_operators: Any
 _is_kernel_used: Any
 _is_loaded: Any
+_is_pinned: Any
 _keep_autocast_casts: Any
 _kernel_changed: Any
 _kernel_names: Any
@@ -1094,6 +1096,7 @@ _manual_seed_all: Any
 _operator_function: Any
 _operators: Any
 _overrides_off: Any
+_pin_memory: Any
 _pop_saved_tensors_hooks: Any
 _probe_again: Any
 _push_saved_tensors_hooks: Any
@@ -1112,6 +1115,7 @@ _set_anomaly_checks_nan: Any
 _set_autocast_dtype: Any
 _set_autocast_policy: Any
 _set_backend_loader: Any
+_set_checked: Any
 _set_current_index: Any
 _set_default_chooser: Any
 _set_device_alias: Any

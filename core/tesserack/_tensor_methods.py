@@ -145,7 +145,7 @@ def record_stream(self: Tensor, stream: Stream) -> None:
     """
     if not isinstance(stream, Stream):
         raise TypeError(f"record_stream: expected a Stream, got {type(stream).__name__}")
-    _native._record_stream(self)
+    _native._record_stream(self, stream)
 
 
 # --- classes that derive from Tensor ---------------------------------------------------------------------------------
@@ -289,13 +289,29 @@ def storage(self: Tensor) -> Any:
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """The tensor itself: host memory is handed to devices as it is."""
-    return self
+    """The values in host memory that a device copies from by itself, so that ``to(device, non_blocking=True)`` only
+    queues the copy. ``device`` names whose memory; the default device's, or the first in use that gives any. The
+    tensor itself where it is pinned already, or no device in use gives pinned memory. ``RuntimeError`` for a tensor
+    that is not on the cpu, and for a named device that gives none.
+
+    >>> import tesserack as ts
+    >>> ts.ones(2).pin_memory().tolist()
+    [1.0, 1.0]
+    """
+    name = _pinning_name(device)
+    if not name and not _native._can_pin_memory():
+        return self
+    pinned: Tensor = _native._pin_memory(self.detach().contiguous(), name)
+    return pinned
 
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
-    """Always False."""
-    return False
+    """Whether ``pin_memory()`` made it: for ``device``, or for any."""
+    return bool(_native._is_pinned(self, _pinning_name(device)))
+
+
+def _pinning_name(device: Any) -> str:
+    return "" if device is None else str(_native.device(device).type)
 
 
 def __reversed__(self: Tensor) -> Tensor:

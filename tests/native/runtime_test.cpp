@@ -1,3 +1,4 @@
+#include "dispatch/launch.h"
 #include "dispatch/operator.h"
 #include "harness.h"
 #include "ops/api.h"
@@ -41,6 +42,19 @@ TEST(memory_freed_by_other_threads_returns) {
     made.clear();
   }
   CHECK(a.stats().allocated == before);
+}
+
+TEST(kernels_are_given_scratch_memory) {
+  static const KernelId scratch("scratch");
+  DeviceAllocator& a = backend_of(toy_device()).allocator(0);
+  Tensor x = ops::full(Dims{1000}, Scalar(1.5), DType::Float64, toy_device());
+  int64_t before = a.stats().allocated;
+  CHECK(Launch(scratch, toy_device()).out(x).run());
+  CHECK(static_cast<double*>(x.data())[999] == 3.0);
+  CHECK(a.stats().allocated == before); // it is back
+  void* handle = nullptr;
+  CHECK(host_table()->workspace(nullptr, 8, &handle) == TS_ERROR);
+  CHECK(take_last_error() == "workspace: expected the call of a running kernel");
 }
 
 TEST(backends_are_validated) {

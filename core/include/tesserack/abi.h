@@ -159,6 +159,7 @@ typedef struct ts_call {
   const ts_tensor* inputs;
   const ts_value* params;
   const ts_program* program; /* pointwise */
+  void* core;                /* the core's own, for ts_host.workspace; a copy of the call passes it on */
 } ts_call;
 
 #define TS_OUT(call, k) ((const ts_tensor*)((const char*)(call)->outputs + (size_t)(k) * (call)->tensor_size))
@@ -210,11 +211,16 @@ typedef struct ts_properties {
   uint64_t dtypes;        /* bit per dtype the device computes with */
   int32_t max_ndim;       /* 0: any */
   int32_t compute_units;
-  uint64_t max_allocation;/* bytes; 0: total_memory */
-  uint32_t alignment;     /* bytes, of sub-buffers; 0: any */
+  uint64_t max_allocation;/* bytes; 0: total_memory. The core asks for no more in one piece */
+  uint32_t alignment;     /* bytes, a power of two: byte offsets that kernels are given are multiples; 0: any */
   uint32_t flags;         /* TS_P_* */
 } ts_properties;
-enum { TS_P_HOST_MEMORY = 1, TS_P_ATOMICS = 2, TS_P_ASYNC = 4, TS_P_SIMULATED = 8 };
+enum {
+  TS_P_HOST_MEMORY = 1, /* the host may use host_pointer's addresses, whenever the device is not ASYNC */
+  TS_P_ATOMICS = 2,
+  TS_P_ASYNC = 4,       /* kernels and copies may be under way when their calls return; so with stream_create, too */
+  TS_P_SIMULATED = 8
+};
 
 typedef struct ts_backend {
   size_t struct_size;
@@ -225,7 +231,10 @@ typedef struct ts_backend {
   const char* version;
   void* ctx;
 
-  /* required: runtime */
+  /* required: runtime. What is given to a stream runs in order. `free` gets the stream the memory was allocated on:
+   * work that uses it may be under way there, and nowhere else. copy_from_host has read `src` when it returns. What
+   * copy_to_host writes is looked at after `synchronize` of the stream, which also gives the status and message of an
+   * error that arrives late. */
   int (*probe)(void* ctx, int32_t* device_count, char* reason, size_t reason_capacity); /* cheap; never fails loudly */
   int (*properties)(void* ctx, int32_t device, ts_properties* out);
   int (*alloc)(void* ctx, int32_t device, size_t bytes, void* stream, void** handle);
@@ -259,6 +268,13 @@ typedef struct ts_backend {
   void* compiler;     /* reserved for the graph compiler */
   void (*shutdown)(void* ctx);
   int (*stream_query)(void* ctx, int32_t device, void* stream, int32_t* done); /* default: an event's */
+  int (*open)(void* ctx, int32_t device); /* before all else that is done with a device, once; again after a failure */
+  /* Memory of the host that the device copies from and to by itself, and the copies, which may be under way when the
+   * call returns: the core keeps the memory until the stream has passed them. All four or none. */
+  int (*host_alloc)(void* ctx, size_t bytes, void** address);
+  void (*host_free)(void* ctx, void* address, size_t bytes);
+  int (*copy_from_pinned)(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, size_t bytes, void* stream);
+  int (*copy_to_pinned)(void* ctx, int32_t device, void* dst, const void* src, int64_t src_offset, size_t bytes, void* stream);
 } ts_backend;
 enum { TS_B_OWN_ALLOCATOR = 1 /* alloc/free are pooled already: the core adds no cache */ };
 
@@ -270,6 +286,9 @@ struct ts_host {
   int (*interrupted)(void);               /* non-zero: the user asked to stop; return TS_INTERRUPTED soon. Cheap */
   void (*log)(int32_t level, const char* message); /* 0 debug, 1 info, 2 warning */
   const struct ts_dispatch* dispatch; /* since 1.1 */
+  /* Scratch memory for a kernel, on the call's stream; nobody's once the kernel returns, which what it has queued there
+   * may outlast. Several times a call, if need be. Only within the kernel, in its thread. */
+  int (*workspace)(const ts_call* call, size_t bytes, void** handle);
 };
 
 /* The one symbol a native backend exports. Returns TS_OK and a table that outlives the process's use of it,

@@ -2,7 +2,9 @@
 #include "autograd/accumulate.h"
 #include "autograd/meta.h"
 #include "autograd/ops.h"
+#include "runtime/backend.h"
 #include "runtime/interpreter.h"
+#include "runtime/stream.h"
 #include "tensor/inline_array.h"
 #include <algorithm>
 #include <array>
@@ -102,6 +104,54 @@ void keep_spare(std::unique_ptr<Scratch> s) {
   if (!thread_state().backward_spare) thread_state().backward_spare = s.release();
 }
 
+// The memory of a tensor is used by work of these streams, too.
+void note_use(const Tensor& t, const StreamChoice& streams) {
+  if (!t.defined() || !t->storage || t.device().is_meta()) return;
+  backend_of(t.device()).allocator(t.device().index).record_stream(*t->storage, handle_in(streams, t.device()));
+}
+
+// Nodes run on the streams of their forward. What one hands to another on other streams is waited for there, and in
+// the end the caller's streams wait for all that were used.
+class NodeStreams {
+public:
+  NodeStreams() : caller_(stream_choice()), current_(caller_) {}
+  ~NodeStreams() {
+    if (current_ != caller_) set_stream_choice(caller_);
+  }
+  NodeStreams(const NodeStreams&) = delete;
+  NodeStreams& operator=(const NodeStreams&) = delete;
+
+  void enter(const StreamChoice& streams) {
+    if (streams == current_) [[likely]]
+      return;
+    set_stream_choice(streams);
+    current_ = streams;
+    if (streams != caller_ && std::find(used_.begin(), used_.end(), streams) == used_.end()) used_.push_back(streams);
+  }
+  // Of what is computed on the current ones.
+  void hand_over(const Tensor& t, const StreamChoice& to) {
+    if (to == current_ || !t.defined()) [[likely]]
+      return;
+    order_streams(to, current_);
+    note_use(t, to);
+  }
+  void hand_to_caller(const Tensor& t) {
+    if (current_ != caller_) note_use(t, caller_);
+  }
+  void hand_from_caller(const Tensor& t, const StreamChoice& to) {
+    enter(caller_);
+    hand_over(t, to);
+  }
+  void join() {
+    for (const StreamChoice& streams : used_) order_streams(caller_, streams);
+    enter(caller_);
+  }
+
+private:
+  StreamChoice caller_, current_;
+  std::vector<StreamChoice> used_;
+};
+
 class Run {
 public:
   Run(TensorList inputs, const BackwardOptions& options)
@@ -119,7 +169,11 @@ public:
   std::vector<Tensor> execute(std::span<const Edge> roots, std::span<Tensor> grads) {
     discover(roots);
     if (!inputs_.empty()) mark_needed();
-    for (size_t i = 0; i < roots.size(); ++i) deliver(roots[i], state_of(roots[i]), std::move(grads[i]));
+    for (size_t i = 0; i < roots.size(); ++i) {
+      streams_.hand_from_caller(grads[i], roots[i].node->streams);
+      streams_.enter(roots[i].node->streams);
+      deliver(roots[i], state_of(roots[i]), std::move(grads[i]));
+    }
     // Roots were numbered first; those that other roots lead to wait for them.
     for (size_t s = 0; s < root_states_; ++s)
       if (s_.states[s].dependencies == 0) push(static_cast<int32_t>(s));
@@ -130,6 +184,7 @@ public:
       s_.heap.pop_back();
       evaluate(static_cast<size_t>(s));
     }
+    streams_.join();
     for (size_t i = 0; i < s_.callbacks.size(); ++i) s_.callbacks[i]();
     return std::move(captured_);
   }
@@ -264,6 +319,7 @@ private:
     for (int32_t i : state.captures) {
       Tensor g = grads[capture_results_[static_cast<size_t>(i)]];
       if (Tensor* leaf = state.node->accumulates_into()) run_leaf_hooks(*autograd_meta(leaf->impl()), g);
+      streams_.hand_to_caller(g);
       captured_[static_cast<size_t>(i)] = g;
     }
   }
@@ -274,6 +330,7 @@ private:
     // Nested runs never touch this scratch, so the span stays valid.
     std::span<Tensor> grads(s_.grads.data() + s_.states[s].first_grad, n);
     tls_.backward_node = node;
+    streams_.enter(node->streams);
     if (node->hooks && is_awaited(s_.states[s])) run_hooks(s_.states[s], grads);
     if (!s_.states[s].captures.empty()) capture(s_.states[s], grads);
     bool run = s_.states[s].needed;
@@ -287,6 +344,8 @@ private:
     if (run) {
       compute(*node, grads, produced, wanted_edges(*node));
       if (!options_.retain_graph) node->release_saved();
+      if (Tensor* leaf = node->accumulates_into())
+        if (AutogradMeta* meta = autograd_meta(leaf->impl())) streams_.hand_to_caller(meta->grad);
     }
     for (Tensor& g : grads) g = Tensor();
     auto edges = node->edges();
@@ -294,6 +353,9 @@ private:
       if (!edges[i].node) continue;
       int32_t next = s_.index.find(edges[i].node.get());
       State& state = s_.states[static_cast<size_t>(next)];
+      streams_.enter(node->streams);
+      streams_.hand_over(produced[i], state.node->streams);
+      streams_.enter(state.node->streams);
       deliver(edges[i], state, std::move(produced[i]));
       if (--state.dependencies == 0) push(next);
     }
@@ -360,6 +422,7 @@ private:
   Scratch& s_;
   void* outer_;
   const void* outer_node_;
+  NodeStreams streams_;
   std::vector<Tensor> captured_;
   std::vector<uint32_t> capture_results_;
   size_t root_states_ = 0;

@@ -1,8 +1,11 @@
 #include "autograd/node.h"
+#include "runtime/stream.h"
 
 namespace ts {
 
-Node::Node() : sequence(++thread_state().sequence) {}
+Node::Node() : sequence(++thread_state().sequence) {
+  if (thread_state().on_stream) streams = stream_choice();
+}
 
 void Node::resize_edges(size_t n) {
   if (n > 2) more_edges = std::make_unique<Edge[]>(n);

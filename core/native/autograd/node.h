@@ -10,6 +10,7 @@
 namespace ts {
 
 struct Node;
+class Stream;
 
 struct Edge {
   Ref<Node> node;
@@ -56,6 +57,7 @@ struct Node {
   std::unique_ptr<std::string> location; // user's forward line, in anomaly mode
   Node* next_dying = nullptr;
   void* wrapper = nullptr; // the Python object standing for this node, borrowed
+  std::shared_ptr<const std::vector<std::shared_ptr<Stream>>> streams; // of the forward, see runtime/stream.h
 
   Node();
   virtual ~Node() = default;

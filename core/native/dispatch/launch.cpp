@@ -29,11 +29,14 @@ inline void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flag
   describe_impl(i, d);
   if (!i.has(TensorImpl::kContiguous)) shape_.strided = true;
   shape_.dtypes |= uint64_t{1} << d.dtype;
+  shape_.offsets |= static_cast<uint64_t>(d.byte_offset);
+  shape_.ndim = std::max(shape_.ndim, d.ndim);
   work_ = std::max(work_, i.numel);
 }
 
 void Launch::describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides) {
   bool strided = shape_.strided;
+  int32_t ndim = shape_.ndim;
   describe_tensor(d, t, 0);
   d.sizes = sizes.data();
   d.strides = strides.data();
@@ -42,6 +45,7 @@ void Launch::describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan
   for (int64_t n : sizes) d.numel *= n;
   bool contiguous = geometry_is_contiguous(sizes, strides);
   d.flags = contiguous ? TS_T_CONTIGUOUS : 0;
+  shape_.ndim = std::max(ndim, d.ndim);
   shape_.strided = strided || !contiguous;
 }
 
@@ -118,7 +122,7 @@ Launch& Launch::work(int64_t elements) {
   return *this;
 }
 
-int Launch::invoke(const Backend& b, const ts_kernel& kernel) {
+int Launch::invoke(Backend& b, const ts_kernel& kernel) {
   call_.inputs = inputs_.data();
   call_.outputs = outputs_.data();
   call_.params = params_.data();
@@ -133,7 +137,12 @@ bool Launch::run() {
   Backend& b = backend_of(device_);
   const ts_kernel* kernel = b.kernel(id_);
   if (!kernel || (shape_.dtypes & ~kernel->dtypes)) return false;
-  if (!takes(*kernel, shape_) && !layouts_suit(*kernel)) return run_contiguous();
+  const Backend::Limits& device = b.limits(device_.index);
+  if (!takes(*kernel, device, shape_)) {
+    if (shape_.strided && kernel->layouts != TS_L_STRIDED && !layouts_suit(*kernel)) return run_contiguous();
+    if (shape_.ndim > device.max_ndim) return run_slices();
+    if (shape_.offsets & device.misaligned) return run_aligned();
+  }
   int status = invoke(b, *kernel);
   if (status == TS_DECLINED) return false;
   b.check(status, id_.name());

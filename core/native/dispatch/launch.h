@@ -9,20 +9,29 @@ namespace ts {
 // What a call's tensors are, as a kernel's registration limits them.
 struct CallShape {
   uint64_t dtypes = 0;  // a bit each
+  uint64_t offsets = 0; // bits that are set in some tensor's offset in bytes
+  int32_t ndim = 0;     // the most of any
   bool strided = false; // some tensor is not contiguous
 };
-inline bool takes(const ts_kernel& kernel, const CallShape& shape) {
-  return !(shape.dtypes & ~kernel.dtypes) && (!shape.strided || kernel.layouts == TS_L_STRIDED);
+inline bool takes(const ts_kernel& kernel, const Backend::Limits& device, const CallShape& shape) {
+  return !(shape.dtypes & ~kernel.dtypes) && (!shape.strided || kernel.layouts == TS_L_STRIDED) &&
+         !(shape.offsets & device.misaligned) && shape.ndim <= device.max_ndim;
 }
 
 // The one place where kernels of backends are called; the caller has made sure that the kernel takes the call. Fills
 // in what is the same for all. `work`, in elements, decides whether the interpreter is released.
-inline int call_kernel(const Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
+inline int call_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
+  CallMemory memory(b, device.index);
+  call.core = &memory;
   call.backend_ctx = b.table().ctx;
   call.kernel_ctx = kernel.ctx;
   call.stream = b.stream(device.index);
-  SuspendInterpreter suspend(work);
-  return kernel.run(&call);
+  if (b.is_async()) b.note_launch(device.index, call.op);
+  SuspendInterpreter suspend(checked_mode.load(std::memory_order_relaxed) ? INT64_MAX : work);
+  int status = kernel.run(&call);
+  if (status == TS_OK && checked_mode.load(std::memory_order_relaxed)) [[unlikely]]
+    status = b.table().synchronize(b.table().ctx, device.index, call.stream);
+  return status;
 }
 
 class Launch {
@@ -52,9 +61,11 @@ private:
   void describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides);
   Tensor input(size_t k) const; // as the kernel is to see it; undefined for numbers and absent tensors
   Tensor output(size_t k) const;
-  int invoke(const Backend& backend, const ts_kernel& kernel);
+  int invoke(Backend& backend, const ts_kernel& kernel);
   bool layouts_suit(const ts_kernel& kernel) const;
   bool run_contiguous(); // with contiguous copies of strided operands
+  bool run_aligned();    // with copies of operands whose offsets the device does not take, as they lie
+  bool run_slices();     // element by element along the outermost dim
   void fall_back();      // on the cpu backend, with copies
   struct Copies {
     std::vector<Tensor> ins, outs;

@@ -160,6 +160,69 @@ bool Launch::run_contiguous() {
   return true;
 }
 
+// Kernels over elements alone see a tensor of many dims part by part; others decline.
+bool Launch::run_slices() {
+  bool by_element = call_.program || id_.index() == kCopy.index() || std::string_view(id_.name()) == "fill";
+  if (!by_element) return false;
+  std::vector<Tensor> whole;
+  for (size_t k = 0; k < outputs_.size(); ++k) whole.push_back(output(k));
+  for (size_t k = 0; k < inputs_.size(); ++k) whole.push_back(input(k));
+  for (int64_t i = 0; i < outputs_[0].sizes[0]; ++i) {
+    Launch part(id_, device_);
+    part.call_.opcode = call_.opcode;
+    part.call_.compute_dtype = call_.compute_dtype;
+    part.call_.program = call_.program;
+    part.params_ = params_;
+    std::vector<Tensor> parts;
+    for (const Tensor& t : whole)
+      parts.push_back(!t.defined() ? t
+                                   : alias(t, t.sizes().subspan(1), t.strides().subspan(1),
+                                           t->byte_offset + i * t.strides()[0] * t.item_size()));
+    for (size_t k = 0; k < outputs_.size(); ++k) part.out(parts[k]);
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      if (inputs_[k].flags & TS_T_SCALAR) {
+        part.inputs_.push_back(inputs_[k]);
+        part.input_tensors_.push_back(nullptr);
+      } else {
+        part.in(parts[outputs_.size() + k]);
+      }
+    }
+    if (!part.run()) return false;
+  }
+  return true;
+}
+
+// The bytes around an operand go to an allocation of their own, where it begins at offset 0.
+bool Launch::run_aligned() {
+  uint64_t misaligned = backend_of(device_).limits(device_.index).misaligned;
+  std::vector<Tensor> kept;
+  std::vector<std::pair<Tensor, Tensor>> written; // bytes, and where they go back to
+  Launch copy = *this;
+  copy.shape_.offsets = 0;
+  auto align = [&](ts_tensor& d, const Tensor& t, bool writes) {
+    if (!(static_cast<uint64_t>(d.byte_offset) & misaligned) || !t.defined()) return;
+    Extent from(t);
+    int64_t n[] = {static_cast<int64_t>(from.bytes)};
+    Tensor block = empty_tensor(n, DType::UInt8, device_);
+    int64_t before = t->byte_offset - from.start; // a flipped operand may begin anywhere: it is the cpu's
+    if (static_cast<uint64_t>(before) & misaligned) {
+      copy.shape_.offsets = misaligned;
+      return;
+    }
+    copy_bytes_within(block, from.in_place(), from.bytes);
+    d.handle = block->storage->handle;
+    d.byte_offset = before;
+    if (writes) written.emplace_back(block, from.in_place());
+    kept.push_back(block);
+  };
+  for (size_t k = 0; k < inputs_.size(); ++k)
+    if (!(inputs_[k].flags & TS_T_SCALAR)) align(copy.inputs_[k], input(k), mutable_input(k));
+  for (size_t k = 0; k < outputs_.size(); ++k) align(copy.outputs_[k], output(k), true);
+  if (copy.shape_.offsets || !copy.run()) return false;
+  for (auto& [block, place] : written) copy_bytes_within(place, block, static_cast<size_t>(block.numel()));
+  return true;
+}
+
 void Launch::fall_back() {
   Backend& here = backend_of(device_);
   Device cpu = parse_device("cpu");

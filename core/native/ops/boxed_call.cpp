@@ -260,7 +260,7 @@ Value ts_boxed::from_c(const ArgType& type, const ts_value& v, const std::string
     expect(v.tag == TS_V_DEVICE);
     Device d = Device::unpack(v.as.i);
     TS_CHECK_VALUE(d.pack() == v.as.i, what, ": there is no device ", v.as.i);
-    if (!d.is_meta()) backend_of(d).allocator(d.index); // raises for one that is not there
+    if (!d.is_meta()) backend_of(d).check_index(d.index);
     return d;
   }
   case TypeKind::Generator: {

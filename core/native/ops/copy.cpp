@@ -29,14 +29,14 @@ void copy_rule(const Tensor& self, const Tensor& src, bool) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta() || self.device().is_meta(),
                 "copy_: Cannot copy out of meta tensor; no data!");
 }
-void copy_(const Tensor& self, const Tensor& src, bool) {
+void copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.is(src) || self.numel() == 0) return;
   if (self.device() == src.device())
     copy_into(self, raw_expand(src, self.sizes(), "copy_"));
   else if (same(self.sizes(), src.sizes()) && self.dtype() == src.dtype())
-    transfer_into(self, src);
+    transfer_into(self, src, non_blocking);
   else
-    raw_copy(self, raw_expand(transfer(src, self.device()), self.sizes(), "copy_"));
+    raw_copy(self, raw_expand(transfer(src, self.device(), non_blocking), self.sizes(), "copy_"));
 }
 
 // A real operand has a real gradient.
@@ -66,7 +66,7 @@ Tensor contiguous(const Tensor& self, Format format) {
   return self.is_contiguous(f) ? self : ops::clone(self, f);
 }
 
-Tensor to_copy_rule(const Tensor& self, DType dtype, Device device, Format format) {
+Tensor to_copy_rule(const Tensor& self, DType dtype, Device device, Format format, bool) {
   DType t = dtype == DType::Undefined ? self.dtype() : dtype;
   Device d = device.defined() ? device : self.device();
   warn_of_discarding(self.dtype(), t);
@@ -75,11 +75,11 @@ Tensor to_copy_rule(const Tensor& self, DType dtype, Device device, Format forma
   return copy_outline(self, t, d, format);
 }
 // Between devices, casts where fewer bytes then travel.
-void to_copy(const Tensor& out, const Tensor& self, DType, Device, Format) {
+void to_copy(const Tensor& out, const Tensor& self, DType, Device, Format, bool non_blocking) {
   if (out.device() == self.device()) return raw_copy(out, self);
   bool cast_first = out.item_size() <= self.item_size() && out.dtype() != self.dtype();
-  if (out.dtype() != self.dtype() && !cast_first) return raw_copy(out, transfer(self, out.device()));
-  if (!cast_first && same(out.strides(), self.strides())) return transfer_into(out, self);
+  if (out.dtype() != self.dtype() && !cast_first) return raw_copy(out, transfer(self, out.device(), non_blocking));
+  if (!cast_first && same(out.strides(), self.strides())) return transfer_into(out, self, non_blocking);
   Tensor here = empty_strided_tensor(out.sizes(), out.strides(), out.dtype(), self.device());
   raw_copy(here, self);
   transfer_into(out, here);
@@ -87,25 +87,25 @@ void to_copy(const Tensor& out, const Tensor& self, DType, Device, Format) {
 
 const Op to_copy_op("_to_copy");
 
-Tensor to(const Tensor& self, DType dtype, Device device, bool copy, Format format) {
+Tensor to(const Tensor& self, DType dtype, Device device, bool copy, Format format, bool non_blocking = false) {
   bool same_dtype = dtype == DType::Undefined || dtype == self.dtype();
   bool same_device = !device.defined() || device == self.device();
   bool same_layout = !format || *format == MemoryFormat::Preserve || self.is_contiguous(*format);
   if (same_dtype && same_device && same_layout && !copy) return self;
-  return to_copy_op(self, dtype, device, format);
+  return to_copy_op(self, dtype, device, format, non_blocking);
 }
 
 Tensor to_dtype(const Tensor& self, DType dtype, bool, bool copy, Format format) {
   return to(self, dtype, {}, copy, format);
 }
-Tensor to_device(const Tensor& self, Device device, DType dtype, bool, bool copy, Format format) {
-  return to(self, dtype, device, copy, format);
+Tensor to_device(const Tensor& self, Device device, DType dtype, bool non_blocking, bool copy, Format format) {
+  return to(self, dtype, device, copy, format, non_blocking);
 }
-Tensor to_any(const Tensor& self, DType dtype, Device device, bool, bool copy, Format format) {
-  return to(self, dtype, device, copy, format);
+Tensor to_any(const Tensor& self, DType dtype, Device device, bool non_blocking, bool copy, Format format) {
+  return to(self, dtype, device, copy, format, non_blocking);
 }
-Tensor to_other(const Tensor& self, const Tensor& other, bool, bool copy, Format format) {
-  return to(self, other.dtype(), other.device(), copy, format);
+Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool copy, Format format) {
+  return to(self, other.dtype(), other.device(), copy, format, non_blocking);
 }
 Tensor type_as(const Tensor& self, const Tensor& other) { return to(self, other.dtype(), other.device(), false, {}); }
 Tensor cpu(const Tensor& self, Format format) { return to(self, DType::Undefined, parse_device("cpu"), false, format); }
@@ -165,8 +165,8 @@ TS_OPERATORS(copy) {
       .body<contiguous>()
       .method_only()
       .doc("self if its elements lie in row-major order (or in the given format), else a copy that does.");
-  def("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> "
-      "Tensor")
+  def("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None, "
+      "bool non_blocking=False) -> Tensor")
       .rule<to_copy_rule>()
       .compute<to_copy>()
       .hidden()

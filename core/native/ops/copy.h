@@ -12,9 +12,10 @@ Tensor copy_as(const Tensor& src, DType t, MemoryFormat format);
 // src itself, or a copy when writing `target` could change it on the way.
 Tensor apart_from(const Tensor& src, const Tensor& target);
 // A copy on another device, same dtype; dense layouts are kept. The tensor itself when it is there already.
-Tensor transfer(const Tensor& src, Device device);
+// With non_blocking, here and below, copies from and to pinned memory are only queued.
+Tensor transfer(const Tensor& src, Device device, bool non_blocking = false);
 // dst = src of the same sizes and dtype on another device: straight into it where both lie alike.
-void transfer_into(const Tensor& dst, const Tensor& src);
+void transfer_into(const Tensor& dst, const Tensor& src, bool non_blocking = false);
 Tensor from_host(std::span<const int64_t> values, Device device);
 // 0, 1, ..., n-1 as int64.
 Tensor counting(int64_t n, Device device);

@@ -3,6 +3,7 @@
 #include "ops/copy.h"
 #include "runtime/backend.h"
 #include "runtime/empty.h"
+#include "runtime/pinned.h"
 #include "runtime/transfer_guard.h"
 #include "tensor/geometry.h"
 #include <vector>
@@ -25,9 +26,10 @@ bool same_place(const Tensor& a, const Tensor& b) {
 }
 
 // Contiguous source and destination of one dtype and size, on different devices.
-void move_bytes(const Tensor& dst, const Tensor& src) {
+void move_bytes(const Tensor& dst, const Tensor& src, bool non_blocking) {
   size_t bytes = static_cast<size_t>(src.nbytes());
   if (bytes == 0 || dst.device().is_meta()) return;
+  if (non_blocking && (copy_from_pinned(dst, src, bytes) || copy_to_pinned(dst, src, bytes))) return;
   if (src.data()) {
     synchronize(src.device());
     copy_bytes_from_host(dst, src.data(), bytes);
@@ -59,13 +61,13 @@ Tensor apart_from(const Tensor& src, const Tensor& target) {
   return intersects(src, target) ? copy_as(src, src.dtype(), MemoryFormat::Contiguous) : src;
 }
 
-void transfer_into(const Tensor& dst, const Tensor& src) {
+void transfer_into(const Tensor& dst, const Tensor& src, bool non_blocking) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta(), "to: Cannot copy out of meta tensor; no data!");
   if (!dst.device().is_meta())
     guard_transfer(Transfer::Copy,
                    [&] { return concat("to: copies ", describe(src), " from ", src.device(), " to ", dst.device()); });
   bool dense = is_dense(dst.sizes(), dst.strides());
-  if (dst.is_contiguous()) return move_bytes(dst, raw_contiguous(src));
+  if (dst.is_contiguous()) return move_bytes(dst, raw_contiguous(src), non_blocking);
   Tensor from = src;
   if (!dense || !same(dst.strides(), src.strides())) {
     from = empty_strided_tensor(dst.sizes(), dense ? dst.strides() : contiguous_strides(dst.sizes()).span(),
@@ -74,21 +76,21 @@ void transfer_into(const Tensor& dst, const Tensor& src) {
   }
   if (!dense) { // through memory that is
     Tensor staged = empty_tensor(dst.sizes(), dst.dtype(), dst.device());
-    move_bytes(staged, from);
+    move_bytes(staged, from, non_blocking);
     return raw_copy(dst, staged);
   }
   // Some permutation of the dims is contiguous: move the block as it lies.
   int64_t n[] = {src.numel()}, one[] = {1};
-  move_bytes(alias(dst, n, one, dst->byte_offset), alias(from, n, one, from->byte_offset));
+  move_bytes(alias(dst, n, one, dst->byte_offset), alias(from, n, one, from->byte_offset), non_blocking);
 }
 
-Tensor transfer(const Tensor& src, Device device) {
+Tensor transfer(const Tensor& src, Device device, bool non_blocking) {
   if (src.device() == device) return src;
   TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta(), "to: Cannot copy out of meta tensor; no data!");
   bool keeps = !src.is_contiguous() && is_dense(src.sizes(), src.strides());
   Tensor out = keeps ? empty_strided_tensor(src.sizes(), src.strides(), src.dtype(), device)
                      : empty_tensor(src.sizes(), src.dtype(), device);
-  transfer_into(out, src);
+  transfer_into(out, src, non_blocking);
   return out;
 }
 

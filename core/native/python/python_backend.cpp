@@ -1,54 +1,10 @@
-#include "python/python_backend.h"
-#include "python/types.h"
+#include "python/python_slots.h"
 #include "runtime/backend.h"
 #include <cstring>
 #include <map>
 
 namespace ts::py {
 namespace {
-
-// Methods of tesserack.backends.Backend that stand behind slots of the table.
-enum Method {
-  Probe,
-  Properties,
-  Alloc,
-  Free,
-  CopyFromHost,
-  CopyToHost,
-  CopyWithin,
-  Synchronize,
-  FindKernel,
-  HostPointer,
-  CopyPeer,
-  StreamCreate,
-  StreamDestroy,
-  EventCreate,
-  EventDestroy,
-  EventRecord,
-  EventQuery,
-  EventSynchronize,
-  EventElapsed,
-  StreamWaitEvent,
-  SetNumThreads,
-  GetNumThreads,
-  Shutdown,
-  StreamQuery,
-  kMethods
-};
-constexpr const char* kMethodNames[kMethods] = {
-    "_probe",          "_properties",       "alloc",         "free",
-    "copy_from_host",  "copy_to_host",      "copy_within",   "synchronize",
-    "_find_kernel",    "host_pointer",      "copy_peer",     "stream_create",
-    "stream_destroy",  "event_create",      "event_destroy", "event_record",
-    "event_query",     "event_synchronize", "event_elapsed", "stream_wait_event",
-    "set_num_threads", "get_num_threads",   "shutdown",      "stream_query"};
-
-struct PythonBackend : KernelOwner {
-  PyRef methods[kMethods];
-  std::string vendor, version;
-  ts_backend table{};
-};
-PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx); }
 
 // By name, kept for the life of the process.
 struct Registered {
@@ -62,19 +18,10 @@ std::map<std::string, Registered>& python_backends() {
 
 // --- values for Python -------------------------------------------------------------------------------------------
 
-PyRef number(long long v) { return checked(PyLong_FromLongLong(v)); }
-
-PyRef object(void* ctx, void* handle) { return handle_ref(self(ctx), handle); }
 // Whether the handles of this backend are Python objects.
 bool is_object(const char* backend) {
   auto found = python_backends().find(backend);
   return found != python_backends().end() && !found->second.owner->raw_handles;
-}
-
-template <class... Args> PyRef invoke(void* ctx, Method method, const Args&... args) {
-  self(ctx).counters.slots.fetch_add(1, std::memory_order_relaxed);
-  PyObject* list[] = {args.get()..., nullptr};
-  return checked(PyObject_Vectorcall(self(ctx).methods[method].get(), list, sizeof...(args), nullptr));
 }
 
 // Host memory lent for the length of one call.
@@ -95,25 +42,6 @@ public:
 private:
   PyRef view_;
 };
-
-// A handle that the core keeps: what the method returned.
-void keep_handle(void* ctx, PyRef made, const char* what, void** out) {
-  TS_CHECK_TYPE(made.get() != Py_None, what, " returned None; expected the handle of what it made");
-  if (!self(ctx).raw_handles) {
-    *out = made.release();
-    return;
-  }
-  TS_CHECK_TYPE(PyLong_Check(made.get()), what, ": expected an int, since the backend sets raw_handles, got ",
-                type_name(made.get()));
-  *out = PyLong_AsVoidPtr(made.get());
-  if (PyErr_Occurred()) throw_python();
-  TS_CHECK_VALUE(*out, what, " returned 0, which stands for no handle");
-}
-
-// A handle that goes back to the method that ends it.
-PyRef last_object(void* ctx, void* handle) {
-  return self(ctx).raw_handles ? handle_ref(self(ctx), handle) : PyRef::steal(static_cast<PyObject*>(handle));
-}
 
 int64_t to_int(const PyRef& o) {
   long long v = PyLong_AsLongLong(o.get());
@@ -160,19 +88,6 @@ int alloc(void* ctx, int32_t device, size_t bytes, void* stream, void** handle) 
   return callback([&] {
     PyRef size = checked(PyLong_FromSize_t(bytes));
     keep_handle(ctx, invoke(ctx, Alloc, number(device), size, object(ctx, stream)), "alloc", handle);
-    return TS_OK;
-  });
-}
-
-// There is nobody to tell of a failure here.
-template <class F> void quietly(F&& f) {
-  callback([&] {
-    try {
-      f();
-    } catch (...) {
-      set_error_from_exception();
-      PyErr_WriteUnraisable(nullptr);
-    }
     return TS_OK;
   });
 }
@@ -254,61 +169,6 @@ int copy_peer(void* ctx, int32_t device, void* dst, int64_t dst_offset, const ch
   });
 }
 
-// --- streams and events ------------------------------------------------------------------------------------------
-
-int stream_create(void* ctx, int32_t device, int32_t priority, void** stream) {
-  return callback([&] {
-    keep_handle(ctx, invoke(ctx, StreamCreate, number(device), number(priority)), "stream_create", stream);
-    return TS_OK;
-  });
-}
-
-template <Method M> void destroy(void* ctx, int32_t device, void* handle) {
-  quietly([&] {
-    PyRef owned = last_object(ctx, handle);
-    if (self(ctx).methods[M]) invoke(ctx, M, number(device), owned);
-  });
-}
-
-int event_create(void* ctx, int32_t device, uint32_t flags, void** event) {
-  return callback([&] {
-    PyRef timing = checked(PyBool_FromLong(flags & 1));
-    keep_handle(ctx, invoke(ctx, EventCreate, number(device), timing), "event_create", event);
-    return TS_OK;
-  });
-}
-
-template <Method M> int with_two(void* ctx, int32_t device, void* first, void* second) {
-  return callback([&] {
-    invoke(ctx, M, number(device), object(ctx, first), object(ctx, second));
-    return TS_OK;
-  });
-}
-
-template <Method M> int query(void* ctx, int32_t device, void* handle, int32_t* done) {
-  return callback([&] {
-    int truth = PyObject_IsTrue(invoke(ctx, M, number(device), object(ctx, handle)).get());
-    checked_status(truth);
-    *done = truth;
-    return TS_OK;
-  });
-}
-
-int event_synchronize(void* ctx, int32_t device, void* event) {
-  return callback([&] {
-    invoke(ctx, EventSynchronize, number(device), object(ctx, event));
-    return TS_OK;
-  });
-}
-
-int event_elapsed(void* ctx, int32_t device, void* begin, void* end, double* ms) {
-  return callback([&] {
-    *ms = PyFloat_AsDouble(invoke(ctx, EventElapsed, number(device), object(ctx, begin), object(ctx, end)).get());
-    if (PyErr_Occurred()) throw_python();
-    return TS_OK;
-  });
-}
-
 void set_num_threads(void* ctx, int32_t n) {
   quietly([&] { invoke(ctx, SetNumThreads, number(n)); });
 }
@@ -350,23 +210,10 @@ void fill_optional(PythonBackend& b) {
   auto has = [&](Method m) { return static_cast<bool>(b.methods[m]); };
   if (has(HostPointer)) t.host_pointer = host_pointer;
   if (has(CopyPeer)) t.copy_peer = copy_peer;
-  if (has(StreamCreate)) {
-    t.stream_create = stream_create;
-    t.stream_destroy = destroy<StreamDestroy>;
-  }
-  if (has(EventCreate)) {
-    t.event_create = event_create;
-    t.event_destroy = destroy<EventDestroy>;
-  }
-  if (has(EventRecord)) t.event_record = with_two<EventRecord>;
-  if (has(EventQuery)) t.event_query = query<EventQuery>;
-  if (has(EventSynchronize)) t.event_synchronize = event_synchronize;
-  if (has(EventElapsed)) t.event_elapsed = event_elapsed;
-  if (has(StreamWaitEvent)) t.stream_wait_event = with_two<StreamWaitEvent>;
   if (has(SetNumThreads)) t.set_num_threads = set_num_threads;
   if (has(GetNumThreads)) t.get_num_threads = get_num_threads;
   if (has(Shutdown)) t.shutdown = shut_down;
-  if (has(StreamQuery)) t.stream_query = query<StreamQuery>;
+  fill_stream_slots(b);
 }
 
 void fill_table(PythonBackend& b, bool own_allocator) {

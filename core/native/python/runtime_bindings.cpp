@@ -10,8 +10,10 @@
 #include "ops/promotion.h"
 #include "python/operator_object.h"
 #include "python/runtime_bindings.h"
+#include "python/tensor_object.h"
 #include "runtime/default_device.h"
 #include "runtime/device_names.h"
+#include "runtime/pinned.h"
 #include "runtime/plugin.h"
 
 namespace pb = pybind11;
@@ -108,7 +110,7 @@ void define_backends(pb::module_& m) {
   m.def("_current_index", [](const std::string& name) { return current_index(named_backend(name).id()); });
   m.def("_set_current_index", [](const std::string& name, int index) {
     Backend& b = named_backend(name);
-    b.allocator(index); // raises for a missing device
+    b.check_index(index);
     set_current_index(b.id(), static_cast<int16_t>(index));
   });
   m.def("_backends", [] {
@@ -131,6 +133,17 @@ void define_backends(pb::module_& m) {
   m.def("_fallback_mode", fallback_mode);
   m.def("_fallbacks", fallback_counts);
   m.def("_reset_fallbacks", reset_fallback_counts);
+  m.def("_set_checked", [](bool on) { return checked_mode.exchange(on); });
+  m.def("_pin_memory", [](const pb::object& tensor, const std::string& name) {
+    Backend* b = name.empty() ? pinning_backend() : &named_backend(name);
+    TS_CHECK(b, "pin_memory: no backend in use gives pinned memory; tensors are copied without it as well");
+    return steal(ts::py::wrap(pin_memory(ts::py::expect_tensor(tensor.ptr(), "pin_memory"), *b)));
+  });
+  m.def("_is_pinned", [](const pb::object& tensor, const std::string& name) {
+    const Tensor& t = ts::py::expect_tensor(tensor.ptr(), "is_pinned");
+    return is_pinned(t, name.empty() ? nullptr : &named_backend(name));
+  });
+  m.def("_can_pin_memory", [] { return pinning_backend() != nullptr; });
 }
 
 // --- mixed precision ---------------------------------------------------------------------------------------------

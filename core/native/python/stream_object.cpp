@@ -145,9 +145,12 @@ void init_streams(PyObject* module) {
   m.def(
       "set_stream", [](const pb::object& s) { set_current_stream(stream_arg(s, "set_stream")); }, pb::arg("stream"),
       "Make a stream the current one of this thread.");
-  m.def("_record_stream", [](const pb::object& tensor) {
+  m.def("_record_stream", [](const pb::object& tensor, const pb::object& stream) {
     Storage* s = expect_tensor(tensor.ptr(), "record_stream")->storage;
-    if (s) s->shared = true;
+    std::shared_ptr<Stream> given = stream_arg(stream, "record_stream");
+    TS_CHECK(!s || given->device() == s->device, "record_stream: expected a stream of ", s->device, ", got one of ",
+             given->device());
+    if (s) backend_of(s->device).allocator(s->device.index).record_stream(*s, given->handle());
   });
   m.def("_transfer_guard", [](int kind, int mode) {
     auto k = static_cast<Transfer>(kind);

@@ -30,20 +30,29 @@ std::string amount(int64_t bytes) {
   return out.str();
 }
 
-void synchronize_quietly(Device device) {
+// Memory is being given back: nobody is there to catch an error.
+template <class F> void quietly(F&& f) {
   try {
-    synchronize_device(device);
+    f();
   } catch (const Error& e) {
-    warn(e.what(), "RuntimeWarning"); // memory is being given back: nobody is there to catch it
+    warn(e.what(), "RuntimeWarning");
   }
 }
 
 void thread_exit(ThreadState& state) {
   for (Backend* b : backends())
-    if (b->id() < kCachedBackends && b->device_count() > 0) b->allocator(0).adopt_thread(state);
+    if (DeviceAllocator* a = b->id() < kCachedBackends ? b->opened(0) : nullptr) a->adopt_thread(state);
 }
 
 } // namespace
+
+struct DeviceAllocator::Waiting {
+  Block block;
+  bool small;
+  std::vector<std::unique_ptr<Event>> events;
+};
+
+DeviceAllocator::~DeviceAllocator() = default;
 
 DeviceAllocator::DeviceAllocator(Backend& backend, int16_t index)
     : backend_(backend), index_(index), cached_(!(backend.table().flags & TS_B_OWN_ALLOCATOR)), thread_slot_(-1),
@@ -69,6 +78,8 @@ bool DeviceAllocator::handles_are_addresses() {
 
 Storage* DeviceAllocator::allocate(size_t nbytes) {
   if (nbytes == 0) return Storage::make({backend_.id(), index_}, 0, nullptr, nullptr, nullptr, nullptr);
+  if (n_waiting_.load(std::memory_order_relaxed)) [[unlikely]]
+    take_back(false);
   if (cached_ && nbytes <= kLargestSmall) return allocate_small(nbytes, small_class(nbytes));
   return allocate_large(nbytes);
 }
@@ -125,7 +136,7 @@ Storage* DeviceAllocator::allocate_small(size_t nbytes, int c) {
   void* stream = backend_.stream(index_);
   handle = take_small(c, stream);
   if (!handle) handle = raw_alloc(class_bytes(c), stream);
-  return make_storage(nbytes, {handle, 0}, stream, release_small);
+  return make_storage(nbytes, {handle, 0, stream}, stream, release_small);
 }
 
 void DeviceAllocator::release_small(Storage& s) {
@@ -139,7 +150,7 @@ void DeviceAllocator::release_small(Storage& s) {
     FreeList& list = tls.data[self->thread_slot_][c];
     if (list.count < thread_limit(c)) return list.push(s.handle);
   }
-  if (s.shared) synchronize_quietly({self->backend_.id(), self->index_});
+  if (s.shared && self->waits_for_streams(s, class_bytes(c), true)) return;
   self->give_small(c, s.handle, s.stream);
 }
 
@@ -190,26 +201,109 @@ Storage* DeviceAllocator::allocate_large(size_t nbytes) {
     std::lock_guard lock(mutex_);
     count_allocated(static_cast<int64_t>(bytes));
   }
-  return make_storage(nbytes, {handle, bytes}, stream, release_large);
+  return make_storage(nbytes, {handle, bytes, stream}, stream, release_large);
 }
 
 void DeviceAllocator::release_large(Storage& s) {
   auto* self = static_cast<DeviceAllocator*>(s.deleter_ctx);
-  if (s.shared) synchronize_quietly({self->backend_.id(), self->index_});
-  std::vector<Block> surplus;
   {
     std::lock_guard lock(self->mutex_);
     self->stats_.allocated -= static_cast<int64_t>(s.capacity);
-    if (self->cached_) {
-      self->pool_of(s.stream).large.emplace(s.capacity, s.handle);
-      self->large_cached_bytes_ += s.capacity;
-      surplus = self->take_surplus();
+  }
+  if (s.shared && self->waits_for_streams(s, s.capacity, false)) return;
+  self->give_large({s.handle, s.capacity, s.stream});
+}
+
+void DeviceAllocator::give_large(const Block& block) {
+  std::vector<Block> surplus;
+  {
+    std::lock_guard lock(mutex_);
+    if (cached_) {
+      pool_of(block.stream).large.emplace(block.bytes, block.handle);
+      large_cached_bytes_ += block.bytes;
+      surplus = take_surplus();
     } else {
-      surplus.push_back({s.handle, s.capacity});
+      surplus.push_back({block.handle, block.bytes, live(block.stream)});
     }
   }
-  if (!surplus.empty()) self->raw_free(surplus);
+  if (!surplus.empty()) raw_free(surplus);
 }
+
+// --- use by several streams ---------------------------------------------------------------------------------------
+
+void* DeviceAllocator::live(void* stream) const { return pools_.contains(stream) ? stream : nullptr; }
+
+void DeviceAllocator::record_stream(Storage& s, void* stream) {
+  if (s.deleter != release_small && s.deleter != release_large) return; // memory from outside is its owner's
+  if (stream == s.stream) return;
+  std::lock_guard lock(mutex_);
+  std::vector<void*>& others = other_streams_[&s];
+  if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
+  s.shared = true;
+}
+
+// Marks where those streams are now. False when none of them is left: the memory may be used again at once.
+bool DeviceAllocator::waits_for_streams(Storage& s, size_t bytes, bool small) {
+  auto waiting = std::make_unique<Waiting>(Block{s.handle, bytes, s.stream}, small);
+  std::vector<void*> streams;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = other_streams_.find(&s);
+    if (found == other_streams_.end()) return false;
+    for (void* stream : found->second)
+      if (pools_.contains(stream)) streams.push_back(stream);
+    other_streams_.erase(found);
+  }
+  if (streams.empty()) return false;
+  try {
+    for (void* stream : streams) {
+      waiting->events.push_back(std::make_unique<Event>(Device{backend_.id(), index_}, false));
+      waiting->events.back()->record(stream);
+    }
+  } catch (const Error&) {
+    quietly([&] { synchronize_device({backend_.id(), index_}); });
+    return false;
+  }
+  std::lock_guard lock(mutex_);
+  if (small && thread_slot_ < 0) stats_.allocated -= static_cast<int64_t>(bytes);
+  waiting_.push_back(std::move(waiting));
+  n_waiting_ = waiting_.size();
+  return true;
+}
+
+void DeviceAllocator::take_back(bool wait) {
+  std::vector<std::unique_ptr<Waiting>> looked_at, done;
+  {
+    std::lock_guard lock(mutex_);
+    looked_at.swap(waiting_);
+    n_waiting_ = 0;
+  }
+  for (auto& w : looked_at) {
+    bool reached = true;
+    quietly([&] {
+      for (auto& e : w->events) {
+        if (wait) e->synchronize();
+        reached = reached && e->query();
+      }
+    });
+    if (reached) done.push_back(std::move(w));
+  }
+  std::vector<Block> large;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& w : looked_at)
+      if (w) waiting_.push_back(std::move(w));
+    n_waiting_ = waiting_.size();
+    for (auto& w : done)
+      if (w->small)
+        pool_of(w->block.stream).small[small_class(w->block.bytes)].push_back(w->block.handle);
+      else
+        large.push_back(w->block);
+  }
+  for (const Block& block : large) give_large(block);
+}
+
+// --- the cache as a whole ------------------------------------------------------------------------------------------
 
 // Keeps no more idle than is in use plus a gigabyte.
 std::vector<DeviceAllocator::Block> DeviceAllocator::take_surplus() {
@@ -219,7 +313,7 @@ std::vector<DeviceAllocator::Block> DeviceAllocator::take_surplus() {
     while (large_cached_bytes_ > keep && !pool.large.empty()) {
       auto biggest = std::prev(pool.large.end());
       large_cached_bytes_ -= biggest->first;
-      surplus.push_back({biggest->second, biggest->first});
+      surplus.push_back({biggest->second, biggest->first, stream});
       pool.large.erase(biggest);
     }
   return surplus;
@@ -228,10 +322,10 @@ std::vector<DeviceAllocator::Block> DeviceAllocator::take_surplus() {
 std::vector<DeviceAllocator::Block> DeviceAllocator::take_all() {
   std::vector<Block> all;
   for (auto& [stream, pool] : pools_) {
-    for (auto& [bytes, handle] : pool.large) all.push_back({handle, bytes});
+    for (auto& [bytes, handle] : pool.large) all.push_back({handle, bytes, stream});
     pool.large.clear();
     for (int c = 0; c < kSmallClasses; ++c) {
-      for (void* handle : pool.small[c]) all.push_back({handle, class_bytes(c)});
+      for (void* handle : pool.small[c]) all.push_back({handle, class_bytes(c), stream});
       pool.small[c].clear();
     }
   }
@@ -242,6 +336,11 @@ std::vector<DeviceAllocator::Block> DeviceAllocator::take_all() {
 void* DeviceAllocator::raw_alloc(size_t bytes, void* stream) {
   void* handle = nullptr;
   const ts_backend& t = backend_.table();
+  uint64_t most = backend_.limits(index_).max_allocation;
+  if (most && bytes > most) {
+    set_last_error(concat("the device gives at most ", amount(static_cast<int64_t>(most)), " in one piece").c_str());
+    out_of_memory(bytes, TS_OUT_OF_MEMORY);
+  }
   int status = t.alloc(t.ctx, index_, bytes, stream, &handle);
   if (status != TS_OK || !handle) {
     release_cached(); // the cache may be what is in the way
@@ -259,7 +358,7 @@ void DeviceAllocator::raw_free(const std::vector<Block>& blocks) {
   const ts_backend& t = backend_.table();
   size_t bytes = 0;
   for (const Block& block : blocks) {
-    t.free(t.ctx, index_, block.handle, block.bytes, backend_.stream(index_));
+    t.free(t.ctx, index_, block.handle, block.bytes, block.stream);
     bytes += block.bytes;
   }
   std::lock_guard lock(mutex_);
@@ -298,6 +397,7 @@ void DeviceAllocator::reset_peak() {
 
 void DeviceAllocator::release_cached() {
   if (thread_slot_ >= 0) adopt_thread(thread_state());
+  take_back(true);
   std::vector<Block> all;
   {
     std::lock_guard lock(mutex_);

@@ -2,10 +2,13 @@
 // rounded large blocks with best fit, statistics, and an out-of-memory message that says who holds what.
 #pragma once
 #include "tensor/storage.h"
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace ts {
@@ -24,6 +27,7 @@ struct MemoryStats {
 class DeviceAllocator {
 public:
   DeviceAllocator(Backend& backend, int16_t index);
+  ~DeviceAllocator();
   // A new storage of nbytes (0 is fine). OutOfMemory error with statistics when the device has no more.
   Storage* allocate(size_t nbytes);
   MemoryStats stats();
@@ -32,6 +36,8 @@ public:
   // A dying thread's cached blocks and counters join the shared pool.
   void adopt_thread(ThreadState& state);
   void add_stream(void* stream);
+  // Work given to `stream` so far and until the storage is let go uses it: its memory is reused once that is done.
+  void record_stream(Storage& s, void* stream);
   // What waits for reuse on a stream that goes away may be used on any.
   void retire_stream(void* stream);
 
@@ -39,7 +45,9 @@ private:
   struct Block {
     void* handle;
     size_t bytes;
+    void* stream; // it was allocated on
   };
+  struct Waiting; // a block that other streams still use
   // Free blocks, to be used again on the stream that used them last: its order keeps the uses apart.
   struct Pool {
     std::vector<void*> small[kSmallClasses];
@@ -54,6 +62,10 @@ private:
   void* take_small(int size_class, void* stream);
   void* take_large(size_t& bytes, void* stream);
   void give_small(int size_class, void* handle, void* stream);
+  void give_large(const Block& block);
+  void* live(void* stream) const; // the stream, or the default one when it is gone; under the lock
+  bool waits_for_streams(Storage& s, size_t bytes, bool small);
+  void take_back(bool wait);     // blocks that no stream uses any more
   std::vector<Block> take_all(); // every free block; under the lock
   std::vector<Block> take_surplus();
   std::vector<Block> take_outgrown(size_t bytes, void* stream);
@@ -71,6 +83,9 @@ private:
   std::mutex mutex_; // never held while the backend is called: its callbacks may wait for the interpreter
   std::map<void*, Pool> pools_;
   Pool& default_pool_;
+  std::unordered_map<const Storage*, std::vector<void*>> other_streams_; // see record_stream
+  std::vector<std::unique_ptr<Waiting>> waiting_;
+  std::atomic<size_t> n_waiting_{0};
   size_t large_cached_bytes_ = 0;
   MemoryStats stats_;
 };

@@ -46,9 +46,23 @@ bool is_disabled(const std::string& name) {
 void set_last_error(const char* message) { t_last_error = message ? message : ""; }
 std::string take_last_error() { return std::exchange(t_last_error, {}); }
 
+static int workspace_hook(const ts_call* call, size_t bytes, void** handle) {
+  auto* memory = call ? static_cast<CallMemory*>(call->core) : nullptr;
+  if (!memory || !handle) {
+    set_last_error("workspace: expected the call of a running kernel");
+    return TS_ERROR;
+  }
+  try {
+    *handle = memory->take(bytes);
+    return TS_OK;
+  } catch (const std::exception& e) {
+    set_last_error(e.what());
+    return TS_OUT_OF_MEMORY;
+  }
+}
 static ts_host& host() {
   static ts_host host = {sizeof(ts_host),  TS_ABI_MAJOR, TS_ABI_MINOR, set_last_error,
-                         interrupted_hook, log_hook,     nullptr};
+                         interrupted_hook, log_hook,     nullptr,      workspace_hook};
   return host;
 }
 const ts_host* host_table() { return &host(); }
@@ -102,6 +116,21 @@ std::span<const char* const> required_kernels() {
   return kRequired;
 }
 
+std::atomic<bool> checked_mode{[] {
+  const char* text = std::getenv("TESSERACK_CHECKED");
+  return text && *text && std::strcmp(text, "0") != 0;
+}()};
+
+void* CallMemory::take(size_t bytes) {
+  given.push_back(backend.allocator(index).allocate(std::max<size_t>(bytes, 1)));
+  return given.back()->handle;
+}
+
+void CallMemory::release() {
+  for (Storage* s : given) Storage::destroy(s);
+  given.clear();
+}
+
 Backend::Backend(int16_t id, const ts_backend* table, std::string source)
     : id_(id), table_{}, name_(table->name), vendor_(table->vendor ? table->vendor : ""),
       version_(table->version ? table->version : ""), source_(std::move(source)) {
@@ -117,8 +146,10 @@ void Backend::probe() {
   reason[sizeof reason - 1] = 0;
   ts_properties p{};
   p.struct_size = sizeof p;
-  bool host = status == TS_OK && count > 0 && table_.host_pointer && table_.properties(table_.ctx, 0, &p) == TS_OK &&
-              (p.flags & TS_P_HOST_MEMORY);
+  bool told = status == TS_OK && count > 0 && table_.properties(table_.ctx, 0, &p) == TS_OK;
+  bool async = table_.stream_create || (told && (p.flags & TS_P_ASYNC));
+  // Looking at memory that the device may be writing would be a wait that nobody sees: then the host copies.
+  bool host = told && table_.host_pointer && (p.flags & TS_P_HOST_MEMORY) && !(p.flags & TS_P_ASYNC);
   std::lock_guard lock(mutex_);
   if (probed_) return;
   device_count_ = status == TS_OK && count > 0 ? count : 0;
@@ -126,8 +157,8 @@ void Backend::probe() {
   reason_ = reason[0] ? std::string(reason) : said;
   if (device_count_ == 0 && reason_.empty()) reason_ = "no device found";
   host_memory_ = host;
-  for (int i = 0; i < device_count_; ++i)
-    allocators_.push_back(std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(i)));
+  async_ = async;
+  devices_ = std::make_unique<DeviceEntry[]>(static_cast<size_t>(device_count_));
   probed_ = true;
 }
 
@@ -144,19 +175,56 @@ const std::string& Backend::reason() {
 ts_properties Backend::properties(int index) {
   ts_properties p{};
   p.struct_size = sizeof p;
-  allocator(index); // validates the index
+  check_index(index);
   check(table_.properties(table_.ctx, index, &p), "properties");
   return p;
 }
 
-DeviceAllocator& Backend::allocator(int index) {
+void Backend::check_index(int index) {
   int n = device_count();
   TS_CHECK_KIND(ErrorKind::BackendUnavailable, n > 0, "device: backend '", name_, "' from ", source_,
                 " is installed but has no device: ", reason_, "; when that is mended: tesserack.backends.reload('",
                 name_, "')");
   TS_CHECK(index >= 0 && index < n, "device: expected ", name_, " with an index below ", n, ", got ", name_, ":",
            index);
-  return *allocators_[static_cast<size_t>(index)];
+}
+
+DeviceAllocator* Backend::opened(int index) const {
+  bool exists = probed_ && index >= 0 && index < device_count_;
+  return exists ? devices_[static_cast<size_t>(index)].allocator.load(std::memory_order_acquire) : nullptr;
+}
+
+DeviceAllocator& Backend::open(int index) {
+  check_index(index);
+  DeviceEntry& d = devices_[static_cast<size_t>(index)];
+  SuspendInterpreter suspend(INT64_MAX); // the thread that has the lock may be waiting for the interpreter
+  std::lock_guard lock(d.opening);
+  if (DeviceAllocator* known = d.allocator.load(std::memory_order_acquire)) return *known;
+  if (table_.open) check(table_.open(table_.ctx, index), "open");
+  ts_properties p = properties(index);
+  TS_CHECK(p.max_ndim >= 0 && (p.alignment & (p.alignment - 1)) == 0, "properties: backend '", name_,
+           "' tells a max_ndim of ", p.max_ndim, " and an alignment of ", p.alignment,
+           "; expected 0 or more, and 0 or a power of two");
+  d.limits.max_allocation = p.max_allocation;
+  d.limits.misaligned = p.alignment ? p.alignment - 1 : 0;
+  if (p.max_ndim) d.limits.max_ndim = p.max_ndim;
+  d.owned = std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(index));
+  d.allocator.store(d.owned.get(), std::memory_order_release);
+  return *d.owned;
+}
+
+void Backend::check_wait(int status, int index, const char* what) const {
+  if (status == TS_OK) [[likely]]
+    return;
+  const char* op = devices_[static_cast<size_t>(index)].last_launch.load(std::memory_order_relaxed);
+  std::string message = take_last_error();
+  if (message.empty()) message = "the device reports an error";
+  set_last_error(message.c_str());
+  if (op)
+    set_last_error(concat(message, " (found while waiting; the last kernel queued was '", op,
+                          "', and tesserack.backends.set_checked(True) raises at the one to blame)")
+                       .c_str());
+  fail_status(status, name_, what);
 }
 
 void* Backend::stream(int index) const {

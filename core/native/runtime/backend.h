@@ -38,6 +38,7 @@ public:
   const ts_backend& table() const { return table_; }
   bool host_memory() const { return host_memory_; }
   bool has_streams() const { return table_.stream_create != nullptr; }
+  bool is_async() const { return async_; } // work may be under way when a slot has returned
   // The address of a handle; NULL where the host cannot address it.
   void* host_pointer(int index, void* handle) const {
     return host_memory_ && handle ? table_.host_pointer(table_.ctx, index, handle) : nullptr;
@@ -47,7 +48,26 @@ public:
   int device_count(); // probes once; 0 with `reason()` when there is none
   const std::string& reason();
   ts_properties properties(int index);
-  DeviceAllocator& allocator(int index); // RuntimeError for an index that does not exist
+  // Opens the device when it is first used. RuntimeError for an index that does not exist.
+  DeviceAllocator& allocator(int index) {
+    if (DeviceAllocator* known = opened(index)) [[likely]]
+      return *known;
+    return open(index);
+  }
+  DeviceAllocator* opened(int index) const; // NULL before
+  void check_index(int index);              // RuntimeError for one that does not exist
+  // What the device says of itself that never changes; of one that is open.
+  struct Limits {
+    uint64_t max_allocation = 0;  // 0: none
+    uint64_t misaligned = 0;      // bits that are 0 in every byte offset a kernel is given
+    int32_t max_ndim = INT32_MAX; // of what a kernel is given
+  };
+  const Limits& limits(int index) const { return devices_[static_cast<size_t>(index)].limits; }
+  // The kernel that was queued last, which an error that arrives late is told with.
+  void note_launch(int index, const char* op) const {
+    devices_[static_cast<size_t>(index)].last_launch.store(op, std::memory_order_relaxed);
+  }
+  void check_wait(int status, int index, const char* what) const; // of a slot that waits
   // NULL when the backend has no such kernel.
   const ts_kernel* kernel(const KernelId& id) {
     const Entry* e = kernels_[static_cast<size_t>(id.index())].load(std::memory_order_acquire);
@@ -64,21 +84,46 @@ private:
     bool present;
     ts_kernel kernel;
   };
+  // What is known of one device.
+  struct DeviceEntry {
+    std::mutex opening;
+    std::unique_ptr<DeviceAllocator> owned;
+    std::atomic<DeviceAllocator*> allocator{nullptr};
+    mutable std::atomic<const char*> last_launch{nullptr};
+    Limits limits;
+  };
   const Entry* resolve(const KernelId& id);
   void probe();
+  DeviceAllocator& open(int index);
 
   int16_t id_;
   ts_backend table_;
   std::string name_, vendor_, version_, source_, reason_;
-  bool host_memory_ = false;
+  bool host_memory_ = false, async_ = false;
   std::atomic<bool> probed_{false};
   std::atomic<bool> used_{false};
   int device_count_ = 0;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<DeviceAllocator>> allocators_;
+  std::unique_ptr<DeviceEntry[]> devices_;
   std::vector<std::unique_ptr<Entry>> owned_;
   std::array<std::atomic<const Entry*>, KernelId::kMax> kernels_{};
   std::atomic<uint64_t> forgotten_{0}; // times that a kernel was forgotten
+};
+
+// The scratch memory of one kernel call, which goes back when the kernel has returned.
+struct CallMemory {
+  CallMemory(Backend& b, int device_index) : backend(b), index(device_index) {}
+  ~CallMemory() {
+    if (!given.empty()) release();
+  }
+  CallMemory(const CallMemory&) = delete;
+  CallMemory& operator=(const CallMemory&) = delete;
+  void* take(size_t bytes); // OutOfMemory as for tensors
+  void release();
+
+  Backend& backend;
+  int index;
+  std::vector<Storage*> given;
 };
 
 // Registers a table (copied; what it points to must outlive the process). Returns the backend.
@@ -114,6 +159,9 @@ void set_dispatch_table(const ts_dispatch* table); // of a higher layer, before 
 
 // Raises the error for a kernel or runtime status other than TS_OK.
 [[noreturn]] void fail_status(int status, const std::string& backend, const char* what);
+
+// In checked mode every kernel is waited for, so that its error is raised where it was called. Slow: for debugging.
+extern std::atomic<bool> checked_mode;
 
 void synchronize(Device device);
 void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes); // dst contiguous

@@ -152,7 +152,7 @@ Device parse_device(const std::string& text) {
   }
   if (!b) fail(ErrorKind::BackendUnavailable, "device: no backend named '", name, "' is installed");
   if (colon == std::string::npos) index = current_index(b->id());
-  b->allocator(static_cast<int>(index)); // raises for a missing device
+  b->check_index(static_cast<int>(index));
   if (b->first_use() && registry().ready) registry().ready(*b);
   return {b->id(), static_cast<int16_t>(index)};
 }
@@ -201,10 +201,11 @@ void move_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
   }
   Backend& b = backend_of(src.device());
   void* stream = b.stream(src.device().index);
-  b.check(b.table().copy_to_host(b.table().ctx, src.device().index, dst, src->storage->handle, src->byte_offset, bytes,
-                                 stream),
-          "copy_to_host");
-  b.check(b.table().synchronize(b.table().ctx, src.device().index, stream), "copy_to_host");
+  b.check_wait(b.table().copy_to_host(b.table().ctx, src.device().index, dst, src->storage->handle, src->byte_offset,
+                                      bytes, stream),
+               src.device().index, "copy_to_host");
+  if (b.is_async())
+    b.check_wait(b.table().synchronize(b.table().ctx, src.device().index, stream), src.device().index, "copy_to_host");
 }
 
 void copy_bytes_within(const Tensor& dst, const Tensor& src, size_t bytes) {
@@ -216,16 +217,39 @@ void copy_bytes_within(const Tensor& dst, const Tensor& src, size_t bytes) {
           "copy_within");
 }
 
+// Whether what `from` does on its current stream can be waited for by events of `to`.
+static bool share_events(const Backend& to, const Backend& from) {
+  const ts_backend& t = to.table();
+  return &to == &from && t.event_create && t.event_record && t.stream_wait_event;
+}
+
+// The copy begins after what was queued on src's stream, and what is queued there later begins after the copy.
 bool copy_bytes_peer(const Tensor& dst, const Tensor& src, size_t bytes) {
   Backend& to = backend_of(dst.device());
   if (!to.table().copy_peer) return false;
   Backend& from = backend_of(src.device());
-  synchronize(src.device());
-  int status = to.table().copy_peer(to.table().ctx, dst.device().index, dst->storage->handle, dst->byte_offset,
-                                    from.name().c_str(), src.device().index, src->storage->handle, src->byte_offset,
-                                    bytes, to.stream(dst.device().index));
+  int to_index = dst.device().index, from_index = src.device().index;
+  void *to_stream = to.stream(to_index), *from_stream = from.stream(from_index);
+  bool by_events = share_events(to, from);
+  if (by_events) {
+    Event ready(src.device(), false);
+    ready.record(from_stream);
+    to.check(to.table().stream_wait_event(to.table().ctx, to_index, to_stream, ready.handle()), "copy_peer");
+  } else if (from.is_async()) {
+    from.check_wait(from.table().synchronize(from.table().ctx, from_index, from_stream), from_index, "copy_peer");
+  }
+  int status =
+      to.table().copy_peer(to.table().ctx, to_index, dst->storage->handle, dst->byte_offset, from.name().c_str(),
+                           from_index, src->storage->handle, src->byte_offset, bytes, to_stream);
   if (status == TS_DECLINED) return false;
   to.check(status, "copy_peer");
+  if (by_events) {
+    Event copied(dst.device(), false);
+    copied.record(to_stream);
+    from.check(from.table().stream_wait_event(from.table().ctx, from_index, from_stream, copied.handle()), "copy_peer");
+  } else if (to.is_async()) {
+    to.check_wait(to.table().synchronize(to.table().ctx, to_index, to_stream), to_index, "copy_peer");
+  }
   return true;
 }
 

@@ -23,12 +23,11 @@ std::vector<void*> live_handles(Device device) {
   return handles;
 }
 
-// A thread has at most one entry per device, and none for the default stream.
-thread_local std::vector<std::shared_ptr<Stream>> t_current;
+thread_local StreamChoice t_current;
 
 void wait_for(Device device, void* handle) {
   Backend& b = backend_of(device);
-  b.check(b.table().synchronize(b.table().ctx, device.index, handle), "synchronize");
+  b.check_wait(b.table().synchronize(b.table().ctx, device.index, handle), device.index, "synchronize");
 }
 
 } // namespace
@@ -97,11 +96,15 @@ Event::~Event() {
 void Event::record(const Stream& stream) {
   TS_CHECK(stream.device() == device_, "Event.record: expected a stream of ", device_, ", got one of ",
            stream.device());
+  record(stream.handle());
+}
+
+void Event::record(void* stream) {
   Backend& b = backend_of(device_);
   if (handle_) {
-    b.check(b.table().event_record(b.table().ctx, device_.index, handle_, stream.handle()), "Event.record");
+    b.check(b.table().event_record(b.table().ctx, device_.index, handle_, stream), "Event.record");
   } else {
-    stream.synchronize();
+    wait_for(device_, stream);
     reached_ = std::chrono::steady_clock::now();
   }
   recorded_ = true;
@@ -110,9 +113,17 @@ void Event::record(const Stream& stream) {
 void Event::wait_on(const Stream& stream) const {
   if (!recorded_ || !handle_) return;
   const ts_backend& t = backend_of(device_).table();
-  bool here = stream.device() == device_ && t.stream_wait_event;
-  if (!here) return synchronize();
-  backend_of(device_).check(t.stream_wait_event(t.ctx, device_.index, stream.handle(), handle_), "Event.wait");
+  if (stream.device() == device_ && t.stream_wait_event)
+    make_wait(stream.handle());
+  else
+    synchronize();
+}
+
+void Event::make_wait(void* stream) const {
+  const ts_backend& t = backend_of(device_).table();
+  if (!recorded_ || !handle_) return;
+  if (!t.stream_wait_event) return synchronize();
+  backend_of(device_).check(t.stream_wait_event(t.ctx, device_.index, stream, handle_), "Event.wait");
 }
 
 bool Event::query() const {
@@ -131,7 +142,8 @@ void Event::synchronize() const {
   if (!recorded_ || !handle_) return;
   const ts_backend& t = backend_of(device_).table();
   if (!t.event_synchronize) return synchronize_device(device_);
-  backend_of(device_).check(t.event_synchronize(t.ctx, device_.index, handle_), "Event.synchronize");
+  backend_of(device_).check_wait(t.event_synchronize(t.ctx, device_.index, handle_), device_.index,
+                                 "Event.synchronize");
 }
 
 double Event::elapsed_ms(const Event& end) const {
@@ -147,22 +159,55 @@ double Event::elapsed_ms(const Event& end) const {
   return ms;
 }
 
-std::shared_ptr<Stream> current_stream(Device device) {
-  for (auto& s : t_current)
-    if (s->device() == device) return s;
-  return Stream::default_of(device);
-}
-
-void* current_stream_handle(Device device) {
-  for (auto& s : t_current)
-    if (s->device() == device) return s->handle();
+static const std::shared_ptr<Stream>* chosen(const StreamChoice& choice, Device device) {
+  if (choice)
+    for (auto& s : *choice)
+      if (s->device() == device) return &s;
   return nullptr;
 }
 
+std::shared_ptr<Stream> current_stream(Device device) {
+  auto* s = chosen(t_current, device);
+  return s ? *s : Stream::default_of(device);
+}
+
+void* handle_in(const StreamChoice& choice, Device device) {
+  auto* s = chosen(choice, device);
+  return s ? (*s)->handle() : nullptr;
+}
+
+void* current_stream_handle(Device device) { return handle_in(t_current, device); }
+
 void set_current_stream(const std::shared_ptr<Stream>& stream) {
-  std::erase_if(t_current, [&](auto& s) { return s->device() == stream->device(); });
-  if (stream->handle()) t_current.push_back(stream);
-  thread_state().on_stream = !t_current.empty();
+  std::vector<std::shared_ptr<Stream>> others;
+  if (t_current)
+    for (auto& s : *t_current)
+      if (!(s->device() == stream->device())) others.push_back(s);
+  if (stream->handle()) others.push_back(stream);
+  using Streams = std::vector<std::shared_ptr<Stream>>;
+  set_stream_choice(others.empty() ? nullptr : std::make_shared<const Streams>(std::move(others)));
+}
+
+const StreamChoice& stream_choice() { return t_current; }
+
+void set_stream_choice(StreamChoice choice) {
+  t_current = std::move(choice);
+  thread_state().on_stream = t_current != nullptr;
+}
+
+void order_streams(const StreamChoice& later, const StreamChoice& earlier) {
+  auto order = [&](Device device) {
+    void *to = handle_in(later, device), *from = handle_in(earlier, device);
+    if (to == from) return;
+    Event reached(device, false);
+    reached.record(from);
+    reached.make_wait(to);
+  };
+  if (later)
+    for (auto& s : *later) order(s->device());
+  if (earlier)
+    for (auto& s : *earlier)
+      if (!chosen(later, s->device())) order(s->device());
 }
 
 void synchronize_device(Device device) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <vector>
 
 namespace ts {
 
@@ -36,8 +37,11 @@ public:
   Event& operator=(const Event&) = delete;
 
   Device device() const { return device_; }
-  void record(const Stream& stream); // RuntimeError for a stream of another device
+  void record(const Stream& stream);  // RuntimeError for a stream of another device
+  void record(void* stream);          // a handle of this device's
+  void make_wait(void* stream) const; // one of this device's
   void wait_on(const Stream& stream) const;
+  void* handle() const { return handle_; }
   bool query() const; // true before the first record, too
   void synchronize() const;
   double elapsed_ms(const Event& end) const; // RuntimeError unless both were recorded with timing
@@ -53,6 +57,14 @@ private:
 std::shared_ptr<Stream> current_stream(Device device);
 void set_current_stream(const std::shared_ptr<Stream>& stream);
 void* current_stream_handle(Device device);
+// The streams other than default ones that a thread gives its work to, one per device; NULL: none.
+using StreamChoice = std::shared_ptr<const std::vector<std::shared_ptr<Stream>>>;
+const StreamChoice& stream_choice();
+void set_stream_choice(StreamChoice choice);
+// What is queued under `later` from now on begins when all that was queued under `earlier` so far is done.
+void order_streams(const StreamChoice& later, const StreamChoice& earlier);
+void* handle_in(const StreamChoice& choice, Device device);
+
 // Waits for the default stream and every other stream of the device.
 void synchronize_device(Device device);
 

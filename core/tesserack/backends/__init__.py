@@ -55,6 +55,7 @@ __all__ = [
     "properties",
     "reload",
     "reset_fallbacks",
+    "set_checked",
     "set_fallback",
     "why_unavailable",
 ]
@@ -142,6 +143,18 @@ def fallbacks() -> dict[str, int]:
 def reset_fallbacks() -> None:
     """Count fallbacks from zero again."""
     _native._reset_fallbacks()
+
+
+def set_checked(mode: bool) -> bool:
+    """In checked mode every kernel is waited for, so that an error of the device is raised by the call that made it.
+
+    Without, an asynchronous device tells an error at the next wait. Slow: for debugging. ``TESSERACK_CHECKED=1`` in the
+    environment switches it on from the start. Returns the mode before.
+
+    >>> set_checked(False)
+    False
+    """
+    return bool(_native._set_checked(bool(mode)))
 
 
 def __getattr__(name: str) -> Any:

@@ -69,6 +69,11 @@ class Backend:
       ``event_record(device, event, stream)``, ``event_query(device, event) -> bool``,
       ``event_synchronize(device, event)`` and ``event_elapsed(device, begin, end) -> milliseconds``.
     - ``set_num_threads(n)``, ``get_num_threads() -> n``: of work on the host.
+    - ``open(device)``: called once before anything else is done with a device.
+    - ``host_alloc(nbytes) -> address``, ``host_free(address, nbytes)``,
+      ``copy_from_pinned(device, dst, dst_offset, address, nbytes, stream)`` and
+      ``copy_to_pinned(device, address, src, src_offset, nbytes, stream)``, all four: memory of the host for
+      ``Tensor.pin_memory``, and copies that may be under way when they return.
     - ``shutdown()``: the process ends.
 
     >>> from tesserack.backends import Backend
@@ -181,7 +186,7 @@ class Backend:
         raise NotImplementedError(f"backend {self.name!r} does not define alloc(device, nbytes, stream)")
 
     def copy_from_host(self, device: int, dst: Any, dst_offset: int, src: memoryview, stream: Any) -> None:
-        """Copy the bytes of ``src`` to a storage. ``src`` must not be kept."""
+        """Copy the bytes of ``src`` to a storage. ``src`` is lent until this returns: copy it before queueing."""
         raise NotImplementedError(f"backend {self.name!r} does not define copy_from_host")
 
     def copy_to_host(self, device: int, dst: memoryview, src: Any, src_offset: int, stream: Any) -> None:
@@ -214,6 +219,11 @@ class Backend:
     set_num_threads: Any = None
     get_num_threads: Any = None
     shutdown: Any = None
+    open: Any = None
+    host_alloc: Any = None
+    host_free: Any = None
+    copy_from_pinned: Any = None
+    copy_to_pinned: Any = None
 
     # --- for the native table -------------------------------------------------------------------------------------
 
