@@ -122,6 +122,15 @@ Launch& Launch::work(int64_t elements) {
   return *this;
 }
 
+int call_async_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
+  bool checked = checked_mode.load(std::memory_order_relaxed);
+  b.note_launch(device.index, call.op);
+  SuspendInterpreter suspend(checked ? INT64_MAX : work);
+  int status = kernel.run(&call);
+  if (status != TS_OK || !checked) return status;
+  return b.table().synchronize(b.table().ctx, device.index, call.stream);
+}
+
 int Launch::invoke(Backend& b, const ts_kernel& kernel) {
   call_.inputs = inputs_.data();
   call_.outputs = outputs_.data();
@@ -138,11 +147,9 @@ bool Launch::run() {
   const ts_kernel* kernel = b.kernel(id_);
   if (!kernel || (shape_.dtypes & ~kernel->dtypes)) return false;
   const Backend::Limits& device = b.limits(device_.index);
-  if (!takes(*kernel, device, shape_)) {
-    if (shape_.strided && kernel->layouts != TS_L_STRIDED && !layouts_suit(*kernel)) return run_contiguous();
-    if (shape_.ndim > device.max_ndim) return run_slices();
-    if (shape_.offsets & device.misaligned) return run_aligned();
-  }
+  if (!takes(*kernel, shape_) && !layouts_suit(*kernel)) return run_contiguous();
+  if (shape_.ndim > device.max_ndim) return run_slices();
+  if (shape_.offsets & device.misaligned) return run_aligned();
   int status = invoke(b, *kernel);
   if (status == TS_DECLINED) return false;
   b.check(status, id_.name());

@@ -13,10 +13,12 @@ struct CallShape {
   int32_t ndim = 0;     // the most of any
   bool strided = false; // some tensor is not contiguous
 };
-inline bool takes(const ts_kernel& kernel, const Backend::Limits& device, const CallShape& shape) {
-  return !(shape.dtypes & ~kernel.dtypes) && (!shape.strided || kernel.layouts == TS_L_STRIDED) &&
-         !(shape.offsets & device.misaligned) && shape.ndim <= device.max_ndim;
+inline bool takes(const ts_kernel& kernel, const CallShape& shape) {
+  return !(shape.dtypes & ~kernel.dtypes) && (!shape.strided || kernel.layouts == TS_L_STRIDED);
 }
+
+// With a note of it for errors that arrive late; in checked mode, they arrive here.
+int call_async_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work);
 
 // The one place where kernels of backends are called; the caller has made sure that the kernel takes the call. Fills
 // in what is the same for all. `work`, in elements, decides whether the interpreter is released.
@@ -26,12 +28,10 @@ inline int call_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_ca
   call.backend_ctx = b.table().ctx;
   call.kernel_ctx = kernel.ctx;
   call.stream = b.stream(device.index);
-  if (b.is_async()) b.note_launch(device.index, call.op);
-  SuspendInterpreter suspend(checked_mode.load(std::memory_order_relaxed) ? INT64_MAX : work);
-  int status = kernel.run(&call);
-  if (status == TS_OK && checked_mode.load(std::memory_order_relaxed)) [[unlikely]]
-    status = b.table().synchronize(b.table().ctx, device.index, call.stream);
-  return status;
+  if (b.is_async()) [[unlikely]]
+    return call_async_kernel(b, kernel, device, call, work);
+  SuspendInterpreter suspend(work);
+  return kernel.run(&call);
 }
 
 class Launch {

@@ -122,13 +122,13 @@ std::atomic<bool> checked_mode{[] {
 }()};
 
 void* CallMemory::take(size_t bytes) {
-  given.push_back(backend.allocator(index).allocate(std::max<size_t>(bytes, 1)));
-  return given.back()->handle;
+  if (!given) given = std::make_unique<std::vector<Storage*>>();
+  given->push_back(backend.allocator(index).allocate(std::max<size_t>(bytes, 1)));
+  return given->back()->handle;
 }
 
 void CallMemory::release() {
-  for (Storage* s : given) Storage::destroy(s);
-  given.clear();
+  for (Storage* s : *given) Storage::destroy(s);
 }
 
 Backend::Backend(int16_t id, const ts_backend* table, std::string source)

@@ -114,7 +114,8 @@ private:
 struct CallMemory {
   CallMemory(Backend& b, int device_index) : backend(b), index(device_index) {}
   ~CallMemory() {
-    if (!given.empty()) release();
+    if (given) [[unlikely]]
+      release();
   }
   CallMemory(const CallMemory&) = delete;
   CallMemory& operator=(const CallMemory&) = delete;
@@ -123,7 +124,7 @@ struct CallMemory {
 
   Backend& backend;
   int index;
-  std::vector<Storage*> given;
+  std::unique_ptr<std::vector<Storage*>> given; // NULL: none so far
 };
 
 // Registers a table (copied; what it points to must outlive the process). Returns the backend.

@@ -72,12 +72,21 @@ DType fast_result(const PointwiseInfo& info, DType dtype) {
   }
 }
 
+bool is_misaligned(const Backend::Limits& limits, const ts_tensor* out, const ts_tensor* in, int n_in) {
+  auto offset = static_cast<uint64_t>(out->byte_offset);
+  for (int k = 0; k < n_in; ++k) offset |= static_cast<uint64_t>(in[k].byte_offset);
+  return offset & limits.misaligned;
+}
+
 // TS_DECLINED also where there is no kernel that takes tensors like these.
 int run_kernel(Device device, const pointwise::Program& p, DType compute, ts_tensor* out, ts_tensor* in, int n_in,
                const CallShape& shape, int64_t work) {
   Backend& b = backend_of(device);
   const ts_kernel* kernel = b.kernel(kPointwise);
-  if (!kernel || !takes(*kernel, b.limits(device.index), shape)) return TS_DECLINED;
+  if (!kernel || !takes(*kernel, shape)) return TS_DECLINED;
+  const Backend::Limits& limits = b.limits(device.index);
+  if (out->ndim > limits.max_ndim || (limits.misaligned && is_misaligned(limits, out, in, n_in))) [[unlikely]]
+    return TS_DECLINED;
   ts_call call{};
   call.struct_size = sizeof call;
   call.host = host_table();
@@ -96,8 +105,6 @@ int run_kernel(Device device, const pointwise::Program& p, DType compute, ts_ten
 void add_to(CallShape& shape, const ts_tensor& t) {
   if (t.flags & TS_T_SCALAR) return;
   shape.dtypes |= uint64_t{1} << t.dtype;
-  shape.offsets |= static_cast<uint64_t>(t.byte_offset);
-  shape.ndim = std::max(shape.ndim, t.ndim);
   shape.strided |= !(t.flags & TS_T_CONTIGUOUS);
 }
 
@@ -158,13 +165,11 @@ bool run_fast(const Operator& op, const PointwiseInfo& info, const pointwise::Pr
     if (v.tag == Tag::Tensor) {
       bool contiguous = v.tensor->has(TensorImpl::kContiguous);
       shape.strided |= !contiguous;
-      shape.offsets |= static_cast<uint64_t>(v.tensor->byte_offset);
       fill_tensor(in[n_in++], *v.tensor, &n, contiguous ? &one : &zero, 1, n, contiguous);
     } else
       fill_scalar(in[n_in++], v.as_scalar(), compute);
   }
   fill_tensor(od, *out.impl(), &n, &one, 1, n, true);
-  shape.offsets |= static_cast<uint64_t>(od.byte_offset);
   int status = run_kernel(first->device, p, compute, &od, in, n_in, shape, n);
   if (status != TS_OK) [[unlikely]] {
     if (status == TS_DECLINED) return false; // the general path falls back
