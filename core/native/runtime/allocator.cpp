@@ -167,15 +167,15 @@ void* DeviceAllocator::take_large(size_t& bytes, void* stream) {
   return handle;
 }
 
-// On the host, where giving memory back is cheap: idle blocks too small for what is asked, if they are many. Larger ones
-// stay, so that a program that does the same again and again soon finds all it needs.
+// On the host, where giving memory back is cheap: idle blocks too small for what is asked, if they are many. Larger
+// ones stay, so that a program that does the same again and again soon finds all it needs.
 std::vector<DeviceAllocator::Block> DeviceAllocator::take_outgrown(size_t bytes, void* stream) {
   std::vector<Block> blocks;
   if (thread_slot_ < 0 || static_cast<int64_t>(large_cached_bytes_) <= stats_.allocated / 16) return blocks;
   std::multimap<size_t, void*>& free = pool_of(stream).large;
   const auto end = free.lower_bound(bytes);
   for (auto at = free.begin(); at != end; at = free.erase(at)) {
-    blocks.push_back({at->second, at->first});
+    blocks.push_back({at->second, at->first, stream});
     large_cached_bytes_ -= at->first;
   }
   return blocks;
