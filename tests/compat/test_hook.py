@@ -324,3 +324,18 @@ def test_operators_defined_piece_by_piece(program):
         print(hasattr(torch.ops.mylib, "other"))
     """)
     assert lines == ["[3.0, 3.0] [0.5, 0.5]", "torch.Size([2])", "False"]
+
+
+def test_tensors_in_groups_for_foreach(program):
+    lines = program.run("""
+        import torch
+        from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype as group
+        a, b = torch.ones(1), torch.ones(2, dtype=torch.float64)
+        found = group([[a, b, a], [b, b, b], []], with_indices=True)
+        print([(str(dtype), [len(part) for part in parts], places) for (_, dtype), (parts, places) in found.items()])
+        print(torch.utils.data.DataLoader.__name__, torch.utils.checkpoint.checkpoint.__name__)
+    """)
+    assert lines == [
+        "[('torch.float32', [2, 2, 0], [0, 2]), ('torch.float64', [1, 1, 0], [1])]",
+        "DataLoader checkpoint",
+    ]
