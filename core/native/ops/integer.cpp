@@ -69,9 +69,10 @@ std::vector<Tensor> unravel_index(const Tensor& indices, IntSpan shape) {
     TS_CHECK_VALUE(size >= 0, "unravel_index: 'shape' cannot have negative values, but got ", shape);
   checked_numel(shape);
   Dims strides = contiguous_strides(shape);
+  Tensor wide = ops::to_dtype(indices, DType::Int64); // sizes may not fit the dtype of the indices
   std::vector<Tensor> out;
   for (size_t d = 0; d < shape.size(); ++d)
-    out.push_back(remainder(floor_divide(indices, std::max<int64_t>(strides[d], 1)), std::max<int64_t>(shape[d], 1)));
+    out.push_back(remainder(floor_divide(wide, std::max<int64_t>(strides[d], 1)), std::max<int64_t>(shape[d], 1)));
   return out;
 }
 

@@ -84,7 +84,8 @@ void cholesky_solve_gradient(GradContext& c) {
   c.set(0, gb);
   if (!c.needs(1)) return;
   Tensor half = ops::matmul(gb, adjoint(c.result())), whole = ops::neg(ops::add(half, adjoint(half)));
-  c.set(1, up ? upper(ops::matmul(factor, whole)) : lower(ops::matmul(whole, factor)));
+  // Of all entries, though one triangle is read: as PyTorch, whose factorisation takes what counts.
+  c.set(1, up ? ops::matmul(factor, whole) : ops::matmul(whole, factor));
 }
 
 Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool up) { return cholesky_left(b, factor, up); }

@@ -255,7 +255,7 @@ Four lstsq(const Tensor& a, const Tensor& b, Number rcond, const char* driver) {
   bool by_values = way == kGelsd || way == kGelss;
   if (by_values && found[1].numel() && !is_full(found[2], cols(a)))
     found[1] = ops::zeros(Dims{0}, found[1].dtype(), a.device());
-  return {vector ? ops::squeeze(found[0], IntSpan(last)) : found[0], found[1], found[2], found[3]};
+  return {vector ? ops::squeeze(found[0], IntSpan(last)) : found[0], found[1], found[2], ops::detach(found[3])};
 }
 
 void declare_pinv() {

@@ -168,7 +168,8 @@ Tensor nanmean(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) 
 const Op raw_sum_to_size("_sum_to_size");
 
 Tensor sum_to_size(const Tensor& self, IntSpan size) {
-  return same(self.sizes(), size) ? self : raw_sum_to_size(self, size);
+  bool ready = same(self.sizes(), size) && !is_integral(self.dtype(), true); // integers are summed as int64
+  return ready ? self : raw_sum_to_size(self, size);
 }
 
 DimSet repeated_dims(IntSpan from, IntSpan size) {

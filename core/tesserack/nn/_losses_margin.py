@@ -54,9 +54,9 @@ def multi_margin_loss(
         raise ValueError(f"{name}: only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
         raise ValueError(f"{name}: weight must be one-dimensional")
-    rows = input if input.ndim == 2 else input.unsqueeze(0)
+    rows = input if input.ndim == 2 else input.reshape(1, -1)
     labels = target.reshape(-1)
-    if input.ndim not in (1, 2) or rows.shape[1] == 0 or labels.shape[0] != rows.shape[0]:
+    if input.ndim > 2 or rows.shape[1] == 0 or labels.shape[0] != rows.shape[0]:
         raise RuntimeError(f"{name}: expected input (N, C) and target (N), got {tuple(input.shape)} and "
                            f"{tuple(target.shape)}")  # fmt: skip
     if weight is not None and weight.shape[0] != rows.shape[1]:
@@ -68,7 +68,7 @@ def multi_margin_loss(
     own = ts.zeros_like(losses).scatter_(1, labels.unsqueeze(1), 1).bool()
     loss = losses.masked_fill(own, 0.0).sum(1) / rows.shape[1]
     loss = reduced(name, loss, reduction)
-    return loss.squeeze(0) if input.ndim == 1 and reduction == "none" else loss
+    return loss.squeeze(0) if input.ndim < 2 and reduction == "none" else loss
 
 
 def multilabel_margin_loss(
