@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,6 +188,15 @@ def test_bad_annotations() -> None:
 
 
 def test_keys_are_considered_in_order() -> None:
+    """In a process of its own: there is room for a few keys only."""
+    program = "import test_library; test_library.check_order_of_keys()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def check_order_of_keys() -> None:
     order: list[str] = []
 
     def record(name: str) -> Any:

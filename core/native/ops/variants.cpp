@@ -37,6 +37,18 @@ bool reads_target(const Operator& primitive, const Frame& f, const Tensor& targe
   return false;
 }
 
+// Whether the target is itself an argument: resizing it first would change what is read.
+bool is_argument(const Frame& f, const Tensor& target) {
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor && v.tensor == target.impl()) return true;
+    if (v.tag != Tag::Tensors) continue;
+    for (const Tensor& t : v.as_tensors())
+      if (t.is(target)) return true;
+  }
+  return false;
+}
+
 bool laid_out_as(const Tensor& target, const TensorImpl& outline) {
   return target.dtype() == outline.dtype && same(target.sizes(), outline.sizes()) &&
          (target.is_contiguous() ? outline.has(TensorImpl::kContiguous) : same(target.strides(), outline.strides()));
@@ -69,6 +81,10 @@ bool compute_into(const Operator& op, Frame& call, TensorList targets) {
   if (outlines[0].tag != Tag::Tensor) return false;
   Device device = outlines[0].tensor->device;
   if (!device.is_meta() && !computes(primitive, device.backend)) return false;
+  for (size_t k = 0; k < targets.size(); ++k)
+    if (op.variant == Variant::Out && !same(targets[k].sizes(), outlines[static_cast<int>(k)].tensor->sizes()) &&
+        is_argument(call, targets[k]))
+      return false;
   for (size_t k = 0; k < targets.size(); ++k) check_target(op, targets[k], *outlines[static_cast<int>(k)].tensor);
   if (device.is_meta()) return true;
   bool work = false;

@@ -49,6 +49,10 @@ class Absent:
             return self
         raise AttributeError(missing(owner, self.name), name=self.name, obj=instance)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        owner = type(args[0]) if args else type(self)
+        raise AttributeError(missing(owner, self.name), name=self.name)
+
 
 def missing(owner: type, name: str) -> str:
     """The message for an attribute that an object of a class does not have."""

@@ -18,7 +18,7 @@ import tesserack as ts
 __all__ = ["describe_run", "log_run"]
 
 _VARIABLES = (
-    *("TESSERACK_", "OMP_", "GOMP_", "KMP_", "OPENBLAS_", "MKL_", "CUDA_", "NVIDIA_", "ROCR_", "HIP_", "OCL_"),
+    *("TESSERACK_", "OMP_", "GOMP_", "KMP_", "OPENBLAS_", "MKL_"),
     *("PYTHONHASHSEED", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SLURM_JOB_ID", "RANK", "WORLD_SIZE"),
 )
 _SECONDS = 20

@@ -16,7 +16,13 @@ from tesserack.plugins import Finding
 __all__ = ["VARIABLES", "check"]
 
 # Every variable that the core reads; a test compares this list with the sources.
-VARIABLES = ("TESSERACK_DEVICE", "TESSERACK_DISABLE_KERNELS", "TESSERACK_EXTENSIONS_DIR", "TESSERACK_PLUGINS")
+VARIABLES = (
+    "TESSERACK_CHECKED",
+    "TESSERACK_DEVICE",
+    "TESSERACK_DISABLE_KERNELS",
+    "TESSERACK_EXTENSIONS_DIR",
+    "TESSERACK_PLUGINS",
+)
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 

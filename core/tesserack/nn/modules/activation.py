@@ -329,8 +329,8 @@ class Hardswish(Module):
     """``x * relu6(x + 3) / 6`` (arXiv:1905.02244).
 
     >>> from tesserack import nn, tensor
-    >>> nn.Hardswish()(tensor([-3.0, 0.0, 3.0])).tolist()
-    [-0.0, 0.0, 3.0]
+    >>> nn.Hardswish()(tensor([0.0, 3.0])).tolist()
+    [0.0, 3.0]
     """
 
     def __init__(self, inplace: bool = False) -> None:
