@@ -80,7 +80,6 @@ class CUDA(Backend):
             "total_memory": int(total),
             "free_memory": int(free),
             "compute_units": int(told["multiProcessorCount"]),
-            "alignment": 256,
             "atomics": True,
             "asynchronous": True,
         }

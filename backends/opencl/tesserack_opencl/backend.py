@@ -69,7 +69,6 @@ class OpenCL(Backend):
             "max_allocation": int(d.max_mem_alloc_size),
             "dtypes": names,
             "compute_units": int(d.max_compute_units),
-            "alignment": int(d.mem_base_addr_align) // 8,
             "atomics": True,
             "asynchronous": True,
         }
