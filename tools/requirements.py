@@ -17,7 +17,7 @@ else:
     from pip._vendor import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECTS = (ROOT / "pyproject.toml", ROOT / "backends" / "cpu" / "pyproject.toml")
+PROJECTS = [ROOT / "pyproject.toml", ROOT / "backends" / "cpu" / "pyproject.toml"]
 # A build without isolation needs these installed too, unless the system has them.
 BUILD_TOOLS = ["cmake>=3.20", "ninja>=1.10"]
 
@@ -35,7 +35,7 @@ def main() -> None:
     parts = sys.argv[1:]
     projects = PROJECTS
     if parts[:1] == ["--project"]:
-        projects, parts = (ROOT / parts[1] / "pyproject.toml",), parts[2:]
+        projects, parts = [ROOT / parts[1] / "pyproject.toml"], parts[2:]
     found = set(BUILD_TOOLS if "build" in parts else [])
     for project in projects:
         pyproject = tomllib.loads(project.read_text())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
-from tesserack.fft._transform import Map, apply
 from tesserack.signal import windows
 
 if TYPE_CHECKING:
@@ -180,12 +179,6 @@ def _overlap_add(frames: Tensor, hop: int) -> Tensor:
     return summed.reshape(frames.shape[0], size[1])
 
 
-def _real_inverse(spectra: Tensor, normalized: bool) -> Tensor:
-    """The real part of the inverse transform along the last dim."""
-    n = spectra.shape[-1]
-    return apply(Map("f2r", (spectra.dim() - 1,), (n,), (n,), (n,), False, n**-0.5 if normalized else 1 / n), spectra)
-
-
 def istft(
     input: Tensor,
     n_fft: int,
@@ -217,12 +210,10 @@ def istft(
         raise RuntimeError("istft: expected onesided=False for a complex signal, but got onesided=True")
     spectra = (input if input.dim() == 3 else input.unsqueeze(0)).transpose(-1, -2)
     norm = "ortho" if normalized else None
-    if half:
-        frames = ts.fft.irfft(spectra, n_fft, norm=norm)
-    elif return_complex:
+    if return_complex:
         frames = ts.fft.ifft(spectra, norm=norm)
-    else:
-        frames = _real_inverse(spectra, normalized)
+    else:  # of a whole spectrum the half that tells a real signal
+        frames = ts.fft.irfft(spectra[..., : n_fft // 2 + 1], n_fft, norm=norm)
     weights = _window_of(window, win, n_fft, input, "istft").to(frames.device)
     signal = _overlap_add(frames * weights, hop)
     envelope = _overlap_add((weights * weights).expand(1, frames.shape[-2], n_fft), hop)

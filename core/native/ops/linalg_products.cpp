@@ -213,7 +213,8 @@ Tensor tensorsolve(const Tensor& self, const Tensor& other, std::optional<IntSpa
 Tensor vander(const Tensor& x, std::optional<int64_t> n) {
   const char* op = "linalg.vander";
   TS_CHECK(!is_bool(x.dtype()), op, ": Expected a numeric tensor, got ", x.dtype());
-  int64_t count = n.value_or(x.ndim() ? x.size(-1) : 1);
+  if (x.ndim() == 0) return vander(ops::reshape(x, Dims{1}), n);
+  int64_t count = n.value_or(x.size(-1));
   TS_CHECK(count > 1 || !n, op, ": N must be greater than 1, got ", count);
   TS_CHECK(count >= 1, op, ": expected at least one element, or N");
   DType t = is_integral(x.dtype(), false) ? DType::Int64 : x.dtype();

@@ -165,7 +165,7 @@ Dims output_sizes(IntSpan plane, std::optional<IntSpan> size, std::span<const do
   return out;
 }
 
-const Op round_op("round");
+const Op floor_op("floor");
 
 Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<const double> scales, const char* mode,
                    std::optional<bool> align_corners, std::optional<bool> recompute, bool antialias) {
@@ -209,7 +209,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
                 : m == Mode::Linear ? linear(n, out[d], align, scale)
                                     : cubic(n, out[d], align, scale);
     x = apply(x, dim, taps);
-    if (bytes) x = ops::clamp(round_op(x), Scalar(0), Scalar(255)); // cubic weights overshoot
+    if (bytes) x = ops::clamp(floor_op(ops::add(x, Scalar(0.5))), Scalar(0), Scalar(255)); // cubic weights overshoot
   }
   return wide == input.dtype() ? x : ops::to_dtype(x, input.dtype());
 }
