@@ -43,6 +43,7 @@ def names_of(area: str) -> list[str]:
     listed = set(dir(module)) if area in ("torch", "Tensor") else set(getattr(module, "__all__", dir(module)))
     if area not in ("torch", "Tensor") and not area.startswith("autograd"):
         listed |= {n for n in dir(module) if inspect.isbuiltin(getattr(module, n, None))}
+    listed.discard("__slotnames__")  # which copying leaves on a class
     found = [n for n in listed if not n.startswith("_") or (area == "Tensor" and n.startswith("__"))]
     return sorted(n for n in found if not isinstance(getattr(module, n, None), types.ModuleType))
 

