@@ -130,3 +130,21 @@ def test_contradictory_rows() -> None:
             lib.nn.functional.linear_cross_entropy(
                 lib.zeros(8, 2), lib.zeros(32, 2), lib.zeros(8, dtype=lib.int64), options=options
             )
+
+
+@pytest.mark.parametrize("targets", [[0, 1, 2], [0, 1, 2, 3, 4, 0], [[0], [1]]], ids=str)
+def test_targets_that_do_not_match_the_rows(targets: Any, device: Any) -> None:
+    """By parts a target too many would not be seen by any part."""
+    x, w = ts.ones(4, 3, device=device), ts.ones(5, 3, device=device)
+    options = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    for chosen in (None, options):
+        with pytest.raises((ValueError, RuntimeError)):
+            nn.functional.linear_cross_entropy(x, w, ts.tensor(targets, device=device), options=chosen)
+
+
+def test_dtypes_are_not_mixed(device: Any) -> None:
+    x, w = ts.ones(4, 3, device=device), ts.ones(5, 3, device=device)
+    target = ts.zeros(4, dtype=ts.int64, device=device)
+    options = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    with pytest.raises(RuntimeError, match="linear_weight of the input's dtype"):
+        nn.functional.linear_cross_entropy(x.half(), w, target, options=options)

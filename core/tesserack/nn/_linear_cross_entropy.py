@@ -149,6 +149,15 @@ def _by_parts(
     chosen: dict[str, Any],
     options: LinearCrossEntropyOptions,
 ) -> Tensor:
+    if target.ndim == 0 or len(target) != len(input):
+        raise ValueError(
+            f"linear_cross_entropy: expected a target for each of {len(input)} rows, got shape {tuple(target.shape)}"
+        )
+    for name, other in (("linear_weight", weight), ("linear_bias", bias)):
+        if other is not None and other.dtype is not input.dtype:
+            raise RuntimeError(
+                f"linear_cross_entropy: expected {name} of the input's dtype {input.dtype}, got {other.dtype}"
+            )
     rows = options.rows(len(input), input.shape[1], len(weight))
     total: Any = _Parts.apply(input, weight, bias, target, chosen, rows, options)
     if reduction == "sum":
