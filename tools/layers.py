@@ -18,7 +18,7 @@ PACKAGE = ROOT / "core" / "tesserack"
 PUBLIC = ROOT / "core" / "include"
 
 # Lowest first. runtime stands beside dispatch: it runs backends, and knows operators only as kernels to launch.
-NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "dispatch": 1, "autograd": 2, "ops": 3, "python": 4}
+NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "dispatch": 1, "autograd": 2, "extend": 3, "ops": 4, "python": 5}
 # Modules and folders of the package, a dotted name for what lies deeper; every other module is level 0. The package's
 # own __init__ gathers all and is free.
 PACKAGE_LEVELS = {

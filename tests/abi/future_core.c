@@ -64,7 +64,7 @@ int main(int count, char** words) {
   ts_kernel kernel;
   memset(&kernel, 0, sizeof kernel);
   kernel.struct_size = sizeof kernel;
-  if (!check(own.get_kernel(own.ctx, "pointwise", &kernel) == TS_OK && kernel.appended == 0, "get_kernel")) return 1;
+  if (!check(own.get_kernel(own.ctx, 0, "pointwise", &kernel) == TS_OK && kernel.appended == 0, "get_kernel")) return 1;
   const int64_t sizes[] = {N}, strides[] = {1};
   ts_tensor inputs[2] = {describe(blocks[0], sizes, strides), describe(blocks[1], sizes, strides)};
   ts_tensor output = describe(blocks[2], sizes, strides);

@@ -83,8 +83,9 @@ static int pointwise(const ts_call* call) {
   }
   return TS_OK;
 }
-static int get_kernel(void* ctx, const char* op, ts_kernel* out) {
+static int get_kernel(void* ctx, int32_t device, const char* op, ts_kernel* out) {
   (void)ctx;
+  (void)device;
   if (strcmp(op, "pointwise") != 0) return TS_DECLINED;
   out->run = pointwise;
   return TS_OK;

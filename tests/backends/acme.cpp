@@ -55,7 +55,7 @@ int within(void*, int32_t, void* dst, int64_t to, const void* src, int64_t from,
   return TS_OK;
 }
 int synchronize(void*, int32_t, void*) { return TS_OK; }
-int get_kernel(void*, const char*, ts_kernel*) { return TS_DECLINED; }
+int get_kernel(void*, int32_t, const char*, ts_kernel*) { return TS_DECLINED; }
 
 #ifdef CRASH_ON_OPEN
 [[maybe_unused]] const bool crashed = (crash(), true);

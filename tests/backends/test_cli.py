@@ -176,6 +176,9 @@ def test_required_kernels_are_those_without_which_operators_fail():
             found = re.findall(r"Launch(?: \w+)?\((k\w+),", statement)
             launched.add(names[found[-1]])
     launched = {name for name in launched if not name.startswith("lapack_")}
+    launched -= {
+        name for kernel in ("ctc_loss", "grid_sample") for name in (kernel, f"{kernel}_backward")
+    }  # if it has them
     assert launched == {*ts._native._required_kernels()} == {*ops_command.REQUIRED}
 
 

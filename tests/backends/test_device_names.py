@@ -21,6 +21,8 @@ EXCEPTIONS = (
     "com.acme.npu",  # an example of a vendor's string
     "only supported on CUDA inputs",  # as PyTorch says it
     '"torch.cuda"',  # a module that files of PyTorch name
+    *("def cuda(self, device", "is_cuda: _bool"),  # PyTorch's names, in the stubs
+    *('_default_device_type = "cuda"', 'device: str = "cuda"'),  # PyTorch's default of a setting
 )
 SOURCES = {".py", ".pyi", ".c", ".cpp", ".h", ".hpp", ".in", ".txt", ".md", ".toml"}
 

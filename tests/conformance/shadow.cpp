@@ -208,6 +208,7 @@ struct KeptCall {
   std::deque<std::vector<int64_t>> numbers;
   ts_program program{};
   std::vector<double> constants;
+  std::vector<int64_t> integers;
   std::vector<ts_instruction> instructions;
   std::vector<uint16_t> stored;
 
@@ -236,9 +237,11 @@ private:
   void keep_program() {
     program = *call.program;
     constants.assign(program.constants, program.constants + program.n_constants);
+    if (program.integers) integers.assign(program.integers, program.integers + program.n_constants);
     instructions.assign(program.instructions, program.instructions + program.n_instructions);
     stored.assign(program.outputs, program.outputs + program.n_outputs);
     program.constants = constants.data();
+    if (program.integers) program.integers = integers.data();
     program.instructions = instructions.data();
     program.outputs = stored.data();
     call.program = &program;
@@ -345,11 +348,11 @@ int run(const ts_call* call) {
   return kernel->inner.run(call);
 }
 
-int get_kernel(void*, const char* op, ts_kernel* out) {
+int get_kernel(void*, int32_t device, const char* op, ts_kernel* out) {
   static std::map<std::string, Kernel> kernels;
   ts_kernel inner{};
   inner.struct_size = sizeof inner;
-  int status = cpu->get_kernel(cpu->ctx, op, &inner);
+  int status = cpu->get_kernel(cpu->ctx, device, op, &inner);
   // The fused generators would hide a fault of random_bits.
   if (std::strcmp(op, "rand_fill") == 0 || std::strcmp(op, "randn_fill") == 0) status = TS_DECLINED;
   if (status != TS_OK) return status;

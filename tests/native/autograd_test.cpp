@@ -1,7 +1,7 @@
 #include "autograd/engine.h"
 #include "autograd/meta.h"
+#include "dispatch/op_handles.h"
 #include "harness.h"
-#include "ops/api.h"
 #include "runtime/empty.h"
 #include "toy_backend.h"
 #include <cmath>

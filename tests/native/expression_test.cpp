@@ -1,3 +1,4 @@
+#include "dispatch/launch.h"
 #include "harness.h"
 #include "ops/pointwise/expr.h"
 #include <cmath>
@@ -94,4 +95,43 @@ TEST(long_expressions_name_their_parts) {
   for (int k = 0; k < 20; ++k) e = instruction(TS_I_MUL, e, e);
   std::string text = to_string(e, kNames);
   CHECK(text.starts_with("t0 = mul(x, x); t1 = mul(t0, t0); ") && text.ends_with("; t19"));
+}
+
+TEST(integer_constants_have_64_bits) {
+  Expr e = parse("x + 1152921504606846977", kNames);
+  std::unique_ptr<const Program> p = compile({&e, 1}, kNames);
+  CHECK(p->c.n_constants == 1 && p->c.integers[0] == 1152921504606846977 && p->c.constants[0] == 0x1p60);
+  CHECK(p->text == "add(x, 1152921504606846977)");
+  Expr near = parse("x + 1152921504606846976", kNames);
+  CHECK(compile({&near, 1}, kNames)->c.id != p->c.id); // the doubles are equal
+  // Folding does not go through doubles that cannot hold the sum.
+  Expr sum = parse("x + (1152921504606846976 + 1)", kNames);
+  std::unique_ptr<const Program> s = compile({&sum, 1}, kNames);
+  CHECK(s->c.n_constants == 2 && s->c.n_instructions == 2);
+  Expr half = parse("x * 2.5", kNames);
+  CHECK(compile({&half, 1}, kNames)->c.integers[0] == 2);
+}
+
+TEST(every_instruction_ends_in_basic_ones) {
+  static constexpr uint16_t kBasic[] = {TS_I_COPY, TS_I_ADD, TS_I_SUB, TS_I_MUL,    TS_I_DIV,   TS_I_FMOD,
+                                        TS_I_POW,  TS_I_EQ,  TS_I_LT,  TS_I_SELECT, TS_I_FLOOR, TS_I_SQRT,
+                                        TS_I_EXP,  TS_I_LOG, TS_I_SIN, TS_I_COS,    TS_I_ATAN,  TS_I_AND,
+                                        TS_I_OR,   TS_I_XOR, TS_I_SHL, TS_I_SHR};
+  uint64_t basic[TS_INSTRUCTION_WORDS] = {};
+  for (uint16_t op : kBasic) basic[op / 64] |= uint64_t{1} << (op % 64);
+  Expr x = variable(0), y = variable(1), z = variable(2);
+  const std::vector<std::string> names = {"x", "y", "z"};
+  for (uint16_t op = 0; op < TS_NUM_INSTRUCTIONS; ++op) {
+    int arity = instruction_arity(op);
+    Expr e = exactly(op, x, arity > 1 ? y : nullptr, arity > 2 ? z : nullptr);
+    std::unique_ptr<const Program> p = compile({&e, 1}, names, true);
+    bool integers_only = op >= TS_I_AND && op <= TS_I_SHR;
+    if (op == TS_I_BITNOT || integers_only) continue;
+    const ts_program* lowered = ts::lower_program(p->c, basic, TS_FLOAT32);
+    CHECK(lowered == ts::lower_program(p->c, basic, TS_FLOAT32) && lowered->n_inputs == 3);
+    for (int k = 0; k < lowered->n_instructions; ++k) {
+      uint16_t used = lowered->instructions[k].op;
+      if (!(basic[used / 64] >> (used % 64) & 1)) harness::fail(__FILE__, __LINE__, std::string(instruction_name(op)));
+    }
+  }
 }

@@ -1,7 +1,7 @@
 #include "dispatch/launch.h"
+#include "dispatch/op_handles.h"
 #include "dispatch/operator.h"
 #include "harness.h"
-#include "ops/api.h"
 #include "runtime/backend.h"
 #include "runtime/empty.h"
 #include "toy_backend.h"

@@ -115,12 +115,39 @@ int scratch(const ts_call* call) {
   for (int64_t k = 0; k < out->numel; ++k) values[k] = static_cast<double*>(first)[k] + static_cast<double*>(second)[k];
   return first == second ? TS_ERROR : call->host->workspace(call, size_t{1} << 60, &first) == TS_OK ? TS_ERROR : TS_OK;
 }
-int get_kernel(void*, const char* op, ts_kernel* out) {
-  out->run = !std::strcmp(op, "fill")        ? fill
-             : !std::strcmp(op, "copy_cast") ? copy
-             : !std::strcmp(op, "pointwise") ? pointwise
-             : !std::strcmp(op, "scratch")   ? scratch
-                                             : nullptr;
+// A call worked out ahead: its steps are counted, and so are those that are freed.
+int prepared_pointwise(const ts_step* step, const ts_call* call) {
+  ++g_calls["prepared run"];
+  return step->state == &g_calls ? pointwise(call) : TS_ERROR;
+}
+int prepare_pointwise(const ts_call*, ts_step* out) {
+  ++g_calls["prepared"];
+  out->run = prepared_pointwise;
+  out->destroy = [](ts_step*) { ++g_calls["freed"]; };
+  out->state = &g_calls;
+  return TS_OK;
+}
+// As random_bits, but without generating: the position itself.
+int positions(const ts_call* call) {
+  if (call->n_inputs != 0 || call->n_params != 2) return TS_ERROR;
+  const ts_tensor* out = TS_OUT(call, 0);
+  auto* words = reinterpret_cast<uint32_t*>(static_cast<char*>(out->handle) + out->byte_offset);
+  for (int64_t k = 0; k < out->numel; ++k) words[k] = static_cast<uint32_t>(call->params[1].as.i + k);
+  return TS_OK;
+}
+
+int get_kernel(void*, int32_t device, const char* op, ts_kernel* out) {
+  if (!std::strcmp(op, "second only")) {
+    out->run = fill;
+    return device == 1 ? TS_OK : TS_DECLINED;
+  }
+  if (!std::strcmp(op, "pointwise")) out->prepare = prepare_pointwise;
+  out->run = !std::strcmp(op, "fill")          ? fill
+             : !std::strcmp(op, "copy_cast")   ? copy
+             : !std::strcmp(op, "pointwise")   ? pointwise
+             : !std::strcmp(op, "scratch")     ? scratch
+             : !std::strcmp(op, "random_bits") ? positions
+                                               : nullptr;
   return out->run ? TS_OK : TS_DECLINED;
 }
 

@@ -1,14 +1,17 @@
-"""A device whose streams run late: each is a thread that takes its time, memory is poison until written and after it is
-freed, and errors are told at the next wait. Its kernels are the reference backend's."""
+"""A device whose streams run late, in an order that chance decides where none is promised.
+
+Memory is poison until written and after it is freed, and errors are told at the next wait. Its kernels are those of the
+reference backend, and it records what a stream is given, to do it again.
+"""
 
 from __future__ import annotations
 
 import inspect
-import queue
 import random
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,31 +24,62 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "plugins" / "refere
 POISON = 0xFF  # a NaN, or a number nobody expects
 
 
-class Stream:
-    """Work in order, on a thread of its own, after a pause now and then."""
+class Scheduler:
+    """Does the work of all streams on one thread: that of a stream in its order, of which stream is up to chance."""
 
     def __init__(self) -> None:
-        self.items: queue.Queue[Callable[[], None]] = queue.Queue()
-        self.go = threading.Event()
-        self.go.set()
-        self.errors: list[Exception] = []
-        self.random = random.Random(id(self))
+        self.changed = threading.Condition()
+        self.streams: list[Stream] = []
+        self.random = random.Random(0)
         threading.Thread(target=self._run, daemon=True).start()
+
+    def _pick(self) -> Stream | None:
+        ready = [s for s in self.streams if s.items and s.go.is_set() and s.items[0][0]()]
+        return self.random.choice(ready) if ready else None
 
     def _run(self) -> None:
         while True:
-            work = self.items.get()
-            self.go.wait()
-            if self.random.random() < 0.02:
+            with self.changed:
+                while (stream := self._pick()) is None:
+                    self.changed.wait(0.002)  # what is waited for may come from elsewhere
+                work = stream.items[0][1]
+            if self.random.random() < 0.01:
                 time.sleep(0.001)
             try:
                 work()
             except Exception as error:  # told by the next wait
-                self.errors.append(error)
-            self.items.task_done()
+                stream.errors.append(error)
+            with self.changed:
+                stream.items.popleft()
+                self.changed.notify_all()
+
+
+class Stream:
+    """Work in order. While it is recorded, work is kept instead of done."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.items: deque[tuple[Callable[[], bool], Callable[[], None]]] = deque()  # when it may begin, and what
+        self.go = threading.Event()
+        self.go.set()
+        self.errors: list[Exception] = []
+        self.recording: list[tuple[Callable[[], bool], Callable[[], None]]] | None = None
+        self.scheduler = scheduler
+        with scheduler.changed:
+            scheduler.streams.append(self)
+
+    def put(self, work: Callable[[], None], ready: Callable[[], bool] = lambda: True) -> None:
+        if self.recording is not None:
+            self.recording.append((ready, work))
+            return
+        with self.scheduler.changed:
+            self.items.append((ready, work))
+            self.scheduler.changed.notify_all()
 
     def wait(self) -> None:
-        self.items.join()
+        assert self.recording is None, "a stream that is recorded is not waited for"
+        with self.scheduler.changed:
+            while self.items:
+                self.scheduler.changed.wait()
         if self.errors:
             raise self.errors.pop(0)
 
@@ -58,7 +92,8 @@ class Late(Backend):
     def __init__(self, name: str, own: bool, devices: int = 1) -> None:
         self.name = name
         self.own_allocator = own
-        self.default = [Stream() for _ in range(devices)]
+        self.scheduler = Scheduler()
+        self.default = [Stream(self.scheduler) for _ in range(devices)]
         self.streams: list[Stream] = []
         self.allocated: list[int] = []  # addresses
         self.freed: list[tuple[int, Stream | None]] = []
@@ -69,6 +104,78 @@ class Late(Backend):
 
         for op, record in reference._kernels.items():
             self._kernels[op] = (self._later(record[0]), None, *self._fields(record[2]), *record[3:])
+        self.replayed = 0  # calls of capture_replay
+        self.fused: list[str] = []  # calls with programs inside, by operator
+        self._take_more(reference)
+
+    def _take_more(self, reference: Any) -> None:
+        """Kernels that take more than the least: programs inside reductions and products, random state in memory."""
+        import tesserack_reference as numpy_kernels
+
+        bits = reference._kernels["random_bits"][0]
+
+        def random_bits(*, outputs: Any, inputs: Any, params: Any, stream: Stream | None, device: int) -> None:
+            (out,), (key, offset) = outputs, params
+
+            def work() -> None:
+                if inputs:
+                    state = numpy_kernels.read(inputs[0])
+                    bits(out, int(state[0]), int(state[1]) + offset)
+                else:
+                    bits(out, key, offset)
+
+            self.queue(device, stream, work)
+
+        def reduce(
+            *,
+            outputs: Any,
+            inputs: Any,
+            params: Any,
+            opcode: str,
+            compute_dtype: Any,
+            prologue: Any,
+            stream: Stream | None,
+            device: int,
+        ) -> None:
+            kernel = reference._kernels["reduce"][0]
+            if prologue is None:
+                self.queue(
+                    device,
+                    stream,
+                    lambda: kernel(outputs[0], inputs[0], *params, opcode=opcode, compute_dtype=compute_dtype),
+                )
+                return
+            self.fused.append("reduce")
+            assert opcode == "sum"
+
+            def work() -> None:
+                values = evaluate(prologue, [numpy_kernels.read(x, compute_dtype) for x in inputs], compute_dtype)
+                axes = tuple(range(values.ndim - params[0], values.ndim))
+                numpy_kernels.write(outputs[0], np.sum(values, axis=axes))
+
+            self.queue(device, stream, work)
+
+        def matmul(
+            *, outputs: Any, inputs: Any, compute_dtype: Any, epilogue: Any, stream: Stream | None, device: int
+        ) -> None:
+            if epilogue is not None:
+                self.fused.append("matmul")
+
+            def work() -> None:
+                read: list[Any] = [None if x is None else numpy_kernels.read(x, compute_dtype) for x in inputs]
+                with np.errstate(all="ignore"):
+                    product = np.matmul(read[0], read[1])
+                    if len(read) > 2 and read[2] is not None:
+                        product = product + read[2]
+                if epilogue is not None:
+                    product = evaluate(epilogue, [product, *read[3:]], compute_dtype)
+                numpy_kernels.write(outputs[0], product)
+
+            self.queue(device, stream, work)
+
+        self.kernel("random_bits", takes=["device_random"])(random_bits)
+        self.kernel("reduce", takes=["prologue"])(reduce)
+        self.kernel("matmul", takes=["epilogue"])(matmul)
 
     @staticmethod
     def _fields(fields: tuple[str, ...]) -> tuple[tuple[str, ...]]:
@@ -88,7 +195,7 @@ class Late(Backend):
 
     def queue(self, device: int, stream: Stream | None, work: Callable[[], None]) -> None:
         assert device in self.opened, "used before open()"
-        self.stream(device, stream).items.put(work)
+        self.stream(device, stream).put(work)
 
     # --- the table ----------------------------------------------------------------------------------------------------
 
@@ -148,14 +255,14 @@ class Late(Backend):
         self.stream(device, stream).wait()
 
     def stream_create(self, device: int, priority: int) -> Stream:
-        self.streams.append(Stream())
+        self.streams.append(Stream(self.scheduler))
         return self.streams[-1]
 
     def stream_query(self, device: int, stream: Any) -> bool:
-        return self.stream(device, stream).items.unfinished_tasks == 0
+        return not self.stream(device, stream).items
 
     def stream_wait_event(self, device: int, stream: Any, event: Any) -> None:
-        self.queue(device, stream, event["done"].wait)
+        self.stream(device, stream).put(lambda: None, event["done"].is_set)
 
     def event_create(self, device: int, timing: bool) -> dict[str, threading.Event]:
         return {"done": threading.Event()}
@@ -195,3 +302,35 @@ class Late(Backend):
     def copy_to_pinned(self, device: int, address: int, src: Any, src_offset: int, nbytes: int, stream: Any) -> None:
         dst = self._at(address, nbytes)
         self.queue(device, stream, lambda: dst.__setitem__(..., src[src_offset : src_offset + nbytes]))
+
+    # --- recorded launches --------------------------------------------------------------------------------------------
+
+    def capture_begin(self, device: int, stream: Stream | None) -> None:
+        chosen = self.stream(device, stream)
+        assert chosen.recording is None
+        chosen.recording = []
+
+    def capture_end(self, device: int, stream: Stream | None) -> Any:
+        chosen = self.stream(device, stream)
+        recording, chosen.recording = chosen.recording, None
+        return {"work": recording}
+
+    def capture_replay(self, device: int, recording: Any, stream: Stream | None) -> None:
+        self.replayed += 1
+        for ready, work in recording["work"]:
+            self.stream(device, stream).put(work, ready)
+
+    def capture_destroy(self, device: int, recording: Any) -> None:
+        recording["work"].clear()
+
+
+def evaluate(program: Any, inputs: list[Any], compute_dtype: Any) -> Any:
+    """A program of NumPy arrays."""
+    from tesserack_reference import DTYPES, instruction
+
+    compute = DTYPES[compute_dtype]
+    registers = [*inputs, *(np.asarray(c).astype(compute) for c in program.constants)]
+    with np.errstate(all="ignore"):
+        for name, *operands in program.instructions:
+            registers.append(np.asarray(instruction(name)(*(registers[k] for k in operands))).astype(compute))
+    return registers[program.outputs[0]]

@@ -88,6 +88,7 @@ def compiled(op: str, opcode: int, compute: Any, outputs: Any, inputs: Any, para
     words += [len(params), *[TAGS[type(p)] for p in params]]
     words += describe_program(program) if program else [0]
     constants = program.constants if program else ()
+    words += program.integers if program else ()
     given = (ctypes.c_int64 * len(words))(*words)
     return int(driver().driver_compile(op.encode(), given, (ctypes.c_double * max(1, len(constants)))(*constants)))
 

@@ -25,6 +25,7 @@ struct Compiled {
   std::vector<Operand> operands;
   std::vector<ts_value> params;
   std::vector<double> constants;
+  std::vector<int64_t> integers;
   std::vector<ts_instruction> instructions;
   std::vector<uint16_t> stored;
   ts_program program{};
@@ -59,6 +60,8 @@ void read_program(Words& w, const double* constants, Compiled& c) {
                               static_cast<uint16_t>(i[3])});
   }
   for (int64_t r : w.list(n_outputs)) c.stored.push_back(static_cast<uint16_t>(r));
+  c.integers = w.list(n_constants);
+  c.program.integers = c.integers.data();
   c.program.n_constants = static_cast<int32_t>(n_constants);
   c.program.n_instructions = static_cast<int32_t>(n_instructions);
   c.program.n_outputs = static_cast<int32_t>(n_outputs);
@@ -81,7 +84,7 @@ const ts_backend* cpu(const ts_host* host) {
 void find_kernel(Compiled& c, const ts_host* host) {
   c.kernel.struct_size = sizeof(ts_kernel);
   const ts_backend* backend = cpu(host);
-  if (!backend || backend->get_kernel(backend->ctx, c.op.c_str(), &c.kernel) != TS_OK) c.kernel.run = nullptr;
+  if (!backend || backend->get_kernel(backend->ctx, 0, c.op.c_str(), &c.kernel) != TS_OK) c.kernel.run = nullptr;
 }
 
 int refuse(const ts_launch* launch, const char* why) {

@@ -69,8 +69,15 @@ enum {
   /* ternary: a, b, c */
   TS_I_SELECT = 62, /* a != 0 ? b : c */
   TS_I_FMA = 63,    /* a * b + c, rounded once or twice */
-  TS_NUM_INSTRUCTIONS = 64
+  /* unary: a floating value rounded to one that float16, bfloat16 holds, ties to even; beyond the largest: infinite */
+  TS_I_ROUND_FLOAT16 = 64, TS_I_ROUND_BFLOAT16 = 65,
+  TS_NUM_INSTRUCTIONS = 66
 };
+
+/* ts_properties.instructions says which of them a device has, a bit each; the core writes programs for the device with
+ * those alone. All zero: what TS_I_COPY to TS_I_FMA name, and none that is appended later. Every device has COPY, ADD,
+ * SUB, MUL, DIV, FMOD, POW, EQ, LT, SELECT, FLOOR, SQRT, EXP, LOG, SIN, COS, ATAN, AND, OR, XOR, SHL, SHR. */
+#define TS_INSTRUCTION_WORDS 4
 
 /* opcode of reduce and scan. ANY and ALL yield bool. ARGMAX/ARGMIN yield int64, first occurrence, NaN wins. */
 enum { TS_R_SUM = 0, TS_R_PROD = 1, TS_R_MAX = 2, TS_R_MIN = 3, TS_R_ARGMAX = 4, TS_R_ARGMIN = 5, TS_R_ANY = 6, TS_R_ALL = 7 };
@@ -90,6 +97,8 @@ typedef struct ts_program {
   const ts_instruction* instructions;
   const uint16_t* outputs; /* the register stored to each output */
   const char* text;        /* the expression, for messages and generated source */
+  const int64_t* integers; /* the same constants for registers of integers, where a double does not hold them all (uint64:
+                              their bits); NULL: the constants, converted */
 } ts_program;
 
 /* Tags of ts_value. */
@@ -160,7 +169,19 @@ typedef struct ts_call {
   const ts_value* params;
   const ts_program* program; /* pointwise */
   void* core;                /* the core's own, for ts_host.workspace; a copy of the call passes it on */
+  uint32_t flags;            /* TS_C_* */
+  uint32_t reserved;
+  const ts_program* prologue; /* of reduce and scan, for kernels with TS_K_PROLOGUE: what is reduced is the program of
+                                 all inputs (of equal sizes) in compute_dtype; one output */
+  const ts_program* epilogue; /* of matmul, for kernels with TS_K_EPILOGUE: what is stored is the program, in compute_dtype,
+                                 of the product (with the third input added, if present) as its input 0, and of the inputs
+                                 from the fourth on, which have out0's sizes; absent third: TS_T_NONE */
 } ts_call;
+enum {
+  TS_C_DETERMINISTIC = 1, /* the same results in every run were asked for; DECLINED where the kernel has no such way */
+  TS_C_MATH_HIGH = 2,     /* products of float32 may be rounded to what tf32 holds, */
+  TS_C_MATH_MEDIUM = 4    /* or bfloat16 */
+};
 
 #define TS_OUT(call, k) ((const ts_tensor*)((const char*)(call)->outputs + (size_t)(k) * (call)->tensor_size))
 #define TS_IN(call, k) ((const ts_tensor*)((const char*)(call)->inputs + (size_t)(k) * (call)->tensor_size))
@@ -170,13 +191,32 @@ enum { TS_L_STRIDED = 0, TS_L_CONTIGUOUS = 1, TS_L_CHANNELS_LAST = 2 /* contiguo
 
 typedef int (*ts_kernel_fn)(const ts_call* call);
 
+/* A call worked out ahead, to be run many times: see ts_kernel.prepare. */
+typedef struct ts_step {
+  size_t struct_size; /* set by the caller */
+  /* `call` has the prepared one's dtypes, sizes, strides, programs and parameters; handles and offsets may differ. */
+  int (*run)(const struct ts_step* step, const ts_call* call);
+  void (*destroy)(struct ts_step* step); /* NULL: there is nothing to free */
+  void* state;
+} ts_step;
+
+/* What a kernel takes beyond the least of its entry point: flags of ts_kernel. */
+enum {
+  TS_K_PROLOGUE = 1,      /* ts_call.prologue */
+  TS_K_EPILOGUE = 2,      /* ts_call.epilogue */
+  TS_K_DEVICE_RANDOM = 4  /* random_bits: an input, two uint64 on the device: the key in place of params[0], and a number
+                             that params[1] is counted from */
+};
+
 typedef struct ts_kernel {
   size_t struct_size;
   ts_kernel_fn run;
   void* ctx;         /* handed back as ts_call.kernel_ctx */
   uint64_t dtypes;   /* bit per dtype that any tensor of the call may have; 0: all but complex */
   uint32_t layouts;
-  uint32_t flags;
+  uint32_t flags;    /* TS_K_* */
+  int (*prepare)(const ts_call* call, ts_step* out); /* optional: a call that will be run again and again. TS_DECLINED:
+                                                        run it by `run`. Nothing is computed */
 } ts_kernel;
 
 /* The required entry points, by operator name given to get_kernel:
@@ -214,6 +254,7 @@ typedef struct ts_properties {
   uint64_t max_allocation;/* bytes; 0: total_memory. The core asks for no more in one piece */
   uint32_t alignment;     /* bytes, a power of two: byte offsets that kernels are given are multiples; 0: any */
   uint32_t flags;         /* TS_P_* */
+  uint64_t instructions[TS_INSTRUCTION_WORDS]; /* bit n of word n/64: it has instruction n; see above */
 } ts_properties;
 enum {
   TS_P_HOST_MEMORY = 1, /* the host may use host_pointer's addresses, whenever the device is not ASYNC */
@@ -221,6 +262,122 @@ enum {
   TS_P_ASYNC = 4,       /* kernels and copies may be under way when their calls return; so with stream_create, too */
   TS_P_SIMULATED = 8
 };
+
+/* --- recorded launches ---------------------------------------------------------------------------------------------
+ * What a stream is given between begin and end is not done but written down, and done by every replay, in the thread of
+ * the replay's caller, on the stream named. The core keeps the memory until the recording is destroyed, gives the stream
+ * no copy from or to the host meanwhile, and does not wait for it. All four or none. */
+typedef struct ts_capture {
+  size_t struct_size;
+  int (*begin)(void* ctx, int32_t device, void* stream);
+  int (*end)(void* ctx, int32_t device, void* stream, void** recording); /* after an error, too: it ends the writing */
+  int (*replay)(void* ctx, int32_t device, void* recording, void* stream);
+  void (*destroy)(void* ctx, int32_t device, void* recording);
+} ts_capture;
+
+/* --- communicators -------------------------------------------------------------------------------------------------- */
+enum {
+  TS_COLL_BROADCAST = 0, TS_COLL_ALL_REDUCE = 1, TS_COLL_REDUCE = 2, TS_COLL_ALL_GATHER = 3, TS_COLL_REDUCE_SCATTER = 4,
+  TS_COLL_ALL_TO_ALL = 5, TS_COLL_GATHER = 6, TS_COLL_SCATTER = 7, TS_COLL_SEND = 8, TS_COLL_RECV = 9,
+  TS_COLL_BARRIER = 10,
+  TS_NUM_COLLECTIVES = 11
+};
+enum { TS_COLL_AVERAGE = 100 }; /* a reduction beside TS_R_SUM, TS_R_PROD, TS_R_MAX and TS_R_MIN */
+
+/* One collective. Memory lies dense; src and dst may be one and the same range. */
+typedef struct ts_collective {
+  size_t struct_size;
+  const ts_host* host;
+  int32_t kind;          /* TS_COLL_* */
+  int32_t reduction;
+  int32_t dtype;
+  int32_t peer;          /* the root; of SEND and RECV the other rank */
+  uint64_t sequence;     /* how many came before on this communicator: for messages and for telling mistakes */
+  int64_t count;         /* elements that each rank gives (RECV and SCATTER: gets); of REDUCE_SCATTER: gets */
+  const int64_t* counts; /* NULL, or elements per rank where they differ: ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL (given) */
+  const int64_t* gotten; /* ALL_TO_ALL with counts: elements got from each rank */
+  const void* src;
+  int64_t src_offset;
+  void* dst;
+  int64_t dst_offset;
+  void* stream;          /* done in its order, as a kernel is */
+} ts_collective;
+
+/* A group of devices in several processes. Collectives of one communicator are given in the same order on every rank.
+ * TS_DECLINED: the core goes through the host, and counts that. */
+typedef struct ts_communicator {
+  size_t struct_size;
+  uint64_t collectives;  /* bit per kind */
+  uint64_t dtypes;       /* bit per dtype */
+  uint32_t flags;        /* none yet */
+  uint32_t reserved;
+  /* required */
+  int (*open)(void* ctx, int32_t device, const void* id, size_t id_bytes, int32_t rank, int32_t size, void** comm);
+  int (*collective)(void* ctx, void* comm, const ts_collective* call);
+  void (*close)(void* ctx, void* comm); /* after all that was given is done */
+  /* optional */
+  int (*unique_id)(void* ctx, void* id, size_t capacity, size_t* id_bytes); /* made on one rank, carried by the core */
+  int (*group_begin)(void* ctx, void* comm); /* what follows is given together, */
+  int (*group_end)(void* ctx, void* comm);   /* up to here: both or neither */
+  int (*split)(void* ctx, void* comm, int32_t color, int32_t key, void** out); /* color below 0: in none, *out is NULL */
+  int (*query_error)(void* ctx, void* comm); /* TS_OK, or what failed since; never waits */
+  int (*abort)(void* ctx, void* comm);       /* from any thread: what is under way ends with an error */
+} ts_communicator;
+
+/* --- graph compilers ------------------------------------------------------------------------------------------------
+ * A graph as the core gives it to a card: values by number, nodes in an order in which they may run. Read only, and
+ * valid during the call. */
+typedef struct ts_graph_value {
+  size_t struct_size;
+  const int64_t* sizes;
+  const int64_t* strides;
+  int32_t dtype;
+  int32_t ndim;
+  uint32_t flags;    /* TS_GV_* */
+  int32_t alias_of;  /* the value whose memory it is a view of; -1 */
+  int64_t offset;    /* in elements, of a view */
+  void* handle;      /* of a CONSTANT: its memory, with byte_offset; NULL for others */
+  int64_t byte_offset;
+} ts_graph_value;
+enum { TS_GV_INPUT = 1, TS_GV_OUTPUT = 2, TS_GV_CONSTANT = 4 };
+
+typedef struct ts_graph_node {
+  size_t struct_size;
+  const char* op;            /* "sum.dim", or "pointwise" with a program */
+  const ts_program* program;
+  const int32_t* inputs;     /* values in the order of the schema; -1: absent */
+  const int32_t* outputs;
+  const ts_value* params;    /* the other arguments, as in ts_call */
+  int32_t n_inputs, n_outputs, n_params;
+  uint32_t effects;          /* TS_GE_* */
+} ts_graph_node;
+enum { TS_GE_WRITES = 1, TS_GE_RANDOM = 2, TS_GE_READS_HOST = 4, TS_GE_DATA_DEPENDENT = 8, TS_GE_COMMUNICATES = 16 };
+
+typedef struct ts_graph {
+  size_t struct_size;
+  const ts_host* host;
+  size_t value_size, node_size; /* distances in bytes between elements */
+  const ts_graph_value* values;
+  const ts_graph_node* nodes;
+  const int32_t* inputs;
+  const int32_t* outputs;
+  int32_t n_values, n_nodes, n_inputs, n_outputs;
+} ts_graph;
+
+typedef struct ts_compiler {
+  size_t struct_size;
+  /* required */
+  /* Which nodes the card takes: groups[k] is 0 for a node that stays with the core, else the number of the part, from 1
+   * on, that node k is compiled in. The core splits a part whose nodes could not run together. */
+  int (*claim)(void* ctx, int32_t device, const ts_graph* graph, int32_t* groups);
+  int (*compile)(void* ctx, int32_t device, const ts_graph* part, void** compiled);
+  /* Tensors as in ts_call, by the order of the part's inputs and outputs. */
+  int (*run)(void* ctx, int32_t device, void* compiled, const ts_call* call);
+  void (*destroy)(void* ctx, int32_t device, void* compiled);
+  /* optional, both or neither: *bytes is the capacity, then what was written; TS_OK with more than it fitted: again */
+  int (*serialize)(void* ctx, int32_t device, void* compiled, void* out, size_t* bytes);
+  int (*deserialize)(void* ctx, int32_t device, const void* data, size_t bytes, void** compiled);
+} ts_compiler;
 
 typedef struct ts_backend {
   size_t struct_size;
@@ -244,8 +401,9 @@ typedef struct ts_backend {
   int (*copy_within)(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, int64_t src_offset, size_t bytes, void* stream);
   int (*synchronize)(void* ctx, int32_t device, void* stream);
 
-  /* required: kernels. Fills *out and returns TS_OK, or TS_DECLINED for an operator it has no kernel for. */
-  int (*get_kernel)(void* ctx, const char* op, ts_kernel* out);
+  /* required: kernels. Fills *out and returns TS_OK, or TS_DECLINED for an operator that this device has no kernel for.
+   * Asked once for each device. */
+  int (*get_kernel)(void* ctx, int32_t device, const char* op, ts_kernel* out);
 
   /* optional */
   void* (*host_pointer)(void* ctx, int32_t device, void* handle); /* NULL slot or result: not host-addressable */
@@ -264,8 +422,8 @@ typedef struct ts_backend {
   uint32_t reserved;
   void (*set_num_threads)(void* ctx, int32_t n);
   int32_t (*get_num_threads)(void* ctx);
-  void* communicator; /* reserved for the communicator factory */
-  void* compiler;     /* reserved for the graph compiler */
+  const struct ts_communicator* communicator;
+  const struct ts_compiler* compiler;
   void (*shutdown)(void* ctx);
   int (*stream_query)(void* ctx, int32_t device, void* stream, int32_t* done); /* default: an event's */
   int (*open)(void* ctx, int32_t device); /* before all else that is done with a device, once; again after a failure */
@@ -275,6 +433,7 @@ typedef struct ts_backend {
   void (*host_free)(void* ctx, void* address, size_t bytes);
   int (*copy_from_pinned)(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, size_t bytes, void* stream);
   int (*copy_to_pinned)(void* ctx, int32_t device, void* dst, const void* src, int64_t src_offset, size_t bytes, void* stream);
+  const ts_capture* capture;
 } ts_backend;
 enum { TS_B_OWN_ALLOCATOR = 1 /* alloc/free are pooled already: the core adds no cache */ };
 
@@ -289,6 +448,10 @@ struct ts_host {
   /* Scratch memory for a kernel, on the call's stream; nobody's once the kernel returns, which what it has queued there
    * may outlast. Several times a call, if need be. Only within the kernel, in its thread. */
   int (*workspace)(const ts_call* call, size_t bytes, void** handle);
+  /* A copy of a call with all it points to, but for the memory of its tensors, to be looked at or run after the kernel
+   * has returned: by a thread of the backend, a recorder, a tuner. It has no workspace. Freed by free_call. */
+  int (*copy_call)(const ts_call* call, ts_call** out);
+  void (*free_call)(ts_call* copy);
 };
 
 /* The one symbol a native backend exports. Returns TS_OK and a table that outlives the process's use of it,

@@ -15,6 +15,7 @@
 #include <tesserack/abi.h>
 
 #include <cstdarg>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -40,6 +41,8 @@ struct Registration {
   uint32_t layouts;
   int level;
   Registration* next;
+  uint32_t flags = 0; // TS_K_*
+  int (*prepare)(const ts_call* call, ts_step* out) = nullptr;
 };
 
 // Head of the list, and its only writer. Not inlined: a copy for a newer processor must not run at load.
@@ -183,6 +186,10 @@ public:
   int32_t n_outputs() const { return c_->n_outputs; }
   int32_t n_inputs() const { return c_->n_inputs; }
   int32_t n_params() const { return c_->n_params; }
+  bool deterministic() const { return flags() & TS_C_DETERMINISTIC; }
+  bool reduced_products() const { return flags() & (TS_C_MATH_HIGH | TS_C_MATH_MEDIUM); } // of float32
+  const ts_program* prologue() const { return knows(offsetof(ts_call, prologue)) ? c_->prologue : nullptr; }
+  const ts_program* epilogue() const { return knows(offsetof(ts_call, epilogue)) ? c_->epilogue : nullptr; }
   Tensor out(int32_t k) const {
     check(k, c_->n_outputs, "output");
     return Tensor(TS_OUT(c_, k));
@@ -203,6 +210,8 @@ public:
   }
 
 private:
+  bool knows(size_t offset) const { return c_->struct_size > offset; } // a core may be older than this header
+  uint32_t flags() const { return knows(offsetof(ts_call, flags)) ? c_->flags : 0; }
   void check(int32_t k, int32_t count, const char* what) const {
     if (k < 0 || k >= count) fail(TS_ERROR, "%s: expected a %s %d, got only %d", op(), what, k, count);
   }
@@ -247,6 +256,17 @@ template <auto Function> int guarded(const ts_call* raw) noexcept {
   namespace {                                                                                                          \
   constinit ::tesserack::backend::Registration TS_KERNEL_JOIN(ts_kernel_entry_, __LINE__) = {                          \
       name, &::tesserack::backend::guarded<function>, dtypes, layouts, TESSERACK_VARIANT_LEVEL, nullptr};              \
+  [[maybe_unused]] const bool TS_KERNEL_JOIN(ts_kernel_enrolled_, __LINE__) =                                          \
+      ::tesserack::backend::enroll(&TS_KERNEL_JOIN(ts_kernel_entry_, __LINE__));                                       \
+  }                                                                                                                    \
+  static_assert(true)
+
+// With flags (TS_K_*) and what prepares a call to be run again and again, a function as ts_kernel.prepare or nullptr.
+#define TS_KERNEL_WITH(name, function, dtypes, layouts, flags, prepare)                                                \
+  namespace {                                                                                                          \
+  constinit ::tesserack::backend::Registration TS_KERNEL_JOIN(ts_kernel_entry_, __LINE__) = {                          \
+      name,   &::tesserack::backend::guarded<function>, dtypes, layouts, TESSERACK_VARIANT_LEVEL, nullptr, flags,      \
+      prepare};                                                                                                        \
   [[maybe_unused]] const bool TS_KERNEL_JOIN(ts_kernel_enrolled_, __LINE__) =                                          \
       ::tesserack::backend::enroll(&TS_KERNEL_JOIN(ts_kernel_entry_, __LINE__));                                       \
   }                                                                                                                    \

@@ -6,6 +6,7 @@
 #include <tesserack/backend.hpp>
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -113,6 +114,27 @@ template <typename D, typename S> inline D convert(S x) {
   }
 }
 
+// Constant k of a program as a register's value: of integers, all 64 bits of it.
+template <typename T> inline T program_constant(const ts_program* program, int k) {
+  if constexpr (std::is_integral_v<T>)
+    if (program->struct_size > offsetof(ts_program, integers) && program->integers != nullptr)
+      return static_cast<T>(program->integers[k]);
+  return convert<T>(program->constants[k]);
+}
+
+// Rounded to a number that float16 or bfloat16 holds, once: what a float would round on the way keeps its trace in the
+// float's last bit.
+template <typename S, typename F> inline F rounded_through(F x) {
+  float near = static_cast<float>(x);
+  if constexpr (sizeof(F) > sizeof(float)) {
+    const F back = static_cast<F>(near);
+    const uint32_t bits = std::bit_cast<uint32_t>(near);
+    const bool outward = (back < F(0) ? -back : back) > (x < F(0) ? -x : x);
+    if (back != x && x == x) near = std::bit_cast<float>((bits - (outward ? 1u : 0u)) | 1u);
+  }
+  return static_cast<F>(convert<float>(convert<S>(near)));
+}
+
 // --- from a dtype code to a type -----------------------------------------------------------------------------------
 
 // Calls f.template operator()<S>() with the type of a real dtype:
@@ -165,13 +187,72 @@ template <typename F> inline auto with_compute(int32_t dtype, F&& f) {
 
 // What instruction `op` of a pointwise program does, for messages: "add".
 inline const char* instruction_name(int op) {
-  constexpr const char* names[TS_NUM_INSTRUCTIONS] = {
-      "copy", "neg",   "abs",   "sign",   "recip", "sqrt",  "rsqrt",    "exp",    "exp2",    "expm1",    "log",
-      "log2", "log10", "log1p", "sin",    "cos",   "tan",   "asin",     "acos",   "atan",    "sinh",     "cosh",
-      "tanh", "asinh", "acosh", "atanh",  "erf",   "erfc",  "erfinv",   "lgamma", "digamma", "sigmoid",  "floor",
-      "ceil", "trunc", "round", "bitnot", "not",   "add",   "sub",      "mul",    "div",     "floordiv", "mod",
-      "fmod", "pow",   "max",   "min",    "atan2", "hypot", "copysign", "eq",     "ne",      "lt",       "le",
-      "gt",   "ge",    "and",   "or",     "xor",   "shl",   "shr",      "select", "fma"};
+  constexpr const char* names[TS_NUM_INSTRUCTIONS] = {"copy",
+                                                      "neg",
+                                                      "abs",
+                                                      "sign",
+                                                      "recip",
+                                                      "sqrt",
+                                                      "rsqrt",
+                                                      "exp",
+                                                      "exp2",
+                                                      "expm1",
+                                                      "log",
+                                                      "log2",
+                                                      "log10",
+                                                      "log1p",
+                                                      "sin",
+                                                      "cos",
+                                                      "tan",
+                                                      "asin",
+                                                      "acos",
+                                                      "atan",
+                                                      "sinh",
+                                                      "cosh",
+                                                      "tanh",
+                                                      "asinh",
+                                                      "acosh",
+                                                      "atanh",
+                                                      "erf",
+                                                      "erfc",
+                                                      "erfinv",
+                                                      "lgamma",
+                                                      "digamma",
+                                                      "sigmoid",
+                                                      "floor",
+                                                      "ceil",
+                                                      "trunc",
+                                                      "round",
+                                                      "bitnot",
+                                                      "not",
+                                                      "add",
+                                                      "sub",
+                                                      "mul",
+                                                      "div",
+                                                      "floordiv",
+                                                      "mod",
+                                                      "fmod",
+                                                      "pow",
+                                                      "max",
+                                                      "min",
+                                                      "atan2",
+                                                      "hypot",
+                                                      "copysign",
+                                                      "eq",
+                                                      "ne",
+                                                      "lt",
+                                                      "le",
+                                                      "gt",
+                                                      "ge",
+                                                      "and",
+                                                      "or",
+                                                      "xor",
+                                                      "shl",
+                                                      "shr",
+                                                      "select",
+                                                      "fma",
+                                                      "round_float16",
+                                                      "round_bfloat16"};
   return op >= 0 && op < TS_NUM_INSTRUCTIONS ? names[op] : "unknown";
 }
 

@@ -95,7 +95,7 @@ template <typename D> struct Slots {
   static int synchronize(void*, int32_t device, void* stream) noexcept {
     return guard([&] { D::synchronize(device, stream); });
   }
-  static int get_kernel(void*, const char* op, ts_kernel* out) noexcept {
+  static int get_kernel(void*, int32_t, const char* op, ts_kernel* out) noexcept {
     const Registration* found = find_kernel(op, std::numeric_limits<int>::max());
     if (found == nullptr) return TS_DECLINED;
     ts_kernel kernel{};
@@ -103,6 +103,8 @@ template <typename D> struct Slots {
     kernel.run = found->run;
     kernel.dtypes = found->dtypes;
     kernel.layouts = found->layouts;
+    kernel.flags = found->flags;
+    kernel.prepare = found->prepare;
     std::memcpy(out, &kernel, kernel.struct_size);
     return TS_OK;
   }

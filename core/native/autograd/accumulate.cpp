@@ -1,6 +1,6 @@
 #include "autograd/accumulate.h"
-#include "autograd/ops.h"
 #include "autograd/view_history.h"
+#include "dispatch/op_handles.h"
 #include "runtime/interpreter.h"
 
 namespace ts {
@@ -25,6 +25,7 @@ void AccumulateGrad::unlink() {
 namespace {
 // Nobody else can see the tensor or its data, and it is nothing but data.
 bool is_private(const Tensor& g) {
+  if (g->payload) return g->refs.load() == 1 && !g->wrapper && !g->autograd;
   bool sole = g->refs.load() == 1 && g->storage && g->storage->refs.load() == 1 && !g->wrapper;
   return sole && !g->autograd && !(g->keys & ~backend_bits()) && !(g->flags & ~TensorImpl::kContiguous);
 }
@@ -51,12 +52,14 @@ void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {
   GradLock lock(m);
   if (!m.grad.defined()) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
-    bool keep = grad_enabled() || (is_private(g) && is_dense_like(g, variable));
-    m.grad = keep ? std::move(g) : detach(aops::clone(g));
+    bool keep = grad_enabled() || (is_private(g) && (g->payload || is_dense_like(g, variable)));
+    m.grad = keep ? std::move(g) : detach(ops::clone(g));
+  } else if (m.grad->payload && !g->payload) {
+    m.grad = ops::add(g, m.grad); // dense and sparse make dense
   } else if (grad_enabled()) {
-    m.grad = aops::add(m.grad, g);
+    m.grad = ops::add(m.grad, g);
   } else {
-    aops::add_(m.grad, g);
+    ops::add_(m.grad, g);
   }
 }
 

@@ -1,7 +1,7 @@
 #include "autograd/engine.h"
 #include "autograd/accumulate.h"
 #include "autograd/meta.h"
-#include "autograd/ops.h"
+#include "dispatch/op_handles.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
 #include "runtime/stream.h"
@@ -122,7 +122,7 @@ public:
   NodeStreams& operator=(const NodeStreams&) = delete;
 
   void enter(const StreamChoice& streams) {
-    if (streams == current_) [[likely]]
+    if (streams == current_ || recorded_) [[likely]]
       return;
     set_stream_choice(streams);
     current_ = streams;
@@ -130,7 +130,7 @@ public:
   }
   // Of what is computed on the current ones.
   void hand_over(const Tensor& t, const StreamChoice& to) {
-    if (to == current_ || !t.defined()) [[likely]]
+    if (to == current_ || !t.defined() || recorded_) [[likely]]
       return;
     order_streams(to, current_);
     note_use(t, to);
@@ -150,6 +150,7 @@ public:
 private:
   StreamChoice caller_, current_;
   std::vector<StreamChoice> used_;
+  const bool recorded_ = thread_state().capture; // then all that is recorded goes to the caller's streams
 };
 
 class Run {
@@ -263,9 +264,11 @@ private:
       slot = std::move(g);
     else if (!options_.create_graph && private_buffer(slot) && slot.dtype() == g.dtype() &&
              same(slot.sizes(), g.sizes()))
-      aops::add_(slot, g);
+      ops::add_(slot, g);
+    else if (slot->payload && !g->payload)
+      slot = ops::add(g, slot); // dense and sparse make dense
     else
-      slot = aops::add(slot, g);
+      slot = ops::add(slot, g);
   }
 
   static bool private_buffer(const Tensor& t) {
@@ -285,10 +288,10 @@ private:
       }
       TS_CHECK(reducible, node.name(), ": returned an invalid gradient: got ", g.sizes(),
                " but expected shape compatible with ", m.sizes.span());
-      g = aops::sum_to_size(g, m.sizes);
+      g = ops::sum_to_size(g, m.sizes);
     }
-    if (is_complex(g.dtype()) && !is_complex(m.dtype)) g = aops::real(g); // a real input has a real gradient
-    if (g.dtype() != m.dtype) g = aops::to_dtype(g, m.dtype);
+    if (is_complex(g.dtype()) && !is_complex(m.dtype)) g = ops::real(g); // a real input has a real gradient
+    if (g.dtype() != m.dtype) g = ops::to_dtype(g, m.dtype);
     TS_CHECK(g.device() == m.device, node.name(), ": received a gradient on another device than its forward result");
   }
 
@@ -409,7 +412,7 @@ private:
       if (!out[i].defined() || !is_floating(out[i].dtype())) continue;
       Results r;
       ExcludeKeys off(key_bit(key::Autograd));
-      aops::local_scalar.invoke(r, aops::any(aops::isnan(out[i])));
+      ops::local_scalar.invoke(r, ops::any(ops::isnan(out[i])));
       TS_CHECK(r[0].i == 0, "Function '", node.name(), "' returned nan values in its ", i,
                "th output. Forward call that caused the error:\n", *node.location);
     }
@@ -441,7 +444,7 @@ Tensor initial_gradient(const Tensor& root, const Tensor& given, size_t i) {
   TS_CHECK(is_floating(root.dtype()), "grad can be implicitly created only for real scalar outputs, got ",
            root.dtype());
   ExcludeKeys off(key_bit(key::Autograd));
-  return aops::ones_like(root);
+  return ops::ones_like(root);
 }
 
 } // namespace

@@ -21,7 +21,7 @@ bool requires_grad_slow(const TensorImpl* t) {
 
 void set_requires_grad(const Tensor& t, bool on) {
   TS_CHECK(!on || is_differentiable(t.dtype()),
-           "requires_grad: only Tensors of floating point dtype can require gradients, got ", t.dtype());
+           "requires_grad: only Tensors of floating point and complex dtype can require gradients, got ", t.dtype());
   TS_CHECK(is_leaf(t) || on,
            "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
            "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
@@ -176,7 +176,9 @@ void set_data(const Tensor& t, const Tensor& source) {
   d->byte_offset = s->byte_offset;
   d->dtype = s->dtype;
   d->device = s->device;
-  d->keys = (d->keys & ~backend_bits()) | (s->keys & backend_bits());
+  constexpr KeySet kOfData = backend_bits() | key_bit(key::Sparse);
+  d->keys = (d->keys & ~kOfData) | (s->keys & kOfData);
+  delete std::exchange(d->payload, s->payload ? s->payload->copy() : nullptr);
   d->copy_geometry(*s);
   // Autograd state stays; a leaf made for other data must not accumulate into this one's shape.
   if (AutogradMeta* m = autograd_meta(d)) m->accumulator = nullptr;

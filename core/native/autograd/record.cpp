@@ -1,7 +1,7 @@
 #include "autograd/record.h"
 #include "autograd/gradient.h"
-#include "autograd/ops.h"
 #include "autograd/saved_tensor.h"
+#include "dispatch/op_handles.h"
 #include "tensor/inline_array.h"
 
 namespace ts {
@@ -76,7 +76,7 @@ public:
   void set(int k, int j, Tensor g) override {
     if (!needs(k, j)) return;
     Tensor& out = out_[static_cast<size_t>(node_.slot(k, j).edge)];
-    out = out.defined() ? aops::add(out, g) : std::move(g);
+    out = out.defined() ? ops::add(out, g) : std::move(g);
   }
 
 private:
@@ -137,7 +137,7 @@ Ref<OpNode> prepare(const Operator& op, const Frame& f, bool overwrites) {
       }
       if (!save) return;
       if (overwrites && k == 0) {
-        s.saved = SavedTensor(aops::clone(t), false); // recorded: its history matters to second derivatives
+        s.saved = SavedTensor(ops::clone(t), false); // recorded: its history matters to second derivatives
       } else {
         s.saved = SavedTensor(t, false);
       }

@@ -1,6 +1,6 @@
 #include "autograd/view_history.h"
-#include "autograd/ops.h"
 #include "autograd/record.h"
+#include "dispatch/op_handles.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include <algorithm>
@@ -14,8 +14,8 @@ void split_parts(Dims& sizes, Dims& strides) {
   sizes.push_back(2);
   strides.push_back(1);
 }
-Tensor split(const Tensor& t, bool parts) { return parts ? aops::view_as_real(t) : t; }
-Tensor joined(const Tensor& t, bool parts) { return parts ? aops::view_as_complex(aops::contiguous(t)) : t; }
+Tensor split(const Tensor& t, bool parts) { return parts ? ops::view_as_real(t) : t; }
+Tensor joined(const Tensor& t, bool parts) { return parts ? ops::view_as_complex(ops::contiguous(t)) : t; }
 
 // How a view lies in its base. Where one is complex and the other real, both are counted in real elements.
 struct ViewGeometry {
@@ -162,7 +162,7 @@ std::weak_ptr<char> liveness_token(AutogradMeta& meta) {
   return meta.alive;
 }
 
-Tensor accumulate_grads(const Tensor& a, const Tensor& b) { return aops::add(a, b); }
+Tensor accumulate_grads(const Tensor& a, const Tensor& b) { return ops::add(a, b); }
 
 bool is_dense_like(const Tensor& grad, const Tensor& variable) {
   return same(grad.strides(), variable.strides()) || is_dense(grad.sizes(), grad.strides());

@@ -5,6 +5,8 @@
 
 namespace ts {
 
+LowerProgram lower_program = nullptr;
+
 Launch::Launch(const KernelId& id, Device device) : id_(id), device_(device), call_{} {
   call_.struct_size = sizeof(ts_call);
   call_.host = host_table();
@@ -117,6 +119,20 @@ Launch& Launch::program(const ts_program* p) {
   call_.program = p;
   return *this;
 }
+Launch& Launch::prologue(const ts_program* p) {
+  call_.prologue = p;
+  needs_ |= TS_K_PROLOGUE;
+  return *this;
+}
+Launch& Launch::epilogue(const ts_program* p) {
+  call_.epilogue = p;
+  needs_ |= TS_K_EPILOGUE;
+  return *this;
+}
+Launch& Launch::device_random() {
+  needs_ |= TS_K_DEVICE_RANDOM;
+  return *this;
+}
 Launch& Launch::work(int64_t elements) {
   work_ = elements;
   return *this;
@@ -131,26 +147,36 @@ int call_async_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_cal
   return b.table().synchronize(b.table().ctx, device.index, call.stream);
 }
 
-int Launch::invoke(Backend& b, const ts_kernel& kernel) {
+int Launch::invoke(Backend& b, const ts_kernel& kernel, const Backend::Limits& device) {
   call_.inputs = inputs_.data();
   call_.outputs = outputs_.data();
   call_.params = params_.data();
   call_.n_inputs = static_cast<int32_t>(inputs_.size());
   call_.n_outputs = static_cast<int32_t>(outputs_.size());
   call_.n_params = static_cast<int32_t>(params_.size());
-  return call_kernel(b, kernel, device_, call_, work_);
+  if (!device.lowers) [[likely]]
+    return call_kernel(b, kernel, device_, call_, work_);
+  const ts_program* given[] = {call_.program, call_.prologue, call_.epilogue};
+  call_.program = program_for(device, given[0], call_.compute_dtype);
+  call_.prologue = program_for(device, given[1], call_.compute_dtype);
+  call_.epilogue = program_for(device, given[2], call_.compute_dtype);
+  int status = call_kernel(b, kernel, device_, call_, work_);
+  call_.program = given[0];
+  call_.prologue = given[1];
+  call_.epilogue = given[2];
+  return status;
 }
 
 bool Launch::run() {
   if (device_.is_meta()) return true; // shapes only
   Backend& b = backend_of(device_);
-  const ts_kernel* kernel = b.kernel(id_);
-  if (!kernel || (shape_.dtypes & ~kernel->dtypes)) return false;
+  const ts_kernel* kernel = b.kernel(id_, device_.index);
+  if (!kernel || (shape_.dtypes & ~kernel->dtypes) || (needs_ & ~kernel->flags)) return false;
   const Backend::Limits& device = b.limits(device_.index);
   if (!takes(*kernel, shape_) && !layouts_suit(*kernel)) return run_contiguous();
   if (shape_.ndim > device.max_ndim) return run_slices();
   if (shape_.offsets & device.misaligned) return run_aligned();
-  int status = invoke(b, *kernel);
+  int status = invoke(b, *kernel, device);
   if (status == TS_DECLINED) return false;
   b.check(status, id_.name());
   return true;

@@ -1,6 +1,7 @@
 // Calls one kernel of a backend: `Launch(id, device).out(y).in(x).param(dim).run()`.
 #pragma once
 #include "dispatch/value.h"
+#include "dispatch/watch.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
 
@@ -21,17 +22,33 @@ inline bool takes(const ts_kernel& kernel, const CallShape& shape) {
 int call_async_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work);
 
 // The one place where kernels of backends are called; the caller has made sure that the kernel takes the call. Fills
-// in what is the same for all. `work`, in elements, decides whether the interpreter is released.
+// in what is the same for all. `work`, in elements, decides whether the interpreter is released. Profiler
+// and recordings stand behind run_watched.
 inline int call_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
   CallMemory memory(b, device.index);
   call.core = &memory;
   call.backend_ctx = b.table().ctx;
   call.kernel_ctx = kernel.ctx;
   call.stream = b.stream(device.index);
-  if (b.is_async()) [[unlikely]]
+  call.flags = call_flags.load(std::memory_order_relaxed);
+  if (kernel_watchers.load(std::memory_order_relaxed)) [[unlikely]]
+    return run_watched(b, kernel, device, call, work);
+  if (b.is_async(device.index)) [[unlikely]]
     return call_async_kernel(b, kernel, device, call, work);
   SuspendInterpreter suspend(work);
   return kernel.run(&call);
+}
+
+// A program in the instructions that the device has: the same one for equal programs. Of a higher layer, which sets it
+// before the first call.
+using LowerProgram = const ts_program* (*)(const ts_program& program, const uint64_t* instructions, int32_t compute);
+extern LowerProgram lower_program;
+inline const ts_program* program_for(const Backend::Limits& device, const ts_program* p, int32_t compute) {
+  if (!p || !device.lowers) return p;
+  for (int32_t k = 0; k < p->n_instructions; ++k)
+    if (uint16_t op = p->instructions[k].op; !(device.instructions[op / 64] >> (op % 64) & 1))
+      return lower_program(*p, device.instructions, compute);
+  return p;
 }
 
 class Launch {
@@ -49,6 +66,10 @@ public:
   Launch& opcode(int code);
   Launch& compute(DType t);
   Launch& program(const ts_program* p);
+  // Part of a reduction or product: run() is false where the kernel does not take it (TS_K_PROLOGUE, TS_K_EPILOGUE).
+  Launch& prologue(const ts_program* p);
+  Launch& epilogue(const ts_program* p);
+  Launch& device_random();        // of random_bits: an input tells key and position
   Launch& work(int64_t elements); // decides whether the interpreter is released; default: largest operand
 
   // False when the backend has no kernel for this case (missing, dtype not taken, declined): the caller decomposes.
@@ -61,7 +82,7 @@ private:
   void describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides);
   Tensor input(size_t k) const; // as the kernel is to see it; undefined for numbers and absent tensors
   Tensor output(size_t k) const;
-  int invoke(Backend& backend, const ts_kernel& kernel);
+  int invoke(Backend& backend, const ts_kernel& kernel, const Backend::Limits& device);
   bool layouts_suit(const ts_kernel& kernel) const;
   bool run_contiguous(); // with contiguous copies of strided operands
   bool run_aligned();    // with copies of operands whose offsets the device does not take, as they lie
@@ -82,6 +103,7 @@ private:
   SmallVector<ts_value, 12> params_;
   CallShape shape_;
   int64_t work_ = 0;
+  uint32_t needs_ = 0; // of a kernel's flags
 };
 
 // Under set_fallback: 0 allow, 1 warn once per operator (default), 2 error. Counts by operator name.

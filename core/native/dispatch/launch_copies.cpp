@@ -123,6 +123,9 @@ Launch Launch::on_copies(Device device, Copies& copies) const {
   copy.call_.opcode = call_.opcode;
   copy.call_.compute_dtype = call_.compute_dtype;
   copy.call_.program = call_.program;
+  copy.call_.prologue = call_.prologue;
+  copy.call_.epilogue = call_.epilogue;
+  copy.needs_ = needs_;
   copy.params_ = params_;
   if (flat) copies.flat = {outputs_[0].numel};
   for (size_t k = 0; k < inputs_.size(); ++k) {

@@ -103,8 +103,14 @@ int status_of(ErrorKind kind) { return kind == ErrorKind::OutOfMemory ? TS_OUT_O
 
 void sign_call(const ts_call& call, uint64_t changing, LaunchSignature& out) {
   out.push_back(call.program ? call.program->id : 0);
-  out.push_back(static_cast<uint64_t>(static_cast<uint32_t>(call.opcode)) << 32 |
+  bool inner = call.prologue || call.epilogue;
+  out.push_back(static_cast<uint64_t>(static_cast<uint32_t>(call.opcode)) << 32 | static_cast<uint64_t>(inner) << 31 |
+                static_cast<uint64_t>(call.flags & 0x7f) << 24 |
                 static_cast<uint64_t>(call.compute_dtype & 0xff) << 16 | static_cast<uint64_t>(call.device_index));
+  if (inner) {
+    out.push_back(call.prologue ? call.prologue->id : 0);
+    out.push_back(call.epilogue ? call.epilogue->id : 0);
+  }
   out.push_back(static_cast<uint64_t>(call.n_outputs) << 42 | static_cast<uint64_t>(call.n_inputs) << 21 |
                 static_cast<uint64_t>(call.n_params));
   for (int32_t k = 0; k < call.n_outputs; ++k) sign_tensor(*TS_OUT(&call, k), out);

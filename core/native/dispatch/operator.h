@@ -1,4 +1,4 @@
-// An operator: its schema, its kernels by key, and what its declaration says. Declared through ops/declare.h.
+// An operator: its schema, its kernels by key, and what its declaration says. Declared through ops/common/declare.h.
 #pragma once
 #include "dispatch/schema.h"
 #include "tensor/keys.h"
@@ -50,7 +50,7 @@ struct Effects {
   bool data_dependent = false; // sizes of results follow from values: no rule tells them without the data
 };
 
-// What ops/declare.h says of each. Opaque: registered at run time, with a kernel that nothing is known of.
+// What ops/common/declare.h says of each. Opaque: registered at run time, with a kernel that nothing is known of.
 enum class OperatorKind : uint8_t { Composite, Pointwise, Primitive, DataDependent, View, Answer, Opaque };
 
 struct Operator {

@@ -50,6 +50,7 @@ PyRef make_export(const Tensor& t) {
 }
 
 void check_exportable(const Tensor& t, int flags) {
+  if (t->payload) buffer_error("a sparse tensor has no memory to look at; use tensor.to_dense() first");
   if (grad_enabled() && requires_grad(t))
     buffer_error("can't take a buffer of a tensor that requires grad; use tensor.detach()");
   if (!t.data() && t.numel() != 0)
@@ -235,6 +236,7 @@ PyObject* py_from_buffer(PyObject*, PyObject* args) {
 PyRef to_numpy(const Tensor& t) {
   TS_CHECK(!(grad_enabled() && requires_grad(t)),
            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
+  TS_CHECK_TYPE(!t->payload, "can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.");
   TS_CHECK_TYPE(!t.device().is_meta() && (t.data() || t.numel() == 0), "can't convert ", t.device(),
                 " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
   TS_CHECK_TYPE(t.dtype() != DType::BFloat16,

@@ -98,7 +98,8 @@ inline PyRef to_python(const std::string& s) {
 // Exception classes of the package.
 extern PyObject* OutOfMemoryError;
 extern PyObject* BackendUnavailableError;
-extern PyObject* LinAlgError; // tesserack.linalg.LinAlgError
+extern PyObject* OutOfBoundsError; // tesserack.OutOfBoundsError
+extern PyObject* LinAlgError;      // tesserack.linalg.LinAlgError
 void init_errors(PyObject* module);
 void init_interpreter_hooks();
 

@@ -1,10 +1,11 @@
 // tensor(), as_tensor(), from_numpy(): shapes and dtypes found in nested data, then one pass to fill.
 #include "python/construct.h"
 #include "autograd/meta.h"
-#include "ops/api.h"
+#include "dispatch/op_handles.h"
 #include "python/interop.h"
 #include "python/items.h"
 #include "runtime/backend.h"
+#include "runtime/capture_state.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
 
@@ -169,6 +170,7 @@ Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
   Dims sizes = find_sizes(data);
   if (dtype == DType::Undefined) dtype = infer_dtype(data, 0);
   Target target = make_target(dtype, sizes);
+  check_recordable(device, "a copy from the host");
   Tensor out = empty_tensor(sizes, dtype, device);
   char* at = out.data<char>();
   std::unique_ptr<char[]> staging;

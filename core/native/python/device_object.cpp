@@ -159,7 +159,7 @@ Device expect_device(PyObject* o, const char* what) {
 
 Device host_device() {
   Device d = default_device();
-  if (!d.is_meta() && backend_of(d).host_memory()) return d;
+  if (!d.is_meta() && backend_of(d).host_memory(d.index)) return d;
   for (Backend* b : backends())
     if (b->device_count() > 0 && b->host_memory()) return {b->id(), 0};
   return parse_device("cpu");

@@ -112,6 +112,8 @@ PyObject* versioned_capsule(const Tensor& t, bool copied) {
 }
 
 void check_exportable(const Tensor& t) {
+  if (t->payload)
+    raise(PyExc_BufferError, "__dlpack__: a sparse tensor has no memory to hand out; use to_dense() first");
   if (requires_grad(t)) raise(PyExc_BufferError, "Can't export tensors that require gradient, use tensor.detach()");
   if (t.device().is_meta() || (!t.data() && t.numel() != 0))
     raise(PyExc_BufferError,
@@ -143,7 +145,7 @@ PyObject* export_capsule(PyObject* self, PyObject* args, PyObject* kwargs) {
 PyObject* dlpack_device(PyObject* self, PyObject*) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
-    bool host = !t.device().is_meta() && backend_of(t.device()).host_memory();
+    bool host = !t.device().is_meta() && backend_of(t.device()).host_memory(t.device().index);
     if (!host)
       raise(PyExc_BufferError, "__dlpack_device__: device " + to_string(t.device()) + " has no DLPack device type");
     return Py_BuildValue("(ii)", kHostDevice, 0);

@@ -63,11 +63,16 @@ PyObject* format_reduce(PyObject* self, PyObject*) {
 }
 PyMethodDef g_format_methods[] = {{"__reduce__", format_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
-PyObject g_strided;
-PyObject* layout_repr(PyObject*) {
-  return guarded([] { return to_python(shown_package() + ".strided").release(); });
+struct LayoutObject {
+  PyObject_HEAD Layout value;
+};
+LayoutObject g_layouts[std::size(kLayoutNames)];
+
+const char* name_of_layout(PyObject* self) { return layout_name(reinterpret_cast<LayoutObject*>(self)->value); }
+PyObject* layout_repr(PyObject* self) {
+  return guarded([&] { return to_python(shown_package() + "." + name_of_layout(self)).release(); });
 }
-PyObject* layout_reduce(PyObject*, PyObject*) { return PyUnicode_FromString("strided"); }
+PyObject* layout_reduce(PyObject* self, PyObject*) { return PyUnicode_FromString(name_of_layout(self)); }
 PyMethodDef g_layout_methods[] = {{"__reduce__", layout_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 PyTypeObject plain_type(const char* type_name, size_t size, reprfunc repr, PyMethodDef* methods, const char* doc) {
@@ -101,8 +106,11 @@ void add_formats(PyObject* module) {
     g_formats[k].value = static_cast<MemoryFormat>(k);
     add_object(module, kFormatNames[k], reinterpret_cast<PyObject*>(&g_formats[k]));
   }
-  PyObject_Init(&g_strided, &LayoutType);
-  add_object(module, "strided", &g_strided);
+  for (size_t k = 0; k < std::size(kLayoutNames); ++k) {
+    PyObject_Init(reinterpret_cast<PyObject*>(&g_layouts[k]), &LayoutType);
+    g_layouts[k].value = static_cast<Layout>(k);
+    add_object(module, kLayoutNames[k], reinterpret_cast<PyObject*>(&g_layouts[k]));
+  }
 }
 
 } // namespace
@@ -111,12 +119,17 @@ PyTypeObject DTypeType =
     plain_type("tesserack.dtype", sizeof(DTypeObject), dtype_repr, g_dtype_methods, "An element type.");
 PyTypeObject FormatType = plain_type("tesserack.memory_format", sizeof(FormatObject), format_repr, g_format_methods,
                                      "How the dimensions of a tensor are laid out in memory.");
-PyTypeObject LayoutType = plain_type("tesserack.layout", sizeof(PyObject), layout_repr, g_layout_methods,
-                                     "The storage scheme of a tensor; always strided.");
+PyTypeObject LayoutType = plain_type("tesserack.layout", sizeof(LayoutObject), layout_repr, g_layout_methods,
+                                     "How the elements of a tensor are stored.");
 
 PyObject* dtype_object(DType t) { return reinterpret_cast<PyObject*>(&g_dtypes[static_cast<int>(t)]); }
 PyObject* format_object(MemoryFormat f) { return reinterpret_cast<PyObject*>(&g_formats[static_cast<int>(f)]); }
-PyObject* strided_layout() { return &g_strided; }
+PyObject* layout_object(Layout layout) { return reinterpret_cast<PyObject*>(&g_layouts[static_cast<int>(layout)]); }
+PyObject* strided_layout() { return layout_object(Layout::Strided); }
+std::optional<Layout> as_layout(PyObject* o) {
+  if (Py_TYPE(o) != &LayoutType) return std::nullopt;
+  return reinterpret_cast<LayoutObject*>(o)->value;
+}
 
 std::optional<DType> as_dtype(PyObject* o) {
   if (is_dtype(o)) return dtype_value(o);

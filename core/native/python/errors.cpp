@@ -14,6 +14,7 @@ namespace ts::py {
 PyObject* OutOfMemoryError = nullptr;
 PyObject* BackendUnavailableError = nullptr;
 PyObject* LinAlgError = nullptr;
+PyObject* OutOfBoundsError = nullptr;
 
 void throw_python() {
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "tesserack: a Python call failed without an error");
@@ -99,7 +100,10 @@ void attach_cause(const std::string& message) {
 void set_error(const Error& e) {
   bool reported = PyErr_Occurred() && (e.kind() == ErrorKind::Python || e.kind() == ErrorKind::Interrupted);
   if (reported) return;
-  set_message(exception_class(e.kind()), e.kind() == ErrorKind::Interrupted ? "" : e.what());
+  std::string_view said = e.what();
+  bool beyond = e.kind() == ErrorKind::Index && said.find("is out of bounds for dimension") != said.npos;
+  set_message(beyond ? OutOfBoundsError : exception_class(e.kind()),
+              e.kind() == ErrorKind::Interrupted ? "" : e.what());
   attach_cause(e.what());
 }
 
@@ -260,6 +264,13 @@ void init_errors(PyObject* module) {
                                         "A device was named whose backend is not installed or failed to load.",
                                         PyExc_RuntimeError, nullptr))
           .release();
+  PyRef bounds = checked(PyTuple_Pack(2, PyExc_IndexError, PyExc_RuntimeError));
+  OutOfBoundsError =
+      checked(PyErr_NewExceptionWithDoc("tesserack.OutOfBoundsError",
+                                        "An index beyond what there is. PyTorch raises IndexError or RuntimeError, by "
+                                        "operator; this is both.",
+                                        bounds.get(), nullptr))
+          .release();
   LinAlgError = checked(PyErr_NewExceptionWithDoc("tesserack.linalg.LinAlgError",
                                                   "A matrix is singular, not positive-definite, or its decomposition "
                                                   "did not converge.",
@@ -268,6 +279,7 @@ void init_errors(PyObject* module) {
   add_object(module, "OutOfMemoryError", OutOfMemoryError);
   add_object(module, "BackendUnavailableError", BackendUnavailableError);
   add_object(module, "_LinAlgError", LinAlgError);
+  add_object(module, "OutOfBoundsError", OutOfBoundsError);
 }
 
 void init_interpreter_hooks() {

@@ -2,7 +2,7 @@
 #include "autograd/meta.h"
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
-#include "ops/api.h"
+#include "dispatch/op_handles.h"
 #include "python/tensor_object.h"
 #include <structmember.h>
 
@@ -207,8 +207,12 @@ void FunctionNode::backward(std::span<Tensor> grads, std::span<Tensor> out, Edge
 
 Ref<FunctionNode> make_node(PyObject* function) {
   auto node = Ref<FunctionNode>::adopt(new FunctionNode);
-  PyRef name = checked(PyObject_GetAttrString(function, "__name__"));
-  node->label = to_utf8(name.get()) + "Backward";
+  // What the package itself writes so has the names of its other nodes.
+  static PyObject* own_name = PyUnicode_InternFromString("_node_name");
+  PyObject* own =
+      PyType_Check(function) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(function), own_name) : nullptr;
+  PyRef name = own ? PyRef::borrow(own) : checked(PyObject_GetAttrString(function, "__name__"));
+  node->label = to_utf8(name.get()) + (own ? "" : "Backward");
   node->function = Py_NewRef(function);
   PyRef context = checked(ContextType->tp_alloc(ContextType, 0));
   as_context(context.get())->node = node.get();

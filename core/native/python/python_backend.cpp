@@ -68,8 +68,10 @@ int properties(void* ctx, int32_t device, ts_properties* out) {
     unsigned long long total = 0, available = 0, dtypes = 0, largest = 0;
     int max_ndim = 0, units = 0;
     unsigned int alignment = 0, flags = 0;
-    if (!PyArg_ParseTuple(answer.get(), "sKKKiiKII:properties", &name, &total, &available, &dtypes, &max_ndim, &units,
-                          &largest, &alignment, &flags))
+    unsigned long long words[TS_INSTRUCTION_WORDS];
+    static_assert(TS_INSTRUCTION_WORDS == 4);
+    if (!PyArg_ParseTuple(answer.get(), "sKKKiiKII(KKKK):properties", &name, &total, &available, &dtypes, &max_ndim,
+                          &units, &largest, &alignment, &flags, &words[0], &words[1], &words[2], &words[3]))
       throw_python();
     std::snprintf(out->name, sizeof out->name, "%s", name);
     out->total_memory = total;
@@ -80,6 +82,7 @@ int properties(void* ctx, int32_t device, ts_properties* out) {
     out->max_allocation = largest;
     out->alignment = alignment;
     out->flags = flags;
+    std::copy(std::begin(words), std::end(words), out->instructions);
     return TS_OK;
   });
 }
@@ -136,9 +139,9 @@ int synchronize_stream(void* ctx, int32_t device, void* stream) {
   });
 }
 
-int get_kernel(void* ctx, const char* op, ts_kernel* out) {
+int get_kernel(void* ctx, int32_t device, const char* op, ts_kernel* out) {
   return callback([&] {
-    PyRef record = invoke(ctx, FindKernel, to_python(std::string(op)));
+    PyRef record = invoke(ctx, FindKernel, to_python(std::string(op)), number(device));
     if (record.get() == Py_None) return static_cast<int>(TS_DECLINED);
     fill_kernel(record.get(), self(ctx), out);
     return static_cast<int>(TS_OK);

@@ -29,7 +29,7 @@ inline PyRef handle_ref(const KernelOwner& owner, void* handle) {
 }
 
 // The kernel `record` describes, as Backend._find_kernel returns it: (function, predicate or None, names of the call's
-// fields it wants, dtype bits, layout, changing parameters). Lives for ever.
+// fields it wants, dtype bits, layout, changing parameters, flags). Lives for ever.
 void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out);
 
 // Whether what a kernel returned is a tesserack.backends.LaunchPlan; and its native form, checked against the call.

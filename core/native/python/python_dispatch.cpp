@@ -1,6 +1,6 @@
 // Kernels written in Python at dispatch keys, keys registered from Python, and operators with a body in Python.
 #include "python/python_dispatch.h"
-#include "ops/custom.h"
+#include "extend/custom.h"
 #include "python/operator_object.h"
 #include "python/tensor_object.h"
 #include "python/types.h"
@@ -109,7 +109,8 @@ void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, 
 // The kernel's own calls do not come back to its key; what it redispatches does.
 void run_kernel(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   int key = highest_key(keys);
-  bool hides = key >= key::kBackendBits && key != key::Autograd && !(thread_state().exclude & key_bit(key));
+  bool hides = key >= key::kBackendBits && key != key::Autograd && key != key::Sparse &&
+               !(thread_state().exclude & key_bit(key));
   KeySet hidden = hides ? key_bit(key) : 0;
   ExcludeKeys exclude(hidden);
   bool of_backend = key < key::kBackendBits;

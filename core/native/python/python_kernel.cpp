@@ -11,9 +11,24 @@
 namespace ts::py {
 namespace {
 
-enum class Field : uint8_t { Op, Opcode, ComputeDtype, Program, Stream, Device, Outputs, Inputs, Params };
-constexpr const char* kFields[] = {"op",     "opcode",  "compute_dtype", "program", "stream",
-                                   "device", "outputs", "inputs",        "params"};
+enum class Field : uint8_t {
+  Op,
+  Opcode,
+  ComputeDtype,
+  Program,
+  Stream,
+  Device,
+  Prologue,
+  Epilogue,
+  Deterministic,
+  Precision,
+  Outputs,
+  Inputs,
+  Params
+};
+constexpr const char* kFields[] = {"op",      "opcode",   "compute_dtype", "program",       "stream",
+                                   "device",  "prologue", "epilogue",      "deterministic", "precision",
+                                   "outputs", "inputs",   "params"};
 constexpr const char* kReductions[] = {"sum", "prod", "max", "min", "argmax", "argmin", "any", "all"};
 constexpr const char* kScatters[] = {"set", "add", "prod", "max", "min"};
 
@@ -56,6 +71,9 @@ PyRef make_program(const ts_program& p) {
   set(3, tuple_of(p.n_instructions, [&](int32_t k) { return instruction_tuple(p.instructions[k]); }));
   set(4, tuple_of(p.n_outputs, [&](int32_t k) { return checked(PyLong_FromLong(p.outputs[k])); }));
   set(5, to_python(std::string(p.text ? p.text : "")));
+  set(6, tuple_of(p.n_constants, [&](int32_t k) {
+        return checked(PyLong_FromLongLong(p.integers ? p.integers[k] : static_cast<int64_t>(p.constants[k])));
+      }));
   return program;
 }
 
@@ -128,6 +146,14 @@ PyObject* field_object(const KernelOwner& owner, const ts_call& call, Field fiel
   case Field::ComputeDtype:
     return call.compute_dtype < 0 ? none() : Py_NewRef(dtype_object(static_cast<DType>(call.compute_dtype)));
   case Field::Program: return program_object(call.program);
+  case Field::Prologue: return program_object(call.prologue);
+  case Field::Epilogue: return program_object(call.epilogue);
+  case Field::Deterministic: return PyBool_FromLong(call.flags & TS_C_DETERMINISTIC);
+  case Field::Precision:
+    return checked(PyUnicode_InternFromString(call.flags & TS_C_MATH_MEDIUM ? "medium"
+                                              : call.flags & TS_C_MATH_HIGH ? "high"
+                                                                            : "highest"))
+        .release();
   case Field::Stream: return handle_ref(owner, call.stream).release();
   case Field::Device: return checked(PyLong_FromLong(call.device_index)).release();
   case Field::Outputs:
@@ -205,7 +231,8 @@ Field field_named(const std::string& name) {
   for (size_t k = 0; k < std::size(kFields); ++k)
     if (name == kFields[k]) return static_cast<Field>(k);
   fail(ErrorKind::Type, "kernel: no field of a call is named '", name,
-       "'; keyword-only parameters may be op, opcode, compute_dtype, program, stream, device, outputs, inputs, params");
+       "'; keyword-only parameters may be op, opcode, compute_dtype, program, stream, device, prologue, epilogue, "
+       "deterministic, precision, outputs, inputs, params");
 }
 
 } // namespace
@@ -214,9 +241,9 @@ void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out) {
   PyObject *function, *predicate, *names;
   unsigned long long changing = 0;
   unsigned long long dtypes = 0;
-  unsigned int layouts = 0;
-  if (!PyArg_ParseTuple(record, "OOO!KIK:kernel", &function, &predicate, &PyTuple_Type, &names, &dtypes, &layouts,
-                        &changing))
+  unsigned int layouts = 0, flags = 0;
+  if (!PyArg_ParseTuple(record, "OOO!KIKI:kernel", &function, &predicate, &PyTuple_Type, &names, &dtypes, &layouts,
+                        &changing, &flags))
     throw_python();
   auto kernel = std::make_unique<PythonKernel>();
   kernel->owner = &owner;
@@ -232,6 +259,7 @@ void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out) {
   out->run = run_kernel;
   out->dtypes = dtypes;
   out->layouts = layouts;
+  out->flags = flags;
   out->ctx = kernel.release(); // the core keeps the kernel for good
 }
 
@@ -243,8 +271,9 @@ void init_python_kernel(PyObject* module) {
       {"instructions", "(name, register, ...) each; every one fills the next register."},
       {"outputs", "The register stored to each output."},
       {"text", "The expression."},
+      {"integers", "The constants for registers of integers, exact where a float is not."},
       {nullptr, nullptr}};
-  static PyStructSequence_Desc desc = {"tesserack.backends.Program", "A pointwise program.", fields, 6};
+  static PyStructSequence_Desc desc = {"tesserack.backends.Program", "A pointwise program.", fields, 7};
   PyRef type = checked(reinterpret_cast<PyObject*>(PyStructSequence_NewType(&desc)));
   ProgramType = reinterpret_cast<PyTypeObject*>(type.get());
   add_object(module, "_Program", type.release());

@@ -36,6 +36,10 @@ enum Method {
   HostFree,
   CopyFromPinned,
   CopyToPinned,
+  CaptureBegin,
+  CaptureEnd,
+  CaptureReplay,
+  CaptureDestroy,
   kMethods
 };
 inline constexpr const char* kMethodNames[kMethods] = {"_probe",
@@ -66,12 +70,17 @@ inline constexpr const char* kMethodNames[kMethods] = {"_probe",
                                                        "host_alloc",
                                                        "host_free",
                                                        "copy_from_pinned",
-                                                       "copy_to_pinned"};
+                                                       "copy_to_pinned",
+                                                       "capture_begin",
+                                                       "capture_end",
+                                                       "capture_replay",
+                                                       "capture_destroy"};
 
 struct PythonBackend : KernelOwner {
   PyRef methods[kMethods];
   std::string vendor, version;
   ts_backend table{};
+  ts_capture capture{};
 };
 inline PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx); }
 

@@ -101,6 +101,22 @@ int copy_to_pinned(void* ctx, int32_t device, void* dst, const void* src, int64_
   });
 }
 
+// --- recorded launches -------------------------------------------------------------------------------------------
+
+int capture_begin(void* ctx, int32_t device, void* stream) {
+  return callback([&] {
+    invoke(ctx, CaptureBegin, number(device), object(ctx, stream));
+    return TS_OK;
+  });
+}
+
+int capture_end(void* ctx, int32_t device, void* stream, void** recording) {
+  return callback([&] {
+    keep_handle(ctx, invoke(ctx, CaptureEnd, number(device), object(ctx, stream)), "capture_end", recording);
+    return TS_OK;
+  });
+}
+
 } // namespace
 
 void fill_stream_slots(PythonBackend& b) {
@@ -125,6 +141,10 @@ void fill_stream_slots(PythonBackend& b) {
   if (has(HostFree)) t.host_free = host_free;
   if (has(CopyFromPinned)) t.copy_from_pinned = copy_from_pinned;
   if (has(CopyToPinned)) t.copy_to_pinned = copy_to_pinned;
+  if (!has(CaptureBegin)) return;
+  b.capture = {sizeof b.capture, capture_begin, has(CaptureEnd) ? capture_end : nullptr,
+               has(CaptureReplay) ? with_two<CaptureReplay> : nullptr, destroy<CaptureDestroy>};
+  t.capture = &b.capture;
 }
 
 } // namespace ts::py

@@ -5,9 +5,9 @@
 
 #include "dispatch/describe.h"
 #include "dispatch/launch.h"
-#include "ops/autocast.h"
-#include "ops/override.h"
-#include "ops/promotion.h"
+#include "extend/autocast.h"
+#include "extend/override.h"
+#include "ops/common/promotion.h"
 #include "python/operator_object.h"
 #include "python/runtime_bindings.h"
 #include "python/tensor_object.h"
@@ -19,6 +19,9 @@
 namespace pb = pybind11;
 
 namespace ts::py_runtime {
+
+void define_watch(pb::module_& m); // watch_bindings.cpp
+
 namespace {
 
 using ts::py::expect_device;
@@ -54,8 +57,15 @@ pb::dict describe_backend(Backend& b) {
 pb::dict backend_kernels(const std::string& name) {
   Backend& b = named_backend(name);
   pb::dict found;
-  for (const std::string& kernel : kernel_names())
-    if (const ts_kernel* k = b.kernel(KernelId(kernel.c_str()))) found[pb::str(kernel)] = k->dtypes;
+  bool none = b.device_count() == 0; // the first device's, and of a backend without any what it would answer
+  for (const std::string& kernel : kernel_names()) {
+    ts_kernel told{};
+    told.struct_size = sizeof told;
+    const ts_kernel* k = none ? nullptr : b.kernel(KernelId(kernel.c_str()), 0);
+    if (none && b.table().get_kernel(b.table().ctx, 0, kernel.c_str(), &told) == TS_OK && told.run) k = &told;
+    if (k == &told && !told.dtypes) told.dtypes = (uint64_t{1} << TS_COMPLEX64) - 1;
+    if (k) found[pb::str(kernel)] = k->dtypes;
+  }
   return found;
 }
 
@@ -297,7 +307,7 @@ pb::list kernel_table(const std::string& name) {
     const Kernel* kernel_at = op.table.find(b->id());
     ts_kernel kernel{};
     kernel.struct_size = sizeof kernel;
-    bool own = b->table().get_kernel(b->table().ctx, name.c_str(), &kernel) == TS_OK && kernel.run;
+    bool own = b->table().get_kernel(b->table().ctx, 0, name.c_str(), &kernel) == TS_OK && kernel.run;
     bool registered = !runs_body(op, b->id()) && kernel_at->owner;
     if (own || registered) rows.append(pb::make_tuple(b->name(), own ? b->source() : std::string(kernel_at->owner)));
   }
@@ -347,6 +357,7 @@ void define_all(PyObject* module) {
   define_dtypes(m);
   define_random(m);
   define_operators(m);
+  define_watch(m);
 }
 
 } // namespace ts::py_runtime

@@ -2,8 +2,10 @@
 #include "autograd/engine.h"
 #include "autograd/meta.h"
 #include "python/autograd_bindings.h"
+#include "python/node_object.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
+#include "runtime/empty.h"
 
 namespace ts::py {
 namespace {
@@ -77,6 +79,36 @@ PyObject* run_engine(PyObject*, PyObject* args) {
     for (size_t k = 0; k < results.size(); ++k)
       PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), wrap(results[k]));
     return tuple.release();
+  });
+}
+
+// _edge_stand_in(node, number) -> a tensor without memory whose gradient goes to that result of the node; of a leaf's
+// node the leaf. The engine takes it for a root or an input.
+PyObject* edge_stand_in(PyObject*, PyObject* args) {
+  PyObject* object;
+  unsigned number;
+  if (!PyArg_ParseTuple(args, "OI:_edge_stand_in", &object, &number)) return nullptr;
+  return guarded([&] {
+    Node* node = node_of(object);
+    TS_CHECK_TYPE(node, "GradientEdge: expected a Node, got ", type_name(object));
+    TS_CHECK_KIND(ErrorKind::Index, number < node->num_results(), "GradientEdge: ", node->name(), " has ",
+                  node->num_results(), " results, got number ", number);
+    if (Tensor* leaf = node->accumulates_into()) return wrap(*leaf);
+    const ResultMeta& m = node->result_meta(number);
+    Tensor t = m.dtype == DType::Undefined ? outline(IntSpan(), DType::Float32, Device{kMetaBackend, 0})
+                                           : outline(m.sizes.span(), m.dtype, m.device);
+    set_history(t, Ref<Node>::share(node), number);
+    return wrap(t);
+  });
+}
+
+PyObject* increment_version(PyObject*, PyObject* tensor) {
+  return guarded([&] {
+    const Tensor& t = expect_tensor(tensor, "increment_version");
+    TS_CHECK(!t->has(TensorImpl::kInference),
+             "increment_version: inference tensors do not track a version, clone() it outside inference mode");
+    t.impl()->bump_version();
+    return none();
   });
 }
 
@@ -191,6 +223,8 @@ PyObject* make_subclass(PyObject*, PyObject* args) {
 PyMethodDef g_functions[] = {
     {"_run_backward", run_engine, METH_VARARGS, nullptr},
     {"_queue_callback", queue_python_callback, METH_O, nullptr},
+    {"_edge_stand_in", edge_stand_in, METH_VARARGS, nullptr},
+    {"_increment_version", increment_version, METH_O, nullptr},
     {"is_anomaly_check_nan_enabled", py_anomaly_checks_nan, METH_NOARGS,
      "is_anomaly_check_nan_enabled()\n--\n\nWhether anomaly mode refuses NaN gradients."},
     {"_set_anomaly_checks_nan", py_set_anomaly_checks_nan, METH_O, nullptr},

@@ -1,9 +1,9 @@
 // a[...], a[...] = b, len(a), iter(a), x in a. Integers, slices, None and Ellipsis make one view; tensors, masks and
 // lists go on to the operators index and index_put_.
 #include "dispatch/boxing.h"
-#include "ops/api.h"
-#include "ops/arguments.h"
-#include "ops/basic_index.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/shape/basic_index.h"
 #include "python/construct.h"
 #include "python/interop.h"
 #include "python/operator_plan.h"

@@ -1,10 +1,10 @@
 // a.item() and a.tolist().
 #include "dispatch/boxing.h"
-#include "ops/api.h"
+#include "dispatch/op_handles.h"
 #include "python/items.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
-#include "runtime/backend.h"
+#include "runtime/capture_state.h"
 
 namespace ts::py {
 namespace {
@@ -43,6 +43,7 @@ PyObject* tolist(PyObject* self, PyObject*) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     TS_CHECK(!t.device().is_meta(), "tolist: a meta tensor has no data");
+    check_recordable(t.device(), "a read of values by the host");
     if (const char* at = t.data<char>(); at || t.numel() == 0) return nested_list(t, at, 0).release();
     Tensor dense = ops::contiguous(t);
     auto bytes = std::make_unique<char[]>(static_cast<size_t>(dense.nbytes()));

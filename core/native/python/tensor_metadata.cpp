@@ -5,6 +5,7 @@
 #include "runtime/backend.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
+#include "tensor/sparse.h"
 
 namespace ts::py {
 namespace {
@@ -26,6 +27,10 @@ PyObject* all_or_one(PyObject* self, PyObject* const* args, Py_ssize_t nargs, Py
   });
 }
 
+void check_has_memory(const Tensor& t, const char* question) {
+  TS_CHECK(!t->payload, "sparse tensors do not have ", question, "; ask one of their parts, or use to_dense()");
+}
+
 PyObject* size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return all_or_one(
       self, args, nargs, kwnames, "size", [](const Tensor& t) { return size_object(t.sizes()); },
@@ -40,14 +45,26 @@ PyObject* int_tuple(IntSpan values) {
 }
 PyObject* stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return all_or_one(
-      self, args, nargs, kwnames, "stride", [](const Tensor& t) { return int_tuple(t.strides()); },
-      [](const Tensor& t, int64_t d) { return t.strides()[static_cast<size_t>(d)]; });
+      self, args, nargs, kwnames, "stride",
+      [](const Tensor& t) {
+        if (layout_of(t) != Layout::SparseCoo) check_has_memory(t, "strides");
+        return t->payload ? int_tuple(Dims(static_cast<size_t>(t.ndim()))) : int_tuple(t.strides());
+      },
+      [](const Tensor& t, int64_t d) {
+        if (layout_of(t) != Layout::SparseCoo) check_has_memory(t, "strides");
+        return t->payload ? 0 : t.strides()[static_cast<size_t>(d)]; // as PyTorch answers for coordinates
+      });
 }
 
 PyObject* dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).ndim()); }
 PyObject* numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).numel()); }
 PyObject* element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).item_size()); }
-PyObject* storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).storage_offset()); }
+PyObject* storage_offset(PyObject* self, PyObject*) {
+  return guarded([&] {
+    check_has_memory(tensor_of(self), "a storage offset");
+    return PyLong_FromLongLong(tensor_of(self).storage_offset());
+  });
+}
 PyObject* is_floating_point(PyObject* self, PyObject*) { return PyBool_FromLong(is_floating(tensor_of(self).dtype())); }
 PyObject* is_complex_method(PyObject* self, PyObject*) { return PyBool_FromLong(is_complex(tensor_of(self).dtype())); }
 PyObject* is_signed(PyObject* self, PyObject*) { return PyBool_FromLong(!is_unsigned(tensor_of(self).dtype())); }
@@ -61,6 +78,7 @@ PyObject* data_ptr(PyObject* self, PyObject*) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     TS_CHECK(!t.device().is_meta(), "data_ptr: a meta tensor has no data");
+    check_has_memory(t, "an address");
     if (t.numel() == 0) return PyLong_FromLong(0);
     // Without a host address, the handle tells tensors apart as well.
     char* at = t.data<char>();
@@ -105,7 +123,11 @@ PyObject* is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O!:is_contiguous", const_cast<char**>(names), &FormatType, &format))
     return nullptr;
   MemoryFormat f = format ? reinterpret_cast<FormatObject*>(format)->value : MemoryFormat::Contiguous;
-  return PyBool_FromLong(tensor_of(self).is_contiguous(f));
+  return guarded([&] {
+    const Tensor& t = tensor_of(self);
+    if (layout_of(t) != Layout::SparseCoo) check_has_memory(t, "is_contiguous");
+    return PyBool_FromLong(!t->payload && t.is_contiguous(f));
+  });
 }
 
 PyObject* is_set_to(PyObject* self, PyObject* other) {
@@ -137,6 +159,7 @@ void grow_storage(const Tensor& t, size_t nbytes) {
 }
 
 void resize(const Tensor& t, IntSpan sizes, MemoryFormat format) {
+  check_has_memory(t, "memory to resize: see sparse_resize_");
   TS_CHECK(!requires_grad(t), "cannot resize variables that require grad");
   TS_CHECK(!t->has(TensorImpl::kConstantData), "resize_: the memory is read-only; clone() the tensor first");
   int64_t n = checked_numel(sizes), bytes = 0;

@@ -1,5 +1,5 @@
 // The method table of Tensor, its constructor, and repr by way of Python.
-#include "ops/api.h"
+#include "dispatch/op_handles.h"
 #include "python/construct.h"
 #include "python/tensor_slots.h"
 #include "runtime/backend.h"

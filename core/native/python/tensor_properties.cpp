@@ -1,6 +1,6 @@
 // a.shape, a.dtype, a.grad and the other attributes of tensors.
 #include "autograd/meta.h"
-#include "ops/api.h"
+#include "dispatch/op_handles.h"
 #include "python/node_object.h"
 #include "python/parse.h"
 #include "python/tensor_object.h"
@@ -8,6 +8,7 @@
 #include "python/types.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
+#include "tensor/sparse.h"
 
 namespace ts::py {
 namespace {
@@ -24,10 +25,18 @@ namespace {
 TS_GETTER(get_shape, size_object(t.sizes()))
 TS_GETTER(get_dtype, Py_NewRef(dtype_object(t.dtype())))
 TS_GETTER(get_device, device_object(t.device()))
-TS_GETTER(get_layout, Py_NewRef(strided_layout()))
+TS_GETTER(get_layout, Py_NewRef(layout_object(layout_of(t))))
+TS_GETTER(get_is_sparse, PyBool_FromLong(layout_of(t) == Layout::SparseCoo))
+TS_GETTER(get_is_sparse_csr, PyBool_FromLong(layout_of(t) == Layout::SparseCsr))
 TS_GETTER(get_ndim, PyLong_FromLongLong(t.ndim()))
 TS_GETTER(get_itemsize, PyLong_FromLongLong(t.item_size()))
-TS_GETTER(get_nbytes, PyLong_FromLongLong(t.nbytes()))
+int64_t bytes_of(const Tensor& t) {
+  TS_CHECK(!t->payload,
+           "nbytes is not defined for sparse tensors. Add up the nbytes of indices and values, or multiply "
+           "numel by element_size for the size of the equivalent dense tensor.");
+  return t.nbytes();
+}
+TS_GETTER(get_nbytes, PyLong_FromLongLong(bytes_of(t)))
 // Asking a non-leaf is mostly a mistake: nothing is ever stored there.
 Tensor grad_or_warning(const Tensor& t) {
   Tensor grad = grad_of(t);
@@ -120,7 +129,8 @@ std::vector<PyGetSetDef> tensor_properties() {
       {"shape", get_shape, nullptr, "The size of every dimension, a Size.", nullptr},
       {"dtype", get_dtype, nullptr, "The element type.", nullptr},
       {"device", get_device, nullptr, "Where the elements are.", nullptr},
-      {"layout", get_layout, nullptr, "Always tesserack.strided.", nullptr},
+      {"layout", get_layout, nullptr, "How the elements are stored: tesserack.strided, sparse_coo, sparse_csr, ...",
+       nullptr},
       {"ndim", get_ndim, nullptr, "The number of dimensions.", nullptr},
       {"itemsize", get_itemsize, nullptr, "Bytes per element.", nullptr},
       {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
@@ -136,7 +146,8 @@ std::vector<PyGetSetDef> tensor_properties() {
       {"data", get_data, set_data_property,
        "The same memory without history; assigning replaces memory, shape and dtype.", nullptr},
       {"is_meta", get_is_meta, nullptr, "Whether it has shape and dtype but no data.", nullptr},
-      {"is_sparse", get_false, nullptr, "Always False.", nullptr},
+      {"is_sparse", get_is_sparse, nullptr, "Whether the layout is sparse_coo.", nullptr},
+      {"is_sparse_csr", get_is_sparse_csr, nullptr, "Whether the layout is sparse_csr.", nullptr},
       {"is_quantized", get_false, nullptr, "Always False.", nullptr},
       {"is_nested", get_false, nullptr, "Always False.", nullptr},
       {"real", get_real, set_part<ops::real>, "The real part, a view; the tensor itself, of real dtypes.", nullptr},

@@ -2,6 +2,7 @@
 #pragma once
 #include "python/common.h"
 #include "runtime/generator.h"
+#include "tensor/sparse.h"
 #include "tensor/tensor.h"
 #include <optional>
 
@@ -42,6 +43,8 @@ inline bool is_generator(PyObject* o) {
 }
 PyObject* generator_object(Generator& g); // new reference
 PyObject* strided_layout();               // borrowed
+PyObject* layout_object(Layout layout);   // borrowed singletons
+std::optional<Layout> as_layout(PyObject* o);
 
 void init_types(PyObject* module);
 void init_device_type(PyObject* module);

@@ -1,5 +1,6 @@
 #include "runtime/allocator.h"
 #include "runtime/backend.h"
+#include "runtime/capture_state.h"
 #include "runtime/interpreter.h"
 #include "runtime/stream.h"
 #include <bit>
@@ -67,7 +68,7 @@ DeviceAllocator::DeviceAllocator(Backend& backend, int16_t index)
 
 // Then a free block can hold the link to the next one.
 bool DeviceAllocator::handles_are_addresses() {
-  if (!backend_.host_memory()) return false;
+  if (!backend_.host_memory(index_)) return false;
   const ts_backend& t = backend_.table();
   void* handle = nullptr;
   if (t.alloc(t.ctx, index_, kSmallest, nullptr, &handle) != TS_OK || !handle) return false;
@@ -77,6 +78,13 @@ bool DeviceAllocator::handles_are_addresses() {
 }
 
 Storage* DeviceAllocator::allocate(size_t nbytes) {
+  Storage* s = allocate_now(nbytes);
+  if (CaptureState* c = CaptureState::current()) [[unlikely]]
+    c->keep(s);
+  return s;
+}
+
+inline Storage* DeviceAllocator::allocate_now(size_t nbytes) {
   if (nbytes == 0) return Storage::make({backend_.id(), index_}, 0, nullptr, nullptr, nullptr, nullptr);
   if (n_waiting_.load(std::memory_order_relaxed)) [[unlikely]]
     take_back(false);

@@ -42,6 +42,7 @@ public:
   void retire_stream(void* stream);
 
 private:
+  Storage* allocate_now(size_t nbytes);
   struct Block {
     void* handle;
     size_t bytes;

@@ -1,3 +1,4 @@
+#include "runtime/call_copy.h"
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
 #include "runtime/stream.h"
@@ -60,9 +61,17 @@ static int workspace_hook(const ts_call* call, size_t bytes, void** handle) {
     return TS_OUT_OF_MEMORY;
   }
 }
+static int copy_call_hook(const ts_call* call, ts_call** out) {
+  if (!call || !out) {
+    set_last_error("copy_call: expected a call, and where its copy is to be told");
+    return TS_ERROR;
+  }
+  *out = copy_call(*call);
+  return *out ? TS_OK : TS_OUT_OF_MEMORY;
+}
 static ts_host& host() {
-  static ts_host host = {sizeof(ts_host),  TS_ABI_MAJOR, TS_ABI_MINOR, set_last_error,
-                         interrupted_hook, log_hook,     nullptr,      workspace_hook};
+  static ts_host host = {sizeof(ts_host), TS_ABI_MAJOR, TS_ABI_MINOR,   set_last_error, interrupted_hook,
+                         log_hook,        nullptr,      workspace_hook, copy_call_hook, free_call};
   return host;
 }
 const ts_host* host_table() { return &host(); }
@@ -147,19 +156,25 @@ void Backend::probe() {
   ts_properties p{};
   p.struct_size = sizeof p;
   bool told = status == TS_OK && count > 0 && table_.properties(table_.ctx, 0, &p) == TS_OK;
-  bool async = table_.stream_create || (told && (p.flags & TS_P_ASYNC));
-  // Looking at memory that the device may be writing would be a wait that nobody sees: then the host copies.
-  bool host = told && table_.host_pointer && (p.flags & TS_P_HOST_MEMORY) && !(p.flags & TS_P_ASYNC);
   std::lock_guard lock(mutex_);
   if (probed_) return;
   device_count_ = status == TS_OK && count > 0 ? count : 0;
   std::string said = take_last_error();
   reason_ = reason[0] ? std::string(reason) : said;
   if (device_count_ == 0 && reason_.empty()) reason_ = "no device found";
-  host_memory_ = host;
-  async_ = async;
   devices_ = std::make_unique<DeviceEntry[]>(static_cast<size_t>(device_count_));
+  if (told) note_memory(devices_[0], p);
   probed_ = true;
+}
+
+Backend::DeviceEntry::~DeviceEntry() {
+  for (auto& chunk : kernels) delete chunk.load();
+}
+
+// Looking at memory that the device may be writing would be a wait that nobody sees: then the host copies.
+void Backend::note_memory(DeviceEntry& d, const ts_properties& p) const {
+  d.host = table_.host_pointer && (p.flags & TS_P_HOST_MEMORY) && !(p.flags & TS_P_ASYNC);
+  d.async = table_.stream_create || (p.flags & TS_P_ASYNC);
 }
 
 int Backend::device_count() {
@@ -194,6 +209,22 @@ DeviceAllocator* Backend::opened(int index) const {
   return exists ? devices_[static_cast<size_t>(index)].allocator.load(std::memory_order_acquire) : nullptr;
 }
 
+static void note_instructions(const std::string& backend, int index, const ts_properties& p, Backend::Limits& limits) {
+  static constexpr int kBasic[] = {TS_I_COPY, TS_I_ADD, TS_I_SUB, TS_I_MUL,    TS_I_DIV,   TS_I_FMOD,
+                                   TS_I_POW,  TS_I_EQ,  TS_I_LT,  TS_I_SELECT, TS_I_FLOOR, TS_I_SQRT,
+                                   TS_I_EXP,  TS_I_LOG, TS_I_SIN, TS_I_COS,    TS_I_ATAN,  TS_I_AND,
+                                   TS_I_OR,   TS_I_XOR, TS_I_SHL, TS_I_SHR};
+  auto has = [](const uint64_t* words, int i) { return words[i / 64] >> (i % 64) & 1; };
+  uint64_t any = 0;
+  for (uint64_t word : p.instructions) any |= word;
+  limits.instructions[0] = ~uint64_t{0}; // of a device that does not tell: TS_I_COPY to TS_I_FMA
+  if (any) std::copy(std::begin(p.instructions), std::end(p.instructions), limits.instructions);
+  for (int i : kBasic)
+    TS_CHECK(has(limits.instructions, i), "properties: backend '", backend, "' tells instructions of device ", index,
+             " without number ", i, ", one of those that every device has; see ts_properties.instructions in abi.h");
+  for (int i = 0; i < TS_NUM_INSTRUCTIONS; ++i) limits.lowers |= !has(limits.instructions, i);
+}
+
 DeviceAllocator& Backend::open(int index) {
   check_index(index);
   DeviceEntry& d = devices_[static_cast<size_t>(index)];
@@ -208,6 +239,8 @@ DeviceAllocator& Backend::open(int index) {
   d.limits.max_allocation = p.max_allocation;
   d.limits.misaligned = p.alignment ? p.alignment - 1 : 0;
   if (p.max_ndim) d.limits.max_ndim = p.max_ndim;
+  note_memory(d, p);
+  note_instructions(name_, index, p, d.limits);
   d.owned = std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(index));
   d.allocator.store(d.owned.get(), std::memory_order_release);
   return *d.owned;
@@ -239,22 +272,28 @@ void Backend::check(int status, const char* what) const {
 void Backend::forget_kernel(const KernelId& id) {
   std::lock_guard lock(mutex_);
   ++forgotten_;
-  kernels_[static_cast<size_t>(id.index())].store(nullptr, std::memory_order_release);
+  for (int d = 0; d < device_count_; ++d) kernel_slot(d, id).store(nullptr, std::memory_order_release);
+}
+
+std::atomic<const Backend::Entry*>& Backend::kernel_slot(int index, const KernelId& id) {
+  auto at = static_cast<size_t>(id.index());
+  std::atomic<Chunk*>& chunk = devices_[static_cast<size_t>(index)].kernels[at / KernelId::kChunk];
+  if (!chunk.load(std::memory_order_relaxed)) chunk.store(new Chunk{}, std::memory_order_release);
+  return (*chunk.load(std::memory_order_relaxed))[at % KernelId::kChunk];
 }
 
 // An answer that was given before a kernel was replaced is not kept after it.
-const Backend::Entry* Backend::resolve(const KernelId& id) {
+const Backend::Entry* Backend::resolve(const KernelId& id, int index) {
   const uint64_t asked = forgotten_.load();
   auto entry = std::make_unique<Entry>();
   entry->kernel.struct_size = sizeof(ts_kernel);
-  int status = is_disabled(id.name()) ? TS_DECLINED : table_.get_kernel(table_.ctx, id.name(), &entry->kernel);
+  int status = is_disabled(id.name()) ? TS_DECLINED : table_.get_kernel(table_.ctx, index, id.name(), &entry->kernel);
   entry->present = status == TS_OK && entry->kernel.run;
   if (status != TS_OK && status != TS_DECLINED) fail_status(status, name_, "get_kernel");
   if (entry->kernel.dtypes == 0) entry->kernel.dtypes = (uint64_t{1} << TS_COMPLEX64) - 1;
   std::lock_guard lock(mutex_);
   owned_.push_back(std::move(entry));
-  if (asked == forgotten_.load())
-    kernels_[static_cast<size_t>(id.index())].store(owned_.back().get(), std::memory_order_release);
+  if (asked == forgotten_.load()) kernel_slot(index, id).store(owned_.back().get(), std::memory_order_release);
   return owned_.back().get();
 }
 

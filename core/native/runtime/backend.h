@@ -20,7 +20,7 @@ public:
   int index() const { return index_; }
   const char* name() const { return name_; }
   static bool known(const std::string& name); // interned already
-  static constexpr int kMax = 2048;
+  static constexpr int kChunk = 256, kMax = 256 * kChunk;
 
 private:
   int index_;
@@ -36,12 +36,10 @@ public:
   const std::string& version() const { return version_; }
   const std::string& source() const { return source_; }
   const ts_backend& table() const { return table_; }
-  bool host_memory() const { return host_memory_; }
   bool has_streams() const { return table_.stream_create != nullptr; }
-  bool is_async() const { return async_; } // work may be under way when a slot has returned
   // The address of a handle; NULL where the host cannot address it.
   void* host_pointer(int index, void* handle) const {
-    return host_memory_ && handle ? table_.host_pointer(table_.ctx, index, handle) : nullptr;
+    return host_memory(index) && handle ? table_.host_pointer(table_.ctx, index, handle) : nullptr;
   }
 
   bool first_use() { return !used_.exchange(true); }
@@ -61,18 +59,27 @@ public:
     uint64_t max_allocation = 0;  // 0: none
     uint64_t misaligned = 0;      // bits that are 0 in every byte offset a kernel is given
     int32_t max_ndim = INT32_MAX; // of what a kernel is given
+    bool lowers = false;          // programs are written with its instructions alone
+    uint64_t instructions[TS_INSTRUCTION_WORDS] = {};
   };
   const Limits& limits(int index) const { return devices_[static_cast<size_t>(index)].limits; }
+  // Of the first device these are known from the probe on, of the others once they are open.
+  bool host_memory(int index = 0) const { return index < device_count_ && devices_[static_cast<size_t>(index)].host; }
+  // Work may be under way when a slot has returned.
+  bool is_async(int index) const { return devices_[static_cast<size_t>(index)].async; }
   // The kernel that was queued last, which an error that arrives late is told with.
   void note_launch(int index, const char* op) const {
     devices_[static_cast<size_t>(index)].last_launch.store(op, std::memory_order_relaxed);
   }
   void check_wait(int status, int index, const char* what) const; // of a slot that waits
   // NULL when the backend has no such kernel.
-  const ts_kernel* kernel(const KernelId& id) {
-    const Entry* e = kernels_[static_cast<size_t>(id.index())].load(std::memory_order_acquire);
+  const ts_kernel* kernel(const KernelId& id, int index) {
+    auto at = static_cast<size_t>(id.index());
+    const Chunk* chunk =
+        devices_[static_cast<size_t>(index)].kernels[at / KernelId::kChunk].load(std::memory_order_acquire);
+    const Entry* e = chunk ? (*chunk)[at % KernelId::kChunk].load(std::memory_order_acquire) : nullptr;
     if (!e) [[unlikely]]
-      e = resolve(id);
+      e = resolve(id, index);
     return e->present ? &e->kernel : nullptr;
   }
   void* stream(int index) const;                  // the calling thread's current stream; NULL is the default one
@@ -84,29 +91,33 @@ private:
     bool present;
     ts_kernel kernel;
   };
+  using Chunk = std::array<std::atomic<const Entry*>, KernelId::kChunk>;
   // What is known of one device.
   struct DeviceEntry {
+    ~DeviceEntry();
     std::mutex opening;
     std::unique_ptr<DeviceAllocator> owned;
     std::atomic<DeviceAllocator*> allocator{nullptr};
     mutable std::atomic<const char*> last_launch{nullptr};
     Limits limits;
+    bool host = false, async = false;
+    std::array<std::atomic<Chunk*>, KernelId::kMax / KernelId::kChunk> kernels{}; // by index of the name
   };
-  const Entry* resolve(const KernelId& id);
+  void note_memory(DeviceEntry& d, const ts_properties& p) const;
+  std::atomic<const Entry*>& kernel_slot(int index, const KernelId& id); // under the lock
+  const Entry* resolve(const KernelId& id, int index);
   void probe();
   DeviceAllocator& open(int index);
 
   int16_t id_;
   ts_backend table_;
   std::string name_, vendor_, version_, source_, reason_;
-  bool host_memory_ = false, async_ = false;
   std::atomic<bool> probed_{false};
   std::atomic<bool> used_{false};
   int device_count_ = 0;
   std::mutex mutex_;
   std::unique_ptr<DeviceEntry[]> devices_;
   std::vector<std::unique_ptr<Entry>> owned_;
-  std::array<std::atomic<const Entry*>, KernelId::kMax> kernels_{};
   std::atomic<uint64_t> forgotten_{0}; // times that a kernel was forgotten
 };
 

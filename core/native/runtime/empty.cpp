@@ -76,10 +76,10 @@ Tensor from_external(void* handle, IntSpan sizes, IntSpan strides, DType dtype, 
   // The handle addresses the first element; negative strides reach below it.
   Backend& b = backend_of(device);
   b.allocator(device.index);
-  void* start = b.host_memory() ? static_cast<char*>(handle) + low : handle;
-  t->storage =
-      Storage::make(device, static_cast<size_t>(high - low), start, b.host_memory() ? start : nullptr, deleter, ctx);
-  t->byte_offset = b.host_memory() ? -low : 0;
+  bool host = b.host_memory(device.index);
+  void* start = host ? static_cast<char*>(handle) + low : handle;
+  t->storage = Storage::make(device, static_cast<size_t>(high - low), start, host ? start : nullptr, deleter, ctx);
+  t->byte_offset = host ? -low : 0;
   return t;
 }
 

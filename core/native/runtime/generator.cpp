@@ -1,4 +1,4 @@
-#include "runtime/generator.h"
+#include "runtime/capture_state.h"
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +22,14 @@ Generator& default_generator(Device device) {
     if (g_seed) slot->seed = *g_seed;
   }
   return *slot;
+}
+
+uint64_t Generator::advance(uint64_t words) {
+  std::lock_guard lock(mutex);
+  uint64_t at = offset;
+  offset += (words + 3) / 4 * 4;
+  if (CaptureState* c = CaptureState::current()) c->note_draw(*this, at);
+  return at;
 }
 
 void manual_seed_all(uint64_t seed) {

@@ -15,12 +15,7 @@ struct Generator {
   uint64_t offset = 0;            // in 32-bit words, a multiple of 4
   static void destroy(Generator* g) { delete g; }
   // Claims `words` words and returns the position of the first.
-  uint64_t advance(uint64_t words) {
-    std::lock_guard lock(mutex);
-    uint64_t at = offset;
-    offset += (words + 3) / 4 * 4;
-    return at;
-  }
+  uint64_t advance(uint64_t words);
   void manual_seed(uint64_t s) {
     std::lock_guard lock(mutex);
     seed = s;

@@ -1,4 +1,5 @@
 #include "runtime/pinned.h"
+#include "runtime/capture_state.h"
 #include "runtime/empty.h"
 #include "runtime/stream.h"
 #include <cstring>
@@ -108,6 +109,7 @@ Tensor pin_memory(const Tensor& t, Backend& backend) {
 bool copy_from_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
   Pinned* block = pinned_block(src);
   if (!block || &block->backend != &backend_of(dst.device())) return false;
+  check_recordable(dst.device(), "a copy from the host");
   const ts_backend& t = block->backend.table();
   int index = dst.device().index;
   block->backend.check(t.copy_from_pinned(t.ctx, index, dst->storage->handle, dst->byte_offset, src.data(), bytes,
@@ -120,6 +122,7 @@ bool copy_from_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
 bool copy_to_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
   Pinned* block = pinned_block(dst);
   if (!block || &block->backend != &backend_of(src.device())) return false;
+  check_recordable(src.device(), "a copy to the host");
   const ts_backend& t = block->backend.table();
   int index = src.device().index;
   block->backend.check(t.copy_to_pinned(t.ctx, index, dst.data(), src->storage->handle, src->byte_offset, bytes,

@@ -12,6 +12,9 @@ Backend& load_plugin(const std::string& path, const std::string& name, const std
 // RuntimeError unless a table speaks this core's ABI and fills the required slots; `source` stands in the message.
 void check_backend_table(const ts_backend* table, const std::string& source);
 
+// The same of the tables that belong to it: recorded launches, communicators, graph compilers.
+void check_extensions(const ts_backend& table, const std::string& source);
+
 // RuntimeError unless a table of `size` bytes says its version, and this core speaks it.
 void check_abi(const std::string& source, size_t size, size_t least, int major, int minor_needed);
 

@@ -1,4 +1,5 @@
 // The table of registered backends, and device names.
+#include "runtime/capture_state.h"
 #include "runtime/default_device.h"
 #include "runtime/device_names.h"
 #include "runtime/plugin.h"
@@ -58,6 +59,7 @@ void check_backend_table(const ts_backend* t, const std::string& source) {
                   {"get_kernel", t->get_kernel != nullptr}};
   for (auto& r : required)
     TS_CHECK(r.filled, "backend: '", t->name, "' from ", source, " leaves the required slot ", r.slot, " empty");
+  check_extensions(*t, source);
 }
 
 Backend& register_backend(const ts_backend* table, const std::string& source) {
@@ -176,6 +178,7 @@ void synchronize(Device device) {
 
 void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes) {
   if (bytes == 0) return;
+  check_recordable(dst.device(), "a copy from the host");
   if (void* host = dst.data()) {
     std::memcpy(host, src, bytes);
     return;
@@ -195,16 +198,19 @@ void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes, const char* 
 
 void move_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
   if (bytes == 0) return;
+  check_recordable(src.device(), "a read of values by the host");
   if (const void* host = src.data()) {
     std::memcpy(dst, host, bytes);
     return;
   }
+  TS_CHECK(src->storage, "expected a tensor with memory of its own, got a sparse one of shape ", src.sizes(),
+           "; use .to_dense() first");
   Backend& b = backend_of(src.device());
   void* stream = b.stream(src.device().index);
   b.check_wait(b.table().copy_to_host(b.table().ctx, src.device().index, dst, src->storage->handle, src->byte_offset,
                                       bytes, stream),
                src.device().index, "copy_to_host");
-  if (b.is_async())
+  if (b.is_async(src.device().index))
     b.check_wait(b.table().synchronize(b.table().ctx, src.device().index, stream), src.device().index, "copy_to_host");
 }
 
@@ -212,6 +218,9 @@ void copy_bytes_within(const Tensor& dst, const Tensor& src, size_t bytes) {
   if (bytes == 0) return;
   Backend& b = backend_of(dst.device());
   int index = dst.device().index;
+  if (CaptureState* c = CaptureState::current()) [[unlikely]]
+    c->copy_recorded(dst.device(), dst->storage->handle, dst->byte_offset, src->storage->handle, src->byte_offset,
+                     bytes);
   b.check(b.table().copy_within(b.table().ctx, index, dst->storage->handle, dst->byte_offset, src->storage->handle,
                                 src->byte_offset, bytes, b.stream(index)),
           "copy_within");
@@ -226,6 +235,7 @@ static bool share_events(const Backend& to, const Backend& from) {
 // The copy begins after what was queued on src's stream, and what is queued there later begins after the copy.
 bool copy_bytes_peer(const Tensor& dst, const Tensor& src, size_t bytes) {
   Backend& to = backend_of(dst.device());
+  check_recordable(dst.device(), "a copy from another device");
   if (!to.table().copy_peer) return false;
   Backend& from = backend_of(src.device());
   int to_index = dst.device().index, from_index = src.device().index;
@@ -235,7 +245,7 @@ bool copy_bytes_peer(const Tensor& dst, const Tensor& src, size_t bytes) {
     Event ready(src.device(), false);
     ready.record(from_stream);
     to.check(to.table().stream_wait_event(to.table().ctx, to_index, to_stream, ready.handle()), "copy_peer");
-  } else if (from.is_async()) {
+  } else if (from.is_async(from_index)) {
     from.check_wait(from.table().synchronize(from.table().ctx, from_index, from_stream), from_index, "copy_peer");
   }
   int status =
@@ -247,7 +257,7 @@ bool copy_bytes_peer(const Tensor& dst, const Tensor& src, size_t bytes) {
     Event copied(dst.device(), false);
     copied.record(to_stream);
     from.check(from.table().stream_wait_event(from.table().ctx, from_index, from_stream, copied.handle()), "copy_peer");
-  } else if (to.is_async()) {
+  } else if (to.is_async(to_index)) {
     to.check_wait(to.table().synchronize(to.table().ctx, to_index, to_stream), to_index, "copy_peer");
   }
   return true;

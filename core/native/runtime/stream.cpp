@@ -1,5 +1,5 @@
 #include "runtime/stream.h"
-#include "runtime/backend.h"
+#include "runtime/capture_state.h"
 #include <algorithm>
 
 namespace ts {
@@ -26,6 +26,7 @@ std::vector<void*> live_handles(Device device) {
 thread_local StreamChoice t_current;
 
 void wait_for(Device device, void* handle) {
+  check_recordable(device, "a wait for the device");
   Backend& b = backend_of(device);
   b.check_wait(b.table().synchronize(b.table().ctx, device.index, handle), device.index, "synchronize");
 }

@@ -11,12 +11,13 @@ using KeySet = uint64_t;
 // Gaps are left for keys that plugins register "before" or "after" one of these.
 namespace key {
 inline constexpr int kBackendBits = kMaxBackends;
-inline constexpr int Autograd = 28;
-inline constexpr int Batching = 36;
-inline constexpr int Autocast = 44;
-inline constexpr int Profiler = 50;
-inline constexpr int Tracer = 54;
-inline constexpr int UserMode = 58;
+inline constexpr int Autograd = 32;
+inline constexpr int Sparse = 38; // tensors that are made of parts, whatever their layout
+inline constexpr int Batching = 39;
+inline constexpr int Autocast = 47;
+inline constexpr int Profiler = 52;
+inline constexpr int Tracer = 56;
+inline constexpr int UserMode = 60;
 } // namespace key
 
 inline constexpr KeySet key_bit(int key) { return KeySet{1} << key; }

@@ -16,6 +16,7 @@ void TensorImpl::destroy(TensorImpl* t) {
   delete t->autograd;
   if (t->base) release(t->base);
   if (t->own_version) release(t->own_version);
+  delete t->payload;
   if (t->storage) release(t->storage);
   delete[] t->heap_dims;
   t->~TensorImpl();
@@ -91,13 +92,15 @@ TensorImpl* share_storage(const TensorImpl& of) {
   TensorImpl* t = TensorImpl::make();
   t->dtype = of.dtype;
   t->device = of.device;
-  t->keys = of.keys & backend_bits();
+  t->keys = of.keys & (backend_bits() | key_bit(key::Sparse));
   t->byte_offset = of.byte_offset;
   t->flags |= of.flags & (TensorImpl::kConstantData | TensorImpl::kInference);
   if (of.storage) {
     retain(of.storage);
     t->storage = of.storage;
   }
+  if (of.payload) [[unlikely]]
+    t->payload = of.payload->copy();
   return t;
 }
 

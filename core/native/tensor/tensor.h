@@ -29,6 +29,12 @@ struct VersionCounter {
   static void destroy(VersionCounter* p) { delete p; }
 };
 
+// What a tensor is besides memory, or instead of it: see tensor/sparse.h. Copies of the tensor have a copy.
+struct PayloadBase {
+  virtual ~PayloadBase() = default;
+  virtual PayloadBase* copy() const = 0;
+};
+
 enum class MemoryFormat : int8_t { Contiguous = 0, Preserve = 1, ChannelsLast = 2, ChannelsLast3d = 3 };
 
 struct TensorImpl {
@@ -57,6 +63,7 @@ struct TensorImpl {
   AutogradMetaBase* autograd = nullptr;  // owned
   TensorImpl* base = nullptr;            // owned reference: the tensor this one is a view of
   VersionCounter* own_version = nullptr; // owned reference
+  PayloadBase* payload = nullptr;        // owned
   uint32_t view_version = 0;             // of a view: the version at which its grad_fn was last made
   void* wrapper = nullptr;               // the Python object, see python/tensor_object.h
   int64_t* heap_dims = nullptr;          // sizes then strides, when ndim > kInlineDims; owned

@@ -113,24 +113,26 @@ class DeviceModule(ModuleType):
     # --- memory ----------------------------------------------------------------------------------------------------
 
     def memory_stats(self, device: Any = None) -> dict[str, int]:
-        """Bytes allocated and reserved, now and at most."""
+        """Bytes allocated and reserved, now and at most. Empty where there is no device and none is named."""
+        if device is None and not self.is_available():
+            return {}
         return _native.memory_stats(resolve(self._name, device))
 
     def memory_allocated(self, device: Any = None) -> int:
         """Bytes in live tensors."""
-        return self.memory_stats(device)["allocated"]
+        return self.memory_stats(device).get("allocated", 0)
 
     def max_memory_allocated(self, device: Any = None) -> int:
         """The most bytes ever in live tensors at once, since ``reset_peak_memory_stats``."""
-        return self.memory_stats(device)["allocated_peak"]
+        return self.memory_stats(device).get("allocated_peak", 0)
 
     def memory_reserved(self, device: Any = None) -> int:
         """Bytes held from the device, cached ones included."""
-        return self.memory_stats(device)["reserved"]
+        return self.memory_stats(device).get("reserved", 0)
 
     def max_memory_reserved(self, device: Any = None) -> int:
         """The most bytes ever held from the device."""
-        return self.memory_stats(device)["reserved_peak"]
+        return self.memory_stats(device).get("reserved_peak", 0)
 
     def reset_peak_memory_stats(self, device: Any = None) -> None:
         """Start measuring the peaks anew."""

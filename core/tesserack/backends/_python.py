@@ -33,7 +33,10 @@ _PROPERTIES = {
     "max_allocation": 0,
     "alignment": 0,
     "flags": 0,
+    "instructions": (0, 0, 0, 0),
 }
+#: What a kernel may take beyond the least, as bits of ``ts_kernel.flags``.
+_TAKES = {"prologue": 1, "epilogue": 2, "device_random": 4}
 _FLAGS = {"host_memory": 1, "atomics": 2, "asynchronous": 4, "simulated": 8}
 
 
@@ -44,6 +47,16 @@ def dtype_bits(dtypes: Iterable[Any] | None) -> int:
     if unknown:
         raise ValueError(f"dtypes: expected dtypes of Tesserack, got {', '.join(sorted(unknown))}")
     return sum(1 << DTYPES.index(name) for name in set(names))
+
+
+def instruction_words(names: Iterable[str]) -> tuple[int, ...]:
+    """A set of scalar instructions as ``ts_properties.instructions`` holds it."""
+    known = _native._instructions()
+    unknown = {*names} - {*known}
+    if unknown:
+        raise ValueError(f"instructions: expected names of scalar instructions, got {', '.join(sorted(unknown))}")
+    bits = sum(1 << known.index(name) for name in {*names})
+    return tuple(bits >> 64 * word & 2**64 - 1 for word in range(4))
 
 
 class Backend:
@@ -74,6 +87,10 @@ class Backend:
       ``copy_from_pinned(device, dst, dst_offset, address, nbytes, stream)`` and
       ``copy_to_pinned(device, address, src, src_offset, nbytes, stream)``, all four: memory of the host for
       ``Tensor.pin_memory``, and copies that may be under way when they return.
+    - ``capture_begin(device, stream)``, ``capture_end(device, stream) -> recording``,
+      ``capture_replay(device, recording, stream)`` and ``capture_destroy(device, recording)``: what the stream is given
+      between the first two is written down instead of done, and done by every replay. Without them the core records
+      kernel calls itself.
     - ``shutdown()``: the process ends.
 
     >>> from tesserack.backends import Backend
@@ -100,6 +117,7 @@ class Backend:
 
     def __init__(self) -> None:
         self._kernels: dict[str, tuple[Any, ...]] = {}
+        self._device_kernels: dict[tuple[int, str], tuple[Any, ...]] = {}  # by device and operator
         if not self.name or not self.vendor:
             raise ValueError(
                 f"Backend: expected {type(self).__name__} to set name and vendor, got {self.name!r} and {self.vendor!r}"
@@ -114,15 +132,19 @@ class Backend:
         layout: str = "strided",
         when: Callable[..., bool] | None = None,
         changing: Iterable[int] = (),
+        takes: Iterable[str] = (),
+        devices: Iterable[int] | None = None,
     ) -> Callable[[Function], Function]:
         """Register the decorated function as the kernel of the operators named.
 
         It is called with the outputs, the inputs and the parameters, in this order, and fills the outputs. Tensors are
         :class:`Operand` objects, tensors without storage plain numbers, absent ones None. Keyword-only parameters named
-        ``op``, ``opcode``, ``compute_dtype``, ``program``, ``stream`` or ``device`` receive these; ``outputs``,
-        ``inputs`` or ``params`` receive the tensors or parameters as a tuple instead of one by one. It returns None,
-        or NotImplemented to decline: the core then decomposes the operator, or runs it on the cpu and counts that. Or
-        it returns a :class:`tesserack.backends.LaunchPlan`, which the core runs now and for later calls of its kind.
+        ``op``, ``opcode``, ``compute_dtype``, ``program``, ``prologue``, ``epilogue``, ``deterministic``,
+        ``precision`` (of products of float32: "highest", "high" or "medium"), ``stream`` or ``device`` receive these;
+        ``outputs``, ``inputs`` or ``params`` receive the tensors or parameters as a tuple instead of one by one. It
+        returns None, or NotImplemented to decline: the core then decomposes the operator, or runs it on the cpu and
+        counts that. Or it returns a :class:`tesserack.backends.LaunchPlan`, which the core runs now and for later calls
+        of its kind.
 
         A name is not checked here, since the operator may be defined later. One that nothing asks for is never called:
         ``tesserack doctor``, the conformance kit and ``capabilities(name)["unused"]`` tell which, and what may have
@@ -135,9 +157,14 @@ class Backend:
             when: a predicate, called with the same arguments; false declines.
             changing: indices of parameters that are numbers and differ from call to call, such as a seed and an
                 offset: launch plans patch them in, and one plan serves all their values.
+            takes: what it takes beyond the least: "prologue" (of reduce and scan, a program of the inputs),
+                "epilogue" (of matmul, a program of the product) or "device_random" (of random_bits, key and position in
+                an input).
+            devices: indices of the devices that have the kernel; all by default. What is registered for some of them
+                goes before what is registered for all.
 
         Raises:
-            ValueError: for an unknown layout, no name, or a changing parameter beyond the 64th.
+            ValueError: for an unknown layout or capability, no name, or a changing parameter beyond the 64th.
             TypeError: for a keyword-only parameter that is no field of a call.
         """
         if not names:
@@ -149,11 +176,19 @@ class Backend:
         if not all(0 <= k < _MAX_CHANGING for k in indices):
             raise ValueError(f"kernel: expected changing parameters among 0 to {_MAX_CHANGING - 1}, got {changing!r}")
         patched = sum(1 << k for k in indices)
+        beyond = {*takes}
+        if beyond - _TAKES.keys():
+            raise ValueError(f"kernel: expected takes among {', '.join(_TAKES)}, got {sorted(beyond)!r}")
+        flags = sum(_TAKES[name] for name in beyond)
+        only = None if devices is None else [operator.index(device) for device in devices]
 
         def register(function: Function) -> Function:
-            record = (function, when, _fields(function), bits, LAYOUTS[layout], patched)
+            record = (function, when, _fields(function), bits, LAYOUTS[layout], patched, flags)
             for name in names:
-                self._kernels[name] = record
+                if only is None:
+                    self._kernels[name] = record
+                for device in only or ():
+                    self._device_kernels[device, name] = record
                 _native._kernel_changed(self.name, name)
             return function
 
@@ -161,10 +196,10 @@ class Backend:
 
     def kernels(self) -> list[str]:
         """Names of the kernels registered so far."""
-        return sorted(self._kernels)
+        return sorted({*self._kernels, *(name for _, name in self._device_kernels)})
 
-    def _find_kernel(self, op: str) -> tuple[Any, ...] | None:
-        return self._kernels.get(op)
+    def _find_kernel(self, op: str, device: int = 0) -> tuple[Any, ...] | None:
+        return self._device_kernels.get((device, op)) or self._kernels.get(op)
 
     # --- runtime --------------------------------------------------------------------------------------------------
 
@@ -177,7 +212,9 @@ class Backend:
 
         Keys: ``name``, ``total_memory``, ``free_memory``, ``max_allocation`` (bytes; 0 unknown), ``dtypes``
         (dtypes it computes with; all but complex by default), ``max_ndim`` (0 any), ``compute_units``, ``alignment``
-        (bytes), and the flags ``host_memory``, ``atomics``, ``asynchronous``, ``simulated``.
+        (bytes), ``instructions`` (names of the scalar instructions that it has: the core writes programs with these
+        alone; all but the latest by default), and the flags ``host_memory``, ``atomics``, ``asynchronous``,
+        ``simulated``. The core asks each device when it opens it.
         """
         return {"name": self.name}
 
@@ -224,6 +261,10 @@ class Backend:
     host_free: Any = None
     copy_from_pinned: Any = None
     copy_to_pinned: Any = None
+    capture_begin: Any = None
+    capture_end: Any = None
+    capture_replay: Any = None
+    capture_destroy: Any = None
 
     # --- for the native table -------------------------------------------------------------------------------------
 
@@ -246,6 +287,8 @@ class Backend:
             raise ValueError(f"properties: unknown keys {', '.join(sorted(unknown))}")
         merged = {**_PROPERTIES, **given, "flags": flags}
         merged["dtypes"] = dtype_bits(merged["dtypes"])
+        if "instructions" in given:
+            merged["instructions"] = instruction_words(given["instructions"])
         return tuple(merged.values())
 
 

@@ -7,12 +7,12 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tesserack import _native, dispatch
 from tesserack._native import Tensor
 
-__all__ = ["Event", "Recorder", "record_function", "recording"]
+__all__ = ["Event", "KernelEvent", "Recorder", "gather_kernels", "record_function", "recording"]
 
 
 class Event:
@@ -44,12 +44,24 @@ class Event:
         return self.memory - sum(child.memory for child in self.children)
 
 
+class KernelEvent(NamedTuple):
+    """One call of a backend's kernel, in any thread. On an asynchronous device the times are those of queueing it."""
+
+    name: str
+    device: str
+    thread: int
+    start: float  # microseconds, as those of events
+    end: float
+    elements: int
+
+
 class Recorder:
-    """Events of the threads that enter it."""
+    """Events of the threads that enter it, and the kernels of all threads."""
 
     def __init__(self, shapes: bool = False, memory: bool = False) -> None:
         self.shapes, self.memory = shapes, memory
         self.events: list[Event] = []
+        self.kernels: list[KernelEvent] = []
         self._stacks = threading.local()
 
     def begin(self, name: str, user: bool = False) -> Event:
@@ -111,11 +123,24 @@ def _observe(call: Any, *args: Any) -> Any:
 def recording(recorder: Recorder) -> Iterator[Recorder]:
     """Within it, this thread's operators and ranges are written down."""
     _active.append(recorder)
+    if len(_active) == 1:
+        _native._start_kernel_profile()
     try:
         with _key().enabled():
             yield recorder
     finally:
+        gather_kernels()
         _active.remove(recorder)
+        if not _active:
+            _native._stop_kernel_profile()
+
+
+def gather_kernels() -> None:
+    """Hand the kernels seen so far to whoever records."""
+    seen = _native._take_kernel_events() if _active else []
+    kernels = [KernelEvent(op, on, thread, start / 1e3, end / 1e3, n) for op, on, thread, start, end, n in seen]
+    for recorder in _active:
+        recorder.kernels.extend(kernels)
 
 
 class record_function:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from tesserack.profiler._record import Event
+from tesserack.profiler._record import Event, KernelEvent
 
 __all__ = ["Average", "EventList", "write_trace"]
 
@@ -130,10 +130,15 @@ def _bytes(count: int) -> str:
     return f"{sign}{value:.2f} Gb"
 
 
-def write_trace(path: str, events: Iterable[Event], metadata: dict[str, Any] | None = None) -> None:
+def write_trace(
+    path: str,
+    events: Iterable[Event],
+    metadata: dict[str, Any] | None = None,
+    kernels: Iterable[KernelEvent] = (),
+) -> None:
     """Write events in Chrome's trace format; compressed where the name ends in ``.gz``."""
     process = os.getpid()
-    records = [
+    records: list[dict[str, Any]] = [
         {
             "ph": "X",
             "cat": "user_annotation" if event.user else "cpu_op",
@@ -145,6 +150,19 @@ def write_trace(path: str, events: Iterable[Event], metadata: dict[str, Any] | N
             "args": {"Input Dims": event.shapes, "Device": event.device} if event.shapes else {},
         }
         for event in events
+    ]
+    records += [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": kernel.name,
+            "pid": process,
+            "tid": kernel.thread,
+            "ts": kernel.start,
+            "dur": kernel.end - kernel.start,
+            "args": {"Device": kernel.device, "Elements": kernel.elements},
+        }
+        for kernel in kernels
     ]
     text = json.dumps({"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": records})
     if path.endswith(".gz"):

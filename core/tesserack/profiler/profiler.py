@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import Any
 
-from tesserack.profiler._record import Event, Recorder, record_function, recording
+from tesserack.profiler._record import Event, KernelEvent, Recorder, gather_kernels, record_function, recording
 from tesserack.profiler._table import EventList, write_trace
 
 __all__ = [
@@ -94,7 +94,7 @@ def tensorboard_trace_handler(
 
 
 class profile:
-    """Records the operators that this thread calls, and ranges of :class:`record_function`.
+    """Records the operators that this thread calls, ranges of :class:`record_function`, and the kernels of all threads.
 
     Args:
         activities: kept for programs that give them; see :class:`ProfilerActivity`.
@@ -128,6 +128,7 @@ class profile:
         self._recorder: Recorder | None = None
         self._running: ExitStack | None = None
         self._events: list[Event] = []
+        self._kernels: list[KernelEvent] = []
         self._metadata: dict[str, Any] = {}
         self.step_num = 0
         self.current_action = ProfilerAction.NONE
@@ -184,7 +185,7 @@ class profile:
         if self._running is not None and self._recorder is not None:
             self._running.close()
             self._running = None
-            self._events = self._recorder.events
+            self._events, self._kernels = self._recorder.events, self._recorder.kernels
 
     # --- results -----------------------------------------------------------------------------------------------------
 
@@ -193,13 +194,27 @@ class profile:
         recorded = self._recorder.events if self._running is not None and self._recorder is not None else self._events
         return EventList(recorded)
 
+    def kernels(self) -> list[KernelEvent]:
+        """Every call of a backend's kernel, whichever thread made it.
+
+        >>> import tesserack as ts
+        >>> with profile() as prof:
+        ...     _ = ts.ones(4).exp().sum()
+        >>> [kernel.name for kernel in prof.kernels()]
+        ['fill', 'pointwise', 'reduce']
+        """
+        if self._running is None or self._recorder is None:
+            return list(self._kernels)
+        gather_kernels()
+        return list(self._recorder.kernels)
+
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **options: Any) -> EventList:
         """Calls gathered by name."""
         return self.events().key_averages(group_by_input_shape)
 
     def export_chrome_trace(self, path: str) -> None:
         """Write a trace for Chrome's and Perfetto's viewers."""
-        write_trace(path, self.events(), self._metadata)
+        write_trace(path, self.events(), self._metadata, self.kernels())
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the trace."""

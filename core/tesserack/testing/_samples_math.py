@@ -321,6 +321,10 @@ TABLE: SampleTable = {
         S(x(4), x(2, 3), x(3, 4), beta=2, alpha=3, only="numeric"),
         S(x(2, 4), x(2, 0), x(0, 4)),
     ],
+    "_addmm_activation": lambda x: [
+        S(x(2, 4), x(2, 3), x(3, 4), only="floating"),
+        S(x(4), x(2, 3), x(3, 4), beta=2, alpha=3, use_gelu=True, only="floating"),
+    ],
     "baddbmm": lambda x: [
         S(x(2, 2, 2), x(2, 2, 3), x(2, 3, 2)),
         S(x(2), x(2, 2, 3), x(2, 3, 2), beta=2, alpha=3, only="numeric"),

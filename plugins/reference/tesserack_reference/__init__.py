@@ -184,7 +184,8 @@ def pointwise(*, outputs: tuple[Operand, ...], inputs: tuple[Any, ...], program:
     compute = DTYPES[compute_dtype]
     registers = [read(x, compute_dtype) for x in inputs]
     with np.errstate(all="ignore"):
-        registers += [np.asarray(c).astype(compute) for c in program.constants]
+        exact = program.integers if compute.kind in "iu" else program.constants
+        registers += [np.asarray(c).astype(compute) for c in exact]
         for name, *operands in program.instructions:
             given = [registers[k] for k in operands]
             if name in DIVISIONS and compute.kind in "iu" and not np.all(given[1]):
@@ -202,15 +203,14 @@ REDUCTIONS = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "any
 @backend.kernel("reduce")
 def reduce(out: Operand, x: Operand, ndims: int, *, opcode: str, compute_dtype: ts.dtype) -> None:
     values = read(x)
-    kept = values.shape[: values.ndim - ndims]
+    kept, axes = values.shape[: values.ndim - ndims], tuple(range(values.ndim - ndims, values.ndim))
     with np.errstate(all="ignore"):
         if opcode in ("argmax", "argmin"):  # positions count through all reduced dims; NumPy's first NaN wins
             write(out, getattr(np, opcode)(values.reshape(*kept, -1), axis=-1))
         elif opcode in ("sum", "prod"):
-            axes = tuple(range(len(kept), values.ndim))
             write(out, REDUCTIONS[opcode](read(x, compute_dtype), axis=axes))
         else:
-            write(out, REDUCTIONS[opcode](values, axis=tuple(range(len(kept), values.ndim))))
+            write(out, REDUCTIONS[opcode](values, axis=axes))
 
 
 @backend.kernel("scan")

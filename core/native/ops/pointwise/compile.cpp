@@ -12,16 +12,21 @@
 namespace ts::pointwise {
 namespace {
 
-void collect(const Expr& e, std::vector<int>& variables, std::vector<double>& constants,
-             std::unordered_set<const ExprNode*>& seen) {
+bool same_constant(const Program& p, size_t k, const ExprNode& e) {
+  return std::bit_cast<uint64_t>(p.constants[k]) == std::bit_cast<uint64_t>(e.value) && p.integers[k] == e.integer;
+}
+
+void collect(const Expr& e, Program& p, std::unordered_set<const ExprNode*>& seen) {
   if (!e || !seen.insert(e.get()).second) return;
   if (e->kind == ExprNode::Variable) {
-    if (std::find(variables.begin(), variables.end(), e->variable) == variables.end()) variables.push_back(e->variable);
+    if (std::find(p.inputs.begin(), p.inputs.end(), e->variable) == p.inputs.end()) p.inputs.push_back(e->variable);
   } else if (e->kind == ExprNode::Constant) {
-    auto same_bits = [&](double v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(e->value); };
-    if (std::find_if(constants.begin(), constants.end(), same_bits) == constants.end()) constants.push_back(e->value);
+    for (size_t k = 0; k < p.constants.size(); ++k)
+      if (same_constant(p, k, *e)) return;
+    p.constants.push_back(e->value);
+    p.integers.push_back(e->integer);
   } else {
-    for (const Expr& child : {e->a, e->b, e->c}) collect(child, variables, constants, seen);
+    for (const Expr& child : {e->a, e->b, e->c}) collect(child, p, seen);
   }
 }
 
@@ -32,8 +37,7 @@ public:
     if (e->kind == ExprNode::Variable) return position(p_.inputs, e->variable);
     if (e->kind == ExprNode::Constant) {
       for (size_t i = 0; i < p_.constants.size(); ++i)
-        if (std::bit_cast<uint64_t>(p_.constants[i]) == std::bit_cast<uint64_t>(e->value))
-          return static_cast<uint16_t>(p_.inputs.size() + i);
+        if (same_constant(p_, i, *e)) return static_cast<uint16_t>(p_.inputs.size() + i);
     }
     if (auto known = done_.find(e.get()); known != done_.end()) return known->second;
     uint16_t a = emit(e->a), b = e->b ? emit(e->b) : uint16_t{0}, c = e->c ? emit(e->c) : uint16_t{0};
@@ -62,6 +66,7 @@ uint64_t program_id(const Program& p) {
   static std::map<std::vector<uint64_t>, uint64_t> ids;
   std::vector<uint64_t> key = {p.inputs.size(), p.constants.size(), p.outputs.size()};
   for (double v : p.constants) key.push_back(std::bit_cast<uint64_t>(v));
+  for (int64_t v : p.integers) key.push_back(static_cast<uint64_t>(v));
   for (uint16_t reg : p.outputs) key.push_back(reg);
   for (const ts_instruction& i : p.instructions)
     key.push_back(uint64_t{i.op} << 48 | uint64_t{i.a} << 32 | uint64_t{i.b} << 16 | i.c);
@@ -71,10 +76,12 @@ uint64_t program_id(const Program& p) {
 
 } // namespace
 
-std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<const std::string> variables) {
+std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<const std::string> variables,
+                                       bool all) {
   auto p = std::make_unique<Program>();
   std::unordered_set<const ExprNode*> seen;
-  for (const Expr& e : outputs) collect(e, p->inputs, p->constants, seen);
+  for (size_t k = 0; all && k < variables.size(); ++k) p->inputs.push_back(static_cast<int>(k));
+  for (const Expr& e : outputs) collect(e, *p, seen);
   std::sort(p->inputs.begin(), p->inputs.end());
   Compiler compiler(*p);
   for (const Expr& e : outputs) {
@@ -96,7 +103,8 @@ std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<
           p->constants.data(),
           p->instructions.data(),
           p->outputs.data(),
-          p->text.c_str()};
+          p->text.c_str(),
+          p->integers.data()};
   return p;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -18,17 +19,72 @@ struct Info {
   std::string_view name;
   int arity;
 };
-constexpr Info kInstructions[TS_NUM_INSTRUCTIONS] = {
-    {"copy", 1},     {"neg", 1},      {"abs", 1},     {"sign", 1},    {"recip", 1}, {"sqrt", 1},  {"rsqrt", 1},
-    {"exp", 1},      {"exp2", 1},     {"expm1", 1},   {"log", 1},     {"log2", 1},  {"log10", 1}, {"log1p", 1},
-    {"sin", 1},      {"cos", 1},      {"tan", 1},     {"asin", 1},    {"acos", 1},  {"atan", 1},  {"sinh", 1},
-    {"cosh", 1},     {"tanh", 1},     {"asinh", 1},   {"acosh", 1},   {"atanh", 1}, {"erf", 1},   {"erfc", 1},
-    {"erfinv", 1},   {"lgamma", 1},   {"digamma", 1}, {"sigmoid", 1}, {"floor", 1}, {"ceil", 1},  {"trunc", 1},
-    {"round", 1},    {"bitnot", 1},   {"not", 1},     {"add", 2},     {"sub", 2},   {"mul", 2},   {"div", 2},
-    {"floordiv", 2}, {"mod", 2},      {"fmod", 2},    {"pow", 2},     {"max", 2},   {"min", 2},   {"atan2", 2},
-    {"hypot", 2},    {"copysign", 2}, {"eq", 2},      {"ne", 2},      {"lt", 2},    {"le", 2},    {"gt", 2},
-    {"ge", 2},       {"and", 2},      {"or", 2},      {"xor", 2},     {"shl", 2},   {"shr", 2},   {"select", 3},
-    {"fma", 3}};
+constexpr Info kInstructions[TS_NUM_INSTRUCTIONS] = {{"copy", 1},
+                                                     {"neg", 1},
+                                                     {"abs", 1},
+                                                     {"sign", 1},
+                                                     {"recip", 1},
+                                                     {"sqrt", 1},
+                                                     {"rsqrt", 1},
+                                                     {"exp", 1},
+                                                     {"exp2", 1},
+                                                     {"expm1", 1},
+                                                     {"log", 1},
+                                                     {"log2", 1},
+                                                     {"log10", 1},
+                                                     {"log1p", 1},
+                                                     {"sin", 1},
+                                                     {"cos", 1},
+                                                     {"tan", 1},
+                                                     {"asin", 1},
+                                                     {"acos", 1},
+                                                     {"atan", 1},
+                                                     {"sinh", 1},
+                                                     {"cosh", 1},
+                                                     {"tanh", 1},
+                                                     {"asinh", 1},
+                                                     {"acosh", 1},
+                                                     {"atanh", 1},
+                                                     {"erf", 1},
+                                                     {"erfc", 1},
+                                                     {"erfinv", 1},
+                                                     {"lgamma", 1},
+                                                     {"digamma", 1},
+                                                     {"sigmoid", 1},
+                                                     {"floor", 1},
+                                                     {"ceil", 1},
+                                                     {"trunc", 1},
+                                                     {"round", 1},
+                                                     {"bitnot", 1},
+                                                     {"not", 1},
+                                                     {"add", 2},
+                                                     {"sub", 2},
+                                                     {"mul", 2},
+                                                     {"div", 2},
+                                                     {"floordiv", 2},
+                                                     {"mod", 2},
+                                                     {"fmod", 2},
+                                                     {"pow", 2},
+                                                     {"max", 2},
+                                                     {"min", 2},
+                                                     {"atan2", 2},
+                                                     {"hypot", 2},
+                                                     {"copysign", 2},
+                                                     {"eq", 2},
+                                                     {"ne", 2},
+                                                     {"lt", 2},
+                                                     {"le", 2},
+                                                     {"gt", 2},
+                                                     {"ge", 2},
+                                                     {"and", 2},
+                                                     {"or", 2},
+                                                     {"xor", 2},
+                                                     {"shl", 2},
+                                                     {"shr", 2},
+                                                     {"select", 3},
+                                                     {"fma", 3},
+                                                     {"round_float16", 1},
+                                                     {"round_bfloat16", 1}};
 
 bool is_constant(const Expr& e) { return e && e->kind == ExprNode::Constant; }
 bool is_constant(const Expr& e, double v) { return is_constant(e) && e->value == v; }
@@ -43,11 +99,17 @@ Expr make(uint16_t op, Expr a, Expr b, Expr c) {
   return n;
 }
 
-Expr fold(uint16_t op, double x, double y) {
+// Whether a double holds the constant as well as its integer does.
+bool is_double(const Expr& e) { return e->integer == constant(e->value)->integer; }
+
+Expr fold(uint16_t op, const Expr& a, const Expr& b) {
+  if (!is_double(a) || !is_double(b)) return nullptr;
+  double x = a->value, y = b->value;
+  auto rounded = [](double v) { return std::fabs(v) > 0x1p53; }; // perhaps; of integers
   switch (op) {
-  case TS_I_ADD: return constant(x + y);
-  case TS_I_SUB: return constant(x - y);
-  case TS_I_MUL: return constant(x * y);
+  case TS_I_ADD: return rounded(x + y) ? nullptr : constant(x + y);
+  case TS_I_SUB: return rounded(x - y) ? nullptr : constant(x - y);
+  case TS_I_MUL: return rounded(x * y) ? nullptr : constant(x * y);
   case TS_I_POW: return constant(std::pow(x, y));
   default: return nullptr; // division is left to the compute dtype: integers truncate
   }
@@ -55,7 +117,7 @@ Expr fold(uint16_t op, double x, double y) {
 
 Expr simplify(uint16_t op, const Expr& a, const Expr& b) {
   if (is_constant(a) && is_constant(b))
-    if (Expr folded = fold(op, a->value, b->value)) return folded;
+    if (Expr folded = fold(op, a, b)) return folded;
   switch (op) {
   case TS_I_ADD:
     if (is_constant(a, 0)) return b;
@@ -80,7 +142,7 @@ Expr simplify(uint16_t op, const Expr& a, const Expr& b) {
     if (is_constant(b, 1)) return a;
     break;
   case TS_I_NEG:
-    if (is_constant(a)) return constant(-a->value);
+    if (is_constant(a) && is_double(a)) return constant(-a->value);
     if (a->kind == ExprNode::Instruction && a->op == TS_I_NEG) return a->a;
     break;
   default: break;
@@ -158,6 +220,10 @@ private:
     size_t used = 0;
     double v = std::stod(rest, &used);
     at_ += used;
+    std::string_view digits = std::string_view(rest).substr(0, used);
+    int64_t whole = 0;
+    auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
+    if (status == std::errc() && end == digits.data() + digits.size()) return constant(whole);
     return constant(v);
   }
   Expr name() {
@@ -209,14 +275,14 @@ public:
     if (!e) return e;
     if (auto known = memo_.find(e.get()); known != memo_.end()) return known->second;
     Expr a = run(e->a), b = run(e->b), c = run(e->c);
-    Key key{e->kind, e->op, e->variable, std::bit_cast<uint64_t>(e->value), a.get(), b.get(), c.get()};
+    Key key{e->kind, e->op, e->variable, std::bit_cast<uint64_t>(e->value), e->integer, a.get(), b.get(), c.get()};
     auto [it, fresh] = nodes_.try_emplace(key, e);
     if (fresh && (a != e->a || b != e->b || c != e->c)) it->second = make(e->op, a, b, c);
     return memo_[e.get()] = it->second;
   }
 
 private:
-  using Key = std::tuple<int, uint16_t, int, uint64_t, const ExprNode*, const ExprNode*, const ExprNode*>;
+  using Key = std::tuple<int, uint16_t, int, uint64_t, int64_t, const ExprNode*, const ExprNode*, const ExprNode*>;
   Memo memo_;
   std::map<Key, Expr> nodes_;
 };
@@ -244,7 +310,10 @@ public:
     if (e->kind == ExprNode::Constant) {
       std::ostringstream out;
       out.precision(17);
-      out << e->value;
+      if (is_double(e))
+        out << e->value;
+      else
+        out << e->integer;
       return out.str();
     }
     if (auto known = names_.find(e.get()); known != names_.end()) return known->second;
@@ -292,8 +361,21 @@ Expr constant(double value) {
   auto n = std::make_shared<ExprNode>();
   n->kind = ExprNode::Constant;
   n->value = value;
+  // As registers are converted: cut, and uint64 by its bits.
+  if (value >= -0x1p63 && value < 0x1p63) n->integer = static_cast<int64_t>(value);
+  if (value >= 0x1p63 && value < 0x1p64) n->integer = static_cast<int64_t>(static_cast<uint64_t>(value));
   return n;
 }
+
+Expr constant(int64_t value) {
+  auto n = std::make_shared<ExprNode>();
+  n->kind = ExprNode::Constant;
+  n->value = static_cast<double>(value);
+  n->integer = value;
+  return n;
+}
+
+Expr exactly(uint16_t op, Expr a, Expr b, Expr c) { return make(op, std::move(a), std::move(b), std::move(c)); }
 
 Expr instruction(uint16_t op, Expr a, Expr b, Expr c) {
   if (op == TS_I_SELECT && is_constant(a)) return a->value != 0 ? b : c;

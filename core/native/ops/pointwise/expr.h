@@ -19,16 +19,22 @@ using Expr = std::shared_ptr<const ExprNode>;
 
 struct ExprNode {
   enum Kind : uint8_t { Variable, Constant, Instruction } kind;
-  uint16_t op = 0;  // Instruction
-  int variable = 0; // Variable
-  double value = 0; // Constant
+  uint16_t op = 0;     // Instruction
+  int variable = 0;    // Variable
+  double value = 0;    // Constant
+  int64_t integer = 0; // of one that is a whole number (uint64: its bits): exact where a double is not
   Expr a, b, c;
 };
 
 Expr variable(int index);
 Expr constant(double value);
+Expr constant(int64_t value);
+inline Expr constant(int value) { return constant(static_cast<double>(value)); }
 // Builds with local simplification (x * 1, x + 0, constants folded for the arithmetic instructions).
 Expr instruction(uint16_t op, Expr a, Expr b = nullptr, Expr c = nullptr);
+
+// As it stands: what instruction() makes simpler may differ for NaN, infinities and the sign of 0.
+Expr exactly(uint16_t op, Expr a, Expr b = nullptr, Expr c = nullptr);
 
 int instruction_arity(uint16_t op);
 std::string_view instruction_name(uint16_t op); // "exp"
@@ -56,10 +62,13 @@ struct Program {
   std::vector<int> inputs;
   ts_program c{};
   std::vector<double> constants;
+  std::vector<int64_t> integers; // of the constants
   std::vector<ts_instruction> instructions;
   std::vector<uint16_t> outputs;
   std::string text;
 };
-std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<const std::string> variables);
+// `all`: every variable is an input, used or not.
+std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<const std::string> variables,
+                                       bool all = false);
 
 } // namespace ts::pointwise

@@ -12,7 +12,9 @@ Expr at_defaults(const Operator& op, PointwiseInfo& info) {
     const Argument& a = op.schema->args[k];
     if (a.type.kind != TypeKind::Scalar || !a.has_default || !a.default_value.is_number()) continue;
     info.scalar_args.push_back(static_cast<int>(k));
-    e = pointwise::substitute(e, static_cast<int>(k), pointwise::constant(a.default_value.as_double()));
+    e = pointwise::substitute(e, static_cast<int>(k),
+                              a.default_value.tag == Tag::Int ? pointwise::constant(a.default_value.i)
+                                                              : pointwise::constant(a.default_value.as_double()));
   }
   return info.scalar_args.empty() ? nullptr : e;
 }

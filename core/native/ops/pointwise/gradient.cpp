@@ -3,7 +3,7 @@
 #include "autograd/meta.h"
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
-#include "ops/api.h"
+#include "dispatch/op_handles.h"
 #include "ops/pointwise/info.h"
 #include <algorithm>
 

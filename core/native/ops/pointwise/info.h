@@ -1,6 +1,6 @@
 // What a pointwise operator knows about itself, and how it runs.
 #pragma once
-#include "ops/declare.h"
+#include "ops/common/declare.h"
 #include "ops/pointwise/complex.h"
 #include "ops/pointwise/expr.h"
 #include <atomic>

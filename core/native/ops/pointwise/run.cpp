@@ -1,14 +1,15 @@
 // Running a pointwise operator: result dtype and shape, allocation, merging of dimensions, the kernel call.
 #include "dispatch/describe.h"
 #include "dispatch/launch.h"
-#include "ops/arguments.h"
-#include "ops/copy.h"
+#include "ops/common/arguments.h"
+#include "ops/common/copy.h"
+#include "ops/common/promotion.h"
 #include "ops/pointwise/info.h"
-#include "ops/promotion.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
 #include "tensor/inline_array.h"
 #include <algorithm>
+#include <string_view>
 
 namespace ts {
 namespace {
@@ -82,7 +83,7 @@ bool is_misaligned(const Backend::Limits& limits, const ts_tensor* out, const ts
 int run_kernel(Device device, const pointwise::Program& p, DType compute, ts_tensor* out, ts_tensor* in, int n_in,
                const CallShape& shape, int64_t work) {
   Backend& b = backend_of(device);
-  const ts_kernel* kernel = b.kernel(kPointwise);
+  const ts_kernel* kernel = b.kernel(kPointwise, device.index);
   if (!kernel || !takes(*kernel, shape)) return TS_DECLINED;
   const Backend::Limits& limits = b.limits(device.index);
   if (out->ndim > limits.max_ndim || (limits.misaligned && is_misaligned(limits, out, in, n_in))) [[unlikely]]
@@ -98,7 +99,7 @@ int run_kernel(Device device, const pointwise::Program& p, DType compute, ts_ten
   call.tensor_size = sizeof(ts_tensor);
   call.outputs = out;
   call.inputs = in;
-  call.program = &p.c;
+  call.program = program_for(limits, &p.c, call.compute_dtype);
   return call_kernel(b, *kernel, device, call, work);
 }
 
@@ -229,6 +230,14 @@ bool any_bool(const Frame& f) {
   return false;
 }
 
+// Those whose operands may all be numbers, as in PyTorch.
+bool takes_numbers(const Operator& op) {
+  constexpr std::string_view kNames[] = {"add",      "sub",      "mul",          "div",        "divide",
+                                         "multiply", "subtract", "floor_divide", "true_divide"};
+  const std::string& base = op.schema->base;
+  return base.starts_with('_') || std::find(std::begin(kNames), std::end(kNames), base) != std::end(kNames);
+}
+
 Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, const Frame& f) {
   Plan plan;
   ResultType types;
@@ -275,7 +284,10 @@ Plan make_plan(const Operator& op, const PointwiseInfo& info, const pointwise::P
       plan.sizes = plan.operands.size() == 1 ? Dims(o.tensor->sizes())
                                              : broadcast_sizes(plan.sizes, o.tensor->sizes(), op.name().c_str());
   }
-  if (!plan.device.defined()) plan.device = default_device();
+  if (!plan.device.defined()) {
+    plan.device = default_device();
+    TS_CHECK_TYPE(takes_numbers(op), op.name(), ": expected a tensor among the operands, got numbers alone");
+  }
   TS_CHECK(!info.no_bool || !any_bool(f), op.name(),
            ": expected a numeric dtype, got bool; try logical_xor, logical_not or .to() a number type");
   choose_dtypes(op, info, types, first, plan);

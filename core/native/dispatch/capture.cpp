@@ -1,0 +1,192 @@
+#include "dispatch/capture.h"
+#include "dispatch/launch.h"
+#include "runtime/call_copy.h"
+#include "runtime/empty.h"
+#include <cstring>
+
+namespace ts {
+namespace {
+
+std::atomic<int> g_recording{0}; // threads
+
+// Which parameter of a kernel that draws is the key, with the position after it; -1: it draws none.
+int key_parameter(const char* op) {
+  if (!std::strcmp(op, "native_dropout")) return 1;
+  bool first = !std::strcmp(op, "random_bits") || !std::strcmp(op, "rand_fill") || !std::strcmp(op, "randn_fill");
+  return first ? 0 : -1;
+}
+
+} // namespace
+
+struct Capture::Step {
+  Step() = default;
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+  ~Step() {
+    if (prepared.destroy) prepared.destroy(&prepared);
+    free_call(call);
+  }
+  ts_call* call = nullptr; // NULL: a copy
+  ts_kernel kernel{};
+  ts_step prepared{};
+  int64_t work = 0;
+  int key = -1;   // which parameter is the key of its random numbers
+  int draws = -1; // index in Capture::draws of the random numbers it makes, at `position` from their begin
+  uint64_t position = 0;
+  void *dst = nullptr, *src = nullptr; // of a copy
+  int64_t dst_offset = 0, src_offset = 0;
+  size_t bytes = 0;
+};
+
+namespace {
+// A prepared step seen as a kernel, whose own context it gets back.
+struct Prepared {
+  const ts_step* step;
+  void* kernel_ctx;
+};
+int run_prepared(const ts_call* call) {
+  const auto& p = *static_cast<const Prepared*>(call->kernel_ctx);
+  ts_call own = *call;
+  own.kernel_ctx = p.kernel_ctx;
+  return p.step->run(p.step, &own);
+}
+} // namespace
+
+Capture::Capture(Device d) : CaptureState(d), backend_(backend_of(d)) {
+  backend_.allocator(d.index);
+  by_launches = backend_.table().capture != nullptr;
+}
+
+Capture::~Capture() {
+  cancel();
+  const ts_backend& t = backend_.table();
+  if (recording_) t.capture->destroy(t.ctx, device.index, recording_);
+}
+
+void Capture::begin() {
+  TS_CHECK(!CaptureState::current(), "capture: this thread is recording already");
+  TS_CHECK(!complete_ && !recording_now_, "capture: a recording is made once");
+  stream_ = backend_.stream(device.index);
+  const ts_backend& t = backend_.table();
+  if (by_launches) backend_.check(t.capture->begin(t.ctx, device.index, stream_), "capture");
+  recording_now_ = true;
+  thread_state().capture = static_cast<CaptureState*>(this);
+  g_recording.fetch_add(1);
+  kernel_watchers.fetch_or(kWatchCapture);
+}
+
+void Capture::leave() noexcept {
+  thread_state().capture = nullptr;
+  recording_now_ = false;
+  if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchCapture});
+}
+
+void Capture::end() {
+  TS_CHECK(recording_now_ && CaptureState::current() == this, "capture: this thread is not recording");
+  leave();
+  const ts_backend& t = backend_.table();
+  if (by_launches) {
+    backend_.check(t.capture->end(t.ctx, device.index, stream_, &recording_), "capture");
+    TS_CHECK(recording_, "capture: backend '", backend_.name(), "' gave no recording");
+  }
+  complete_ = true;
+  for (Draws& d : draws)
+    TS_CHECK(d.end >= d.begin, "capture: a generator was seeded while its numbers were recorded; seed it before");
+  if (!by_launches) return;
+  // What the card wrote down has not been done yet: with the numbers that were drawn meanwhile.
+  for (Draws& d : draws) {
+    uint64_t now[2] = {d.generator->seed, d.begin};
+    if (d.state.defined()) copy_bytes_from_host(d.state, now, sizeof now);
+  }
+  backend_.check(t.capture->replay(t.ctx, device.index, recording_, stream_), "capture");
+}
+
+void Capture::cancel() noexcept {
+  if (!recording_now_) return;
+  leave();
+  const ts_backend& t = backend_.table();
+  if (by_launches) t.capture->end(t.ctx, device.index, stream_, &recording_);
+}
+
+void Capture::step_draws(Step& step) {
+  step.key = key_parameter(step.call->op);
+  if (step.key < 0 || step.call->n_params < step.key + 2) return;
+  auto position = static_cast<uint64_t>(step.call->params[step.key + 1].as.i);
+  Draws* at = draws_at(static_cast<uint64_t>(step.call->params[step.key].as.i), position);
+  if (!at) return; // numbers of an earlier draw, made again
+  step.draws = static_cast<int>(at - draws.data());
+  step.position = position - at->begin;
+}
+
+void Capture::kernel_recorded(Backend& b, const ts_kernel& kernel, const ts_call& call, int64_t work) {
+  if (by_launches) return;
+  auto step = std::make_unique<Step>();
+  step->call = copy_call(call);
+  if (!step->call) throw std::bad_alloc();
+  step->call->op = call.op; // which lives as long as the process, where a profile may name it
+  step->kernel = kernel;
+  step->work = work;
+  step_draws(*step);
+  if (kernel.prepare && step->draws < 0) {
+    step->prepared.struct_size = sizeof(ts_step);
+    int status = kernel.prepare(step->call, &step->prepared);
+    if (status != TS_OK) step->prepared = {};
+    if (status != TS_OK && status != TS_DECLINED) b.check(status, call.op);
+    prepared_ += step->prepared.run != nullptr;
+  }
+  steps_.push_back(std::move(step));
+}
+
+void Capture::copy_recorded(Device on, void* dst, int64_t dst_offset, void* src, int64_t src_offset, size_t bytes) {
+  if (by_launches || !(on == device)) return;
+  auto step = std::make_unique<Step>();
+  step->dst = dst;
+  step->src = src;
+  step->dst_offset = dst_offset;
+  step->src_offset = src_offset;
+  step->bytes = bytes;
+  steps_.push_back(std::move(step));
+}
+
+// Numbers that no run before has had.
+void Capture::renew_draws() {
+  for (Draws& d : draws) {
+    uint64_t now[2] = {d.generator->seed, d.generator->advance(d.end - d.begin)};
+    if (d.state.defined()) copy_bytes_from_host(d.state, now, sizeof now);
+    for (auto& step : steps_) {
+      if (step->draws != &d - draws.data()) continue;
+      auto* params = const_cast<ts_value*>(step->call->params);
+      params[step->key].as.i = static_cast<int64_t>(now[0]);
+      params[step->key + 1].as.i = static_cast<int64_t>(now[1] + step->position);
+    }
+  }
+}
+
+void Capture::run(Step& step) {
+  const ts_backend& t = backend_.table();
+  if (!step.call)
+    return backend_.check(t.copy_within(t.ctx, device.index, step.dst, step.dst_offset, step.src, step.src_offset,
+                                        step.bytes, backend_.stream(device.index)),
+                          "copy_within");
+  ts_kernel kernel = step.kernel;
+  Prepared prepared{&step.prepared, kernel.ctx};
+  if (step.prepared.run) {
+    kernel.run = run_prepared;
+    kernel.ctx = &prepared;
+  }
+  backend_.check(call_kernel(backend_, kernel, device, *step.call, step.work), step.call->op);
+}
+
+void Capture::replay() {
+  TS_CHECK(complete_, "capture: expected a recording that has ended");
+  TS_CHECK(!CaptureState::current(), "capture: a recording is not replayed within another");
+  renew_draws();
+  if (!by_launches) {
+    for (auto& step : steps_) run(*step);
+    return;
+  }
+  const ts_backend& t = backend_.table();
+  backend_.check(t.capture->replay(t.ctx, device.index, recording_, backend_.stream(device.index)), "capture");
+}
+
+} // namespace ts

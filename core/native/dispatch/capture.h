@@ -1,0 +1,40 @@
+// Recordings of a device's work, to be done again without what led to it: by the card (ts_capture), or else call by
+// call, of deep copies. Random numbers are new in every replay; memory that was allocated meanwhile stays.
+#pragma once
+#include "dispatch/watch.h"
+#include "runtime/capture_state.h"
+
+namespace ts {
+
+class Capture final : public CaptureState {
+public:
+  explicit Capture(Device device);
+  ~Capture() override;
+  // Between the two, this thread's work for the device, on its current stream, is recorded. RuntimeError where another
+  // recording is under way in the thread. Once it has ended, the work has been done once.
+  void begin();
+  void end();
+  void cancel() noexcept;                                               // after an error
+  void replay();                                                        // on the thread's current stream
+  int64_t steps() const { return static_cast<int64_t>(steps_.size()); } // 0 of a card's own recording
+  int64_t prepared() const { return prepared_; }                        // of these, by ts_kernel.prepare
+
+  void kernel_recorded(Backend& b, const ts_kernel& kernel, const ts_call& call, int64_t work);
+  void copy_recorded(Device on, void* dst, int64_t dst_offset, void* src, int64_t src_offset, size_t bytes) override;
+
+private:
+  struct Step;
+  void leave() noexcept;
+  void step_draws(Step& step);
+  void renew_draws();
+  void run(Step& step);
+
+  Backend& backend_;
+  void* stream_ = nullptr;
+  void* recording_ = nullptr;
+  bool recording_now_ = false, complete_ = false;
+  std::vector<std::unique_ptr<Step>> steps_;
+  int64_t prepared_ = 0;
+};
+
+} // namespace ts

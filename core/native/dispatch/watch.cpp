@@ -1,0 +1,69 @@
+#include "dispatch/watch.h"
+#include "dispatch/capture.h"
+#include "dispatch/launch.h"
+#include <chrono>
+#include <mutex>
+#include <pthread.h>
+
+namespace ts {
+
+std::atomic<uint32_t> kernel_watchers{0};
+std::atomic<uint32_t> call_flags{0};
+
+namespace {
+
+struct Profile {
+  std::mutex mutex;
+  std::vector<KernelEvent> events;
+};
+Profile& profile() {
+  static auto* p = new Profile; // threads may outlive static destruction
+  return *p;
+}
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+int run_quietly(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
+  if (b.is_async(device.index)) return call_async_kernel(b, kernel, device, call, work);
+  SuspendInterpreter suspend(work);
+  return kernel.run(&call);
+}
+
+} // namespace
+
+void start_kernel_profile() {
+  std::lock_guard lock(profile().mutex);
+  profile().events.clear();
+  kernel_watchers.fetch_or(kWatchProfile);
+}
+
+std::vector<KernelEvent> take_kernel_events() {
+  std::lock_guard lock(profile().mutex);
+  return std::exchange(profile().events, {});
+}
+
+std::vector<KernelEvent> stop_kernel_profile() {
+  kernel_watchers.fetch_and(~uint32_t{kWatchProfile});
+  return take_kernel_events();
+}
+
+int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
+  uint32_t watchers = kernel_watchers.load(std::memory_order_acquire);
+  bool profiled = watchers & kWatchProfile;
+  int64_t start = profiled ? now() : 0;
+  int status = run_quietly(b, kernel, device, call, work);
+  if (profiled && status != TS_DECLINED) {
+    KernelEvent event{call.op, device, static_cast<uint64_t>(pthread_self()), start, now(), work, status};
+    std::lock_guard lock(profile().mutex);
+    profile().events.push_back(event);
+  }
+  if (status == TS_OK)
+    if (CaptureState* capture = CaptureState::current(); capture && capture->device == device)
+      static_cast<Capture*>(capture)->kernel_recorded(b, kernel, call, work);
+  return status;
+}
+
+} // namespace ts

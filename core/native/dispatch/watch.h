@@ -1,0 +1,33 @@
+// Who watches the calls of kernels: the profiler and recordings of a device's work. One word tells call_kernel whether
+// anybody does.
+#pragma once
+#include "runtime/backend.h"
+#include <string>
+#include <vector>
+
+namespace ts {
+
+enum Watcher : uint32_t { kWatchProfile = 1, kWatchCapture = 2 };
+// Bits of Watcher; captures count, so that a thread's end does not hide another's.
+extern std::atomic<uint32_t> kernel_watchers;
+
+// One call of a kernel, or a copy, in any thread.
+struct KernelEvent {
+  const char* op;
+  Device device;
+  uint64_t thread;    // as Python's threading.get_ident
+  int64_t start, end; // nanoseconds of the steady clock; on an asynchronous device of the queueing
+  int64_t elements;
+  int status;
+};
+void start_kernel_profile();
+std::vector<KernelEvent> stop_kernel_profile(); // what was seen since the start
+std::vector<KernelEvent> take_kernel_events();  // so far; goes on
+
+// The same in the flags of every call: TS_C_*.
+extern std::atomic<uint32_t> call_flags;
+
+// Runs the kernel with everybody watching. The call is as the kernel gets it.
+int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work);
+
+} // namespace ts

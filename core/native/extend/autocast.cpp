@@ -1,0 +1,149 @@
+#include "extend/autocast.h"
+#include "autograd/meta.h"
+#include "dispatch/op_handles.h"
+#include "runtime/backend.h"
+#include "runtime/device_names.h"
+#include <map>
+#include <unordered_map>
+
+namespace ts {
+namespace {
+
+struct Policies {
+  AutocastPolicy host, device;
+};
+
+struct Cast {
+  Tensor source, result; // the source is held, so that its address stays its own
+};
+
+struct ThreadAutocast {
+  std::map<std::string, DType> dtypes; // by backend
+  std::unordered_map<const TensorImpl*, Cast> kept;
+  bool keep = false;
+};
+ThreadAutocast& autocast() {
+  thread_local ThreadAutocast state;
+  return state;
+}
+
+// Calls `f` for each tensor among the arguments.
+template <class F> void for_each_tensor(const Frame& frame, F&& f) {
+  for (int32_t k = 0; k < frame.nargs; ++k) {
+    const Value& v = frame.args[k];
+    if (v.tag == Tag::Tensor) f(v.as_tensor());
+    if (v.tag == Tag::Tensors)
+      for (const Tensor& t : v.as_tensors())
+        if (t.defined()) f(t);
+  }
+}
+
+Tensor cast_to(const Tensor& t, DType to) {
+  if (t.dtype() == to) return t;
+  ThreadAutocast& state = autocast();
+  bool parameter = state.keep && t.dtype() == DType::Float32 && requires_grad(t) && is_leaf(t) && grad_enabled();
+  if (!parameter) return ops::to_dtype(t, to);
+  auto at = state.kept.find(t.impl());
+  if (at == state.kept.end()) at = state.kept.emplace(t.impl(), Cast{t, ops::to_dtype(t, to)}).first;
+  return at->second.result;
+}
+
+// float64 and what is not real floating point stay as they are.
+bool may_cast(const Tensor& t, int16_t backend) {
+  DType d = t.dtype();
+  return t.device().backend == backend && is_floating(d) && d != DType::Float64;
+}
+
+// One call's arguments, cast; those that stay are borrowed as they were.
+class CastArguments {
+public:
+  CastArguments(const Frame& f, int16_t backend, DType to) : values_(f.args, f.args + f.nargs) {
+    tensors_.reserve(values_.size());
+    lists_.reserve(values_.size());
+    for (Value& v : values_) {
+      if (v.tag == Tag::Tensor && may_cast(v.as_tensor(), backend)) {
+        tensors_.push_back(cast_to(v.as_tensor(), to));
+        v = Value(tensors_.back());
+      } else if (v.tag == Tag::Tensors) {
+        std::vector<Tensor>& list = lists_.emplace_back(v.as_tensors().begin(), v.as_tensors().end());
+        for (Tensor& t : list)
+          if (t.defined() && may_cast(t, backend)) t = cast_to(t, to);
+        v = Value(list);
+      }
+    }
+  }
+  const Value* data() const { return values_.data(); }
+
+private:
+  std::vector<Value> values_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::vector<Tensor>> lists_;
+};
+
+DType widest(const Frame& f, int16_t backend, DType lower) {
+  DType found = lower;
+  for_each_tensor(f, [&](const Tensor& t) {
+    if (may_cast(t, backend) && t.dtype() != lower) found = DType::Float32;
+  });
+  return found;
+}
+
+// The region that applies to a call: that of the first tensor's backend.
+struct Region {
+  int16_t backend = -1;
+  DType dtype = DType::Undefined;
+  bool host = false;
+};
+Region region_of(const Frame& f) {
+  Region found;
+  for_each_tensor(f, [&](const Tensor& t) {
+    if (found.backend >= 0 || t.device().is_meta()) return;
+    Backend& b = backend_of(t.device());
+    const auto& dtypes = autocast().dtypes;
+    auto at = dtypes.find(b.name());
+    found = {b.id(), at == dtypes.end() ? DType::Undefined : at->second, b.host_memory()};
+  });
+  return found;
+}
+
+void run_cast(void* ctx, const Operator& op, Frame& f, KeySet keys) {
+  const auto& policies = *static_cast<const Policies*>(ctx);
+  KeySet rest = keys & below(key::Autocast);
+  Region region = region_of(f);
+  AutocastPolicy policy = region.host ? policies.host : policies.device;
+  if (region.dtype == DType::Undefined || policy == AutocastPolicy::None) return redispatch(op, f, rest);
+  DType to = policy == AutocastPolicy::Lower     ? region.dtype
+             : policy == AutocastPolicy::Float32 ? DType::Float32
+                                                 : widest(f, region.backend, region.dtype);
+  ExcludeKeys exclude(key_bit(key::Autocast));
+  CastArguments cast(f, region.backend, to);
+  Frame inner{cast.data(), f.rets, f.nargs, f.nrets};
+  redispatch(op, inner, rest);
+}
+
+} // namespace
+
+void set_autocast_policy(const std::string& base, AutocastPolicy host, AutocastPolicy device) {
+  auto found = overloads(base);
+  TS_CHECK(!found.empty(), "autocast: no operator named '", base, "'");
+  auto* policies = new Policies{host, device}; // for the life of the process, as operators are
+  for (const Operator* op : found)
+    if (op->variant == Variant::Functional)
+      mutable_operator(*op).table.set(key::Autocast, {run_cast, policies, "tesserack.amp"});
+}
+
+void set_autocast_dtype(const std::string& backend, DType dtype) {
+  ThreadAutocast& state = autocast();
+  const std::string& name = real_device_name(backend);
+  if (dtype == DType::Undefined)
+    state.dtypes.erase(name);
+  else
+    state.dtypes[name] = dtype;
+  KeySet& include = thread_state().include;
+  include = state.dtypes.empty() ? include & ~key_bit(key::Autocast) : include | key_bit(key::Autocast);
+}
+
+void clear_autocast_cache() { autocast().kept.clear(); }
+void keep_autocast_casts(bool keep) { autocast().keep = keep; }
+
+} // namespace ts

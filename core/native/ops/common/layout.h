@@ -1,0 +1,14 @@
+// The two layouts of images that kernels take: (N, C, ...) contiguous, and with the channels innermost.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace ts {
+
+// Dense with the channels innermost, 4-d or 5-d, and not contiguous besides (as a (N, 1, H, W) tensor is).
+bool is_channels_last(const Tensor& t);
+// t in one of the two layouts; a copy where it is in neither, or in the other.
+Tensor in_layout(const Tensor& t, bool channels_last);
+// A result in outline.
+Tensor outline_in_layout(IntSpan sizes, DType dtype, Device device, bool channels_last);
+
+} // namespace ts

@@ -1,0 +1,37 @@
+#include "ops/common/promotion.h"
+
+namespace ts {
+namespace {
+
+int category(DType t) {
+  if (t == DType::Undefined) return -1;
+  return is_complex(t) ? 3 : is_floating(t) ? 2 : is_bool(t) ? 0 : 1;
+}
+
+DType combine(DType higher, DType lower) {
+  return category(higher) >= category(lower) ? higher : promote_types(higher, lower);
+}
+
+} // namespace
+
+DType ResultType::get() const { return combine(dim_, combine(zero_dim_, number_)); }
+
+DType result_type(std::span<const Value> operands) {
+  ResultType r;
+  for (const Value& v : operands) r.add(v);
+  return r.get();
+}
+
+DType result_type(TensorList tensors) {
+  ResultType r;
+  for (const Tensor& t : tensors) r.add(*t.impl());
+  return r.get();
+}
+
+bool can_cast(DType from, DType to) {
+  if (is_complex(from) && !is_complex(to)) return false;
+  if (is_floating(from) && is_integral(to, true)) return false;
+  return is_bool(from) || !is_bool(to);
+}
+
+} // namespace ts

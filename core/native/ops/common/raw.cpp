@@ -1,0 +1,104 @@
+#include "ops/common/raw.h"
+#include "dispatch/launch.h"
+#include "ops/common/complex_parts.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+namespace {
+const KernelId kFill("fill"), kCopy("copy_cast");
+
+// For kernels that do not take complex numbers: part by part.
+void fill_parts(const Tensor& t, const Scalar& value) {
+  raw_fill(raw_part(t, false), value.real());
+  raw_fill(raw_part(t, true), value.imag());
+}
+
+void copy_parts(const Tensor& dst, const Tensor& src) {
+  bool from_complex = is_complex(src.dtype());
+  if (is_bool(dst.dtype())) return raw_copy(dst, ops::ne(src, Scalar(0)));
+  raw_copy(is_complex(dst.dtype()) ? raw_part(dst, false) : dst, from_complex ? raw_part(src, false) : src);
+  if (!is_complex(dst.dtype())) return;
+  if (from_complex)
+    raw_copy(raw_part(dst, true), raw_part(src, true));
+  else
+    raw_fill(raw_part(dst, true), Scalar(0));
+}
+
+} // namespace
+
+void raw_fill(const Tensor& t, Scalar value) {
+  if (!t.numel()) return;
+  Launch launch(kFill, t.device());
+  launch.out(t).param(value);
+  if (!is_complex(t.dtype())) return launch.run_required();
+  if (!launch.run()) fill_parts(t, value);
+}
+
+Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device) {
+  Tensor t = empty_tensor(sizes, dtype, device);
+  raw_fill(t, value);
+  return t;
+}
+
+void raw_copy(const Tensor& dst, const Tensor& src) {
+  if (!dst.numel()) return;
+  Launch launch(kCopy, dst.device());
+  launch.out(dst).in(src);
+  if (!is_complex(dst.dtype()) && !is_complex(src.dtype())) return launch.run_required();
+  if (!launch.run()) copy_parts(dst, src);
+}
+
+Tensor raw_cast(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype) return t;
+  Tensor out = empty_like_tensor(t, dtype);
+  raw_copy(out, t);
+  return out;
+}
+
+Tensor raw_contiguous(const Tensor& t) {
+  if (t.is_contiguous()) return t;
+  Tensor out = empty_tensor(t.sizes(), t.dtype(), t.device());
+  raw_copy(out, t);
+  return out;
+}
+
+Tensor raw_transpose(const Tensor& t, int64_t a, int64_t b) {
+  Dims sizes(t.sizes()), strides(t.strides());
+  std::swap(sizes[static_cast<size_t>(a)], sizes[static_cast<size_t>(b)]);
+  std::swap(strides[static_cast<size_t>(a)], strides[static_cast<size_t>(b)]);
+  return alias(t, sizes, strides, t->byte_offset);
+}
+
+Tensor raw_expand(const Tensor& t, IntSpan sizes, const char* op) {
+  return alias(t, sizes, expand_strides(t.sizes(), t.strides(), sizes, op), t->byte_offset);
+}
+
+Tensor raw_vector(std::span<const double> values, DType dtype, Device device) {
+  int64_t n = static_cast<int64_t>(values.size());
+  Tensor t = empty_tensor(IntSpan(&n, 1), dtype, device);
+  if (n == 0 || device.is_meta()) return t;
+  if (dtype == DType::Float64) {
+    copy_bytes_from_host(t, values.data(), values.size() * sizeof(double));
+    return t;
+  }
+  if (dtype == DType::Int64) {
+    std::vector<int64_t> exact(values.begin(), values.end());
+    copy_bytes_from_host(t, exact.data(), exact.size() * sizeof(int64_t));
+    return t;
+  }
+  // float32 first: a device without float64 still casts from it.
+  std::vector<float> single(values.begin(), values.end());
+  Tensor staged = dtype == DType::Float32 ? t : empty_tensor(IntSpan(&n, 1), DType::Float32, device);
+  copy_bytes_from_host(staged, single.data(), single.size() * sizeof(float));
+  if (!staged.is(t)) raw_copy(t, staged);
+  return t;
+}
+
+bool raw_truth(const Tensor& t) {
+  if (t.device().is_meta()) return false;
+  bool value = false;
+  copy_bytes_to_host(&value, raw_contiguous(t), 1, "bool");
+  return value;
+}
+
+} // namespace ts

@@ -1,0 +1,242 @@
+#include "ops/common/variants.h"
+#include "autograd/meta.h"
+#include "autograd/record.h"
+#include "autograd/view_history.h"
+#include "dispatch/describe.h"
+#include "dispatch/op_handles.h"
+#include "dispatch/primitive.h"
+#include "extend/override.h"
+#include "ops/common/check.h"
+#include "ops/common/promotion.h"
+#include "ops/common/raw.h"
+#include "tensor/geometry.h"
+#include <algorithm>
+#include <string_view>
+
+namespace ts {
+namespace {
+
+bool any_requires_grad(const Frame& f) {
+  for (int32_t k = 0; k < f.nargs; ++k)
+    if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor)) return true;
+  return false;
+}
+
+// --- primitives: into the target itself -----------------------------------------------------------------------------
+
+// Whether writing the target before all is read could change an argument.
+bool reads_target(const Operator& primitive, const Frame& f, const Tensor& target) {
+  if (!target->storage) return false;
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor && v.tensor->storage == target->storage &&
+        !(k == 0 && primitive.reuses_self && v.as_tensor().is(target)))
+      return true;
+    if (v.tag != Tag::Tensors) continue;
+    for (const Tensor& t : v.as_tensors())
+      if (t.defined() && t->storage == target->storage) return true;
+  }
+  return false;
+}
+
+// Whether the target is itself an argument: resizing it first would change what is read.
+bool is_argument(const Frame& f, const Tensor& target) {
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor && v.tensor == target.impl()) return true;
+    if (v.tag != Tag::Tensors) continue;
+    for (const Tensor& t : v.as_tensors())
+      if (t.is(target)) return true;
+  }
+  return false;
+}
+
+bool laid_out_as(const Tensor& target, const TensorImpl& outline) {
+  return target.dtype() == outline.dtype && same(target.sizes(), outline.sizes()) &&
+         (target.is_contiguous() ? outline.has(TensorImpl::kContiguous) : same(target.strides(), outline.strides()));
+}
+
+// What joins tensors refuses another dtype by a TypeError, as in PyTorch.
+void check_cast(const Operator& op, DType result, DType target) {
+  const std::string& base = op.functional->schema->base;
+  bool joins = base.ends_with("stack") || base.starts_with("cat") || base.starts_with("concat");
+  TS_CHECK_KIND(joins ? ErrorKind::Type : ErrorKind::Runtime, can_cast(result, target), op.name(), ": result type ",
+                result, " can't be cast to the desired output type ", target);
+}
+
+// What makes tensors of numbers resizes what it is given without a word.
+bool is_factory(const Schema& functional) {
+  for (const Argument& a : functional.args)
+    if (a.type.kind == TypeKind::Tensor || a.type.kind == TypeKind::Operand) return false;
+  return true;
+}
+
+// Those of which PyTorch refuses that the result lies where an operand lies.
+void check_apart(const Operator& op, const Frame& f, TensorList targets) {
+  constexpr std::string_view kNames[] = {"bernoulli",    "cat",      "concat",        "concatenate", "gather",
+                                         "index_select", "kthvalue", "masked_select", "take"};
+  const std::string& base = op.functional->schema->base;
+  if (std::find(std::begin(kNames), std::end(kNames), base) == std::end(kNames)) return;
+  auto begin = [](const Tensor& t) { return t->byte_offset; };
+  auto end = [](const Tensor& t) {
+    int64_t last = 0;
+    for (int64_t d = 0; d < t.ndim(); ++d) last += (t.sizes()[d] - 1) * t.strides()[d];
+    return t->byte_offset + (last + 1) * t.item_size();
+  };
+  auto check = [&](const Tensor& operand) {
+    for (const Tensor& target : targets)
+      TS_CHECK(!operand.defined() || !operand->storage || operand->storage != target->storage || operand.numel() == 0 ||
+                   target.numel() == 0 || begin(operand) >= end(target) || begin(target) >= end(operand),
+               op.name(),
+               ": unsupported operation: some elements of the input tensor and the written-to tensor refer "
+               "to a single memory location. Please clone() the tensor before performing the operation.");
+  };
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    if (f.args[k].tag == Tag::Tensor) check(f.args[k].as_tensor());
+    if (f.args[k].tag == Tag::Tensors)
+      for (const Tensor& t : f.args[k].as_tensors()) check(t);
+  }
+}
+
+void check_target(const Operator& op, const Tensor& target, const TensorImpl& outline) {
+  const char* name = op.name().c_str();
+  check_cast(op, outline.dtype, target.dtype());
+  TS_CHECK(outline.device == target.device(), name,
+           ": expected out on the device of the result, got out on another device");
+  if (op.variant == Variant::Out)
+    resize_output(target, outline.sizes(), name, is_factory(*op.functional->schema));
+  else
+    TS_CHECK(same(outline.sizes(), target.sizes()), name, ": result shape ", outline.sizes(),
+             " doesn't match the shape of the tensor modified in place, ", target.sizes());
+  check_inplace(target, name);
+}
+
+// `call` is the primitive's, its results not yet there. False, with nothing done, where some kernel hides the
+// computation.
+bool compute_into(const Operator& op, Frame& call, TensorList targets) {
+  const Operator& primitive = *op.functional;
+  if (!primitive.compute) return false;
+  if (!primitive.any_device) check_same_device(primitive, call);
+  ExcludeKeys no_grad(key_bit(key::Autograd));
+  Results outlines;
+  call.rets = outlines.data();
+  primitive.rule(primitive, call);
+  if (outlines[0].tag != Tag::Tensor) return false;
+  Device device = outlines[0].tensor->device;
+  if (!device.is_meta() && !computes(primitive, device.backend)) return false;
+  for (size_t k = 0; k < targets.size(); ++k)
+    if (op.variant == Variant::Out && !same(targets[k].sizes(), outlines[static_cast<int>(k)].tensor->sizes()) &&
+        is_argument(call, targets[k]))
+      return false;
+  for (size_t k = 0; k < targets.size(); ++k) check_target(op, targets[k], *outlines[static_cast<int>(k)].tensor);
+  if (device.is_meta()) return true;
+  bool work = false;
+  for (int k = 0; k < call.nrets; ++k) {
+    const Tensor& target = targets[static_cast<size_t>(k)];
+    TensorImpl& outline = *outlines[k].tensor;
+    work |= outline.numel > 0;
+    if (laid_out_as(target, outline) && !reads_target(primitive, call, target)) {
+      outlines.take(k);
+      call.give(k, target);
+    } else {
+      give_memory(outline);
+    }
+  }
+  if (work) compute_on(primitive, call, device);
+  for (int k = 0; k < call.nrets; ++k) {
+    const Tensor& target = targets[static_cast<size_t>(k)];
+    if (Tensor made = outlines.take(k); !made.is(target)) raw_copy(target, made);
+  }
+  return true;
+}
+
+// The in-place form of an operator without one of its own: compute, then copy into self.
+void inplace_by_copy(const Operator& op, Frame& f) {
+  const Tensor& self = f.args[0].as_tensor();
+  std::vector<Value> args(f.args, f.args + f.nargs);
+  Tensor before;
+  if (grad_enabled() && any_requires_grad(f)) {
+    check_inplace_history(op, self);
+    // By way of the base: a view may reach outside the view it was made of.
+    if (self->base && requires_grad(self)) refresh_view_history(self);
+    // Gradients may need the values that are about to go.
+    before = ops::clone(self);
+    for (Value& v : args)
+      if (v.tag == Tag::Tensor && v.tensor == self.impl()) v = before;
+  }
+  Results r;
+  Frame inner{args.data(), r.data(), f.nargs, 1};
+  call(*op.functional, inner);
+  Tensor result = r.take(0);
+  TS_CHECK(same(result.sizes(), self.sizes()), op.name(), ": result shape ", result.sizes(),
+           " doesn't match the shape of the tensor modified in place, ", self.sizes());
+  TS_CHECK(can_cast(result.dtype(), self.dtype()), op.name(), ": result type ", result.dtype(),
+           " can't be cast to the desired output type ", self.dtype());
+  ops::copy_(self, result);
+  f.give(0, self);
+}
+
+void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
+  check_cast(op, result.dtype(), out.dtype());
+  TS_CHECK(result.device() == out.device(), op.name(),
+           ": expected out on the device of the result, got out on another device");
+  resize_output(out, result.sizes(), op.name().c_str(), is_factory(*op.functional->schema));
+  ops::copy_(out, result);
+}
+
+// A factory makes what `out` holds, where the call does not say.
+void default_to_out(const Schema& functional, std::vector<Value>& args, const Tensor& out) {
+  // Running sums are computed in the dtype of `out`, where other operators cast their result to it.
+  bool running = functional.base == "cumsum" || functional.base == "cumprod";
+  for (const Value& v : args)
+    if (!running && (v.tag == Tag::Tensor || v.tag == Tag::Tensors)) return;
+  auto fill = [&](const char* name, Value v) {
+    int k = functional.find(name);
+    if (k >= 0 && args[static_cast<size_t>(k)].is_none()) args[static_cast<size_t>(k)] = v;
+  };
+  int k = functional.find("dtype");
+  TS_CHECK(k < 0 || args[static_cast<size_t>(k)].is_none() ||
+               Unbox<DType>::get(args[static_cast<size_t>(k)]) == out.dtype(),
+           functional.base, ": dtype ", Unbox<DType>::get(args[static_cast<size_t>(k)]),
+           " does not match dtype of out parameter (", out.dtype(), ")");
+  fill("dtype", out.dtype());
+  fill("device", out.device());
+}
+
+} // namespace
+
+void run_inplace_form(const Operator& op, Frame& f) {
+  if (!(grad_enabled() && any_requires_grad(f))) {
+    const Tensor& self = f.args[0].as_tensor();
+    Frame inner{f.args, nullptr, f.nargs, 1};
+    if (compute_into(op, inner, {&self, 1})) return f.give(0, self);
+  }
+  inplace_by_copy(op, f);
+}
+
+void run_out_form(const Operator& op, Frame& f) {
+  for (int32_t k = 0; k < f.nargs; ++k)
+    if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor) && grad_enabled()) refuse_out_gradient(op);
+  int32_t n = static_cast<int32_t>(op.schema->returns.size());
+  const Value& out = f.args[f.nargs - 1];
+  TS_CHECK_TYPE(n == 1 || (out.tag == Tag::Tensors && out.len == n), op.name(), ": expected out= a tuple of ", n,
+                " tensors");
+  TensorList targets = n == 1 ? TensorList(&out.as_tensor(), 1) : out.as_tensors();
+  std::vector<Value> args(f.args, f.args + f.nargs - 1);
+  if (n == 1) default_to_out(*op.functional->schema, args, out.as_tensor());
+  Results r;
+  Frame inner{args.data(), r.data(), f.nargs - 1, n};
+  check_apart(op, inner, targets);
+  if (op.functional->schema->base == "gather" && f.args[0].tag == Tag::Tensor)
+    TS_CHECK(targets[0].dtype() == f.args[0].as_tensor().dtype(), op.name(), ": Expected out tensor to have dtype ",
+             f.args[0].as_tensor().dtype(), ", but got ", targets[0].dtype(), " instead");
+  if (!compute_into(op, inner, targets)) {
+    inner.rets = r.data();
+    ExcludeKeys no_grad(key_bit(key::Autograd));
+    call(*op.functional, inner);
+    for (int k = 0; k < n; ++k) write_output(op, targets[static_cast<size_t>(k)], r.take(k));
+  }
+  for (int k = 0; k < n; ++k) f.give(k, targets[static_cast<size_t>(k)]);
+}
+
+} // namespace ts

@@ -1,0 +1,229 @@
+// Sequences and triangles: arange, linspace, logspace, tril, triu and their indices.
+#include "dispatch/launch.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/common/check.h"
+#include "ops/common/complex_parts.h"
+#include "ops/common/copy.h"
+#include "ops/common/declare.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+const KernelId kIota("iota"), kTril("tril"), kTriu("triu");
+
+void iota_into(const Tensor& out, Scalar start, Scalar step) {
+  if (out.numel()) Launch(kIota, out.device()).out(out).param(start).param(step).run_required();
+}
+
+// Exact in 128 bits for integers; in double otherwise, as PyTorch counts.
+int64_t integer_count(int64_t start, int64_t end, int64_t step) {
+  TS_CHECK(step != 0, "arange: step must be nonzero");
+  TS_CHECK((step > 0 && end >= start) || (step < 0 && end <= start),
+           "arange: upper bound and lower bound inconsistent with step sign, got start ", start, ", end ", end,
+           ", step ", step);
+  __int128 span = static_cast<__int128>(end) - start, s = step;
+  __int128 n = (span + s - (s > 0 ? 1 : -1)) / s;
+  TS_CHECK(n <= INT64_MAX, "arange: invalid size, possible overflow");
+  return static_cast<int64_t>(n);
+}
+
+int64_t float_count(double start, double end, double step) {
+  TS_CHECK(step != 0, "arange: step must be nonzero");
+  TS_CHECK(std::isfinite(start) && std::isfinite(end), "arange: unsupported range: ", start, " -> ", end);
+  TS_CHECK(!std::isnan(step), "arange: step must not be NaN");
+  TS_CHECK((step > 0 && end >= start) || (step < 0 && end <= start),
+           "arange: upper bound and lower bound inconsistent with step sign, got start ", start, ", end ", end,
+           ", step ", step);
+  double n = std::ceil((end - start) / step);
+  TS_CHECK(n >= 0 && n < 9223372036854775808.0, "arange: invalid size, possible overflow");
+  return static_cast<int64_t>(n);
+}
+
+int64_t whole(Scalar s) { return convert_scalar(s, DType::Int64, "arange").i; }
+
+Tensor arange_step_rule(Scalar start, Scalar end, Scalar step, DType dtype, Device device, bool) {
+  bool integers = !start.is_float() && !end.is_float() && !step.is_float();
+  DType t = dtype != DType::Undefined ? dtype : integers ? DType::Int64 : default_dtype();
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t) && !is_complex(t), "arange: not implemented for dtype ", t);
+  bool exact = integers || t == DType::Int64;
+  if (is_integral(t, false)) whole(start), whole(step);
+  int64_t n = exact ? integer_count(whole(start), whole(end), whole(step))
+                    : float_count(start.to_double(), end.to_double(), step.to_double());
+  return outline(IntSpan(&n, 1), t, or_default(device));
+}
+void arange_step(const Tensor& out, Scalar start, Scalar, Scalar step, DType, Device, bool) {
+  if (is_integral(out.dtype(), false))
+    iota_into(out, whole(start), whole(step));
+  else
+    iota_into(out, start.to_double(), step.to_double());
+}
+Tensor arange_start_rule(Scalar start, Scalar end, DType dtype, Device device, bool grad) {
+  return arange_step_rule(start, end, Scalar(1), dtype, device, grad);
+}
+void arange_start(const Tensor& out, Scalar start, Scalar end, DType dtype, Device device, bool grad) {
+  arange_step(out, start, end, Scalar(1), dtype, device, grad);
+}
+Tensor arange_rule(Scalar end, DType dtype, Device device, bool grad) {
+  return arange_step_rule(Scalar(0), end, Scalar(1), dtype, device, grad);
+}
+void arange(const Tensor& out, Scalar end, DType dtype, Device device, bool grad) {
+  arange_step(out, Scalar(0), end, Scalar(1), dtype, device, grad);
+}
+
+// The upper half counts down from the end, so that both ends are exact.
+Tensor spaced(double start, double end, int64_t steps, DType t, Device device) {
+  Tensor out = empty_tensor(IntSpan(&steps, 1), t, device);
+  if (steps == 1) {
+    raw_fill(out, Scalar(start));
+    return out;
+  }
+  double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  int64_t lower = steps / 2, upper = steps - lower, minus_one = -1;
+  iota_into(raw_narrow(out, 0, 0, lower), start, step);
+  if (upper == 0) return out;
+  Tensor down = empty_tensor(IntSpan(&upper, 1), t, device);
+  iota_into(down, end, -step);
+  raw_copy(raw_narrow(out, 0, lower, upper),
+           alias(down, IntSpan(&upper, 1), IntSpan(&minus_one, 1), (upper - 1) * item_size(t)));
+  return out;
+}
+
+DType spaced_dtype(DType dtype, int64_t steps, const char* op) {
+  TS_CHECK(steps >= 0, op, ": number of steps must be non-negative, got ", steps);
+  DType t = or_default(dtype);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t), op, ": not implemented for dtype ", t);
+  return t;
+}
+
+DType spacing_dtype(DType t) {
+  return is_half(t) ? DType::Float32 : is_floating(t) || is_complex(t) ? t : DType::Float64;
+}
+
+// Complex numbers on a straight line: part by part.
+Tensor spaced(Scalar start, Scalar end, int64_t steps, DType t, Device device) {
+  if (!is_complex(t)) return spaced(start.to_double(), end.to_double(), steps, t, device);
+  Tensor out = empty_tensor(IntSpan(&steps, 1), t, device);
+  raw_copy(raw_part(out, false), spaced(start.real(), end.real(), steps, real_type(t), device));
+  raw_copy(raw_part(out, true), spaced(start.imag(), end.imag(), steps, real_type(t), device));
+  return out;
+}
+
+Tensor linspace_rule(Scalar, Scalar, int64_t steps, DType dtype, Device device, bool) {
+  return outline(IntSpan(&steps, 1), spaced_dtype(dtype, steps, "linspace"), or_default(device));
+}
+void linspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, DType, Device, bool) {
+  raw_copy(out, spaced(start, end, steps, spacing_dtype(out.dtype()), out.device()));
+}
+
+Tensor logspace_rule(Scalar, Scalar, int64_t steps, double, DType dtype, Device device, bool) {
+  return outline(IntSpan(&steps, 1), spaced_dtype(dtype, steps, "logspace"), or_default(device));
+}
+void logspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, double base, DType, Device, bool) {
+  DType computed = spacing_dtype(out.dtype());
+  Tensor exponents = spaced(start, end, steps, computed, out.device());
+  raw_copy(out, ops::pow(filled({}, Scalar(base), computed, out.device()), exponents));
+}
+
+// --- triangles ---
+// True where the element is dropped: below the diagonal (upper) or above it.
+Tensor dropped(int64_t rows, int64_t columns, int64_t diagonal, bool upper, Device device) {
+  diagonal = std::clamp(diagonal, -rows - 1, columns + 1);
+  int64_t rows_shape[] = {rows, 1};
+  Tensor limit = empty_tensor(IntSpan(&rows, 1), DType::Int64, device);
+  iota_into(limit, diagonal, int64_t{1});
+  Tensor column = counting(columns, device);
+  return upper ? ops::lt(column, reshaped(limit, rows_shape)) : ops::gt(column, reshaped(limit, rows_shape));
+}
+
+template <bool upper> Tensor triangle_rule(const Tensor& self, int64_t) {
+  TS_CHECK(self.ndim() >= 2, upper ? "triu" : "tril", ": input tensor must have at least 2 dimensions, got sizes ",
+           self.sizes());
+  return outline(self.sizes(), self.dtype(), self.device());
+}
+template <bool upper> void triangle(const Tensor& out, const Tensor& self, int64_t diagonal) {
+  Tensor x = raw_contiguous(self);
+  if (Launch(upper ? kTriu : kTril, out.device()).out(out).in(x).param(diagonal).run()) return;
+  raw_copy(out, ops::masked_fill(x, dropped(self.size(-2), self.size(-1), diagonal, upper, self.device()), Scalar(0)));
+}
+
+template <bool upper>
+Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, DType dtype, Device device, bool) {
+  const char* op = upper ? "triu_indices" : "tril_indices";
+  TS_CHECK(row >= 0 && col >= 0, op, ": row and col must be non-negative, got ", row, " and ", col);
+  DType t = dtype == DType::Undefined ? DType::Int64 : dtype;
+  TS_CHECK(t == DType::Int64 || t == DType::Int32, op, ": expected dtype int32 or int64, got ", t);
+  if (row == 0 || col == 0) return empty_tensor(Dims{2, 0}, t, or_default(device));
+  Tensor kept = ops::logical_not(dropped(row, col, offset, upper, or_default(device)));
+  return ops::to_dtype(ops::contiguous(ops::transpose(ops::nonzero(kept), 0, 1)), t);
+}
+
+#define OPTIONS "*, ScalarType? dtype=None, Device? device=None, bool requires_grad=False"
+
+} // namespace
+
+TS_OPERATORS(range) {
+  def("arange(Scalar end, " OPTIONS ") -> Tensor")
+      .rule<arange_rule>()
+      .compute<arange>()
+      .function_only()
+      .out()
+      .doc("0, 1, ... below end; int64 for integers, else the default dtype.");
+  def("arange.start(Scalar start, Scalar end, " OPTIONS ") -> Tensor")
+      .rule<arange_start_rule>()
+      .compute<arange_start>()
+      .function_only()
+      .out()
+      .doc("start, start + 1, ... below end.");
+  def("arange.start_step(Scalar start, Scalar end, Scalar step=1, " OPTIONS ") -> Tensor")
+      .rule<arange_step_rule>()
+      .compute<arange_step>()
+      .function_only()
+      .out()
+      .doc("start, start + step, ... before end. RuntimeError when step is 0 or points away from end.");
+  def("linspace(Scalar start, Scalar end, int steps, " OPTIONS ") -> Tensor")
+      .rule<linspace_rule>()
+      .compute<linspace>()
+      .function_only()
+      .out()
+      .doc("`steps` evenly spaced numbers from start to end, both included.");
+  def("logspace(Scalar start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
+      .rule<logspace_rule>()
+      .compute<logspace>()
+      .function_only()
+      .out()
+      .doc("base to the power of `steps` evenly spaced exponents from start to end, both included.");
+  def("tril(Tensor self, int diagonal=0) -> Tensor")
+      .rule<triangle_rule<false>>()
+      .compute<triangle<false>>()
+      .inplace()
+      .out()
+      .gradient([](GradContext& c) {
+        static const Op tril("tril");
+        c.set(0, tril(c.grad(), c.value<int64_t>(1)));
+      })
+      .doc("The lower triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
+  def("triu(Tensor self, int diagonal=0) -> Tensor")
+      .rule<triangle_rule<true>>()
+      .compute<triangle<true>>()
+      .inplace()
+      .out()
+      .gradient([](GradContext& c) {
+        static const Op triu("triu");
+        c.set(0, triu(c.grad(), c.value<int64_t>(1)));
+      })
+      .doc("The upper triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
+  def("tril_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
+      .body<triangle_indices<false>>()
+      .reads_host()
+      .function_only()
+      .doc("Row and column indices (2, n) of the lower triangle of a row by col matrix, in row-major order.");
+  def("triu_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
+      .body<triangle_indices<true>>()
+      .reads_host()
+      .function_only()
+      .doc("Row and column indices (2, n) of the upper triangle of a row by col matrix, in row-major order.");
+}
+
+} // namespace ts

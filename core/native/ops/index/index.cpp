@@ -1,0 +1,302 @@
+// Advanced indexing by tensors, read and write: x[i, :, mask] and x[i, :, mask] = values.
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/common/check.h"
+#include "ops/common/declare.h"
+#include "ops/index/index_plan.h"
+
+namespace ts {
+namespace {
+
+const Op join_index("_join_index");
+
+// Adjacent indexed dims seen as one, with one-dimensional positions along it.
+struct Merged {
+  Tensor self;
+  int64_t dim;
+  Tensor at;
+};
+
+std::optional<Merged> merge(const Tensor& self, const IndexPlan& p) {
+  if (!p.adjacent) return std::nullopt;
+  size_t first = static_cast<size_t>(p.dims[0]), k = p.dims.size();
+  Dims sizes;
+  int64_t merged = 1;
+  for (size_t d = 0; d < self.sizes().size(); ++d) {
+    bool inside = d >= first && d < first + k;
+    if (inside) merged *= self.sizes()[d];
+    if (!inside)
+      sizes.push_back(self.sizes()[d]);
+    else if (d + 1 == first + k)
+      sizes.push_back(merged);
+  }
+  std::optional<Dims> strides = view_strides(self.sizes(), self.strides(), sizes);
+  if (!strides) return std::nullopt;
+  Tensor at = p.at[0];
+  for (size_t j = 1; j < k; ++j) at = join_index(at, p.at[j], Scalar(self.sizes()[first + j]));
+  return Merged{alias(self, sizes, *strides, self->byte_offset), static_cast<int64_t>(first),
+                raw_view(at, Dims{p.count()})};
+}
+
+// Any strides: self's memory as one row, and the place in it of every element of the result.
+struct Row {
+  Tensor row, at;
+};
+
+Row as_row(const Tensor& self, IndexPlan& p) {
+  check_positions(self, p); // places in memory would not tell
+  auto [low, high] = byte_extent(self.sizes(), self.strides(), 1);
+  int64_t n = high - low, one = 1;
+  Tensor at = filled(p.result, Scalar(-low), DType::Int64, self.device());
+  auto add_shaped = [&](const Tensor& t, size_t start, IntSpan sizes, int64_t stride) {
+    Dims shape(p.result.size(), 1);
+    std::copy(sizes.begin(), sizes.end(), shape.begin() + start);
+    at = ops::add(at, ops::mul(raw_view(t, shape), Scalar(stride)));
+  };
+  size_t next = 0, place = p.adjacent ? 0 : p.shape.size();
+  for (int64_t d = 0; d < self.ndim(); ++d) {
+    int64_t size = self.sizes()[d], stride = self.strides()[d];
+    if (next < p.dims.size() && p.dims[next] == d) {
+      add_shaped(p.at[next], p.first(), p.shape, stride);
+      if (next++ == 0 && p.adjacent) place += p.shape.size();
+    } else {
+      add_shaped(counting(size, self.device()), place++, IntSpan(&size, 1), stride);
+    }
+  }
+  return {alias(self, IntSpan(&n, 1), IntSpan(&one, 1), self->byte_offset + low * self.item_size()),
+          raw_view(at, Dims{at.numel()})};
+}
+
+// Into a contiguous tensor of the result's sizes.
+void read(const Tensor& out, const Tensor& self, IndexPlan p) {
+  auto into = [&](const Tensor& from, int64_t dim, const Tensor& at) {
+    Dims sizes(from.sizes());
+    sizes[dim] = at.numel();
+    select_into(alias(out, sizes, contiguous_strides(sizes), out->byte_offset), from, dim, at);
+  };
+  if (std::optional<Merged> m = merge(self, p)) return into(m->self, m->dim, m->at);
+  Row r = as_row(self, p);
+  into(r.row, 0, r.at);
+}
+
+void check_values(const Tensor& values, IntSpan result) {
+  IntSpan sizes = values.sizes();
+  while (sizes.size() > result.size() && sizes[0] == 1) sizes = sizes.subspan(1);
+  bool fits = sizes.size() <= result.size();
+  for (size_t d = 1; fits && d <= sizes.size(); ++d) {
+    int64_t have = sizes[sizes.size() - d];
+    fits = have == 1 || have == result[result.size() - d];
+  }
+  TS_CHECK(fits, "shape mismatch: value tensor of shape ", values.sizes(),
+           " cannot be broadcast to indexing result of shape ", result);
+}
+
+void write(const Tensor& self, IndexPlan p, const Tensor& values, bool accumulate) {
+  check_values(values, p.result);
+  Tensor from = values;
+  while (from.ndim() > static_cast<int64_t>(p.result.size()) && from.sizes()[0] == 1)
+    from = raw_view(from, from.sizes().subspan(1));
+  from = raw_expand(from, p.result, "index_put_");
+  if (from.numel() == 0) return;
+  int opcode = accumulate ? TS_S_ADD : TS_S_SET;
+  if (std::optional<Merged> m = merge(self, p)) {
+    Dims sizes(m->self.sizes());
+    sizes[m->dim] = m->at.numel();
+    scatter_slices(m->self, m->dim, m->at, raw_view(from, sizes), opcode);
+    return;
+  }
+  Row r = as_row(self, p);
+  scatter_into(r.row, 0, r.at, raw_view(from, Dims{from.numel()}), opcode);
+}
+
+// --- reading
+Tensor index_positions_rule(const Tensor& self, TensorList indices) {
+  return outline(index_outline(self, indices).result, self.dtype(), self.device());
+}
+void index_positions(const Tensor& out, const Tensor& self, TensorList indices) {
+  Tensor x = self;
+  read(out, self, make_index_plan(x, normalized_indices(x, indices)));
+}
+
+// How many positions masks stand for, their values tell.
+Tensor index_masks_rule(const Tensor& self, TensorList indices) {
+  IndexPlan p = index_outline(self, indices);
+  for (size_t d = 0; d < p.shape.size(); ++d) p.result[p.first() + d] = 0;
+  return outline(p.result, self.dtype(), self.device());
+}
+Tensor index_masks(const Tensor& self, TensorList indices) {
+  Tensor x = self;
+  IndexPlan p = make_index_plan(x, normalized_indices(x, indices));
+  Tensor out = empty_tensor(p.result, self.dtype(), self.device());
+  if (out.numel()) read(out, x, p);
+  return out;
+}
+
+Tensor index(const Tensor& self, TensorList indices) {
+  static const Op by_positions("_index_positions"), by_masks("_index_masks");
+  return (has_mask(indices) ? by_masks : by_positions)(self, indices);
+}
+
+// --- writing
+// x[mask] = number needs no positions.
+bool fill_masked(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {
+  if (accumulate || value.numel() != 1 || indices.empty() || !indices[0].defined() || indices[0].dtype() != DType::Bool)
+    return false;
+  for (const Tensor& t : indices.subspan(1))
+    if (t.defined()) return false;
+  const Tensor& mask = indices[0];
+  if (mask.ndim() > self.ndim() || mask.ndim() == 0 || !same(mask.sizes(), self.sizes().first(mask.sizes().size())))
+    return false;
+  if (self.numel() == 0) return true;
+  Dims shape(mask.sizes());
+  shape.resize(self.sizes().size(), 1);
+  Tensor chosen = ops::where(raw_view(transfer(mask, self.device()), shape), raw_view(value, {}), self);
+  raw_copy(self, chosen);
+  return true;
+}
+
+void check_put(const Tensor& self, TensorList indices, const Tensor& values) {
+  TS_CHECK(values.dtype() == self.dtype(), "Index put requires the source and destination dtypes match, got ",
+           self.dtype(), " for the destination and ", values.dtype(), " for the source.");
+  TS_CHECK(values.device() == self.device() || values.ndim() == 0,
+           "index_put_: expected values on the device of self, ", to_string(self.device()), ", got ",
+           to_string(values.device()));
+  IndexPlan p = index_outline(self, indices);
+  if (!has_mask(indices)) check_values(values, p.result);
+}
+void put_into(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  Tensor from = apart_from(transfer(values, self.device()), self);
+  std::vector<Tensor> apart;
+  for (const Tensor& t : indices) apart.push_back(t.defined() ? apart_from(t, self) : t);
+  if (fill_masked(self, apart, from, accumulate)) return;
+  Tensor x = self;
+  IndexPlan p = make_index_plan(x, normalized_indices(x, apart));
+  write(x, p, from, accumulate);
+}
+
+void index_put_rule_(const Tensor& self, TensorList indices, const Tensor& values, bool) {
+  check_inplace(self, "index_put_");
+  check_put(self, indices, values);
+}
+void index_put_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  put_into(self, indices, values, accumulate);
+}
+
+Tensor index_put_rule(const Tensor& self, TensorList indices, const Tensor& values, bool) {
+  check_put(self, indices, values);
+  return outline_like(self, self.dtype());
+}
+void index_put(const Tensor& out, const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  raw_copy(out, self);
+  put_into(out, indices, values, accumulate);
+}
+
+// By positions in the flattened tensor.
+Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
+  check_index_dtype(index, "put_");
+  check_same_dtype(self, source, "put_");
+  TS_CHECK(index.numel() == source.numel(),
+           "put_: Expected source and index to have the same number of elements, but got source.numel() = ",
+           source.numel(), ", index.numel() = ", index.numel());
+  TS_CHECK_INDEX(self.numel() > 0 || index.numel() == 0, "put_: index is out of bounds for an empty tensor");
+  Tensor flat = ops::reshape(self, Dims{-1}), at = ops::reshape(index, Dims{-1});
+  Tensor written = ops::index_put(flat, TensorList(&at, 1), ops::reshape(source, Dims{-1}), accumulate);
+  return ops::reshape(written, self.sizes());
+}
+
+std::vector<Tensor> saved_indices(GradContext& c) {
+  std::vector<Tensor> indices;
+  for (int j = 0; j < c.count(1); ++j) indices.push_back(c.arg(1, j));
+  return indices;
+}
+
+void index_gradient(GradContext& c) {
+  Tensor zeros = ops::zeros(c.sizes(0), c.grad().dtype(), c.grad().device());
+  c.set(0, ops::index_put(zeros, saved_indices(c), c.grad(), true));
+}
+
+void index_put_gradient(GradContext& c) {
+  std::vector<Tensor> indices = saved_indices(c);
+  if (c.needs(0)) {
+    Tensor zero = ops::zeros(IntSpan(), c.grad().dtype(), c.grad().device());
+    c.set(0, c.value<bool>(3) ? c.grad() : ops::index_put(c.grad(), indices, zero, false));
+  }
+  if (!c.needs(2)) return;
+  Tensor g = ops::index(c.grad(), indices);
+  IntSpan sizes = c.sizes(2);
+  while (sizes.size() > static_cast<size_t>(g.ndim()) && sizes[0] == 1) sizes = sizes.subspan(1);
+  c.set(2, ops::to_device(ops::reshape(ops::sum_to_size(g, sizes), c.sizes(2)), c.device(2)));
+}
+
+} // namespace
+
+TS_OPERATORS(index) {
+  def("index(Tensor self, Tensor?[] indices) -> Tensor")
+      .body<index>()
+      .data_dependent()
+      .any_device()
+      .hidden()
+      .doc("self[indices] by the rules of NumPy: position tensors broadcast together, masks stand for their nonzero "
+           "positions, None keeps a dimension. IndexError outside a dimension.");
+  def("_index_positions(Tensor self, Tensor?[] indices) -> Tensor")
+      .rule<index_positions_rule>()
+      .compute<index_positions>()
+      .reads_host()
+      .node_name("IndexBackward0")
+      .saves("indices")
+      .gradient(index_gradient)
+      .any_device()
+      .hidden()
+      .doc("index by positions.");
+  def("_index_masks(Tensor self, Tensor?[] indices) -> Tensor")
+      .rule<index_masks_rule>()
+      .make<index_masks>()
+      .node_name("IndexBackward0")
+      .saves("indices")
+      .gradient(index_gradient)
+      .any_device()
+      .hidden()
+      .doc("index by masks, and positions beside them.");
+  def("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor")
+      .rule<index_put_rule>()
+      .compute<index_put>()
+      .reads_host()
+      .saves("indices")
+      .gradient(index_put_gradient)
+      .any_device()
+      .doc("self with values, broadcast to the shape of self[indices], written or added there. With accumulate, "
+           "duplicate positions add up; otherwise any one wins.");
+  def("index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
+      .rule<index_put_rule_>()
+      .compute<index_put_, 0>()
+      .reads_host()
+      .saves("indices")
+      .gradient(index_put_gradient)
+      .any_device()
+      .method_only()
+      .doc("In-place version of index_put.");
+  def("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor")
+      .body<put>()
+      .inplace()
+      .doc("self with the elements of source written, or added, at positions in its flattened elements.");
+  def("_wrap_index(Tensor self, Scalar size) -> Tensor")
+      .pointwise("select(self < 0, self + size, self)")
+      .promote(Promote::Keep)
+      .not_differentiable()
+      .hidden()
+      .doc("Positions with negative ones counted from the end.");
+  def("_join_index(Tensor self, Tensor next, Scalar size) -> Tensor")
+      .pointwise("select(max(self < 0, max(next < 0, next >= size)), -1, self * size + next)")
+      .promote(Promote::Keep)
+      .not_differentiable()
+      .hidden()
+      .doc("Positions along two adjacent dims as one, the second of `size`; -1 where one lies outside.");
+  def("_index_outside(Tensor self, Scalar size) -> Tensor")
+      .pointwise("max(self < 0, self >= size)")
+      .promote(Promote::Compare)
+      .not_differentiable()
+      .hidden()
+      .doc("Whether each position lies outside [0, size).");
+}
+
+} // namespace ts

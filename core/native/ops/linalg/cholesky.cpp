@@ -1,0 +1,231 @@
+// Factors of symmetric matrices and solving with them: Cholesky and LDL.
+#include "dispatch/launch.h"
+#include "ops/common/arguments.h"
+#include "ops/common/declare.h"
+#include "ops/linalg/lapack.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+
+using namespace lapack;
+
+namespace {
+
+using Pair = std::tuple<Tensor, Tensor>;
+using Triple = std::tuple<Tensor, Tensor, Tensor>;
+
+const KernelId kCholesky("lapack_cholesky"), kCholeskySolve("lapack_cholesky_solve"), kLdl("lapack_ldl"),
+    kLdlSolve("lapack_ldl_solve");
+const Op triangular("_linalg_solve_triangular"), cholesky_ex_op("linalg_cholesky_ex"),
+    ldl_factor_ex_op("linalg_ldl_factor_ex"), cholesky_left("_cholesky_solve");
+
+// --- Cholesky
+
+Pair cholesky_ex_rule(const Tensor& self, bool, bool) {
+  const char* op = "linalg.cholesky";
+  check_floating(self, op);
+  check_square(self, op);
+  IntSpan batch = batch_of(self);
+  return {outline_columns(batch, rows(self), rows(self), self.dtype(), self.device()),
+          outline(batch, DType::Int32, self.device())};
+}
+void cholesky_ex(const Tensor& out, const Tensor& info, const Tensor& self, bool up, bool check_errors) {
+  static const Op keep_lower("tril_"), keep_upper("triu_");
+  raw_copy(out, self);
+  raw_fill(info, Scalar(0));
+  if (out.numel())
+    Launch(kCholesky, self.device())
+        .out(memory_of(out))
+        .out(info)
+        .param(up)
+        .work(out.numel() * rows(self))
+        .run_required();
+  if (check_errors) check_info(info, "linalg.cholesky", not_definite);
+  (up ? keep_upper : keep_lower)(out);
+}
+
+// With A = L L^H and P = tril(L^H gL) of halved diagonal, gA = L^-H (P + P^H) / 2 L^-1.
+void cholesky_gradient(GradContext& c) {
+  bool up = c.value<bool>(1);
+  Tensor l = up ? adjoint(c.result(0)) : c.result(0), g = up ? adjoint(c.grad(0)) : c.grad(0);
+  Tensor p = lower(ops::matmul(adjoint(l), g));
+  p = ops::sub(p, ops::mul(diagonal_matrix(real_part(diagonal_of(p))), 0.5));
+  Tensor middle = ops::mul(ops::add(p, adjoint(p)), 0.5);
+  Tensor lh = adjoint(l), right = triangular(lh, middle, true, false);
+  Tensor g_full = adjoint(triangular(lh, adjoint(right), true, false));
+  c.set(0, g_full);
+}
+
+Tensor cholesky(const Tensor& self, bool up) { return cholesky_ex_op.multi<2>(self, up, true)[0]; }
+
+Tensor cholesky_solve_rule(const Tensor& b, const Tensor& factor, bool) {
+  const char* op = "cholesky_solve";
+  check_floating(factor, op);
+  check_square(factor, op, "A");
+  check_matrix(b, op, "b");
+  check_same(factor, b, op);
+  check_sides(factor, b, true, op);
+  return outline_columns(broadcast_sizes(batch_of(factor), batch_of(b), op), rows(b), cols(b), b.dtype(), b.device());
+}
+void cholesky_solve_left(const Tensor& out, const Tensor& b, const Tensor& factor, bool up) {
+  copy_broadcast(out, b);
+  Launch(kCholeskySolve, b.device())
+      .out(memory_of(out))
+      .in(columns_of(factor, batch_of(out)))
+      .param(up)
+      .work(out.numel() * rows(factor))
+      .run_required();
+}
+
+// A = L L^H, so that gL = -(gA + gA^H) L, of gA = -gB X^H.
+void cholesky_solve_gradient(GradContext& c) {
+  bool up = c.value<bool>(2);
+  Tensor factor = c.arg(1), gb = cholesky_left(c.grad(), factor, up);
+  c.set(0, gb);
+  if (!c.needs(1)) return;
+  Tensor half = ops::matmul(gb, adjoint(c.result())), whole = ops::neg(ops::add(half, adjoint(half)));
+  // Of all entries, though one triangle is read: as PyTorch, whose factorisation takes what counts.
+  c.set(1, up ? ops::matmul(factor, whole) : ops::matmul(whole, factor));
+}
+
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool up) { return cholesky_left(b, factor, up); }
+
+Tensor cholesky_inverse(const Tensor& factor, bool up) {
+  check_floating(factor, "cholesky_inverse");
+  check_square(factor, "cholesky_inverse");
+  return cholesky_left(identities(batch_of(factor), rows(factor), factor), factor, up);
+}
+
+// --- LDL
+
+Triple ldl_factor_ex_rule(const Tensor& self, bool, bool) {
+  const char* op = "linalg.ldl_factor_ex";
+  check_floating(self, op);
+  check_square(self, op);
+  IntSpan batch = batch_of(self);
+  return {outline_columns(batch, rows(self), rows(self), self.dtype(), self.device()),
+          outline(with_batch(batch, {rows(self)}), DType::Int32, self.device()),
+          outline(batch, DType::Int32, self.device())};
+}
+void ldl_factor_ex(const Tensor& ld, const Tensor& pivots, const Tensor& info, const Tensor& self, bool hermitian,
+                   bool check_errors) {
+  static const Op keep_lower("tril_");
+  raw_copy(ld, self);
+  raw_fill(info, Scalar(0));
+  if (ld.numel())
+    Launch(kLdl, self.device())
+        .out(memory_of(ld))
+        .out(pivots)
+        .out(info)
+        .param(hermitian)
+        .work(ld.numel() * rows(self))
+        .run_required();
+  if (check_errors)
+    check_info(info, "linalg.ldl_factor_ex", [](int32_t k) {
+      return concat("The factorization could not be completed because the diagonal block of order ", k,
+                    " is singular.");
+    });
+  keep_lower(ld);
+}
+Pair ldl_factor(const Tensor& self, bool hermitian) {
+  auto found = ldl_factor_ex_op.multi<3>(self, hermitian, true);
+  return {found[0], found[1]};
+}
+Tensor ldl_solve_rule(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool) {
+  const char* op = "linalg.ldl_solve";
+  check_floating(ld, op);
+  check_square(ld, op, "LD");
+  check_matrix(b, op, "B");
+  check_same(ld, b, op);
+  check_sides(ld, b, true, op);
+  TS_CHECK(pivots.dtype() == DType::Int32 && same(ld.sizes().first(ld.sizes().size() - 1), pivots.sizes()), op,
+           ": Expected pivots of int32, one for each row, got ", pivots.dtype(), " of sizes ", pivots.sizes());
+  check_same_device(ld, pivots, op);
+  return outline_columns(broadcast_sizes(batch_of(ld), batch_of(b), op), rows(b), cols(b), b.dtype(), b.device());
+}
+void ldl_solve(const Tensor& out, const Tensor& ld, const Tensor& pivots, const Tensor& b, bool hermitian) {
+  IntSpan batch = batch_of(out);
+  copy_broadcast(out, b);
+  Launch(kLdlSolve, b.device())
+      .out(memory_of(out))
+      .in(columns_of(ld, batch))
+      .in(contiguous_rows(pivots, with_batch(batch, {rows(ld)})))
+      .param(hermitian)
+      .work(out.numel() * rows(ld))
+      .run_required();
+}
+void declare_cholesky() {
+  constexpr const char* kDoc = "L of A = L L^H (or U of A = U^H U) of positive-definite matrices (..., n, n), of which "
+                               "one triangle is read. LinAlgError if one is not positive-definite.";
+  def("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)")
+      .rule<cholesky_ex_rule>()
+      .compute<cholesky_ex, 2>()
+      .reads_host()
+      .saves("result")
+      .gradient(cholesky_gradient)
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("As cholesky, with info instead of an error: 0, or the order of the first minor that is not positive.");
+  def("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
+      .body<cholesky>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc(kDoc);
+  def("cholesky(Tensor self, bool upper=False) -> Tensor").body<cholesky>().out().doc(kDoc);
+  def("_cholesky_solve(Tensor self, Tensor input2, bool upper) -> Tensor")
+      .rule<cholesky_solve_rule>()
+      .compute<cholesky_solve_left>()
+      .saves("input2 result")
+      .gradient(cholesky_solve_gradient)
+      .hidden()
+      .doc("X of A X = self.");
+  def("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor")
+      .body<cholesky_solve>()
+      .out()
+      .doc("X of A X = self, from the Cholesky factor input2 of A.");
+  def("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
+      .body<cholesky_inverse>()
+      .out()
+      .doc("The inverse of A, from its Cholesky factor.");
+}
+
+void declare_ldl() {
+  def("linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor "
+      "pivots, "
+      "Tensor info)")
+      .rule<ldl_factor_ex_rule>()
+      .compute<ldl_factor_ex, 3>()
+      .reads_host()
+      .not_differentiable()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("As ldl_factor, with info instead of an error.");
+  def("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)")
+      .body<ldl_factor>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("L and the blocks of D of A = L D L^T (L D L^H if hermitian), symmetric (..., n, n), for ldl_solve (Bunch "
+           "and "
+           "Kaufman, 1977).");
+  def("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
+      .rule<ldl_solve_rule>()
+      .compute<ldl_solve>()
+      .not_differentiable()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc("X of A X = B from ldl_factor's results of A.");
+}
+
+} // namespace
+
+TS_OPERATORS(linalg_cholesky) {
+  declare_cholesky();
+  declare_ldl();
+}
+
+} // namespace ts

@@ -1,0 +1,109 @@
+// Distances and angles between vectors, norms limited, traces and cross products.
+#include "dispatch/op_handles.h"
+#include "ops/common/copy.h"
+#include "ops/common/declare.h"
+#include "ops/common/raw.h"
+#include "tensor/geometry.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+const Op vector_norm("linalg_vector_norm");
+
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
+  int64_t last[] = {-1};
+  return vector_norm(ops::add(ops::sub(x1, x2), eps), p, IntSpan(last), keepdim);
+}
+
+// x1 . x2 / (max(|x1|, eps) max(|x2|, eps))
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
+  TS_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()),
+           "cosine_similarity: expected common dtype to be floating point, yet got ", x1.dtype(), " and ", x2.dtype());
+  Dims sizes = broadcast_sizes(x1.sizes(), x2.sizes(), "cosine_similarity");
+  int64_t dims[] = {wrap_dim(dim, static_cast<int64_t>(sizes.size()), "cosine_similarity")};
+  Tensor a = ops::expand(x1, sizes), b = ops::expand(x2, sizes);
+  auto unit = [&](const Tensor& x) { return ops::div(x, ops::clamp(vector_norm(x, 2, IntSpan(dims), true), eps)); };
+  Tensor products = ops::mul(unit(a), unit(b));
+  return sizes.empty() ? products : ops::sum_dim(products, IntSpan(dims));
+}
+
+Tensor dist(const Tensor& self, const Tensor& other, Scalar p) { return vector_norm(ops::sub(self, other), p); }
+
+// Slices along dim with a greater norm are scaled down to it.
+Tensor renorm(const Tensor& self, Scalar p, int64_t dim, Scalar maxnorm) {
+  TS_CHECK(p.to_double() > 0, "renorm: non-positive-norm not supported, got p = ", p.to_double());
+  TS_CHECK(maxnorm.to_double() >= 0, "renorm: expected maxnorm to be >= 0 but got ", maxnorm.to_double());
+  TS_CHECK(self.ndim() >= 2, "renorm: input needs at least 2 dimensions, got ", self.ndim(), " dimensions");
+  int64_t d = wrap_dim(dim, self.ndim(), "renorm");
+  Dims others;
+  for (int64_t k = 0; k < self.ndim(); ++k)
+    if (k != d) others.push_back(k);
+  Tensor norm = vector_norm(self, p, others, true);
+  Tensor scale = ops::mul(ops::reciprocal(ops::add(norm, 1e-7)), maxnorm); // 1e-7 as PyTorch, against a division by 0
+  return ops::mul(self, ops::where(ops::gt(norm, maxnorm), scale, ops::ones_like(scale)));
+}
+
+Tensor cross_along(const Tensor& a, const Tensor& b, int64_t dim) {
+  TS_CHECK(a.ndim() == b.ndim(), "linalg.cross: inputs must have the same number of dimensions, got shapes ", a.sizes(),
+           " and ", b.sizes());
+  Dims sizes = broadcast_sizes(a.sizes(), b.sizes(), "cross");
+  int64_t d = wrap_dim(dim, static_cast<int64_t>(sizes.size()), "cross");
+  auto three = [&](const Tensor& t) { return t.size(d) == 3; };
+  TS_CHECK(!sizes.empty() && three(a) && three(b), "linalg.cross: inputs dimension ", dim,
+           " must have length 3. Got shapes ", a.sizes(), " and ", b.sizes());
+  Tensor x = ops::expand(a, sizes), y = ops::expand(b, sizes);
+  auto part = [&](const Tensor& t, int64_t k) { return ops::narrow(t, d, k, int64_t{1}); };
+  std::vector<Tensor> parts;
+  for (int64_t k = 0; k < 3; ++k) {
+    int64_t i = (k + 1) % 3, j = (k + 2) % 3;
+    parts.push_back(ops::sub(ops::mul(part(x, i), part(y, j)), ops::mul(part(x, j), part(y, i))));
+  }
+  return ops::cat(parts, d);
+}
+// Without dim: the first one of size three.
+Tensor cross(const Tensor& a, const Tensor& b, std::optional<int64_t> dim) {
+  if (dim) return cross_along(a, b, *dim);
+  for (int64_t d = 0; d < a.ndim(); ++d)
+    if (a.size(d) == 3) return cross_along(a, b, d);
+  fail(ErrorKind::Runtime, "cross: no dimension of size 3 in input of shape ", a.sizes());
+}
+
+Tensor trace(const Tensor& self) {
+  TS_CHECK(self.ndim() == 2, "trace: expected a matrix, but got tensor with dim ", self.ndim());
+  return ops::sum(ops::diagonal(self));
+}
+
+} // namespace
+
+TS_OPERATORS(distance) {
+  def("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor")
+      .body<pairwise_distance>()
+      .in("nn.functional")
+      .function_only()
+      .doc("p-norm of x1 - x2 + eps over the last dim.");
+  def("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor")
+      .body<cosine_similarity>()
+      .in("nn.functional")
+      .function_only()
+      .doc("Cosine of the angle between vectors along dim; norms count as eps at least.");
+  def("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor").body<dist>().doc("p-norm of self - other.");
+  def("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
+      .body<renorm>()
+      .inplace()
+      .out()
+      .doc("self with each slice along `dim` whose p-norm is greater than maxnorm scaled down to it.");
+  def("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+      .body<cross>()
+      .out()
+      .doc("Cross products of vectors of three along dim.");
+  def("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor")
+      .body<cross_along>()
+      .hidden()
+      .in("linalg")
+      .out()
+      .doc("Cross products of vectors of three along dim.");
+  def("trace(Tensor self) -> Tensor").body<trace>().doc("Sum of the diagonal of a matrix.");
+}
+
+} // namespace ts

@@ -1,0 +1,78 @@
+// What sparse tensors need of the core: the answer of operators without a sparse form, and the product of a matrix in
+// compressed rows with a dense one. The sparse forms themselves are written with dense operators, in the package.
+#include "tensor/sparse.h"
+#include "dispatch/launch.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/declare.h"
+#include "ops/common/raw.h"
+
+namespace ts {
+namespace {
+
+const TensorImpl* first_sparse(const Frame& f) {
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    const Value& v = f.args[k];
+    if (v.tag == Tag::Tensor && v.tensor->payload) return v.tensor;
+    if (v.tag == Tag::Tensors)
+      for (const Tensor& t : v.as_tensors())
+        if (t.defined() && t->payload) return t.impl();
+  }
+  return nullptr;
+}
+
+// Operators come here that have no kernel at this key.
+void refuse_sparse(void*, const Operator& op, Frame& f, KeySet keys) {
+  const TensorImpl* sparse = first_sparse(f);
+  if (!sparse) return redispatch(op, f, keys & below(key::Sparse));
+  Tensor t = Tensor::share(const_cast<TensorImpl*>(sparse));
+  fail(ErrorKind::NotImplemented, op.name(), ": expected strided tensors, as it has no form for the layout ",
+       layout_name(layout_of(t)), ", got one of shape ", t.sizes(), "; try .to_dense()");
+}
+
+struct InstallRefusal {
+  InstallRefusal() { set_key_default(key::Sparse, {refuse_sparse, nullptr, "tesserack"}); }
+} install;
+
+// --- the product of a matrix in compressed rows with a dense one ---------------------------------------------------
+
+const KernelId kProduct("csr_mm");
+const Op repeat_rows("repeat_interleave.self_Tensor"), diff("diff");
+
+Tensor csr_mm_rule(const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& dense) {
+  const char* op = "_csr_mm";
+  TS_CHECK(crow.ndim() == 1 && crow.numel() > 0 && col.ndim() == 1, op, ": expected 1-D indices, got shapes ",
+           crow.sizes(), " and ", col.sizes());
+  TS_CHECK((crow.dtype() == DType::Int64 || crow.dtype() == DType::Int32) && crow.dtype() == col.dtype(), op,
+           ": expected indices that are both int64 or both int32, got ", crow.dtype(), " and ", col.dtype());
+  TS_CHECK(values.ndim() == 1 && values.numel() == col.numel(), op, ": expected one value for each column index, got ",
+           values.sizes(), " for ", col.sizes());
+  TS_CHECK(dense.ndim() == 2 && dense.dtype() == values.dtype(), op, ": expected a matrix of ", values.dtype(),
+           ", got ", dense.dtype(), dense.sizes());
+  return outline(Dims{crow.numel() - 1, dense.size(1)}, dense.dtype(), dense.device());
+}
+
+void csr_mm(const Tensor& out, const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& dense) {
+  if (values.numel() == 0) return raw_fill(out, 0);
+  Tensor heads = raw_contiguous(crow), at = raw_contiguous(col), v = raw_contiguous(values), d = raw_contiguous(dense);
+  if (Launch(kProduct, out.device()).out(out).in(heads).in(at).in(v).in(d).work(v.numel() * d.size(1)).run()) return;
+  DType wide = accumulate_type(out.dtype());
+  int64_t rows = out.size(0);
+  Tensor row = repeat_rows(ops::arange(int64_t{0}, rows, int64_t{1}, DType::Int64, out.device()), diff(heads));
+  Tensor terms =
+      ops::mul(raw_cast(ops::index_select(d, int64_t{0}, at), wide), ops::unsqueeze(raw_cast(v, wide), int64_t{1}));
+  raw_copy(out, ops::index_add(filled(out.sizes(), 0, wide, out.device()), int64_t{0}, row, terms));
+}
+
+} // namespace
+
+TS_OPERATORS(sparse) {
+  def("_csr_mm(Tensor crow, Tensor col, Tensor values, Tensor dense) -> Tensor")
+      .rule<csr_mm_rule>()
+      .compute<csr_mm>()
+      .not_differentiable()
+      .hidden()
+      .doc("The product of a sparse matrix in compressed rows (crow (m + 1), col (nnz), values (nnz)) with dense "
+           "(k, n): (m, n). IndexError for a column outside.");
+}
+
+} // namespace ts

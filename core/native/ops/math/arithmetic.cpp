@@ -1,0 +1,310 @@
+// Arithmetic: add, sub, mul, div and relatives, powers, extrema, clamping.
+#include "dispatch/op_handles.h"
+#include "ops/math/pointwise_table.h"
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace ts {
+namespace {
+
+constexpr BinaryRow kBinary[] = {
+    {"mul", "self * other", Promote::Arith, nullptr, nullptr,
+     "Product of self and other, elementwise, with broadcasting and type promotion."},
+    {"multiply", "self * other", Promote::Arith, nullptr, nullptr, "Alias of mul."},
+    {"div", "self / other", Promote::Float, nullptr, nullptr,
+     "Quotient of self and other, elementwise; integers divide to floats."},
+    {"divide", "self / other", Promote::Float, nullptr, nullptr, "Alias of div."},
+    {"true_divide", "self / other", Promote::Float, nullptr, nullptr, "Alias of div."},
+    {"floor_divide", "floordiv(self, other)", Promote::Arith, nullptr, nullptr,
+     "Quotient rounded towards minus infinity."},
+    {"remainder", "mod(self, other)", Promote::Arith, nullptr, nullptr,
+     "Python's modulus: the remainder has the sign of other."},
+    {"fmod", "fmod(self, other)", Promote::Arith, nullptr, nullptr, "C's fmod: the remainder has the sign of self."},
+    {"maximum", "max(self, other)", Promote::Arith, "select(self == other, grad * 0.5, select(self < other, 0, grad))",
+     "select(self == other, grad * 0.5, select(self > other, 0, grad))", "Elementwise maximum; NaN wins."},
+    {"minimum", "min(self, other)", Promote::Arith, "select(self == other, grad * 0.5, select(self > other, 0, grad))",
+     "select(self == other, grad * 0.5, select(self < other, 0, grad))", "Elementwise minimum; NaN wins."},
+    {"fmax", "select(self != self, other, select(other != other, self, max(self, other)))", Promote::Arith,
+     "select(self >= other, grad, select(other != other, grad, 0))",
+     "select(self >= other, 0, select(other != other, 0, grad))", "Elementwise maximum; a number wins over NaN."},
+    {"fmin", "select(self != self, other, select(other != other, self, min(self, other)))", Promote::Arith,
+     "select(self <= other, grad, select(other != other, grad, 0))",
+     "select(self <= other, 0, select(other != other, 0, grad))", "Elementwise minimum; a number wins over NaN."},
+    {"atan2", "atan2(self, other)", Promote::Float, nullptr, nullptr,
+     "Angle of the point (other, self) in radians, in [-pi, pi]."},
+    {"arctan2", "atan2(self, other)", Promote::Float, nullptr, nullptr, "Alias of atan2."},
+    {"hypot", "hypot(self, other)", Promote::Arith, nullptr, nullptr,
+     "sqrt(self**2 + other**2) without overflow in between."},
+    {"copysign", "copysign(self, other)", Promote::Float, "grad * select(self == 0, 0, result / self)", nullptr,
+     "Magnitude of self with the sign of other."},
+    {"heaviside", "select(self == 0, other, self > 0)", Promote::Arith, nullptr, nullptr,
+     "Step function: 0 below zero, 1 above, other at zero."},
+    {"logaddexp",
+     "select(self == other, self + 0.69314718055994531, max(self, other) + log1p(exp(-abs(self - other))))",
+     Promote::Float, "grad * sigmoid(self - other)", "grad * sigmoid(other - self)",
+     "log(exp(self) + exp(other)) without overflow.", "_logaddexp_complex"},
+    {"logaddexp2", "select(self == other, self + 1, max(self, other) + log2(1 + exp2(-abs(self - other))))",
+     Promote::Float, "grad * sigmoid(0.69314718055994531 * (self - other))",
+     "grad * sigmoid(0.69314718055994531 * (other - self))", "log2(2**self + 2**other) without overflow."},
+    {"xlogy", "select(other != other, other, select(self == 0, 0, self * log(other)))", Promote::Float,
+     "grad * select(self == 0, select(other <= 0, 0, log(other)), log(other))", "grad * self / other",
+     "self * log(other), 0 where self is 0."},
+};
+
+constexpr UnaryRow kUnary[] = {
+    {"abs", "abs(self)", Promote::Arith, nullptr, "Absolute value, elementwise.", "_abs_complex"},
+    {"absolute", "abs(self)", Promote::Arith, nullptr, "Alias of abs.", "_abs_complex"},
+    {"sign", "sign(self)", Promote::Arith, nullptr, "-1, 0 or 1 by the sign of each element."},
+    {"sgn", "sign(self)", Promote::Arith, nullptr, "The sign; of complex elements their quotient by their magnitude.",
+     "_sgn_complex"},
+    {"reciprocal", "recip(self)", Promote::Float, "-grad * result * result", "1 / self."},
+};
+
+Tensor div_mode(const Value& self, const Value& other, const char* mode) {
+  static const Op trunc("div_trunc");
+  if (!mode) return ops::div(self, other);
+  if (!std::strcmp(mode, "floor")) return Op("floor_divide")(self, other);
+  TS_CHECK(!std::strcmp(mode, "trunc"), "div: expected rounding_mode to be one of None, 'trunc', or 'floor', got '",
+           mode, "'");
+  return trunc(self, other);
+}
+
+const Op kPow("pow_general"), kCube("cube");
+
+// Common exponents avoid the general power.
+Tensor pow(const Value& self, const Value& exponent) {
+  if (self.tag != Tag::Tensor || !exponent.is_number()) return kPow(self, exponent);
+  if (exponent.tag == Tag::Complex) return kPow(self, exponent);
+  bool floating = is_differentiable(self.tensor->dtype) || exponent.tag == Tag::Float;
+  TS_CHECK(floating || exponent.i >= 0, "pow: Integers to negative integer powers are not allowed.");
+  double e = exponent.as_double();
+  bool keeps_dtype = is_differentiable(self.tensor->dtype) || exponent.tag != Tag::Float;
+  if (e == 2 && keeps_dtype && !is_bool(self.tensor->dtype)) return ops::square(self);
+  if (!is_differentiable(self.tensor->dtype)) return kPow(self, exponent);
+  if (e == 1) return ops::clone(self);
+  if (e == 3) return kCube(self);
+  if (e == 0.5) return ops::sqrt(self);
+  if (e == -1) return ops::reciprocal(self);
+  if (e == -0.5) return ops::rsqrt(self);
+  return kPow(self, exponent);
+}
+
+const Op kClampMin("clamp_min"), kClampMax("clamp_max"), kClampBoth("clamp_both");
+
+Tensor clamp(const Tensor& self, const Value& min, const Value& max) {
+  TS_CHECK(!min.is_none() || !max.is_none(), "clamp: At least one of 'min' or 'max' must not be None");
+  if (max.is_none()) return kClampMin(self, min);
+  if (min.is_none()) return kClampMax(self, max);
+  return kClampBoth(self, min, max);
+}
+
+const Op kClampMinInplace("clamp_min_"), kClampMaxInplace("clamp_max_"), kClampBothInplace("clamp_both_");
+
+Tensor clamp_inplace(const Tensor& self, const Value& min, const Value& max) {
+  TS_CHECK(!min.is_none() || !max.is_none(), "clamp_: At least one of 'min' or 'max' must not be None");
+  if (max.is_none()) return kClampMinInplace(self, min);
+  if (min.is_none()) return kClampMaxInplace(self, max);
+  return kClampBothInplace(self, min, max);
+}
+
+// A number decides once which end the rounding must leave exact.
+const Op kLerpNear("lerp_near"), kLerpFar("lerp_far"), kLerpEach("lerp_each");
+const Op kLerpNearInplace("lerp_near_"), kLerpFarInplace("lerp_far_"), kLerpEachInplace("lerp_each_");
+
+double magnitude(const Scalar& s) { return std::hypot(s.real(), s.imag()); }
+
+Tensor lerp(const Tensor& self, const Value& end, const Value& weight) {
+  if (weight.tag == Tag::Tensor) return (is_complex(self.dtype()) ? kLerpNear : kLerpEach)(self, end, weight);
+  return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNear : kLerpFar)(self, end, weight);
+}
+Tensor lerp_inplace(const Tensor& self, const Value& end, const Value& weight) {
+  if (weight.tag == Tag::Tensor)
+    return (is_complex(self.dtype()) ? kLerpNearInplace : kLerpEachInplace)(self, end, weight);
+  return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight);
+}
+
+struct Limits {
+  double low, high;
+};
+Limits limits(DType t) {
+  switch (t) {
+  case DType::Float64: return {std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
+  case DType::Float16: return {-65504.0, 65504.0};
+  case DType::BFloat16: return {-3.3895313892515355e38, 3.3895313892515355e38};
+  default: return {std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max()};
+  }
+}
+
+Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<double> posinf,
+                  std::optional<double> neginf) {
+  static const Op replace("nan_to_num_values"), of_reals("nan_to_num");
+  if (is_complex(self.dtype()))
+    return ops::view_as_complex(ops::contiguous(of_reals(ops::view_as_real(self), nan, posinf, neginf)));
+  if (!is_floating(self.dtype())) return ops::clone(self);
+  Limits l = limits(self.dtype());
+  return replace(self, nan.value_or(0.0), posinf.value_or(l.high), neginf.value_or(l.low));
+}
+
+Tensor rsub(const Tensor& self, const Value& other, Scalar alpha) { return ops::sub(other, self, alpha); }
+
+Tensor positive(const Tensor& self) { return self; }
+
+Tensor float_power(const Value& self, const Value& exponent) {
+  auto complex = [](const Value& v) {
+    return v.tag == Tag::Tensor ? is_complex(v.as_tensor().dtype()) : v.as_scalar().is_complex();
+  };
+  DType widest = complex(self) || complex(exponent) ? DType::Complex128 : DType::Float64;
+  auto wide = [&](const Value& v) { return v.tag == Tag::Tensor ? ops::to_dtype(v, widest) : Tensor(); };
+  Tensor a = wide(self), b = wide(exponent);
+  return kPow(a.defined() ? Value(a) : self, b.defined() ? Value(b) : exponent);
+}
+
+void declare_sums() {
+  for (const char* name : {"add", "sub", "subtract"}) {
+    bool plus = !std::strcmp(name, "add");
+    Def d((std::string(name) + "(Operand self, Operand other, *, Scalar alpha=1) -> Tensor").c_str());
+    d.pointwise(plus ? "self + alpha * other" : "self - alpha * other").inplace().out();
+    d.doc(plus ? "self + alpha * other, elementwise, with broadcasting and type promotion."
+               : "self - alpha * other, elementwise.");
+    if (!plus) d.no_bool();
+  }
+  for (const char* name : {"neg", "negative"}) {
+    Def d((std::string(name) + "(Tensor self) -> Tensor").c_str());
+    d.pointwise("-self").no_bool().inplace().out().doc("-self, elementwise.");
+  }
+  def("rsub(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor").body<rsub>().doc("other - alpha * self.");
+  def("positive(Tensor self) -> Tensor").body<positive>().doc("self itself.");
+}
+
+void declare_clamps() {
+  def("clamp(Tensor self, Operand? min=None, Operand? max=None) -> Tensor")
+      .body<clamp>()
+      .inplace<clamp_inplace>()
+      .out()
+      .doc("Limits every element to [min, max]; either bound may be left out, and may be a tensor.");
+  def("clip(Tensor self, Operand? min=None, Operand? max=None) -> Tensor")
+      .body<clamp>()
+      .inplace<clamp_inplace>()
+      .out()
+      .doc("Alias of clamp.");
+  def("clamp_min(Tensor self, Operand min) -> Tensor")
+      .pointwise("max(self, min)")
+      .derivative("self", "select(self >= min, grad, 0)")
+      .derivative("min", "select(self < min, grad, 0)")
+      .inplace()
+      .out()
+      .doc("max(self, min).");
+  def("clamp_max(Tensor self, Operand max) -> Tensor")
+      .pointwise("min(self, max)")
+      .derivative("self", "select(self <= max, grad, 0)")
+      .derivative("max", "select(self > max, grad, 0)")
+      .inplace()
+      .out()
+      .doc("min(self, max).");
+  def("clamp_both(Tensor self, Operand min, Operand max) -> Tensor")
+      .node_name("ClampBackward1")
+      .pointwise("min(max(self, min), max)")
+      .derivative("self", "select((self >= min) * (self <= max), grad, 0)")
+      .derivative("min", "select((self < min) * (min < max), grad, 0)")
+      .derivative("max", "select((self > max) + (max < min) > 0, grad, 0)")
+      .inplace()
+      .hidden()
+      .doc("clamp with both bounds.");
+}
+
+void declare_lerp() {
+  def("lerp(Tensor self, Operand end, Operand weight) -> Tensor")
+      .body<lerp>()
+      .inplace<lerp_inplace>()
+      .out()
+      .doc("Linear interpolation from self to end by weight, exact at both ends.");
+  const std::pair<const char*, const char*> ways[] = {
+      {"lerp_near", "self + weight * (end - self)"},
+      {"lerp_far", "end - (end - self) * (1 - weight)"},
+      {"lerp_each", "select(abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))"}};
+  for (const auto& [name, expression] : ways)
+    Def((std::string(name) + "(Tensor self, Operand end, Operand weight) -> Tensor").c_str())
+        .node_name(!std::strcmp(name, "lerp_each") ? "LerpBackward1" : "LerpBackward0")
+        .pointwise(expression)
+        .no_integer()
+        .derivative("self", "grad * (1 - weight)")
+        .derivative("end", "grad * weight")
+        .derivative("weight", "grad * (end - self)")
+        .inplace()
+        .hidden()
+        .doc("lerp by one weight near an end, or by many.");
+}
+
+} // namespace
+
+TS_OPERATORS(arithmetic) {
+  declare_sums();
+  declare_clamps();
+  declare_binary(kBinary);
+  declare_unary(kUnary);
+  for (const char* name : {"div.mode", "divide.mode"})
+    Def((std::string(name) + "(Operand self, Operand other, *, str? rounding_mode) -> Tensor").c_str())
+        .body<div_mode>()
+        .inplace()
+        .out()
+        .doc("Quotient, rounded as rounding_mode says: None, 'trunc' (towards zero) or 'floor'.");
+  def("div_trunc(Operand self, Operand other) -> Tensor")
+      .pointwise("trunc(self / other)")
+      .hidden()
+      .doc("Quotient rounded towards zero.");
+  def("square(Tensor self) -> Tensor")
+      .pointwise("self * self")
+      .promote(Promote::Number)
+      .derivative("self", "grad * 2 * self")
+      .node_name("PowBackward0")
+      .inplace()
+      .out()
+      .doc("self * self; bool counts as int64.");
+  def("cube(Tensor self) -> Tensor")
+      .pointwise("self * self * self")
+      .derivative("self", "grad * 3 * (self * self)")
+      .node_name("PowBackward0")
+      .hidden()
+      .doc("self * self * self: what pow does for an exponent of 3.");
+  def("pow(Operand self, Operand exponent) -> Tensor")
+      .body<pow>()
+      .inplace()
+      .out()
+      .any_device()
+      .doc("self to the power of exponent, elementwise.");
+  def("pow_general(Operand self, Operand exponent) -> Tensor")
+      .pointwise("pow(self, exponent)")
+      .node_name("PowBackward1")
+      .hidden()
+      .doc("pow without shortcuts.");
+  def("float_power(Operand self, Operand exponent) -> Tensor")
+      .body<float_power>()
+      .any_device()
+      .out()
+      .doc("pow computed in float64, or complex128.");
+  def("addcmul(Tensor self, Operand tensor1, Operand tensor2, *, Scalar value=1) -> Tensor")
+      .pointwise("self + value * tensor1 * tensor2")
+      .inplace()
+      .out()
+      .doc("self + value * tensor1 * tensor2.");
+  def("addcdiv(Tensor self, Operand tensor1, Operand tensor2, *, Scalar value=1) -> Tensor")
+      .pointwise("self + value * tensor1 / tensor2")
+      .no_integer()
+      .inplace()
+      .out()
+      .doc("self + value * tensor1 / tensor2.");
+  declare_lerp();
+  def("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor")
+      .body<nan_to_num>()
+      .inplace()
+      .out()
+      .doc("Replaces NaN by nan (0) and infinities by posinf and neginf (the dtype's extremes).");
+  def("nan_to_num_values(Tensor self, Scalar nan, Scalar posinf, Scalar neginf) -> Tensor")
+      .pointwise("select(self != self, nan, select(self == inf, posinf, select(self == -inf, neginf, self)))")
+      .derivative("self", "select(abs(self) < inf, grad, 0)")
+      .hidden()
+      .doc("nan_to_num with all values given.");
+}
+
+} // namespace ts

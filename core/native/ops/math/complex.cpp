@@ -1,0 +1,234 @@
+// Complex numbers: their parts as views, conjugates, magnitude and angle, and how they are made.
+#include "dispatch/op_handles.h"
+#include "ops/common/check.h"
+#include "ops/common/declare.h"
+#include "ops/common/promotion.h"
+#include "ops/common/raw.h"
+#include "ops/math/pointwise_table.h"
+#include "runtime/empty.h"
+#include "tensor/geometry.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+Tensor view_as_real(const Tensor& self) {
+  TS_CHECK(is_complex(self.dtype()), "view_as_real: only supported for complex tensors, got ", self.dtype());
+  Dims sizes(self.sizes()), strides(self.strides());
+  for (int64_t& s : strides) s *= 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  Tensor out = make_view(self, sizes, strides, self->byte_offset);
+  out->dtype = real_type(self.dtype());
+  return out;
+}
+
+Tensor view_as_complex(const Tensor& self) {
+  DType t = self.dtype();
+  TS_CHECK(t == DType::Float32 || t == DType::Float64,
+           "view_as_complex: only supported for float and double tensors, but got a tensor of dtype ", t);
+  TS_CHECK(self.ndim() > 0, "view_as_complex: Input tensor must have one or more dimensions");
+  TS_CHECK(self.sizes().back() == 2, "view_as_complex: Tensor must have a last dimension of size 2, got ",
+           self.sizes().back());
+  TS_CHECK(self.strides().back() == 1, "view_as_complex: Tensor must have a last dimension with stride 1, got ",
+           self.strides().back());
+  Dims sizes(self.sizes()), strides(self.strides());
+  sizes.pop_back();
+  strides.pop_back();
+  for (int64_t& s : strides) {
+    TS_CHECK(s % 2 == 0, "view_as_complex: Tensor must have a stride divisible by 2 for all but last dimension");
+    s /= 2;
+  }
+  TS_CHECK(self.storage_offset() % 2 == 0, "view_as_complex: Tensor must have a storage_offset divisible by 2");
+  Tensor out = make_view(self, sizes, strides, self->byte_offset);
+  out->dtype = complex_type(t);
+  return out;
+}
+
+Tensor real(const Tensor& self) {
+  return is_complex(self.dtype()) ? ops::select(ops::view_as_real(self), int64_t{-1}, int64_t{0}) : self;
+}
+Tensor imag(const Tensor& self) {
+  TS_CHECK(is_complex(self.dtype()), "imag: is not implemented for tensors with non-complex dtypes, got ",
+           self.dtype());
+  return ops::select(ops::view_as_real(self), int64_t{-1}, int64_t{1});
+}
+
+const Op conj_physical("conj_physical");
+
+Tensor conj(const Tensor& self) { return is_complex(self.dtype()) ? conj_physical(self) : self; }
+bool is_conj(const Tensor&) { return false; }
+Tensor itself(const Tensor& self) { return self; }
+
+Tensor adjoint(const Tensor& self) {
+  TS_CHECK(self.ndim() >= 2, "adjoint: only supported on matrices or batches of matrices, got a ", self.ndim(),
+           "-D tensor");
+  return ops::conj(ops::transpose(self, int64_t{-2}, int64_t{-1}));
+}
+Tensor matrix_H(const Tensor& self) {
+  TS_CHECK(self.ndim() == 2 || self.ndim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ",
+           self.ndim(), "-D tensor.", self.ndim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+  return ops::conj(self.ndim() == 0 ? self : ops::transpose(self, int64_t{0}, int64_t{1}));
+}
+
+Tensor isreal(const Tensor& self) {
+  return is_complex(self.dtype()) ? ops::eq(imag(self), int64_t{0}) : ops::ones_like(self, DType::Bool);
+}
+
+Tensor abs_complex_rule(const Tensor& self) {
+  TS_CHECK(is_complex(self.dtype()), "_abs_complex: expected complex numbers, got ", self.dtype());
+  return outline_like(self, real_type(self.dtype()));
+}
+void abs_complex(const Tensor& out, const Tensor& self) {
+  static const Op hypot_into("hypot.out");
+  hypot_into(real(self), imag(self), out);
+}
+
+Tensor sgn_complex(const Tensor& self) {
+  static const Op by("_sgn_by");
+  return by(self, ops::abs(self));
+}
+
+Tensor softsign_complex(const Tensor& self) { return ops::div(self, ops::add(ops::abs(self), 1)); }
+
+// log(exp(a) + exp(b)), by the operand of the larger real part; where that is infinite, by both of them.
+Tensor logaddexp_complex(const Tensor& a, const Tensor& b) {
+  static const Op log1p("log1p");
+  DType dtype = promote_types(a.dtype(), b.dtype());
+  Tensor x = ops::to_dtype(a, dtype), y = ops::to_dtype(b, dtype);
+  Tensor x_real = real(x), y_real = real(y);
+  Tensor smaller = ops::logical_or(ops::lt(x_real, y_real), ops::isnan(x_real));
+  Tensor low = ops::where(smaller, x, y), high = ops::where(smaller, y, x);
+  Tensor top = real(high);
+  Tensor alike = ops::logical_and(ops::eq(real(low), top), ops::eq(ops::abs(top), INFINITY));
+  Tensor near = ops::where(alike, ops::zeros_like(low), ops::sub(low, high));
+  Tensor sum = ops::add(log1p(ops::exp(near)), high);
+  if (!raw_truth(ops::any(ops::detach(alike)))) return sum;
+  Tensor both = ops::where(ops::lt(top, 0), low, ops::log(ops::add(ops::exp(low), ops::exp(high))));
+  return ops::where(alike, both, sum);
+}
+
+Tensor angle_complex(const Tensor& self) {
+  static const Op of_parts("_angle_of_parts");
+  return of_parts(imag(self), real(self));
+}
+
+void check_parts(const char* op, const Tensor& a, const Tensor& b) {
+  auto suits = [](DType t) { return t == DType::Float32 || t == DType::Float64; };
+  TS_CHECK(suits(a.dtype()) && suits(b.dtype()), op, ": Expected both inputs to be float32 or float64 tensors but got ",
+           a.dtype(), " and ", b.dtype());
+  TS_CHECK(a.dtype() == b.dtype(), op, ": Expected both inputs to have the same dtype but got ", a.dtype(), " and ",
+           b.dtype());
+}
+
+Tensor complex(const Tensor& real, const Tensor& imag) {
+  check_parts("complex", real, imag);
+  Dims sizes = broadcast_sizes(real.sizes(), imag.sizes(), "complex");
+  std::vector<Tensor> parts = {ops::expand(real, sizes), ops::expand(imag, sizes)};
+  return ops::view_as_complex(ops::stack(parts, int64_t{-1}));
+}
+
+Tensor polar(const Tensor& abs, const Tensor& angle) {
+  static const Op cos("cos"), sin("sin");
+  check_parts("polar", abs, angle);
+  return complex(ops::mul(abs, cos(angle)), ops::mul(abs, sin(angle)));
+}
+
+void declare_parts() {
+  def("view_as_real(Tensor(a) self) -> Tensor(a)")
+      .body<view_as_real>()
+      .view()
+      .gradient([](GradContext& c) { c.set(0, ops::view_as_complex(ops::contiguous(c.grad()))); })
+      .doc("The same memory as real numbers: a complex tensor of shape (...) as a real one of shape (..., 2).");
+  def("view_as_complex(Tensor(a) self) -> Tensor(a)")
+      .body<view_as_complex>()
+      .view()
+      .gradient([](GradContext& c) { c.set(0, ops::view_as_real(c.grad())); })
+      .doc("The same memory as complex numbers: a real tensor of shape (..., 2) as a complex one of shape (...).");
+  def("real(Tensor(a) self) -> Tensor(a)")
+      .body<real>()
+      .function_only()
+      .doc("The real part, a view; self itself, of real dtypes.");
+  def("imag(Tensor(a) self) -> Tensor(a)")
+      .body<imag>()
+      .function_only()
+      .doc("The imaginary part, a view. RuntimeError for real dtypes.");
+  def("complex(Tensor real, Tensor imag) -> Tensor")
+      .body<complex>()
+      .function_only()
+      .out()
+      .doc("real + 1j * imag, of two tensors of the same dtype, float32 or float64.");
+  def("polar(Tensor abs, Tensor angle) -> Tensor")
+      .body<polar>()
+      .function_only()
+      .out()
+      .doc("abs * exp(1j * angle), of two tensors of the same dtype, float32 or float64.");
+}
+
+void declare_conjugates() {
+  def("conj(Tensor(a) self) -> Tensor(a)").body<conj>().doc("The conjugate; self itself, of real dtypes.");
+  def("conj_physical(Tensor self) -> Tensor")
+      .pointwise("self")
+      .conjugated(1, false)
+      .inplace()
+      .out()
+      .doc("The conjugate in fresh memory.");
+  def("is_conj(Tensor self) -> bool").answer<is_conj>().doc("Whether a conjugation is pending.");
+  def("is_neg(Tensor self) -> bool").answer<is_conj>().doc("Whether a negation is pending: never.");
+  def("resolve_conj(Tensor(a) self) -> Tensor(a)").body<itself>().doc("self with a pending conjugation carried out.");
+  def("resolve_neg(Tensor(a) self) -> Tensor(a)").body<itself>().doc("self: no negation is ever pending.");
+  def("mH(Tensor(a) self) -> Tensor(a)").body<adjoint>().hidden().doc("The conjugate of mT: Tensor.mH.");
+  def("matrix_H(Tensor(a) self) -> Tensor(a)")
+      .body<matrix_H>()
+      .hidden()
+      .doc("The conjugate transpose of a matrix: Tensor.H.");
+  def("adjoint(Tensor(a) self) -> Tensor(a)")
+      .body<adjoint>()
+      .doc("The conjugate with the last two dimensions exchanged.");
+}
+
+} // namespace
+
+TS_OPERATORS(complex) {
+  declare_parts();
+  declare_conjugates();
+  def("isreal(Tensor self) -> Tensor")
+      .body<isreal>()
+      .not_differentiable()
+      .doc("True where the imaginary part is 0; everywhere, of real dtypes.");
+  def("_abs_complex(Tensor self) -> Tensor")
+      .rule<abs_complex_rule>()
+      .compute<abs_complex>()
+      .gradient([](GradContext& c) { c.set(0, ops::mul(c.grad(), ops::sgn(c.arg(0)))); })
+      .saves("self")
+      .node_name("AbsBackward0")
+      .hidden()
+      .doc("The magnitude of complex numbers.");
+  def("_softsign_complex(Tensor self) -> Tensor").body<softsign_complex>().hidden().doc("softsign of complex numbers.");
+  def("_logaddexp_complex(Tensor self, Tensor other) -> Tensor")
+      .body<logaddexp_complex>()
+      .hidden()
+      .doc("logaddexp of complex numbers.");
+  def("_sgn_complex(Tensor self) -> Tensor").body<sgn_complex>().hidden().doc("sgn of complex numbers.");
+  def("_sgn_by(Tensor self, Tensor abs) -> Tensor")
+      .pointwise("select(abs == 0, 0, self / abs)")
+      .node_name("SgnBackward0")
+      .hidden()
+      .doc("Complex numbers over their magnitude, 0 at 0.");
+  def("angle(Tensor self) -> Tensor")
+      .pointwise("select(self != self, self, select(self < 0, 3.1415926535897931, 0))")
+      .promote(Promote::Float)
+      .complex_form("_angle_complex")
+      .out()
+      .doc("The angle of each element with the positive real axis, in [-pi, pi]; pi of negative real numbers.");
+  def("_angle_complex(Tensor self) -> Tensor").body<angle_complex>().hidden().doc("angle of complex numbers.");
+  def("_angle_of_parts(Tensor imag, Tensor real) -> Tensor")
+      .pointwise("atan2(imag, real)")
+      .derivative("imag", "select(imag * imag + real * real == 0, 0, grad * real / (imag * imag + real * real))")
+      .derivative("real", "select(imag * imag + real * real == 0, 0, -grad * imag / (imag * imag + real * real))")
+      .node_name("AngleBackward0")
+      .hidden()
+      .doc("atan2 whose gradient is 0 at 0.");
+}
+
+} // namespace ts

@@ -1,0 +1,89 @@
+// Special functions, with the names of torch.special: each an expression (ops/pointwise/functions.h), so that every
+// backend has it. The gradients are those PyTorch has; Bessel functions of the first kind and their like have none
+// there.
+#include "ops/math/pointwise_table.h"
+
+namespace ts {
+namespace {
+
+constexpr UnaryRow kRows[] = {
+    {"special_entr", "select(self > 0, -self * log(self), select(self == 0, 0, select(self < 0, -inf, self)))",
+     Promote::Float, "grad * (-log(self) - 1)", "-x log(x); 0 at 0, minus infinity left of it."},
+    {"special_erfcx", "erfcx(self)", Promote::Float, "grad * (2 * self * result - 1.1283791670955126)",
+     "exp(x^2) erfc(x), which does not underflow for large x."},
+    {"special_ndtr", "0.5 * erfc(self * -0.70710678118654752)", Promote::Float,
+     "grad * (0.39894228040143268 * exp(-0.5 * self * self))", "The distribution function of the standard normal."},
+    {"special_ndtri", "ndtri(self)", Promote::Float, "grad * (2.5066282746310002 * exp(0.5 * result * result))",
+     "The quantile function of the standard normal: the inverse of ndtr (Wichura 1988, AS 241)."},
+    {"special_log_ndtr",
+     "select(self < -1, log(0.5 * erfcx(self * -0.70710678118654752)) - 0.5 * self * self, "
+     "log1p(-0.5 * erfc(self * 0.70710678118654752)))",
+     Promote::Float, "grad * (0.79788456080286536 / erfcx(self * -0.70710678118654752))",
+     "log(ndtr(x)), accurate where ndtr underflows."},
+    {"special_i0e", "i0e(self)", Promote::Float, "grad * (i1e(self) - sign(self) * result)",
+     "exp(-|x|) I0(x), the modified Bessel function of the first kind, scaled."},
+    {"special_i1", "select(abs(self) == inf, self, i1e(self) * exp(abs(self)))", Promote::Float,
+     "grad * select(self == 0, 0.5, i0e(self) * exp(abs(self)) - result / self)",
+     "I1(x), the modified Bessel function of the first kind of order one."},
+    {"special_i1e", "i1e(self)", Promote::Float,
+     "grad * select(self == 0, 0.5, i0e(self) - result * (sign(self) + 1 / self))",
+     "exp(-|x|) I1(x), the modified Bessel function of order one, scaled."},
+};
+
+// Without gradients, as there.
+constexpr UnaryRow kPlainRows[] = {
+    {"special_airy_ai", "airy_ai(self)", Promote::Float, nullptr, "The Airy function Ai(x)."},
+    {"special_bessel_j0", "bessel_j0(self)", Promote::Float, nullptr, "J0(x), the Bessel function of the first kind."},
+    {"special_bessel_j1", "bessel_j1(self)", Promote::Float, nullptr, "J1(x), the Bessel function of the first kind."},
+    {"special_bessel_y0", "bessel_y0(self)", Promote::Float, nullptr,
+     "Y0(x), the Bessel function of the second kind; NaN for negative x."},
+    {"special_bessel_y1", "bessel_y1(self)", Promote::Float, nullptr,
+     "Y1(x), the Bessel function of the second kind; NaN for negative x."},
+    {"special_modified_bessel_i0", "select(abs(self) == inf, inf, i0e(self) * exp(abs(self)))", Promote::Float, nullptr,
+     "I0(x), as i0."},
+    {"special_modified_bessel_i1", "select(abs(self) == inf, self, i1e(self) * exp(abs(self)))", Promote::Float,
+     nullptr, "I1(x), as i1."},
+    {"special_modified_bessel_k0", "k0(self)", Promote::Float, nullptr,
+     "K0(x), the modified Bessel function of the second kind; NaN for negative x."},
+    {"special_modified_bessel_k1", "k1(self)", Promote::Float, nullptr,
+     "K1(x), the modified Bessel function of the second kind; NaN for negative x."},
+    {"special_scaled_modified_bessel_k0", "k0e(self)", Promote::Float, nullptr, "exp(x) K0(x)."},
+    {"special_scaled_modified_bessel_k1", "k1e(self)", Promote::Float, nullptr, "exp(x) K1(x)."},
+    {"special_spherical_bessel_j0", "select(abs(self) == inf, 0, select(self == 0, 1, sin(self) / self))",
+     Promote::Float, nullptr, "sin(x) / x, the spherical Bessel function of order zero."},
+};
+
+void declare_hidden(const UnaryRow& row, bool gradients) {
+  std::string schema = std::string(row.name) + "(Tensor self) -> Tensor";
+  Def d(schema.c_str());
+  d.pointwise(row.expression).promote(row.promote).out().hidden().doc(row.doc);
+  if (row.derivative) d.derivative("self", row.derivative);
+  if (!gradients) d.not_differentiable();
+}
+
+} // namespace
+
+TS_OPERATORS(special) {
+  for (const UnaryRow& row : kRows) declare_hidden(row, true);
+  for (const UnaryRow& row : kPlainRows) declare_hidden(row, false);
+  def("i0(Tensor self) -> Tensor")
+      .pointwise("select(abs(self) == inf, inf, i0e(self) * exp(abs(self)))")
+      .promote(Promote::Float)
+      .derivative("self",
+                  "grad * select(self == 0, 0.5 * self, i1e(self) * exp(abs(self)))") // whose slope is 0.5 there
+      .inplace()
+      .out()
+      .doc("I0(x), the modified Bessel function of the first kind of order zero.");
+  // Left of zero the sum has poles at the integers; between them it is defined for whole s alone.
+  def("special_zeta(Operand self, Operand other) -> Tensor")
+      .pointwise("select(self < 1, inf - inf, select(self == 1, inf, select(other > 0, zeta(self, other), "
+                 "select(other == floor(other), inf, select((self == floor(self)) * (other > -8), zeta(self, other), "
+                 "inf - inf)))))")
+      .promote(Promote::Float)
+      .derivative("other", "grad * (-self * zeta(self + 1, other))")
+      .out()
+      .hidden()
+      .doc("Hurwitz's zeta function, the sum of (other + k)^-self over k >= 0; NaN for other <= -8 not whole.");
+}
+
+} // namespace ts

@@ -1,0 +1,216 @@
+// Batch normalisation (Ioffe and Szegedy, arXiv:1502.03167) and its gradients.
+#include "dispatch/launch.h"
+#include "ops/common/check.h"
+#include "ops/common/declare.h"
+#include "ops/common/layout.h"
+#include "ops/common/traced.h"
+#include "ops/nn/norm_parts.h"
+
+namespace ts {
+namespace {
+
+const KernelId kForward("native_batch_norm"), kBackward("native_batch_norm_backward");
+const Op forward_op("native_batch_norm"), backward_op("native_batch_norm_backward");
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+
+struct Channels {
+  int64_t count;   // C
+  int64_t per = 0; // values per channel
+  Dims others;     // all dims but the channel's
+  Dims broadcast;  // (C) beside the input: (1, C, 1, ...)
+  explicit Channels(IntSpan input) : count(input[1]), broadcast(input.size(), 1) {
+    broadcast[1] = count;
+    per = 1;
+    for (size_t d = 0; d < input.size(); ++d) {
+      if (d == 1) continue;
+      others.push_back(static_cast<int64_t>(d));
+      per *= input[d];
+    }
+  }
+  Tensor beside(const Tensor& t) const { return ops::reshape(t, broadcast); }
+};
+
+void check_input(const Tensor& input) {
+  TS_CHECK(is_floating(input.dtype()), "batch_norm: expected a floating input, got ", input.dtype());
+  TS_CHECK(input.ndim() >= 2, "batch_norm: expected an input (N, C, ...), got shape ", input.sizes());
+}
+void check_channel_vector(const Tensor& t, const Tensor& input, const char* name) {
+  if (!t.defined()) return;
+  TS_CHECK(t.ndim() == 1 && t.numel() == input.size(1), "batch_norm: ", name, " should contain ", input.size(1),
+           " elements not ", t.numel(), " (input ", input.sizes(), ", ", name, " ", t.sizes(), ")");
+  TS_CHECK(is_floating(t.dtype()), "batch_norm: expected a floating ", name, ", got ", t.dtype());
+}
+
+// Kernels keep statistics, and take parameters, contiguous and in one dtype.
+Tensor as_statistic(const Tensor& t, DType dtype) { return t.defined() ? raw_contiguous(raw_cast(t, dtype)) : t; }
+
+// running = (1 - momentum) * running + momentum * batch
+void blend_into(const Tensor& running, const Tensor& batch, double momentum) {
+  Tensor mixed = ops::add(ops::mul(running, 1 - momentum), ops::mul(batch, momentum));
+  raw_copy(running, mixed);
+}
+
+Tensor outline_as(const Tensor& input) {
+  return outline_in_layout(input.sizes(), input.dtype(), input.device(), is_channels_last(input));
+}
+
+void decompose(const Tensor& out, const Tensor& save_mean, const Tensor& save_rstd, const Tensor& input,
+               const Tensor& w, const Tensor& b, const Tensor& running_mean, const Tensor& running_var, bool training,
+               double momentum, double eps) {
+  Channels c(input.sizes());
+  Tensor x = raw_cast(input, accumulate_type(input.dtype()));
+  Tensor mean = training ? ops::mean_dim(x, c.others) : running_mean, var = running_var;
+  Tensor centered = ops::sub(x, c.beside(mean));
+  if (training) {
+    var = ops::mean_dim(ops::square(centered), c.others);
+    double n = static_cast<double>(c.per);
+    if (running_mean.defined()) blend_into(running_mean, mean, momentum);
+    if (running_var.defined()) blend_into(running_var, ops::mul(var, n / (n - 1)), momentum);
+  }
+  Tensor rstd = ops::rsqrt(ops::add(var, eps));
+  Tensor y = ops::mul(centered, c.beside(rstd));
+  if (w.defined()) y = ops::mul(y, c.beside(raw_cast(w, x.dtype())));
+  if (b.defined()) y = ops::add(y, c.beside(raw_cast(b, x.dtype())));
+  raw_copy(save_mean, mean);
+  raw_copy(save_rstd, rstd);
+  raw_copy(out, y);
+}
+
+Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                   const Tensor& running_var, bool training, double, double) {
+  check_input(input);
+  check_channel_vector(weight, input, "weight");
+  check_channel_vector(bias, input, "bias");
+  check_channel_vector(running_mean, input, "running_mean");
+  check_channel_vector(running_var, input, "running_var");
+  if (training && running_mean.defined()) check_inplace(running_mean, "batch_norm");
+  if (training && running_var.defined()) check_inplace(running_var, "batch_norm");
+  TS_CHECK(training || (running_mean.defined() && running_var.defined()),
+           "batch_norm: expected running_mean and running_var when not training");
+  int64_t channels[] = {input.size(1)};
+  DType wide = accumulate_type(input.dtype());
+  return {outline_as(input), outline(channels, wide, input.device()), outline(channels, wide, input.device())};
+}
+
+void normalize_batch(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input,
+                     const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                     bool training, double momentum, double eps) {
+  if (input.numel() == 0) {
+    raw_fill(mean, 0.0);
+    return raw_fill(rstd, 0.0);
+  }
+  Tensor x = in_layout(input, is_channels_last(input)), w = as_statistic(weight, input.dtype()),
+         b = as_statistic(bias, input.dtype());
+  Tensor run_mean = as_statistic(running_mean, mean.dtype()), run_var = as_statistic(running_var, mean.dtype());
+  Launch launch(kForward, x.device());
+  launch.out(out).out(mean).out(rstd).in(x).in(w).in(b);
+  training ? launch.in_mutable(run_mean).in_mutable(run_var) : launch.in(run_mean).in(run_var);
+  if (!launch.param(training).param(momentum).param(eps).run())
+    decompose(out, mean, rstd, x, w, b, run_mean, run_var, training, momentum, eps);
+  if (!training) return;
+  for (auto [running, written] : {std::pair{&running_mean, &run_mean}, {&running_var, &run_var}}) {
+    if (!written->is(*running)) raw_copy(*running, *written);
+    if (running->defined()) (*running)->bump_version();
+  }
+}
+
+Three backward_parts(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
+                     const Tensor& rstd_saved, bool training) {
+  Channels c(input.sizes());
+  Tensor x = widened(input), g = widened(grad);
+  Tensor centered = ops::sub(x, training ? ops::mean_dim(x, c.others, true) : ops::detach(c.beside(mean)));
+  Tensor rstd = training ? rstd_of(centered, c.others, c.beside(rstd_saved)) : ops::detach(c.beside(rstd_saved));
+  Tensor xhat = ops::mul(centered, rstd);
+  Tensor gw = weight.defined() ? ops::mul(g, c.beside(widened(weight))) : g;
+  Tensor inner = gw;
+  if (training) {
+    Tensor projected = ops::mul(xhat, ops::mean_dim(ops::mul(gw, xhat), c.others, true));
+    inner = ops::sub(ops::sub(gw, ops::mean_dim(gw, c.others, true)), projected);
+  }
+  Tensor dx = as_dtype(ops::mul(rstd, inner), input.dtype());
+  return {dx, as_dtype(ops::sum_dim(ops::mul(g, xhat), c.others), input.dtype()),
+          as_dtype(ops::sum_dim(g, c.others), input.dtype())};
+}
+
+Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
+                    const Tensor& rstd, bool) {
+  check_input(input);
+  check_channel_vector(weight, input, "weight");
+  int64_t channels[] = {input.size(1)};
+  DType wide = accumulate_type(input.dtype());
+  TS_CHECK(same(grad.sizes(), input.sizes()) && grad.dtype() == input.dtype(),
+           "native_batch_norm_backward: expected grad like the input, ", input.dtype(), input.sizes(), ", got ",
+           grad.dtype(), grad.sizes());
+  for (const Tensor* t : {&mean, &rstd})
+    TS_CHECK(same(t->sizes(), channels) && t->dtype() == wide,
+             "native_batch_norm_backward: expected statistics of shape ", IntSpan(channels), " in ", wide, ", got ",
+             t->dtype(), t->sizes());
+  return {outline_as(input), outline(channels, input.dtype(), input.device()),
+          outline(channels, input.dtype(), input.device())};
+}
+
+void batch_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
+                         const Tensor& weight, const Tensor& mean, const Tensor& rstd, bool training) {
+  if (input.numel() == 0) {
+    raw_fill(dw, 0.0);
+    return raw_fill(db, 0.0);
+  }
+  bool last = is_channels_last(input);
+  Tensor x = in_layout(input, last), g = in_layout(grad, last), w = as_statistic(weight, input.dtype());
+  Tensor m = raw_contiguous(mean), r = raw_contiguous(rstd);
+  if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(w).in(m).in(r).param(training).run()) return;
+  auto [px, pw, pb] = backward_parts(g, x, w, m, r, training);
+  raw_copy(dx, px);
+  raw_copy(dw, pw);
+  raw_copy(db, pb);
+}
+
+void batch_norm_gradient(GradContext& c) {
+  auto [dx, dw, db] = backward_op.multi<3>(c.grad(), c.arg(0), c.arg(1), c.result(1), c.result(2), c.value(5));
+  if (c.needs(0)) c.set(0, dx);
+  if (c.needs(1)) c.set(1, as_dtype(dw, c.dtype(1)));
+  if (c.needs(2)) c.set(2, as_dtype(db, c.dtype(2)));
+}
+
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                  const Tensor& bias, bool training, double momentum, double eps) {
+  check_input(input);
+  if (training) {
+    Channels c(input.sizes());
+    TS_CHECK_VALUE(c.per != 1, "batch_norm: Expected more than 1 value per channel when training, got input size ",
+                   input.sizes());
+  }
+  return forward_op(input, weight, bias, running_mean, running_var, training, momentum, eps);
+}
+
+} // namespace
+
+TS_OPERATORS(batch_norm) {
+  def("batch_norm(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, Tensor? weight=None, Tensor? "
+      "bias=None, "
+      "bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor")
+      .body<batch_norm>()
+      .in("nn.functional")
+      .function_only()
+      .doc("(x - mean) / sqrt(var + eps) * weight + bias per channel of input (N, C, ...). Training takes the batch's "
+           "statistics and mixes them "
+           "into running_mean and running_var (unbiased variance) by momentum; otherwise the running ones are used.");
+  def("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? "
+      "running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)")
+      .rule<forward_rule>()
+      .compute<normalize_batch, 3>()
+      .saves("input weight result1 result2")
+      .gradient(batch_norm_gradient)
+      .hidden()
+      .doc("batch_norm, with the mean and 1 / sqrt(var + eps) used for each channel.");
+  def("native_batch_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor save_mean, Tensor save_rstd, bool "
+      "training) -> (Tensor, Tensor, Tensor)")
+      .rule<backward_rule>()
+      .compute<batch_norm_backward, 3>()
+      .saves("grad input weight save_mean save_rstd")
+      .gradient(traced_gradient<backward_parts>)
+      .hidden()
+      .doc("Gradients of native_batch_norm's first result by input, weight and bias.");
+}
+
+} // namespace ts

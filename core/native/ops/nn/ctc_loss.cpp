@@ -1,0 +1,105 @@
+// Connectionist temporal classification where a backend has the kernel; the package decomposes otherwise.
+#include "dispatch/launch.h"
+#include "ops/common/check.h"
+#include "ops/common/declare.h"
+#include "ops/common/raw.h"
+#include "runtime/empty.h"
+
+namespace ts {
+namespace {
+
+const KernelId kForward("ctc_loss"), kBackward("ctc_loss_backward");
+const char* const kName = "ctc_loss";
+
+// log_probs (T, N, C), labels (N, S), and N lengths of each.
+void check_arguments(const Tensor& log_probs, const Tensor& labels, const Tensor& lengths, const Tensor& sizes,
+                     int64_t blank) {
+  TS_CHECK(log_probs.ndim() == 3 && is_floating(log_probs.dtype()), kName,
+           ": expected floating log_probs (T, N, C), got ", log_probs.dtype(), " ", log_probs.sizes());
+  int64_t batch = log_probs.size(1);
+  TS_CHECK(labels.ndim() == 2 && labels.size(0) == batch, kName, ": expected labels (", batch, ", S), got ",
+           labels.sizes());
+  for (const Tensor* t : {&labels, &lengths, &sizes}) {
+    TS_CHECK(t->dtype() == DType::Int64, kName, ": expected labels and lengths of int64, got ", t->dtype());
+  }
+  for (const Tensor* t : {&lengths, &sizes})
+    TS_CHECK(t->ndim() == 1 && t->numel() == batch, kName, ": expected ", batch, " lengths, got ", t->sizes());
+  TS_CHECK(blank >= 0 && blank < log_probs.size(2), kName, ": blank must be in label range, got ", blank, " for ",
+           log_probs.size(2), " classes");
+}
+Dims table_sizes(const Tensor& log_probs, const Tensor& labels) {
+  return {log_probs.size(1), log_probs.size(0), 2 * labels.size(1) + 1};
+}
+
+using Two = std::tuple<Tensor, Tensor>;
+Two forward_rule(const Tensor& log_probs, const Tensor& labels, const Tensor& lengths, const Tensor& sizes,
+                 int64_t blank) {
+  check_arguments(log_probs, labels, lengths, sizes, blank);
+  return {outline(Dims{log_probs.size(1)}, log_probs.dtype(), log_probs.device()),
+          outline(table_sizes(log_probs, labels), log_probs.dtype(), log_probs.device())};
+}
+void forward(const Tensor& loss, const Tensor& alphas, const Tensor& log_probs, const Tensor& labels,
+             const Tensor& lengths, const Tensor& sizes, int64_t blank) {
+  if (loss.numel() == 0) return;
+  Launch(kForward, log_probs.device())
+      .out(loss)
+      .out(alphas)
+      .in(raw_contiguous(log_probs))
+      .in(raw_contiguous(labels))
+      .in(raw_contiguous(lengths))
+      .in(raw_contiguous(sizes))
+      .param(blank)
+      .run_required();
+}
+
+Tensor backward_rule(const Tensor& grad, const Tensor& log_probs, const Tensor& labels, const Tensor& lengths,
+                     const Tensor& sizes, const Tensor& loss, const Tensor& alphas, int64_t blank, bool) {
+  check_arguments(log_probs, labels, lengths, sizes, blank);
+  for (const Tensor* t : {&grad, &loss, &alphas}) check_same_dtype(log_probs, *t, kName);
+  for (const Tensor* t : {&grad, &loss})
+    TS_CHECK(t->ndim() == 1 && t->numel() == log_probs.size(1), kName, ": expected one loss and gradient for each of ",
+             log_probs.size(1), " sequences, got ", t->sizes());
+  Dims table = table_sizes(log_probs, labels);
+  TS_CHECK(same(alphas.sizes(), table), kName, ": expected alphas of shape ", table.span(), ", got ", alphas.sizes());
+  return outline(log_probs.sizes(), log_probs.dtype(), log_probs.device());
+}
+void backward(const Tensor& out, const Tensor& grad, const Tensor& log_probs, const Tensor& labels,
+              const Tensor& lengths, const Tensor& sizes, const Tensor& loss, const Tensor& alphas, int64_t blank,
+              bool zero_infinity) {
+  if (out.numel() == 0) return;
+  Launch(kBackward, log_probs.device())
+      .out(out)
+      .in(raw_contiguous(grad))
+      .in(raw_contiguous(log_probs))
+      .in(raw_contiguous(labels))
+      .in(raw_contiguous(lengths))
+      .in(raw_contiguous(sizes))
+      .in(raw_contiguous(loss))
+      .in(raw_contiguous(alphas))
+      .param(blank)
+      .param(zero_infinity)
+      .run_required();
+}
+
+} // namespace
+
+TS_OPERATORS(ctc_loss) {
+  def("_ctc_loss(Tensor log_probs, Tensor labels, Tensor lengths, Tensor sizes, int blank) -> (Tensor, Tensor)")
+      .rule<forward_rule>()
+      .compute<forward, 2>()
+      .not_differentiable()
+      .hidden()
+      .function_only()
+      .doc("The losses of N sequences of labels (N, S), lengths and sizes of N each, and the log probabilities (N, T, "
+           "2 S + 1) of all beginnings.");
+  def("_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor labels, Tensor lengths, Tensor sizes, Tensor loss, "
+      "Tensor alphas, int blank, bool zero_infinity) -> Tensor")
+      .rule<backward_rule>()
+      .compute<backward>()
+      .not_differentiable()
+      .hidden()
+      .function_only()
+      .doc("The gradient of _ctc_loss by log_probs, which is taken to be a log_softmax.");
+}
+
+} // namespace ts

@@ -1,0 +1,131 @@
+// Dropout (Srivastava et al., JMLR 2014), scaled during training so that evaluation changes nothing.
+#include "dispatch/launch.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/common/declare.h"
+#include "ops/random/random_bits.h"
+#include "runtime/capture_state.h"
+
+namespace ts {
+namespace {
+
+const KernelId kDropout("native_dropout");
+using Pair = std::tuple<Tensor, Tensor>;
+const Op native_dropout_op("native_dropout"), apply_op("_dropout_apply");
+
+void check_probability(double p, const char* op) {
+  TS_CHECK_VALUE(p >= 0 && p <= 1, op, ": dropout probability has to be between 0 and 1, but got ", p);
+}
+
+double scale_of(double p) { return p >= 1 ? 0 : 1 / (1 - p); }
+
+// True where the element is kept: an element is dropped when its uniform number lies below p.
+Tensor keep_mask(IntSpan sizes, double p, Device device) {
+  return ops::ge(uniform_tensor(sizes, DType::Float32, device, default_generator(device)), Scalar(p));
+}
+
+Pair native_dropout_rule(const Tensor& input, double p) {
+  check_probability(p, "dropout");
+  TS_CHECK(is_floating(input.dtype()), "dropout: result type can't be cast back to the integer dtype ", input.dtype(),
+           "; expected a floating input");
+  return {outline_like(input, input.dtype()), outline(input.sizes(), DType::Bool, input.device())};
+}
+void native_dropout(const Tensor& out, const Tensor& mask, const Tensor& input, double p) {
+  static const Op compare_into("ge.out"), apply_into("_dropout_apply.out");
+  if (input.numel() == 0) return;
+  Device device = input.device();
+  Place place = claim_place(device, static_cast<uint64_t>(input.numel()));
+  Launch launch(kDropout, device);
+  launch.out(out).out(mask).in(input).param(p);
+  launch.param(static_cast<int64_t>(place.seed)).param(static_cast<int64_t>(place.offset));
+  // In a recording by the card the place would be that of the first run for ever.
+  const CaptureState* capture = CaptureState::current();
+  if (!(capture && capture->by_launches) && launch.run()) return;
+  Generator g; // where the device's own stood
+  g.device = device;
+  g.seed = place.seed;
+  g.offset = place.offset;
+  compare_into(uniform_tensor(input.sizes(), DType::Float32, device, g), Scalar(p), mask);
+  apply_into(input, mask, Scalar(scale_of(p)), out);
+}
+
+Tensor dropout(const Tensor& input, double p, bool training, bool inplace) {
+  check_probability(p, "dropout");
+  if (!training || p == 0 || input.numel() == 0) return input;
+  Tensor out = native_dropout_op(input, p);
+  return inplace ? ops::copy_(input, out) : out;
+}
+Tensor dropout_(const Tensor& self, double p, bool training) { return dropout(self, p, training, true); }
+
+// Whole channels at once: one draw for each (sample, channel).
+Tensor channel_dropout(const Tensor& input, double p, bool training, bool inplace, int64_t spatial, const char* op) {
+  check_probability(p, op);
+  TS_CHECK(input.ndim() == spatial + 1 || input.ndim() == spatial + 2, op, ": expected a ", spatial + 1, "-d or ",
+           spatial + 2, "-d input, got sizes ", input.sizes());
+  if (!training || p == 0 || input.numel() == 0) return input;
+  TS_CHECK(is_floating(input.dtype()), op, ": expected a floating input, got ", input.dtype());
+  Dims sizes(input.sizes());
+  for (size_t d = sizes.size() - static_cast<size_t>(spatial); d < sizes.size(); ++d) sizes[d] = 1;
+  Tensor out = apply_op(input, keep_mask(sizes, p, input.device()), Scalar(scale_of(p)));
+  return inplace ? ops::copy_(input, out) : out;
+}
+template <int spatial> Tensor dropout_nd(const Tensor& input, double p, bool training, bool inplace) {
+  return channel_dropout(input, p, training, inplace, spatial,
+                         spatial == 1   ? "dropout1d"
+                         : spatial == 2 ? "dropout2d"
+                                        : "dropout3d");
+}
+
+} // namespace
+
+TS_OPERATORS(dropout) {
+  def("_dropout_apply(Tensor self, Tensor mask, Scalar scale) -> Tensor")
+      .pointwise("select(mask, self * scale, 0)")
+      .promote(Promote::Keep)
+      .derivative("self", "select(mask, grad * scale, 0)")
+      .derivative("mask", "0")
+      .out()
+      .hidden()
+      .doc("self * scale where mask, else 0.");
+  def("native_dropout(Tensor input, float p) -> (Tensor result, Tensor mask)")
+      .rule<native_dropout_rule>()
+      .compute<native_dropout, 2>()
+      .random()
+      .function_only()
+      .saves("result1")
+      .gradient(
+          [](GradContext& c) { c.set(0, apply_op(c.grad(0), c.result(1), Scalar(scale_of(c.value<double>(1))))); })
+      .doc("Dropout in training: the result, and the mask of elements kept.");
+  def("dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor")
+      .body<dropout>()
+      .random()
+      .function_only()
+      .in("nn.functional")
+      .doc("In training, zeroes elements with probability p and scales the others by 1 / (1 - p); otherwise input "
+           "itself.");
+  def("dropout_(Tensor(a!) self, float p=0.5, bool training=True) -> Tensor(a!)")
+      .body<dropout_>()
+      .random()
+      .function_only()
+      .doc("In-place version of dropout.");
+  def("dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor")
+      .body<dropout_nd<1>>()
+      .random()
+      .function_only()
+      .in("nn.functional")
+      .doc("Zeroes whole channels of a (N, C, L) or (C, L) input with probability p.");
+  def("dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor")
+      .body<dropout_nd<2>>()
+      .random()
+      .function_only()
+      .in("nn.functional")
+      .doc("Zeroes whole channels of a (N, C, H, W) or (C, H, W) input with probability p.");
+  def("dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor")
+      .body<dropout_nd<3>>()
+      .random()
+      .function_only()
+      .in("nn.functional")
+      .doc("Zeroes whole channels of a (N, C, D, H, W) or (C, D, H, W) input with probability p.");
+}
+
+} // namespace ts

@@ -1,0 +1,98 @@
+// Values of planes and blocks at places between their elements, where a backend has the kernel; the package decomposes
+// otherwise, and for second derivatives.
+#include "dispatch/launch.h"
+#include "ops/common/check.h"
+#include "ops/common/declare.h"
+#include "ops/common/raw.h"
+#include "runtime/empty.h"
+
+namespace ts {
+namespace {
+
+const KernelId kForward("grid_sample"), kBackward("grid_sample_backward");
+const char* const kName = "grid_sample";
+
+void check_arguments(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding) {
+  check_same_dtype(input, grid, kName);
+  TS_CHECK(is_floating(input.dtype()), kName, ": expected floating tensors, got ", input.dtype());
+  TS_CHECK((input.ndim() == 4 || input.ndim() == 5) && grid.ndim() == input.ndim() && grid.size(0) == input.size(0) &&
+               grid.size(-1) == input.ndim() - 2,
+           kName, ": expected input (N, C, H, W) with grid (N, h, w, 2), or (N, C, D, H, W) with (N, d, h, w, 3), got ",
+           input.sizes(), " and ", grid.sizes());
+  for (int64_t d = 2; d < input.ndim(); ++d)
+    TS_CHECK(input.size(d) > 0, kName, ": expected input to have non-empty spatial dimensions, got ", input.sizes());
+  TS_CHECK(mode >= 0 && mode <= (input.ndim() == 4 ? 2 : 1), kName, ": unknown mode ", mode, " of ", input.ndim() - 2,
+           " dims");
+  TS_CHECK(padding >= 0 && padding <= 2, kName, ": unknown padding mode ", padding);
+}
+Dims result_sizes(const Tensor& input, const Tensor& grid) {
+  Dims sizes{input.size(0), input.size(1)};
+  for (int64_t d = 1; d + 1 < grid.ndim(); ++d) sizes.push_back(grid.size(d));
+  return sizes;
+}
+
+Tensor forward_rule(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool) {
+  check_arguments(input, grid, mode, padding);
+  return outline(result_sizes(input, grid), input.dtype(), input.device());
+}
+void forward(const Tensor& out, const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool align) {
+  if (out.numel() == 0) return;
+  Launch(kForward, input.device())
+      .out(out)
+      .in(raw_contiguous(input))
+      .in(raw_contiguous(grid))
+      .param(mode)
+      .param(padding)
+      .param(align)
+      .run_required();
+}
+
+using Two = std::tuple<Tensor, Tensor>;
+Two backward_rule(const Tensor& grad, const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool) {
+  check_arguments(input, grid, mode, padding);
+  check_same_dtype(input, grad, kName);
+  Dims sizes = result_sizes(input, grid);
+  TS_CHECK(same(grad.sizes(), sizes), kName, ": expected a gradient of shape ", sizes.span(), ", got ", grad.sizes());
+  return {outline(input.sizes(), input.dtype(), input.device()), outline(grid.sizes(), grid.dtype(), grid.device())};
+}
+void backward(const Tensor& d_input, const Tensor& d_grid, const Tensor& grad, const Tensor& input, const Tensor& grid,
+              int64_t mode, int64_t padding, bool align) {
+  if (grad.numel() == 0) {
+    raw_fill(d_input, 0);
+    raw_fill(d_grid, 0);
+    return;
+  }
+  Launch(kBackward, input.device())
+      .out(d_input)
+      .out(d_grid)
+      .in(raw_contiguous(grad))
+      .in(raw_contiguous(input))
+      .in(raw_contiguous(grid))
+      .param(mode)
+      .param(padding)
+      .param(align)
+      .run_required();
+}
+
+} // namespace
+
+TS_OPERATORS(grid_sample) {
+  def("_grid_sample(Tensor input, Tensor grid, int mode, int padding, bool align_corners) -> Tensor")
+      .rule<forward_rule>()
+      .compute<forward>()
+      .not_differentiable()
+      .hidden()
+      .function_only()
+      .doc("nn.functional.grid_sample without a gradient of its own. Modes: 0 linear, 1 nearest, 2 cubic; paddings: 0 "
+           "zeros, 1 border, 2 reflection.");
+  def("_grid_sample_backward(Tensor grad, Tensor input, Tensor grid, int mode, int padding, bool align_corners) -> "
+      "(Tensor, Tensor)")
+      .rule<backward_rule>()
+      .compute<backward, 2>()
+      .not_differentiable()
+      .hidden()
+      .function_only()
+      .doc("The gradients of grid_sample by input and by grid.");
+}
+
+} // namespace ts

@@ -1,0 +1,174 @@
+// Layer normalisation (Ba et al., arXiv:1607.06450) and its gradients.
+#include "dispatch/launch.h"
+#include "ops/common/declare.h"
+#include "ops/common/traced.h"
+#include "ops/nn/norm_parts.h"
+
+namespace ts {
+namespace {
+
+const KernelId kForward("native_layer_norm"), kBackward("native_layer_norm_backward");
+const Op forward_op("native_layer_norm"), backward_op("native_layer_norm_backward");
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+
+void check_shapes(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias) {
+  TS_CHECK(is_floating(input.dtype()), "layer_norm: expected a floating input, got ", input.dtype());
+  TS_CHECK(!shape.empty(),
+           "layer_norm: Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "
+           "but got normalized_shape = ",
+           shape);
+  TS_CHECK(shape.size() <= input.sizes().size() && same(input.sizes().last(shape.size()), shape),
+           "layer_norm: Given normalized_shape=", shape, ", expected input with shape [*, ", shape,
+           "], but got input of size", input.sizes());
+  for (const Tensor* t : {&weight, &bias}) {
+    if (!t->defined()) continue;
+    TS_CHECK(same(t->sizes(), shape),
+             "layer_norm: Expected weight and bias to be of same shape as normalized_shape, but got ", t->sizes(),
+             " and normalized_shape = ", shape);
+    TS_CHECK(t->dtype() == input.dtype(), "layer_norm: expected weight and bias of the input's dtype ", input.dtype(),
+             ", got ", t->dtype());
+  }
+}
+
+// The trailing dims, and those in front of them.
+Dims inner_dims(size_t ndim, size_t n) {
+  Dims dims;
+  for (size_t d = ndim - n; d < ndim; ++d) dims.push_back(static_cast<int64_t>(d));
+  return dims;
+}
+Dims outer_dims(size_t ndim, size_t n) {
+  Dims dims;
+  for (size_t d = 0; d < ndim - n; ++d) dims.push_back(static_cast<int64_t>(d));
+  return dims;
+}
+Dims statistics_sizes(IntSpan input, size_t n) {
+  Dims sizes(input);
+  for (size_t d = input.size() - n; d < input.size(); ++d) sizes[d] = 1;
+  return sizes;
+}
+
+Three forward_rule(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double) {
+  check_shapes(input, shape, weight, bias);
+  DType wide = accumulate_type(input.dtype());
+  Dims stats = statistics_sizes(input.sizes(), shape.size());
+  return {outline(input.sizes(), input.dtype(), input.device()), outline(stats, wide, input.device()),
+          outline(stats, wide, input.device())};
+}
+
+void normalize_layers(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, IntSpan shape,
+                      const Tensor& weight, const Tensor& bias, double eps) {
+  if (input.numel() == 0) {
+    raw_fill(mean, 0.0);
+    return raw_fill(rstd, 0.0);
+  }
+  Tensor hold_x, hold_w, hold_b;
+  const Tensor &x = raw_dense(input, hold_x), &w = raw_dense(weight, hold_w), &b = raw_dense(bias, hold_b);
+  if (Launch(kForward, x.device()).out(out).out(mean).out(rstd).in(x).in(w).in(b).param(shape).param(eps).run()) return;
+  DType wide = mean.dtype();
+  Dims dims = inner_dims(x.sizes().size(), shape.size());
+  Tensor v = raw_cast(x, wide), m = ops::mean_dim(v, dims, true), centered = ops::sub(v, m);
+  Tensor r = ops::rsqrt(ops::add(ops::mean_dim(ops::square(centered), dims, true), eps));
+  Tensor y = ops::mul(centered, r);
+  if (w.defined()) y = ops::mul(y, raw_cast(w, wide));
+  if (b.defined()) y = ops::add(y, raw_cast(b, wide));
+  raw_copy(mean, m);
+  raw_copy(rstd, r);
+  raw_copy(out, y);
+}
+
+// dx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = grad * weight
+Three backward_parts(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor&, const Tensor& rstd_saved,
+                     const Tensor& weight) {
+  size_t ndim = input.sizes().size();
+  Dims inner = inner_dims(ndim, shape.size()), outer = outer_dims(ndim, shape.size());
+  Tensor x = widened(input), g = widened(grad);
+  Tensor centered = ops::sub(x, ops::mean_dim(x, inner, true));
+  Tensor rstd = rstd_of(centered, inner, rstd_saved);
+  Tensor xhat = ops::mul(centered, rstd);
+  Tensor gw = weight.defined() ? ops::mul(g, widened(weight)) : g;
+  Tensor projected = ops::mul(xhat, ops::mean_dim(ops::mul(gw, xhat), inner, true));
+  Tensor dx = ops::mul(rstd, ops::sub(ops::sub(gw, ops::mean_dim(gw, inner, true)), projected));
+  return {as_dtype(dx, input.dtype()), as_dtype(sum_over_dims(ops::mul(g, xhat), outer), input.dtype()),
+          as_dtype(sum_over_dims(g, outer), input.dtype())};
+}
+
+Three backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor& mean, const Tensor& rstd,
+                    const Tensor& weight) {
+  check_shapes(input, shape, weight, {});
+  DType wide = accumulate_type(input.dtype());
+  Dims stats = statistics_sizes(input.sizes(), shape.size());
+  TS_CHECK(same(grad.sizes(), input.sizes()) && grad.dtype() == input.dtype(),
+           "native_layer_norm_backward: expected grad like the input, ", input.dtype(), input.sizes(), ", got ",
+           grad.dtype(), grad.sizes());
+  TS_CHECK(same(mean.sizes(), stats) && same(rstd.sizes(), stats) && mean.dtype() == wide && rstd.dtype() == wide,
+           "native_layer_norm_backward: expected mean and rstd of shape ", IntSpan(stats), " in ", wide, ", got ",
+           mean.sizes(), " and ", rstd.sizes());
+  auto like = [&](IntSpan sizes) { return outline(sizes, input.dtype(), input.device()); };
+  return {like(input.sizes()), like(shape), like(shape)};
+}
+
+void layer_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
+                         IntSpan shape, const Tensor& mean, const Tensor& rstd, const Tensor& weight) {
+  if (input.numel() == 0) {
+    raw_fill(dw, 0.0);
+    return raw_fill(db, 0.0);
+  }
+  Tensor hold[5];
+  const Tensor &g = raw_dense(grad, hold[0]), &x = raw_dense(input, hold[1]), &m = raw_dense(mean, hold[2]),
+               &r = raw_dense(rstd, hold[3]), &w = raw_dense(weight, hold[4]);
+  if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(m).in(r).in(w).param(shape).run()) return;
+  auto [px, pw, pb] = backward_parts(g, x, shape, m, r, w);
+  raw_copy(dx, px);
+  raw_copy(dw, pw);
+  raw_copy(db, pb);
+}
+
+void layer_norm_gradient(GradContext& c) {
+  auto [dx, dw, db] = backward_op.multi<3>(c.grad(), c.arg(0), c.value(1), c.result(1), c.result(2), c.arg(2));
+  if (c.needs(0)) c.set(0, dx);
+  if (c.needs(2)) c.set(2, dw);
+  if (c.needs(3)) c.set(3, db);
+}
+
+Tensor layer_norm_rule(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double) {
+  auto fit = [&](const Tensor& t) { return t.defined() ? outline(t.sizes(), input.dtype(), t.device()) : t; };
+  check_shapes(input, shape, fit(weight), fit(bias));
+  return outline(input.sizes(), input.dtype(), input.device());
+}
+Tensor layer_norm(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
+  // Parameters kept in float32 beside a half input: as the input's dtype, traced.
+  auto fit = [&](const Tensor& t) { return t.defined() ? as_dtype(t, input.dtype()) : t; };
+  return forward_op(input, shape, fit(weight), fit(bias), eps);
+}
+
+} // namespace
+
+TS_OPERATORS(layer_norm) {
+  def("layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
+      "Tensor")
+      .body<layer_norm>()
+      .rule<layer_norm_rule>()
+      .saves("input weight bias")
+      .gradient_if_replaced(traced_gradient<layer_norm>)
+      .in("nn.functional")
+      .function_only()
+      .doc("(x - mean) / sqrt(var + eps) * weight + bias, over the trailing dims of sizes normalized_shape.");
+  def("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, "
+      "Tensor, Tensor)")
+      .rule<forward_rule>()
+      .compute<normalize_layers, 3>()
+      .saves("input weight result1 result2")
+      .gradient(layer_norm_gradient)
+      .hidden()
+      .doc("layer_norm, with the mean and 1 / sqrt(var + eps) of each group (float32 for half inputs).");
+  def("native_layer_norm_backward(Tensor grad, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? "
+      "weight) -> (Tensor, Tensor, Tensor)")
+      .rule<backward_rule>()
+      .compute<layer_norm_backward, 3>()
+      .saves("grad input mean rstd weight")
+      .gradient(traced_gradient<backward_parts>)
+      .hidden()
+      .doc("Gradients of native_layer_norm's first result by input, weight and bias.");
+}
+
+} // namespace ts

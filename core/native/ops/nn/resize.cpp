@@ -1,0 +1,231 @@
+// Interpolation to another size, one dim at a time: every output position is a weighted sum of a few input positions.
+#include "dispatch/op_handles.h"
+#include "ops/common/copy.h"
+#include "ops/common/declare.h"
+#include <cmath>
+#include <cstring>
+
+namespace ts {
+namespace {
+
+using OptionalScale = std::optional<double>;
+
+enum class Mode { Nearest, NearestExact, Linear, Cubic, Area };
+
+// What output position o reads: at[k][o] with weight[k][o], for every tap k. No weights: one tap, taken as it is.
+struct Taps {
+  std::vector<std::vector<int64_t>> at;
+  std::vector<std::vector<double>> weight;
+  Taps(size_t taps, int64_t out, bool weighted)
+      : at(taps, std::vector<int64_t>(static_cast<size_t>(out), 0)),
+        weight(weighted ? taps : 0, std::vector<double>(static_cast<size_t>(out), 0.0)) {}
+  void set(size_t k, int64_t o, int64_t position, double w) {
+    at[k][static_cast<size_t>(o)] = position;
+    weight[k][static_cast<size_t>(o)] = w;
+  }
+};
+
+// Input positions between neighbouring output positions.
+double step_of(int64_t in, int64_t out, bool align_corners, OptionalScale scale) {
+  if (align_corners) return out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0.0;
+  return scale && *scale > 0 ? 1 / *scale : static_cast<double>(in) / static_cast<double>(out);
+}
+
+// In float32, as PyTorch works out these positions for every dtype.
+Taps nearest(int64_t in, int64_t out, OptionalScale scale, bool exact) {
+  Taps taps(1, out, false);
+  auto step = static_cast<float>(step_of(in, out, false, scale));
+  for (int64_t o = 0; o < out; ++o) {
+    float at = exact ? static_cast<float>((static_cast<double>(o) + 0.5) * static_cast<double>(step))
+                     : static_cast<float>(o) * step;
+    taps.at[0][static_cast<size_t>(o)] = std::min(static_cast<int64_t>(std::floor(at)), in - 1);
+  }
+  return taps;
+}
+
+Taps linear(int64_t in, int64_t out, bool align_corners, OptionalScale scale) {
+  Taps taps(2, out, true);
+  double step = step_of(in, out, align_corners, scale);
+  for (int64_t o = 0; o < out; ++o) {
+    double x = static_cast<double>(o), at = align_corners ? step * x : std::max(step * (x + 0.5) - 0.5, 0.0);
+    int64_t low = std::min(static_cast<int64_t>(at), in - 1);
+    double share = std::min(at - static_cast<double>(low), 1.0);
+    taps.set(0, o, low, 1 - share);
+    taps.set(1, o, std::min(low + 1, in - 1), share);
+  }
+  return taps;
+}
+
+// Keys' cubic convolution kernel (IEEE Trans. ASSP 29, 1981) at distance x.
+double cubic_kernel(double x, double a) {
+  x = std::abs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+constexpr double kCubic = -0.75, kCubicAntialias = -0.5; // PyTorch's, and Pillow's, which it follows for antialiasing
+
+Taps cubic(int64_t in, int64_t out, bool align_corners, OptionalScale scale) {
+  Taps taps(4, out, true);
+  double step = step_of(in, out, align_corners, scale);
+  for (int64_t o = 0; o < out; ++o) {
+    double x = static_cast<double>(o), at = align_corners ? step * x : step * (x + 0.5) - 0.5, low = std::floor(at);
+    for (int64_t k = 0; k < 4; ++k) {
+      double position = low - 1 + static_cast<double>(k);
+      taps.set(static_cast<size_t>(k), o, std::clamp<int64_t>(static_cast<int64_t>(position), 0, in - 1),
+               cubic_kernel(at - position, kCubic));
+    }
+  }
+  return taps;
+}
+
+// Output position o averages floor(o * in / out) to ceil((o + 1) * in / out).
+Taps area(int64_t in, int64_t out) {
+  auto begin = [&](int64_t o) { return o * in / out; };
+  auto end = [&](int64_t o) { return ((o + 1) * in + out - 1) / out; };
+  int64_t widest = 0;
+  for (int64_t o = 0; o < out; ++o) widest = std::max(widest, end(o) - begin(o));
+  Taps taps(static_cast<size_t>(widest), out, true);
+  for (int64_t o = 0; o < out; ++o)
+    for (int64_t i = begin(o); i < end(o); ++i)
+      taps.set(static_cast<size_t>(i - begin(o)), o, i, 1 / static_cast<double>(end(o) - begin(o)));
+  return taps;
+}
+
+// The kernel stretched over as many input positions as one output position stands for, normalised.
+Taps antialiased(int64_t in, int64_t out, bool align_corners, OptionalScale scale, bool is_cubic) {
+  double step = step_of(in, out, align_corners, scale), stretch = std::max(step, 1.0);
+  double support = (is_cubic ? 2 : 1) * stretch;
+  Taps taps(static_cast<size_t>(std::ceil(support)) * 2 + 1, out, true);
+  for (int64_t o = 0; o < out; ++o) {
+    double centre = step * (static_cast<double>(o) + 0.5), total = 0;
+    int64_t begin = std::max<int64_t>(static_cast<int64_t>(centre - support + 0.5), 0);
+    int64_t n = std::min(static_cast<int64_t>(centre + support + 0.5), in) - begin;
+    n = std::clamp<int64_t>(n, 0, static_cast<int64_t>(taps.at.size()));
+    std::vector<double> weights;
+    for (int64_t k = 0; k < n; ++k) {
+      double x = (static_cast<double>(k + begin) - centre + 0.5) / stretch;
+      weights.push_back(is_cubic ? cubic_kernel(x, kCubicAntialias) : std::max(1 - std::abs(x), 0.0));
+      total += weights.back();
+    }
+    for (int64_t k = 0; k < n; ++k)
+      taps.set(static_cast<size_t>(k), o, begin + k, total != 0 ? weights[static_cast<size_t>(k)] / total : 0);
+  }
+  return taps;
+}
+
+Tensor apply(const Tensor& x, int64_t dim, const Taps& taps) {
+  if (taps.weight.empty()) return ops::index_select(x, dim, from_host(taps.at[0], x.device()));
+  Dims shape(static_cast<size_t>(x.ndim() - dim), 1);
+  shape[0] = static_cast<int64_t>(taps.at[0].size());
+  Tensor total;
+  for (size_t k = 0; k < taps.at.size(); ++k) {
+    Tensor part = ops::mul(ops::index_select(x, dim, from_host(taps.at[k], x.device())),
+                           reshaped(raw_vector(taps.weight[k], x.dtype(), x.device()), shape));
+    total = total.defined() ? ops::add(total, part) : part;
+  }
+  return total;
+}
+
+// --- arguments -------------------------------------------------------------------------------------------------------
+
+Mode parse_mode(const char* mode, size_t spatial) {
+  constexpr std::pair<const char*, Mode> kAny[] = {
+      {"nearest", Mode::Nearest}, {"nearest-exact", Mode::NearestExact}, {"area", Mode::Area}};
+  for (auto [name, m] : kAny)
+    if (!std::strcmp(mode, name)) return m;
+  constexpr std::tuple<const char*, size_t, Mode> kFixed[] = {{"linear", 1, Mode::Linear},
+                                                              {"bilinear", 2, Mode::Linear},
+                                                              {"trilinear", 3, Mode::Linear},
+                                                              {"bicubic", 2, Mode::Cubic}};
+  for (auto [name, n, m] : kFixed) {
+    if (std::strcmp(mode, name)) continue;
+    TS_CHECK_KIND(ErrorKind::NotImplemented, n == spatial, "interpolate: Got ", spatial + 2, "D input, but ", mode,
+                  " mode needs ", n + 2, "D input");
+    return m;
+  }
+  fail(ErrorKind::NotImplemented,
+       "interpolate: expected mode to be nearest, nearest-exact, linear, bilinear, bicubic, "
+       "trilinear or area, got ",
+       mode);
+}
+
+Dims output_sizes(IntSpan plane, std::optional<IntSpan> size, std::span<const double> scales) {
+  Dims out(plane);
+  constexpr double kLimit = 1ll << 40;
+  for (size_t d = 0; d < plane.size(); ++d) {
+    if (size) {
+      out[d] = (*size)[size->size() == 1 ? 0 : d];
+    } else {
+      double n = std::floor(static_cast<double>(plane[d]) * scales[scales.size() == 1 ? 0 : d]);
+      out[d] = n >= 0 && n < kLimit ? static_cast<int64_t>(n) : -1;
+    }
+    TS_CHECK(plane[d] > 0 && out[d] > 0, "interpolate: Input and output sizes should be greater than 0, but got input ",
+             plane, " and output ", out[d], " in spatial dimension ", d);
+  }
+  return out;
+}
+
+const Op floor_op("floor");
+
+Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<const double> scales, const char* mode,
+                   std::optional<bool> align_corners, std::optional<bool> recompute, bool antialias) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, input.ndim() >= 3 && input.ndim() <= 5,
+                "interpolate: Input Error: Only 3D, 4D and 5D input Tensors supported (got ", input.ndim(), "D)");
+  IntSpan plane = input.sizes().subspan(2);
+  Mode m = parse_mode(mode, plane.size());
+  bool smooth = m == Mode::Linear || m == Mode::Cubic;
+  TS_CHECK_VALUE(smooth || !align_corners, "interpolate: align_corners option can only be set with the interpolating "
+                                           "modes: linear | bilinear | bicubic | trilinear");
+  TS_CHECK_VALUE(!antialias || (smooth && plane.size() == 2),
+                 "interpolate: Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor "
+                 "as input");
+  TS_CHECK_VALUE(size || !scales.empty(), "interpolate: either size or scale_factor should be defined");
+  TS_CHECK_VALUE(!size || scales.empty(), "interpolate: only one of size or scale_factor should be defined");
+  TS_CHECK_VALUE(!size || !recompute.value_or(false),
+                 "interpolate: recompute_scale_factor is not meaningful with an explicit size.");
+  size_t given = size ? size->size() : scales.size();
+  TS_CHECK_VALUE(given == 1 || given == plane.size(),
+                 "interpolate: Input and output must have the same number of "
+                 "spatial dimensions, but got input with spatial dimensions of ",
+                 plane, " and ", given, " output sizes or scale factors");
+  TS_CHECK_KIND(ErrorKind::NotImplemented,
+                is_floating(input.dtype()) || m == Mode::Nearest || m == Mode::NearestExact ||
+                    (input.dtype() == DType::UInt8 && plane.size() == 2 && smooth),
+                "interpolate: mode ", mode, " is not implemented for '", input.dtype(), "'; convert to a float dtype");
+  Dims out = output_sizes(plane, size, scales);
+  bool weighted = smooth || m == Mode::Area;
+  bool bytes = weighted && input.dtype() == DType::UInt8;
+  DType wide = bytes ? DType::Float32 : weighted ? accumulate_type(input.dtype()) : input.dtype();
+  Tensor x = wide == input.dtype() ? input : ops::to_dtype(input, wide);
+  for (size_t k = 0; k < plane.size(); ++k) {
+    size_t d = bytes ? plane.size() - 1 - k : k; // images: rows first, as PyTorch, since each pass rounds
+    OptionalScale scale;
+    if (!scales.empty() && !recompute.value_or(false)) scale = scales[scales.size() == 1 ? 0 : d];
+    int64_t dim = static_cast<int64_t>(d) + 2, n = plane[d];
+    bool align = align_corners.value_or(false);
+    Taps taps = m == Mode::Area     ? area(n, out[d])
+                : !smooth           ? nearest(n, out[d], scale, m == Mode::NearestExact)
+                : antialias         ? antialiased(n, out[d], align, scale, m == Mode::Cubic)
+                : m == Mode::Linear ? linear(n, out[d], align, scale)
+                                    : cubic(n, out[d], align, scale);
+    x = apply(x, dim, taps);
+    if (bytes) x = ops::clamp(floor_op(ops::add(x, Scalar(0.5))), Scalar(0), Scalar(255)); // cubic weights overshoot
+  }
+  return wide == input.dtype() ? x : ops::to_dtype(x, input.dtype());
+}
+
+} // namespace
+
+TS_OPERATORS(resize) {
+  def("interpolate(Tensor input, int[1]? size=None, float[1]? scale_factor=None, str mode='nearest', bool? "
+      "align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor")
+      .body<interpolate>()
+      .hidden()
+      .function_only()
+      .in("nn.functional")
+      .doc("Resizes the dims after the first two to size, or by scale_factor. mode: nearest, nearest-exact, area, or "
+           "linear (3-D input), bilinear and bicubic (4-D), trilinear (5-D). ValueError unless just one of size and "
+           "scale_factor is given.");
+}
+
+} // namespace ts

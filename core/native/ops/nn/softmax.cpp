@@ -1,0 +1,159 @@
+// softmax and log_softmax over one dim, with gradients.
+#include "dispatch/launch.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/declare.h"
+#include "ops/common/raw.h"
+#include "ops/reduce/reduce_arrange.h"
+#include "tensor/geometry.h"
+
+namespace ts {
+namespace {
+
+const KernelId kSoftmax("softmax"), kLogSoftmax("log_softmax"), kSoftmaxBackward("softmax_backward"),
+    kLogSoftmaxBackward("log_softmax_backward");
+const Op softmax_op("softmax"), softmax_backward_op("softmax_backward"),
+    log_softmax_backward_op("log_softmax_backward");
+
+// x - max over dim, in the accumulation type.
+Tensor shifted(const Tensor& x, int64_t dim) {
+  Tensor wide = raw_cast(x, accumulate_type(x.dtype()));
+  int64_t dims[] = {dim};
+  return ops::sub(wide, ops::amax(wide, IntSpan(dims), true));
+}
+Tensor sum_along(const Tensor& x, int64_t dim) {
+  int64_t dims[] = {dim};
+  return ops::sum_dim(x, IntSpan(dims), true);
+}
+
+Tensor soft_rule(const char* op, const Tensor& self, int64_t dim, DType asked) {
+  DType dtype = asked == DType::Undefined ? self.dtype() : asked;
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(dtype), op, ": \"", op, "\" not implemented for '", dtype,
+                "'; expected a floating tensor, or dtype=");
+  wrap_dim(dim, self.ndim(), op);
+  return outline(self.sizes(), dtype, self.device());
+}
+Tensor softmax_rule(const Tensor& self, int64_t dim, DType dtype) { return soft_rule("softmax", self, dim, dtype); }
+Tensor log_softmax_rule(const Tensor& self, int64_t dim, DType dtype) {
+  return soft_rule("log_softmax", self, dim, dtype);
+}
+
+void soften(const KernelId& kernel, const Tensor& out, const Tensor& self, int64_t dim, bool logarithm) {
+  if (self.ndim() == 0) { // exp(x - x), and NaN where that is
+    Tensor x = raw_cast(self, out.dtype()), zero = ops::sub(x, x);
+    return raw_copy(out, logarithm ? zero : ops::exp(zero));
+  }
+  int64_t d = dim < 0 ? dim + self.ndim() : dim;
+  Tensor hold;
+  const Tensor& x = raw_dense(self, out.dtype(), hold);
+  if (Launch(kernel, x.device()).out(out).in(x).param(d).run()) return;
+  Tensor y = shifted(x, d);
+  Tensor e = ops::exp(y);
+  raw_copy(out, logarithm ? ops::sub(y, ops::log(sum_along(e, d))) : ops::div(e, sum_along(e, d)));
+}
+void softmax(const Tensor& out, const Tensor& self, int64_t dim, DType) { soften(kSoftmax, out, self, dim, false); }
+void log_softmax(const Tensor& out, const Tensor& self, int64_t dim, DType) {
+  soften(kLogSoftmax, out, self, dim, true);
+}
+Tensor softmin(const Tensor& self, int64_t dim, DType dtype) {
+  return softmax_op(ops::neg(dtype == DType::Undefined ? self : as_dtype(self, dtype)), dim);
+}
+
+Tensor backward_rule(const char* op, const Tensor& grad, const Tensor& output, int64_t dim) {
+  TS_CHECK(same(grad.sizes(), output.sizes()) && grad.dtype() == output.dtype() && is_floating(output.dtype()), op,
+           ": expected grad and output alike and floating, got ", grad.dtype(), grad.sizes(), " and ", output.dtype(),
+           output.sizes());
+  wrap_dim(dim, output.ndim(), op);
+  return outline(output.sizes(), output.dtype(), output.device());
+}
+Tensor softmax_backward_rule(const Tensor& grad, const Tensor& output, int64_t dim) {
+  return backward_rule("softmax_backward", grad, output, dim);
+}
+Tensor log_softmax_backward_rule(const Tensor& grad, const Tensor& output, int64_t dim) {
+  return backward_rule("log_softmax_backward", grad, output, dim);
+}
+
+bool by_kernel(const KernelId& kernel, const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
+  if (output.ndim() == 0) return false;
+  Tensor hold_grad, hold_output;
+  const Tensor &g = raw_dense(grad, hold_grad), &y = raw_dense(output, hold_output);
+  return Launch(kernel, y.device()).out(out).in(g).in(y).param(dim < 0 ? dim + y.ndim() : dim).run();
+}
+Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t.dtype())); }
+
+// dx = y * (dy - sum(dy * y))
+void softmax_backward(const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
+  if (by_kernel(kSoftmaxBackward, out, grad, output, dim)) return;
+  Tensor g = widened(grad), y = widened(output);
+  raw_copy(out, ops::mul(y, ops::sub(g, sum_along(ops::mul(g, y), dim))));
+}
+// dx = dy - exp(y) * sum(dy)
+void log_softmax_backward(const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
+  if (by_kernel(kLogSoftmaxBackward, out, grad, output, dim)) return;
+  Tensor g = widened(grad), y = widened(output);
+  raw_copy(out, ops::sub(g, ops::mul(ops::exp(y), sum_along(g, dim))));
+}
+
+// Of dx by dy and y, where t comes in: by y, t * (dy - sum(dy * y)) - dy * sum(t * y).
+void softmax_backward_gradient(GradContext& c) {
+  int64_t dim = c.value<int64_t>(2);
+  Tensor y = c.arg(1);
+  if (c.needs(0)) c.set(0, softmax_backward_op(c.grad(), y, dim));
+  if (!c.needs(1)) return;
+  Tensor t = widened(c.grad()), g = widened(c.arg(0)), wide = widened(y);
+  Tensor first = ops::mul(t, ops::sub(g, sum_along(ops::mul(g, wide), dim)));
+  c.set(1, as_dtype(ops::sub(first, ops::mul(g, sum_along(ops::mul(t, wide), dim))), c.dtype(1)));
+}
+// By dy, t - sum(t * exp(y)); by y, -t * exp(y) * sum(dy).
+void log_softmax_backward_gradient(GradContext& c) {
+  int64_t dim = c.value<int64_t>(2);
+  Tensor t = widened(c.grad()), weighted = ops::mul(t, ops::exp(widened(c.arg(1))));
+  if (c.needs(0)) c.set(0, as_dtype(ops::sub(t, sum_along(weighted, dim)), c.dtype(0)));
+  if (c.needs(1)) c.set(1, as_dtype(ops::neg(ops::mul(weighted, sum_along(widened(c.arg(0)), dim))), c.dtype(1)));
+}
+
+void softmax_gradient(GradContext& c) {
+  c.set(0, as_dtype(softmax_backward_op(c.grad(), c.result(), c.value<int64_t>(1)), c.dtype(0)));
+}
+void log_softmax_gradient(GradContext& c) {
+  c.set(0, as_dtype(log_softmax_backward_op(c.grad(), c.result(), c.value<int64_t>(1)), c.dtype(0)));
+}
+
+} // namespace
+
+TS_OPERATORS(softmax) {
+  def("softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .rule<softmax_rule>()
+      .compute<softmax>()
+      .saves("result")
+      .gradient(softmax_gradient)
+      .out()
+      .doc("exp(x) / exp(x).sum(dim), without overflow; computed in dtype if given.");
+  def("log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .rule<log_softmax_rule>()
+      .compute<log_softmax>()
+      .saves("result")
+      .gradient(log_softmax_gradient)
+      .out()
+      .doc("log(softmax(x)), computed as x - max - log(sum(exp(x - max))).");
+  def("softmin(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .body<softmin>()
+      .in("nn.functional")
+      .function_only()
+      .doc("softmax(-x).");
+  def("softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
+      .rule<softmax_backward_rule>()
+      .compute<softmax_backward>()
+      .saves("grad output")
+      .gradient(softmax_backward_gradient)
+      .hidden()
+      .doc("Gradient of softmax.");
+  def("log_softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
+      .rule<log_softmax_backward_rule>()
+      .compute<log_softmax_backward>()
+      .saves("grad output")
+      .gradient(log_softmax_backward_gradient)
+      .hidden()
+      .doc("Gradient of log_softmax.");
+}
+
+} // namespace ts

@@ -1,0 +1,163 @@
+// Optimizer steps over lists of parameters, in place.
+#include "dispatch/launch.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/check.h"
+#include "ops/common/declare.h"
+#include "ops/common/raw.h"
+#include "ops/optim/optim_lists.h"
+#include "runtime/backend.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+using namespace optim;
+
+const KernelId kSgd("sgd_step_"), kAdam("adam_step_");
+
+struct Sgd {
+  double lr, momentum, dampening, weight_decay;
+  bool nesterov, maximize, first_step;
+
+  void step(const Tensor& param, const Tensor& raw_grad, const Tensor& buffer) const {
+    DType wide = accumulate_type(param.dtype());
+    Tensor grad = raw_cast(raw_grad, wide), p = raw_cast(param, wide);
+    if (maximize) grad = ops::neg(grad);
+    if (weight_decay != 0) grad = ops::add(grad, ops::mul(p, weight_decay));
+    if (momentum != 0) {
+      Tensor moved =
+          first_step ? grad : ops::add(ops::mul(raw_cast(buffer, wide), momentum), ops::mul(grad, 1 - dampening));
+      raw_copy(buffer, moved);
+      grad = nesterov ? ops::add(grad, ops::mul(moved, momentum)) : moved;
+    }
+    raw_copy(param, ops::sub(p, ops::mul(grad, lr)));
+  }
+};
+
+void sgd_rule(TensorList params, TensorList grads, TensorList buffers, double, double momentum, double dampening,
+              double, bool nesterov, bool, bool) {
+  const char* op = "sgd_step_";
+  check_params(op, params);
+  check_state(op, "grads", params, grads);
+  if (momentum != 0)
+    check_state(op, "momentum_buffers", params, buffers);
+  else
+    TS_CHECK(buffers.empty(), op, ": expected no momentum_buffers without momentum, got ", buffers.size());
+  TS_CHECK_VALUE(!nesterov || (momentum > 0 && dampening == 0), op,
+                 ": Nesterov momentum requires a momentum and zero dampening");
+  written(op, params);
+  written(op, buffers);
+}
+
+void sgd_step(TensorList params, TensorList grads, TensorList buffers, double lr, double momentum, double dampening,
+              double weight_decay, bool nesterov, bool maximize, bool first_step) {
+  Contiguous p(params), g(grads), b(buffers);
+  if (p.list().empty()) return;
+  Launch launch(kSgd, params[0].device());
+  launch.ins(p.list(), true).ins(g.list()).ins(b.list(), true);
+  launch.param(lr)
+      .param(momentum)
+      .param(dampening)
+      .param(weight_decay)
+      .param(nesterov)
+      .param(maximize)
+      .param(first_step);
+  if (!launch.run()) {
+    Sgd sgd{lr, momentum, dampening, weight_decay, nesterov, maximize, first_step};
+    for (size_t k = 0; k < p.list().size(); ++k)
+      sgd.step(p.list()[k], g.list()[k], momentum != 0 ? b.list()[k] : Tensor());
+  }
+  p.write_back();
+  b.write_back();
+}
+
+struct Adam {
+  double step_count, lr, beta1, beta2, weight_decay, eps;
+  bool amsgrad, maximize, decoupled;
+
+  void step(const Tensor& param, const Tensor& raw_grad, const Tensor& mean, const Tensor& square,
+            const Tensor& top) const {
+    DType wide = accumulate_type(param.dtype());
+    Tensor grad = raw_cast(raw_grad, wide), p = raw_cast(param, wide), m = raw_cast(mean, wide),
+           v = raw_cast(square, wide);
+    if (maximize) grad = ops::neg(grad);
+    if (weight_decay != 0 && decoupled)
+      p = ops::mul(p, 1 - lr * weight_decay);
+    else if (weight_decay != 0)
+      grad = ops::add(grad, ops::mul(p, weight_decay));
+    m = ops::add(m, ops::mul(ops::sub(grad, m), 1 - beta1));
+    v = ops::add(ops::mul(v, beta2), ops::mul(ops::square(grad), 1 - beta2));
+    raw_copy(mean, m);
+    raw_copy(square, v);
+    if (amsgrad) {
+      v = ops::maximum(raw_cast(top, wide), v);
+      raw_copy(top, v);
+    }
+    double correction = 1 - std::pow(beta1, step_count), root = std::sqrt(1 - std::pow(beta2, step_count));
+    Tensor scale = ops::add(ops::div(ops::sqrt(v), root), eps);
+    raw_copy(param, ops::sub(p, ops::mul(ops::div(m, scale), lr / correction)));
+  }
+};
+
+void adam_rule(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops, int64_t step,
+               double, double, double, double, double, bool amsgrad, bool, bool) {
+  const char* op = "adam_step_";
+  check_params(op, params);
+  check_state(op, "grads", params, grads);
+  check_state(op, "exp_avgs", params, means);
+  check_state(op, "exp_avg_sqs", params, squares);
+  if (amsgrad)
+    check_state(op, "max_exp_avg_sqs", params, tops);
+  else
+    TS_CHECK(tops.empty(), op, ": expected no max_exp_avg_sqs without amsgrad, got ", tops.size());
+  TS_CHECK_VALUE(step >= 1, op, ": expected step to count from 1, got ", step);
+  for (TensorList list : {params, means, squares, tops}) written(op, list);
+}
+
+void adam_step(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops, int64_t step,
+               double lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad, bool maximize,
+               bool decoupled) {
+  Contiguous p(params), g(grads), m(means), v(squares), t(tops);
+  if (p.list().empty()) return;
+  Launch launch(kAdam, params[0].device());
+  launch.ins(p.list(), true).ins(g.list()).ins(m.list(), true).ins(v.list(), true).ins(t.list(), true);
+  launch.param(step)
+      .param(lr)
+      .param(beta1)
+      .param(beta2)
+      .param(weight_decay)
+      .param(eps)
+      .param(amsgrad)
+      .param(maximize)
+      .param(decoupled);
+  if (!launch.run()) {
+    Adam adam{static_cast<double>(step), lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, decoupled};
+    for (size_t k = 0; k < p.list().size(); ++k)
+      adam.step(p.list()[k], g.list()[k], m.list()[k], v.list()[k], amsgrad ? t.list()[k] : Tensor());
+  }
+  for (const Contiguous* list : {&p, &m, &v, &t}) list->write_back();
+}
+
+} // namespace
+
+TS_OPERATORS(optim) {
+  def("sgd_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, float lr, float momentum, float "
+      "dampening, float weight_decay, bool nesterov, bool maximize, bool first_step) -> ()")
+      .rule<sgd_rule>()
+      .compute<sgd_step, 0>()
+      .not_differentiable()
+      .function_only()
+      .doc("One step of stochastic gradient descent on every parameter, as torch.optim.SGD. momentum_buffers is empty "
+           "without momentum; the first step sets them.");
+  def("adam_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] "
+      "max_exp_avg_sqs, int step, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, "
+      "bool maximize, bool decoupled) -> ()")
+      .rule<adam_rule>()
+      .compute<adam_step, 0>()
+      .not_differentiable()
+      .function_only()
+      .doc("One step of Adam (Kingma and Ba, arXiv:1412.6980) on every parameter, as torch.optim.Adam; decoupled "
+           "weight decay is AdamW (arXiv:1711.05101). step counts from 1.");
+}
+
+} // namespace ts

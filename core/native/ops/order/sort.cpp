@@ -1,0 +1,249 @@
+// Order: sort, argsort, msort, topk, kthvalue, median.
+#include "dispatch/launch.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/common/copy.h"
+#include "ops/common/declare.h"
+#include "tensor/geometry.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+using Pair = std::tuple<Tensor, Tensor>;
+const KernelId kSort("sort"), kTopk("topk"), kRank("rank_positions");
+
+// With dim last. A 0-d tensor counts as one element of one dimension.
+Tensor dim_last(const Tensor& t, int64_t d) {
+  return t.ndim() ? raw_transpose(t, d, t.ndim() - 1) : raw_view(t, Dims{1});
+}
+
+void check_orderable(const Tensor& t, const char* op) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(t.dtype()), op, ": complex numbers have no order, got ",
+                t.dtype());
+}
+
+Pair sort_rule(const Tensor& self, int64_t dim, bool, bool) {
+  check_orderable(self, "sort");
+  wrap_dim(dim, self.ndim(), "sort");
+  return {outline_like(self, self.dtype()), outline_like(self, DType::Int64)};
+}
+void sort(const Tensor& values, const Tensor& positions, const Tensor& self, int64_t dim, bool descending, bool) {
+  int64_t d = wrap_dim(dim, self.ndim(), "sort");
+  bool as_bytes = is_bool(self.dtype());
+  Tensor in = as_bytes ? copy_as(self, DType::UInt8, MemoryFormat::Contiguous) : self;
+  Tensor out = as_bytes ? empty_tensor(self.sizes(), DType::UInt8, self.device()) : values;
+  Tensor to = dim_last(out, d), at = dim_last(positions, d), from = dim_last(in, d);
+  Launch(kSort, self.device()).out(to).out(at).in(from).param(descending).run_required();
+  if (as_bytes) raw_copy(values, out);
+}
+
+Tensor argsort_rule(const Tensor& self, int64_t dim, bool, bool) {
+  check_orderable(self, "argsort");
+  wrap_dim(dim, self.ndim(), "argsort");
+  return outline_like(self, DType::Int64);
+}
+void argsort(const Tensor& positions, const Tensor& self, int64_t dim, bool descending, bool stable) {
+  sort(empty_like_tensor(self, self.dtype()), positions, self, dim, descending, stable);
+}
+
+// The gradient of a selection along dim goes back to where the elements came from.
+void selection_gradient(GradContext& c, int dim_argument) {
+  Tensor zeros = ops::zeros(c.sizes(0), c.grad().dtype(), c.grad().device());
+  c.set(0, ops::scatter_add(zeros, c.value<int64_t>(dim_argument), c.result(1), c.grad(0)));
+}
+
+Pair topk_rule(const Tensor& self, int64_t k, int64_t dim, bool, bool) {
+  check_orderable(self, "topk");
+  int64_t d = wrap_dim(dim, self.ndim(), "topk");
+  int64_t size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK(k >= 0 && k <= size, "topk: selected index k out of range, got k = ", k, " for dimension ", d, " of size ",
+           size);
+  Dims sizes(self.sizes());
+  if (self.ndim()) sizes[d] = k;
+  return {outline(sizes, self.dtype(), self.device()), outline(sizes, DType::Int64, self.device())};
+}
+
+void topk(const Tensor& values, const Tensor& positions, const Tensor& self, int64_t k, int64_t dim, bool largest,
+          bool sorted) {
+  if (self.ndim() == 0 && k == 0) return;
+  int64_t d = wrap_dim(dim, self.ndim(), "topk");
+  bool last = self.ndim() == 0 || d == self.ndim() - 1;
+  if (last && !is_bool(self.dtype())) {
+    int64_t one = 1;
+    IntSpan sizes = self.ndim() ? values.sizes() : IntSpan(&one, 1);
+    Dims strides = contiguous_strides(sizes);
+    Tensor from = raw_contiguous(dim_last(self, d));
+    if (Launch(kTopk, self.device())
+            .out(values, sizes, strides)
+            .out(positions, sizes, strides)
+            .in(from)
+            .param(k)
+            .param(from.ndim() - 1)
+            .param(largest)
+            .param(sorted)
+            .run())
+      return;
+  }
+  if (!last && !is_bool(self.dtype())) {
+    // The kernel wants rows: along another dim it works on a transposed copy.
+    Tensor to = dim_last(values, d), at = dim_last(positions, d), from = raw_contiguous(dim_last(self, d));
+    Tensor found = empty_tensor(to.sizes(), to.dtype(), to.device()),
+           where = empty_tensor(at.sizes(), at.dtype(), at.device());
+    Launch launch(kTopk, self.device());
+    launch.out(found).out(where).in(from).param(k).param(from.ndim() - 1).param(largest).param(sorted);
+    if (launch.run()) {
+      raw_copy(to, found);
+      raw_copy(at, where);
+      return;
+    }
+  }
+  Tensor all = empty_like_tensor(self, self.dtype()), order = empty_like_tensor(self, DType::Int64);
+  sort(all, order, self, d, largest, true);
+  raw_copy(values, self.ndim() ? raw_narrow(all, d, 0, k) : all);
+  raw_copy(positions, self.ndim() ? raw_narrow(order, d, 0, k) : order);
+}
+
+Tensor msort(const Tensor& self) { return ops::sort.multi<2>(self, 0)[0]; }
+
+// --- elements of one rank
+constexpr int64_t kMiddle = -1, kMiddleOfNumbers = -2; // ranks that follow from the size, or from how many are NaN
+const Op rank_positions_op("_rank_positions");
+
+Tensor rank_positions_rule(const Tensor& self, int64_t dim, int64_t rank) {
+  const char* op = "_rank_positions";
+  check_orderable(self, op);
+  int64_t d = wrap_dim(dim, self.ndim(), op);
+  TS_CHECK(self.ndim() > 0 && rank >= kMiddleOfNumbers && rank < self.sizes()[d], op,
+           ": expected a rank within dimension ", dim, " of sizes ", self.sizes(), ", got ", rank);
+  Dims sizes(self.sizes());
+  sizes[d] = 1;
+  return outline(sizes, DType::Int64, self.device());
+}
+
+// By a whole sort, where there is no kernel. NaN sorts last: with n of them the first is at size - n, and the rest's
+// middle at (size - n - 1) / 2.
+void sorted_rank_positions(const Tensor& out, const Tensor& self, int64_t d, int64_t rank) {
+  auto [values, order] = ops::sort.multi<2>(self, d);
+  int64_t size = self.sizes()[d];
+  if (rank >= 0 || !is_floating(self.dtype()))
+    return raw_copy(out, raw_narrow(order, d, rank >= 0 ? rank : (size - 1) / 2, 1));
+  static const Op halve("_lower_middle");
+  Tensor nans = ops::sum_dim(ops::isnan(self), IntSpan(&d, 1), true);
+  Tensor rest = ops::sub(filled({}, Scalar(size), DType::Int64, self.device()), nans), middle = halve(rest);
+  Tensor at = rank == kMiddleOfNumbers ? middle : ops::where(ops::gt(nans, Scalar(0)), rest, middle);
+  raw_copy(out, ops::gather(order, d, at));
+}
+
+void rank_positions(const Tensor& out, const Tensor& self, int64_t dim, int64_t rank) {
+  int64_t d = wrap_dim(dim, self.ndim(), "_rank_positions");
+  Tensor rows = raw_contiguous(dim_last(self, d)), to = dim_last(out, d);
+  Tensor found = to.is_contiguous() ? to : empty_tensor(to.sizes(), DType::Int64, out.device());
+  if (!Launch(kRank, self.device()).out(found).in(rows).param(rank).run())
+    return sorted_rank_positions(out, self, d, rank);
+  if (!found.is(to)) raw_copy(to, found);
+}
+
+// The elements themselves, differentiable, and their positions.
+Pair picked(const Tensor& self, int64_t d, const Tensor& positions, bool keepdim) {
+  Tensor values = ops::gather(self, d, positions);
+  if (keepdim) return {values, positions};
+  return {ops::squeeze(values, IntSpan(&d, 1)), ops::squeeze(positions, IntSpan(&d, 1))};
+}
+
+// --- composites over sort
+Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  check_orderable(self, "kthvalue");
+  int64_t d = wrap_dim(dim, self.ndim(), "kthvalue"), size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK(k >= 1 && k <= size, "kthvalue: selected number k out of range for dimension ", dim, ", got k = ", k,
+           " for size ", size);
+  if (self.ndim() == 0) {
+    auto [value, position] = ops::sort.multi<2>(self, d);
+    return {value, position};
+  }
+  return picked(self, d, rank_positions_op(self, d, k - 1), keepdim);
+}
+
+// The lower middle; NaN if there is any (or, ignoring them, the middle of the rest).
+Pair median_dim(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) {
+  const char* op = ignore_nan ? "nanmedian" : "median";
+  check_orderable(self, op);
+  int64_t d = wrap_dim(dim, self.ndim(), op), size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK_INDEX(size > 0, op, ": Expected reduction dim ", d, " to have non-zero size.");
+  if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
+  return picked(self, d, rank_positions_op(self, d, ignore_nan ? kMiddleOfNumbers : kMiddle), keepdim);
+}
+
+template <bool ignore_nan> Pair median_along(const Tensor& self, int64_t dim, bool keepdim) {
+  return median_dim(self, dim, keepdim, ignore_nan);
+}
+// The median of nothing: NaN, or what PyTorch makes of that as an integer.
+Tensor nothing_between(const Tensor& self) {
+  check_orderable(self, "median");
+  if (is_floating(self.dtype())) return ops::mul(ops::sum(self), Scalar(std::nan("")));
+  Scalar value(0);
+  if (is_bool(self.dtype())) value = Scalar(true);
+  if (self.dtype() == DType::Int32) value = Scalar(int64_t{INT32_MIN});
+  if (self.dtype() == DType::Int64) value = Scalar(INT64_MIN);
+  return ops::full(IntSpan(), value, self.dtype(), self.device());
+}
+template <bool ignore_nan> Tensor median_all(const Tensor& self) {
+  if (self.numel() == 0) return nothing_between(self);
+  return std::get<0>(median_dim(ops::reshape(self, Dims{-1}), 0, false, ignore_nan));
+}
+
+} // namespace
+
+TS_OPERATORS(sort) {
+  def("sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor values, Tensor indices)")
+      .rule<sort_rule>()
+      .compute<sort, 2>()
+      .saves("result1")
+      .gradient([](GradContext& c) { selection_gradient(c, 1); })
+      .out()
+      .doc(
+          "Elements in order along `dim`, and where they came from. Equal elements keep their order; NaN is greatest.");
+  def("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
+      .rule<argsort_rule>()
+      .compute<argsort>()
+      .not_differentiable()
+      .doc("Positions that sort self along `dim`; equal elements keep their order.");
+  def("msort(Tensor self) -> Tensor").body<msort>().out().doc("self sorted along its first dimension.");
+  def("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)")
+      .rule<topk_rule>()
+      .compute<topk, 2>()
+      .saves("result1")
+      .gradient([](GradContext& c) { selection_gradient(c, 2); })
+      .out()
+      .doc("The k largest (or smallest) elements along `dim`, and where they came from.");
+  def("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<kthvalue>()
+      .out()
+      .doc("The k-th smallest element along `dim`, counted from 1, and where it came from.");
+  def("median(Tensor self) -> Tensor")
+      .body<median_all<false>>()
+      .doc("The lower of the middle elements of all; NaN if there is any.");
+  def("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<median_along<false>>()
+      .doc("The lower of the middle elements along `dim`, and where it came from; NaN if there is any.");
+  def("nanmedian(Tensor self) -> Tensor")
+      .body<median_all<true>>()
+      .doc("The lower of the middle elements that are not NaN.");
+  def("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<median_along<true>>()
+      .doc("The lower of the middle elements along `dim` that are not NaN, and where it came from.");
+  def("_rank_positions(Tensor self, int dim, int rank) -> Tensor")
+      .rule<rank_positions_rule>()
+      .compute<rank_positions>()
+      .not_differentiable()
+      .hidden()
+      .doc("Where along `dim` the element of a rank is, counted from 0; of rank -1 the median, -2 that of numbers.");
+  def("_lower_middle(Tensor self) -> Tensor")
+      .pointwise("max(floordiv(self - 1, 2), 0)")
+      .promote(Promote::Keep)
+      .not_differentiable()
+      .hidden()
+      .doc("Rank of the lower middle of so many elements.");
+}
+
+} // namespace ts

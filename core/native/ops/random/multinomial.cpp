@@ -1,0 +1,87 @@
+// Draws of categories by weight.
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/common/check.h"
+#include "ops/common/copy.h"
+#include "ops/common/declare.h"
+#include "ops/random/random_bits.h"
+#include "tensor/geometry.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+void check_weights(const Tensor& p) {
+  Tensor bad = ops::logical_not(ops::logical_and(ops::ge(p, Scalar(0)), ops::lt(p, Scalar(INFINITY))));
+  TS_CHECK(!raw_truth(ops::any(bad)), "multinomial: probability tensor contains either `inf`, `nan` or element < 0");
+  Tensor totals = ops::sum_dim(p, Dims{-1});
+  TS_CHECK(!raw_truth(ops::any(ops::le(totals, Scalar(0)))),
+           "multinomial: invalid multinomial distribution (sum of probabilities <= 0)");
+}
+
+// Inverse of the cumulative distribution.
+Tensor with_replacement(const Tensor& p, int64_t n, Generator& g) {
+  static const Op searchsorted("searchsorted.Tensor");
+  Tensor cumulative = ops::cumsum(p, -1);
+  Tensor total = raw_narrow(cumulative, 1, p.size(1) - 1, 1);
+  Tensor draws = ops::mul(uniform_tensor(Dims{p.size(0), n}, p.dtype(), p.device(), g), total);
+  // Rounding may lift a draw to the total: it belongs to the last category with any weight.
+  Tensor positions = searchsorted(raw_contiguous(cumulative), raw_contiguous(draws), false, true);
+  Tensor reached = ops::to_dtype(ops::ge(cumulative, total), DType::Int64);
+  Tensor last =
+      ops::sub(filled({}, Scalar(p.size(1)), DType::Int64, p.device()), ops::sum_dim(reached, Dims{-1}, true));
+  return ops::minimum(positions, last);
+}
+
+// The n smallest of exponential times with these rates come in the order of draws without replacement.
+Tensor without_replacement(const Tensor& p, int64_t n, Generator& g) {
+  static const Op log1p("log1p");
+  Tensor available = ops::sum_dim(ops::to_dtype(ops::gt(p, Scalar(0)), DType::Int64), Dims{-1});
+  TS_CHECK(!raw_truth(ops::any(ops::lt(available, Scalar(n)))),
+           "multinomial: invalid multinomial distribution (with replacement=False, not enough non-negative category to "
+           "sample)");
+  Tensor times = ops::div(ops::neg(log1p(ops::neg(uniform_tensor(p.sizes(), p.dtype(), p.device(), g)))),
+                          p); // zero weight: infinite
+  Tensor never = ops::full(IntSpan(), Scalar(INFINITY), p.dtype(), p.device());
+  times = ops::where(ops::gt(p, Scalar(0)), times, never);
+  return ops::topk.multi<2>(times, n, -1, false, true)[1];
+}
+
+Tensor multinomial_rule(const Tensor& self, int64_t num_samples, bool replacement, Generator* given) {
+  TS_CHECK(is_floating(self.dtype()),
+           "multinomial: only supports floating-point dtypes for input, got: ", self.dtype());
+  TS_CHECK(self.ndim() == 1 || self.ndim() == 2, "multinomial: prob_dist must be 1 or 2 dim, got sizes ", self.sizes());
+  TS_CHECK(num_samples > 0, "multinomial: cannot sample n_sample <= 0 samples, got ", num_samples);
+  int64_t categories = self.sizes().back();
+  TS_CHECK(categories > 0, "multinomial: expected at least one category, got sizes ", self.sizes());
+  TS_CHECK(categories < int64_t{1} << 24, "multinomial: number of categories cannot exceed 2^24, got ", categories);
+  TS_CHECK(replacement || num_samples <= categories,
+           "multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement, got ", num_samples,
+           " of ", categories);
+  if (!self.device().is_meta()) generator_for(given, self.device(), "multinomial");
+  Dims sizes(self.sizes());
+  sizes.back() = num_samples;
+  return outline(sizes, DType::Int64, self.device());
+}
+void multinomial(const Tensor& out, const Tensor& self, int64_t num_samples, bool replacement, Generator* given) {
+  Generator& g = generator_for(given, self.device(), "multinomial");
+  Tensor p = raw_contiguous(is_half(self.dtype()) ? raw_cast(self, DType::Float32) : self);
+  if (self.ndim() == 1) p = raw_view(p, Dims{1, self.numel()});
+  check_weights(p);
+  Tensor drawn = replacement ? with_replacement(p, num_samples, g) : without_replacement(p, num_samples, g);
+  raw_copy(out, self.ndim() == 1 ? raw_view(drawn, out.sizes()) : drawn);
+}
+
+} // namespace
+
+TS_OPERATORS(multinomial) {
+  def("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor")
+      .rule<multinomial_rule>()
+      .compute<multinomial>()
+      .reads_host()
+      .not_differentiable()
+      .out()
+      .doc("Indices drawn by the weights in each row of self, which need not sum to one. Waits for the device.");
+}
+
+} // namespace ts

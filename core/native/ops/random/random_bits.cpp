@@ -1,0 +1,200 @@
+#include "ops/random/random_bits.h"
+#include "dispatch/launch.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/common/complex_parts.h"
+#include "ops/common/copy.h"
+#include "ops/common/declare.h"
+#include "runtime/capture_state.h"
+#include "tensor/geometry.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+const KernelId kBits("random_bits"), kRand("rand_fill"), kRandn("randn_fill");
+const Op shift_right("_shift_right"), remainder_of("_word_remainder"), box_muller("_box_muller");
+
+// In a recording by the card, which replays the same call: key and position are read from the device's memory.
+void record_bits(CaptureState& capture, const Tensor& out, uint64_t seed, uint64_t offset) {
+  CaptureState::Draws* d = capture.draws_at(seed, offset);
+  if (!d) capture.refuse("random numbers that were drawn before");
+  int64_t two[] = {2};
+  if (!d->state.defined()) d->state = empty_tensor(two, DType::UInt64, out.device());
+  TS_CHECK(Launch(kBits, out.device())
+               .out(out)
+               .in(d->state)
+               .param(static_cast<int64_t>(seed))
+               .param(static_cast<int64_t>(offset - d->begin))
+               .device_random()
+               .run(),
+           "capture: backend '", backend_of(out.device()).name(),
+           "' cannot record random numbers that differ from replay to replay: its random_bits does not declare ",
+           "TS_K_DEVICE_RANDOM");
+}
+
+Tensor bits_at(IntSpan sizes, DType t, Device device, uint64_t seed, uint64_t offset) {
+  Tensor out = empty_tensor(sizes, t, device);
+  CaptureState* capture = CaptureState::current();
+  if (capture && capture->by_launches && capture->device == device && out.numel())
+    record_bits(*capture, out, seed, offset);
+  else if (out.numel())
+    Launch(kBits, device).out(out).param(static_cast<int64_t>(seed)).param(static_cast<int64_t>(offset)).run_required();
+  return out;
+}
+
+// Word >> shift is exact in the float type, and so is its scaling by a power of two.
+Tensor scaled(const Tensor& words, int shift, double scale, DType t) {
+  return ops::mul(raw_cast(shift_right(words, Scalar(shift)), t), Scalar(scale));
+}
+
+Tensor uniform_from(const Tensor& words, DType t) {
+  switch (t) {
+  case DType::Float64: return scaled(words, 11, 0x1p-53, t);
+  case DType::Float16: return scaled(words, 21, 0x1p-11, t);
+  case DType::BFloat16: return scaled(words, 24, 0x1p-8, t);
+  default: return scaled(words, 8, 0x1p-24, DType::Float32);
+  }
+}
+
+bool launch_fill(const KernelId& id, const Tensor& t, uint64_t seed, uint64_t offset) {
+  if (CaptureState* capture = CaptureState::current(); capture && capture->by_launches) return false;
+  return Launch(id, t.device())
+      .in_mutable(t)
+      .param(static_cast<int64_t>(seed))
+      .param(static_cast<int64_t>(offset))
+      .run();
+}
+
+uint64_t claim(Generator& g, int64_t elements, int words_each) {
+  return g.advance(static_cast<uint64_t>(elements) * static_cast<uint64_t>(words_each));
+}
+
+} // namespace
+
+Generator& generator_for(Generator* given, Device device, const char* op) {
+  if (!given) return default_generator(device);
+  TS_CHECK(!given->device.defined() || given->device == device, op, ": Expected a '", to_string(device),
+           "' device type for generator but found '", to_string(given->device), "'");
+  return *given;
+}
+
+Place claim_place(Device device, uint64_t words) {
+  if (words == 0) return {0, 0};
+  Generator& g = default_generator(device);
+  return {g.seed, g.advance(words)};
+}
+
+Tensor random_bits(IntSpan sizes, DType t, Device device, Generator& g) {
+  int64_t n = checked_numel(sizes);
+  return bits_at(sizes, t, device, g.seed, claim(g, n, t == DType::UInt64 ? 2 : 1));
+}
+
+void fill_uniform(const Tensor& t, Generator& g) {
+  if (t.numel() == 0) return;
+  bool wide = t.dtype() == DType::Float64;
+  uint64_t offset = claim(g, t.numel(), wide ? 2 : 1);
+  if (t.is_contiguous() && launch_fill(kRand, t, g.seed, offset)) return;
+  raw_copy(
+      t, uniform_from(bits_at(t.sizes(), wide ? DType::UInt64 : DType::UInt32, t.device(), g.seed, offset), t.dtype()));
+}
+
+void fill_normal(const Tensor& t, Generator& g) {
+  if (t.numel() == 0) return;
+  bool wide = t.dtype() == DType::Float64;
+  uint64_t offset = claim(g, t.numel(), wide ? 4 : 2);
+  if (t.is_contiguous() && launch_fill(kRandn, t, g.seed, offset)) return;
+  int64_t pairs[] = {t.numel(), 2};
+  Tensor words = bits_at(pairs, wide ? DType::UInt64 : DType::UInt32, t.device(), g.seed, offset);
+  Tensor u = uniform_from(words, wide ? DType::Float64 : DType::Float32);
+  Tensor z = box_muller(ops::select(u, 1, 0), ops::select(u, 1, 1));
+  raw_copy(t, reshaped(raw_contiguous(z), t.sizes()));
+}
+
+Tensor uniform_tensor(IntSpan sizes, DType t, Device device, Generator& g) {
+  Tensor out = empty_tensor(sizes, t, device);
+  fill_uniform(out, g);
+  return out;
+}
+
+Tensor normal_tensor(IntSpan sizes, DType t, Device device, Generator& g) {
+  Tensor out = empty_tensor(sizes, t, device);
+  fill_normal(out, g);
+  return out;
+}
+
+Tensor integer_tensor(IntSpan sizes, int64_t low, int64_t high, Device device, Generator& g) {
+  uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  Tensor drawn;
+  if (span <= uint64_t{1} << 32) {
+    Tensor words = raw_cast(random_bits(sizes, DType::UInt32, device, g), DType::Int64);
+    drawn = ops::add(remainder_of(words, Scalar(static_cast<int64_t>(span))), Scalar(low));
+  } else {
+    // Modulo 2^64, where signed and unsigned addition agree.
+    Tensor words = random_bits(sizes, DType::UInt64, device, g);
+    Tensor rest = remainder_of(words, Scalar(static_cast<int64_t>(span)));
+    drawn = ops::add(raw_cast(rest, DType::Int64), Scalar(low));
+  }
+  return drawn;
+}
+
+void check_integer_range(int64_t low, int64_t high, DType t, const char* op) {
+  TS_CHECK(low < high, op, ": expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(t), op, ": not implemented for dtype ", t);
+  if (is_floating(t)) return;
+  int bits = is_bool(t) ? 1 : static_cast<int>(item_size(t)) * 8;
+  bool wide = bits == 64;
+  int64_t top = wide ? INT64_MAX : (int64_t{1} << (is_unsigned(t) ? bits : bits - 1)) - 1;
+  int64_t bottom = is_unsigned(t) ? 0 : wide ? INT64_MIN : -top - 1;
+  TS_CHECK(low >= bottom && low <= top, op, ": from is out of bounds for ", t, ", got ", low);
+  TS_CHECK(high - 1 <= top, op, ": to - 1 is out of bounds for ", t, ", got ", high - 1);
+}
+
+DType floating_dtype(DType t, const char* op) {
+  t = or_default(t);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(t), op, ": not implemented for dtype ", t,
+                "; expected a floating one");
+  return t;
+}
+
+DType drawn_dtype(DType t, const char* op) {
+  t = or_default(t);
+  return is_complex(t) ? t : floating_dtype(t, op);
+}
+
+void draw_uniform(const Tensor& t, Generator& g) { fill_uniform(is_complex(t.dtype()) ? raw_parts(t) : t, g); }
+
+void draw_normal(const Tensor& t, Generator& g) {
+  if (!is_complex(t.dtype())) return fill_normal(t, g);
+  Tensor parts = raw_parts(t);
+  fill_normal(parts, g);
+  scale_and_shift(parts, M_SQRT1_2, 0);
+}
+
+void scale_and_shift(const Tensor& t, double scale, double shift) {
+  if (t.numel() == 0 || (scale == 1 && shift == 0)) return;
+  copy_into(t, ops::add(ops::mul(t, Scalar(scale)), Scalar(shift)));
+}
+
+TS_OPERATORS(random_bits) {
+  def("_shift_right(Tensor self, Scalar bits) -> Tensor")
+      .pointwise("shr(self, bits)")
+      .promote(Promote::Keep)
+      .hidden()
+      .not_differentiable()
+      .doc("Bits moved right, zeros moving in for unsigned dtypes.");
+  def("_word_remainder(Tensor self, Scalar span) -> Tensor")
+      .pointwise("mod(self, span)")
+      .promote(Promote::Keep)
+      .hidden()
+      .not_differentiable()
+      .doc("self % span in self's own dtype; a negative span of uint64 stands for span + 2^64.");
+  def("_box_muller(Tensor u, Tensor v) -> Tensor")
+      .pointwise("sqrt(-2.0 * log(1.0 - u)) * cos(6.283185307179586 * v)")
+      .promote(Promote::Float)
+      .hidden()
+      .not_differentiable()
+      .doc("Standard normal numbers from pairs of uniform ones (Box and Muller, 1958).");
+}
+
+} // namespace ts

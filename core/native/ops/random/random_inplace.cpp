@@ -1,0 +1,258 @@
+// Random draws into a tensor, and Bernoulli draws by element. See random_bits.h for the words they consume.
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/common/check.h"
+#include "ops/common/complex_parts.h"
+#include "ops/common/copy.h"
+#include "ops/common/declare.h"
+#include "ops/random/random_bits.h"
+#include "tensor/geometry.h"
+#include <cmath>
+
+namespace ts {
+namespace {
+
+void check_draw(const Tensor& self, Generator* g, const char* op) {
+  check_inplace(self, op);
+  if (!self.device().is_meta()) generator_for(g, self.device(), op);
+}
+Generator& generator_of(const Tensor& self, Generator* g) { return generator_for(g, self.device(), "random"); }
+
+void uniform_rule(const Tensor& self, double from, double to, Generator* g) {
+  drawn_dtype(self.dtype(), "uniform_");
+  TS_CHECK(from <= to, "uniform_: expects to return a [from, to) range, but found from=", from, " > to=", to);
+  convert_scalar(Scalar(from), self.dtype(), "uniform_");
+  convert_scalar(Scalar(to), self.dtype(), "uniform_");
+  TS_CHECK(std::isfinite(to - from), "uniform_: expects to-from to be finite, but found to=", to, " and from=", from);
+  check_draw(self, g, "uniform_");
+}
+void uniform_(const Tensor& self, double from, double to, Generator* g) {
+  draw_uniform(self, generator_of(self, g));
+  scale_and_shift(is_complex(self.dtype()) ? raw_parts(self) : self, to - from, from);
+}
+
+void normal_rule(const Tensor& self, double, double std, Generator* g) {
+  drawn_dtype(self.dtype(), "normal_");
+  TS_CHECK(std >= 0, "normal_: expects std >= 0.0, but found std ", std);
+  check_draw(self, g, "normal_");
+}
+void normal_(const Tensor& self, double mean, double std, Generator* g) {
+  draw_normal(self, generator_of(self, g));
+  scale_and_shift(self, std, mean);
+}
+
+// Without bounds: every integer the dtype holds exactly, from zero, as PyTorch.
+int64_t natural_limit(DType t) {
+  if (is_bool(t)) return 1;
+  if (is_floating(t))
+    return int64_t{1} << (t == DType::Float64 ? 53 : t == DType::Float32 ? 24 : t == DType::Float16 ? 11 : 8);
+  if (item_size(t) >= 8) return INT64_MAX; // complex numbers, too, which are refused afterwards
+  return (int64_t{1} << (item_size(t) * 8 - !is_unsigned(t))) - 1;
+}
+int64_t limit_of(const Tensor& self, std::optional<int64_t> to) {
+  int64_t limit = natural_limit(self.dtype());
+  return to.value_or(limit == INT64_MAX ? limit : limit + 1);
+}
+
+void random_from_rule(const Tensor& self, int64_t from, std::optional<int64_t> to, Generator* g) {
+  check_integer_range(from, limit_of(self, to), self.dtype(), "random_");
+  check_draw(self, g, "random_");
+}
+void random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, Generator* g) {
+  if (self.numel())
+    copy_into(self, integer_tensor(self.sizes(), from, limit_of(self, to), self.device(), generator_of(self, g)));
+}
+void random_to_rule(const Tensor& self, int64_t to, Generator* g) { random_from_rule(self, 0, to, g); }
+void random_to(const Tensor& self, int64_t to, Generator* g) { random_from(self, 0, to, g); }
+void random_rule(const Tensor& self, Generator* g) { random_from_rule(self, 0, std::nullopt, g); }
+void random_(const Tensor& self, Generator* g) { random_from(self, 0, std::nullopt, g); }
+
+Tensor uniforms_for(const Tensor& self, Generator* g) {
+  return uniform_tensor(self.sizes(), self.dtype() == DType::Float64 ? DType::Float64 : DType::Float32, self.device(),
+                        generator_of(self, g));
+}
+
+// -log(1 - u) / rate.
+void exponential_rule(const Tensor& self, double rate, Generator* g) {
+  floating_dtype(self.dtype(), "exponential_");
+  TS_CHECK(rate > 0, "exponential_: expects lambda > 0.0, but found lambda=", rate);
+  check_draw(self, g, "exponential_");
+}
+void exponential_(const Tensor& self, double rate, Generator* g) {
+  static const Op log1p("log1p");
+  if (self.numel()) copy_into(self, ops::mul(log1p(ops::neg(uniforms_for(self, g))), Scalar(-1.0 / rate)));
+}
+
+// Other distributions from uniform numbers in [0, 1), worked out in float32 at least and then cast.
+void log_normal_rule(const Tensor& self, double, double std, Generator* g) {
+  floating_dtype(self.dtype(), "log_normal_");
+  TS_CHECK(std > 0, "log_normal_: expects std > 0.0, but found std=", std);
+  check_draw(self, g, "log_normal_");
+}
+void log_normal_(const Tensor& self, double mean, double std, Generator* g) {
+  Tensor normal = empty_tensor(self.sizes(), accumulate_type(self.dtype()), self.device());
+  fill_normal(normal, generator_of(self, g));
+  if (self.numel()) copy_into(self, ops::exp(ops::add(ops::mul(normal, Scalar(std)), Scalar(mean))));
+}
+// median + sigma * tan(pi (u - 1/2)).
+void cauchy_rule(const Tensor& self, double, double sigma, Generator* g) {
+  floating_dtype(self.dtype(), "cauchy_");
+  TS_CHECK(sigma > 0, "cauchy_: expects sigma > 0.0, but found sigma=", sigma);
+  check_draw(self, g, "cauchy_");
+}
+void cauchy_(const Tensor& self, double median, double sigma, Generator* g) {
+  static const Op tan_op("tan");
+  if (self.numel() == 0) return;
+  Tensor angle = ops::mul(ops::sub(uniforms_for(self, g), Scalar(0.5)), Scalar(M_PI));
+  copy_into(self, ops::add(ops::mul(tan_op(angle), Scalar(sigma)), Scalar(median)));
+}
+// Tosses until the first success: ceil(log(1 - u) / log(1 - p)), at least one.
+void geometric_rule(const Tensor& self, double p, Generator* g) {
+  TS_CHECK(p > 0 && p < 1, "geometric_: expects p to be in (0, 1), but got p=", p);
+  check_draw(self, g, "geometric_");
+}
+void geometric_(const Tensor& self, double p, Generator* g) {
+  static const Op log1p("log1p"), ceil_op("ceil");
+  if (self.numel() == 0) return;
+  Tensor tosses = ops::mul(log1p(ops::neg(uniforms_for(self, g))), Scalar(1 / std::log1p(-p)));
+  copy_into(self, ops::clamp(ceil_op(tosses), Scalar(1)));
+}
+
+void check_probability(double p, const char* op) {
+  TS_CHECK(p >= 0 && p <= 1, op, ": expects p to be in [0, 1], but got p=", p);
+}
+
+void bernoulli_float_rule(const Tensor& self, double p, Generator* g) {
+  check_probability(p, "bernoulli_");
+  check_draw(self, g, "bernoulli_");
+}
+void bernoulli_float(const Tensor& self, double p, Generator* g) {
+  if (self.numel()) copy_into(self, ops::lt(uniforms_for(self, g), Scalar(p)));
+}
+
+// Waits for the device.
+void check_probabilities(const Tensor& p, const char* op) {
+  if (p.numel() == 0) return;
+  Tensor bad = ops::any(ops::logical_not(ops::logical_and(ops::ge(p, Scalar(0)), ops::le(p, Scalar(1)))));
+  TS_CHECK(!raw_truth(bad), op, ": Expected p_in >= 0 && p_in <= 1 for every probability");
+}
+
+void bernoulli_tensor_rule(const Tensor& self, const Tensor& p, Generator* g) {
+  floating_dtype(p.dtype(), "bernoulli_");
+  check_same_device(self, p, "bernoulli_");
+  expand_strides(p.sizes(), p.strides(), self.sizes(), "bernoulli_");
+  check_draw(self, g, "bernoulli_");
+}
+void bernoulli_tensor(const Tensor& self, const Tensor& p, Generator* g) {
+  check_probabilities(p, "bernoulli_");
+  Tensor seen = raw_expand(p, self.sizes(), "bernoulli_");
+  if (self.numel()) copy_into(self, ops::lt(uniforms_for(self, g), seen));
+}
+
+Tensor bernoulli_rule(const Tensor& self, Generator* g) {
+  floating_dtype(self.dtype(), "bernoulli");
+  if (!self.device().is_meta()) generator_for(g, self.device(), "bernoulli");
+  return outline(self.sizes(), self.dtype(), self.device());
+}
+void bernoulli(const Tensor& out, const Tensor& self, Generator* g) {
+  check_probabilities(self, "bernoulli");
+  raw_copy(out, ops::lt(uniforms_for(self, g), self));
+}
+Tensor bernoulli_p_rule(const Tensor& self, double p, Generator* g) {
+  check_probability(p, "bernoulli_");
+  if (!self.device().is_meta()) generator_for(g, self.device(), "bernoulli");
+  return outline_like(self, self.dtype());
+}
+void bernoulli_p(const Tensor& out, const Tensor&, double p, Generator* g) { bernoulli_float(out, p, g); }
+
+void draws_gradient(GradContext& c) { c.set(0, ops::zeros_like(c.grad())); }
+
+} // namespace
+
+TS_OPERATORS(random_inplace) {
+  def("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor")
+      .rule<bernoulli_rule>()
+      .compute<bernoulli>()
+      .reads_host()
+      .gradient(draws_gradient)
+      .out()
+      .doc("1 with the probability that stands in each element of self, else 0.");
+  def("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
+      .rule<bernoulli_p_rule>()
+      .compute<bernoulli_p>()
+      .gradient(draws_gradient)
+      .out()
+      .doc("1 with probability p, else 0, in self's shape and dtype.");
+  def("uniform_(Tensor(a!) self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<uniform_rule>()
+      .compute<uniform_, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with uniform numbers in [from, to).");
+  def("normal_(Tensor(a!) self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<normal_rule>()
+      .compute<normal_, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with normal numbers.");
+  def("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<random_rule>()
+      .compute<random_, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with integers from 0 to the largest its dtype holds exactly.");
+  def("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<random_to_rule>()
+      .compute<random_to, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with integers from [0, to).");
+  def("random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<random_from_rule>()
+      .compute<random_from, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with integers from [from, to).");
+  def("exponential_(Tensor(a!) self, float lambd=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<exponential_rule>()
+      .compute<exponential_, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with exponentially distributed numbers of rate lambd.");
+  def("log_normal_(Tensor(a!) self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<log_normal_rule>()
+      .compute<log_normal_, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with numbers whose logarithms are normal.");
+  def("cauchy_(Tensor(a!) self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<cauchy_rule>()
+      .compute<cauchy_, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with numbers of a Cauchy distribution.");
+  def("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<geometric_rule>()
+      .compute<geometric_, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with counts of tosses up to the first success of probability p.");
+  def("bernoulli_(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<bernoulli_float_rule>()
+      .compute<bernoulli_float, 0>()
+      .gradient(draws_gradient)
+      .method_only()
+      .doc("Fills self with 1 with probability p, else 0.");
+  def("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)")
+      .rule<bernoulli_tensor_rule>()
+      .compute<bernoulli_tensor, 0>()
+      .reads_host()
+      .gradient([](GradContext& c) {
+        draws_gradient(c);
+        if (c.needs(1)) c.set(1, ops::zeros(c.sizes(1), c.dtype(1), c.device(1)));
+      })
+      .method_only()
+      .doc("Fills self with 1 with the probabilities p, broadcast to self, else 0.");
+}
+
+} // namespace ts

@@ -1,0 +1,140 @@
+// What stands where in an ordered list, and how often: quantile, nanquantile, mode.
+#include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
+#include "ops/common/copy.h"
+#include "ops/common/declare.h"
+#include "tensor/geometry.h"
+#include <cstring>
+
+namespace ts {
+namespace {
+
+using OptionalDim = std::optional<int64_t>;
+using Pair = std::tuple<Tensor, Tensor>;
+
+enum class Between { Linear, Lower, Higher, Midpoint, Nearest };
+
+Between between(const char* name, const char* op) {
+  constexpr std::pair<const char*, Between> kNames[] = {{"linear", Between::Linear},
+                                                        {"lower", Between::Lower},
+                                                        {"higher", Between::Higher},
+                                                        {"midpoint", Between::Midpoint},
+                                                        {"nearest", Between::Nearest}};
+  for (auto [known, value] : kNames)
+    if (!std::strcmp(name, known)) return value;
+  fail(ErrorKind::Runtime, op, ": interpolation must be one of linear, lower, higher, midpoint or nearest, but got ",
+       name);
+}
+
+// Where the quantiles q lie in each row of `sorted`, whose NaNs are last: a row with NaN is asked for one of them.
+Tensor ranks_of(const Tensor& sorted, const Tensor& q, bool ignore_nan) {
+  static const Op any_op("any.dims");
+  int64_t last = sorted.size(-1) - 1, minus_one = -1;
+  Tensor nan = ops::isnan(sorted);
+  if (ignore_nan) {
+    Tensor good = ops::sum_dim(ops::logical_not(nan), IntSpan(&minus_one, 1), true);
+    return ops::mul(ops::to_dtype(ops::clamp(ops::sub(good, 1), 0), sorted.dtype()), q);
+  }
+  Tensor ranks = ops::mul(q, Scalar(last));
+  return ops::masked_fill(ranks, any_op(nan, IntSpan(&minus_one, 1), true), Scalar(last));
+}
+
+Tensor at_ranks(const Tensor& sorted, const Tensor& ranks, Between how) {
+  static const Op round_op("round"), ceil_op("ceil"), lerp("lerp");
+  Dims sizes(sorted.sizes());
+  sizes.end()[-1] = ranks.size(-1);
+  auto take = [&](const Tensor& at) {
+    return ops::gather(sorted, int64_t{-1}, ops::expand(ops::to_dtype(at, DType::Int64), sizes));
+  };
+  switch (how) {
+  case Between::Lower: return take(ops::floor(ranks));
+  case Between::Higher: return take(ceil_op(ranks));
+  case Between::Nearest: return take(round_op(ranks));
+  default: break;
+  }
+  Tensor low = ops::floor(ranks);
+  Tensor weight = how == Between::Midpoint ? ops::full_like(ranks, 0.5) : ops::sub(ranks, low);
+  return lerp(take(low), take(ceil_op(ranks)), weight);
+}
+
+void check_quantile(const Tensor& self, const Tensor& q, const char* op) {
+  TS_CHECK(self.numel() > 0, op, ": input tensor must be non-empty");
+  TS_CHECK(q.ndim() <= 1, op, ": q must be a scalar or 1D tensor, got sizes ", q.sizes());
+  TS_CHECK(self.dtype() == DType::Float32 || self.dtype() == DType::Float64, op,
+           ": input tensor must be either float or double dtype, got ", self.dtype());
+  TS_CHECK(q.dtype() == self.dtype(), op, ": q tensor must be same dtype as the input tensor, got ", q.dtype(), " and ",
+           self.dtype());
+  check_same_device(self, q, op);
+}
+
+template <bool ignore_nan>
+Tensor quantile(const Tensor& self, const Tensor& q, OptionalDim dim, bool keepdim, const char* interpolation) {
+  const char* op = ignore_nan ? "nanquantile" : "quantile";
+  check_quantile(self, q, op);
+  Between how = between(interpolation, op);
+  if (!self.device().is_meta() && q.numel())
+    TS_CHECK(raw_truth(ops::all(ops::logical_and(ops::ge(q, Scalar(0)), ops::le(q, Scalar(1))))), op,
+             ": q values must be in the range [0, 1]");
+  static const Op movedim("movedim.int");
+  bool along = dim && self.ndim() > 0;
+  int64_t d = wrap_dim(dim.value_or(0), self.ndim(), op), last = -1, front = 0;
+  Tensor x = along ? movedim(self, d, last) : ops::reshape(self, Dims{-1});
+  Tensor sorted = ops::sort.multi<2>(x, last)[0];
+  Tensor out = movedim(at_ranks(sorted, ranks_of(sorted, ops::reshape(q, Dims{-1}), ignore_nan), how), last, front);
+  if (keepdim && along) out = ops::unsqueeze(out, d + 1);
+  while (keepdim && !along && out.ndim() <= self.ndim()) out = ops::unsqueeze(out, last);
+  return q.ndim() ? out : ops::select(out, front, front);
+}
+
+template <bool ignore_nan>
+Tensor quantile_number(const Tensor& self, double q, OptionalDim dim, bool keepdim, const char* interpolation) {
+  const char* op = ignore_nan ? "nanquantile" : "quantile";
+  TS_CHECK(q >= 0 && q <= 1, op, ": q must be in the range [0, 1] but got ", q);
+  DType t = is_floating(self.dtype()) ? self.dtype() : DType::Float32;
+  return quantile<ignore_nan>(self, filled({}, Scalar(q), t, self.device()), dim, keepdim, interpolation);
+}
+
+// In order, the place of each element in its run of equals; the first greatest ends the smallest most frequent run.
+Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
+  int64_t d = wrap_dim(dim, self.ndim(), "mode"), size = self.ndim() ? self.sizes()[d] : 1;
+  TS_CHECK_INDEX(size > 0, "mode: Expected reduction dim ", dim, " to have non-zero size.");
+  if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
+  static const Op cummax("cummax");
+  auto sorted = ops::sort.multi<2>(ops::detach(self), d);
+  Tensor starts =
+      ops::ne(ops::narrow(sorted[0], d, int64_t{1}, size - 1), ops::narrow(sorted[0], d, int64_t{0}, size - 1));
+  Dims shape(static_cast<size_t>(self.ndim()), 1);
+  shape[static_cast<size_t>(d)] = size;
+  Tensor place = ops::view(counting(size, self.device()), shape);
+  Tensor begin = ops::mul(ops::narrow(place, d, int64_t{1}, size - 1), starts);
+  Dims first(self.sizes());
+  first[static_cast<size_t>(d)] = 1;
+  Tensor zero = ops::zeros(first, DType::Int64, self.device());
+  const Tensor parts[] = {zero, begin};
+  Tensor length = ops::sub(place, cummax.multi<2>(ops::cat(TensorList(parts), d), d)[0]);
+  Tensor index = ops::gather(sorted[1], d, ops::argmax(length, d, true));
+  Tensor value = ops::gather(self, d, index);
+  if (keepdim) return {value, index};
+  return {ops::squeeze(value, IntSpan(&d, 1)), ops::squeeze(index, IntSpan(&d, 1))};
+}
+
+template <bool ignore_nan> void declare_quantile(const char* name, const char* doc) {
+  constexpr const char* kRest = " q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor";
+  def(concat(name, "(Tensor self, Tensor", kRest).c_str()).body<quantile<ignore_nan>>().out().doc(doc);
+  def(concat(name, ".scalar(Tensor self, float", kRest).c_str()).body<quantile_number<ignore_nan>>().out().doc(doc);
+}
+
+} // namespace
+
+TS_OPERATORS(quantile) {
+  declare_quantile<false>("quantile",
+                          "The element below which lies the share q of all, or of those along `dim`; between two by "
+                          "interpolation: linear, lower, higher, midpoint or nearest. NaN if any is.");
+  declare_quantile<true>("nanquantile", "As quantile, of the elements that are not NaN.");
+  def("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .body<mode>()
+      .out()
+      .doc("The most frequent element along `dim`, the smallest of several, and where it stands last.");
+}
+
+} // namespace ts

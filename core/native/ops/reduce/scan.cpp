@@ -1,0 +1,190 @@
+// Running sums, products and extremes along a dim.
+#include "dispatch/launch.h"
+#include "ops/common/complex_parts.h"
+#include "ops/common/declare.h"
+#include "ops/common/raw.h"
+#include "ops/reduce/reduce_arrange.h"
+
+namespace ts {
+namespace {
+
+const KernelId kScan("scan");
+using Two = std::tuple<Tensor, Tensor>;
+
+// The dim last, which is where the kernel scans.
+Tensor scanned_last(const Tensor& t, int64_t dim) {
+  return dim == t.ndim() - 1 ? t : raw_transpose(t, dim, t.ndim() - 1);
+}
+
+// Running products of complex numbers by doubling: after step s each element holds its last 2s factors.
+void products_by_doubling(const Tensor& out, const Tensor& self, int64_t d) {
+  Tensor x = raw_cast(self, out.dtype());
+  int64_t n = x.size(d);
+  for (int64_t step = 1; step < n; step *= 2) {
+    std::vector<Tensor> parts = {ops::narrow(x, d, int64_t{0}, step),
+                                 ops::mul(ops::narrow(x, d, step, n - step), ops::narrow(x, d, int64_t{0}, n - step))};
+    x = ops::cat(parts, d);
+  }
+  raw_copy(out, x);
+}
+
+template <int Opcode> Tensor cumulate_rule(const Tensor& self, int64_t dim, DType asked) {
+  wrap_dim(dim, self.ndim(), Opcode == TS_R_SUM ? "cumsum" : "cumprod");
+  DType dtype = asked != DType::Undefined ? asked : is_integral(self.dtype(), true) ? DType::Int64 : self.dtype();
+  return outline(self.sizes(), dtype, self.device());
+}
+
+template <int Opcode> void cumulate(const Tensor& out, const Tensor& self, int64_t dim, DType) {
+  DType dtype = out.dtype();
+  if (self.ndim() > 0 && (is_complex(dtype) || is_complex(self.dtype()))) {
+    int64_t along = wrap_dim(dim, self.ndim(), "cumsum");
+    if (is_complex(dtype) && Opcode == TS_R_PROD) return products_by_doubling(out, self, along);
+    Tensor x = raw_cast(self, dtype);
+    if (is_complex(dtype)) return cumulate<Opcode>(raw_parts(out), raw_parts(x), along, DType::Undefined);
+    return cumulate<Opcode>(out, x, along, DType::Undefined);
+  }
+  Tensor source = casts_addends(dtype, self.dtype()) ? raw_cast(self, dtype) : self;
+  if (self.ndim() == 0) return raw_copy(out, source);
+  int64_t d = wrap_dim(dim, self.ndim(), "cumsum");
+  Tensor to = scanned_last(out, d);
+  auto launch = [&](const Tensor& in, bool required) {
+    Tensor from = scanned_last(in, d);
+    Launch l(kScan, out.device());
+    l.out(to).in(from).opcode(Opcode).compute(accumulate_type(dtype));
+    if (!required) return l.run();
+    l.run_required();
+    return true;
+  };
+  // A backend may take only operands of the result's dtype.
+  if (source.dtype() == dtype || !launch(source, false)) launch(raw_cast(source, dtype), true);
+}
+
+template <int Opcode> Two running_extreme_rule(const Tensor& self, int64_t dim) {
+  const char* op = Opcode == TS_R_MAX ? "cummax" : "cummin";
+  TS_CHECK(!is_complex(self.dtype()), op, ": not defined for complex tensors, got ", self.dtype());
+  wrap_dim(dim, self.ndim(), op);
+  return {outline(self.sizes(), self.dtype(), self.device()), outline(self.sizes(), DType::Int64, self.device())};
+}
+template <int Opcode>
+void running_extreme(const Tensor& values, const Tensor& indices, const Tensor& self, int64_t dim) {
+  if (self.ndim() == 0) {
+    raw_copy(values, self);
+    return raw_fill(indices, 0);
+  }
+  int64_t d = wrap_dim(dim, self.ndim(), "cummax");
+  Tensor to = scanned_last(values, d), at = scanned_last(indices, d), from = scanned_last(self, d);
+  Launch(kScan, self.device())
+      .out(to)
+      .out(at)
+      .in(from)
+      .opcode(Opcode)
+      .compute(accumulate_type(self.dtype()))
+      .run_required();
+}
+
+Tensor reversed(const Tensor& t, int64_t dim) {
+  int64_t dims[] = {dim};
+  return ops::flip(t, IntSpan(dims));
+}
+Tensor cumsum_from_end(const Tensor& t, int64_t dim) { return reversed(ops::cumsum(reversed(t, dim), dim), dim); }
+
+void cumsum_gradient(GradContext& c) {
+  if (c.sizes(0).empty()) return c.set(0, as_dtype(c.grad(), c.dtype(0)));
+  c.set(0, as_dtype(cumsum_from_end(c.grad(), c.value<int64_t>(1)), c.dtype(0)));
+}
+
+// Where no element is zero, dividing the running products undoes one factor. Else each element k is left out in turn:
+// dx_k = sum over i >= k of grad_i * prod(x_j, j <= i, j != k).
+Tensor cumprod_gradient_of(const Tensor& x, const Tensor& grad, const Tensor& result, int64_t dim) {
+  if (!raw_truth(ops::any(ops::eq(x, 0)))) return ops::div(cumsum_from_end(ops::mul(grad, result), dim), x);
+  int64_t n = x.size(dim), dims[] = {dim};
+  std::vector<Tensor> parts;
+  for (int64_t k = 0; k < n; ++k) {
+    Dims one(x.sizes());
+    one[static_cast<size_t>(dim)] = 1;
+    std::vector<Tensor> left_out = {filled(one, 1, x.dtype(), x.device())};
+    if (k + 1 < n) left_out.push_back(ops::cumprod(ops::narrow(x, dim, k + 1, n - k - 1), dim));
+    Tensor products = ops::cat(left_out, dim);
+    if (k > 0) products = ops::mul(products, ops::prod_dim(ops::narrow(x, dim, int64_t{0}, k), dim, true));
+    parts.push_back(ops::sum_dim(ops::mul(products, ops::narrow(grad, dim, k, n - k)), IntSpan(dims), true));
+  }
+  return ops::cat(parts, dim);
+}
+void cumprod_gradient(GradContext& c) {
+  if (c.sizes(0).empty() || c.grad().numel() == 0) return c.set(0, as_dtype(c.grad(), c.dtype(0)));
+  int64_t dim = wrap_dim(c.value<int64_t>(1), static_cast<int64_t>(c.sizes(0).size()), "cumprod");
+  Tensor x = conjugate(as_dtype(c.arg(0), c.grad().dtype()));
+  c.set(0, as_dtype(cumprod_gradient_of(x, c.grad(), conjugate(c.result()), dim), c.dtype(0)));
+}
+
+void running_extreme_gradient(GradContext& c) {
+  if (c.sizes(0).empty() || c.grad().numel() == 0) return c.set(0, c.grad());
+  Tensor zeros = filled(c.sizes(0), 0, c.grad().dtype(), c.grad().device());
+  c.set(0, ops::scatter_add(zeros, c.value<int64_t>(1), c.result(1), c.grad()));
+}
+
+// log(exp(a) + exp(b)); equal operands, infinities among them, never meet inf - inf.
+Tensor log_add(const Tensor& a, const Tensor& b) {
+  static const Op of_complex("_logaddexp_complex");
+  if (is_complex(a.dtype())) return of_complex(a, b);
+  Tensor same = ops::eq(a, b);
+  Tensor gap = ops::masked_fill(ops::sub(a, b), same, 0.0);
+  Tensor log1p_exp = ops::log(ops::add(ops::exp(ops::neg(ops::abs(gap))), 1.0));
+  return ops::add(ops::maximum(a, b), log1p_exp);
+}
+
+// By doubling: after step s each element holds its last 2s terms. Stable, where one running maximum would not be.
+Tensor logcumsumexp(const Tensor& self, int64_t dim) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_differentiable(self.dtype()), "logcumsumexp: not implemented for dtype ",
+                self.dtype(), "; expected a floating or complex one");
+  int64_t d = wrap_dim(dim, self.ndim(), "logcumsumexp");
+  if (self.ndim() == 0 || self.numel() == 0) return ops::clone(self);
+  int64_t n = self.size(d);
+  Tensor x = as_dtype(self, accumulate_type(self.dtype()));
+  for (int64_t step = 1; step < n; step *= 2) {
+    std::vector<Tensor> parts = {ops::narrow(x, d, int64_t{0}, step),
+                                 log_add(ops::narrow(x, d, step, n - step), ops::narrow(x, d, int64_t{0}, n - step))};
+    x = ops::cat(parts, d);
+  }
+  return n == 1 ? ops::clone(self) : as_dtype(x, self.dtype());
+}
+
+} // namespace
+
+TS_OPERATORS(scan) {
+  def("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .rule<cumulate_rule<TS_R_SUM>>()
+      .compute<cumulate<TS_R_SUM>>()
+      .gradient(cumsum_gradient)
+      .inplace()
+      .out()
+      .doc("Running sums along dim. Integers are summed as int64 unless dtype says otherwise.");
+  def("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .rule<cumulate_rule<TS_R_PROD>>()
+      .compute<cumulate<TS_R_PROD>>()
+      .saves("self result")
+      .gradient(cumprod_gradient)
+      .inplace()
+      .out()
+      .doc("Running products along dim.");
+  def("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
+      .rule<running_extreme_rule<TS_R_MAX>>()
+      .compute<running_extreme<TS_R_MAX>, 2>()
+      .saves("result1")
+      .gradient(running_extreme_gradient)
+      .out()
+      .doc("Running maxima along dim and the last position of each (int64).");
+  def("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
+      .rule<running_extreme_rule<TS_R_MIN>>()
+      .compute<running_extreme<TS_R_MIN>, 2>()
+      .saves("result1")
+      .gradient(running_extreme_gradient)
+      .out()
+      .doc("Running minima along dim and the last position of each (int64).");
+  def("logcumsumexp(Tensor self, int dim) -> Tensor")
+      .body<logcumsumexp>()
+      .out()
+      .doc("Running log(sum(exp(x))) along dim, without overflow.");
+}
+
+} // namespace ts

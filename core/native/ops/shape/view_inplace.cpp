@@ -1,0 +1,64 @@
+// In-place forms of views: the tensor itself takes the view's shape. Its data stays where it is.
+#include "autograd/meta.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/declare.h"
+
+namespace ts {
+namespace {
+
+// Self becomes `view`, a view of itself: geometry, and history when it is differentiated.
+Tensor become(const Tensor& self, const Tensor& view, const char* op) {
+  if (grad_enabled() && requires_grad(self)) {
+    TS_CHECK(!is_leaf(self), op, ": a leaf Variable that requires grad is being used in an in-place operation.");
+    TS_CHECK(!self->has(TensorImpl::kViewMulti), op, ": the tensor is one of several views made by one operator; use ",
+             op, " without the underscore");
+    set_history(self, grad_fn(view), autograd_meta(view.impl())->output_nr);
+    self->view_version = self.version() + 1; // the history is that of after this operator, which counts as a write
+  }
+  self->set_geometry(view.sizes(), view.strides());
+  self->byte_offset = view->byte_offset;
+  return self;
+}
+
+const Op t_op("t"), squeeze_all("squeeze"), squeeze_dim("squeeze.dim");
+
+Tensor t_(const Tensor& self) { return become(self, t_op(self), "t_"); }
+Tensor transpose_(const Tensor& self, int64_t dim0, int64_t dim1) {
+  return become(self, ops::transpose(self, dim0, dim1), "transpose_");
+}
+Tensor unsqueeze_(const Tensor& self, int64_t dim) { return become(self, ops::unsqueeze(self, dim), "unsqueeze_"); }
+Tensor squeeze_(const Tensor& self) { return become(self, squeeze_all(self), "squeeze_"); }
+Tensor squeeze_dim_(const Tensor& self, int64_t dim) { return become(self, squeeze_dim(self, dim), "squeeze_"); }
+Tensor squeeze_dims_(const Tensor& self, IntSpan dims) { return become(self, ops::squeeze(self, dims), "squeeze_"); }
+Tensor as_strided_(const Tensor& self, IntSpan size, IntSpan stride, std::optional<int64_t> offset) {
+  return become(self, ops::as_strided(self, size, stride, offset), "as_strided_");
+}
+
+} // namespace
+
+TS_OPERATORS(view_inplace) {
+  def("t_(Tensor(a!) self) -> Tensor(a!)").body<t_>().method_only().doc("In-place version of t.");
+  for (const char* schema : {"transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+                             "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
+                             "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"})
+    def(schema).body<transpose_>().method_only().doc("In-place version of transpose.");
+  def("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)")
+      .body<unsqueeze_>()
+      .method_only()
+      .doc("In-place version of unsqueeze.");
+  def("squeeze_(Tensor(a!) self) -> Tensor(a!)").body<squeeze_>().method_only().doc("In-place version of squeeze.");
+  def("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)")
+      .body<squeeze_dim_>()
+      .method_only()
+      .doc("In-place version of squeeze.");
+  def("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)")
+      .body<squeeze_dims_>()
+      .method_only()
+      .doc("In-place version of squeeze.");
+  def("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)")
+      .body<as_strided_>()
+      .method_only()
+      .doc("In-place version of as_strided.");
+}
+
+} // namespace ts

@@ -1,0 +1,79 @@
+// The tables of a backend beside its own: recorded launches, communicators, graph compilers. Checked as it is loaded.
+#include "runtime/plugin.h"
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace ts {
+namespace {
+
+struct Slot {
+  const char* name;
+  bool filled;
+};
+
+// The part of a table that lies within the size it tells; the rest stays NULL.
+template <class T> T known_part(const T* table) {
+  T whole{};
+  std::memcpy(&whole, table, std::min(table->struct_size, sizeof whole));
+  return whole;
+}
+
+struct Extension {
+  const char* backend;
+  const std::string& source;
+  const char* table;
+
+  void require(std::initializer_list<Slot> slots) const {
+    for (const Slot& s : slots)
+      TS_CHECK(s.filled, "backend: '", backend, "' from ", source, " leaves the required slot ", table, ".", s.name,
+               " empty");
+  }
+  void together(const Slot& a, const Slot& b) const {
+    TS_CHECK(a.filled == b.filled, "backend: '", backend, "' from ", source, " fills ", table, ".",
+             (a.filled ? a : b).name, " but not ", (a.filled ? b : a).name, "; both go together");
+  }
+  void at_least(size_t told, size_t needed) const {
+    TS_CHECK(told >= needed && told < (size_t{1} << 20), "backend: '", backend, "' from ", source, " gave a table ",
+             table, " of ", told, " bytes, expected at least ", needed, "; its struct_size is sizeof the struct");
+  }
+};
+
+} // namespace
+
+void check_extensions(const ts_backend& given, const std::string& source) {
+  ts_backend t = known_part(&given);
+  if (t.capture) {
+    Extension x{t.name, source, "capture"};
+    x.at_least(t.capture->struct_size, sizeof(ts_capture));
+    x.require({{"begin", t.capture->begin != nullptr},
+               {"end", t.capture->end != nullptr},
+               {"replay", t.capture->replay != nullptr},
+               {"destroy", t.capture->destroy != nullptr}});
+  }
+  if (t.communicator) {
+    Extension x{t.name, source, "communicator"};
+    x.at_least(t.communicator->struct_size, offsetof(ts_communicator, unique_id));
+    ts_communicator c = known_part(t.communicator);
+    x.require({{"open", c.open != nullptr}, {"collective", c.collective != nullptr}, {"close", c.close != nullptr}});
+    x.together({"group_begin", c.group_begin != nullptr}, {"group_end", c.group_end != nullptr});
+    TS_CHECK(c.collectives && !(c.collectives >> TS_NUM_COLLECTIVES), "backend: '", t.name, "' from ", source,
+             " tells communicator.collectives ", c.collectives, "; expected bits of the ", int{TS_NUM_COLLECTIVES},
+             " kinds of TS_COLL_*, one at least");
+    TS_CHECK(c.dtypes && !(c.dtypes >> TS_NUM_DTYPES), "backend: '", t.name, "' from ", source,
+             " tells communicator.dtypes ", c.dtypes, "; expected bits of the ", int{TS_NUM_DTYPES},
+             " dtypes, one at least");
+  }
+  if (t.compiler) {
+    Extension x{t.name, source, "compiler"};
+    x.at_least(t.compiler->struct_size, offsetof(ts_compiler, serialize));
+    ts_compiler c = known_part(t.compiler);
+    x.require({{"claim", c.claim != nullptr},
+               {"compile", c.compile != nullptr},
+               {"run", c.run != nullptr},
+               {"destroy", c.destroy != nullptr}});
+    x.together({"serialize", c.serialize != nullptr}, {"deserialize", c.deserialize != nullptr});
+  }
+}
+
+} // namespace ts
