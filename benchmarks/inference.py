@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from models import build_gpt, build_resnet18
-from rows import row
+from rows import Cost, row
 
 
 def without_gradients(fw: Any, model: Any, x: Any) -> Callable[[], Any]:
@@ -31,7 +31,10 @@ def resnet18_large(fw: Any, device: str) -> dict[str, Any]:
     return {"infer": without_gradients(fw, model, fw.randn(1, 3, 224, 224, device=device))}
 
 
-@row("infer GPT, a single token", "infer()", limit=0.8)
+_GPT_WEIGHTS = 4 * 12 * 256**2 + 256 * 1000  # that one token is multiplied with: each is read once
+
+
+@row("infer GPT, a single token", "infer()", limit=0.8, cost=Cost(read=4 * _GPT_WEIGHTS))
 def gpt_one(fw: Any, device: str) -> dict[str, Any]:
     model = build_gpt(fw.nn).to(device)
     return {"infer": without_gradients(fw, model, fw.randint(0, 1000, (1, 1), device=device))}

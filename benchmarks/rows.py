@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-FAMILIES = ("overhead", "kernels", "operators", "transforms", "loading", "models", "inference", "memory")
+FAMILIES = ("overhead", "kernels", "operators", "transforms", "loading", "training", "models", "inference", "memory")
 
 # A row's setup gets the framework's module (torch or tesserack) and the device, and returns the statement's names.
 Setup = Callable[[Any, str], dict[str, Any]]

@@ -37,3 +37,12 @@ def _signal(*shape: int) -> Setup:
 row("rfft 1048576", "fft.rfft(x)", limit=1.1)(_signal(1 << 20))
 row("fft 256x4096", "fft.fft(x)", limit=1.1)(_signal(256, 4096))
 row("fft2 16x256x256", "fft.fft2(x)", limit=1.1)(_signal(16, 256, 256))
+row("fft 4096x64", "fft.fft(x)", limit=1.1)(_signal(4096, 64))
+row("fft 512x1000", "fft.fft(x)", limit=1.1)(_signal(512, 1000))
+row("fft 512x1009", "fft.fft(x)", limit=1.1)(_signal(512, 1009))
+row("rfft2 16x224x224", "fft.rfft2(x)", limit=1.1)(_signal(16, 224, 224))
+
+
+@row("stft 4x32000, 400 by 160", "fw.stft(x, 400, 160, window=window, return_complex=True)", limit=1.1)
+def stft(fw: Any, device: str) -> dict[str, Any]:
+    return {"fw": fw, "x": fw.randn(4, 32000, device=device), "window": fw.hann_window(400, device=device)}

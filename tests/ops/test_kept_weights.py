@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +64,23 @@ def test_writes_are_seen(device: Any, write: Callable[[ts.Tensor], None]) -> Non
         check(x, w)
 
 
+@pytest.mark.parametrize(("rows", "n", "k"), [(49, 70, 130), (64, 33, 400), (250, 100, 64), (100, 200, 513)])
+@pytest.mark.parametrize(
+    "write", [write_in_place, write_by_view, write_by_data, write_by_out, write_by_step, write_by_copy]
+)
+def test_writes_to_a_weight_of_linear_are_seen(
+    device: Any, write: Callable[[ts.Tensor], None], rows: int, n: int, k: int
+) -> None:
+    x, w, b = (ts.randn(*size, device=device) for size in ((rows, k), (n, k), (n,)))
+    for _ in range(3):
+        for bias in (None, b):
+            want = ts.nn.functional.linear(x.double(), w.double(), None if bias is None else bias.double())
+            for _ in range(3):
+                got = ts.nn.functional.linear(x, w, bias)
+                assert (got.double() - want).abs().max().item() < 1e-5 * max(1.0, want.abs().max().item())
+        write(w)
+
+
 @pytest.mark.parametrize("lend", [lambda w: w.numpy(), np.asarray, ts.from_dlpack, lambda w: np.asarray(memoryview(w))])
 def test_writes_through_lent_memory_are_seen(device: Any, lend: Callable[[ts.Tensor], Any]) -> None:
     x, w = ts.randn(1, 32, 9, 9, device=device), ts.randn(*SHAPE, device=device)
@@ -110,3 +129,42 @@ def test_gradients_follow_the_weight(device: Any) -> None:
         w.mul_(3.0)
     (after,) = ts.autograd.grad(ts.nn.functional.conv2d(x, w, padding=1).sum(), x)
     assert (after.double() - 3.0 * want).abs().max().item() < 1e-2
+
+
+GROWTH = """
+from pathlib import Path
+import tesserack as ts
+def held():
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+x = ts.randn(1, 256, 8, 8)
+def use(w):
+    for _ in range(3):
+        ts.nn.functional.conv2d(x, w, padding=1)
+"""
+CHANGES = """
+w = ts.randn(256, 256, 3, 3)
+use(w)
+before = held()
+for _ in range(30):
+    w.mul_(1.01)
+    use(w)
+print(held() - before)
+"""
+DEATHS = """
+use(ts.randn(256, 256, 3, 3))
+before = held()
+weights = [ts.randn(256, 256, 3, 3) for _ in range(30)]
+for w in weights:
+    use(w)
+del weights, w
+ts.empty_cache()
+print(held() - before)
+"""
+
+
+@pytest.mark.parametrize("program", [CHANGES, DEATHS], ids=["changed", "dead"])
+def test_what_is_kept_of_a_weight_goes_with_it(program: str) -> None:
+    """Each content's transform takes 4 MiB: 120 of 30."""
+    done = subprocess.run([sys.executable, "-c", GROWTH + program], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 48

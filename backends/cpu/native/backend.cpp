@@ -2,6 +2,7 @@
 #include <tesserack/backend.hpp>
 
 #include "isa.h"
+#include "kept.h"
 #include "threads.h"
 
 #include <cstdint>
@@ -54,6 +55,7 @@ int properties(void*, int32_t, ts_properties* out) {
   p.compute_units = num_threads();
   p.alignment = 1;
   p.flags = TS_P_HOST_MEMORY;
+  for (int i = 0; i < TS_NUM_INSTRUCTIONS; ++i) p.instructions[i / 64] |= uint64_t{1} << (i % 64);
   p.struct_size = out->struct_size < sizeof p ? out->struct_size : sizeof p;
   std::memcpy(out, &p, p.struct_size);
   return TS_OK;
@@ -76,7 +78,10 @@ int alloc(void*, int32_t, size_t bytes, void*, void** handle) {
   return TS_OK;
 }
 
-void release(void*, int32_t, void* handle, size_t, void*) { std::free(handle); }
+void release(void*, int32_t, void* handle, size_t bytes, void*) {
+  forget_weights(handle, bytes);
+  std::free(handle);
+}
 
 constexpr int64_t kCopyGrain = int64_t{1} << 20;
 
@@ -110,7 +115,7 @@ int copy_within(void*, int32_t, void* dst, int64_t dst_offset, const void* src, 
 
 int synchronize(void*, int32_t, void*) { return TS_OK; }
 
-int get_kernel(void*, const char* op, ts_kernel* out) {
+int get_kernel(void*, int32_t, const char* op, ts_kernel* out) {
   const backend::Registration* found = backend::find_kernel(op, active_isa());
   if (found == nullptr) return TS_DECLINED;
   ts_kernel kernel{};

@@ -79,9 +79,7 @@ void multiply(Conv kind, const TiledConv& t) {
 } // namespace
 
 std::optional<TiledConv> as_tiled(Conv kind, const ConvGeometry& g, const Tensor& weight) {
-  // With AVX-512 oneDNN's own kernels have not been beaten.
-  const bool prefers_onednn = onednn::is_built_in() && active_isa() == ISA_AVX512;
-  if (weight.dtype() != TS_FLOAT32 || prefers_onednn) return {};
+  if (weight.dtype() != TS_FLOAT32) return {};
   const std::optional<int64_t> tap = even_taps(weight);
   if (!tap) return {};
   TiledConv t{.geometry = g,
@@ -114,6 +112,8 @@ bool run_winograd(Conv kind, const TiledConv& conv) {
 }
 
 bool tiles_suit(Conv kind, const ConvGeometry& g) {
+  // With AVX-512 oneDNN's own kernels have not been beaten.
+  if (onednn::is_built_in() && active_isa() == ISA_AVX512) return false;
   const auto takes = kind == Conv::backward_weight ? pick_tiled_conv_weight_takes() : pick_tiled_conv_takes();
   return g.channels_last && (is_product(g) || takes(g));
 }

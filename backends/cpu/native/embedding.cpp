@@ -12,11 +12,11 @@ using backend::Call;
 using backend::Tensor;
 
 // Rows asked for while others are copied: where they lie the processor cannot guess.
-constexpr int64_t kAhead = 4, kAskedBytes = 2048;
+constexpr int64_t kAhead = 8, kAskedBytes = 2048;
 void ask_for_row(const char* table, int64_t row, int64_t rows, int64_t row_bytes) {
   if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) return;
   for (int64_t at = 0; at < std::min(row_bytes, kAskedBytes); at += 64)
-    __builtin_prefetch(table + row * row_bytes + at);
+    __builtin_prefetch(table + row * row_bytes + at, 0, 2);
 }
 
 template <class Index> void copy_table_rows(const Call& call) {

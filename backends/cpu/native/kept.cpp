@@ -1,12 +1,17 @@
 #include "kept.h"
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <new>
 #include <string>
 #include <unordered_map>
+#include <utility>
+
+#include <sys/mman.h>
 
 namespace tesserack::cpu {
 namespace {
@@ -16,6 +21,8 @@ struct Kept {
   size_t bytes;
   uint64_t last_use;
 };
+
+using Place = std::pair<uintptr_t, std::string>; // a weight's address, and what for
 
 class Store {
 public:
@@ -35,18 +42,30 @@ public:
     slot = hash;
     return again;
   }
-  void keep(const std::string& key, std::shared_ptr<void> data, size_t bytes) {
+  void keep(const Place& place, const std::string& key, std::shared_ptr<void> data, size_t bytes) {
     std::lock_guard lock(mutex_);
     const auto [at, fresh] = kept_.try_emplace(key, Kept{std::move(data), bytes, ++clock_});
     if (!fresh) return; // another thread was faster
+    places_[place] = key;
     bytes_ += bytes;
     while (bytes_ > limit()) {
       auto oldest = kept_.begin();
       for (auto each = kept_.begin(); each != kept_.end(); ++each)
         if (each->second.last_use < oldest->second.last_use) oldest = each;
-      bytes_ -= oldest->second.bytes;
-      kept_.erase(oldest);
+      std::erase_if(places_, [&](const auto& each) { return each.second == oldest->first; });
+      drop(oldest);
     }
+  }
+  // The place holds another content now.
+  void forget(const Place& place) {
+    std::lock_guard lock(mutex_);
+    if (const auto at = places_.find(place); at != places_.end()) forget_at(at);
+  }
+  void forget(uintptr_t from, size_t bytes) {
+    if (bytes_ == 0) return;
+    std::lock_guard lock(mutex_);
+    for (auto at = places_.lower_bound({from, {}}); at != places_.end() && at->first.first - from < bytes;)
+      at = forget_at(at);
   }
   static size_t limit() {
     static const size_t bytes = [] {
@@ -57,12 +76,37 @@ public:
   }
 
 private:
+  using KeptByKey = std::unordered_map<std::string, Kept>;
+
+  void drop(KeptByKey::iterator at) {
+    bytes_ -= at->second.bytes;
+    kept_.erase(at);
+  }
+  std::map<Place, std::string>::iterator forget_at(std::map<Place, std::string>::iterator at) {
+    if (const auto kept = kept_.find(at->second); kept != kept_.end()) drop(kept);
+    return places_.erase(at);
+  }
+
   std::mutex mutex_;
-  std::unordered_map<std::string, Kept> kept_;
+  KeptByKey kept_;
+  std::map<Place, std::string> places_; // to the keys
   std::array<size_t, 1024> seen_{};
-  size_t bytes_ = 0;
+  std::atomic<size_t> bytes_ = 0;
   uint64_t clock_ = 0;
 };
+
+// Large ones are mappings of their own, which the system gets back at once.
+std::shared_ptr<void> block(size_t bytes) {
+  constexpr size_t kMapFrom = size_t{1} << 18;
+  if (bytes < kMapFrom) {
+    std::shared_ptr<void> memory(std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
+    if (!memory) throw std::bad_alloc();
+    return memory;
+  }
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return {memory, [bytes](void* p) { munmap(p, bytes); }};
+}
 
 // Never destroyed: threads may outlive static destructors.
 Store& store() {
@@ -72,18 +116,21 @@ Store& store() {
 
 } // namespace
 
-std::shared_ptr<void> kept_weight(const Fingerprint& of, const void* purpose, size_t purpose_bytes, size_t bytes,
-                                  const std::function<void(void*)>& make) {
+std::shared_ptr<void> kept_weight(const void* weight, const Fingerprint& of, const void* purpose, size_t purpose_bytes,
+                                  size_t bytes, const std::function<void(void*)>& make) {
   if (bytes > Store::limit()) return nullptr;
-  std::string name(static_cast<const char*>(purpose), purpose_bytes);
+  const Place place(reinterpret_cast<uintptr_t>(weight), std::string(static_cast<const char*>(purpose), purpose_bytes));
+  std::string name = place.second;
   name.append(reinterpret_cast<const char*>(&of), sizeof of);
   if (std::shared_ptr<void> found = store().find(name)) return found;
+  store().forget(place);
   if (!store().seen(name)) return nullptr;
-  std::shared_ptr<void> made(std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
-  if (!made) throw std::bad_alloc();
+  std::shared_ptr<void> made = block(bytes);
   make(made.get());
-  store().keep(name, made, bytes);
+  store().keep(place, name, made, bytes);
   return made;
 }
+
+void forget_weights(const void* from, size_t bytes) { store().forget(reinterpret_cast<uintptr_t>(from), bytes); }
 
 } // namespace tesserack::cpu

@@ -2,6 +2,7 @@
 #include "matmul.h"
 #include "blas.h"
 #include "gather_index.h"
+#include "kept.h"
 #include "matmul_kernels.h"
 #include "onednn.h"
 #include "threads.h"
@@ -12,6 +13,9 @@
 #include <vector>
 
 namespace tesserack::cpu {
+
+TS_ISA_FUNCTION(Fingerprint, fingerprint, (const void* data, int64_t bytes)); // native/isa/fingerprint.cpp
+
 namespace {
 
 constexpr int64_t kThreadsFrom = 100'000; // multiply-adds
@@ -163,6 +167,43 @@ void run_gemm(const Gemm& gemm) {
   if (g.dtype == TS_FLOAT32 && multiply_tiled(g)) return;
   if (has_addend && !same_matrix(g.addend, g.c)) fill_with_addend(g);
   share(g, [has_addend](const Gemm& part) { multiply_here(part, has_addend); });
+}
+
+bool run_gemm_keeping(const Gemm& g) {
+  // With fewer rows b is read as it lies, with more packing is little of the work.
+  constexpr int64_t kRowsFrom = 49, kRowsUpTo = 256, kElementsFrom = 1 << 12;
+  static Patience patience;
+  constexpr int64_t kElementsUpTo = 1 << 24;
+  const bool dense = g.b.row_stride == 1 && g.b.col_stride == g.k;
+  if (g.dtype != TS_FLOAT32 || g.m < kRowsFrom || g.m > kRowsUpTo || g.n * g.k < kElementsFrom || !dense) return false;
+  if (g.n * g.k > kElementsUpTo || g.m * g.n * g.k > kPatience) return false;
+  if (g.a.col_stride != 1 || g.c.col_stride != 1 || (g.addend.data && g.addend.col_stride != 1)) return false;
+  const int64_t elements = pick_gemm_panels()(g.n, g.k);
+  if (elements == 0 || !patience.lasts()) return false;
+  const int64_t purpose[] = {kGemmPanel, active_isa(), g.n, g.k};
+  const Fingerprint of = pick_fingerprint()(g.b.data, g.n * g.k * int64_t{sizeof(float)});
+  const std::shared_ptr<void> kept =
+      kept_weight(g.b.data, of, purpose, sizeof purpose, static_cast<size_t>(elements) * sizeof(float),
+                  [&](void* to) { pick_pack_gemm_panels()(g.b, g.n, g.k, static_cast<float*>(to)); });
+  patience.tell(kept != nullptr);
+  if (!kept) return false;
+  const float* const panels = static_cast<const float*>(kept.get());
+  const int64_t work = g.m * g.n * g.k, item = sizeof(float);
+  if (g.m >= g.n) {
+    parallel_for(0, g.m, std::max<int64_t>(14, g.m * kThreadsFrom / 2 / work),
+                 [&](int64_t begin, int64_t end) { pick_gemm_by_panels()(rows_of(g, begin, end), panels); });
+    return true;
+  }
+  const int64_t count = (g.n + kGemmPanel - 1) / kGemmPanel;
+  parallel_for(0, count, std::max<int64_t>(1, count * kThreadsFrom / 2 / work), [&](int64_t begin, int64_t end) {
+    Gemm part = g;
+    const int64_t first = begin * kGemmPanel;
+    part.n = std::min(g.n, end * kGemmPanel) - first;
+    part.c = shifted(g.c, 0, first, item);
+    part.addend = shifted(g.addend, 0, first, item);
+    pick_gemm_by_panels()(part, panels + first * g.k);
+  });
+  return true;
 }
 
 } // namespace tesserack::cpu

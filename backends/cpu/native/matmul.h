@@ -28,6 +28,9 @@ constexpr int64_t kPatience = int64_t{1} << 35;
 // Uses max_threads() threads where the work is worth them.
 void run_gemm(const Gemm& gemm);
 
+// The same where b is a weight: packed once for as long as it stays what it is. False where that does not pay.
+bool run_gemm_keeping(const Gemm& gemm);
+
 } // namespace tesserack::cpu
 
 #endif // TESSERACK_CPU_MATMUL_H

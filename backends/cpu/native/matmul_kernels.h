@@ -16,6 +16,13 @@ TS_ISA_FUNCTION(void, packed_gemm, (const Gemm& gemm, bool accumulate));
 TS_ISA_FUNCTION(bool, tiled_gemm_takes, (const Gemm& gemm));
 TS_ISA_FUNCTION(void, tiled_gemm, (const Gemm& gemm));
 
+// The same with all of b packed beforehand, into so many elements (0: there is no such kernel); of c's columns a part
+// may be taken that begins with a panel. c and addend have contiguous rows.
+constexpr int64_t kGemmPanel = 32; // columns; of narrower panels a whole number
+TS_ISA_FUNCTION(int64_t, gemm_panels, (int64_t n, int64_t k));
+TS_ISA_FUNCTION(void, pack_gemm_panels, (const Matrix& b, int64_t n, int64_t k, float* to));
+TS_ISA_FUNCTION(void, gemm_by_panels, (const Gemm& gemm, const float* panels));
+
 // Between float16 or bfloat16 and float32, rows of `cols` elements: to (rows, cols) row-major, or from it.
 TS_ISA_FUNCTION(void, widen_half, (int32_t dtype, int64_t rows, int64_t cols, const Matrix& from, float* to));
 TS_ISA_FUNCTION(void, narrow_half, (int32_t dtype, int64_t rows, int64_t cols, const float* from, const Matrix& to));

@@ -74,6 +74,17 @@ memory::desc activation(const memory::desc& given, Layout layout, int block) {
   return memory::desc(given.get_dims(), given.get_data_type(), tag);
 }
 
+// Numbers that tell a layout from any other: problems of any batch share what is kept of a weight.
+std::vector<int64_t> layout_of(const memory::desc& desc) {
+  std::vector<int64_t> words{static_cast<int64_t>(desc.get_data_type()), static_cast<int64_t>(desc.get_size())};
+  for (const Dims& part :
+       {desc.get_dims(), desc.get_padded_dims(), desc.get_strides(), desc.get_inner_blks(), desc.get_inner_idxs()}) {
+    words.push_back(static_cast<int64_t>(part.size()));
+    words.insert(words.end(), part.begin(), part.end());
+  }
+  return words;
+}
+
 // The channel block of oneDNN's direct f32 kernels on this processor.
 int channel_block() {
   static const int block = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 16 : 8;
@@ -110,6 +121,7 @@ struct ConvPlan {
   memory bias, scratchpad;
   size_t scratchpad_bytes = 0;
   bool available = false;
+  std::vector<int64_t> weight_layout; // of the weight that the primitive reads
 
   explicit ConvPlan(const ConvProblem& p) {
     const Described given(p);
@@ -139,8 +151,8 @@ struct ConvPlan {
         weight.inner.set_data_handle(to);
         weight.bring_in();
       };
-      kept = kept_weight(pick_fingerprint()(data, bytes), &problem, sizeof problem, weight.inner.get_desc().get_size(),
-                         make);
+      kept = kept_weight(data, pick_fingerprint()(data, bytes), weight_layout.data(),
+                         weight_layout.size() * sizeof(int64_t), weight.inner.get_desc().get_size(), make);
       misses = kept ? 0 : misses + 1;
     }
     if (kept)
@@ -153,10 +165,11 @@ struct ConvPlan {
 private:
   // Where the weight is large beside the arithmetic, and does not change all the time.
   bool may_keep(const ConvProblem& p) {
-    constexpr int64_t kFewResults = 256; // per element of the weight
+    constexpr size_t kSmall = size_t{1} << 20; // bytes: what is kept of larger ones costs more memory than time
+    const int64_t few = weight.outer.get_desc().get_size() <= kSmall ? 1024 : 256; // results per element of the weight
     constexpr int kPatience = 32, kPause = 256;
     const int64_t results = p.batch * p.out[0] * (p.spatial > 1 ? p.out[1] : 1) * (p.spatial > 2 ? p.out[2] : 1);
-    if (p.kind != Conv::forward || results > kFewResults) return false;
+    if (p.kind != Conv::forward || results > few) return false;
     if (misses >= kPatience && ++paused > kPause) misses = paused = 0;
     return misses < kPatience;
   }
@@ -168,6 +181,7 @@ private:
     input.setup(given.input, in, kind == Conv::backward_input);
     weight.setup(given.weight, w, kind == Conv::backward_weight);
     output.setup(given.output, out, kind == Conv::forward);
+    weight_layout = layout_of(w);
     if (given.bias) bias = memory(given.bias, engine(), nullptr);
     scratchpad_bytes = desc.scratchpad_desc().get_size();
     scratchpad = memory(desc.scratchpad_desc(), engine(), nullptr);

@@ -4,6 +4,7 @@
 #include "threads.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace tesserack::cpu {
@@ -72,8 +73,8 @@ void searchsorted(const Call& call) {
 
 // --- counts --------------------------------------------------------------------------------------------------------
 
-// inputs: int64 numbers; outputs: int64, how often each of 0, 1, ... occurs
-void count_integers(const Call& call) {
+// inputs: int64 numbers; outputs: int64, how often each of 0, 1, ... occurs. It declines numbers that are no bin.
+int count_integers(const Call& call) {
   const Tensor in = call.in(0), out = call.out(0);
   const int64_t *const at = in.data<int64_t>(), n = in.numel(), bins = out.numel();
   int64_t* const counts = out.data<int64_t>();
@@ -83,9 +84,13 @@ void count_integers(const Call& call) {
   std::fill_n(counts, bins, int64_t{0});
   int64_t* sums[4] = {counts, counts, counts, counts};
   for (int64_t w = 1; w < ways; ++w) sums[w] = apart.data() + (w - 1) * bins;
-  for (int64_t i = 0; i < n; ++i) ++sums[i % 4][checked_index("bincount", at[i], 0, bins)];
+  for (int64_t i = 0; i < n; ++i) {
+    if (static_cast<uint64_t>(at[i]) >= static_cast<uint64_t>(bins)) return TS_DECLINED;
+    ++sums[i % 4][at[i]];
+  }
   for (int64_t w = 1; w < ways; ++w)
     for (int64_t b = 0; b < bins; ++b) counts[b] += sums[w][b];
+  return TS_OK;
 }
 
 // --- gcd -----------------------------------------------------------------------------------------------------------
@@ -139,39 +144,64 @@ struct RandomOrder {
   }
 };
 
-constexpr int kBuckets = 1024; // of the first pass by the highest bits; a bucket then fits the L1 cache
+constexpr int64_t kPartOfKeys = 1 << 15;                    // worth a thread
+constexpr int kBucketBits = 9, kBuckets = 1 << kBucketBits; // of the first pass; a bucket's items then stay at hand
 
-// Items of [begin, end), spread evenly by the next bits, then put in order where they crowd.
+// Items of one bucket, spread evenly by the next bits, then put in order where they crowd.
 void order_bucket(const RandomOrder& order, uint64_t* items, int64_t count, int shift, std::vector<uint64_t>& space) {
   int bits = 1;
   while (bits < 12 && (int64_t{1} << bits) < count) ++bits;
   const uint64_t mask = (uint64_t{1} << bits) - 1;
-  uint32_t start[4097] = {};
+  uint32_t start[4097];
+  std::fill_n(start, mask + 2, 0u);
   for (int64_t i = 0; i < count; ++i) ++start[(items[i] >> (shift - bits) & mask) + 1];
   for (uint64_t d = 0; d < mask; ++d) start[d + 1] += start[d];
   space.resize(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) space[start[items[i] >> (shift - bits) & mask]++] = items[i];
-  for (int64_t i = 0; i < count; ++i) { // by insertion: few are out of order
+  // By insertion: few are out of order. Keys that agree in the upper bits are left to a second look, which is rare.
+  bool agree = false;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t item = space[static_cast<size_t>(i)];
     int64_t j = i;
-    for (; j > 0 && order.less(space[static_cast<size_t>(i)], items[j - 1]); --j) items[j] = items[j - 1];
-    items[j] = space[static_cast<size_t>(i)];
+    for (; j > 0 && item < items[j - 1]; --j) items[j] = items[j - 1];
+    items[j] = item;
+    agree |= j > 0 && (items[j - 1] ^ item) <= order.position_mask();
+    agree |= j < i && (items[j + 1] ^ item) <= order.position_mask();
   }
+  if (agree) std::sort(items, items + count, [&](uint64_t a, uint64_t b) { return order.less(a, b); });
 }
 
 // inputs: uint64 keys, evenly distributed; outputs: the int64 positions that sort keys / 2, equal ones as they come
 int random_order(const Call& call) {
   const Tensor keys = call.in(0), out = call.out(0);
   const int64_t n = keys.numel();
+  if (n == 0) return TS_OK;
   RandomOrder order{keys.data<uint64_t>(), n, 1};
   while ((int64_t{1} << order.position_bits) < n) ++order.position_bits;
   if (order.position_bits > 32) return TS_DECLINED;
-  const int shift = 64 - 10;
-  std::vector<int64_t> start(kBuckets + 1, 0);
-  for (int64_t i = 0; i < n; ++i) ++start[static_cast<size_t>(order.keys[i] >> shift) + 1];
-  for (size_t b = 0; b < kBuckets; ++b) start[b + 1] += start[b];
-  std::vector<int64_t> next(start.begin(), start.end() - 1);
+  const int shift = 64 - kBucketBits;
+  // Threads take parts of the keys, and have places of their own in every bucket.
+  const int64_t parts = std::clamp<int64_t>(n / kPartOfKeys, 1, max_threads()), part = (n + parts - 1) / parts;
+  std::vector<int64_t> next(static_cast<size_t>(parts * kBuckets), 0), start(kBuckets + 1, 0);
+  const auto each_key = [&](int64_t first, int64_t last, const auto& body) {
+    for (int64_t p = first; p < last; ++p)
+      for (int64_t i = p * part; i < std::min(n, (p + 1) * part); ++i)
+        body(i, next[static_cast<size_t>(p * kBuckets) + (order.keys[i] >> shift)]);
+  };
+  parallel_for(0, parts, 1,
+               [&](int64_t first, int64_t last) { each_key(first, last, [](int64_t, int64_t& place) { ++place; }); });
+  for (int64_t b = 0, before = 0; b < kBuckets; ++b) {
+    start[static_cast<size_t>(b)] = before;
+    for (int64_t p = 0; p < parts; ++p) {
+      int64_t& place = next[static_cast<size_t>(p * kBuckets + b)];
+      before += std::exchange(place, before);
+    }
+    start[static_cast<size_t>(b) + 1] = before;
+  }
   uint64_t* const items = out.data<uint64_t>();
-  for (int64_t i = 0; i < n; ++i) items[next[static_cast<size_t>(order.keys[i] >> shift)]++] = order.item(i);
+  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    each_key(first, last, [&](int64_t i, int64_t& place) { items[place++] = order.item(i); });
+  });
   parallel_for(0, kBuckets, std::max<int64_t>(1, 16384 * kBuckets / n), [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> space;
     for (int64_t b = begin; b < end; ++b) {

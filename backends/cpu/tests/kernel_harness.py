@@ -139,6 +139,7 @@ class Program(ct.Structure):
         ("instructions", ct.POINTER(Instruction)),
         ("outputs", ct.POINTER(ct.c_uint16)),
         ("text", ct.c_char_p),
+        ("integers", ct.POINTER(ct.c_int64)),
     ]
 
 
@@ -177,6 +178,11 @@ class Call(ct.Structure):
         ("inputs", ct.POINTER(Tensor)),
         ("params", ct.POINTER(Value)),
         ("program", ct.POINTER(Program)),
+        ("core", ct.c_void_p),
+        ("call_flags", ct.c_uint32),
+        ("reserved", ct.c_uint32),
+        ("prologue", ct.POINTER(Program)),
+        ("epilogue", ct.POINTER(Program)),
     ]
 
 
@@ -229,7 +235,7 @@ class Backend(ct.Structure):
         ("copy_to_host", ct.CFUNCTYPE(C, P, I32, P, P, I64, SIZE, P)),
         ("copy_within", ct.CFUNCTYPE(C, P, I32, P, I64, P, I64, SIZE, P)),
         ("synchronize", ct.CFUNCTYPE(C, P, I32, P)),
-        ("get_kernel", ct.CFUNCTYPE(C, P, ct.c_char_p, ct.POINTER(Kernel))),
+        ("get_kernel", ct.CFUNCTYPE(C, P, I32, ct.c_char_p, ct.POINTER(Kernel))),
         ("host_pointer", ct.CFUNCTYPE(P, P, I32, P)),
         ("copy_peer", P),
         ("stream_create", P),
@@ -298,7 +304,7 @@ def backend() -> Backend:
 def kernel(op: str) -> Kernel:
     """The kernel registered under `op`; a KernelError with DECLINED when there is none."""
     found = Kernel(struct_size=ct.sizeof(Kernel))
-    status = backend().get_kernel(None, op.encode(), ct.byref(found))
+    status = backend().get_kernel(None, 0, op.encode(), ct.byref(found))
     if status != OK:
         raise KernelError(status, f"no kernel named {op}")
     return found

@@ -64,7 +64,7 @@ def test_copies(size: int) -> None:
 
 def test_an_unknown_operator_is_declined() -> None:
     found = h.Kernel(struct_size=ct.sizeof(h.Kernel))
-    assert h.backend().get_kernel(None, b"no_such_operator", ct.byref(found)) == h.DECLINED
+    assert h.backend().get_kernel(None, 0, b"no_such_operator", ct.byref(found)) == h.DECLINED
 
 
 def test_the_required_entry_points_are_there() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import tesserack as ts
+from tesserack._results import refilled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ def _given(
     if device is not None:
         found = found.to(device)
     if out is not None:
-        return out.resize_(found.shape).copy_(found)
+        return refilled("fft", found, out)
     return found.requires_grad_(requires_grad)
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import tesserack as ts
+from tesserack._results import deliver
 from tesserack.fft._transform import Map, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tesserack import Tensor
 
-    Sizes = Sequence[int] | int | None
-    Dims = Sequence[int] | int | None
+Sizes = Sequence[int] | int | None
+Dims = Sequence[int] | int | None
 
 __all__ = [
     "fft", "fft2", "fftn", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ihfft", "ihfft2", "ihfftn", "irfft",
@@ -49,19 +50,19 @@ def _wrapped(dim: int, ndim: int, op: str) -> int:
     return dim % most
 
 
-def _places(x: Tensor, s: Sizes, dim: Dims, op: str) -> tuple[tuple[int, ...], list[int | None]]:
+def _places(ndim: int, s: Sizes, dim: Dims, op: str) -> tuple[tuple[int, ...], list[int | None]]:
     """The dims, and the size asked for along each."""
     if isinstance(s, int):
         s = (s,)
     if isinstance(dim, int):
         dim = (dim,)
     if dim is None:
-        count = x.dim() if s is None else len(s)
-        if count > x.dim():
-            raise RuntimeError(f"{op}: Got shape with {count} values but input tensor only has {x.dim()} dimensions.")
-        dims = tuple(range(x.dim() - count, x.dim()))
+        count = ndim if s is None else len(s)
+        if count > ndim:
+            raise RuntimeError(f"{op}: Got shape with {count} values but input tensor only has {ndim} dimensions.")
+        dims = tuple(range(ndim - count, ndim))
     else:
-        dims = tuple(_wrapped(d, x.dim(), op) for d in dim)
+        dims = tuple(_wrapped(d, ndim, op) for d in dim)
         if len(set(dims)) < len(dims):
             raise RuntimeError(f"{op}: FFT dims must be unique, got {tuple(dim)}")
         if s is not None and len(s) != len(dims):
@@ -71,21 +72,17 @@ def _places(x: Tensor, s: Sizes, dim: Dims, op: str) -> tuple[tuple[int, ...], l
     return dims, [None] * len(dims) if s is None else [None if n == -1 else int(n) for n in s]
 
 
-def _transform(
-    x: Tensor, s: Sizes, dim: Dims, norm: str | None, op: str, kind: str, forward: bool, out: Tensor | None
-) -> Tensor:
-    """``kind``: "c2c", "r2c" (half a spectrum) or "c2r" (from half a spectrum)."""
-    x = _floating(x, op)
-    dims, wanted = _places(x, s, dim, op)
-    if kind == "r2c" and x.is_complex():
-        raise RuntimeError(f"{op}: Expected a real input tensor, got {x.dtype}")
+@functools.lru_cache(maxsize=512)
+def _map(
+    shape: tuple[int, ...], is_complex: bool, s: Sizes, dim: Dims, norm: str | None, op: str, kind: str, forward: bool
+) -> Map:
+    """What a call asks for, of a tensor of this shape."""
+    dims, wanted = _places(len(shape), s, dim, op)
     if kind != "c2c" and not dims:
         raise RuntimeError(f"{op}: must transform at least one axis")
-    if kind == "c2r" and not x.is_complex():
-        x = x.to(x.dtype.to_complex())
-    if x.dim() == 0 and dims:
+    if not shape and dims:
         raise IndexError(f"{op}: expected a tensor of at least one dimension")
-    given = tuple(x.shape[d] for d in dims)
+    given = tuple(shape[d] for d in dims)
     sizes = [n if w is None else w for n, w in zip(given, wanted, strict=True)]
     if kind == "c2r" and wanted[-1] is None:
         sizes[-1] = 2 * (given[-1] - 1)
@@ -95,15 +92,29 @@ def _transform(
     result = list(sizes)
     if kind == "r2c":
         result[-1] = sizes[-1] // 2 + 1
-    if kind == "c2c" and not x.is_complex():
+    if kind == "c2c" and not is_complex:
         kind = "r2f"
     scale = _scale(norm, math.prod(sizes), forward, op)
-    found = apply(Map(kind, dims, tuple(sizes), given, tuple(result), forward, scale), x)
+    return Map(kind, dims, tuple(sizes), given, tuple(result), forward, scale)
+
+
+def _transform(
+    x: Tensor, s: Sizes, dim: Dims, norm: str | None, op: str, kind: str, forward: bool, out: Tensor | None
+) -> Tensor:
+    """``kind``: "c2c", "r2c" (half a spectrum) or "c2r" (from half a spectrum)."""
+    x = _floating(x, op)
+    if kind == "r2c" and x.is_complex():
+        raise RuntimeError(f"{op}: Expected a real input tensor, got {x.dtype}")
+    if kind == "c2r" and not x.is_complex():
+        x = x.to(x.dtype.to_complex())
+    s = tuple(s) if isinstance(s, Sequence) else s
+    dim = tuple(dim) if isinstance(dim, Sequence) else dim
+    found = apply(_map(tuple(x.shape), x.is_complex(), s, dim, norm, op, kind, forward), x)
     if out is None:
         return found
     if out.dtype is not found.dtype:
         raise RuntimeError(f"{op}: Expected out tensor to have dtype {found.dtype}, but got {out.dtype} instead")
-    return out.resize_(found.shape).copy_(found) if out.shape != found.shape else out.copy_(found)
+    return deliver(op, found, out)
 
 
 def _one(n: int | None) -> Sizes:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack.autograd import Function
+from tesserack.fft import _mkl
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -76,6 +77,16 @@ def _resized(array: Any, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
         pad[d] = (0, max(0, n - array.shape[d]))
     array = array[tuple(cut)]
     return np.pad(array, pad) if any(after for _, after in pad) else array
+
+
+def _fitted(x: Tensor, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
+    """The same of a tensor."""
+    for d, n in zip(dims, sizes, strict=True):
+        if n < x.shape[d]:
+            x = x.narrow(d, 0, n)
+        elif n > x.shape[d]:
+            x = ts.cat([x, x.new_zeros((*x.shape[:d], n - x.shape[d], *x.shape[d + 1 :]))], d)
+    return x
 
 
 def _contiguous(array: Any) -> Any:
@@ -175,9 +186,12 @@ def _compute(map: Map, x: Tensor) -> Tensor:
         return ts.empty(shape, dtype=dtype, device=x.device)
     if 0 in shape or 0 in x.shape:
         return ts.zeros(shape, dtype=dtype, device=x.device)
-    array = _resized(
-        x.resolve_conj().numpy(force=True), map.dims, _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
-    )
+    sizes = _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
+    if _mkl.is_available():
+        made = _mkl.compute(map, _fitted(x.resolve_conj(), map.dims, sizes))
+        if made is not None:
+            return _fitted(made, map.dims, map.result)
+    array = _resized(x.resolve_conj().numpy(force=True), map.dims, sizes)
     found = _direct(map, array)
     if found is None:
         found = _run(map, array)

@@ -24,6 +24,7 @@ using sgemm::kTileRows;
 
 constexpr int64_t kFits = 1 << 16;       // elements of a block's transformed input
 constexpr int64_t kSharedFits = 1 << 20; // of all of it, where that goes through the weights a panel at a time
+constexpr int64_t kWeightsFit = 1 << 20; // elements of weights that are transformed together, and forgotten
 constexpr int64_t kTilesFrom = 24;       // in a block, be there as many channels as there will
 constexpr int64_t kChannels = 16;        // whose weights are transformed at a time
 constexpr int64_t kPackGrain = 1 << 13;  // transformed weights worth a thread
@@ -63,23 +64,23 @@ private:
 
   // Where transforming the weight is much of the work, and it does not change all the time.
   std::shared_ptr<void> kept_weights() const {
-    constexpr int64_t kFewResults = 256; // per element of the weight
-    constexpr int kPatience = 64, kPause = 512;
-    static std::atomic<int> misses = 0, paused = 0;
+    // Results per element of the weight. What is kept of large ones costs more memory than time.
+    const int64_t few = g_.in_channels * g_.out_channels <= 1 << 15 ? 1024 : 256;
+    static Patience patience;
     const bool dense = t_.weight_tap == 1 && t_.weight_in == 9 && t_.weight_out == 9 * g_.in_channels;
-    if (!dense || g_.batch * g_.out[1] * g_.out[2] > kFewResults) return nullptr;
-    if (misses >= kPatience && ++paused > kPause) misses = paused = 0;
-    if (misses >= kPatience) return nullptr;
+    if (!dense || g_.batch * g_.out[1] * g_.out[2] > few) return nullptr;
+    if (!patience.lasts()) return nullptr;
     const int64_t purpose[] = {TESSERACK_VARIANT_LEVEL, g_.in_channels, g_.out_channels};
     const Fingerprint of = fingerprint(t_.weight, 9 * g_.in_channels * g_.out_channels * 4);
-    auto kept = kept_weight(of, purpose, sizeof purpose, static_cast<size_t>(panels_ * panel_) * sizeof(float),
-                            [this](void* to) { transform_all(static_cast<float*>(to)); });
-    misses = kept ? 0 : misses + 1;
+    auto kept =
+        kept_weight(t_.weight, of, purpose, sizeof purpose, static_cast<size_t>(panels_ * panel_) * sizeof(float),
+                    [this](void* to) { transform_panels(0, panels_, static_cast<float*>(to)); });
+    patience.tell(kept != nullptr);
     return kept;
   }
-  void transform_all(float* to) const {
-    parallel_for(0, panels_, std::max<int64_t>(1, kPackGrain / panel_), [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; ++panel) transform_weights(panel, to + panel * panel_);
+  void transform_panels(int64_t first, int64_t last, float* to) const {
+    parallel_for(first, last, std::max<int64_t>(1, kPackGrain / panel_), [&](int64_t begin, int64_t end) {
+      for (int64_t panel = begin; panel < end; ++panel) transform_weights(panel, to + (panel - first) * panel_);
     });
   }
 
@@ -95,11 +96,24 @@ private:
     return std::clamp<int64_t>(segments_.count() / jobs, 1, std::max<int64_t>(1, most_ / segments_.width()));
   }
 
-  // Each thread takes blocks of tiles through all panels of weights, which are transformed first.
+  // Each thread takes blocks of tiles through panels of weights, which are transformed first, some at a time.
   void run_by_blocks() {
+    const int64_t together = kept_ ? panels_ : std::max<int64_t>(1, kWeightsFit / panel_);
     AlignedBuffer weights_buffer;
-    float* const weights = kept_ ? static_cast<float*>(kept_.get()) : weights_buffer.get(panels_ * panel_);
-    if (!kept_) transform_all(weights);
+    for (int64_t first = 0; first < panels_; first += together) {
+      const int64_t last = std::min(panels_, first + together);
+      if (kept_) {
+        run_by_blocks(static_cast<const float*>(kept_.get()), first, last);
+        continue;
+      }
+      float* const weights = weights_buffer.get(together * panel_);
+      transform_panels(first, last, weights);
+      run_by_blocks(weights, first, last);
+    }
+  }
+
+  // Panels [first, last), whose weights are given.
+  void run_by_blocks(const float* weights, int64_t first, int64_t last) {
     parallel_for(0, segments_.count(), block_, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       AlignedBuffer buffer;
@@ -108,8 +122,8 @@ private:
       for (int64_t i = begin; i < end; i += block_) {
         const int64_t block_end = std::min(end, i + block_);
         worker.transform(i, block_end, input);
-        for (int64_t panel = 0; panel < panels_; ++panel)
-          worker.multiply(input, weights + panel * panel_, panel, i, block_end);
+        for (int64_t panel = first; panel < last; ++panel)
+          worker.multiply(input, weights + (panel - first) * panel_, panel, i, block_end);
       }
       if (!worker.finite()) finite_ = false;
     });

@@ -57,6 +57,8 @@ template <typename T> constexpr void set_float(OpTable<T>& t) {
   set_binary<T, [](T a, T b) { return std::atan2(a, b); }>(t, TS_I_ATAN2);
   set_binary<T, [](T a, T b) { return std::hypot(a, b); }>(t, TS_I_HYPOT);
   set_binary<T, [](T a, T b) { return std::copysign(a, b); }>(t, TS_I_COPYSIGN);
+  set_unary<T, [](T a) { return backend::rounded_through<backend::Half>(a); }>(t, TS_I_ROUND_FLOAT16);
+  set_unary<T, [](T a) { return backend::rounded_through<backend::BFloat16>(a); }>(t, TS_I_ROUND_BFLOAT16);
   set_ternary<T, [](T a, T b, T c) { return fused(a, b, c); }>(t, TS_I_FMA);
 }
 

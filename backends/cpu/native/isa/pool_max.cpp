@@ -36,10 +36,76 @@ __attribute__((noinline)) void take(const T* from, int64_t step, Index at, Index
   each(step);
 }
 
+// Windows that lie wholly inside dense planes, whatever the planes' width: some outputs at a time, in the order in
+// which they lie, each of the taps gathered for all of them.
+template <class T> class WholeWindows {
+public:
+  static constexpr int64_t kTogether = 128;
+
+  WholeWindows(const T* in, T* out, int64_t* where, const Axis& h, const Axis& w)
+      : in_(in), out_(out), where_(where), h_(h), w_(w) {}
+
+  static bool suit(const backend::Tensor& in, const backend::Tensor& out, const backend::Tensor& where, const Axis& h,
+                   const Axis& w) {
+    constexpr int64_t kPlaneUpTo = 1 << 22; // so that offsets within a group of outputs are small
+    const auto whole = [](const Axis& a) { return a.at(0, 0) >= 0 && a.at(a.out - 1, a.kernel - 1) < a.in; };
+    return in.is_contiguous() && out.is_contiguous() && where.is_contiguous() && whole(h) && whole(w) &&
+           h.in * w.in <= kPlaneUpTo;
+  }
+
+  // Outputs [begin, end).
+  void run(int64_t begin, int64_t end) const {
+    const int64_t plane = h_.out * w_.out;
+    int64_t p = begin / plane, oh = begin % plane / w_.out, ow = begin % w_.out;
+    alignas(64) int32_t position[kTogether], offset[kTogether], at[kTogether];
+    alignas(64) float best[kTogether];
+    for (int64_t i = begin; i < end; i += kTogether) {
+      const int64_t n = std::min(kTogether, end - i), first = p;
+      for (int64_t j = 0; j < n;) { // to the end of an output row
+        const int64_t here = std::min(n - j, w_.out - ow), start = h_.at(oh, 0) * w_.in + w_.at(ow, 0),
+                      before = (p - first) * h_.in * w_.in;
+        for (int64_t k = 0; k < here; ++k) {
+          position[j + k] = static_cast<int32_t>(start + k * w_.stride);
+          offset[j + k] = static_cast<int32_t>(before + start + k * w_.stride);
+        }
+        j += here, ow += here;
+        if (ow == w_.out) ow = 0, ++oh;
+        if (oh == h_.out) oh = 0, ++p;
+      }
+      const T* const from = in_ + first * h_.in * w_.in;
+      for (int64_t j = 0; j < n; ++j) best[j] = lowest<float>(), at[j] = position[j];
+      for (int64_t kh = 0; kh < h_.kernel; ++kh)
+        for (int64_t kw = 0; kw < w_.kernel; ++kw) {
+          const auto tap = static_cast<int32_t>(kh * h_.dilation * w_.in + kw * w_.dilation);
+          take_gathered(from + tap, offset, position, tap, n, best, at);
+        }
+      for (int64_t j = 0; j < n; ++j) out_[i + j] = store<T>(best[j]);
+      for (int64_t j = 0; j < n; ++j) where_[i + j] = at[j];
+    }
+  }
+
+private:
+  const T* in_;
+  T* out_;
+  int64_t* where_;
+  const Axis &h_, &w_;
+
+  __attribute__((noinline)) static void take_gathered(const T* from, const int32_t* offset, const int32_t* position,
+                                                      int32_t tap, int64_t n, float* best, int32_t* at) {
+#pragma GCC ivdep
+    for (int64_t j = 0; j < n; ++j) {
+      const float value = load(from[offset[j]]);
+      const bool better = value > best[j] || value != value;
+      best[j] = better ? value : best[j];
+      at[j] = better ? position[j] + tap : at[j];
+    }
+  }
+};
+
 template <class T, class Index> class MaxPool {
 public:
   explicit MaxPool(const Call& call)
-      : values_(call.out(0)), indices_(call.out(1)), from_(call.in(0)), to_(values_), at_(indices_),
+      : input_(call.in(0)), values_(call.out(0)), indices_(call.out(1)), from_(input_), to_(values_), at_(indices_),
         in_(call.in(0).data<T>()), out_(values_.data<T>()), where_(indices_.data<int64_t>()) {
     const auto kernel = call.param(0).as_ints(), stride = call.param(1).as_ints(), padding = call.param(2).as_ints(),
                dilation = call.param(3).as_ints();
@@ -53,6 +119,13 @@ public:
 
   void run() {
     const int64_t taps = h_.kernel * w_.kernel;
+    if constexpr (std::is_same_v<T, float>) {
+      if (WholeWindows<T>::suit(input_, values_, indices_, h_, w_)) {
+        const WholeWindows<T> windows(in_, out_, where_, h_, w_);
+        const int64_t grain = std::max(WholeWindows<T>::kTogether, kPoolGrain / taps);
+        return parallel_for(0, values_.numel(), grain, [&](int64_t begin, int64_t end) { windows.run(begin, end); });
+      }
+    }
     const bool by_channel = from_.channels_innermost() && to_.channels_innermost() && at_.channels_innermost();
     const int64_t lines = from_.batch * (by_channel ? 1 : from_.channels) * h_.out;
     const int64_t line_work = w_.out * taps * (by_channel ? from_.channels : 1);
@@ -67,7 +140,7 @@ public:
   }
 
 private:
-  Tensor values_, indices_;
+  Tensor input_, values_, indices_;
   Planes from_, to_, at_;
   const T* in_;
   T* out_;
@@ -147,54 +220,75 @@ void max_pool2d_with_indices(const Call& call) {
                 static_cast<long long>(position), static_cast<long long>(plane));
 }
 
-// Adds the gradients of channels first .. first + count - 1 of one image.
-template <class T>
-void add_at_maxima(const Call& call, int64_t image, int64_t first, int64_t count, GradientSums<T>& sums) {
-  const Tensor out = call.out(0), grad = call.in(0), indices = call.in(1);
-  const Planes to(out), from(grad), at(indices);
-  const int64_t oh = grad.size(grad.ndim() - 2), ow = grad.size(grad.ndim() - 1);
-  const int64_t plane = out.size(out.ndim() - 1) * out.size(out.ndim() - 2);
-  const T* g = grad.data<T>() + image * from.batch_stride + first * from.channel_stride;
-  const int64_t* positions = indices.data<int64_t>() + image * at.batch_stride + first * at.channel_stride;
-  sums.start(out.data<T>() + image * to.batch_stride + first * to.channel_stride, count);
-  const int64_t pixel_step = sums.pixel_step(), channel_step = sums.channel_step();
-  Accumulator<T>* base = sums.at(0);
-  for (int64_t i = 0; i < oh; ++i) {
-    for (int64_t j = 0; j < ow; ++j) {
-      const T* pixel = g + i * from.row_stride + j * from.col_stride;
-      const int64_t* where = positions + i * at.row_stride + j * at.col_stride;
-      const auto add = [&](int64_t c) {
-        const int64_t position = where[c * at.channel_stride];
-        if (static_cast<uint64_t>(position) >= static_cast<uint64_t>(plane)) fail_position(position, plane);
-        base[position * pixel_step + c * channel_step] += load(pixel[c * from.channel_stride]);
-      };
-      if (count == 1) {
-        add(0);
-      } else {
-        for (int64_t c = 0; c < count; ++c) add(c);
-      }
-    }
+template <class T> class MaxPoolBackward {
+public:
+  explicit MaxPoolBackward(const Call& call)
+      : to_(call.out(0)), from_(call.in(0)), at_(call.in(1)), out_(call.out(0).data<T>()), grad_(call.in(0).data<T>()),
+        positions_(call.in(1).data<int64_t>()) {
+    const Tensor out = call.out(0), grad = call.in(0);
+    height_ = out.size(out.ndim() - 2), width_ = out.size(out.ndim() - 1);
+    rows_ = grad.size(grad.ndim() - 2), cols_ = grad.size(grad.ndim() - 1);
+    // Rows that follow each other are one long row.
+    if (follow(from_) && follow(at_)) cols_ *= rows_, rows_ = 1;
   }
-  sums.finish();
-}
 
-void max_pool2d_backward(const Call& call) {
-  const Tensor out = call.out(0);
-  const Planes to(out);
-  const int64_t height = out.size(out.ndim() - 2), width = out.size(out.ndim() - 1);
-  const int64_t together = to.channels_innermost() ? std::min(kChannelBlock, to.channels) : 1;
-  const int64_t blocks = (to.channels + together - 1) / together;
-  const int64_t grain = std::max<int64_t>(1, kPoolGrain / (height * width * together));
-  switch_float("max_pool2d_backward", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    parallel_for(0, to.batch * blocks, grain, [&](int64_t begin, int64_t end) {
-      GradientSums<T> sums(to, height, width);
+  void run() const {
+    const int64_t together = to_.channels_innermost() ? std::min(kChannelBlock, to_.channels) : 1;
+    const int64_t blocks = (to_.channels + together - 1) / together;
+    const int64_t grain = std::max<int64_t>(1, kPoolGrain / (height_ * width_ * together));
+    parallel_for(0, to_.batch * blocks, grain, [&](int64_t begin, int64_t end) {
+      GradientSums<T> sums(to_, height_, width_);
       for (int64_t job = begin; job < end; ++job) {
         const int64_t first = job % blocks * together;
-        add_at_maxima<T>(call, job / blocks, first, std::min(together, to.channels - first), sums);
+        add_at_maxima(job / blocks, first, std::min(together, to_.channels - first), sums);
       }
     });
-  });
+  }
+
+private:
+  Planes to_, from_, at_;
+  T* out_;
+  const T* grad_;
+  const int64_t* positions_;
+  int64_t height_, width_, rows_, cols_;
+
+  bool follow(const Planes& planes) const { return planes.row_stride == cols_ * planes.col_stride; }
+
+  // Adds the gradients of channels first .. first + count - 1 of one image.
+  void add_at_maxima(int64_t image, int64_t first, int64_t count, GradientSums<T>& sums) const {
+    const int64_t plane = height_ * width_;
+    const T* g = grad_ + image * from_.batch_stride + first * from_.channel_stride;
+    const int64_t* positions = positions_ + image * at_.batch_stride + first * at_.channel_stride;
+    sums.start(out_ + image * to_.batch_stride + first * to_.channel_stride, count);
+    const int64_t pixel_step = sums.pixel_step(), channel_step = sums.channel_step();
+    Accumulator<T>* base = sums.at(0);
+    const auto add = [&](int64_t position, int64_t c, T value) {
+      if (static_cast<uint64_t>(position) >= static_cast<uint64_t>(plane)) fail_position(position, plane);
+      base[position * pixel_step + c * channel_step] += load(value);
+    };
+    for (int64_t i = 0; i < rows_; ++i) {
+      const T* pixel = g + i * from_.row_stride;
+      const int64_t* where = positions + i * at_.row_stride;
+      if (count == 1 && pixel_step == 1) {
+        for (int64_t j = 0; j < cols_; ++j) {
+          const int64_t position = where[j * at_.col_stride];
+          if (static_cast<uint64_t>(position) >= static_cast<uint64_t>(plane)) fail_position(position, plane);
+          base[position] += load(pixel[j * from_.col_stride]);
+        }
+        continue;
+      }
+      for (int64_t j = 0; j < cols_; ++j)
+        for (int64_t c = 0; c < count; ++c)
+          add(where[j * at_.col_stride + c * at_.channel_stride], c,
+              pixel[j * from_.col_stride + c * from_.channel_stride]);
+    }
+    sums.finish();
+  }
+};
+
+void max_pool2d_backward(const Call& call) {
+  switch_float("max_pool2d_backward", call.out(0).dtype(),
+               [&](auto tag) { MaxPoolBackward<typename decltype(tag)::type>(call).run(); });
 }
 
 } // namespace

@@ -104,7 +104,7 @@ template <typename T> void Program<T>::classify() {
     Source& source = sources_[program_->n_inputs + k];
     source.kind = kConstant;
     source.operand = -1;
-    source.value = convert<T>(program_->constants[k]);
+    source.value = backend::program_constant<T>(program_, k);
   }
 }
 

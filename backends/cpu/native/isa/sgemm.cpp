@@ -14,6 +14,9 @@ namespace TESSERACK_VARIANT {
 
 bool tiled_gemm_takes(const Gemm& gemm);
 void tiled_gemm(const Gemm& gemm);
+int64_t gemm_panels(int64_t n, int64_t k);
+void pack_gemm_panels(const Matrix& b, int64_t n, int64_t k, float* to);
+void gemm_by_panels(const Gemm& gemm, const float* panels);
 
 #ifdef TESSERACK_CPU_SIMD_F32
 
@@ -158,7 +161,8 @@ int64_t block_depth(int64_t k) { return std::min(k, ceil_div(ceil_div(k, ceil_di
 // B where it lies.
 void multiply_unpacked(const Product& g) {
   static thread_local AlignedBuffer strip;
-  const int64_t depth_block = block_depth(g.k);
+  // A narrow B stays in the L2 cache as a whole: rows of A are then read from end to end, once.
+  const int64_t depth_block = g.n <= kTileCols && g.k * g.n <= kBlockStays ? g.k : block_depth(g.k);
   for (int64_t p = 0; p < g.k; p += depth_block) {
     const int64_t depth = std::min(depth_block, g.k - p);
     each_strip(g.m, kTileRows, [&](int64_t i, int64_t rows) {
@@ -183,6 +187,25 @@ void multiply_packed(const Product& g) {
         const Source a = copy_strip({g.a.at(i, p), g.a.row, g.a.col}, rows, depth, strip);
         prefetch_strip({g.a.at(i + rows, p), g.a.row, g.a.col}, std::min(rows, g.m - i - rows), depth);
         multiply_strip(g, a, i, rows, packed, kTileCols, depth * kTileCols, j, cols, depth, p == 0);
+      });
+    }
+  }
+}
+
+// With all of B packed beforehand, panel after panel.
+void multiply_panels(const Product& g, const float* panels) {
+  static thread_local AlignedBuffer strip;
+  const int64_t depth_block = block_depth(g.k), panel = g.k * kTileCols;
+  const int64_t cols_block = ceil_div(ceil_div(g.n, ceil_div(g.n, kCols)), kTileCols) * kTileCols;
+  for (int64_t j = 0; j < g.n; j += cols_block) {
+    const int64_t cols = std::min(cols_block, g.n - j);
+    for (int64_t p = 0; p < g.k; p += depth_block) {
+      const int64_t depth = std::min(depth_block, g.k - p);
+      each_strip(g.m, kTileRows, [&](int64_t i, int64_t rows) {
+        const Source a = copy_strip({g.a.at(i, p), g.a.row, g.a.col}, rows, depth, strip);
+        prefetch_strip({g.a.at(i + rows, p), g.a.row, g.a.col}, std::min(rows, g.m - i - rows), depth);
+        multiply_strip(g, a, i, rows, panels + j / kTileCols * panel + p * kTileCols, kTileCols, panel, j, cols, depth,
+                       p == 0);
       });
     }
   }
@@ -260,10 +283,23 @@ void tiled_gemm(const Gemm& gemm) {
   g.b.col == 1 && (stays || g.m <= kUnpackedRows) ? multiply_unpacked(g) : multiply_packed(g);
 }
 
+int64_t gemm_panels(int64_t n, int64_t k) { return ceil_div(n, sgemm::kTileCols) * sgemm::kTileCols * k; }
+void pack_gemm_panels(const Matrix& b, int64_t n, int64_t k, float* to) {
+  using namespace sgemm_detail;
+  pack(source(b), k, n, to);
+}
+void gemm_by_panels(const Gemm& gemm, const float* panels) {
+  using namespace sgemm_detail;
+  multiply_panels(product(gemm), panels);
+}
+
 #else
 
 bool tiled_gemm_takes(const Gemm&) { return false; }
 void tiled_gemm(const Gemm&) {}
+int64_t gemm_panels(int64_t, int64_t) { return 0; }
+void pack_gemm_panels(const Matrix&, int64_t, int64_t, float*) {}
+void gemm_by_panels(const Gemm&, const float*) {}
 
 #endif
 
