@@ -3,6 +3,8 @@
 ``python tools/wheels.py OUT`` packs both source distributions and checks that they hold every source; builds one wheel
 of the cpu backend and one of the core per Python version into ``OUT``, from the objects of ``make build`` if they are
 there; checks sizes, tags and symbols; installs each pair into a fresh environment and runs ``tools/smoke.py`` there.
+One wheel each of kernelgen, opencl and cuda is tried with the last Python: opencl computes where a platform works, and
+cuda, installed without CuPy, says what it lacks.
 """
 
 from __future__ import annotations
@@ -33,6 +35,17 @@ FOR_AUTHORS = (
     "tesserack/cli/templates/python/package/__init__.py.in",
 )
 LIMITS = {"tesserack": 6 * MEGABYTE, "tesserack_cpu": 12 * MEGABYTE}
+GENERATED = {"kernelgen": ROOT / "plugins" / "kernelgen", **{n: ROOT / "backends" / n for n in ("opencl", "cuda")}}
+TRY_GENERATED = """
+import tesserack as ts
+for name in ("opencl", "cuda"):
+    reason = ts.backends.why_unavailable(name)
+    print(f"{name}: {reason or 'works'}")
+    assert not reason or "unknown" not in reason, reason
+    if not reason:
+        x = ts.arange(6.0, device=name).reshape(2, 3)
+        assert (x @ x.t() + 1).softmax(1).sum().item() == 2 and not ts.backends.fallbacks()
+"""
 PACK = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
 
 
@@ -124,6 +137,26 @@ def try_out(python: Path, wheels: list[Path], folder: Path) -> None:
     shutil.rmtree(folder)
 
 
+def try_generated(python: Path, core: Path, cpu: Path, out: Path) -> None:
+    """Build the wheels of the generator and of the backends on it, install them, and use what there is."""
+    wheels = {}
+    for name, project in GENERATED.items():
+        with tempfile.TemporaryDirectory(dir=out) as fresh:
+            run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", fresh, project)
+            (built,) = Path(fresh).glob("*.whl")
+            wheels[name] = built.replace(out / built.name)
+        print(f"{built.name}: {wheels[name].stat().st_size / MEGABYTE:.2f} MB", flush=True)
+        if "-py3-none-" not in built.name:
+            sys.exit(f"{built.name} should serve every Python: py3-none")
+    folder = out / "venv"
+    run(python, "-m", "venv", folder)
+    there = folder / "bin" / "python"
+    run(there, "-m", "pip", "install", "--quiet", core, cpu, wheels["kernelgen"], wheels["opencl"])
+    run(there, "-m", "pip", "install", "--quiet", "--no-deps", wheels["cuda"])
+    print(run(there, "-c", TRY_GENERATED, cwd=folder), end="", flush=True)
+    shutil.rmtree(folder)
+
+
 def main() -> None:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "build/wheels").resolve()
     for folder in (out, WHEELS):
@@ -144,6 +177,7 @@ def main() -> None:
         core_wheel = build_wheel(python, ROOT, out, "cmake.define.TESSERACK_TESTS=OFF")
         check_wheel(core_wheel)
         try_out(python, [core_wheel, cpu_wheel], out / "venv")
+    try_generated(interpreters[-1], core_wheel, cpu_wheel, out)
     print(f"wheels passed on {len(interpreters)} Python versions")
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["CUDA"]
 
 _NOT_READY, _OUT_OF_MEMORY, _PEER_ALREADY = 600, 2, 704
-_STAGED = 1 << 18  # copies from the host up to here go through pinned memory and are queued; larger ones wait
-_HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
+_STAGED = 1 << 18  # bytes of a piece of pinned memory, through which copies from the host are queued
+_DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 2, 3
 
 
 class CUDA(Backend):
@@ -98,13 +98,12 @@ class CUDA(Backend):
         self.on(device).free(handle)  # waits for work that is under way
 
     def copy_from_host(self, device: int, dst: int, dst_offset: int, src: memoryview, stream: Any) -> None:
-        runtime, given = self.on(device), np.frombuffer(src, np.uint8)
-        if src.nbytes <= _STAGED:
-            with self._lock:
-                self.staging(device).send(dst + dst_offset, given, stream or 0)
-            return
-        runtime.memcpyAsync(dst + dst_offset, given.ctypes.data, src.nbytes, _HOST_TO_DEVICE, stream or 0)
-        runtime.streamSynchronize(stream or 0)
+        self.on(device)
+        given = np.frombuffer(src, np.uint8)
+        with self._lock:  # waits only where all pieces of the ring are under way
+            staging = self.staging(device)
+            for start in range(0, src.nbytes, _STAGED):
+                staging.send(dst + dst_offset + start, given[start : start + _STAGED], stream or 0)
 
     def staging(self, device: int) -> Staging:
         """The pinned memory that small copies to a device pass through."""

@@ -23,6 +23,7 @@ def namespace(backend: CUDA) -> Mapping[str, Any]:
     found["amp"] = _amp(backend.name)
     found["nvtx"] = _nvtx()
     found["OutOfMemoryError"] = tesserack.OutOfMemoryError
+    found["StreamContext"] = tesserack.stream
     return MappingProxyType(found)
 
 
@@ -68,6 +69,14 @@ class _Functions:
     def max_memory_cached(self, device: Any = None) -> int:
         """The older name of ``max_memory_reserved``."""
         return int(self._module.max_memory_reserved(device))
+
+    def kernel_statistics(self) -> dict[str, float]:
+        """Kernels compiled and loaded from disk since the process began, the seconds that took, plans, launches."""
+        return dict(self._backend.card.statistics.to_dict())
+
+    def is_current_stream_capturing(self) -> bool:
+        """False: work is not captured as graphs."""
+        return False
 
     def ipc_collect(self) -> None:
         """Nothing: memory is not shared with other processes."""

@@ -26,6 +26,8 @@ BATCH = 24  # kernels in one text
 REASONS = {
     ("softmax", "float64"): "two float64 functions stand in one loop, and the assembler keeps to 40 registers",
     ("log_softmax", "float64"): "the same",
+    ("attention_dq", "float16"): "sm_80, heads of 8: four bytes, where the assembler keeps to 72 registers",
+    ("attention_dq", "bfloat16"): "the same",
 }
 
 
@@ -74,6 +76,7 @@ def indexing(device: str) -> None:
     index = ts.zeros(3, 4, dtype=ts.int64, device=device)
     for dtype in (*FLOATS, *INTEGERS):
         x = ts.ones(5, 4, device=device).to(dtype)
+        (ts.cat([x, x], 1), ts.stack([x.t(), x.t()]), x.topk(3), x.t().topk(2, 0, False))
         (x.gather(0, index), x[index[0]], ts.scatter_add(x, 0, index, x[:3].clone()), x.index_select(1, index[0]))
         for reduce in ("prod", "amax", "amin"):
             x.scatter_reduce(0, index, x[:3].clone(), reduce)
@@ -115,8 +118,15 @@ def training(device: str) -> None:
         )
         loss.backward()
         optimizer.step()
-    q = ts.rand(2, 3, 10, 8, device=device, requires_grad=True)
-    F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    for dtype in (ts.float16, ts.bfloat16, ts.float32):
+        for depth in (8, 64, 128):
+            q = ts.rand(2, 3, 10, depth, device=device).to(dtype).requires_grad_()
+            F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+            for mask in (ts.ones(10, 10, device=device) > 0, ts.ones(10, 10, device=device).to(dtype)):
+                F.scaled_dot_product_attention(q, q, q, mask).sum().backward()
+    for dtype in FLOATS:
+        x = ts.randn(6, 40, device=device, dtype=dtype)
+        (F.dropout(x, 0.5), F.dropout(x.t(), 0.5), F.rms_norm(x, (40,)), F.rms_norm(x, (40,), x[0].clone()))
     F.embedding(
         ts.zeros(5, dtype=ts.int64, device=device), ts.rand(7, 6, device=device, requires_grad=True)
     ).sum().backward()

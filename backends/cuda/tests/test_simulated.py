@@ -199,3 +199,28 @@ def test_names_that_programs_for_cuda_use(driver: Simulated) -> None:
     assert 0 < free <= total == 1 << 28
     with pytest.raises(AttributeError, match="nonsense"):
         _ = cuda.nonsense
+
+
+def test_without_a_device_memory_is_nothing_and_asking_is_no_error() -> None:
+    if ts.cuda.is_available():
+        pytest.skip("there is a device")
+    assert ts.cuda.memory_allocated() == ts.cuda.max_memory_reserved() == 0 and not ts.cuda.memory_stats()
+    assert not ts.cuda.is_current_stream_capturing()
+    with pytest.raises(RuntimeError):
+        ts.cuda.memory_allocated(0)
+
+
+@pytest.mark.parametrize("kind", ["none", "causal", "mask"])
+def test_attention_of_groups(driver: Simulated, kind: str) -> None:
+    ts.manual_seed(1)
+    drawn = ts.randn(1, 2, 20, 8), ts.randn(1, 2, 35, 8), ts.randn(1, 2, 35, 12)
+    mask = ts.rand(20, 35) > 0.4 if kind == "mask" else None
+    results = []
+    for device in (NAME, "cpu"):
+        q, k, v = (x.to(device).requires_grad_() for x in drawn)
+        seen = None if mask is None else mask.to(device)
+        y = ts.nn.functional.scaled_dot_product_attention(q, k, v, seen, is_causal=kind == "causal")
+        y.backward(y.detach().cos())
+        results.append([x.detach().cpu() for x in (y, q.grad, k.grad, v.grad)])
+    for ours, theirs in zip(*results, strict=True):
+        ts.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)

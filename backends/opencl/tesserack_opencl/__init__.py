@@ -10,3 +10,11 @@ __all__ = ["backend", "card"]
 backend = OpenCL()
 card = OpenCLCard(backend)
 card.install(backend)
+
+
+def kernel_statistics() -> dict[str, float]:
+    """Kernels compiled and loaded from disk since the process began, the seconds that took, plans, launches."""
+    return card.statistics.to_dict()
+
+
+backend.namespace = {"kernel_statistics": kernel_statistics}

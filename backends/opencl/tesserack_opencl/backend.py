@@ -6,6 +6,7 @@ launcher as they are. The PyOpenCL objects behind them are kept here until the c
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections import deque
@@ -25,7 +26,7 @@ __all__ = ["OpenCL"]
 
 _OUT_OF_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
 _PATIENCE = 2e-4  # seconds that a question about a stream may take
-_STAGED = 1 << 20  # copies from the host up to here are queued from a copy; larger ones wait
+_STAGED = 256 << 20  # bytes of the host that may be copied for writes under way; what is beyond waits
 
 
 class OpenCL(Backend):
@@ -43,6 +44,8 @@ class OpenCL(Backend):
         self._events: dict[int, Any] = {}  # by number; None until recorded
         self._faults: dict[int, Any] = {}
         self._pending: deque[tuple[Any, Any]] = deque()  # copies under way, with the bytes they read
+        self._pending_bytes = 0
+        self._pinned: dict[int, Any] = {}  # by address
         self._next_event = 1
         self._submitted = 0  # copies queued here; the launcher counts kernels
         self._idle: dict[int, tuple[int, int]] = {}  # by queue: the counts when it was last waited for
@@ -112,19 +115,55 @@ class OpenCL(Backend):
         queue = self.queue(device, stream)
         memory = self._memory[dst]
         self._submitted += 1
-        if src.nbytes > _STAGED:
+        self._drop_finished()
+        if self._pending_bytes + src.nbytes > _STAGED:
             cl.enqueue_copy(queue, memory, np.frombuffer(src, np.uint8), dst_offset=dst_offset, is_blocking=True)
             return
-        copy = np.frombuffer(src, np.uint8).copy()
-        event = cl.enqueue_copy(queue, memory, copy, dst_offset=dst_offset, is_blocking=False)
-        self._pending.append((event, copy))
+        self._queue_write(queue, memory, np.frombuffer(src, np.uint8).copy(), dst_offset)
+
+    def _queue_write(self, queue: Any, memory: Any, source: Any, offset: int) -> None:
+        """A copy that is under way when this returns; ``source`` is kept until it is done."""
+        event = cl.enqueue_copy(queue, memory, source, dst_offset=offset, is_blocking=False)
+        with self._lock:
+            self._pending.append((event, source))
+            self._pending_bytes += source.nbytes
         queue.flush()
-        self._drop_finished()
 
     def _drop_finished(self) -> None:
         with self._lock:
             while self._pending and _finished(self._pending[0][0]):
-                self._pending.popleft()
+                _, source = self._pending.popleft()
+                self._pending_bytes -= source.nbytes
+
+    # --- pinned memory --------------------------------------------------------------------------------------------
+
+    def host_alloc(self, nbytes: int) -> int:
+        """Memory of the host that the driver allocated, for all devices: what it copies by itself."""
+        queue = self.queue(0, None)
+        memory = cl.Buffer(self.found(0).context, cl.mem_flags.ALLOC_HOST_PTR, nbytes)
+        flags = cl.map_flags.READ | cl.map_flags.WRITE
+        mapped: Any = cl.enqueue_map_buffer  # its annotations know no plain dtypes
+        data, _ = mapped(queue, memory, flags, 0, (nbytes,), np.uint8, is_blocking=True)
+        address = int(data.ctypes.data)
+        self._pinned[address] = (memory, data)
+        return address
+
+    def host_free(self, address: int, nbytes: int) -> None:
+        memory, data = self._pinned.pop(address)
+        data.base.release(self.queue(0, None))
+        memory.release()
+
+    def copy_from_pinned(self, device: int, dst: int, dst_offset: int, address: int, nbytes: int, stream: Any) -> None:
+        self._submitted += 1
+        queue = self.queue(device, stream)
+        cl.enqueue_copy(queue, self._memory[dst], _bytes(address, nbytes), dst_offset=dst_offset, is_blocking=False)
+        queue.flush()
+
+    def copy_to_pinned(self, device: int, address: int, src: int, src_offset: int, nbytes: int, stream: Any) -> None:
+        self._submitted += 1
+        queue = self.queue(device, stream)
+        cl.enqueue_copy(queue, _bytes(address, nbytes), self._memory[src], src_offset=src_offset, is_blocking=False)
+        queue.flush()
 
     def copy_to_host(self, device: int, dst: memoryview, src: int, src_offset: int, stream: Any) -> None:
         queue = self.queue(device, stream)
@@ -243,6 +282,10 @@ class OpenCL(Backend):
         last.wait()
         first.wait()
         return float(last.profile.end - first.profile.end) * 1e-6
+
+
+def _bytes(address: int, nbytes: int) -> Any:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
 
 
 def _finished(event: Any) -> bool:

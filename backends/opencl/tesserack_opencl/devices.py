@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -60,9 +61,17 @@ def _try(device: Any) -> Found:
     return Found(device, context, "cl_khr_fp64" in extensions, "cl_khr_fp16" in extensions, atomics)
 
 
-@functools.cache
+_once = threading.Lock()
+
+
 def find() -> tuple[tuple[Found, ...], str]:
     """The devices, GPUs first, and why others were left out."""
+    with _once:  # threads that ask first at the same time are to get the same contexts
+        return _search()
+
+
+@functools.cache
+def _search() -> tuple[tuple[Found, ...], str]:
     found: list[Found] = []
     reasons: list[str] = []
     try:

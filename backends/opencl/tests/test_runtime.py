@@ -106,7 +106,7 @@ def test_a_platform_that_cannot_compile_is_skipped_with_its_reason(monkeypatch: 
         raise RuntimeError("unknown target CPU 'generic'")
 
     monkeypatch.setattr(devices, "_works", broken)
-    found, reason = devices.find.__wrapped__()
+    found, reason = devices._search.__wrapped__()
     assert found == () and "unknown target CPU" in reason
 
 

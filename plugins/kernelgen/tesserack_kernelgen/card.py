@@ -19,9 +19,12 @@ Every template is a function from a :class:`Call` to a ``LaunchPlan`` or NotImpl
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tesserack import _native, _switches
 
 from tesserack_kernelgen import launcher
 
@@ -90,6 +93,11 @@ class Statistics:
     plans: int = 0
     compiled: int = 0
     from_disk: int = 0
+    seconds: float = 0.0  # spent on making kernels ready, from text or from disk
+
+    def to_dict(self) -> dict[str, float]:
+        """All counts by name, for ``kernel_statistics()`` of a device's module."""
+        return {**asdict(self), "launches": self.launches}
 
     @property
     def launches(self) -> int:
@@ -126,7 +134,9 @@ class Card:
         key = (device.index, source)
         with self._lock:
             if key not in self._kernels:
+                began = time.perf_counter()
                 self._kernels[key] = self.compile(device, source, name)
+                self.statistics.seconds += time.perf_counter() - began
             return self._kernels[key]
 
     def site(self, op: str) -> int:
@@ -152,6 +162,8 @@ class Card:
 
         for op, template in (TEMPLATES if templates is None else templates).items():
             backend.kernel(op, changing=CHANGING.get(op, ()))(self._serve(template))
+        # Which kernel adds up by index depends on it, and the core keeps plans.
+        _switches._on_deterministic.append(lambda: _native._kernel_changed(backend.name, "scatter"))
 
     def _serve(self, template: Template) -> Callable[..., Any]:
         def kernel(

@@ -36,6 +36,8 @@ class Dialect:
         value: how it declares the struct of numbers.
         vectors: names of vector types by type of element, ``{n}`` for how many there are. They add, multiply and
             ``fma`` element by element and are made of one number by a cast. For devices that are ``serial``.
+        vector_functions: whether functions of mathematics, comparisons, ``?:``, ``vload{n}`` and ``vstore{n}`` work on
+            them as OpenCL has them.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Dialect:
     buffer: str = "GLOBAL u8* {name}"
     value: str = "const {type} {name}"
     vectors: Mapping[str, str] = field(default_factory=dict)
+    vector_functions: bool = False
 
     def vector(self, c: str, n: int) -> str:
         """The type of ``n`` elements of C type ``c``."""

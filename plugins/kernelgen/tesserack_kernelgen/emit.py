@@ -221,11 +221,13 @@ def program_text(
     """Statements, the expressions of the outputs, and the helper functions that the statements call.
 
     Args:
-        program: with ``constants``, ``instructions`` and ``outputs``.
+        program: with ``constants``, ``instructions`` and ``outputs``; ``integers`` are the constants of integer
+            registers, exact where a float is not.
         inputs: expressions of C type ``c``, one per input.
         on_zero: given a divisor, the statement for where it is 0; asked where registers are integers.
     """
-    registers = [*inputs, *(constant(value, c) for value in program.constants)]
+    constants = program.constants if c in REAL else getattr(program, "integers", program.constants)
+    registers = [*inputs, *(constant(value, c) for value in constants)]
     table = _REAL if c in REAL else _INTEGER
     unsigned = {"i32": "u32"}.get(c, "u64")
     lines: list[str] = []

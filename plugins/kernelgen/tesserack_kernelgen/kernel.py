@@ -47,6 +47,7 @@ class Kernel:
         self._pointers: list[str] = []
         self._fields: list[tuple[str, str, float, Patch | None]] = []  # C type, name, value, what is patched
         self._faults = False
+        self.site = call.op  # what a fault says it is of
 
     # --- arguments ------------------------------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ class Kernel:
         if not self._faults:
             self._faults = True
             self._buffers.append(("fault", Block(self.call.device.fault)))
-            self._field("i32", "site", self.call.card.site(self.call.op))
+            self._field("i32", "site", self.call.card.site(self.site))
         return f"report_fault((GLOBAL u32*)fault, {FAULTS[code]}, a.site, (i64)({value}));"
 
     def _field(self, c: str, name: str, value: float, patch: tuple[str, int] | None = None) -> str:

@@ -45,4 +45,4 @@ _VECTORS = {
     "u64": "ulong{n}",
 }
 
-OPENCL = Dialect("opencl", _PRELUDE, _PRELUDE_F64, vectors=_VECTORS)
+OPENCL = Dialect("opencl", _PRELUDE, _PRELUDE_F64, vectors=_VECTORS, vector_functions=True)

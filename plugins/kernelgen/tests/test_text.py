@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tesserack_kernelgen import Call, Card, Device
+from tesserack_kernelgen.emit import program_text
 from tesserack_kernelgen.kernel import pack_number
 from tesserack_kernelgen.layout import contiguous, coordinates, merge, offset_text
 from tesserack_kernelgen.opencl import OPENCL
@@ -134,7 +135,7 @@ def test_sizes_are_arguments_so_that_one_kernel_serves_all() -> None:
 
 
 def test_the_struct_has_the_bytes_that_the_text_reads() -> None:
-    plan, _ = plan_of("pointwise_flat", True)
+    plan, _ = plan_of("pointwise_flat", False)
     (launch,) = plan.launches
     *buffers, block = launch.arguments
     assert [b.operand for b in buffers] == [0, 1]
@@ -181,3 +182,10 @@ def test_coordinates_count_in_row_major_order() -> None:
 )
 def test_numbers_wrap_or_overflow_as_their_types_do(code: str, value: float, expected: bytes) -> None:
     assert pack_number(code, value) == expected
+
+
+def test_integer_constants_have_64_bits() -> None:
+    program = SimpleNamespace(constants=(2.0**60,), integers=(2**60 + 1,), instructions=(("add", 0, 1),), outputs=(2,))
+    whole, *_ = program_text(program, ["x"], "i64", lambda divisor: "")
+    real, *_ = program_text(program, ["x"], "f64", lambda divisor: "")
+    assert str(2**60 + 1) in whole[0] and str(2**60 + 1) not in real[0]

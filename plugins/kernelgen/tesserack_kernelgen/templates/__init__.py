@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tesserack_kernelgen.templates.attention import attention, attention_backward
 from tesserack_kernelgen.templates.conv import backward_input, backward_weight, convolution
 from tesserack_kernelgen.templates.embedding import embedding, embedding_backward
 from tesserack_kernelgen.templates.indexing import gather, scatter
+from tesserack_kernelgen.templates.join import cat
 from tesserack_kernelgen.templates.losses import nll_loss, nll_loss_backward
 from tesserack_kernelgen.templates.matmul import linear, matmul
 from tesserack_kernelgen.templates.normalisation import (
@@ -15,13 +17,15 @@ from tesserack_kernelgen.templates.normalisation import (
     batch_norm_backward,
     layer_norm,
     layer_norm_backward,
+    rms_norm,
 )
 from tesserack_kernelgen.templates.optimizer import adam_step, sgd_step
 from tesserack_kernelgen.templates.pointwise import copy_cast, fill, iota, pointwise
 from tesserack_kernelgen.templates.pool import avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward
-from tesserack_kernelgen.templates.random import rand_fill, random_bits
+from tesserack_kernelgen.templates.random import dropout, rand_fill, randn_fill, random_bits
 from tesserack_kernelgen.templates.reduce import reduce
 from tesserack_kernelgen.templates.scan import scan
+from tesserack_kernelgen.templates.select import topk
 from tesserack_kernelgen.templates.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
 from tesserack_kernelgen.templates.sort import sort
 
@@ -44,6 +48,10 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "sort": sort,
     "random_bits": random_bits,
     "rand_fill": rand_fill,
+    "randn_fill": randn_fill,
+    "native_dropout": dropout,
+    "cat": cat,
+    "topk": topk,
     "linear": linear,
     "convolution": convolution,
     "convolution_backward_input": backward_input,
@@ -58,10 +66,13 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "log_softmax_backward": log_softmax_backward,
     "native_layer_norm": layer_norm,
     "native_layer_norm_backward": layer_norm_backward,
+    "rms_norm": rms_norm,
     "native_batch_norm": batch_norm,
     "native_batch_norm_backward": batch_norm_backward,
     "nll_loss_forward": nll_loss,
     "nll_loss_backward": nll_loss_backward,
+    "attention_blocks": attention,
+    "attention_blocks_backward": attention_backward,
     "embedding": embedding,
     "embedding_backward": embedding_backward,
     "sgd_step_": sgd_step,
@@ -74,6 +85,8 @@ CHANGING: dict[str, tuple[int, ...]] = {
     "iota": (0, 1),
     "random_bits": (0, 1),
     "rand_fill": (0, 1),
+    "randn_fill": (0, 1),
+    "native_dropout": (1, 2),
     "sgd_step_": (3,),  # the rate; lists of tensors count first
     "adam_step_": (5, 6),  # the step and the rate
 }

@@ -132,8 +132,8 @@ class Rows:
         return f"""const i32 l = LANE(1) * {lanes} + LANE(0);
   tree[l] = acc;
   BARRIER;
-  for (i32 half = {lanes // 2}; half > 0; half /= 2) {{
-    if (LANE(0) < half) {{ {fold.add("tree[l]", "tree[l + half]")} }}
+  for (i32 apart = {lanes // 2}; apart > 0; apart /= 2) {{
+    if (LANE(0) < apart) {{ {fold.add("tree[l]", "tree[l + apart]")} }}
     BARRIER;
   }}
   acc = tree[LANE(1) * {lanes}];

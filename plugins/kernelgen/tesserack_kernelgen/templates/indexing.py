@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import tesserack
 from tesserack.backends import LaunchPlan
 
 from tesserack_kernelgen.card import Call
-from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, accumulator
+from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, accumulator
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.templates.pointwise import Elementwise
 from tesserack_kernelgen.templates.reduce import Fold
@@ -50,7 +51,7 @@ def scatter(call: Call) -> LaunchPlan:
     """``out`` at ``in0`` along ``params[0]`` combined by opcode with ``in1``.
 
     Where elements add up, one item does a whole line if there are enough of them, in order, so that results do not
-    depend on timing; otherwise items compare and swap.
+    depend on timing; otherwise items compare and swap, unless deterministic results are asked for.
     """
     out, (index, source), dim = call.outputs[0], call.inputs, call.params[0]
     ndim, shape = out.ndim, out.shape
@@ -80,7 +81,8 @@ def scatter(call: Call) -> LaunchPlan:
             kernel, sizes, strides, lambda at: element(at, target.store("place", "v", c), "return;")
         ).plan()
     fold = Fold({"add": "sum"}.get(call.opcode, call.opcode), c)
-    if not _in_lines(call, target.dtype, lines, length):
+    ordered = call.opcode in ("add", "prod") and c in REAL and tesserack.are_deterministic_algorithms_enabled()
+    if not ordered and not _in_lines(call, target.dtype, lines, length):
         swap = _swap(target, fold)
         return Elementwise(kernel, sizes, strides, lambda at: element(at, swap, "return;")).plan()
     along = [kernel.index(s[dim]) if ndim else "0" for s in strides]

@@ -11,7 +11,7 @@ from tesserack_kernelgen.dtypes import accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.templates._rows import Rows
 
-__all__ = ["batch_norm", "batch_norm_backward", "layer_norm", "layer_norm_backward"]
+__all__ = ["batch_norm", "batch_norm_backward", "layer_norm", "layer_norm_backward", "rms_norm"]
 
 
 def _there(x: Any) -> bool:
@@ -83,6 +83,26 @@ def _columns(call: Call, at: int, c: str) -> Any:
     columns.store_row(kernel.output(1), dw.strides, "dw")
     columns.store_row(kernel.output(2), db.strides, "db")
     return columns.launch()
+
+
+def rms_norm(call: Call) -> LaunchPlan:
+    """``x / sqrt(mean(x^2) + eps) * weight`` of inputs x, weight; ``params``: the normalised shape, eps or None."""
+    out, x, shape, eps = call.outputs[0], call.inputs[0], call.params[0], call.params[-1]
+    weight: Any = call.inputs[1] if len(call.inputs) > 1 else None  # an absent one is a parameter
+    at = x.ndim - len(shape)
+    kernel = Kernel(call, "rms_norm")
+    c = accumulator(name_of(x.dtype))
+    rows = Rows(kernel, x.shape[:at], x.shape[at:], c)
+    rows.element("x", kernel.input(0), x.strides[:at], x.strides[at:])
+    text = "x * rstd"
+    if _there(weight):
+        rows.element("weight", kernel.input(1), (0,) * at, weight.strides)
+        text = "x * rstd * weight"
+    rows.stage("square", "sum", "x * x")
+    least = kernel.number((2.0**-52 if c == "f64" else 2.0**-23) if eps is None else eps, c)
+    rows.let("rstd", f"1 / sqrt(square / ({c})length + {least})")
+    rows.store(kernel.output(0), out.strides[:at], out.strides[at:], text)
+    return LaunchPlan([rows.launch()])
 
 
 def _channels(call: Call, kernel: Kernel, x: Any) -> Rows:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tesserack.backends import LaunchPlan
+from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, LOADED, REAL, name_of, register
-from tesserack_kernelgen.emit import program_text
+from tesserack_kernelgen.emit import DIVISIONS, program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates, merge, uniform
+from tesserack_kernelgen.vectors import has_vectors, vector_helpers, vector_program
 
-__all__ = ["Elementwise", "copy_cast", "fill", "iota", "pointwise"]
+__all__ = ["Elementwise", "copy_cast", "fill", "iota", "launch_chunks", "pointwise"]
+
+_CHUNK = 2048  # elements of an item on a serial device, at least
 
 
 @dataclass
@@ -22,7 +24,8 @@ class Elementwise:
     """A loop over elements of operands that all have the same sizes.
 
     ``strides`` has those of each operand; ``body`` gets an index into each, expressions of type ``idx``, and gives the
-    statements for one element. ``widths`` are bytes of an element for operands that may be loaded by vectors, if all.
+    statements for one element. ``looped``: nothing in them returns, so that on a serial device an item may be a loop
+    over many elements, which compilers turn into vector instructions.
     """
 
     kernel: Kernel
@@ -30,6 +33,7 @@ class Elementwise:
     strides: Sequence[Sequence[int]]
     body: Callable[[list[str]], str]
     helpers: str = ""
+    looped: bool = False
 
     def plan(self) -> LaunchPlan:
         """The launch: by lines where everything is contiguous, else over a grid of two dimensions."""
@@ -37,24 +41,28 @@ class Elementwise:
         flat = len(sizes) <= 1 and all(contiguous(sizes, s) or uniform(sizes, s) for s in strides)
         return LaunchPlan([self._flat(sizes, strides) if flat else self._grid(sizes, strides)])
 
-    def _flat(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Any:
+    def _flat(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Launch:
         device = self.kernel.call.device
         n = sizes[0] if sizes else 1
-        count = self.kernel.own_index(n)
         at = ["0" if uniform(sizes, s) else "i" for s in strides]
+        if self.looped and device.serial:
+            loop = f"for (idx i = begin; i < end; ++i) {{\n{self.body(at)}\n  }}"
+            return launch_chunks(self.kernel, n, loop, self.helpers)
+        count = self.kernel.own_index(n)
         body = (
             f"  const idx i = (idx)GROUP(0) * {device.group} + LANE(0);\n  if (i >= {count}) return;\n{self.body(at)}"
         )
         return self.kernel.launch(body, (-(-n // device.group),), (device.group,), self.helpers)
 
-    def _grid(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Any:
+    def _grid(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Launch:
         kernel, group = self.kernel, self.kernel.call.device.group
         *outer, inner = sizes
         rows = 1
         for size in outer:
             rows *= size
-        across = min(group, 1 << (inner - 1).bit_length())
-        down = group // across
+        looped = self.looped and kernel.call.device.serial
+        across = _CHUNK if looped else min(group, 1 << (inner - 1).bit_length())
+        down = max(1, _CHUNK // inner) if looped else group // across
         tiles = -(-inner // across)
         d = len(outer)
         size_names = [kernel.own_index(size) for size in sizes]
@@ -66,6 +74,18 @@ class Elementwise:
                 f"{name} * {kernel.own_index(step)}" for name, step in zip((*names, "i"), steps, strict=True) if step
             ]
             at.append(" + ".join(terms) or "0")
+        if looped:
+            height = kernel.own_index(down)
+            body = f"""  const idx from = (idx)GROUP(0) % {wide} * {across}, first = (idx)GROUP(0) / {wide} * {height};
+  const idx to = from + {across} < {size_names[-1]} ? from + {across} : {size_names[-1]};
+  const idx last = first + {height} < {count} ? first + {height} : {count};
+  for (idx j = first; j < last; ++j) {{
+    {coordinates("j", size_names[:-1], names)}
+    for (idx i = from; i < to; ++i) {{
+{self.body(at)}
+    }}
+  }}"""
+            return kernel.launch(body, (tiles * -(-rows // down),), (1,), self.helpers)
         body = (
             f"  const idx i = (idx)GROUP(0) % {wide} * {across} + LANE(0);\n"
             f"  const idx j = (idx)GROUP(0) / {wide} * {down} + LANE(1);\n"
@@ -75,10 +95,24 @@ class Elementwise:
         return kernel.launch(body, (tiles * -(-rows // down),), (across, down), self.helpers)
 
 
+def launch_chunks(kernel: Kernel, n: int, loop: str, helpers: str = "") -> Launch:
+    """For serial devices: an item walks from ``begin`` to ``end`` of ``n`` elements; enough items for all units."""
+    units = 4 * kernel.call.device.compute_units
+    chunk = min(max(-(-n // units) + 63 & -64, _CHUNK), 8 * _CHUNK)
+    count, step = kernel.own_index(n), kernel.own_index(chunk)
+    body = f"""  const idx begin = (idx)GROUP(0) * {step};
+  const idx end = {count} - begin < {step} ? {count} : begin + {step};
+  {loop}"""
+    return kernel.launch(body, (-(-n // chunk),), (1,), helpers)
+
+
 def pointwise(call: Call) -> LaunchPlan:
     """``out_k = program(in...)``, several outputs in one loop."""
     c = register(call.compute)
+    if has_vectors(call) and (launch := _by_vectors(call)):
+        return LaunchPlan([launch])
     kernel = Kernel(call, "pointwise")
+    kernel.site = " ".join(("pointwise", *(name for name, *_ in call.program.instructions if name in DIVISIONS)))
     outputs = [kernel.output(k) for k in range(len(call.outputs))]
     inputs = [kernel.input(k) if hasattr(x, "strides") else kernel.scalar(k, c) for k, x in enumerate(call.inputs)]
     loaded = [f"x{k}" if isinstance(x, Tensor) else x for k, x in enumerate(inputs)]
@@ -97,7 +131,43 @@ def pointwise(call: Call) -> LaunchPlan:
     sizes = call.outputs[0].shape
     absent = (0,) * len(sizes)
     strides = [x.strides if hasattr(x, "strides") else absent for x in (*call.outputs, *call.inputs)]
-    return Elementwise(kernel, sizes, strides, body, helpers).plan()
+    return Elementwise(kernel, sizes, strides, body, helpers, looped=True).plan()
+
+
+def _by_vectors(call: Call) -> Launch | None:
+    """The loop in vectors of the dialect, functions of mathematics included, where all is float32 and lies in order."""
+    operands = [*call.outputs, *(x for x in call.inputs if hasattr(x, "strides"))]
+    sizes, strides = merge(call.outputs[0].shape, *(x.strides for x in operands))
+    if len(sizes) > 1 or any(name_of(x.dtype) != "float32" for x in operands):
+        return None
+    alone = [uniform(sizes, s) for s in strides]
+    if any(alone[: len(call.outputs)]) or not all(
+        u or contiguous(sizes, s) for u, s in zip(alone, strides, strict=True)
+    ):
+        return None
+    kernel = Kernel(call, "pointwise")
+    lanes = max(4, call.device.simd_bytes // 4)
+    v = kernel.call.card.dialect.vector("f32", lanes)
+    outputs = [kernel.output(k) for k in range(len(call.outputs))]
+    loads, names, nth = [], [], len(outputs)
+    for k, x in enumerate(call.inputs):
+        if not hasattr(x, "strides"):
+            names.append(f"(({v})({kernel.scalar(k, 'f32')}))")
+            continue
+        tensor = kernel.input(k)
+        one = f"({v})({tensor.load('0', 'f32')})"
+        whole = f"LOAD_VECTOR({tensor.pointer}, i, many)"
+        loads.append(f"const {v} x{k} = {one if alone[nth] else whole};")
+        names.append(f"x{k}")
+        nth += 1
+    lines, values = vector_program(call.program, names, v)
+    stores = [f"STORE_VECTOR({out.pointer}, i, many, {value});" for out, value in zip(outputs, values, strict=True)]
+    text = "\n    ".join((*loads, *lines, *stores))
+    loop = f"""for (idx i = begin; i < end; i += {lanes}) {{
+    const i32 many = end - i < {lanes} ? (i32)(end - i) : {lanes};
+    {text}
+  }}"""
+    return launch_chunks(kernel, sizes[0] if sizes else 1, loop, vector_helpers(call.program, v, lanes))
 
 
 def copy_cast(call: Call) -> LaunchPlan:
@@ -108,7 +178,9 @@ def copy_cast(call: Call) -> LaunchPlan:
     if not hasattr(x, "strides"):
         c = _number_type(name_of(out.dtype))
         value = kernel.scalar(0, c)
-        return Elementwise(kernel, out.shape, [out.strides], lambda at: "  " + target.store(at[0], value, c)).plan()
+        return Elementwise(
+            kernel, out.shape, [out.strides], lambda at: "  " + target.store(at[0], value, c), looped=True
+        ).plan()
     source = kernel.input(0)
     if source.dtype == target.dtype:
         bits = f"u{8 * ITEMSIZE[source.dtype]}"
@@ -117,13 +189,13 @@ def copy_cast(call: Call) -> LaunchPlan:
             to, start = (f"((GLOBAL {bits}*)({x.pointer}))[{i}]" for x, i in zip((target, source), at, strict=True))
             return f"  {to} = {start};"
 
-        return Elementwise(kernel, out.shape, [out.strides, x.strides], move).plan()
+        return Elementwise(kernel, out.shape, [out.strides, x.strides], move, looped=True).plan()
     c = LOADED[source.dtype]
 
     def cast(at: list[str]) -> str:
         return "  " + target.store(at[0], source.load(at[1], c), c)
 
-    return Elementwise(kernel, out.shape, [out.strides, x.strides], cast).plan()
+    return Elementwise(kernel, out.shape, [out.strides, x.strides], cast, looped=True).plan()
 
 
 def _number_type(dtype: str) -> str:
@@ -142,7 +214,9 @@ def fill(call: Call) -> LaunchPlan:
     target = kernel.output(0)
     c = _number_type(target.dtype)
     number = kernel.param(0, c)
-    return Elementwise(kernel, out.shape, [out.strides], lambda at: "  " + target.store(at[0], number, c)).plan()
+    return Elementwise(
+        kernel, out.shape, [out.strides], lambda at: "  " + target.store(at[0], number, c), looped=True
+    ).plan()
 
 
 def iota(call: Call) -> LaunchPlan:

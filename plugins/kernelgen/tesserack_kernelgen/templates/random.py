@@ -5,10 +5,11 @@ from __future__ import annotations
 from tesserack.backends import LaunchPlan
 
 from tesserack_kernelgen.card import Call
-from tesserack_kernelgen.dtypes import ITEMSIZE
+from tesserack_kernelgen.dtypes import ITEMSIZE, accumulator
 from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.layout import coordinates, merge, offset_text
 
-__all__ = ["PHILOX", "rand_fill", "random_bits"]
+__all__ = ["PHILOX", "dropout", "rand_fill", "randn_fill", "random_bits"]
 
 PHILOX = """
 DEVICE void philox(u64 key, u64 counter, u32* word) {
@@ -82,3 +83,73 @@ def rand_fill(call: Call) -> LaunchPlan:
     }}"""
     begin = f"\n  const idx t = (idx)GROUP(0) * {group} + LANE(0);"
     return LaunchPlan([kernel.launch(begin + body, (-(-blocks // group),), (group,), PHILOX)])
+
+
+def randn_fill(call: Call) -> LaunchPlan:
+    """Standard normal numbers into the contiguous ``in0``, each from two uniform ones (Box and Muller, 1958)."""
+    x = call.inputs[0]
+    kernel = Kernel(call, "randn_fill")
+    target = kernel.input(0)
+    wide = target.dtype == "float64"
+    c, suffix = ("f64", "") if wide else ("f32", "f")
+    each = 1 if wide else 2  # numbers of an item: what a block of four words makes
+    group = 16 if call.device.serial else call.device.group
+    items = -(-x.numel // each)
+    key, offset, count = kernel.param(0, "u64"), kernel.param(1, "u64"), kernel.index(x.numel)
+    if wide:
+        words = ["(f64)(((u64)word[at] | (u64)word[at + 1] << 32) >> 11)"]
+        words.append("(f64)(((u64)word[at + 2] | (u64)word[at + 3] << 32) >> 11)")
+    else:
+        words = ["(f32)(word[at] >> 8)", "(f32)(word[at + 1] >> 8)"]
+    scale = f"{2.0**-53!r}" if wide else f"{2.0**-24!r}f"
+    body = f"""
+  const idx t = (idx)GROUP(0) * {group} + LANE(0);
+  u32 word[8];
+  const u64 start = {offset} + 4 * (u64)t;
+  philox({key}, start / 4, word);
+  if (start % 4) philox({key}, start / 4 + 1, word + 4);
+  for (i32 j = 0; j < {each}; ++j) {{
+    const idx place = t * {each} + j;
+    const i32 at = (i32)(start % 4) + 2 * j;
+    if (place < {count}) {{
+      const {c} u = {words[0]} * {scale}, v = {words[1]} * {scale};
+      {target.store("place", f"sqrt(-2.0{suffix} * log(1.0{suffix} - u)) * cos(6.283185307179586{suffix} * v)", c)}
+    }}
+  }}"""
+    return LaunchPlan([kernel.launch(body, (-(-items // group),), (group,), PHILOX)])
+
+
+def dropout(call: Call) -> LaunchPlan:
+    """Outputs y and mask of ``in0``: an element is dropped where its uniform number lies below ``params[0]``.
+
+    An item makes a block of four words, for four elements in row-major order.
+    """
+    (out, mask), (x,), (p, _, _) = call.outputs, call.inputs, call.params
+    kernel = Kernel(call, "dropout")
+    result, kept, given = kernel.output(0), kernel.output(1), kernel.input(0)
+    c = accumulator(given.dtype)
+    sizes, strides = merge(x.shape, out.strides, mask.strides, x.strides)
+    names = [f"c{k}" for k in range(len(sizes))]
+    size_names = [kernel.own_index(size) for size in sizes]
+    places = [offset_text(names, kernel.indices(steps)) for steps in strides]
+    group = 16 if call.device.serial else call.device.group
+    items = x.numel // 4 + 1
+    key, offset, count = kernel.param(1, "u64"), kernel.param(2, "u64"), kernel.own_index(x.numel)
+    bound, scale = kernel.number(p, "f32"), kernel.number(0 if p >= 1 else 1 / (1 - p), c)
+    body = f"""
+  const idx t = (idx)GROUP(0) * {group} + LANE(0);
+  u32 word[8];
+  const u64 start = {offset} + 4 * (u64)t;
+  philox({key}, start / 4, word);
+  if (start % 4) philox({key}, start / 4 + 1, word + 4);
+  for (i32 j = 0; j < 4; ++j) {{
+    const idx number = 4 * t + j;
+    if (number < {count}) {{
+      {coordinates("number", size_names, names)}
+      const i32 keep = (f32)(word[(i32)(start % 4) + j] >> 8) * {2.0**-24!r}f >= {bound};
+      const {c} v = {given.load(places[2], c)};
+      {kept.store(places[1], "keep", "i32")}
+      {result.store(places[0], f"keep ? v * {scale} : 0", c)}
+    }}
+  }}"""
+    return LaunchPlan([kernel.launch(body, (-(-items // group),), (group,), PHILOX)])

@@ -276,9 +276,9 @@ def _tree(fold: Fold, group: int) -> str:
     return f"""{place}LOCAL_ARRAY({fold.c}, tree, {group});
   tree[LANE(0)] = acc[0]; {keep}
   BARRIER;
-  for (i32 half = {group // 2}; half > 0; half /= 2) {{
-    if (LANE(0) < half) {{
-      const i32 l = LANE(0), m = l + half;
+  for (i32 apart = {group // 2}; apart > 0; apart /= 2) {{
+    if (LANE(0) < apart) {{
+      const i32 l = LANE(0), m = l + apart;
       {fold.add("tree[l]", "tree[m]", "places[l]", "places[m]")}
     }}
     BARRIER;
