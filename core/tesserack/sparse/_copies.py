@@ -1,0 +1,105 @@
+"""Copies, casts and moves of sparse tensors, and tensors like them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.sparse._dispatch import assign, empty_of, kernel, layout_name, pass_on, refuse
+from tesserack.sparse._parts import build, is_sparse, like, make, parts_of, values_of
+
+__all__: list[str] = []
+
+# Made of _to_copy, or of nothing but metadata.
+pass_on(
+    *("to.dtype", "to.device", "to.other", "to.dtype_layout", "type_as", "cpu", "float", "double", "half"),
+    *("bfloat16", "long", "int", "short", "char", "byte", "bool", "cfloat", "cdouble", "detach"),
+    *("is_conj", "is_neg"),
+)
+
+
+@kernel("clone")
+def clone(self: Tensor, memory_format: Any = None) -> Tensor:
+    parts = parts_of(self)
+    indices = tuple(part.clone() for part in parts.indices)
+    return build(parts.layout, indices, values_of(self).clone(), self.shape, parts.dense_dim, parts.coalesced)
+
+
+@kernel("contiguous")
+def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+    raise refuse("contiguous", self, "its parts have memory formats; see .values()")
+
+
+@kernel("_to_copy")
+def to_copy(
+    self: Tensor, dtype: Any = None, device: Any = None, memory_format: Any = None, non_blocking: bool = False
+) -> Tensor:
+    parts = parts_of(self)
+    place = self.device if device is None else device
+    indices = tuple(part.to(place, copy=True) for part in parts.indices)
+    values = values_of(self).to(place, dtype or self.dtype, non_blocking=non_blocking, copy=True)
+    return build(parts.layout, indices, values, self.shape, parts.dense_dim, parts.coalesced)
+
+
+@kernel("copy_")
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    if not (is_sparse(self) and is_sparse(src)):
+        raise RuntimeError(
+            f"copy_() between dense and sparse Tensors is not implemented! Found self type = {layout_name(self)} and "
+            f"src type = {layout_name(src)}"
+        )
+    if self is src:
+        return self
+    copied = to_copy(src, self.dtype, self.device) if src.requires_grad else clone(src).to(self.device, self.dtype)
+    return assign(self, copied, "copy_")
+
+
+@kernel("zero_")
+def zero_(self: Tensor) -> Tensor:
+    return assign(self, empty_of(self), "zero_")
+
+
+def _empty_like(
+    self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+) -> Tensor:
+    if self.layout is ts.sparse_coo:
+        made = empty_of(self, None, dtype, device)
+    else:
+        held = ts.zeros_like(parts_of(self).values, dtype=dtype)
+        made = like(self.detach(), held).to(device or self.device)
+    return made.requires_grad_() if requires_grad else made
+
+
+kernel("empty_like")(_empty_like)
+
+
+@kernel("zeros_like")
+def zeros_like(
+    self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+) -> Tensor:
+    made = empty_of(self, None, dtype, device)
+    return made.requires_grad_() if requires_grad else made
+
+
+@kernel("ones_like")
+def ones_like(
+    self: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+) -> Tensor:
+    if self.layout is ts.sparse_coo:
+        raise refuse("ones_like", self)
+    held = ts.ones_like(parts_of(self).values, dtype=dtype)
+    made = like(self.detach(), held).to(device or self.device)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _new(self: Tensor, size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    if self.layout is not ts.sparse_coo:
+        raise refuse("new_zeros", self)
+    kind, place = dtype or self.dtype, device or self.device
+    indices = ts.zeros((len(size), 0), dtype=ts.int64, device=place)
+    made = make(ts.sparse_coo, (indices,), ts.zeros((0,), dtype=kind, device=place), size, 0, True)
+    return made.requires_grad_() if requires_grad else made
+
+
+kernel("new_zeros", "new_empty")(_new)
