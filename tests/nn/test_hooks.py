@@ -162,3 +162,34 @@ def test_backward_hooks_do_nothing_without_recording():
     with ts.no_grad():
         x = ts.ones(1, requires_grad=True)
         assert layer(x) is x
+
+
+def test_old_backward_hook_sees_the_last_operator(device):
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).to(device)
+    seen = []
+    handle = net[1].register_backward_hook(lambda module, into, out: seen.append((module, into, out)) or (into[0] * 2,))
+    x = ts.ones(2, 3, device=device)
+    net(x).sum().backward()
+    ((module, into, out),) = seen
+    assert module is net[1] and into[0].shape == out[0].shape == (2, 4)
+    doubled = net[0].bias.grad.clone()
+    handle.remove()
+    net.zero_grad()
+    net(x).sum().backward()
+    assert len(seen) == 1 and doubled.tolist() == (net[0].bias.grad * 2).tolist()
+
+
+def test_kinds_of_backward_hooks_do_not_mix():
+    layer = nn.ReLU()
+    layer.register_backward_hook(lambda *_: None)
+    with pytest.raises(RuntimeError, match="Cannot use both regular backward hooks and full"):
+        layer.register_full_backward_hook(lambda *_: None)
+
+
+def test_compile_of_a_module_leaves_it_as_it_is():
+    layer = nn.Linear(2, 2)
+    assert layer.compile(mode="max-autotune") is None
+    with pytest.raises(RuntimeError, match="mode"):
+        layer.compile(mode="default", options={"a": 1})
+    x = ts.ones(1, 2)
+    assert layer._call_impl(x).tolist() == layer(x).tolist()

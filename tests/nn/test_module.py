@@ -122,7 +122,7 @@ def test_registered_names_refuse_values_of_another_kind():
         (lambda m: m.missing, AttributeError, "'Module' object has no attribute 'missing'"),
         (lambda m: m(1), NotImplementedError, "forward"),
         (lambda m: delattr(m, "missing"), AttributeError, "missing"),
-        (lambda m: m.get_submodule("a.b"), AttributeError, "'a'"),
+        (lambda m: m.get_submodule("a.b"), AttributeError, "has no attribute `a`"),
         (lambda m: m.get_parameter("w"), AttributeError, "'w'"),
     ],
 )

@@ -1,10 +1,11 @@
 """Automatic differentiation: gradients of tensors, custom functions, modes and checks."""
 
 from tesserack._native import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from tesserack.autograd import functional, graph
-from tesserack.autograd._anomaly import detect_anomaly, set_detect_anomaly
+from tesserack.autograd import functional, grad_mode, graph
 from tesserack.autograd._run import backward, grad
+from tesserack.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from tesserack.autograd.function import Function
+from tesserack.autograd.grad_mode import set_multithreading_enabled
 from tesserack.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from tesserack.autograd.variable import Variable
 
@@ -22,6 +23,7 @@ __all__ = [
     "forward_ad",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
@@ -31,6 +33,7 @@ __all__ = [
     "profiler",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+
+if TYPE_CHECKING:
+    from tesserack.autograd.graph import GradientEdge
 
 __all__ = ["backward", "grad"]
 
@@ -14,7 +17,16 @@ TensorOrTensors = Tensor | Sequence[Tensor]
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if value is None or isinstance(value, Tensor) else tuple(value)
+    return (value,) if value is None or isinstance(value, Tensor) or _is_edge(value) else tuple(value)
+
+
+def _is_edge(value: Any) -> bool:
+    return hasattr(value, "output_nr") and isinstance(value, tuple)
+
+
+def _places(value: Any) -> tuple[Any, ...]:
+    """Tensors, and for edges of the graph what the engine takes for them."""
+    return tuple(_native._edge_stand_in(v.node, v.output_nr) if _is_edge(v) else v for v in _tuple(value))
 
 
 def _output_grads(outputs: tuple[Tensor, ...], given: Any) -> tuple[Tensor | None, ...]:
@@ -27,24 +39,24 @@ def _output_grads(outputs: tuple[Tensor, ...], given: Any) -> tuple[Tensor | Non
 
 
 def backward(
-    tensors: TensorOrTensors,
+    tensors: TensorOrTensors | GradientEdge | Sequence[GradientEdge],
     grad_tensors: TensorOrTensors | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     grad_variables: TensorOrTensors | None = None,
-    inputs: TensorOrTensors | None = None,
+    inputs: TensorOrTensors | GradientEdge | Sequence[GradientEdge] | None = None,
 ) -> None:
     """Add the gradients of ``tensors`` to ``.grad`` of the leaves they were computed from.
 
     Args:
-        tensors: what to differentiate.
+        tensors: what to differentiate; also places in the graph (:class:`~tesserack.autograd.graph.GradientEdge`).
         grad_tensors: for each of them, the derivative of some scalar by it; None stands for one.
         retain_graph: keep the graph for another run; defaults to ``create_graph``.
         create_graph: record the computation of the gradients, for higher derivatives.
         inputs: accumulate into these leaves only.
     """
-    roots = _tuple(tensors)
-    wanted = () if inputs is None else _tuple(inputs)
+    roots = _places(tensors)
+    wanted = () if inputs is None else _places(inputs)
     if inputs is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     grads = _output_grads(roots, grad_variables if grad_tensors is None else grad_tensors)
@@ -56,8 +68,8 @@ def _retain(retain_graph: bool | None, create_graph: bool) -> bool:
 
 
 def grad(
-    outputs: TensorOrTensors,
-    inputs: TensorOrTensors,
+    outputs: TensorOrTensors | GradientEdge | Sequence[GradientEdge],
+    inputs: TensorOrTensors | GradientEdge | Sequence[GradientEdge],
     grad_outputs: TensorOrTensors | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -78,7 +90,7 @@ def grad(
     >>> ts.autograd.grad(x * x, x)[0]
     tensor(6.)
     """
-    roots, wanted = _tuple(outputs), _tuple(inputs)
+    roots, wanted = _places(outputs), _places(inputs)
     if not only_inputs:
         raise ValueError("grad: only_inputs=False is not supported; use backward to accumulate into leaves")
     if not wanted:

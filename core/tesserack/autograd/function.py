@@ -84,13 +84,13 @@ class _OnceOnly(Function):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
-def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for ``backward``: it may use anything, recorded or not, and differentiating it again is an error."""
 
-    @functools.wraps(function)
+    @functools.wraps(fn)
     def wrapper(ctx: Any, *grads: Any) -> Any:
         with _native.no_grad():
-            results = function(ctx, *grads)
+            results = fn(ctx, *grads)
         wanted = any(isinstance(grad, Tensor) and grad.requires_grad for grad in grads)
         if not _native.is_grad_enabled() or not wanted:
             return results

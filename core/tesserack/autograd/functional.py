@@ -49,12 +49,18 @@ def _strip(values: Any, single: bool, create_graph: bool) -> Any:
 
 
 def jacobian(
-    func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
 ) -> Any:
     """The derivatives of every element of ``func(*inputs)`` by every element of every input.
 
     A tensor of shape ``output.shape + input.shape`` for one output and one input; for several, tuples, outputs
-    outermost.
+    outermost. ``vectorize`` and ``strategy`` ("reverse-mode", or "forward-mode" with ``vectorize``) change no value and
+    are only checked.
 
     >>> import tesserack as ts
     >>> ts.autograd.functional.jacobian(lambda x: x * x, ts.tensor([1.0, 2.0]))
@@ -63,6 +69,7 @@ def jacobian(
     """
     from tesserack import stack, zeros_like
 
+    _check_strategy("jacobian", strategy, vectorize, create_graph)
     tensors, single_input = _prepare(inputs, create_graph)
     outputs, single_output = _outputs(func, tensors)
     rows = []
@@ -83,10 +90,32 @@ def jacobian(
     return rows[0] if single_output else tuple(rows)
 
 
+def _check_strategy(name: str, strategy: str, vectorize: bool, create_graph: bool) -> None:
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(
+            f'{name}: Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more '
+            f'outputs than inputs, "forward-mode" tends to be more performant. Got {strategy!r}'
+        )
+    if strategy == "forward-mode" and create_graph:
+        raise NotImplementedError(f'{name}: `create_graph=True` and `strategy="forward-mode"` are not supported '
+                                  "together (yet). Please either set `create_graph=False` or "
+                                  '`strategy="reverse-mode"`.')  # fmt: skip
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError(f'{name}: `vectorize=False` and `strategy="forward-mode"` are not supported '
+                                  'together (yet). Please either set `vectorize=True` or '
+                                  '`strategy="reverse-mode"`.')  # fmt: skip
+
+
 def hessian(
-    func: Callable[..., Tensor], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False
+    func: Callable[..., Tensor],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The second derivatives of a function with a single-element result."""
+    """The second derivatives of a function with a single-element result; options as for :func:`jacobian`."""
+    _check_strategy("hessian", outer_jacobian_strategy, vectorize, create_graph)
     single = isinstance(inputs, Tensor)
 
     def gradient(*tensors: Tensor) -> Any:

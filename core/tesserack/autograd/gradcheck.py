@@ -29,7 +29,12 @@ def gradcheck(
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
     fast_mode: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Compare the gradients of ``func`` with central differences, for every input that requires grad.
 
@@ -44,13 +49,21 @@ def gradcheck(
         nondet_tol: how much two runs of the same backward may differ.
         check_undefined_grad: also run backward with some output gradients missing.
         check_grad_dtypes: also require that gradients have the dtypes of their inputs.
+        check_batched_grad: also require that several gradients at once (``is_grads_batched``) are those of one by one.
+        check_forward_ad, check_backward_ad: which ways of differentiating are compared.
+        check_batched_forward_grad: needs ``check_forward_ad``, and adds nothing to it: tangents are taken one by one.
         fast_mode: compare along one random direction instead of every element.
+        masked: of sparse tensors in PyTorch; changes nothing.
 
     >>> import tesserack as ts
     >>> ts.autograd.gradcheck(lambda x: x.exp(), ts.tensor([0.5, 1.0], dtype=ts.float64, requires_grad=True))
     True
     """
     arguments = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if check_batched_forward_grad and not check_forward_ad:
+        raise ValueError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     try:
         _check_inputs(arguments, eps)
         outputs = _differentiable_outputs(func, arguments)
@@ -58,8 +71,12 @@ def gradcheck(
             _check_constant(func, arguments, eps)
             return True
         compare = _compare_direction if fast_mode else _compare_jacobians
-        for index in range(len(outputs)):
+        for index in range(len(outputs) if check_backward_ad else 0):
             compare(func, arguments, index, eps, atol, rtol, nondet_tol)
+        for index in range(len(outputs) if check_forward_ad else 0):
+            _compare_tangents(func, arguments, index, eps, atol, rtol)
+        if check_batched_grad:
+            _check_batched(func, arguments, atol, rtol)
         if check_grad_dtypes:
             _check_grad_dtypes(outputs, arguments)
         if check_undefined_grad:
@@ -273,6 +290,54 @@ def _directional(
     return (values[0] - values[1]) / (2 * eps)  # type: ignore[no-any-return]
 
 
+# --- forward mode ----------------------------------------------------------------------------------------------------
+
+
+def _compare_tangents(
+    func: Callable[..., Any], arguments: Sequence[Any], index: int, eps: float, atol: float, rtol: float
+) -> None:
+    """Tangents along every element of every input against differences."""
+    for number, tensor in enumerate(_wanted(arguments)):
+        numeric = _numeric_columns(func, arguments, tensor, index, eps)
+        forward = [_tangent(func, arguments, tensor, k, index) for k in range(_parts(tensor).numel())]
+        if not _tables_close(forward, numeric, atol, rtol):
+            raise GradcheckError(
+                f"Jacobian computed with forward mode mismatch for output {index} with respect to input {number},\n"
+                f"numerical:{_native.tensor(numeric, dtype=_native.float64)}\n"
+                f"analytical:{_native.tensor(forward, dtype=_native.float64)}\n"
+            )
+
+
+def _tangent(func: Callable[..., Any], arguments: Sequence[Any], tensor: Tensor, k: int, index: int) -> list[float]:
+    from tesserack.autograd import forward_ad
+
+    parts = _parts(tensor)
+    unit = _native.tensor([float(i == k) for i in range(parts.numel())], dtype=parts.dtype, device=tensor.device)
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(a, _of_parts(unit, a)) if a is tensor else a for a in arguments]
+        output = _differentiable_outputs(func, duals)[index]
+        found = forward_ad.unpack_dual(output)
+        return [0.0] * _parts(output).numel() if found.tangent is None else _flat(found.tangent)
+
+
+def _check_batched(func: Callable[..., Any], arguments: Sequence[Any], atol: float, rtol: float) -> None:
+    from tesserack import stack
+
+    wanted = _wanted(arguments)
+    for output in _differentiable_outputs(func, arguments):
+        generator = _native.Generator(device=output.device).manual_seed(2)
+        seeds = [_random_like(output, generator) for _ in range(2)]
+        single = [grad(output, wanted, seed, retain_graph=True, allow_unused=True) for seed in seeds]
+        batched = grad(output, wanted, stack(seeds), retain_graph=True, allow_unused=True, is_grads_batched=True)
+        for number, (all_of_it, *each) in enumerate(zip(batched, *single, strict=True)):
+            if all_of_it is None and all(g is None for g in each):
+                continue
+            if all_of_it is None or not _tables_close(
+                [_flat(g) for g in all_of_it], [_flat(g) for g in each], atol, rtol
+            ):
+                raise GradcheckError(f"Batched gradients of input {number} are not those of one by one")
+
+
 # --- other properties ----------------------------------------------------------------------------------------------
 
 
@@ -321,7 +386,11 @@ def gradgradcheck(
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
     fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
     """:func:`gradcheck` of the gradient itself: second derivatives by ``inputs`` and ``grad_outputs``."""
     arguments = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
@@ -344,7 +413,11 @@ def gradgradcheck(
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode,
+        masked=masked,
     )
 
 

@@ -5,21 +5,68 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tesserack import _native
 from tesserack._native import Node, Tensor
 
 __all__ = [
+    "GradientEdge",
     "Node",
     "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
+
+
+class GradientEdge(NamedTuple):
+    """A place in the recorded graph: the gradient of result ``output_nr`` of ``node``.
+
+    ``autograd.grad`` and ``autograd.backward`` take it wherever they take a tensor with that history, which need not
+    be alive any more. ``ownership_token`` is what keeps the node; ``None`` where the node keeps itself.
+    """
+
+    node: Node
+    output_nr: int
+    ownership_token: Node | None = None
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of a tensor arrives. ``RuntimeError`` if it requires none.
+
+    >>> import tesserack as ts
+    >>> x = ts.tensor(3.0, requires_grad=True)
+    >>> edge = get_gradient_edge(x * x)
+    >>> ts.autograd.grad(edge, x, ts.tensor(1.0))
+    (tensor(6.),)
+    """
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    node = tensor.grad_fn
+    if node is None:  # of a leaf: what stands before an operation on it
+        with _native.enable_grad():
+            view: Any = tensor.view_as(tensor)
+        node = view.grad_fn.next_functions[0][0]
+    return GradientEdge(node, int(tensor.output_nr), node)
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Count one change in place more of a tensor, or of each of several, that something else has written to.
+
+    >>> import tesserack as ts
+    >>> x = ts.ones(1)
+    >>> increment_version(x)
+    >>> x._version
+    1
+    """
+    for one in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        _native._increment_version(one)
 
 
 class saved_tensors_hooks:

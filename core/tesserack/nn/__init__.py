@@ -1,6 +1,6 @@
 """Neural networks: modules, their functional forms, initialisation and helpers."""
 
-from tesserack.nn import attention, functional, init, modules, parallel, parameter, utils
+from tesserack.nn import attention, functional, grad, init, modules, parallel, parameter, utils
 
 # Family by family: mypy does not see what an __all__ made of others' passes on.
 from tesserack.nn.modules.activation import *  # noqa: F403
@@ -46,6 +46,7 @@ __all__ = [
     "UninitializedParameter",
     "attention",
     "functional",
+    "grad",
     "init",
     "modules",
     "parallel",

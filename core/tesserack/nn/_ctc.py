@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, ops
+from tesserack.autograd.function import once_differentiable
+from tesserack.nn._kernels import has_kernel
 from tesserack.nn._losses_margin import reduced
 
 __all__ = ["ctc_loss"]
@@ -41,7 +43,11 @@ def ctc_loss(
         log_probs = log_probs.unsqueeze(1)
     lengths, sizes = _numbers(input_lengths), _numbers(target_lengths)
     labels = _padded_targets(log_probs, targets, lengths, sizes, blank)
-    loss = _Ctc.apply(log_probs, labels, lengths, sizes, blank, zero_infinity)
+    if has_kernel("ctc_loss", log_probs) and log_probs.dtype in (ts.float32, ts.float64):
+        tables = [ts.tensor(numbers, dtype=ts.int64, device=log_probs.device) for numbers in (lengths, sizes)]
+        loss = _Fused.apply(log_probs, labels, *tables, blank, zero_infinity)
+    else:
+        loss = _Ctc.apply(log_probs, labels, lengths, sizes, blank, zero_infinity)
     if zero_infinity:
         loss = ts.where(loss == float("inf"), ts.zeros_like(loss), loss)
     if reduction == "mean":
@@ -86,6 +92,25 @@ def _padded_targets(log_probs: Tensor, targets: Tensor, lengths: list[int], size
         if int(rows.min().item()) < 0 or int(rows.max().item()) >= classes:
             raise RuntimeError(f"ctc_loss: expected targets below {classes} and not negative")
     return rows.to(log_probs.device)
+
+
+class _Fused(ts.autograd.Function):
+    """Both directions by kernels of the card."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, log_probs: Tensor, labels: Tensor, lengths: Tensor, sizes: Tensor, blank: int, zero: bool
+    ) -> Tensor:
+        loss, alphas = ops._ctc_loss(log_probs, labels, lengths, sizes, blank)
+        ctx.save_for_backward(log_probs, labels, lengths, sizes, loss, alphas)
+        ctx.rest = blank, zero
+        return loss  # type: ignore[no-any-return]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        found = ops._ctc_loss_backward(grad, *ctx.saved_tensors, *ctx.rest)
+        return found, None, None, None, None, None
 
 
 class _Ctc(ts.autograd.Function):

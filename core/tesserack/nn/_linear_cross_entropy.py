@@ -134,7 +134,15 @@ def linear_cross_entropy(
 
 
 def _logits(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if weight.ndim < 2:
+        raise RuntimeError(
+            f"linear_cross_entropy: expected linear_weight (C, ..., features), got {tuple(weight.shape)}"
+        )
     classes, *dims = weight.shape[:-1]
+    if dims and input.ndim < 2:
+        raise RuntimeError(
+            f"linear_cross_entropy: expected rows (N, features) for linear_weight {tuple(weight.shape)}, got one"
+        )
     flat_bias = None if bias is None else bias.reshape(-1)
     logits: Tensor = _linear(input, weight.flatten(0, -2), flat_bias)
     return logits.unflatten(-1, (classes, *dims)) if dims else logits

@@ -25,6 +25,8 @@ __all__ = [
 def asked_reduction(reduction: str, size_average: bool | None, reduce: bool | None) -> str:
     """The reduction asked for, also through the two arguments it replaced."""
     if size_average is None and reduce is None:
+        if reduction not in ("none", "mean", "sum", "batchmean"):
+            raise ValueError(f"{reduction} is not a valid value for reduction")
         return reduction
     warnings.warn("size_average and reduce are deprecated, use reduction=", stacklevel=3)
     if reduce is False:

@@ -92,12 +92,31 @@ def max_pool3d_with_indices(
     kernel, pad, gaps = to_tuple(kernel_size, 3), to_tuple(padding, 3), to_tuple(dilation, 3)
     step = kernel if stride is None or stride == () else to_tuple(stride, 3)
     _check_options(name, kernel, step, pad)
-    windows = []
-    for size, k, s, p, d in zip(input.shape[-3:], kernel, step, pad, gaps, strict=True):
-        count = _count(size, k, s, p, d, ceil_mode, name)
-        rows = [[at for at in range(i * s - p, i * s - p + d * (k - 1) + 1, d) if 0 <= at < size] for i in range(count)]
-        windows.append(rows)
-    return _max_over(input, windows)
+    counts = [
+        _count(size, k, s, p, d, ceil_mode, name)
+        for size, k, s, p, d in zip(input.shape[-3:], kernel, step, pad, gaps, strict=True)
+    ]
+    # The greatest of each plane's window, then of those along the depth.
+    options = list(zip(kernel, step, pad, gaps, strict=True))
+    flat: Any = ts.nn.functional.max_pool2d_with_indices
+    planes, places = flat(_as_planes(input), *zip(*options[1:], strict=True), ceil_mode)
+    along = [(option, rest) for option, rest in zip(options[0], (1, 1, 0, 1), strict=True)]
+    result, rows = flat(_as_depth(planes, input), *along, ceil_mode)
+    depths = rows // max(1, counts[1] * counts[2])
+    found = places.reshape(rows.shape[0], -1).gather(1, rows.reshape(rows.shape[0], -1)).reshape(rows.shape)
+    shape = (*input.shape[:-3], *counts)
+    return result.reshape(shape), (depths * (input.shape[-2] * input.shape[-1]) + found).reshape(shape)
+
+
+def _as_planes(input: Tensor) -> Tensor:
+    """Blocks as images whose channels are their planes."""
+    depth, height, width = input.shape[-3:]
+    return input.reshape(math.prod(input.shape[:-3]), depth, height, width)
+
+
+def _as_depth(planes: Tensor, blocks: Tensor) -> Tensor:
+    """Pooled planes as images of one channel, whose rows are the planes."""
+    return planes.reshape(planes.shape[0], 1, blocks.shape[-3], planes.shape[-2] * planes.shape[-1])
 
 
 def max_pool3d(
@@ -125,12 +144,20 @@ def _adaptive_windows(size: int, count: int) -> Windows:
 
 def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
     wanted = (output_size,) * dims if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    if len(wanted) >= input.ndim:
+        raise ValueError(f"Input dimension should be at least {len(wanted) + 1}, got {input.ndim}")
+    if len(wanted) != dims:
+        raise RuntimeError(f"adaptive pooling: output_size must be {dims}, got {wanted}")
+    if any(n is not None and n < 0 for n in wanted):
+        raise RuntimeError(
+            f"adaptive pooling: elements of output_size must be greater than or equal to 0, got {wanted}"
+        )
     return [have if want is None else want for have, want in zip(input.shape[-dims:], wanted, strict=True)]
 
 
 def _adaptive_max(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
-    _check_rank(name, input, dims)
     sizes = _adaptive_sizes(input, output_size, dims)
+    _check_rank(name, input, dims)
     if min(sizes) < 0:
         raise RuntimeError(f"{name}: expected non-negative output sizes, got {sizes}")
     if min(sizes) == 0:
@@ -324,17 +351,32 @@ def avg_pool3d(
     kernel, pad = to_tuple(kernel_size, 3), to_tuple(padding, 3)
     step = kernel if stride is None or stride == () else to_tuple(stride, 3)
     _check_options(name, kernel, step, pad)
-    windows, counts = [], []
-    for size, k, s, p in zip(input.shape[-3:], kernel, step, pad, strict=True):
-        starts = [i * s - p for i in range(_count(size, k, s, p, 1, ceil_mode, name))]
-        windows.append([list(range(max(0, at), min(at + k, size))) for at in starts])
-        counts.append([min(at + k, size + p) - at if count_include_pad else len(range(max(0, at), min(at + k, size)))
-                       for at in starts])  # fmt: skip
-    total = _sums(input, windows)
-    if divisor_override is not None:
-        return total / divisor_override
-    d, h, w = (ts.tensor(row, dtype=input.dtype, device=input.device) for row in counts)
-    return total / (d[:, None, None] * h[:, None] * w)
+    if not input.is_floating_point():  # integers are divided as integers, as in PyTorch
+        windows, counts = [], []
+        for size, k, s, p in zip(input.shape[-3:], kernel, step, pad, strict=True):
+            starts = [i * s - p for i in range(_count(size, k, s, p, 1, ceil_mode, name))]
+            windows.append([list(range(max(0, at), min(at + k, size))) for at in starts])
+            inside = [len(row) for row in windows[-1]]
+            counts.append([min(at + k, size + p) - at for at in starts] if count_include_pad else inside)
+        total = _sums(input, windows)
+        return _divided_whole(total, counts, divisor_override)
+    sizes = [
+        _count(size, k, s, p, 1, ceil_mode, name)
+        for size, k, s, p in zip(input.shape[-3:], kernel, step, pad, strict=True)
+    ]
+    # The mean of each plane's window, then of those along the depth; sums where another divisor is wanted.
+    divisor = None if divisor_override is None else 1
+    rest = ceil_mode, count_include_pad, divisor
+    planes = ts.nn.functional.avg_pool2d(_as_planes(input), kernel[1:], step[1:], pad[1:], *rest)
+    result = ts.nn.functional.avg_pool2d(_as_depth(planes, input), (kernel[0], 1), (step[0], 1), (pad[0], 0), *rest)
+    result = result.reshape(*input.shape[:-3], *sizes)
+    return result if divisor_override is None else result / divisor_override
+
+
+def _divided_whole(total: Tensor, counts: list[list[int]], divisor: int | None) -> Tensor:
+    d, h, w = (ts.tensor(row, dtype=total.dtype, device=total.device) for row in counts)
+    by = d[:, None, None] * h[:, None] * w if divisor is None else divisor
+    return ts.div(total, by, rounding_mode="trunc")
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
@@ -344,11 +386,11 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     >>> adaptive_avg_pool3d(ts.arange(8.0).reshape(1, 2, 2, 2), 1).tolist()
     [[[[3.5]]]]
     """
-    _check_rank("adaptive_avg_pool3d", input, 3)
     sizes = _adaptive_sizes(input, output_size, 3)
-    windows = [_adaptive_windows(have, n) for have, n in zip(input.shape[-3:], sizes, strict=True)]
-    d, h, w = (ts.tensor([len(row) for row in table], dtype=input.dtype, device=input.device) for table in windows)
-    return _sums(input, windows) / (d[:, None, None] * h[:, None] * w)
+    _check_rank("adaptive_avg_pool3d", input, 3)
+    planes = ts.nn.functional.adaptive_avg_pool2d(_as_planes(input), sizes[1:])
+    result = ts.nn.functional.adaptive_avg_pool2d(_as_depth(planes, input), (sizes[0], sizes[1] * sizes[2]))
+    return result.reshape(*input.shape[:-3], *sizes)
 
 
 # --- powers --------------------------------------------------------------------------------------------------------

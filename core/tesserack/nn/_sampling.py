@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, ops
+from tesserack.autograd import Function
+from tesserack.nn._kernels import has_kernel
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -86,6 +88,43 @@ def grid_sample(
         _warn_default("grid_sample and affine_grid")
         align_corners = False
     _check_grid(input, grid, mode)
+    if has_kernel("grid_sample", input):
+        return _Fused.apply(input, grid, mode, padding_mode, align_corners)  # type: ignore[no-any-return]
+    return _by_parts(input, grid, mode, padding_mode, align_corners)
+
+
+_MODES = ("bilinear", "nearest", "bicubic")
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+class _Fused(Function):
+    """Both directions by kernels of the card; a second derivative goes through the parts."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+        ctx.save_for_backward(input, grid)
+        ctx.rest = mode, padding_mode, align_corners
+        return ops._grid_sample(  # type: ignore[no-any-return]
+            input, grid, _MODES.index(mode), _PADDINGS.index(padding_mode), align_corners
+        )
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        input, grid = ctx.saved_tensors
+        mode, padding_mode, align_corners = ctx.rest
+        if not ts.is_grad_enabled():
+            numbers = _MODES.index(mode), _PADDINGS.index(padding_mode), align_corners
+            return *ops._grid_sample_backward(grad, input, grid, *numbers), None, None, None
+        wanted = [t for t, needed in zip((input, grid), ctx.needs_input_grad, strict=False) if needed]
+        found = ts.autograd.grad(
+            _by_parts(input, grid, *ctx.rest), wanted, grad, create_graph=True, materialize_grads=True
+        )
+        answers = iter(found)
+        return *(next(answers) if needed else None for needed in ctx.needs_input_grad[:2]), None, None, None
+
+
+def _by_parts(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    """The values, by tensor operations."""
     sizes = input.shape[2:]
     lines = [_unnormalised(grid[..., len(sizes) - 1 - d], n, align_corners) for d, n in enumerate(sizes)]
     if mode == "bicubic":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._registry import operators, public_functions
+from tesserack._results import deliver
 from tesserack.nn import _attention, _ctc, _linear_cross_entropy, _losses, _losses_margin, _pooling, _random, _sampling
 from tesserack.nn._attention import *  # noqa: F403
 from tesserack.nn._ctc import *  # noqa: F403
@@ -160,17 +161,13 @@ dropout3d = ts.dropout3d
 hardshrink = ts.hardshrink
 instance_norm = ts.instance_norm
 local_response_norm = ts.local_response_norm
-max_pool1d_with_indices = ts.max_pool1d_with_indices
-max_pool2d_with_indices = ts.max_pool2d_with_indices
 pairwise_distance = ts.pairwise_distance
 pdist = ts.pdist
 pixel_shuffle = ts.pixel_shuffle
 pixel_unshuffle = ts.pixel_unshuffle
 rms_norm = ts.rms_norm
 scaled_dot_product_attention = ts.scaled_dot_product_attention
-softshrink = ts.softshrink
 tanhshrink = ts.tanhshrink
-adaptive_max_pool2d_with_indices: Any = operators()["adaptive_max_pool2d_with_indices"]
 
 if not TYPE_CHECKING:
 
@@ -223,8 +220,17 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """``input`` limited to ``[min_val, max_val]``."""
+    """``input`` limited to ``[min_val, max_val]``. ``ValueError`` where ``min_val`` is above ``max_val``."""
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: min_val cannot be greater than max_val, got {min_val} and {max_val}")
     return ts.hardtanh_(input, min_val, max_val) if inplace else ts.hardtanh(input, min_val, max_val)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """``input`` moved by ``lambd`` towards zero, and zero nearer to it. ``RuntimeError`` for a negative ``lambd``."""
+    if lambd < 0:
+        raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}")
+    return ts.softshrink(input, lambd) if out is None else ts.softshrink(input, lambd, out=out)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -314,7 +320,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     True
     """
     result = ts.normalize(input, p, dim, eps)
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return deliver("normalize", result, out)
 
 
 # --- pooling and embedding -----------------------------------------------------------------------------------------
@@ -360,6 +366,39 @@ def max_pool1d(
     return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """:func:`max_pool1d` with the places of the maxima; ``return_indices`` changes nothing."""
+    return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)  # type: ignore[no-any-return]
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """:func:`max_pool2d` with the places of the maxima; ``return_indices`` changes nothing."""
+    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)  # type: ignore[no-any-return]
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """:func:`adaptive_max_pool2d` with the places of the maxima; ``return_indices`` changes nothing."""
+    return adaptive_max_pool2d(input, output_size, True)  # type: ignore[no-any-return]
+
+
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Means over a grid of ``output_size`` windows that cover each plane; None keeps that size of the input."""
     return ts.adaptive_avg_pool2d(input, _plane(input, output_size))
@@ -368,6 +407,10 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 def _plane(input: Tensor, output_size: Any) -> Any:
     if isinstance(output_size, int):
         return output_size
+    if input.ndim <= len(output_size):
+        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}, got {input.ndim}")
+    if len(output_size) != 2:
+        raise RuntimeError(f"adaptive pooling: output_size must be 2, got {tuple(output_size)}")
     return [have if want is None else want for have, want in zip(input.shape[-2:], output_size, strict=True)]
 
 
@@ -497,17 +540,23 @@ def embedding_bag(
 
     A 2-D ``input`` is one bag per row; of a 1-D one ``offsets`` says where each bag starts, and with
     ``include_last_offset`` where the last one ends. ``per_sample_weights`` multiply the rows of a sum. Rows equal to
-    ``padding_idx`` are left out, empty bags are zero. ``max_norm`` as in :func:`embedding`.
+    ``padding_idx`` are left out, empty bags are zero. ``max_norm``, ``scale_grad_by_freq`` and ``sparse`` as in
+    :func:`embedding`; the last two not with the maximum.
 
     >>> import tesserack as ts
     >>> table = ts.arange(6.0).reshape(3, 2)
     >>> embedding_bag(ts.tensor([0, 2, 1]), table, ts.tensor([0, 2]), mode="sum").tolist()
     [[4.0, 6.0], [2.0, 3.0]]
     """
-    if scale_grad_by_freq or sparse:
-        raise ValueError("embedding_bag: scale_grad_by_freq and sparse gradients are not available; leave both False")
     if max_norm is not None:
         _renorm_rows(weight, input, max_norm, norm_type)
+    if scale_grad_by_freq or sparse:
+        from tesserack.sparse import _embedding
+
+        return _embedding.embedding_bag(
+            input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx, scale_grad_by_freq,
+            sparse,
+        )  # fmt: skip
     return operators()["embedding_bag"](  # type: ignore[no-any-return]
         input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx
     )
@@ -525,11 +574,10 @@ def embedding(
     """Rows of ``weight`` (num, dim) at the integer ``input`` (*): (*, dim).
 
     The row ``padding_idx`` gets no gradient. ``max_norm`` first scales, in place, the rows in use down to that norm.
-    Raises ``IndexError`` for an index outside the table, ``ValueError`` for a bad ``padding_idx`` and for
-    ``scale_grad_by_freq`` or ``sparse``, which Tesserack does not have.
+    ``scale_grad_by_freq`` divides the gradient of a row by how often it is in ``input``; with ``sparse`` the gradient
+    of ``weight`` is a sparse tensor of the rows in use. Raises ``IndexError`` for an index outside the table,
+    ``ValueError`` for a bad ``padding_idx``.
     """
-    if scale_grad_by_freq or sparse:
-        raise ValueError("embedding: scale_grad_by_freq and sparse gradients are not available; leave both False")
     if padding_idx is not None:
         rows = weight.shape[0]
         if not -rows <= padding_idx < rows:
@@ -537,6 +585,10 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renorm_rows(weight, input, max_norm, norm_type)
+    if scale_grad_by_freq or sparse:
+        from tesserack.sparse import _embedding
+
+        return _embedding.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
     return ts.embedding(input, weight, padding_idx)
 
 

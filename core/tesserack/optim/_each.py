@@ -1,21 +1,32 @@
-"""Optimizers that update one parameter after the other, by tensor operations."""
+"""Optimizers whose step is a pointwise program, or tensor operations, for each parameter."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, ops
 from tesserack.optim.optimizer import Group, Optimizer, require
 
 State = dict[str, Any]
 
 
-class EachOptimizer(Optimizer):
-    """A step of one parameter at a time: subclasses define ``_start`` and ``_step_one``.
+class Rule(NamedTuple):
+    """A step by the operator ``_optimizer_step_``: its name there, the lists of state it takes, and its numbers."""
 
+    name: str
+    states: tuple[str, ...]
+    numbers: tuple[float, ...]
+
+
+class EachOptimizer(Optimizer):
+    """A step of one parameter at a time: subclasses define ``_start``, ``_rule`` and ``_step_one``.
+
+    The rule is used where nothing of the step is recorded, one call for all parameters that share it.
     Complex parameters are seen as pairs of real numbers.
     """
+
+    _takes_sparse = False
 
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         """Fill the state of a parameter at its first step."""
@@ -24,16 +35,27 @@ class EachOptimizer(Optimizer):
         """Update ``param``, and ``state``, whose step is counted already."""
         raise NotImplementedError(f"{type(self).__name__}: define _step_one()")
 
+    def _rule(self, state: State, group: Group) -> Rule | None:
+        """The step as one program; called once in a step, and may change numbers in ``state``."""
+        return None
+
     def _update(self, group: Group) -> None:
+        together: dict[Any, list[Tensor]] = {}
         for param in group["params"]:
             if param.grad is None:
                 continue
             refuse_capturable(group, param)
+            if param.grad.layout is not ts.strided and not self._takes_sparse:
+                raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
             state = self.state[param]
             if not state:
                 state["step"] = 0
                 self._start(state, param, group)
             state["step"] += 1
+            rule = self._rule(state, group) if _is_plain(param, group) else None
+            if rule is not None:
+                together.setdefault((rule, param.dtype, param.device), []).append(param)
+                continue
             grad = -param.grad if group.get("maximize") else param.grad
             if not param.is_complex():
                 self._step_one(param, grad, state, group)
@@ -41,6 +63,27 @@ class EachOptimizer(Optimizer):
             seen = {key: _as_real(value) for key, value in state.items()}
             self._step_one(as_real(param), as_real(grad.resolve_conj()), seen, group)
             state.update({key: value for key, value in seen.items() if not isinstance(value, Tensor)})
+        for (rule, _, _), params in together.items():
+            lists: list[list[Tensor]] = [[self.state[param][name] for param in params] for name in rule.states]
+            lists += [[]] * (3 - len(lists))
+            ops._optimizer_step_(rule.name, params, [param.grad for param in params], *lists, *rule.numbers)
+
+
+def _is_plain(param: Tensor, group: Group) -> bool:
+    """Whether a step of it is what the fused operator computes."""
+    grad = param.grad
+    return (
+        param.is_floating_point()
+        and not group.get("differentiable")
+        and grad is not None
+        and not grad.is_sparse
+        and (grad.dtype == param.dtype and grad.shape == param.shape)
+    )
+
+
+def sign_and_decay(group: Group) -> tuple[float, float]:
+    """The first two numbers of most rules."""
+    return -1.0 if group["maximize"] else 1.0, float(group["weight_decay"])
 
 
 def _as_real(value: Any) -> Any:
@@ -51,6 +94,11 @@ def as_real(tensor: Tensor) -> Tensor:
     """A view of complex numbers as pairs."""
     module: Any = ts
     return module.view_as_real(tensor)  # type: ignore[no-any-return]
+
+
+def as_reals(tensors: list[Tensor]) -> list[Tensor]:
+    """Tensors of one dtype as the fused steps take them: complex ones as pairs."""
+    return [as_real(tensor) for tensor in tensors] if tensors and tensors[0].is_complex() else tensors
 
 
 def refuse_capturable(group: Group, param: Tensor) -> None:

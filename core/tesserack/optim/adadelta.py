@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, zeros
+from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, sign_and_decay, zeros
 from tesserack.optim.optimizer import Group, require
 
 __all__ = ["Adadelta"]
@@ -58,6 +58,10 @@ class Adadelta(EachOptimizer):
 
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         state["square_avg"], state["acc_delta"] = zeros(param), zeros(param)
+
+    def _rule(self, state: State, group: Group) -> Rule:
+        rho, eps, rate = float(group["rho"]), float(group["eps"]), float(group["lr"])
+        return Rule("adadelta", ("square_avg", "acc_delta"), (*sign_and_decay(group), rho, 1 - rho, eps, rate))
 
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         grad = decayed(grad, param, group)

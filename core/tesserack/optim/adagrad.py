@@ -6,7 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, kept
+from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay
 from tesserack.optim.optimizer import Group, require
 
 __all__ = ["Adagrad"]
@@ -60,6 +60,8 @@ class Adagrad(EachOptimizer):
                 self.state[param]["step"] = 0
                 self._start(self.state[param], param, group)
 
+    _takes_sparse = True
+
     def _check_group(self, group: Group) -> None:
         check_usual(group)
         for name in ("lr_decay", "initial_accumulator_value"):
@@ -75,9 +77,25 @@ class Adagrad(EachOptimizer):
         for state in self.state.values():
             state["sum"].share_memory_()
 
+    def _rule(self, state: State, group: Group) -> Rule:
+        rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
+        return Rule("adagrad", ("sum",), (*sign_and_decay(group), rate, float(group["eps"])))
+
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        grad = decayed(grad, param, group)
         rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
         squares = state["sum"]
+        if grad.layout is not ts.strided:
+            return self._step_rows(param, grad, squares, rate, group)
+        grad = decayed(grad, param, group)
         squares.addcmul_(grad, grad, value=1)
         param.addcdiv_(grad, kept(squares, group).sqrt().add(group["eps"]), value=-rate)
+
+    def _step_rows(self, param: Tensor, grad: Tensor, squares: Tensor, rate: float, group: Group) -> None:
+        """The step where a sparse gradient has elements."""
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        grad = grad.coalesce()
+        squares.add_(grad.pow(2))
+        scale = squares.sparse_mask(grad)._values().sqrt().add(group["eps"])
+        step = ts.sparse_coo_tensor(grad._indices(), grad._values() / scale, grad.shape, is_coalesced=True)
+        param.add_(step, alpha=-rate)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim._each import kept, moments, refuse_capturable
+from tesserack.optim._each import as_reals, kept, moments, refuse_capturable
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
 __all__ = ["Adam", "AdamW"]
@@ -102,11 +102,11 @@ class Adam(Optimizer):
         beta1, beta2 = group["betas"]
         amsgrad = group["amsgrad"]
         ts.adam_step_(
-            params,
-            [cast("Tensor", param.grad) for param in params],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [state["max_exp_avg_sq"] for state in states] if amsgrad else [],
+            as_reals(params),
+            as_reals([cast("Tensor", param.grad) for param in params]),
+            as_reals([state["exp_avg"] for state in states]),
+            as_reals([state["exp_avg_sq"] for state in states]),
+            as_reals([state["max_exp_avg_sq"] for state in states] if amsgrad else []),
             step,
             float(group["lr"]),
             float(beta1),

@@ -6,7 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, kept, zeros
+from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay, zeros
 from tesserack.optim.optimizer import Group
 
 __all__ = ["Adamax"]
@@ -58,6 +58,12 @@ class Adamax(EachOptimizer):
 
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         state["exp_avg"], state["exp_inf"] = zeros(param), zeros(param)
+
+    def _rule(self, state: State, group: Group) -> Rule:
+        beta1, beta2 = map(float, group["betas"])
+        rate = float(group["lr"]) / (1 - beta1 ** state["step"])
+        numbers = (*sign_and_decay(group), 1 - beta1, beta2, rate, float(group["eps"]))
+        return Rule("adamax", ("exp_avg", "exp_inf"), numbers)
 
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         grad = decayed(grad, param, group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, zeros
+from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, sign_and_decay, zeros
 from tesserack.optim.optimizer import Group
 
 __all__ = ["ASGD"]
@@ -59,14 +59,24 @@ class ASGD(EachOptimizer):
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         state["eta"], state["mu"], state["ax"] = float(group["lr"]), 1.0, zeros(param)
 
+    def _rule(self, state: State, group: Group) -> Rule:
+        eta, mu = state["eta"], state["mu"]
+        self._count(state, group)
+        return Rule("asgd", ("ax",), (*sign_and_decay(group), 1 - group["lambd"] * eta, eta, mu))
+
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         grad = decayed(grad, param, group)
-        lambd, rate, eta = group["lambd"], float(group["lr"]), state["eta"]
-        param.mul_(1 - lambd * eta)
+        eta = state["eta"]
+        param.mul_(1 - group["lambd"] * eta)
         param.add_(grad, alpha=-eta)
         if state["mu"] == 1:
             state["ax"].copy_(param)
         else:
             state["ax"].add_(param.sub(state["ax"]).mul_(state["mu"]))
-        state["eta"] = rate / (1 + lambd * rate * state["step"]) ** group["alpha"]
+        self._count(state, group)
+
+    def _count(self, state: State, group: Group) -> None:
+        """The rates of the next step."""
+        rate = float(group["lr"])
+        state["eta"] = rate / (1 + group["lambd"] * rate * state["step"]) ** group["alpha"]
         state["mu"] = 1 / max(1.0, state["step"] - group["t0"])

@@ -75,6 +75,8 @@ class Muon(Optimizer):
             grad = param.grad
             if grad is None:
                 continue
+            if param.is_complex():
+                raise RuntimeError("Muon does not support complex parameters")
             state = self.state[param]
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = ts.zeros_like(grad)

@@ -6,7 +6,17 @@ import math
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, kept, moments, zeros
+from tesserack.optim._each import (
+    EachOptimizer,
+    Rule,
+    State,
+    check_usual,
+    decayed,
+    kept,
+    moments,
+    sign_and_decay,
+    zeros,
+)
 from tesserack.optim.optimizer import Group, require
 
 __all__ = ["NAdam", "RAdam"]
@@ -27,6 +37,15 @@ class _Decaying(EachOptimizer):
         if group["weight_decay"]:
             param.mul_(1 - float(group["lr"]) * group["weight_decay"])
         return grad
+
+    def _moments(self, group: Group) -> tuple[float, ...]:
+        """The first numbers of a rule: sign, decay in the gradient, factor of the parameter, and of the moments."""
+        sign, decay = sign_and_decay(group)
+        beta1, beta2 = map(float, group["betas"])
+        shrink = 1.0
+        if group["decoupled_weight_decay"]:
+            decay, shrink = 0.0, 1 - float(group["lr"]) * decay
+        return sign, decay, shrink, 1 - beta1, beta2, 1 - beta2
 
 
 class NAdam(_Decaying):
@@ -82,11 +101,25 @@ class NAdam(_Decaying):
         state["mu_product"] = 1.0
         super()._start(state, param, group)
 
+    def _rule(self, state: State, group: Group) -> Rule:
+        (_, beta2), step, rate = group["betas"], state["step"], float(group["lr"])
+        now, following = self._weights(state, group)
+        of_grad = rate * (1 - now) / (1 - state["mu_product"])
+        of_mean = rate * following / (1 - state["mu_product"] * following)
+        numbers = (*self._moments(group), 1 - float(beta2) ** step, of_grad, of_mean, float(group["eps"]))
+        return Rule("nadam", ("exp_avg", "exp_avg_sq"), numbers)
+
+    def _weights(self, state: State, group: Group) -> tuple[float, float]:
+        """What the mean weighs in this step and the next; their product is counted on."""
+        step, decay = state["step"], group["momentum_decay"]
+        now, following = (group["betas"][0] * (1 - 0.5 * 0.96 ** (t * decay)) for t in (step, step + 1))
+        state["mu_product"] *= now
+        return now, following
+
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         grad = self._decayed(grad, param, group)
-        (beta1, beta2), step, rate = group["betas"], state["step"], float(group["lr"])
-        now, following = (beta1 * (1 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
-        state["mu_product"] *= now
+        (_, beta2), step, rate = group["betas"], state["step"], float(group["lr"])
+        now, following = self._weights(state, group)
         mean, square = moments(grad, state, group["betas"])
         scale = kept(square, group).div(1 - beta2**step).sqrt_().add(group["eps"])
         param.addcdiv_(grad, scale, value=-rate * (1 - now) / (1 - state["mu_product"]))
@@ -135,16 +168,31 @@ class RAdam(_Decaying):
         }
         super().__init__(params, defaults)
 
+    def _rule(self, state: State, group: Group) -> Rule:
+        factor, step = _rectified(group["betas"], state["step"]), state["step"]
+        rate = float(group["lr"]) / (1 - float(group["betas"][0]) ** step)
+        states, numbers = ("exp_avg", "exp_avg_sq"), self._moments(group)
+        if factor is None:
+            return Rule("radam_early", states, (*numbers, rate))
+        return Rule("radam", states, (*numbers, rate * factor, float(group["eps"])))
+
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         grad = self._decayed(grad, param, group)
-        (beta1, beta2), step = group["betas"], state["step"]
         mean, square = moments(grad, state, group["betas"])
-        update = kept(mean, group).div(1 - beta1**step)
-        correction = 1 - beta2**step
-        longest = 2 / (1 - beta2) - 1
-        length = longest - 2 * step * beta2**step / correction  # of the average, as a simple moving one
-        if length > 5:
-            top = (length - 4) * (length - 2) * longest
-            rectified = math.sqrt(top / ((longest - 4) * (longest - 2) * length))
-            update = update.mul_(rectified * math.sqrt(correction)).div_(kept(square, group).sqrt().add(group["eps"]))
+        update = kept(mean, group).div(1 - group["betas"][0] ** state["step"])
+        factor = _rectified(group["betas"], state["step"])
+        if factor is not None:
+            update = update.mul_(factor).div_(kept(square, group).sqrt().add(group["eps"]))
         param.add_(update, alpha=-float(group["lr"]))
+
+
+def _rectified(betas: tuple[float, float], step: int) -> float | None:
+    """What the update is multiplied by before it is divided by the second moment's root; None while that is unsure."""
+    beta2 = float(betas[1])
+    correction = 1 - beta2**step
+    longest = 2 / (1 - beta2) - 1
+    length = longest - 2 * step * beta2**step / correction  # of the average, as a simple moving one
+    if length <= 5:
+        return None
+    top = (length - 4) * (length - 2) * longest
+    return math.sqrt(top / ((longest - 4) * (longest - 2) * length)) * math.sqrt(correction)

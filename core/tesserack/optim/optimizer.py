@@ -16,10 +16,23 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.utils.hooks import RemovableHandle
 
-__all__ = ["Optimizer"]
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
 Group = dict[str, Any]
 Hooks = OrderedDict[int, Callable[..., Any]]
+
+
+_GLOBAL: dict[str, Hooks] = {"_step_pre_hooks": OrderedDict(), "_step_post_hooks": OrderedDict()}
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` before each step of every optimizer, before its own hooks."""
+    return _add(_GLOBAL["_step_pre_hooks"], hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` after each step of every optimizer, before its own hooks."""
+    return _add(_GLOBAL["_step_post_hooks"], hook)
 
 
 def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +60,7 @@ def _with_hooks(run: Callable[..., Any]) -> Callable[..., Any]:
 def _hooks_of(optimizer: Optimizer, name: str) -> list[Callable[..., Any]]:
     """The hooks now; none in a subclass that does not call ``super().__init__``, as wrappers of optimizers do not."""
     hooks: Hooks | None = getattr(optimizer, name, None)
-    return list(hooks.values()) if hooks else []
+    return [*_GLOBAL[name].values(), *(hooks.values() if hooks else ())]
 
 
 def _replaced_arguments(answer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -78,7 +91,10 @@ class Optimizer:
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
-            raise TypeError("optimizer: expected an iterable of tensors or dicts, got a Tensor; pass [tensor]")
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor; "
+                "pass [tensor]"
+            )
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -91,7 +107,7 @@ class Optimizer:
         self._check_group(defaults)
         groups = list(params)
         if not groups:
-            raise ValueError("optimizer: got an empty parameter list")
+            raise ValueError("optimizer got an empty parameter list; pass model.parameters()")
         for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
 
@@ -112,6 +128,9 @@ class Optimizer:
     def _update(self, group: Group) -> None:
         """One step of one group; called without gradient recording, unless the group is ``differentiable``."""
         raise NotImplementedError(f"{type(self).__name__}: define _update(group), or override step()")
+
+    def _patch_step_function(self) -> None:
+        """Nothing: hooks stand around ``step`` from the class on. Wrappers of optimizers call it, as in PyTorch."""
 
     def _check_group(self, group: Group) -> None:
         """Raise ``ValueError`` for options out of range; called with the defaults and with every group."""
@@ -158,7 +177,7 @@ class Optimizer:
     def _check_params(self, params: list[Any]) -> None:
         for param in params:
             if not isinstance(param, Tensor):
-                raise TypeError(f"optimizer: expected tensors as parameters, got {type(param).__name__}")
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
             if not param.is_leaf:
                 raise ValueError("optimizer: can't optimize a non-leaf Tensor; pass the tensors it was computed from")
         if len(set(params)) != len(params):
@@ -198,7 +217,8 @@ class Optimizer:
         sizes, saved_sizes = ([len(group["params"]) for group in groups] for groups in (self.param_groups, saved))
         if sizes != saved_sizes:
             raise ValueError(
-                f"load_state_dict: expected parameter groups of sizes {sizes}, the loaded state has {saved_sizes}"
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: "
+                f"expected groups of sizes {sizes}, got {saved_sizes}"
             )
         numbers = (number for group in saved for number in group["params"])
         params = dict(zip(numbers, self._all_params(), strict=True))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, State, check_usual, decayed, kept, zeros
+from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay, zeros
 from tesserack.optim.optimizer import Group, require
 
 __all__ = ["RMSprop"]
@@ -66,6 +66,16 @@ class RMSprop(EachOptimizer):
             state["momentum_buffer"] = zeros(param)
         if group["centered"]:
             state["grad_avg"] = zeros(param)
+
+    def _rule(self, state: State, group: Group) -> Rule:
+        alpha, momentum = float(group["alpha"]), float(group["momentum"])
+        name, states = "rmsprop", cast("tuple[str, ...]", ("square_avg",))
+        numbers: tuple[float, ...] = (*sign_and_decay(group), alpha, 1 - alpha, float(group["lr"]), float(group["eps"]))
+        if group["centered"]:
+            name, states = f"{name}_centered", (*states, "grad_avg")
+        if momentum > 0:
+            name, states, numbers = f"{name}_momentum", (*states, "momentum_buffer"), (*numbers, momentum)
+        return Rule(name, states, numbers)
 
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         grad = decayed(grad, param, group)

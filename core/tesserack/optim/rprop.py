@@ -6,7 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, State, zeros
+from tesserack.optim._each import EachOptimizer, Rule, State, zeros
 from tesserack.optim.optimizer import Group, require
 
 __all__ = ["Rprop"]
@@ -62,6 +62,11 @@ class Rprop(EachOptimizer):
         start: Any = complex(rate, rate) if param.is_complex() else rate
         state["prev"] = zeros(param)
         state["step_size"] = ts.full_like(param.detach(), start)
+
+    def _rule(self, state: State, group: Group) -> Rule:
+        (down, up), (low, high) = group["etas"], group["step_sizes"]
+        sign = -1.0 if group["maximize"] else 1.0
+        return Rule("rprop", ("prev", "step_size"), (sign, float(up), float(down), float(low), float(high)))
 
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         (down, up), (low, high) = group["etas"], group["step_sizes"]

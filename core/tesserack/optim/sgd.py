@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.optim._each import as_reals
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
 __all__ = ["SGD"]
@@ -85,9 +86,9 @@ class SGD(Optimizer):
 
     def _fused(self, group: Group, params: list[Tensor], buffers: list[Tensor], first_step: bool) -> None:
         ts.sgd_step_(
-            params,
-            [cast("Tensor", param.grad) for param in params],
-            buffers,
+            as_reals(params),
+            as_reals([cast("Tensor", param.grad) for param in params]),
+            as_reals(buffers),
             float(group["lr"]),
             float(group["momentum"]),
             float(group["dampening"]),

@@ -6,8 +6,10 @@ After Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 from __future__ import annotations
 
 import contextlib
+import threading
+import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tesserack import _native
@@ -15,8 +17,31 @@ from tesserack._native import Tensor
 from tesserack.autograd import Function, backward
 from tesserack.autograd.graph import saved_tensors_hooks
 from tesserack.random import default_generator
+from tesserack.utils._selective import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+    recorded_operators,
+)
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential"]
+__all__ = [
+    "CheckpointError",
+    "CheckpointFunction",
+    "CheckpointPolicy",
+    "DefaultDeviceType",
+    "GraphExecGroup",
+    "SelectiveCheckpointContext",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "detach_variable",
+    "get_device_states",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+    "set_device_states",
+]
 
 
 class CheckpointError(RuntimeError):
@@ -30,15 +55,20 @@ def checkpoint(
     context_fn: Callable[[], tuple[Any, Any]] | None = None,
     preserve_rng_state: bool = True,
     determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
     """``function(*args, **kwargs)``, keeping none of the tensors it saves for backward: it runs again to get them.
 
     Args:
         use_reentrant: use the older scheme: a backward within the backward; some input must require grad.
-        context_fn: makes two context managers, around the first run and around the second.
+        context_fn: makes two context managers, around the first run and around the second; those of
+            :func:`create_selective_checkpoint_contexts` keep the results of chosen operators.
         preserve_rng_state: let random operators draw the same numbers again.
         determinism_check: ``"default"`` compares shapes and dtypes of both runs, ``"none"`` does not.
+        debug: name the operators of both runs in a ``CheckpointError``.
+        early_stop: end the second run when it has all that is needed.
 
     Raises ``CheckpointError`` in backward if the second run saves other tensors than the first.
 
@@ -53,18 +83,70 @@ def checkpoint(
             raise ValueError(
                 f"checkpoint: use_reentrant=True takes no keyword arguments and no context_fn, got {[*kwargs]}"
             )
-        return _Reentrant.apply(function, preserve_rng_state, *args)
+        return CheckpointFunction.apply(function, preserve_rng_state, *args)
     if determinism_check not in ("default", "none"):
         raise ValueError(f"checkpoint: expected determinism_check 'default' or 'none', got {determinism_check!r}")
-    first, second = context_fn() if context_fn else (contextlib.nullcontext(), contextlib.nullcontext())
+    first, second = context_fn() if context_fn else noop_context_fn()
     if not _native.is_grad_enabled():
         with first:
             return function(*args, **kwargs)
-    run = _Run(
-        function, args, kwargs, _RandomState(args) if preserve_rng_state else None, second, determinism_check != "none"
-    )
-    with saved_tensors_hooks(run.pack, run.unpack), first:
+    state = _RandomState(args) if preserve_rng_state else None
+    run = _Run(function, args, kwargs, state, second, determinism_check != "none")
+    run.stops_early = early_stop if _settings.early_stop is None else _settings.early_stop
+    if debug if _settings.debug is None else _settings.debug:
+        run.operators = []
+    with saved_tensors_hooks(run.pack, run.unpack), first, recorded_operators(run.operators):
         return function(*args, **kwargs)
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two contexts that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+class _Settings(threading.local):
+    early_stop: bool | None = None
+    debug: bool | None = None
+
+
+_settings = _Settings()
+
+
+@contextlib.contextmanager
+def _set(name: str, value: bool | None) -> Iterator[None]:
+    before = getattr(_settings, name)
+    setattr(_settings, name, value)
+    try:
+        yield
+    finally:
+        setattr(_settings, name, before)
+
+
+def set_checkpoint_early_stop(enable: bool) -> Any:
+    """Context manager: whether second runs of what is checkpointed inside end as soon as they have all tensors.
+
+    >>> with set_checkpoint_early_stop(False):
+    ...     pass  # checkpoint(...)
+    """
+    return _set("early_stop", enable)
+
+
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Any:
+    """Context manager: ``debug`` of every :func:`checkpoint` inside; None leaves it to their argument."""
+    return _set("debug", enabled)
+
+
+class GraphExecGroup:
+    """Context manager: several backward calls inside compute what they share of checkpointed regions again only once.
+
+    That is so outside as well while the graph is kept (``retain_graph=True``).
+    """
+
+    def __enter__(self) -> GraphExecGroup:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
 
 
 def checkpoint_sequential(functions: Sequence[Callable[..., Any]], segments: int, input: Any, **kwargs: Any) -> Any:
@@ -148,6 +230,8 @@ class _Run:
         self._state, self._context, self._check = state, context, check
         self._holders: list[weakref.ref[_Holder]] = []
         self._values: weakref.WeakKeyDictionary[_Holder, Tensor] = weakref.WeakKeyDictionary()
+        self.stops_early = True
+        self.operators: list[str] | None = None  # of the first run, in debug mode
 
     def pack(self, tensor: Tensor) -> _Holder:
         holder = _Holder(len(self._holders), tensor)
@@ -160,9 +244,15 @@ class _Run:
         if holder not in self._values:
             raise CheckpointError(
                 f"checkpoint: the second run of {self._function!r} saved fewer tensors for backward than the first: "
-                "it must do the same every time"
+                f"it must do the same every time{self._shown()}"
             )
         return self._values[holder]
+
+    def _shown(self) -> str:
+        """The operators of both runs, where they are known."""
+        if self.operators is None:
+            return ""
+        return f"\nOperators of the first run: {', '.join(self.operators)}\nof the second: {', '.join(self._again)}"
 
     def _run_again(self) -> None:
         count = 0
@@ -174,34 +264,42 @@ class _Run:
             if holder is not None:
                 self._compare(holder, tensor)
                 self._values[holder] = tensor.detach()
-            if count >= len(self._holders):
+            if count >= len(self._holders) and self.stops_early:
                 raise _Enough
             return tensor
 
         again = self._state.again() if self._state else contextlib.nullcontext()
+        self._again: list[str] = []
         with (
             contextlib.suppress(_Enough),
             _native.enable_grad(),
             again,
             self._context,
+            recorded_operators(self._again if self.operators is not None else None),
             saved_tensors_hooks(keep, lambda tensor: tensor),
         ):
             self._function(*self._args, **self._kwargs)
+        if self._check and count > len(self._holders):
+            raise CheckpointError(
+                f"checkpoint: the second run saved {count} tensors for backward and the first {len(self._holders)}: "
+                f"the function must do the same every time{self._shown()}"
+            )
 
     def _compare(self, holder: _Holder, tensor: Tensor) -> None:
         meta = (tuple(tensor.shape), tensor.dtype, str(tensor.device))
         if self._check and meta != holder.meta:
             raise CheckpointError(
                 f"checkpoint: tensor {holder.index} saved for backward was {holder.meta} in the first run "
-                f"and {meta} in the second: "
-                "the function must do the same every time"
+                f"and {meta} in the second: the function must do the same every time{self._shown()}"
             )
 
 
 # --- the reentrant scheme ------------------------------------------------------------------------------------------
 
 
-class _Reentrant(Function):
+class CheckpointFunction(Function):
+    """The older scheme: ``apply(function, preserve_rng_state, *args)``."""
+
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         ctx.function = function
@@ -224,3 +322,60 @@ class _Reentrant(Function):
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         backward([o for o, _ in pairs], [g for _, g in pairs])
         return None, None, *(a.grad if isinstance(a, Tensor) else None for a in inputs)
+
+
+# --- what PyTorch's own parts are called ---------------------------------------------------------------------------
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with their tensors detached, each requiring gradients if it did. ``RuntimeError`` for no tuple."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in inputs)
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn where no argument requires gradients: then there is none for what is in the function either."""
+    if not any(value.requires_grad for value in inputs if isinstance(value, Tensor)):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+class DefaultDeviceType:
+    """The kind of device that random states are kept of where no argument tells."""
+
+    _default_device_type = "cuda"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Set it."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """What was set."""
+        return DefaultDeviceType._default_device_type
+
+
+def _cards(values: Any) -> Iterator[Any]:
+    """The devices of tensors inside containers, but for the cpu and meta."""
+    if isinstance(values, Tensor):
+        if values.device.type not in ("cpu", "meta"):
+            yield values.device
+    elif isinstance(values, dict):
+        yield from _cards(list(values.values()))
+    elif isinstance(values, (list, tuple)):
+        for value in values:
+            yield from _cards(value)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """Numbers of the cards that tensors among the arguments are on, and the states of their random streams."""
+    devices = {str(device): device for device in _cards(args)}
+    return [d.index or 0 for d in devices.values()], [default_generator(d).get_state() for d in devices.values()]
+
+
+def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None) -> None:
+    """Put back what :func:`get_device_states` gave, on cards of a kind (:class:`DefaultDeviceType`)."""
+    kind = device_type or DefaultDeviceType.get_device_type()
+    for index, state in zip(devices, states, strict=True):
+        default_generator(_native.device(kind, index)).set_state(state)

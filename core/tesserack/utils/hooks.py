@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
-from collections import OrderedDict
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-__all__ = ["RemovableHandle"]
+__all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
 _ids = itertools.count()
 
@@ -16,9 +17,10 @@ _ids = itertools.count()
 class RemovableHandle:
     """Returned by every ``register_*hook``: :meth:`remove` undoes the registration, once or more often.
 
-    Also a context manager that removes the hook on exit. ``extra`` holds dictionaries keyed by the same id that are
-    cleaned together with the first.
+    Also a context manager that removes the hook on exit. ``extra_dict`` is a dictionary, or several, keyed by the same
+    id: they are cleaned together with the first.
 
+    >>> from collections import OrderedDict
     >>> hooks = OrderedDict()
     >>> handle = RemovableHandle(hooks)
     >>> hooks[handle.id] = print
@@ -27,9 +29,10 @@ class RemovableHandle:
     0
     """
 
-    def __init__(self, hooks: OrderedDict[int, Any], *, extra: tuple[Any, ...] = ()) -> None:
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        extra = extra_dict if isinstance(extra_dict, (list, tuple)) else () if extra_dict is None else (extra_dict,)
         self.id = next(_ids)
-        self._tables = tuple(weakref.ref(table) for table in (hooks, *extra))
+        self._tables = tuple(weakref.ref(table) for table in (hooks_dict, *extra))
 
     def remove(self) -> None:
         """Forget the hook; does nothing if it, or its owner, is already gone."""
@@ -45,3 +48,20 @@ class RemovableHandle:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.remove()
+
+
+def unserializable_hook(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a hook of a tensor as one that is expected to be lost when the tensor is saved: no warning then."""
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    return f
+
+
+def warn_if_has_hooks(tensor: Any) -> None:
+    """Warn of the hooks that a tensor has, other than :func:`unserializable_hook`, which are not saved with it."""
+    for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
+        if not hasattr(hook, "__torch_unserializable__"):
+            warnings.warn(
+                f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can decorate the "
+                "function with @tesserack.utils.hooks.unserializable_hook to suppress this warning",
+                stacklevel=2,
+            )

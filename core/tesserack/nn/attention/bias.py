@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import enum
+
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["causal_lower_right", "causal_upper_left"]
+__all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 
 
-def _causal(rows: int, columns: int, offset: int) -> Tensor:
-    return ts.ones((rows, columns), dtype=ts.bool).tril(offset)
+class CausalVariant(enum.IntEnum):
+    """Which corner of the mask the triangle touches."""
+
+    UPPER_LEFT = 1
+    LOWER_RIGHT = 2
+
+
+class CausalBias(Tensor):
+    """The bool mask of a variant, which ``scaled_dot_product_attention`` takes as any other.
+
+    >>> CausalBias(CausalVariant.UPPER_LEFT, 2, 2).tolist()
+    [[True, False], [True, True]]
+    """
+
+    variant: CausalVariant
+    seq_len_q: int
+    seq_len_kv: int
+
+    @staticmethod
+    def __new__(cls: type[CausalBias], variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> CausalBias:
+        if not isinstance(variant, CausalVariant):
+            raise TypeError(f"CausalBias: expected a CausalVariant, got {type(variant).__name__}")
+        offset = 0 if variant is CausalVariant.UPPER_LEFT else seq_len_kv - seq_len_q
+        mask = ts.ones((seq_len_q, seq_len_kv), dtype=ts.bool).tril(offset)
+        made: CausalBias = Tensor._make_subclass(cls, mask)
+        made.variant, made.seq_len_q, made.seq_len_kv = variant, seq_len_q, seq_len_kv
+        return made
 
 
 def causal_upper_left(*size: int) -> Tensor:
@@ -19,7 +46,7 @@ def causal_upper_left(*size: int) -> Tensor:
     [[True, False, False], [True, True, False]]
     """
     rows, columns = _two(size)
-    return _causal(rows, columns, 0)
+    return CausalBias(CausalVariant.UPPER_LEFT, rows, columns)
 
 
 def causal_lower_right(*size: int) -> Tensor:
@@ -29,7 +56,7 @@ def causal_lower_right(*size: int) -> Tensor:
     [[True, True, False], [True, True, True]]
     """
     rows, columns = _two(size)
-    return _causal(rows, columns, columns - rows)
+    return CausalBias(CausalVariant.LOWER_RIGHT, rows, columns)
 
 
 def _two(size: tuple[int, ...]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def add_hook(
     """Put ``hook`` into ``table``; each ``(marks, on)`` remembers an option of it under the same id."""
     if not callable(hook):
         raise TypeError(f"register hook: expected a callable, got {type(hook).__name__}")
-    handle = RemovableHandle(table, extra=tuple(mark for mark, _ in marks))
+    handle = RemovableHandle(table, extra_dict=tuple(mark for mark, _ in marks))
     table[handle.id] = hook
     if prepend:
         table.move_to_end(handle.id, last=False)
@@ -50,6 +51,7 @@ class HookMixin:
     """Registration and running of hooks; ``Module.__call__`` comes here only when ``_hooked`` is set."""
 
     _hooked = False  # the class value is raised by global hooks, the instance value by hooks of that module
+    _full_backward_hooks = True  # what kind _backward_hooks holds
     _forward_hooks: Hooks
     _forward_hooks_with_kwargs: Hooks
     _forward_hooks_always_called: Hooks
@@ -103,8 +105,25 @@ class HookMixin:
         Both gradients are tuples with one entry per positional input (or output), None where there is no gradient.
         A returned tuple replaces ``grad_input``. Inputs and outputs must not be modified in place by the module.
         """
-        self.__dict__["_hooked"] = True
+        self._claim_backward_hooks(full=True)
         return add_hook(self._backward_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` of the last operator of ``forward`` alone: PyTorch's old form.
+
+        What it returns (unless None) replaces ``grad_input``. :meth:`register_full_backward_hook` sees the gradients of
+        the module's own inputs. Raises ``RuntimeError`` on a module that has hooks of that kind.
+        """
+        self._claim_backward_hooks(full=False)
+        return add_hook(self._backward_hooks, hook)
+
+    def _claim_backward_hooks(self, full: bool) -> None:
+        if self._backward_hooks and self._full_backward_hooks != full:
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. "
+                "Please use only one of them."
+            )
+        self.__dict__.update(_hooked=True, _full_backward_hooks=full)
 
     def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._any_hooks():
@@ -120,7 +139,17 @@ class HookMixin:
         except Exception:
             self._run_always_called(args, kwargs, called)
             raise
+        if not self._full_backward_hooks and is_grad_enabled():
+            self._watch_last_operator(result)
         return result if backward is None else backward.watch_outputs(result)
+
+    def _watch_last_operator(self, result: Any) -> None:
+        while isinstance(result, (dict, list, tuple)) and result:
+            result = next(iter(result.values())) if isinstance(result, dict) else result[0]
+        node = getattr(result, "grad_fn", None)
+        if node is not None:
+            for hook in self._backward_hooks.values():
+                node.register_hook(functools.partial(hook, self))
 
     def _any_hooks(self) -> bool:
         own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
@@ -157,7 +186,7 @@ class HookMixin:
     def _run_forward_hook(
         self, key: int, hook: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> Any:
-        if key in self._forward_hooks_with_kwargs:
+        if key in self._forward_hooks_with_kwargs or key in _GLOBAL_WITH_KWARGS:
             return hook(self, args, kwargs, output)
         return hook(self, args, output)
 
@@ -174,7 +203,8 @@ class HookMixin:
 
     def _backward_watch(self) -> BackwardHooks | None:
         pre = [hook for _, hook in _both(GLOBAL.backward_pre, self._backward_pre_hooks)]
-        post = [hook for _, hook in _both(GLOBAL.backward, self._backward_hooks)]
+        own = self._backward_hooks if self._full_backward_hooks else OrderedDict()
+        post = [hook for _, hook in _both(GLOBAL.backward, own)]
         if (pre or post) and is_grad_enabled():
             return BackwardHooks(self, pre, post)
         return None
@@ -187,6 +217,7 @@ def _both(first: Hooks, second: Hooks) -> Iterator[tuple[int, Callable[..., Any]
 
 
 _GLOBAL_ALWAYS: Hooks = OrderedDict()
+_GLOBAL_WITH_KWARGS: Hooks = OrderedDict()
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -195,10 +226,12 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     return add_hook(GLOBAL.forward_pre, hook)
 
 
-def register_module_forward_hook(hook: Callable[..., Any], *, always_call: bool = False) -> RemovableHandle:
-    """Call ``hook(module, args, output)`` after the forward of every module."""
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call ``hook(module, args, output)`` after the forward of every module; options as for one module's hooks."""
     HookMixin._hooked = True
-    return add_hook(GLOBAL.forward, hook, marks=((_GLOBAL_ALWAYS, always_call),))
+    return add_hook(GLOBAL.forward, hook, marks=((_GLOBAL_ALWAYS, always_call), (_GLOBAL_WITH_KWARGS, with_kwargs)))
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -211,3 +244,33 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
     """Call ``hook(module, grad_input, grad_output)`` after the backward of every module."""
     HookMixin._hooked = True
     return add_hook(GLOBAL.backward, hook)
+
+
+# --- registration -----------------------------------------------------------------------------------------------------
+
+# Called as hook(module, name, value) where a module gets a parameter, a buffer or a submodule; they may replace it.
+REGISTRATION: dict[str, Hooks] = {"parameter": OrderedDict(), "buffer": OrderedDict(), "module": OrderedDict()}
+
+
+def registered(kind: str, module: object, name: str, value: Any) -> Any:
+    """``value`` as the hooks on registrations of its kind leave it."""
+    for hook in list(REGISTRATION[kind].values()):
+        replaced = hook(module, name, value)
+        if replaced is not None:
+            value = replaced
+    return value
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, parameter)`` whenever a module gets a parameter; an answer replaces it."""
+    return add_hook(REGISTRATION["parameter"], hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, buffer)`` whenever a module gets a buffer; an answer replaces it."""
+    return add_hook(REGISTRATION["buffer"], hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, submodule)`` whenever a module gets a submodule; an answer replaces it."""
+    return add_hook(REGISTRATION["module"], hook)

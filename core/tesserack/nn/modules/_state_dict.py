@@ -114,7 +114,7 @@ class StateDictMixin:
         <All keys matched successfully>
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"load_state_dict: expected a dict of tensors, got {type(state_dict).__name__}")
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}")
         load = _Load(getattr(state_dict, "_metadata", None), assign)
         load.into(self, "", OrderedDict(state_dict))
         if strict:

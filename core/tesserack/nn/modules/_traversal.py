@@ -112,9 +112,7 @@ class TraversalMixin:
         for name in target.split(".") if target else ():
             found = module._modules.get(name) if isinstance(module, TraversalMixin) else None
             if found is None:
-                raise AttributeError(
-                    f"get_submodule: {type(module).__name__} has no submodule {name!r} (in {target!r})"
-                )
+                raise AttributeError(f"{type(module).__name__} has no attribute `{name}` (get_submodule of {target!r})")
             module = found
         return module  # type: ignore[no-any-return]
 

@@ -76,8 +76,11 @@ class _BatchNorm(Module):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim not in self._dimensions:
-            allowed = " or ".join(map(str, self._dimensions))
-            raise ValueError(f"{type(self).__name__}: expected {allowed} dimensions, got shape {tuple(input.shape)}")
+            allowed = " or ".join(f"{n}D" for n in self._dimensions)
+            raise ValueError(
+                f"{type(self).__name__}: expected {allowed} input (got {input.dim()}D input), of shape "
+                f"{tuple(input.shape)}"
+            )
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, TypeVar
 
-from tesserack import Tensor
+from tesserack import Tensor, compile
 from tesserack.backends import _accessors
 from tesserack.nn.modules._convert import ConvertMixin
 from tesserack.nn.modules._hooks import (
+    REGISTRATION,
     HookMixin,
+    register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+    registered,
 )
 from tesserack.nn.modules._registry import Registry
 from tesserack.nn.modules._state_dict import IncompatibleKeys, StateDictMixin
@@ -24,10 +29,13 @@ from tesserack.nn.parameter import Buffer, Parameter
 __all__ = [
     "IncompatibleKeys",
     "Module",
+    "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
 ]
 
 Self = TypeVar("Self", bound="Module")
@@ -100,6 +108,12 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             note_module(error, self)
             raise
 
+    _call_impl = __call__  # what packages call and replace in PyTorch
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Accepts what ``tesserack.compile`` does; the module runs as it is."""
+        compile(self, *args, **kwargs)
+
     # --- registration -------------------------------------------------------------------------------------------
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -114,6 +128,8 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
                 f"register_parameter: {name!r} is the result of an operation (not a leaf tensor); "
                 "create the Parameter from a tensor, and compute the value in forward"
             )
+        if REGISTRATION["parameter"]:
+            param = registered("parameter", self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -121,6 +137,8 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
         self._check_name(name, "buffer", self._registry("_buffers"))
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: expected a Tensor or None for {name!r}, got {type(tensor).__name__}")
+        if REGISTRATION["buffer"]:
+            tensor = registered("buffer", self, name, tensor)
         self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -134,13 +152,17 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a submodule. The name must be new and contain no dot."""
         if not isinstance(module, Module) and module is not None:
-            raise TypeError(f"add_module: expected a Module or None for {name!r}, got {type(module).__name__}")
+            raise TypeError(
+                f"add_module: {type(module).__name__} is not a Module subclass, for {name!r}; expected a Module or None"
+            )
         self._check_name(name, "module", self._registry("_modules"))
+        if REGISTRATION["module"]:
+            module = registered("module", self, name, module)
         self._modules[name] = module
 
     def _registry(self, registry: str) -> Registry:
         if registry not in self.__dict__:
-            kind = registry.strip("_")
+            kind = "module" if registry == "_modules" else registry.strip("_")
             raise AttributeError(
                 f"cannot assign {kind} before Module.__init__() call; "
                 f"call super().__init__() first in {type(self).__name__}.__init__"
@@ -165,6 +187,8 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self._claim(name, "_modules")
+            if REGISTRATION["module"]:
+                value = registered("module", self, name, value)
             self._modules[name] = value
         elif isinstance(value, Buffer):
             self._claim(name, "_buffers")
@@ -191,8 +215,8 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
         if name in own.get("_parameters", ()):
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{type(value).__name__}' object to parameter '{name}' "
-                    "(nn.Parameter or None required); use .data or no_grad and copy_ to change its values"
+                    f"cannot assign '{type(value).__name__}' as parameter '{name}' "
+                    "(torch.nn.Parameter or None expected); use .data or no_grad and copy_ to change its values"
                 )
             self._parameters[name] = None
         elif name in own.get("_modules", ()):

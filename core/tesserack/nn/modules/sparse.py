@@ -17,7 +17,8 @@ class Embedding(Module):
     """A table of ``num_embeddings`` vectors: integer indices (*) -> (*, embedding_dim).
 
     Starts standard normal; the row ``padding_idx`` starts at zero and is not trained. ``max_norm`` limits the norm
-    of the rows in use. Raises ``IndexError`` for an index outside the table.
+    of the rows in use. With ``sparse`` the gradient is a sparse tensor of those rows. Raises ``IndexError`` for an
+    index outside the table.
 
     >>> from tesserack import nn, tensor
     >>> table = nn.Embedding(10, 3, padding_idx=0)
@@ -46,8 +47,6 @@ class Embedding(Module):
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ValueError(f"Embedding: expected padding_idx within {num_embeddings} rows, got {padding_idx}")
             padding_idx %= num_embeddings
-        if scale_grad_by_freq or sparse:
-            raise ValueError("Embedding: scale_grad_by_freq and sparse gradients are not available; leave both False")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
@@ -91,7 +90,9 @@ class Embedding(Module):
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type)
+        return F.embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        )
 
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
@@ -101,6 +102,10 @@ class Embedding(Module):
             parts.append(f"max_norm={self.max_norm}")
         if self.norm_type != 2:
             parts.append(f"norm_type={self.norm_type}")
+        if self.scale_grad_by_freq:
+            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        if self.sparse:
+            parts.append("sparse=True")
         return ", ".join(parts)
 
 
@@ -132,10 +137,6 @@ class EmbeddingBag(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if scale_grad_by_freq or sparse:
-            raise ValueError(
-                "EmbeddingBag: scale_grad_by_freq and sparse gradients are not available; leave both False"
-            )
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ValueError(f"EmbeddingBag: expected padding_idx within {num_embeddings} rows, got {padding_idx}")

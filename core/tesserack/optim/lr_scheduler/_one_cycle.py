@@ -61,7 +61,7 @@ class OneCycleLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"OneCycleLR: expected an Optimizer, got {type(optimizer).__name__}")
+            raise TypeError(f"OneCycleLR: {type(optimizer).__name__} is not an Optimizer")
         self.total_steps = _length(total_steps, epochs, steps_per_epoch)
         if not (isinstance(pct_start, float) and 0 <= pct_start <= 1):
             raise ValueError(f"OneCycleLR: expected a float pct_start between 0 and 1, got {pct_start!r}")

@@ -47,7 +47,7 @@ class ReduceLROnPlateau(LRScheduler):
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"ReduceLROnPlateau: expected threshold_mode 'rel' or 'abs', got {threshold_mode!r}")
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"ReduceLROnPlateau: expected an Optimizer, got {type(optimizer).__name__}")
+            raise TypeError(f"ReduceLROnPlateau: {type(optimizer).__name__} is not an Optimizer")
         groups = len(optimizer.param_groups)
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
         if len(self.min_lrs) != groups:

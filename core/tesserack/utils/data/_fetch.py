@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import operator
 from collections.abc import Callable
@@ -29,6 +30,21 @@ class Fetcher:
     streams: bool = False
     batch_size: int | None = None
     drop_last: bool = False
+    shared_seed: int | None = None  # of datapipes, the same for all workers
+
+    def _prepared(self) -> Any:
+        """The datapipe with the seeds of its parts, and in a worker its share of the samples."""
+        from tesserack.utils.data import graph_settings
+        from tesserack.utils.data.datapipes.iter.order import SHARDING_PRIORITIES
+        from tesserack.utils.data.workers import get_worker_info
+
+        info, pipe = get_worker_info(), self.dataset
+        if info is not None:
+            pipe = copy.deepcopy(pipe)  # threads share the dataset, and a pipe has one iterator at a time
+            group = SHARDING_PRIORITIES.MULTIPROCESSING
+            graph_settings.apply_sharding(pipe, info.num_workers, info.id, group)
+        seed = self.shared_seed if info is None else info.seed - info.id
+        return graph_settings.apply_random_seed(pipe, ts.Generator().manual_seed((seed or 0) & 0x7FFF_FFFF_FFFF_FFFF))
 
     def start(self) -> _Fetch:
         """A function from a task, the indices of a batch, to the batch; of a stream every task is the next batch.
@@ -58,7 +74,7 @@ class Fetcher:
         return lambda indices: collate([dataset[i] for i in indices])
 
     def _stream(self) -> _Fetch:
-        samples = iter(self.dataset)
+        samples = iter(self.dataset if self.shared_seed is None else self._prepared())
         size = self.batch_size
 
         def fetch(_: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import tesserack as ts
 from tesserack.utils.data._fetch import END, Fetcher, rows_of_tensors
 from tesserack.utils.data.collate import default_collate, default_convert, rebuilt_mapping
+from tesserack.utils.data.datapipes.datapipe import IterDataPipe
 from tesserack.utils.data.dataset import IterableDataset
 from tesserack.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 from tesserack.utils.data.workers import Batches, ThreadWorkers, WorkerInfo, Workers
@@ -88,6 +89,10 @@ class DataLoader(Generic[T_co]):
         self.worker_type = worker_type
         self._processes: Any = None
         self._streams = isinstance(dataset, IterableDataset)
+        if isinstance(dataset, IterDataPipe) and shuffle is not None:
+            from tesserack.utils.data.graph_settings import apply_shuffle_settings
+
+            self.dataset, shuffle = apply_shuffle_settings(dataset, shuffle=shuffle), None
         self._check(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size, drop_last = None, False
@@ -125,7 +130,7 @@ class DataLoader(Generic[T_co]):
         if batch_size is None and drop_last:
             raise ValueError("DataLoader: drop_last needs a batch_size")
         if batch_size is not None and (isinstance(batch_size, bool) or batch_size <= 0):
-            raise ValueError(f"DataLoader: expected a positive batch_size or None, got {batch_size!r}")
+            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size!r}")
 
     def _check_workers(self) -> None:
         if self.worker_type not in (None, "process", "thread"):
@@ -153,7 +158,7 @@ class DataLoader(Generic[T_co]):
         # Drawn whatever the number of workers, which must not change the order of what follows.
         seed = int(ts.empty((), dtype=ts.int64).random_(generator=self.generator).item())
         if self.num_workers == 0:
-            return self._here()
+            return self._here(seed)
         infos = [WorkerInfo(i, self.num_workers, seed + i, self.dataset) for i in range(self.num_workers)]
         after = _pinned if self.pin_memory else None
         ahead = self.prefetch_factor or 2
@@ -190,12 +195,13 @@ class DataLoader(Generic[T_co]):
             return itertools.repeat(None)
         return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
 
-    def _fetcher(self) -> Fetcher:
+    def _fetcher(self, seed: int = 0) -> Fetcher:
+        shared = seed if isinstance(self.dataset, IterDataPipe) else None
         batched = self.batch_sampler is not None or (self._streams and self.batch_size is not None)
-        return Fetcher(self.dataset, self.collate_fn, batched, self._streams, self.batch_size, self.drop_last)
+        return Fetcher(self.dataset, self.collate_fn, batched, self._streams, self.batch_size, self.drop_last, shared)
 
-    def _here(self) -> Iterator[Any]:
-        fetch = self._fetcher().start()
+    def _here(self, seed: int) -> Iterator[Any]:
+        fetch = self._fetcher(seed).start()
         for task in self._tasks():
             batch = fetch(task)
             if batch is END:

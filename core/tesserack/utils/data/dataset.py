@@ -68,7 +68,9 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
             raise ValueError("TensorDataset: expected at least one tensor")
         sizes = [tuple(tensor.shape) for tensor in tensors]
         if any(not size or size[0] != sizes[0][0] for size in sizes):
-            raise ValueError(f"TensorDataset: Size mismatch between tensors, expected one first dimension, got {sizes}")
+            raise AssertionError(
+                f"TensorDataset: Size mismatch between tensors, expected one first dimension, got {sizes}"
+            )
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
@@ -217,7 +219,10 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
     elif sum(lengths) == size:
         counts = [int(length) for length in lengths]
     else:
-        raise ValueError(f"random_split: expected lengths that sum to {size}, got {list(lengths)}")
+        raise ValueError(
+            "random_split: Sum of input lengths does not equal the length of the input dataset! "
+            f"Expected {size}, got {list(lengths)}"
+        )
     order = ts.randperm(size, generator=generator).tolist()
     ends = list(itertools.accumulate(counts))
     return [Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts, strict=True)]

@@ -185,7 +185,7 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size <= 0:
-            raise ValueError(f"BatchSampler: expected a positive batch_size, got {batch_size!r}")
+            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size!r}")
         if not isinstance(drop_last, bool):
             raise ValueError(f"BatchSampler: expected a bool drop_last, got {drop_last!r}")
         self.sampler = sampler

@@ -1,0 +1,12 @@
+"""Which kernels a tensor's card has."""
+
+from __future__ import annotations
+
+from tesserack import Tensor, _native
+
+__all__ = ["has_kernel"]
+
+
+def has_kernel(name: str, tensor: Tensor) -> bool:
+    """Whether the card of a tensor brings its own kernel of that name."""
+    return not tensor.is_meta and name in _native._backend_kernels(tensor.device.type)

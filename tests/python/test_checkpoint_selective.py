@@ -1,0 +1,210 @@
+"""Selective checkpointing, early stops, edges of the graph, and versions."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack.autograd import graph
+from tesserack.utils import checkpoint as checkpoints
+from tesserack.utils.checkpoint import (
+    CheckpointError,
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+    set_checkpoint_debug_enabled,
+    set_checkpoint_early_stop,
+)
+
+
+def body(x: Any, y: Any) -> Any:
+    return ts.sigmoid(ts.matmul(ts.matmul(x, y), y)) * y
+
+
+def inputs(device: Any) -> tuple[Any, Any]:
+    return tuple(ts.randn(6, 6, device=device, dtype=ts.float64).requires_grad_() for _ in range(2))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("answer", list(CheckpointPolicy))
+def test_policies_keep_the_gradients_and_save_the_work(answer: CheckpointPolicy, device: Any) -> None:
+    x, y = inputs(device)
+    expected = ts.autograd.grad(body(x, y).sum(), (x, y))
+    asked: list[tuple[bool, str]] = []
+
+    def policy(context: Any, op: Any, *args: Any) -> CheckpointPolicy:
+        assert (context.op_output is None) == context.is_recompute
+        asked.append((context.is_recompute, op.name()))
+        return answer if op.name() == "aten::mm" else CheckpointPolicy.PREFER_RECOMPUTE
+
+    ran: list[str] = []
+    key = _counter()
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    out = checkpoint(body, x, y, use_reentrant=False, context_fn=contexts).sum()
+    with key.watching(ran):
+        got = ts.autograd.grad(out, (x, y))
+    assert all(ts.equal(a, b) for a, b in zip(expected, got, strict=True))
+    assert asked.count((False, "aten::mm")) == asked.count((True, "aten::mm")) == 2
+    assert ("sigmoid" in ran) and ran.count("matmul") == (0 if "RECOMPUTE" not in answer.name else 2)
+
+
+class _Counter:
+    """Names of operators that reach the cards."""
+
+    def __init__(self) -> None:
+        self.key = ts.dispatch.register_key("SelectiveTestCounter", after="Autograd")
+        self.key.fallback(self.see)
+        self.names: list[str] = []
+
+    def see(self, call: Any, *args: Any) -> Any:
+        self.names.append(call.op)
+        return call.redispatch(*args)
+
+    def watching(self, names: list[str]) -> Any:
+        self.names = names
+        return self.key.enabled()
+
+
+@functools.cache
+def _counter() -> _Counter:
+    return _Counter()
+
+
+def test_lists_of_operators_and_other_values(device: Any) -> None:
+    x, y = inputs(device)
+    expected = ts.autograd.grad(body(x, y).sum(), (x, y))
+    for chosen in ([ts.matmul], [ts.ops.sigmoid], []):
+        contexts = functools.partial(create_selective_checkpoint_contexts, chosen)
+        got = ts.autograd.grad(checkpoint(body, x, y, context_fn=contexts).sum(), (x, y))
+        assert all(ts.equal(a, b) for a, b in zip(expected, got, strict=True))
+    with pytest.raises(TypeError, match="function or a list"):
+        create_selective_checkpoint_contexts(3)  # type: ignore[arg-type]
+
+
+def test_results_that_were_written_to_are_refused(device: Any) -> None:
+    x, _ = inputs(device)
+    held: list[Any] = []
+
+    def policy(context: Any, op: Any, *args: Any) -> CheckpointPolicy:
+        if not context.is_recompute and op.name() == "aten::exp":
+            held.append(context.op_output)
+        return CheckpointPolicy.MUST_SAVE
+
+    def run(allowed: bool) -> None:
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy, allow_cache_entry_mutation=allowed)
+        out = checkpoint(lambda t: (t.sin().exp() * t).sum(), x, context_fn=contexts)
+        with ts.no_grad():
+            held.pop().zero_()
+        out.backward()
+
+    with pytest.raises(RuntimeError, match="has been mutated"):
+        run(False)
+    run(True)
+
+
+def test_a_policy_that_changes_its_mind_is_told(device: Any) -> None:
+    x, _ = inputs(device)
+
+    def policy(context: Any, op: Any, *args: Any) -> CheckpointPolicy:
+        return CheckpointPolicy.MUST_SAVE if context.is_recompute else CheckpointPolicy.MUST_RECOMPUTE
+
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    out = checkpoint(lambda t: t.sin().exp().sum(), x, context_fn=contexts)
+    with pytest.raises(RuntimeError, match="not found in storage"):
+        out.backward()
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_early_stop(early: bool, device: Any) -> None:
+    x, _ = inputs(device)
+    ends: list[int] = []
+
+    def function(t: Any) -> Any:
+        result = t.sin().exp()
+        last = result + 1  # saves nothing
+        ends.append(1)
+        return last
+
+    with set_checkpoint_early_stop(early):
+        out = checkpoint(function, x)
+    out.sum().backward()
+    assert len(ends) == (1 if early else 2)
+
+
+def test_debugging_names_the_operators(device: Any) -> None:
+    x, _ = inputs(device)
+    runs: list[int] = []
+
+    def function(t: Any) -> Any:
+        runs.append(1)
+        return t.sin().exp() if len(runs) == 1 else t.sin()
+
+    with set_checkpoint_debug_enabled(True):
+        out = checkpoint(function, x)
+    with pytest.raises(CheckpointError, match=r"first run: sin, exp\nof the second: .*sin"):
+        out.sum().backward()
+
+
+def test_parts_under_their_names(device: Any) -> None:
+    x, _ = inputs(device)
+    detached = checkpoints.detach_variable((x, 3))
+    assert detached[0].requires_grad and detached[0].is_leaf and detached[1] == 3
+    with pytest.warns(UserWarning, match="requires_grad"):
+        checkpoints.check_backward_validity([x.detach()])
+    out = checkpoints.CheckpointFunction.apply(lambda t: (t * t).sum(), True, x)
+    assert ts.equal(_backward(out, x), 2 * x)
+    with checkpoints.GraphExecGroup():
+        pass
+
+
+def _backward(out: Any, x: Any) -> Any:
+    x.grad = None
+    out.backward()
+    return x.grad
+
+
+# --- edges -----------------------------------------------------------------------------------------------------------
+
+
+def test_edges_stand_for_tensors(device: Any) -> None:
+    x, y = inputs(device)
+    z = (x * y).sin()
+    w = (z * z).sum()
+    edge, leaf = graph.get_gradient_edge(z), graph.get_gradient_edge(x)
+    expected = ts.autograd.grad(w, (z, x), retain_graph=True)
+    got = ts.autograd.grad(w, (edge, leaf), retain_graph=True)
+    assert all(ts.equal(a, b) for a, b in zip(expected, got, strict=True))
+    seed = ts.ones_like(z)
+    expected = ts.autograd.grad(z, x, seed, retain_graph=True)
+    assert ts.equal(ts.autograd.grad(edge, x, seed, retain_graph=True)[0], expected[0])
+    ts.autograd.backward(edge, seed, inputs=leaf)
+    assert ts.equal(x.grad, expected[0]) and y.grad is None
+    first, second = (x * 2).unbind(0)[:2]
+    edges = [graph.get_gradient_edge(t) for t in (first, second)]
+    assert [e.output_nr for e in edges] == [0, 1]
+    grads = ts.autograd.grad(edges, x, [ts.ones_like(first), 3 * ts.ones_like(second)])
+    assert grads[0][:3, 0].tolist() == [2, 6, 0]
+
+
+def test_edges_that_are_none(device: Any) -> None:
+    x, _ = inputs(device)
+    with pytest.raises(RuntimeError, match="does not require gradients"):
+        graph.get_gradient_edge(x.detach())
+    with pytest.raises(TypeError, match="expected a Node"):
+        ts.autograd.grad(graph.GradientEdge(3, 0), x)  # type: ignore[arg-type]
+    node = (x * x).grad_fn
+    with pytest.raises(IndexError, match="1 results"):
+        ts.autograd.grad(graph.GradientEdge(node, 4), x, ts.ones_like(x))
+    with pytest.raises(RuntimeError, match="shape"):
+        ts.autograd.grad(graph.GradientEdge(node, 0), x, ts.ones(2, device=device, dtype=x.dtype))
+
+
+def test_versions_are_counted_on(device: Any) -> None:
+    x, _ = inputs(device)
+    y = x.sin()
+    z = y.exp() * y
+    graph.increment_version([y])
+    assert y._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
