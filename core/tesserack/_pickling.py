@@ -55,6 +55,10 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
 
     The gradient and the graph are left out; attributes, and the class, which must be importable, are kept.
     """
+    if self.layout is not _native.strided:
+        from tesserack.sparse._saving import reduce
+
+        return reduce(self)
     shape = tuple(self.shape)
     plain = Tensor._make_subclass(Tensor, self.detach(), False)
     if self.is_meta or not self.numel():

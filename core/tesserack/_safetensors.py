@@ -129,14 +129,14 @@ def read_tensor(file: BinaryIO, name: str, start: int, entry: Entry, mapped: mma
     if mapped is not None and size and entry.dtype is not ts.bool and at % entry.dtype.itemsize == 0:
         with blaming(name, f"no tensor has the shape {entry.shape}"):
             return ts.frombuffer(mapped, dtype=entry.dtype, count=math.prod(entry.shape), offset=at).view(entry.shape)
-    raw = ts.empty((size,), dtype=ts.uint8)
+    raw = ts.empty((size,), dtype=ts.uint8, device="cpu")
     if size:
         file.seek(at)
         if file.readinto(memoryview(raw)) != size:  # type: ignore[attr-defined]
             raise SerializationError(f"load: {name} became shorter while it was read")
     if not size:
         with blaming(name, f"no tensor has the shape {entry.shape}"):
-            return ts.empty(entry.shape, dtype=entry.dtype)
+            return ts.empty(entry.shape, dtype=entry.dtype, device="cpu")
     if entry.dtype == ts.bool:
         return (raw != 0).reshape(entry.shape)  # other bytes than 0 and 1 have no meaning as bool
     return raw.view(entry.dtype).reshape(entry.shape)

@@ -16,7 +16,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack._torch_pickle import PickleRefused, Storage, StorageKind, end_of, interpret
 
-__all__ = ["DAMAGES", "PickleRefused", "PlacingFailed", "read_archive", "read_legacy", "rest_of"]
+__all__ = ["DAMAGES", "PickleRefused", "PlacingFailed", "read_archive", "read_archive_with", "read_legacy", "rest_of"]
 
 # What reading a damaged file may raise, apart from PickleRefused.
 DAMAGES = (
@@ -69,7 +69,7 @@ class _Storages:
         if raw.numel() != nbytes:
             raise PickleRefused(f"the storage {key!r} has two sizes")
         if not nbytes:
-            return ts.empty(0, dtype=dtype)
+            return ts.empty(0, dtype=dtype, device="cpu")
         return raw != 0 if dtype is ts.bool else raw.view(dtype)
 
 
@@ -78,6 +78,13 @@ class _Storages:
 
 def read_archive(file: BinaryIO, size: int, place: Place) -> Any:
     """The object in an archive of ``size`` bytes. Damaged ones raise ``PickleRefused`` or what ``DAMAGES`` lists."""
+    return read_archive_with(file, size, place, interpret)
+
+
+def read_archive_with(
+    file: BinaryIO, size: int, place: Place, unpickle: Callable[[bytes, Callable[[Any], Any]], Any]
+) -> Any:
+    """The same by another reader of pickles, which gets the pickle and what makes storages of persistent ids."""
     with zipfile.ZipFile(file) as archive:
         records = _records(archive, size)
         pickles = [name for name in records if name == "data.pkl" or name.endswith("/data.pkl")]
@@ -94,7 +101,7 @@ def read_archive(file: BinaryIO, size: int, place: Place) -> Any:
                 raise PickleRefused(f"its record of the storage {key[:100]!r} is missing, or not of {nbytes} bytes")
             return _tensor_of(archive, record)
 
-        return interpret(_content(archive, records[f"{folder}data.pkl"]), _Storages(read, place))
+        return unpickle(_content(archive, records[f"{folder}data.pkl"]), _Storages(read, place))
 
 
 def _records(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -116,7 +123,7 @@ def _content(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> bytes:
 
 
 def _tensor_of(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> Tensor:
-    raw = ts.empty(record.file_size, dtype=ts.uint8)
+    raw = ts.empty(record.file_size, dtype=ts.uint8, device="cpu")
     if record.file_size:
         view, at = memoryview(raw), 0
         with archive.open(record) as file:
@@ -156,7 +163,9 @@ def read_legacy(file: BinaryIO, size: int, place: Place) -> Any:
     def read(key: str, nbytes: int) -> Tensor:
         if key not in contents or len(contents[key]) != nbytes:
             raise PickleRefused(f"its storage {key[:100]!r} is missing, or not of {nbytes} bytes")
-        return ts.frombuffer(bytearray(contents[key]), dtype=ts.uint8) if nbytes else ts.empty(0, dtype=ts.uint8)
+        if not nbytes:
+            return ts.empty(0, dtype=ts.uint8, device="cpu")
+        return ts.frombuffer(bytearray(contents[key]), dtype=ts.uint8)
 
     return interpret(data, _Storages(read, place), positions[2])
 

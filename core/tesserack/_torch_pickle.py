@@ -18,7 +18,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["PickleRefused", "Storage", "StorageKind", "end_of", "interpret"]
+__all__ = ["STORAGES", "PickleRefused", "Storage", "StorageKind", "call_named", "end_of", "interpret"]
 
 _MAX_NDIM = 64
 _MAX_NUMEL = 2**48  # more than any memory; strides of 0 may show many elements of a small storage
@@ -437,10 +437,25 @@ def _number(_: _Machine, kind: Any, content: Any) -> Any:
     return struct.unpack(_FORMATS[kind.code], content)[0]
 
 
+_LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+
+
 def _layout(_: _Machine, name: Any) -> Any:
-    if name != "torch.strided":
+    if not isinstance(name, str) or name.removeprefix("torch.") not in _LAYOUTS:
         raise PickleRefused(f"a tensor in it has the layout {name!r}")
-    return ts.strided
+    return getattr(ts, name.removeprefix("torch."))
+
+
+def _sparse(machine: _Machine, layout: Any, data: Any) -> Any:
+    from tesserack.sparse._saving import rebuild_checked
+
+    if not isinstance(layout, ts.layout) or layout is ts.strided or not isinstance(data, tuple):
+        raise PickleRefused("a sparse tensor in it has no known layout")
+    machine.spend(sum(part.nbytes for part in data if isinstance(part, ts.Tensor)))
+    try:
+        return rebuild_checked(layout, data)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise PickleRefused(f"a sparse tensor in it is none: {error}") from None
 
 
 def _class_only(_: _Machine, *arguments: Any) -> Any:
@@ -454,6 +469,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter,
     "torch._utils._rebuild_meta_tensor_no_storage": _meta,
+    "torch._utils._rebuild_sparse_tensor": _sparse,
     "torch._tensor._rebuild_from_type_v2": _from_type,
     "torch.Tensor": _class_only,
     "torch.nn.parameter.Parameter": _class_only,
@@ -493,6 +509,14 @@ STORAGES = {
     "ComplexDoubleStorage": "complex128",
     "UntypedStorage": "uint8",
 }
+
+
+def call_named(name: str) -> Callable[..., Any]:
+    """What builds tensors under a name of PyTorch's, for other unpicklers. ``PickleRefused`` for other names."""
+    if name not in _CALLS:
+        raise PickleRefused(f"it builds something by {name[:200]}")
+    call, machine = _CALLS[name], _Machine(0, lambda identity: None)
+    return lambda *arguments: call(machine, *arguments)
 
 
 def _named(module: str, name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["write_archive"]
+__all__ = ["StorageTable", "write_archive", "write_records"]
 
 _FOLDER = "archive"
 _ALIGNMENT = 64
@@ -41,11 +41,15 @@ def write_archive(obj: Any, file: BinaryIO) -> None:
     Tensors that share memory share it again when read. Raises as :func:`tesserack.save` does.
     """
     writer = _Writer()
-    text = writer.pickle(obj)
+    write_records(file, writer.pickle(obj), writer.table)
+
+
+def write_records(file: BinaryIO, text: bytes, table: StorageTable) -> None:
+    """An archive of the structure, as a pickle, and its storages."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "data.pkl", text)
         _add(archive, "byteorder", b"little")
-        for key, elements in enumerate(writer.storages):
+        for key, elements in enumerate(table.storages):
             _add(archive, f"data/{key}", memoryview(elements) if elements.numel() else b"")
         _add(archive, "version", b"3\n")
 
@@ -59,12 +63,40 @@ def _add(archive: zipfile.ZipFile, name: str, content: Any) -> None:
     archive.writestr(record, content)
 
 
-class _Writer:
-    """Turns an object into pickle operations, and gathers the storages."""
+class StorageTable:
+    """The storages that tensors lie in, each once."""
+
+    KINDS = _STORAGES
 
     def __init__(self) -> None:
         self.storages: list[Tensor] = []  # their bytes, on the cpu
         self._keys: dict[Any, int] = {}
+        self._kept: list[Tensor] = []  # so that no address is used twice
+
+    def stored(self, tensor: Tensor) -> tuple[int, int, Tensor]:
+        """The key and number of elements of a tensor's storage, and the tensor as it lies in what is written of it."""
+        if tensor.is_meta:
+            raise TypeError("save: a meta tensor has no values to write")
+        dtype, nbytes = str(tensor.dtype), tensor._storage_nbytes()
+        whole = tensor.device.type == "cpu" and tensor.numel() > 0 and nbytes % tensor.element_size() == 0
+        if not whole:
+            tensor = tensor.cpu().contiguous()
+            nbytes = tensor.numel() * tensor.element_size()
+        identity = (tensor._storage_ptr(), dtype) if whole else object()
+        if identity not in self._keys:
+            self._keys[identity] = len(self.storages)
+            self._kept.append(tensor)
+            count = nbytes // tensor.element_size()
+            flat = tensor.as_strided((count,), (1,), 0) if whole else tensor.reshape(-1)
+            self.storages.append(flat.view(ts.uint8) if count else ts.empty(0, dtype=ts.uint8, device="cpu"))
+        return self._keys[identity], nbytes // tensor.element_size(), tensor
+
+
+class _Writer:
+    """Turns an object into pickle operations, and gathers the storages."""
+
+    def __init__(self) -> None:
+        self.table = StorageTable()
         self._memo: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no id is used twice
         self._open: set[int] = set()
@@ -192,11 +224,28 @@ class _Writer:
             self._plain(value.requires_grad)
             self._no_hooks()
             self._op(b"tR")
+        elif value.layout is not ts.strided:
+            self._sparse(value.detach())
         else:
             self._values(value.detach(), value.requires_grad)
 
+    def _sparse(self, tensor: Tensor) -> None:
+        from tesserack.sparse._parts import parts_of
+
+        parts = parts_of(tensor)
+        self._global("torch._utils", "_rebuild_sparse_tensor")
+        self._global("torch.serialization", "_get_layout")
+        self._tuple(("torch." + str(parts.layout).rpartition(".")[2],), ())
+        self._op(b"R(")
+        for part in (*parts.indices, parts.values):
+            self._values(part, False)
+        self._container(ts.Size(tensor.shape), ())
+        if parts.layout is ts.sparse_coo:
+            self._plain(parts.coalesced)
+        self._op(b"t\x86R")
+
     def _values(self, tensor: Tensor, requires_grad: bool) -> None:
-        key, numel, tensor = self._stored(tensor)
+        key, numel, tensor = self.table.stored(tensor)
         dtype = str(tensor.dtype).rpartition(".")[2]
         kind = _STORAGES.get(dtype)
         self._global("torch._utils", "_rebuild_tensor_v2" if kind else "_rebuild_tensor_v3")
@@ -219,24 +268,6 @@ class _Writer:
     def _no_hooks(self) -> None:
         self._global("collections", "OrderedDict")
         self._op(b")R")
-
-    def _stored(self, tensor: Tensor) -> tuple[int, int, Tensor]:
-        """The key and number of elements of a tensor's storage, and the tensor as it lies in what is written of it."""
-        if tensor.is_meta:
-            raise TypeError("save: a meta tensor has no values to write")
-        dtype, nbytes = str(tensor.dtype), tensor._storage_nbytes()
-        whole = tensor.device.type == "cpu" and tensor.numel() > 0 and nbytes % tensor.element_size() == 0
-        if not whole:
-            tensor = tensor.cpu().contiguous()
-            nbytes = tensor.numel() * tensor.element_size()
-        identity = (tensor._storage_ptr(), dtype) if whole else object()
-        if identity not in self._keys:
-            self._keys[identity] = len(self.storages)
-            self._kept.append(tensor)
-            count = nbytes // tensor.element_size()
-            flat = tensor.as_strided((count,), (1,), 0) if whole else tensor.reshape(-1)
-            self.storages.append(flat.view(ts.uint8) if count else ts.empty(0, dtype=ts.uint8))
-        return self._keys[identity], nbytes // tensor.element_size(), tensor
 
     def _other(self, value: Any, path: tuple[Any, ...]) -> None:
         if isinstance(value, (bytes, bytearray)):

@@ -194,7 +194,16 @@ class _Packer:
             raise TypeError(f"save: cannot store a dict key of type {type(key).__name__}{_at(path)}; use str or int")
         return self.pack(key, path)
 
-    def _tensor(self, tensor: Tensor, path: tuple[Any, ...]) -> dict[str, str]:
+    def _sparse(self, tensor: Tensor, path: tuple[Any, ...]) -> dict[str, list[Any]]:
+        from tesserack.sparse._parts import parts_of
+
+        parts = parts_of(tensor.detach())
+        held = [self._tensor(part, (*path, k)) for k, part in enumerate((*parts.indices, parts.values))]
+        return {"sparse": [str(parts.layout).rpartition(".")[2], held, list(tensor.shape), parts.coalesced]}
+
+    def _tensor(self, tensor: Tensor, path: tuple[Any, ...]) -> dict[str, Any]:
+        if tensor.layout is not ts.strided:
+            return self._sparse(tensor, path)
         identity = _identity(tensor)
         name = self._names.get(identity)
         if name is None:
@@ -353,6 +362,14 @@ def _unpack(node: Any, tensor: Callable[..., Tensor]) -> Any:
         return tensor(content)
     if kind == "pairs":
         return tensor(content, pairs=True)
+    if kind == "sparse":
+        from tesserack.sparse._saving import rebuild_checked
+
+        layout, held, size, coalesced = content
+        parts = [_unpack(part, tensor) for part in held]
+        known = layout in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+        data = (*parts, tuple(size), coalesced) if layout == "sparse_coo" else (*parts, tuple(size))
+        return rebuild_checked(getattr(ts, layout) if known else None, data)
     if kind == "dict":
         return {_unpack(key, tensor): _unpack(item, tensor) for key, item in content}
     if kind == "state_dict":

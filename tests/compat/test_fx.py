@@ -149,3 +149,27 @@ def test_tables_and_texts(capsys):
     graph.print_tabular()
     printed = capsys.readouterr().out
     assert "placeholder" in printed and "call_function" in printed and "return" in str(graph)
+
+
+def test_code_reads_as_python():
+    def program(x, y=2.0):
+        gate = F.relu(x @ x)[0, 1:]
+        return -gate + y, ts.cat([gate, x.T[1]], 0), x.clamp(max=float("inf")), F.max_pool2d(x[None], 1)
+
+    traced = fx.symbolic_trace(program)
+    lines = [line.strip() for line in traced.code.strip().splitlines()]
+    assert lines[0] == "def forward(self, x, y = 2.0):"
+    assert (
+        "matmul = x @ x" in lines
+        and "relu = tesserack.nn.functional.relu(matmul, inplace = False);  matmul = None" in lines
+    )
+    assert "getitem = relu[(0, slice(1, None, None))];  relu = None" in lines
+    assert "add = neg + y;  neg = y = None" in lines and "getattr_1 = x.T" in lines
+    assert "clamp = x.clamp(max = inf)" in lines
+    pool = next(node for node in traced.graph.nodes if node.name == "max_pool2d")
+    assert pool.kwargs["stride"] is None and pool.args[1] == 1
+    x = ts.arange(4.0).reshape(2, 2)
+    assert all(ts.equal(a, b) for a, b in zip(traced(x), program(x), strict=True))
+    assert str(traced.graph).startswith("graph():\n    %x : [num_users=") and "(args = (%x, %x), kwargs = {})" in str(
+        traced.graph
+    )

@@ -143,14 +143,14 @@ def test_the_report_names_every_cause_at_once(program):
         torch.distributed.fsdp.StateDictType.FULL_STATE_DICT
         torch.onnx.no_such_thing
         y = x.crow_indices_of_nothing()
-        z = x.sparse_resize_and_clear_(1)
+        z = x.to_padded_tensor(0.0)
         """,
     )
     done = program.start("-m", "tesserack", "run", "--report", str(path))
     assert done.returncode == 1
     report = done.stderr
     assert "missing  torch.distributed.fsdp" in report and "touched  torch.ones" in report
-    assert "missing  torch.Tensor.sparse_resize_and_clear_" in report, report
+    assert "missing  torch.Tensor.to_padded_tensor" in report, report
     assert "program.py:3" in report
 
 
@@ -263,14 +263,14 @@ def test_a_name_asked_for_within_try_is_not_there(program):
     lines = program.run("""
         import torch
         try:
-            from torch.utils.data.datapipes.iter import IterableWrapper
+            from torch.utils.benchmark import FuzzedTensor
         except ImportError:
-            IterableWrapper = "own way"
+            FuzzedTensor = "own way"
         try:
             torch.no_such_thing_in_torch
         except AttributeError:
             print("told")
-        print(IterableWrapper)
+        print(FuzzedTensor)
     """)
     assert lines == ["told", "own way"]
 

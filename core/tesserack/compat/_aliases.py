@@ -13,6 +13,7 @@ ALIASES = {
     "torch.distributions.utils._standard_normal": "tesserack.distributions.utils:standard_normal",
     "torch.distributions.utils._sum_rightmost": "tesserack.distributions.utils:sum_rightmost",
     "torch.hub._get_torch_home": "tesserack.hub:torch_home",
+    "torch.nn.modules.module._addindent": "tesserack.nn.modules.module:indented",
     "torch.nn.modules.module._IncompatibleKeys": "tesserack.nn.modules._state_dict:IncompatibleKeys",
 }
 

@@ -17,7 +17,7 @@ _SCALED = {
 }
 # Questions that PyTorch's tensors answer for every device and layout it knows.
 _DEVICES = ("mps", "xpu", "ipu", "mtia", "maia", "xla", "vulkan")
-_NEVER = ("is_mkldnn", "is_sparse_csr")
+_NEVER = ("is_mkldnn",)
 _kept: dict[str, Any] = {}
 _added: list[str] = []
 

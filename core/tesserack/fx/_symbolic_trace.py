@@ -16,7 +16,7 @@ from tesserack._native import Tensor
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import map_aggregate
-from tesserack.fx.proxy import Proxy, TracerBase
+from tesserack.fx.proxy import Proxy, TracerBase, as_written
 from tesserack.nn.modules.container import Sequential
 from tesserack.nn.modules.module import Module
 
@@ -44,7 +44,7 @@ def _keeping_call(function: Callable[..., Any]) -> Callable[..., Any]:
         proxy = _has_proxy(args, kwargs)
         if proxy is None:
             return function(*args, **kwargs)
-        return proxy.tracer.create_proxy("call_function", function, args, kwargs)
+        return proxy.tracer.create_proxy("call_function", function, *as_written(function, args, kwargs))
 
     return call
 
@@ -165,7 +165,10 @@ class Tracer(TracerBase):
     def _placeholder(self, parameter: inspect.Parameter) -> Proxy:
         stars = "*" * ((parameter.kind is parameter.VAR_POSITIONAL) + 2 * (parameter.kind is parameter.VAR_KEYWORD))
         default = () if parameter.default is parameter.empty else (parameter.default,)
-        return self.create_proxy("placeholder", f"{stars}{parameter.name}", default, {}, name=parameter.name)
+        kind = None if parameter.annotation is parameter.empty else parameter.annotation
+        return self.create_proxy(
+            "placeholder", f"{stars}{parameter.name}", default, {}, name=parameter.name, type_expr=kind
+        )
 
     @contextmanager
     def _patched(self, namespace: dict[str, Any]) -> Iterator[None]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tesserack.fx._source import Writer
 from tesserack.fx.node import Node, map_arg, target_name
 
 __all__ = ["Graph", "PythonCode"]
@@ -177,9 +178,7 @@ class Graph:
             print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
 
     def __str__(self) -> str:
-        lines = [f"    {node.format_node()}" for node in self.nodes]
-        names = ", ".join(f"%{node.name}" for node in self.nodes if node.op == "placeholder")
-        return "\n".join([f"graph({names}):", *lines])
+        return "\n".join(["graph():", *(f"    {node.format_node()}" for node in self.nodes)])
 
     def __deepcopy__(self, memo: Any = None) -> Graph:
         copy = Graph(tracer_cls=self._tracer_cls)
@@ -188,7 +187,7 @@ class Graph:
         return copy
 
     def _fresh_name(self, candidate: str) -> str:
-        name = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate).lstrip("_") or "node"
+        name = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate) or "_unnamed"
         if name[0].isdigit():
             name = f"_{name}"
         taken = self._names
@@ -203,9 +202,7 @@ class Graph:
 
     def python_code(self, root_module: str = "self", **options: Any) -> PythonCode:
         """The program as a function ``forward`` of the module called ``root_module``."""
-        writer = _Writer(root_module, self._names)
-        for node in self.nodes:
-            writer.add(node)
+        writer = Writer(root_module, self._names, [*self.nodes])
         return PythonCode(writer.text(), writer.globals)
 
     def set_codegen(self, codegen: Any) -> None:
@@ -235,83 +232,7 @@ class _Nodes:
 
 
 def _candidate(op: str, target: Any) -> str:
-    if isinstance(target, str):
-        return target.replace(".", "_")
-    return str(getattr(target, "__name__", op))
-
-
-class _Writer:
-    """Source text of nodes."""
-
-    def __init__(self, root: str, taken: set[str]) -> None:
-        self.root, self._taken = root, taken
-        self.globals: dict[str, Any] = {}
-        self._known: dict[int, str] = {}
-        self._parameters: list[str] = []
-        self._lines: list[str] = []
-
-    def text(self) -> str:
-        head = f"def forward({', '.join([self.root, *self._parameters])}):"
-        return "\n".join([head, *(f"    {line}" for line in self._lines or ["pass"])]) + "\n"
-
-    def add(self, node: Node) -> None:
-        if node.op == "placeholder":
-            self._placeholder(node)
-        elif node.op == "output":
-            self._lines.append(f"return {self._value(node.args[0])}")
-        else:
-            self._lines.append(f"{node.name} = {self._call(node)}")
-
-    def _placeholder(self, node: Node) -> None:
-        stars = node.target[: len(node.target) - len(node.target.lstrip("*"))]
-        default = f" = {self._value(node.args[0])}" if node.args else ""
-        self._parameters.append(f"{stars}{node.name}{default}")
-
-    def _call(self, node: Node) -> str:
-        if node.op == "get_attr":
-            return self._path(node.target)
-        args = [self._value(a) for a in node.args]
-        named = [f"{k}={self._value(v)}" for k, v in node.kwargs.items()]
-        if node.op == "call_method":
-            return f"{args[0]}.{node.target}({', '.join([*args[1:], *named])})"
-        function = self._path(node.target) if node.op == "call_module" else self._global(node.target)
-        return f"{function}({', '.join([*args, *named])})"
-
-    def _path(self, path: str) -> str:
-        text = self.root
-        for part in path.split("."):
-            text = (
-                f"{text}.{part}"
-                if part.isidentifier() and not keyword.iskeyword(part)
-                else f"getattr({text}, {part!r})"
-            )
-        return text
-
-    def _value(self, value: Any) -> str:
-        if isinstance(value, Node):
-            return value.name
-        if isinstance(value, tuple) and not hasattr(value, "_fields") and type(value) is tuple:
-            inner = ", ".join(self._value(v) for v in value)
-            return f"({inner},)" if len(value) == 1 else f"({inner})"
-        if type(value) is list:
-            return f"[{', '.join(self._value(v) for v in value)}]"
-        if type(value) is dict:
-            return "{" + ", ".join(f"{self._value(k)}: {self._value(v)}" for k, v in value.items()) + "}"
-        if isinstance(value, slice):
-            return f"slice({', '.join(self._value(v) for v in (value.start, value.stop, value.step))})"
-        plain = value is None or value is ... or type(value) in (bool, int, str)
-        if plain or (type(value) is float and value == value and abs(value) != float("inf")):
-            return repr(value)
-        return self._global(value)
-
-    def _global(self, value: Any) -> str:
-        """A name for a function or another value that the text cannot spell."""
-        if id(value) not in self._known:
-            base = re.sub(r"\W", "_", target_name(value)) if callable(value) else f"_{type(value).__name__}"
-            name, number = base, 0
-            while name in self.globals or name in self._taken or keyword.iskeyword(name) or hasattr(builtins, name):
-                number += 1
-                name = f"{base}_{number}"
-            self._known[id(value)] = name
-            self.globals[name] = value
-        return self._known[id(value)]
+    name = target.replace(".", "_") if isinstance(target, str) else str(getattr(target, "__name__", op))
+    if name.startswith("__") and name.endswith("__"):
+        name = name[2:-2]
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name).lower()

@@ -66,7 +66,7 @@ class GraphModule(Module):
 
     def print_readable(self, print_output: bool = True, **options: Any) -> str:
         """The class as text, printed unless told otherwise."""
-        body = "\n".join(f"    {line}" for line in self._code.splitlines())
+        body = "\n".join(f"    {line}" for line in self._code.strip().splitlines())
         text = f"class {type(self).__name__}(torch.nn.Module):\n{body}\n"
         if print_output:
             print(text)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import tesserack as ts
 
 if TYPE_CHECKING:
     from tesserack.fx.graph import Graph
@@ -160,12 +163,13 @@ class Node:
         """The step as one line."""
         if self.op == "output":
             return f"return {self.args[0]}"
-        if self.op == "placeholder":
-            return f"%{self.name} : [num_users={len(self.users)}] = placeholder[target={self.target}]"
-        return (
-            f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target_name(self.target)}]"
-            f"(args = {self.args}, kwargs = {self.kwargs})"
+        kind = f"{target_name(self.type)} " if self.type is not None else ""
+        head = (
+            f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}[target={target_name(self.target, True)}]"
         )
+        if self.op == "placeholder":
+            return head + (f"(default={self.args[0]})" if self.args else "")
+        return head if self.op == "get_attr" else f"{head}(args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)})"
 
     def __repr__(self) -> str:
         return self.name
@@ -174,10 +178,31 @@ class Node:
         raise TypeError("Node: it cannot be iterated over")
 
 
-def target_name(target: Any) -> str:
-    """A target as text: the name of a function with its module."""
+def _shown(value: Any) -> str:
+    """Arguments with nodes as %name and strings bare."""
+    if isinstance(value, Node):
+        return f"%{value.name}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_shown(item)}" for key, item in value.items()) + "}"
+    return str(value)
+
+
+def target_name(target: Any, with_builtins: bool = False) -> str:
+    """A target as text: the name of a function with its module, that of builtins where asked for."""
     if isinstance(target, str):
         return target
     module = getattr(target, "__module__", None)
-    name = getattr(target, "__qualname__", getattr(target, "__name__", repr(target)))
-    return str(name) if module in (None, "builtins") else f"{module.removeprefix('_')}.{name}"
+    name = str(getattr(target, "__qualname__", getattr(target, "__name__", repr(target))))
+    if module is None or (module == "builtins" and not with_builtins):
+        return name
+    return f"{_package_shown(module.removeprefix('_'))}.{name}"
+
+
+def _package_shown(module: str) -> str:
+    """A module as the package through which programs see it: ``torch`` under the import hook."""
+    package = repr(ts.float32).partition(".")[0]
+    return re.sub(r"^tesserack\b", package, module)

@@ -9,8 +9,9 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.compat.shims._object_files import load, save
 
-__all__ = ["norm", "where"]
+__all__ = ["load", "norm", "save", "where"]
 
 
 def norm(
@@ -26,3 +27,14 @@ def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(condition, Tensor) and condition.dtype is ts.uint8:
         condition = condition.bool()
     return ts.where(condition, *args, **kwargs)
+
+
+def _assert(condition: Any, message: str = "") -> None:
+    """``assert`` as a function, which traces note instead of deciding it."""
+    assert condition, message
+
+
+def _assert_async(input: Any, assert_msg: str = "") -> None:
+    """At once, where PyTorch leaves it to the device: ``RuntimeError`` unless the one element is true."""
+    if not bool(input):
+        raise RuntimeError(assert_msg or "Expected Tensor with single nonzero value, but got zero")

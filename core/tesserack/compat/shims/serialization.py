@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from tesserack import Tensor
+from tesserack.compat.shims._object_files import load, save
 
 __all__ = [
     "add_safe_globals",
     "clear_safe_globals",
     "get_default_load_endianness",
     "get_safe_globals",
+    "load",
     "register_package",
     "safe_globals",
+    "save",
     "set_default_load_endianness",
 ]
 

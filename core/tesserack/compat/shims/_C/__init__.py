@@ -30,6 +30,11 @@ _has_cuda = _has_mps = _has_xpu = _has_mkldnn = False
 _GLIBCXX_USE_CXX11_ABI = True
 
 
+def _are_functorch_transforms_active() -> bool:
+    """Always False: transforms of functions are no state of the process here."""
+    return False
+
+
 def _len_torch_function_stack() -> int:
     return len(_modes)
 

@@ -19,6 +19,7 @@ __all__ = [
     "external_utils",
     "graph_break",
     "is_compiling",
+    "is_dynamo_supported",
     "list_backends",
     "mark_dynamic",
     "mark_static",
@@ -38,6 +39,11 @@ class OptimizedModule(Module):
 def optimize(*args: Any, **kwargs: Any) -> Any:
     """A decorator that changes nothing."""
     return lambda function: function
+
+
+def is_dynamo_supported() -> bool:
+    """Always False."""
+    return False
 
 
 def disallow_in_graph(fn: Any) -> Any:

@@ -1,0 +1,260 @@
+"""``torch.save`` and ``torch.load`` of whole objects: modules, optimizers, arrays, anything that pickles.
+
+Written is what PyTorch writes: an archive with a pickle whose tensors are PyTorch's, so that it opens there as far as
+the classes in it do. Read is what the caller trusts: with ``weights_only=False`` Python's unpickler runs what the file
+says, as PyTorch's does; otherwise Tesserack's interpreter reads it, which runs nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, BinaryIO, ClassVar
+
+import tesserack as ts
+from tesserack import Tensor, serialization
+from tesserack._native import dtype, layout, memory_format
+from tesserack._torch_file import read_archive_with, rest_of
+from tesserack._torch_pickle import STORAGES, StorageKind, call_named
+from tesserack._torch_writer import StorageTable, write_records
+from tesserack.nn.modules._state_dict import StateDict
+
+__all__ = ["WeightsOnlyError", "load", "save"]
+
+_PROTOCOL = 2
+_Find = Callable[[Any, str, str], Any]
+
+
+class WeightsOnlyError(serialization.SerializationError, pickle.UnpicklingError):
+    """A file holds objects of classes that were not declared safe."""
+
+
+class _Name:
+    """A name of PyTorch's to write, whatever stands under it here."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+    def __call__(self, *args: Any) -> Any:
+        """Never called: pickle asks that what rebuilds an object could be."""
+        raise TypeError(f"{self.module}.{self.name} is only written")
+
+
+class _Stored:
+    """A storage in the archive."""
+
+    def __init__(self, kind: _Name, key: int, numel: int) -> None:
+        self.identity = ("storage", kind, str(key), "cpu", numel)
+
+
+_PythonPickler: Any = pickle._Pickler  # its ways of writing can be added to
+
+
+class _Pickler(_PythonPickler):  # type: ignore[misc]
+    """Writes tensors, dtypes and layouts as PyTorch does."""
+
+    def __init__(self, file: BinaryIO, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.table = StorageTable()
+
+    def persistent_id(self, obj: Any) -> Any:
+        return obj.identity if type(obj) is _Stored else None
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Tensor) and not obj.is_meta:
+            return self._tensor(obj)
+        if type(obj) is StateDict:
+            return OrderedDict, (), {"_metadata": getattr(obj, "_metadata", {})}, None, iter(obj.items())
+        return NotImplemented
+
+    def _tensor(self, value: Tensor) -> Any:
+        state = {name: item for name, item in vars(value).items() if not name.startswith("_backward")}
+        kind = type(value)
+        if kind is ts.nn.Parameter:
+            arguments = (value.data, value.requires_grad, _no_hooks())
+            if state:
+                return _Name("torch._utils", "_rebuild_parameter_with_state"), (*arguments, state)
+            return _Name("torch._utils", "_rebuild_parameter"), arguments
+        function, arguments = self._values(value)
+        if kind is Tensor and not state:
+            return function, arguments
+        return _Name("torch._tensor", "_rebuild_from_type_v2"), (function, kind, arguments, state)
+
+    def _values(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
+        key, numel, placed = self.table.stored(value.detach())
+        element = str(placed.dtype).rpartition(".")[2]
+        kind = StorageTable.KINDS.get(element)
+        if kind is None:
+            storage = _Stored(_Name("torch.storage", "UntypedStorage"), key, numel * placed.element_size())
+        else:
+            storage = _Stored(_Name("torch", kind), key, numel)
+        shape, stride = tuple(placed.shape), tuple(placed.stride())
+        values = (storage, placed.storage_offset(), shape, stride, value.requires_grad, _no_hooks())
+        if kind is None:
+            return _Name("torch._utils", "_rebuild_tensor_v3"), (*values, value.dtype)
+        return _Name("torch._utils", "_rebuild_tensor_v2"), values
+
+    def _write_name(self, name: _Name) -> None:
+        self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode())
+
+    def _write_word(self, word: Any) -> None:
+        self._write_name(_Name("torch", str(word).rpartition(".")[2]))
+
+    dispatch: ClassVar[dict[type, Callable[..., None]]] = {
+        **_PythonPickler.dispatch,
+        _Name: _write_name,
+        dtype: _write_word,
+        layout: _write_word,
+        memory_format: _write_word,
+    }
+
+
+def _no_hooks() -> Any:
+    return OrderedDict()
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = _PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """``torch.save``: any object that pickles, in an archive that PyTorch opens too."""
+    text = io.BytesIO()
+    pickler = _Pickler(text, pickle_protocol)
+    pickler.dump(obj)
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "wb") as file:
+            write_records(file, text.getvalue(), pickler.table)
+    else:
+        write_records(f, text.getvalue(), pickler.table)
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+class _Unpickler(pickle.Unpickler):
+    """Python's, with the names by which PyTorch rebuilds tensors; others by ``find``."""
+
+    def __init__(self, data: bytes, storages: Callable[[Any], Any], find: _Find | None) -> None:
+        super().__init__(io.BytesIO(data))
+        self._storages = storages
+        self._find = find
+
+    def persistent_load(self, identity: Any) -> Any:
+        return self._storages(identity)
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name in STORAGES and module in ("torch", "torch.storage"):
+            return StorageKind(name)
+        if module == "torch._tensor" and name == "_rebuild_from_type_v2":
+            return _rebuild_from_type
+        if module == "torch._utils" and name == "_rebuild_parameter_with_state":
+            return _rebuild_parameter
+        if module == "torch._utils" and name.startswith("_rebuild_"):
+            return call_named(f"{module}.{name}")
+        if module == "torch" and isinstance(getattr(ts, name, None), (dtype, layout, memory_format)):
+            return getattr(ts, name)
+        if self._find is not None:
+            return self._find(self, module, name)
+        return super().find_class(module, name)
+
+    def find_any(self, module: str, name: str) -> Any:
+        """What stands under a name in the process."""
+        return super().find_class(module, name)
+
+
+def _rebuild_from_type(function: Any, kind: type, arguments: tuple[Any, ...], state: Any) -> Any:
+    made = function(*arguments)
+    if type(made) is not kind:
+        made = made.as_subclass(kind)
+    for name, item in (state or {}).items():
+        setattr(made, name, item)
+    return made
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool, hooks: Any, state: Any) -> Any:
+    made = ts.nn.Parameter(data, requires_grad=requires_grad)
+    for name, item in (state or {}).items():
+        setattr(made, name, item)
+    return made
+
+
+_BUILTINS = ("set", "frozenset", "list", "dict", "tuple", "complex", "bytearray")
+_PLAIN: dict[str, tuple[str, ...]] = {
+    "collections": ("OrderedDict", "Counter", "defaultdict"),
+    "torch": ("Size", "device", "Tensor"),
+    "torch.nn.parameter": ("Parameter", "Buffer"),
+    "builtins": _BUILTINS,
+    "__builtin__": _BUILTINS,
+    "_codecs": ("encode",),
+}
+
+
+def _find_safe(unpickler: _Unpickler, module: str, name: str) -> Any:
+    """Names that were declared safe, and those of plain data."""
+    from tesserack.compat.shims.serialization import get_safe_globals
+
+    for item in get_safe_globals():
+        item, full = item if isinstance(item, tuple) else (item, f"{item.__module__}.{item.__qualname__}")
+        if full == f"{module}.{name}":
+            return item
+    if name in _PLAIN.get(module, ()):
+        return unpickler.find_any(module, name)
+    raise WeightsOnlyError(_refusal(f"it names {module}.{name}"))
+
+
+def _refusal(reason: str) -> str:
+    return (
+        f"Weights only load failed: {reason}; if the file is trusted, declare what it names by "
+        "torch.serialization.add_safe_globals([...]) or load it with weights_only=False"
+    )
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """``torch.load``. ``weights_only=False`` runs what the file says: only for files that are trusted."""
+    from tesserack.compat.shims.serialization import get_safe_globals
+
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            if _is_archive(file):
+                return load(file, map_location, pickle_module, weights_only=weights_only)
+        return serialization.load(f, map_location, mmap=mmap)
+    if not _is_archive(f):
+        return serialization.load(f, map_location)
+    if weights_only is False:
+        return _load_objects(f, map_location, None)
+    if get_safe_globals():
+        return _load_objects(f, map_location, _find_safe)
+    try:
+        return serialization.load(f, map_location)
+    except serialization.SerializationError as error:
+        raise WeightsOnlyError(_refusal(str(error))) from None
+
+
+def _is_archive(file: BinaryIO) -> bool:
+    here = file.tell()
+    head = file.read(4)
+    file.seek(here)
+    return head == b"PK\x03\x04"
+
+
+def _load_objects(file: BinaryIO, map_location: Any, find: _Find | None) -> Any:
+    def read(data: bytes, storages: Callable[[Any], Any]) -> Any:
+        return _Unpickler(data, storages, find).load()
+
+    return read_archive_with(file, rest_of(file), serialization._placer(map_location), read)

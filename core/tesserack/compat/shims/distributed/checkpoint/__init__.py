@@ -1,0 +1,1 @@
+"""``torch.distributed.checkpoint``: of one process, whose states are whole already."""

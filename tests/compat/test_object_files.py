@@ -1,0 +1,207 @@
+"""``torch.save`` and ``torch.load`` under the hook: whole objects, and files that pass between the two libraries."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch to exchange files with")
+
+NET = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(2, 3)
+            self.second = nn.Linear(3, 3)
+            self.second.weight.data = torch.arange(9.0).view(3, 3)
+
+        def forward(self, x):
+            return self.second(self.first(x).relu())
+"""
+
+ROUND_TRIP = """
+    import argparse, collections, io, pickle, random
+    import numpy as np
+
+    def again(value, **options):
+        file = io.BytesIO()
+        torch.save(value, file)
+        file.seek(0)
+        return torch.load(file, **options)
+
+    net = Net()
+    net.first.weight = nn.Parameter(torch.ones(3, 2))
+    back = again(net, weights_only=False)
+    x = torch.ones(1, 2)
+    print(type(back).__name__, torch.equal(back(x), net(x)), isinstance(back.first.weight, nn.Parameter))
+
+    shared = torch.arange(6.0)
+    first, second = again([shared, shared.view(2, 3)[1]])
+    second.zero_()
+    print(first.tolist())
+
+    class Marked(torch.Tensor):
+        pass
+
+    marked = again(torch.ones(2).as_subclass(Marked), weights_only=False)
+    print(type(marked).__name__, marked.tolist())
+
+    state = {"numpy": np.random.get_state(), "python": random.getstate(), "args": argparse.Namespace(lr=0.1)}
+    found = again(state, weights_only=False)
+    print((found["numpy"][1] == state["numpy"][1]).all(), found["python"] == state["python"], found["args"])
+    print(again({"kind": torch.bfloat16, "device": torch.device("cpu"), "size": torch.Size([2]), "set": {1, 2}}))
+    print(type(again(collections.defaultdict(list, a=[1]))).__name__, [t.dtype for t in again(
+        [torch.ones(2, dtype=torch.uint16), torch.tensor([True]), torch.ones(0).half()])])
+
+    for refused in (net, {"a": np.arange(3)}):
+        try:
+            again(refused)
+        except pickle.UnpicklingError as error:
+            print("refused", "Weights only load failed" in str(error))
+    with torch.serialization.safe_globals([Net, nn.Linear]):
+        print(type(again({"n": collections.OrderedDict(a=torch.ones(1))})["n"]).__name__)
+        try:
+            again(argparse.Namespace(a=1))
+        except pickle.UnpicklingError as error:
+            print("argparse.Namespace" in str(error))
+"""
+
+
+def test_whole_objects_come_back(program):
+    assert program.run(NET + ROUND_TRIP) == [
+        "Net True True",
+        "[0.0, 1.0, 2.0, 0.0, 0.0, 0.0]",
+        "Marked [1.0, 1.0]",
+        "True True Namespace(lr=0.1)",
+        "{'kind': torch.bfloat16, 'device': device(type='cpu'), 'size': torch.Size([2]), 'set': {1, 2}}",
+        "defaultdict [torch.uint16, torch.bool, torch.float16]",
+        "refused True",
+        "refused True",
+        "OrderedDict",
+        "True",
+    ]
+
+
+def test_a_file_runs_nothing_unless_it_is_trusted(program):
+    lines = program.run(
+        """
+        import os, torch
+
+        class Planted:
+            def __reduce__(self):
+                return os.mkdir, ("made",)
+
+        torch.save(Planted(), "planted.pt")
+        for options in ({}, {"weights_only": True}):
+            try:
+                torch.load("planted.pt", **options)
+            except RuntimeError:
+                print(os.path.exists("made"))
+        torch.serialization.add_safe_globals([set])
+        try:
+            torch.load("planted.pt")
+        except RuntimeError:
+            print(os.path.exists("made"))
+        torch.load("planted.pt", weights_only=False)
+        print(os.path.exists("made"))
+        """
+    )
+    assert lines == ["False", "False", "False", "True"]
+
+
+WRITE = """
+    net = Net()
+    torch.save(net, "{name}.net")
+    torch.save({{"net": net.state_dict(), "epoch": 3, "kind": torch.float16}}, "{name}.state")
+"""
+READ = """
+    net = torch.load("{name}.net", weights_only=False)
+    state = torch.load("{name}.state")
+    fresh = Net()
+    print(fresh.load_state_dict(state["net"]), state["epoch"], state["kind"])
+    print(torch.equal(net(torch.ones(1, 2)), fresh(torch.ones(1, 2))))
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("writer", ["torch", "tesserack"])
+def test_files_pass_between_the_libraries(program, writer):
+    ours = ["-m", "tesserack", "run"]
+    starts = {"torch": ([], ours), "tesserack": (ours, [])}[writer]
+    for start, source in zip(starts, (WRITE, READ), strict=True):
+        path = program.write("program.py", NET + source.format(name=writer))
+        done = program.start(*start, str(path))
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["<All keys matched successfully> 3 torch.float16", "True"]
+
+
+def test_safetensors_reads_and_writes(program):
+    pytest.importorskip("safetensors")
+    lines = program.run(
+        """
+        import torch
+        from safetensors.torch import load, load_file, load_model, safe_open, save, save_file, save_model
+
+        tensors = {"a": torch.arange(6.0).view(2, 3), "b": torch.zeros(0), "c": torch.ones(2).bfloat16()}
+        save_file(tensors, "f.safetensors", metadata={"x": "y"})
+        found = load_file("f.safetensors")
+        print(all(torch.equal(found[k], v) and found[k].dtype == v.dtype for k, v in tensors.items()))
+        with safe_open("f.safetensors", framework="pt", device="cpu") as f:
+            print(f.metadata(), f.get_slice("a")[:, 1:2].tolist(), f.get_tensor("c").dtype)
+        print(sorted(load(save(tensors))))
+        layer = torch.nn.Linear(2, 2)
+        save_model(layer, "m.safetensors")
+        print(load_model(torch.nn.Linear(2, 2), "m.safetensors"))
+        """
+    )
+    assert lines == ["True", "{'x': 'y'} [[1.0], [4.0]] torch.bfloat16", "['a', 'b', 'c']", "(set(), [])"]
+
+
+def test_a_storage_is_mapped_from_a_file(program):
+    lines = program.run(
+        """
+        import torch
+
+        with open("bytes", "wb") as file:
+            file.write(bytes(range(8)))
+        private = torch.UntypedStorage.from_file("bytes", shared=False, nbytes=8)
+        part = private[2:6]
+        torch.asarray(part, dtype=torch.uint8).view(torch.int16).zero_()
+        print(private.tolist(), len(part), part[1:3].data_ptr() - private.data_ptr(), open("bytes", "rb").read()[3])
+        shared = torch.UntypedStorage.from_file("bytes", shared=True, nbytes=10)
+        shared[0] = 7
+        print(list(open("bytes", "rb").read()))
+        try:
+            torch.UntypedStorage.from_file("bytes", nbytes=11)
+        except ValueError as error:
+            print(error)
+        print(torch.UntypedStorage(3).tolist() is not None, len(torch.UntypedStorage(3)))
+        """
+    )
+    assert lines == [
+        "[0, 1, 0, 0, 0, 0, 6, 7] 4 3 3",
+        "[7, 1, 2, 3, 4, 5, 6, 7, 0, 0]",
+        "from_file: bytes has 10 bytes, expected at least 11",
+        "True 3",
+    ]
+
+
+def test_states_by_way_of_the_distributed_checkpoint(program):
+    lines = program.run(
+        """
+        import torch
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+
+        net = torch.nn.Linear(2, 1)
+        net.bias.requires_grad_(False)
+        options = StateDictOptions(cpu_offload=True, ignore_frozen_params=True)
+        print(list(get_model_state_dict(net, options=options)))
+        other = torch.nn.Linear(2, 1)
+        print(set_model_state_dict(other, get_model_state_dict(net)), torch.equal(other.weight, net.weight))
+        """
+    )
+    assert lines == ["['weight']", "<All keys matched successfully> True"]

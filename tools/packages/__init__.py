@@ -1,0 +1,1 @@
+"""What tools/package_table.py runs, and how its tests tell their outcome."""

@@ -1,0 +1,78 @@
+"""Which packages are tried, and where their tests are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["SUITES", "Suite"]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tests of one package."""
+
+    package: str  # as pip names it
+    module: str  # as it is imported
+    tests: tuple[str, ...] = ()  # inside the source package; none: there are none in it
+    doctests: bool = False  # of the installed modules
+    options: tuple[str, ...] = ()  # of pytest
+    needs: tuple[str, ...] = ()  # what only the tests import
+    draws: bool = False  # its expectations are PyTorch's random numbers
+    share: int = 1  # one test in so many
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        """What the tests are, in words."""
+        kind = "doctests" if self.doctests else "tests"
+        return f"{kind}, 1 in {self.share}" if self.share > 1 else kind
+
+
+def _without(*names: str) -> tuple[str, ...]:
+    return ("-k", "not (" + " or ".join(names) + ")")
+
+
+SUITES = (
+    Suite(
+        "einops",
+        "einops",
+        ("einops/tests",),
+        options=_without("notebook"),
+        needs=("parameterized",),
+        environment={"EINOPS_TEST_BACKENDS": "numpy,torch"},
+    ),
+    Suite("torchmetrics", "torchmetrics", doctests=True, draws=True, share=8),
+    Suite("timm", "timm", ("tests",), options=_without("torchscript", "jit", "compile"), share=8),
+    Suite(
+        "accelerate",
+        "accelerate",
+        ("tests",),
+        options=_without("launch", "examples"),
+        needs=("parameterized",),
+        share=3,
+    ),
+    Suite(
+        "skorch",
+        "skorch",
+        ("skorch/tests",),
+        options=("-p", "flaky.flaky_pytest_plugin"),
+        needs=("pandas", "flaky"),
+        share=4,
+    ),
+    Suite("lightning", "lightning", doctests=True, draws=True),
+    Suite("pytorch-optimizer", "pytorch_optimizer", ("tests",), share=6),
+    Suite("gpytorch", "gpytorch", ("test",), share=8),
+    Suite(
+        "pyro-ppl",
+        "pyro",
+        ("tests",),
+        options=("-W", "ignore::pytest.PytestUnknownMarkWarning", *_without("examples")),
+    ),
+    Suite("kornia", "kornia", doctests=True, draws=True, share=8),
+    Suite("torch-geometric", "torch_geometric", doctests=True, draws=True),
+    Suite("tensorboardX", "tensorboardX", ("tests",), needs=("tensorboard",)),
+    Suite("linear-operator", "linear_operator", ("test",), share=4),
+    Suite("torch-optimizer", "torch_optimizer", ("tests",)),
+    Suite("torchsde", "torchsde", ("tests",), share=4),
+    Suite("opt-einsum", "opt_einsum", ("opt_einsum/tests",)),
+)
