@@ -52,7 +52,8 @@ test-cuda: build $(STAMPS)/test $(STAMPS)/cuda
 bench: build $(STAMPS)/bench $(STAMPS)/torch
 	$(PY) benchmarks/run.py $(BENCH_ARGS)
 
-docs: build $(STAMPS)/docs
+docs: build $(STAMPS)/docs $(STAMPS)/test
+	$(PY) tools/reference_pages.py
 	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
 
 # Cheapest first.
@@ -81,7 +82,7 @@ test-without-onednn: build $(STAMPS)/test
 	  --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
 	build/without-onednn/venv/bin/python -m pytest -q -n 2 backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
 
-wheels: build
+wheels: build $(STAMPS)/opencl
 	$(PY) tools/wheels.py build/wheels
 
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed.
@@ -123,6 +124,8 @@ $(STAMPS)/build-deps: $(PROJECTS) | $(STAMPS)/venv
 $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py $(notdir $@) > $@.txt
 	$(PIP) install -r $@.txt
+# A published model, of which only the weights are used.
+	$(if $(filter %/examples,$@),$(PIP) install --no-deps silero-vad==6.2.3)
 	@touch $@
 
 $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,plugins/kernelgen/native)
@@ -131,7 +134,7 @@ $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,p
 	@touch $@
 
 $(STAMPS)/torch: | $(STAMPS)/venv
-	$(PIP) install $(TORCH)
+	$(PIP) install $(TORCH) expecttest mkl # what its samples import, and its engine of Fourier transforms
 	@touch $@
 
 clean:

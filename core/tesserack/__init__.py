@@ -62,6 +62,7 @@ _LAZY_MODULES = (
     "profiler",
     "random",
     "signal",
+    "sparse",
     "special",
     "storage",
     "testing",
@@ -110,6 +111,29 @@ _LAZY_NAMES = {
     **dict.fromkeys(
         ("batch_norm_update_stats", "native_batch_norm", "native_group_norm", "native_layer_norm"), "_norm_statistics"
     ),
+    **dict.fromkeys(
+        (
+            *("sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor"),
+            *("sparse_csc_tensor", "sparse_csr_tensor"),
+        ),
+        "sparse._construct",
+    ),
+    **dict.fromkeys(
+        (
+            *("ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "dsmm", "hsmm", "hspmm", "indices_copy"),
+            *(
+                "native_norm",
+                "resize_as_sparse_",
+                "row_indices_copy",
+                "saddmm",
+                "smm",
+                "spmm",
+                "sspaddmm",
+                "values_copy",
+            ),
+        ),
+        "sparse._functions",
+    ),
     "hash_tensor": "_hashes",
     "segment_reduce": "_segments",
     "TypedStorage": "storage",
@@ -141,7 +165,7 @@ _LAZY_NAMES = {
     "mvlgamma": "special._elementary",
     "vmap": "func",
     "save": "serialization",
-    "set_anomaly_enabled": "autograd._anomaly",
+    "set_anomaly_enabled": "autograd.anomaly_mode",
 }
 
 

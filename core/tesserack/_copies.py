@@ -13,6 +13,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._results import refilled
 
 __all__ = [
     "alias_copy",
@@ -47,13 +48,16 @@ def _copied(name: str, view: Callable[..., Any]) -> Callable[..., Any]:
 
     def copy(self: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         made = view(self, *args, **kwargs)
+        for target in [] if out is None else [out] if isinstance(out, Tensor) else out:
+            if target.dtype is not self.dtype and not name.startswith("view_as"):
+                raise RuntimeError(f"{name}: Expected out tensor to have dtype {self.dtype}, but got {target.dtype}")
         if isinstance(made, Tensor):
             if out is not None:
-                return out.resize_(made.shape).copy_(made)
+                return refilled(name, made, out)
             return made.clone(memory_format=ts.contiguous_format)
         if out is not None:
             for target, part in zip(out, made, strict=True):
-                target.resize_(part.shape).copy_(part)
+                refilled(name, part, target)
             return None
         return tuple(part.clone(memory_format=ts.contiguous_format) for part in made)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._results import deliver
 
 __all__ = ["frexp", "gradient", "nextafter"]
 
@@ -13,9 +14,10 @@ _INTEGERS = {ts.float64: ts.int64, ts.float32: ts.int32, ts.float16: ts.int16, t
 
 
 def _check_float(name: str, value: Any) -> None:
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise RuntimeError(f"{name}: only supports floating-point tensors, got {got}")
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise RuntimeError(f"{name}: only supports floating-point tensors, got {value.dtype}")
 
 
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -40,7 +42,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     result = ts.where(x == 0, ts.where(y > 0, tiniest, -tiniest), stepped)
     result = ts.where(x == y, y, result)
     result = ts.where(x.isnan() | y.isnan(), float("nan"), result)
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return deliver("nextafter", result, out)
 
 
 def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
@@ -67,7 +69,7 @@ def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[T
     mantissa = ts.where(plain, input, wide_mantissa.to(input.dtype))
     if out is None:
         return mantissa, exponent
-    return tuple(t.resize_(v.shape).copy_(v) for t, v in zip(out, (mantissa, exponent), strict=True))  # type: ignore[return-value]
+    return deliver("frexp", mantissa, out[0]), deliver("frexp", exponent, out[1])
 
 
 def gradient(
@@ -91,6 +93,8 @@ def gradient(
         if not -input.dim() <= d < input.dim():
             raise IndexError(f"gradient: expected dims in [{-input.dim()}, {input.dim() - 1}], got {d}")
     dims = tuple(d % input.dim() for d in dims)
+    if len(set(dims)) < len(dims):
+        raise RuntimeError(f"gradient: expected each dim once, got {list(dims)}")
     if spacing is None or isinstance(spacing, (int, float)):
         steps: list[Any] = [1.0 if spacing is None else spacing] * len(dims)
     elif isinstance(spacing, Tensor):
@@ -115,8 +119,7 @@ def _slopes(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
             raise RuntimeError(f"gradient: expected {count} positions along dim {dim}, got {tuple(spacing.shape)}")
         gaps = spacing.diff().to(x.dtype).reshape([-1 if d == dim else 1 for d in range(x.dim())])
     else:
-        gaps = ts.full([count - 1 if d == dim else 1 for d in range(x.dim())], float(spacing), dtype=x.dtype)
-        gaps = gaps.to(x.device)
+        gaps = x.new_full([count - 1 if d == dim else 1 for d in range(x.dim())], float(spacing))
     between = x.diff(dim=dim) / gaps  # slopes of the intervals
 
     def at(t: Tensor, start: int, length: int) -> Tensor:

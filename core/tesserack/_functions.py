@@ -147,8 +147,8 @@ def asarray(
 ) -> Tensor:
     """``obj`` as a tensor: shared where possible, always copied with ``copy=True``, never with ``copy=False``.
 
-    Takes tensors, arrays, DLPack objects, buffers, numbers and sequences. ``ValueError`` when ``copy=False`` is
-    impossible.
+    Takes tensors, storages, arrays, DLPack objects, buffers, numbers and sequences. ``ValueError`` when
+    ``copy=False`` is impossible.
     """
     source = _as_source(obj, dtype)
     result = _native.as_tensor(source, dtype=dtype, device=device)
@@ -169,6 +169,8 @@ def _as_source(obj: Any, dtype: dtype | None) -> Any:
         return _native.from_numpy(obj) if hasattr(obj, "__array_interface__") and obj.ndim else obj
     if hasattr(obj, "__dlpack__"):
         return from_dlpack(obj)
+    if type(obj).__name__ in ("UntypedStorage", "TypedStorage"):
+        return obj._whole(_native.uint8) if type(obj).__name__ == "UntypedStorage" else obj._numbers()
     try:
         memoryview(obj)
     except TypeError:

@@ -52,7 +52,9 @@ def einsum(equation: str | Tensor, *operands: Any) -> Tensor:
     return _einsum(equation, tensors)  # type: ignore[no-any-return]
 
 
-def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] | Tensor = 2) -> Tensor:
+def tensordot(
+    a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] | Tensor = 2, *, out: Tensor | None = None
+) -> Tensor:
     """Products of ``a`` and ``b`` summed over dims: the last ``dims`` of ``a`` with the first of ``b``, or two lists.
 
     >>> import tesserack as ts
@@ -61,9 +63,9 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] | Tensor
     """
     pairs = dims if isinstance(dims, (int, list, tuple)) else dims.tolist()  # type: ignore[union-attr]
     if isinstance(pairs, int):
-        return _tensordot(a, b, pairs)  # type: ignore[no-any-return]
+        return _tensordot(a, b, pairs, out=out)  # type: ignore[no-any-return]
     first, second = ([d] if isinstance(d, int) else list(d) for d in pairs)
-    return _tensordot(a, b, first, second)  # type: ignore[no-any-return]
+    return _tensordot(a, b, first, second, out=out)  # type: ignore[no-any-return]
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:

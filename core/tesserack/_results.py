@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["deliver"]
+__all__ = ["deliver", "refilled"]
 
 
 def deliver(op: str, value: Tensor, out: Tensor | None) -> Tensor:
@@ -23,6 +25,15 @@ def deliver(op: str, value: Tensor, out: Tensor | None) -> Tensor:
     if ts.is_grad_enabled() and (value.requires_grad or out.requires_grad):
         raise RuntimeError(f"{op}: functions with out=... arguments don't support automatic differentiation, but one "
                            "of the arguments requires grad")  # fmt: skip
+    return refilled(op, value, out)
+
+
+def refilled(op: str, value: Tensor, out: Tensor) -> Tensor:
+    """``out`` resized to the shape of ``value``, with a warning if it had elements, and filled with it."""
     if out.shape != value.shape:
+        if out.numel():
+            warnings.warn(f"{op}: an output with one or more elements was resized since it had shape "
+                          f"{list(out.shape)}, which does not match the required output shape {list(value.shape)}; "
+                          "pass an out= of that shape or of no elements", stacklevel=3)  # fmt: skip
         out.resize_(value.shape)
     return out.copy_(value)

@@ -62,9 +62,22 @@ _state: dict[str, Any] = {
 # --- deterministic results -----------------------------------------------------------------------------------------
 
 
+#: Called when deterministic results are asked for, or no longer: by backends that choose kernels by it.
+_on_deterministic: list[Callable[[], None]] = []
+
+
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for results that are the same in every run. Kernels of the cpu give such results in either mode."""
+    """Ask for results that are the same in every run. Kernels of the cpu give such results in either mode; generated
+    ones then add up at one index in order, one item for each line.
+
+    Every kernel call carries it: a card's kernel without a deterministic way declines, and the core goes another.
+    """
+    changed = bool(mode) != _state["deterministic"]
     _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)
+    _tell_kernels()
+    if changed:
+        for told in _on_deterministic:
+            told()
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -102,6 +115,13 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"set_float32_matmul_precision: expected highest, high or medium, got {precision!r}")
     _state["matmul"] = precision
+    _tell_kernels()
+
+
+def _tell_kernels() -> None:
+    """What ``ts_call.flags`` says from now on, in all threads."""
+    products = {"highest": 0, "high": 2, "medium": 4}
+    _native._set_call_flags(int(_state["deterministic"]) | products[_state["matmul"]])
 
 
 def get_float32_matmul_precision() -> str:

@@ -183,6 +183,27 @@ _DELEGATES = {
     "is_distributed": "_mutation",
     "get_device": "_mutation",
 }
+_SPARSE = {
+    "coalesce": "coalesce_method",
+    **{
+        name: name
+        for name in (
+            *("_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_values", "ccol_indices", "col_indices"),
+            *(
+                "crow_indices",
+                "dense_dim",
+                "indices",
+                "is_coalesced",
+                "resize_as_sparse_",
+                "row_indices",
+                "smm",
+                "sparse_dim",
+            ),
+            *("sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm", "to_dense", "to_sparse"),
+            *("to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc", "to_sparse_csr", "values"),
+        )
+    },
+}
 _IN_PLACE = ("float_power", "igamma", "igammac", "mvlgamma")
 
 
@@ -200,6 +221,10 @@ def install(cls: type[Tensor]) -> None:
     """Hang the methods on the class."""
     for name, module in _DELEGATES.items():
         member = _Delegate(module, name)
+        member.__set_name__(cls, name)
+        setattr(cls, name, member)
+    for name, function in _SPARSE.items():
+        member = _Delegate("sparse._methods", function)
         member.__set_name__(cls, name)
         setattr(cls, name, member)
     for name in _IN_PLACE:

@@ -266,18 +266,19 @@ def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
     return self.new_empty(sizes or (0,), device=place)
 
 
-def to_dense(self: Tensor, dtype: dtype | None = None, *, masked_grad: bool | None = None) -> Tensor:
-    """The tensor itself, which is dense, in another dtype if one is given."""
-    return self if dtype is None else self.to(dtype)
-
-
 # --- storage -------------------------------------------------------------------------------------------------------
+
+
+def _check_storage(self: Tensor) -> None:
+    if self.layout is not _native.strided:
+        raise NotImplementedError("Cannot access storage of a sparse tensor; see .indices() and .values()")
 
 
 def untyped_storage(self: Tensor) -> Any:
     """The storage this tensor is a view of."""
     from tesserack.storage import UntypedStorage
 
+    _check_storage(self)
     return UntypedStorage(self.detach())
 
 
@@ -285,6 +286,7 @@ def storage(self: Tensor) -> Any:
     """The storage this tensor is a view of, as numbers of its dtype."""
     from tesserack.storage import TypedStorage
 
+    _check_storage(self)
     return TypedStorage(self.detach())
 
 
@@ -458,7 +460,7 @@ _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "storage", "pin_memory", "is_pinned"),
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
-    *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "to_dense", "igamma", "igammac", "mvlgamma"),
+    *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "igamma", "igammac", "mvlgamma"),
     *("nextafter", "nextafter_", "frexp", "narrow_copy", "resize_as_", "new_empty_strided"),
 )
 

@@ -180,9 +180,17 @@ def _is_default_device(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" or tensor.device == _native.get_default_device()
 
 
+def _part_contents(tensor: Tensor, indent: int) -> str:
+    return _contents(tensor, indent) if tensor.numel() else "[]"
+
+
 def _describe(tensor: Tensor, indent: int) -> tuple[str, list[str]]:
     """The text of the values, and what follows it."""
     suffixes = []
+    if tensor.layout is not _native.strided:
+        from tesserack.sparse._text import describe
+
+        return describe(tensor, indent, _part_contents, _has_usual_dtype(tensor))
     if tensor.is_meta:
         text, suffixes = "...", ["device='meta'", f"size={tuple(tensor.shape)}"]
         if tensor.dtype is not _native.get_default_dtype():

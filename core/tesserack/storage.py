@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 from tesserack import _native
+from tesserack._functions import frombuffer
 from tesserack._native import Tensor, dtype
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
 
 class UntypedStorage:
-    """The bytes behind a tensor: to compare storages, ask their size, and read or write single bytes.
+    """The bytes behind a tensor: to compare storages, ask their size, and read or write single bytes. A number makes
+    a new one of so many.
 
     >>> import tesserack as ts
     >>> storage = ts.tensor([1, 2], dtype=ts.int16).untyped_storage()
@@ -21,16 +25,44 @@ class UntypedStorage:
     (4, 1, [1, 0, 2, 0])
     """
 
-    def __init__(self, owner: Tensor) -> None:
+    def __init__(self, owner: Tensor | int) -> None:
+        if isinstance(owner, int):
+            owner = frombuffer(bytearray(max(owner, 1)), dtype=_native.uint8)[:owner].clone()
         self._owner = owner
+        self._part: range | None = None  # of the owner's memory; all of it if None
         self.device = owner.device
+
+    @classmethod
+    def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The first bytes of a file, read when they are touched; ``shared`` writes changes to the file, and makes it
+        as long as it takes.
+
+        Raises ``OSError`` for a file that cannot be opened, and ``ValueError`` if it is shorter and not ``shared``.
+        """
+        with open(filename, "r+b" if shared else "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < nbytes and not shared:
+                raise ValueError(f"from_file: {os.fspath(filename)} has {size} bytes, expected at least {nbytes}")
+            if size < nbytes:
+                file.truncate(nbytes)
+            if not nbytes:
+                return cls(0)
+            mapped = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+        return cls(frombuffer(mapped, dtype=_native.uint8))
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self
 
     def data_ptr(self) -> int:
         """The address of the first byte; 0 for one without data."""
-        return 0 if self._owner.is_meta else self._owner._storage_ptr()
+        start = self._part.start if self._part else 0
+        return 0 if self._owner.is_meta else self._owner._storage_ptr() + start
 
     def nbytes(self) -> int:
         """The number of bytes; of one without data, those that its tensor would take."""
+        if self._part is not None:
+            return len(self._part)
         if not self._owner.is_meta:
             return self._owner._storage_nbytes()
         shape, strides = self._owner.shape, self._owner.stride()
@@ -56,13 +88,23 @@ class UntypedStorage:
 
     def _whole(self, dtype: dtype) -> Tensor:
         """All of the memory as one line of numbers."""
+        if self._part is not None:
+            whole = UntypedStorage(self._owner)._whole(_native.uint8)
+            return whole[self._part.start : self._part.stop].view(dtype)
         count = self.nbytes() // self._owner.element_size()
         return self._owner.detach().as_strided((count,), (1,), 0).view(dtype)
 
     def __getitem__(self, index: int | slice) -> Any:
-        """A byte; of a slice, a storage with copies of the bytes."""
-        found = self._whole(_native.uint8)[index]
-        return UntypedStorage(found.clone()) if isinstance(index, slice) else found.item()
+        """A byte; of a slice of step 1, a storage of these bytes, in the same memory."""
+        if not isinstance(index, slice):
+            return self._whole(_native.uint8)[index].item()
+        part = range(*index.indices(self.nbytes()))
+        if part.step != 1:
+            raise TypeError(f"storage: expected a slice of step 1, got {part.step}")
+        found = UntypedStorage(self._owner)
+        base = self._part.start if self._part else 0
+        found._part = range(base + part.start, base + max(part.start, part.stop))
+        return found
 
     def __setitem__(self, index: int | slice, value: int) -> None:
         self._whole(_native.uint8)[index] = value

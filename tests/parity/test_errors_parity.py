@@ -266,9 +266,6 @@ def changed(module: Any) -> None:
 
 # Cases in which the classes differ, and why.
 OTHER_CLASS: dict[str, str] = {
-    "stack nothing": "ValueError rather than RuntimeError",
-    "gather index": "IndexError, which it is, rather than RuntimeError",
-    "scatter index": "IndexError, which it is, rather than RuntimeError",
     "of strings": "TypeError, which it is, rather than ValueError",
     "overflowing int64": "OverflowError, as Python says it, rather than ValueError",
 }

@@ -1,4 +1,4 @@
-"""Every public name of torch.nn, torch.optim and below is there, with torch's arguments, or listed with a reason."""
+"""Every public name of the training library is there, with torch's arguments, or listed with a reason."""
 
 from __future__ import annotations
 
@@ -25,10 +25,37 @@ MODULES = [
     "nn.utils.fusion",
     "nn.utils.stateless",
     "nn.attention",
+    "nn.attention.bias",
+    "nn.grad",
+    "nn.modules.module",
     "nn.parallel",
     "optim",
     "optim.lr_scheduler",
+    "optim.optimizer",
     "optim.swa_utils",
+    "utils.data",
+    "utils.data.datapipes.iter",
+    "utils.data.datapipes.map",
+    "utils.data.graph",
+    "utils.data.graph_settings",
+    "utils.data.distributed",
+    "utils.data.sampler",
+    "utils.checkpoint",
+    "utils.hooks",
+    "amp",
+    "amp.autocast_mode",
+    "amp.grad_scaler",
+    "autograd",
+    "autograd.anomaly_mode",
+    "autograd.forward_ad",
+    "autograd.function",
+    "autograd.functional",
+    "autograd.gradcheck",
+    "autograd.grad_mode",
+    "autograd.graph",
+    "autograd.profiler",
+    "multiprocessing",
+    "multiprocessing.spawn",
 ]
 REASONS = dict(
     line.split(": ", 1)
@@ -43,7 +70,10 @@ def defined_here(module: Any, name: str) -> bool:
     if isinstance(value, types.ModuleType):
         return value.__name__.startswith(module.__name__ + ".")
     home = getattr(value, "__module__", None) or ""
-    return home.startswith(("torch.nn", "torch.optim", "torch._C._nn", "torch._VF")) or inspect.isbuiltin(value)
+    top = module.__name__.split(".")[:2]  # torch.nn of torch.nn.functional
+    if top == ["torch", "nn"]:
+        return home.startswith(("torch.nn", "torch._C._nn", "torch._VF")) or inspect.isbuiltin(value)
+    return home.startswith(".".join(top)) or inspect.isbuiltin(value)
 
 
 def names_of(path: str) -> list[str]:
@@ -53,7 +83,8 @@ def names_of(path: str) -> list[str]:
         listed = [n for n in listed if "boolean_dispatch" in str(getattr(module, n)) or defined_here(module, n)]
     else:
         listed = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
-    return sorted(n for n in listed if hasattr(module, n) and defined_here(module, n))
+    declared = hasattr(module, "__all__") and not path.startswith(("nn", "optim"))
+    return sorted(n for n in listed if hasattr(module, n) and (declared or defined_here(module, n)))
 
 
 @pytest.mark.parametrize("path", MODULES)

@@ -70,6 +70,9 @@ def main() -> None:
         length = ts.linalg.vector_norm(x.detach()).item()
     assert abs(length - 5.0**0.5) < 1e-6
     assert isinstance(nn.ModuleList([nn.Linear(1, 1)])[0], nn.Module)
+    rows: Tensor = ts.einsum("i,i->", x, x)  # what Python wraps has its own signature
+    (places,) = ts.nonzero(x, as_tuple=True)
+    assert ts.unique(places).numel() == 2 and rows.ndim == 0 and not x.is_cuda
     assert train(steps=20) < 0.1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MEMBERS", "NATIVE"]
+__all__ = ["FUNCTIONS", "MEMBERS", "NATIVE"]
 
 MEMBERS = """
     grad: Tensor | None
@@ -22,6 +22,7 @@ MEMBERS = """
     is_meta: _bool
     is_cpu: _bool
     is_sparse: _bool
+    is_sparse_csr: _bool
     is_quantized: _bool
     is_nested: _bool
     real: Tensor
@@ -59,6 +60,32 @@ MEMBERS = """
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[_int, _int]: ...
     def __deepcopy__(self, memo: dict[_int, Any]) -> Self: ...
+    def cuda(self, device: Any = ..., non_blocking: _bool = ..., memory_format: _memory_format = ...) -> Tensor: ...
+    is_cuda: _bool
+    @overload
+    def nonzero(self, *, out: Tensor | None = ..., as_tuple: Literal[False] = ...) -> Tensor: ...
+    @overload
+    def nonzero(self, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+    @overload
+    def unique(
+        self,
+        sorted: _bool = ...,
+        return_inverse: Literal[False] = ...,
+        return_counts: Literal[False] = ...,
+        dim: _int | None = ...,
+    ) -> Tensor: ...
+    @overload
+    def unique(
+        self, sorted: _bool = ..., return_inverse: _bool = ..., return_counts: _bool = ..., dim: _int | None = ...
+    ) -> tuple[Tensor, ...]: ...
+    @overload
+    def unique_consecutive(
+        self, return_inverse: Literal[False] = ..., return_counts: Literal[False] = ..., dim: _int | None = ...
+    ) -> Tensor: ...
+    @overload
+    def unique_consecutive(
+        self, return_inverse: _bool = ..., return_counts: _bool = ..., dim: _int | None = ...
+    ) -> tuple[Tensor, ...]: ...
     def item(self) -> Any: ...
     def tolist(self) -> Any: ...
     def numpy(self, *, force: _bool = ...) -> Any: ...
@@ -126,7 +153,7 @@ MEMBERS = """
 
 NATIVE = """
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from typing_extensions import Self
 
@@ -145,6 +172,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 __version__: str
 
 class OutOfMemoryError(RuntimeError): ...
+class OutOfBoundsError(IndexError, RuntimeError): ...
 class BackendUnavailableError(RuntimeError): ...
 
 class dtype:
@@ -322,4 +350,32 @@ class _Call:
 
 def _device_properties(device: Any) -> dict[str, Any]: ...
 def _function_apply(function: Any, separate_setup: _bool, *args: Any) -> Any: ...
+"""
+
+# Functions whose result depends on a flag, for which their own annotations have a union.
+FUNCTIONS = """
+@overload
+def nonzero(input: Tensor, *, out: Tensor | None = ..., as_tuple: Literal[False] = ...) -> Tensor: ...
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+@overload
+def unique(
+    input: Tensor,
+    sorted: _bool = ...,
+    return_inverse: Literal[False] = ...,
+    return_counts: Literal[False] = ...,
+    dim: _int | None = ...,
+) -> Tensor: ...
+@overload
+def unique(
+    input: Tensor, sorted: _bool = ..., return_inverse: _bool = ..., return_counts: _bool = ..., dim: _int | None = ...
+) -> tuple[Tensor, ...]: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[False] = ..., return_counts: Literal[False] = ..., dim: _int | None = ...
+) -> Tensor: ...
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: _bool = ..., return_counts: _bool = ..., dim: _int | None = ...
+) -> tuple[Tensor, ...]: ...
 """

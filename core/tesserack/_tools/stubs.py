@@ -9,14 +9,16 @@ from __future__ import annotations
 import argparse
 import inspect
 import keyword
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import tesserack
 from tesserack import _native
 from tesserack._registry import public_functions
-from tesserack._tools.stub_texts import MEMBERS, NATIVE
+from tesserack._tools.stub_texts import FUNCTIONS, MEMBERS, NATIVE
 
 __all__ = ["main"]
 
@@ -169,6 +171,43 @@ def definitions(name: str, schemas: Iterable[str], method: bool, indent: str) ->
         yield f"{indent}def {name}{text}: ..."
 
 
+# Words of annotations that mean something else where they stand, in a module with a dtype `int` and a type `device`.
+RENAMED = {word: f"_{word}" for word in ("int", "float", "bool", "dtype", "device", "layout", "memory_format")}
+KNOWN = {*RENAMED.values(), "str", "Tensor", "Any", "None", "Sequence", "Number", "Generator", "Self", "tuple", "list"}
+
+
+STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+
+def python_annotation(annotation: Any) -> str:
+    """An annotation of a Python method as a stub says it; ``Any`` where a name would have to be imported."""
+    if not isinstance(annotation, str):
+        return "Any"
+    text = re.sub(r"\b(?:ts|tesserack|_native)\.", "", annotation)
+    text = re.sub(r"\w+", lambda word: RENAMED.get(word[0], word[0]), text)
+    return text if set(re.findall(r"\w+", text)) <= KNOWN else "Any"
+
+
+def python_signature(function: Any) -> str | None:
+    """``(self, ...) -> result`` of a method that is written in Python."""
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    parts, keywords = [], False
+    for index, parameter in enumerate(found.parameters.values()):
+        if index == 0:
+            parts.append("self")
+            continue
+        star = STARS.get(parameter.kind, "")
+        if parameter.kind == parameter.KEYWORD_ONLY and not keywords:
+            parts.append("*")
+        keywords = keywords or parameter.kind in (parameter.VAR_POSITIONAL, parameter.KEYWORD_ONLY)
+        default = "" if parameter.default is parameter.empty else " = ..."
+        parts.append(f"{star}{parameter.name}: {python_annotation(parameter.annotation)}{default}")
+    return f"({', '.join(parts)}) -> {python_annotation(found.return_annotation)}"
+
+
 # --- the Tensor class ----------------------------------------------------------------------------------------------
 
 OPERATORS = {
@@ -200,8 +239,15 @@ def tensor_class() -> Iterator[str]:
         line.split("(")[0].removeprefix("    def ") for line in MEMBERS.splitlines() if line.startswith("    def ")
     }
     for name, member in sorted(vars(_native.Tensor).items()):
-        if isinstance(member, _native.OperatorMethod) and name not in written:
+        if name in written:
+            continue
+        delegated = type(member).__name__ == "_Delegate"  # to a module that is imported when it is first asked for
+        if delegated:
+            member = getattr(_native.Tensor, name)
+        if isinstance(member, _native.OperatorMethod):
             yield from definitions(name, member.schemas, True, "    ")
+        elif (name[0] != "_" or delegated) and callable(member) and (text := python_signature(member)):
+            yield f"    def {name}{text}: ..."
 
 
 def constants() -> Iterator[str]:
@@ -232,12 +278,13 @@ def python_names() -> Iterator[tuple[str, str]]:
     functions = public_functions()
     for name, value in sorted(vars(tesserack).items()):
         module = getattr(value, "__module__", None)
-        if (
-            name.startswith("_")
-            or name in functions
-            or not isinstance(module, str)
-            or not module.startswith("tesserack.")
-        ):
+        if f"def {name}(" in FUNCTIONS:
+            continue
+        # What Python wraps stands for the operator: einsum(equation, *operands).
+        replaced = name in functions and inspect.isfunction(value)
+        if name.startswith("_") or (name in functions and not replaced):
+            continue
+        if not isinstance(module, str) or not module.startswith("tesserack."):
             continue
         if module != "tesserack._native" and (inspect.isfunction(value) or inspect.isclass(value)):
             yield module, name
@@ -252,7 +299,12 @@ def package_stub() -> str:
         for n in dir(_native)
         if not n.startswith("_") and n not in ("Operator", "OperatorMethod", "FunctionCtx", "Node")
     )
-    lines = [HEADER + "import builtins", "from collections.abc import Sequence", "from typing import Any, overload", ""]
+    lines = [
+        HEADER + "import builtins",
+        "from collections.abc import Sequence",
+        "from typing import Any, Literal, overload",
+        "",
+    ]
     lines += [
         f"from tesserack import {name} as {name}" for name in sorted((*vars(tesserack)["_LAZY_MODULES"], "backends"))
     ]
@@ -278,7 +330,9 @@ def package_stub() -> str:
         "nan: _float",
         "newaxis: None",
     ]
-    defined = set(native) | {name for _, name in python_names()}
+    lines += FUNCTIONS.strip("\n").splitlines()
+    written = set(re.findall(r"^def (\w+)", FUNCTIONS, re.MULTILINE))
+    defined = set(native) | {name for _, name in python_names()} | written
     for name, function in sorted(public_functions().items()):
         if name not in defined and not keyword.iskeyword(name):
             lines += definitions(name, function.schemas, False, "")

@@ -8,6 +8,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.func._batched import Batched, entries
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -59,10 +60,11 @@ def vmap(
 ) -> Callable[..., Any]:
     """``func`` for each entry along a dimension of its arguments, results stacked along ``out_dims``.
 
-    The function is called once for each entry: values and gradients are those of a batched call, the time is that of
-    the single calls. ``in_dims`` is a dimension, or a structure of dimensions and None (not mapped) like the arguments;
-    keyword arguments are not mapped. Draws differ from entry to entry, as under ``randomness="different"``;
-    ``chunk_size`` changes nothing. ``ValueError`` for dims that do not fit.
+    The function is called once, on all entries, where each of its operators has a rule for that (elementwise functions,
+    products, reductions, views, convolutions); otherwise, and where it draws random numbers, once more for each entry,
+    with the same values and gradients in the time of single calls. ``in_dims`` is a dimension, or a structure of
+    dimensions and None (not mapped) like the arguments; keyword arguments are not mapped. Draws differ from entry to
+    entry, as under ``randomness="different"``; ``chunk_size`` changes nothing. ``ValueError`` for dims that do not fit.
 
     >>> import tesserack as ts
     >>> ts.vmap(ts.dot)(ts.ones(2, 3), ts.ones(2, 3))
@@ -79,14 +81,40 @@ def vmap(
         dims = _spread(in_dims, args, "in_dims")
         for leaf, dim in zip(leaves, dims, strict=True):
             _check(leaf, dim)
+        count = _count(leaves, dims)
+        found = _at_once(func, leaves, dims, spec, kwargs, out_dims, count)
+        if found is not None:
+            return found[0]
         results: list[list[Any]] = []
-        for k in range(_count(leaves, dims)):
+        for k in range(count):
             picked = [x if dim is None else x.select(dim, k) for x, dim in zip(leaves, dims, strict=True)]
             flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs))
             results.append(flat)
         return _stacked(results, out_spec, out_dims)
 
     return wrapper
+
+
+def _at_once(
+    func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, kwargs: Any, out_dims: Any, count: int
+) -> tuple[Any] | None:
+    """The results of one call on all entries, in a tuple; None where some operator has no rule for that."""
+    hidden = [x if dim is None else Batched(x.movedim(dim, 0)) for x, dim in zip(leaves, dims, strict=True)]
+    before = ts.get_rng_state()
+    try:
+        flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs))
+        values = [entries(value, count) for value in flat]
+        places = _spread(out_dims, tree_unflatten(values, out_spec), "out_dims")
+        if any(place is None for place in places):
+            return None
+        made = [value.movedim(0, place) for value, place in zip(values, places, strict=True)]
+    except Exception:  # whatever it is, the calls one by one say it as it is
+        return None
+    finally:
+        drew = not ts.equal(before, ts.get_rng_state())
+        if drew:
+            ts.set_rng_state(before)
+    return None if drew else (tree_unflatten(made, out_spec),)
 
 
 def _stacked(results: list[list[Any]], spec: Any, out_dims: Any) -> Any:

@@ -162,7 +162,10 @@ def var(
     dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The sum of squared distances from the mean over count - ``correction``, which is 1, or 0 if not ``unbiased``."""
+    """The sum of squared distances from the mean over count - ``correction``, which is 1, or 0 if not ``unbiased``.
+
+    Of complex numbers it is complex, with no imaginary part, as in PyTorch.
+    """
     if unbiased is not None and correction is not None:
         raise RuntimeError("masked.var: expected unbiased or correction, got both")
     less = correction if correction is not None else 1 if unbiased is None else int(unbiased)
@@ -173,7 +176,7 @@ def var(
     squares = distance.abs() ** 2 if kind.is_complex else distance * distance
     total = squares.sum(_dims(data, dim), True) if data.dim() else squares
     counts = (count.real if kind.is_complex else count) - less
-    return _without(total / counts.clamp(min=0), dim, keepdim)
+    return _without((total / counts.clamp(min=0)).to(kind), dim, keepdim)
 
 
 def std(
@@ -206,10 +209,10 @@ def median(
 def logsumexp(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The log of the sum of exponentials; minus infinity where there is nothing."""
-    kind = dtype or (input.dtype if input.is_floating_point() else ts.get_default_dtype())
-    x = _filled("logsumexp", input, mask, -INF, kind)
-    return ts.logsumexp(x, _dims(x, dim), keepdim)
+    """The log of the sum of exponentials; minus infinity where there is nothing. Integers give integers."""
+    whole = not (input.is_floating_point() or input.is_complex())
+    x = _filled("logsumexp", input, mask, -INF, dtype or (ts.get_default_dtype() if whole else input.dtype))
+    return ts.logsumexp(x, _dims(x, dim), keepdim).to(dtype or input.dtype)
 
 
 def logaddexp(

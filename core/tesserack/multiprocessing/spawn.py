@@ -26,11 +26,11 @@ __all__ = [
 class ProcessException(Exception):
     """A process of :func:`spawn` failed: number ``error_index``, with the process id ``error_pid``."""
 
-    def __init__(self, msg: str, error_index: int, pid: int) -> None:
+    def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
         self.msg = msg
         self.error_index = error_index
-        self.pid = pid
+        self.pid = error_pid
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.msg, self.error_index, self.pid)
@@ -75,9 +75,9 @@ def _body(fn: Callable[..., Any], index: int, args: tuple[Any, ...], errors: Con
 class ProcessContext:
     """Processes that were started together: :meth:`join` waits for them."""
 
-    def __init__(self, processes: list[Any], errors: list[Connection]) -> None:
+    def __init__(self, processes: list[Any], error_files: list[Connection]) -> None:
         self.processes = processes
-        self._errors = errors
+        self._errors = error_files
         self._running = {process.sentinel: index for index, process in enumerate(processes)}
 
     def pids(self) -> list[int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._results import deliver
 
 __all__ = ["multigammaln", "mvlgamma", "xlog1py"]
 
@@ -27,7 +28,7 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     product = input * ts.log1p(y)
     zero = ts.as_tensor(input == 0, device=device) & ~ts.isnan(y)
     result = ts.where(zero, ts.zeros_like(product), product)
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return deliver("xlog1py", result, out)
 
 
 def multigammaln(a: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
@@ -46,7 +47,7 @@ def multigammaln(a: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
         raise RuntimeError(f"multigammaln: all elements must be greater than (p - 1) / 2 = {(p - 1) / 2}")
     steps = ts.arange(p, dtype=x.dtype, device=x.device) / 2
     result = ts.lgamma(x.unsqueeze(-1) - steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return deliver("multigammaln", result, out)
 
 
 mvlgamma = multigammaln

@@ -6,6 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._results import deliver
 from tesserack.autograd import Function
 
 __all__ = ["gammainc", "gammaincc", "igamma", "igammac"]
@@ -95,7 +96,7 @@ def _apply(name: str, input: Tensor, other: Tensor, upper: bool, out: Tensor | N
     if not ts.result_type(input, other).is_floating_point:
         input = input.to(ts.get_default_dtype())
     result: Tensor = _IncompleteGamma.apply(input, other, upper)
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return deliver(name, result, out)
 
 
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._results import deliver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ def _evaluate(
     for k in range(1, highest + 1):
         result = ts.where(degree == k, current, result)
         previous, current = current, step(k, value, current, previous)
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return deliver(name, result, out)
 
 
 def _chebyshev_step(k: int, x: Tensor, p: Tensor, before: Tensor) -> Tensor:

@@ -1,0 +1,138 @@
+"""vmap by batching rules: one call for all entries gives what calls one by one give, values and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tesserack as ts
+import tesserack.nn.functional as F
+
+W = ts.linspace(-1, 1, 12, dtype=ts.float64).reshape(3, 4)
+K = ts.linspace(-1, 1, 2 * 3 * 3 * 3, dtype=ts.float64).reshape(2, 3, 3, 3)
+
+# name: function of an entry of x (5, 4) and of y (5, 3, 4)
+ONCE: dict[str, Callable[[Any, Any], Any]] = {
+    "elementwise": lambda x, y: ts.tanh(x) * y + 1 / (2 + y.exp()) - (-x).abs() ** 2,
+    "numbers": lambda x, y: (2 - x) / 3 + 2**x,
+    "comparison": lambda x, y: ts.where(y > x, y, 0.5 * y),
+    "unbatched": lambda x, y: W * x + y * W[0],
+    "0-d": lambda x, y: x.sum() * y + y.mean(),
+    "gelu": lambda x, y: F.gelu(y) + F.relu(x) + F.silu(x).clamp(-0.5, 0.5),
+    "matrix by vector": lambda x, y: y @ x,
+    "vector by matrix": lambda x, y: x @ y.mT,
+    "vectors": lambda x, y: ts.dot(x, x) + x @ W[0],
+    "matrices": lambda x, y: y @ y.T + W @ y.mT,
+    "unbatched first": lambda x, y: W @ x,
+    "mv, mm": lambda x, y: ts.mv(y, x).sum() + ts.mm(y, W.T),
+    "linear": lambda x, y: F.linear(x, W, ts.ones(3, dtype=ts.float64)) + F.linear(y, W).sum(0),
+    "linear by entries": lambda x, y: F.linear(x, y),
+    "sums": lambda x, y: y.sum(0) + y.mean(-1, keepdim=True).sum() + y.sum((0, 1)) + x.sum(),
+    "spread": lambda x, y: y.var(0) + y.std(dim=1).sum() + y.logsumexp(0),
+    "extremes": lambda x, y: y.max() + y.amin(0) + y.max(1).values.sum() + y.max(0)[0],
+    "order": lambda x, y: y.argmax(-1) + y.argmin(),
+    "product": lambda x, y: y.prod(0) * x.prod(),
+    "softmax": lambda x, y: ts.softmax(y, -1) * F.log_softmax(x, dim=0),
+    "running": lambda x, y: y.cumsum(0) + x.cumsum(-1),
+    "sort": lambda x, y: ts.sort(y, -1).values + x.sort(0)[0],
+    "views": lambda x, y: y.reshape(4, 3) + y.transpose(0, 1) + y.T + y.permute(1, 0) + y.flatten().view(-1, 3),
+    "new dims": lambda x, y: x.unsqueeze(0) + x.unsqueeze(-1).squeeze(1) + x.expand(3, 4) + x[None, :],
+    "indices": lambda x, y: y[1] + y[-1, :] + y[..., 2].sum() + y[::2, 1:].sum() + y.select(1, 0).sum(),
+    "parts": lambda x, y: ts.stack([x, y[0]], 1).sum(1) + ts.cat([x.unsqueeze(0), y], 0).sum(0) + sum(y.unbind(0)),
+    "unbatched part": lambda x, y: ts.stack([x, W[0]]),
+    "chunks": lambda x, y: x.chunk(2)[0] + y.split(2, 1)[1].sum(),
+    "layer norm": lambda x, y: F.layer_norm(y, (4,), W[0], W[1]),
+    "shapes": lambda x, y: x * y.shape[0] + y.ndim + len(y) + y.numel(),
+    "rows": lambda x, y: sum(row * k for k, row in enumerate(y)),
+    "like": lambda x, y: ts.ones_like(x) + y.to(ts.float32).double(),
+    "constant": lambda x, y: W,
+    "several": lambda x, y: (x + 1, {"a": y.sum(0), "b": W[0]}),
+}
+EACH: dict[str, Callable[[Any, Any], Any]] = {
+    "branches": lambda x, y: x if x.sum() > 0 else -x,
+    "no rule": lambda x, y: ts.linalg.inv(y @ y.T + 9 * ts.eye(3, dtype=ts.float64)),
+    "indices that are tensors": lambda x, y: y[y[:, 0].argmax()],
+    "gradients": lambda x, y: ts.func.grad(lambda z: (z**3).sum())(x),
+    "in place": lambda x, y: x.clone().add_(1),
+}
+
+
+def inputs() -> tuple[ts.Tensor, ts.Tensor]:
+    rng = np.random.default_rng(3)
+    return ts.tensor(rng.standard_normal((5, 4))), ts.tensor(rng.standard_normal((5, 3, 4)))
+
+
+def leaves(tree: Any) -> list[Any]:
+    if isinstance(tree, ts.Tensor):
+        return [tree]
+    return [leaf for part in (tree.values() if isinstance(tree, dict) else tree) for leaf in leaves(part)]
+
+
+def one_by_one(function: Callable[..., Any], *args: ts.Tensor) -> list[ts.Tensor]:
+    rows = [leaves(function(*(x[k] for x in args))) for k in range(len(args[0]))]
+    return [ts.stack(list(column)) for column in zip(*rows, strict=True)]
+
+
+def gradients(results: list[ts.Tensor], of: list[ts.Tensor]) -> list[ts.Tensor]:
+    tracked = [y for y in results if y.requires_grad]
+    total = sum(((y.sin() * ts.arange(y.numel(), dtype=y.dtype).reshape(y.shape)).sum() for y in tracked), ts.zeros(()))
+    found = ts.autograd.grad(total, of, allow_unused=True) if tracked else [None] * len(of)
+    return [ts.zeros_like(x) if g is None else g for g, x in zip(found, of, strict=True)]
+
+
+@pytest.mark.parametrize("name", [*ONCE, *EACH])
+def test_as_one_by_one(name: str) -> None:
+    calls = 0
+
+    def function(x: Any, y: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return (ONCE | EACH)[name](x, y)
+
+    args = [x.requires_grad_() for x in inputs()]
+    expected = one_by_one(function, *args)
+    calls = 0
+    found = leaves(ts.vmap(function)(*args))
+    assert calls == 1 if name in ONCE else calls >= 5
+    for got, wanted in zip(found, expected, strict=True):
+        assert got.dtype is wanted.dtype and got.shape == wanted.shape
+        np.testing.assert_allclose(got.detach().numpy(), wanted.detach().numpy(), 1e-12, 1e-12)
+    for got, wanted in zip(gradients(found, args), gradients(expected, args), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), 1e-10, 1e-10)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 6, 6), (5, 2, 3, 6, 6)])
+def test_images(shape: tuple[int, ...]) -> None:
+    x = ts.tensor(np.random.default_rng(0).standard_normal(shape))
+
+    def net(image: Any) -> Any:
+        return F.adaptive_avg_pool2d(F.max_pool2d(F.relu(F.conv2d(image, K, padding=1)), 2), 1)
+
+    (expected,) = one_by_one(net, x)
+    np.testing.assert_allclose(ts.vmap(net)(x).numpy(), expected.numpy(), 1e-12, 1e-12)
+
+
+def test_dims_of_arguments_and_results() -> None:
+    x, y = inputs()
+    found = ts.vmap(lambda a, b, c: (a * b, c + a), (1, None, 0), (1, 0))(x.T, W[0], x)
+    assert found[0].shape == (4, 5) and ts.equal(found[0], (x * W[0]).T) and ts.equal(found[1], x + x)
+    assert ts.equal(ts.vmap(ts.vmap(ts.dot))(y, y), (y * y).sum(-1)) or ts.allclose(
+        ts.vmap(ts.vmap(ts.dot))(y, y), (y * y).sum(-1)
+    )
+
+
+def test_0d_operands_keep_their_weight_in_promotion() -> None:
+    small, wide = ts.ones(3, 2), ts.ones(3, dtype=ts.float64)
+    assert ts.vmap(lambda a, b: a * b)(small, wide).dtype is ts.float32
+
+
+def test_draws_differ() -> None:
+    found = ts.vmap(lambda x: x + ts.rand(4), randomness="different")(ts.zeros(3, 4))
+    assert len({tuple(row.tolist()) for row in found}) == 3
+
+
+def test_errors_are_those_of_single_calls() -> None:
+    with pytest.raises(RuntimeError, match=r"multiplied|shapes|size"):
+        ts.vmap(lambda x: x @ W)(ts.ones(2, 5, dtype=ts.float64))
