@@ -106,7 +106,7 @@ $(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
 	@touch $@
 
 $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
-	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen
+	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference
 	@touch $@
 
 $(STAMPS)/venv:
@@ -130,7 +130,7 @@ $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint:
 
 $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,plugins/kernelgen/native)
 	$(PIP) install "cupy-cuda13x>=14" "nvidia-cuda-nvrtc==13.0.*" "nvidia-cuda-runtime==13.0.*"
-	$(PIP) install --no-build-isolation --no-deps -e plugins/kernelgen -e plugins/reference -e backends/cuda
+	$(PIP) install --no-build-isolation --no-deps -e plugins/kernelgen -e ./plugins/reference -e backends/cuda
 	@touch $@
 
 $(STAMPS)/torch: | $(STAMPS)/venv

@@ -53,7 +53,8 @@ class _Counter:
     """Names of operators that reach the cards."""
 
     def __init__(self) -> None:
-        self.key = ts.dispatch.register_key("SelectiveTestCounter", after="Autograd")
+        create_selective_checkpoint_contexts([])  # registers the key that comes before this one
+        self.key = ts.dispatch.register_key("SelectiveTestCounter", after="SelectiveCheckpoint")
         self.key.fallback(self.see)
         self.names: list[str] = []
 

@@ -162,13 +162,17 @@ int register_key(const std::string& name, int next_to, bool before) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   TS_CHECK(!r.keys.contains(name), "dispatch: a key named '", name, "' exists already");
-  // "before autograd" means considered earlier, so a higher bit. The middle of the gap leaves room on both sides.
+  // "before autograd" means considered earlier, so a higher bit: the middle of the nearest gap, which leaves room on
+  // both sides.
   auto taken = [&](int k) { return std::any_of(r.keys.begin(), r.keys.end(), [&](auto& e) { return e.second == k; }); };
-  int step = before ? 1 : -1, last = next_to;
-  while (last + step >= key::kBackendBits && last + step < Operator::kKeys && !taken(last + step)) last += step;
-  TS_CHECK(last != next_to, "dispatch: no free key ", before ? "before " : "after ", key_name(next_to), " for '", name,
-           "'");
-  return r.keys[name] = (next_to + step + last) / 2;
+  auto exists = [](int k) { return k >= key::kBackendBits && k < Operator::kKeys; };
+  const int step = before ? 1 : -1;
+  int at = next_to + step;
+  while (exists(at) && taken(at)) at += step;
+  TS_CHECK(exists(at), "dispatch: no free key ", before ? "before " : "after ", key_name(next_to), " for '", name, "'");
+  int last = at;
+  while (exists(last + step) && !taken(last + step)) last += step;
+  return r.keys[name] = (at + last) / 2;
 }
 
 int find_key(const std::string& name) {
