@@ -1,6 +1,6 @@
 """Write results/README.md: the ratios of every processor met, beside the machine's limits.
 
-python benchmarks/tabulate.py
+python benchmarks/results_table.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 HEADER = """# Measured ratios
 
-Tesserack's time (or memory) over PyTorch's, smaller is better; made by `python benchmarks/tabulate.py` from the newest
+Tesserack's time (or memory) over PyTorch's, smaller is better; made by `benchmarks/results_table.py` from the newest
 file of each processor and number of threads. In brackets: Tesserack's time over what the machine at hand takes for the
 bytes or products alone, measured in the same run. A row is to stay under its limit or within a tenth of the machine's
 time (1.10); **bold** is what does neither.
