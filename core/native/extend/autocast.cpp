@@ -106,12 +106,26 @@ Region region_of(const Frame& f) {
   return found;
 }
 
+bool first_has(const Frame& f, DType dtype) {
+  for (int32_t k = 0; k < f.nargs; ++k)
+    if (f.args[k].tag == Tag::Tensor) return f.args[k].as_tensor().dtype() == dtype;
+  return false;
+}
+
 void run_cast(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   const auto& policies = *static_cast<const Policies*>(ctx);
   KeySet rest = keys & below(key::Autocast);
   Region region = region_of(f);
   AutocastPolicy policy = region.host ? policies.host : policies.device;
   if (region.dtype == DType::Undefined || policy == AutocastPolicy::None) return redispatch(op, f, rest);
+  if (policy == AutocastPolicy::First) {
+    if (!first_has(f, region.dtype)) return redispatch(op, f, rest);
+    policy = AutocastPolicy::Lower;
+  }
+  if (policy == AutocastPolicy::Exempt) {
+    ExcludeKeys exclude(key_bit(key::Autocast));
+    return redispatch(op, f, rest);
+  }
   DType to = policy == AutocastPolicy::Lower     ? region.dtype
              : policy == AutocastPolicy::Float32 ? DType::Float32
                                                  : widest(f, region.backend, region.dtype);

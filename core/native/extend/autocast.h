@@ -8,7 +8,9 @@ enum class AutocastPolicy : uint8_t {
   None,    // arguments as they are; what the operator calls may cast
   Lower,   // to the dtype of the region
   Float32, // to float32
-  Widest   // to the widest floating dtype among the arguments
+  Widest,  // to the widest floating dtype among the arguments
+  First,   // to the dtype of the region where the first tensor has it, else as they are
+  Exempt   // as they are, also in what the operator calls
 };
 
 // What all overloads named `base` do, on backends in host memory and on others. RuntimeError for unknown names.

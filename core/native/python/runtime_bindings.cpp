@@ -160,7 +160,7 @@ void define_backends(pb::module_& m) {
 
 void define_autocast(pb::module_& m) {
   m.def("_set_autocast_policy", [](const std::string& base, int host, int device) {
-    TS_CHECK_VALUE(host >= 0 && host <= 3 && device >= 0 && device <= 3, "autocast: expected policies from 0 to 3");
+    TS_CHECK_VALUE(host >= 0 && host <= 5 && device >= 0 && device <= 5, "autocast: expected policies from 0 to 5");
     set_autocast_policy(base, static_cast<AutocastPolicy>(host), static_cast<AutocastPolicy>(device));
   });
   m.def("_set_autocast_dtype", [](const std::string& backend, const pb::object& dtype) {

@@ -1,4 +1,5 @@
-"""Which operators autocast runs in the region's dtype, which in float32, and which in the widest dtype they are given.
+"""Which operators autocast runs in the region's dtype (or only where the first tensor has it), which in float32, which
+in the widest dtype they are given, and which it leaves alone.
 
 The choices are PyTorch's, for its cpu and that of cards; parts that decide nothing of their own are left out.
 """
@@ -9,11 +10,12 @@ from tesserack import _native
 
 __all__ = ["install"]
 
-NONE, LOWER, FLOAT32, WIDEST = range(4)
+NONE, LOWER, FLOAT32, WIDEST, FIRST, EXEMPT = range(6)
 
 _CPU = {
     LOWER: """conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution bmm mm baddbmm addmm
-        addbmm linear matmul scaled_dot_product_attention linalg_vecdot""",
+        addbmm linear matmul scaled_dot_product_attention linalg_vecdot lstm rnn_tanh rnn_relu rnn_tanh_cell
+        rnn_relu_cell""",
     FLOAT32: """avg_pool3d binary_cross_entropy grid_sample prod quantile nanquantile stft cdist trace polar
         view_as_complex pinverse max_unpool2d max_unpool3d adaptive_avg_pool3d mse_loss cosine_embedding_loss nll_loss
         hinge_embedding_loss poisson_nll_loss smooth_l1_loss cross_entropy l1_loss huber_loss margin_ranking_loss
@@ -21,11 +23,13 @@ _CPU = {
         binary_cross_entropy_with_logits linalg_cond linalg_matrix_rank linalg_solve linalg_cholesky linalg_svd
         linalg_svdvals linalg_eigvals linalg_inv linalg_qr linalg_lstsq""",
     WIDEST: "stack cat index_copy",
+    FIRST: "gru gru_cell lstm_cell",
+    EXEMPT: "dot vdot mv",
 }
 _DEVICE = {
     LOWER: """conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution prelu addmm addmv addr
         matmul einsum mm mv linear addbmm baddbmm bmm scaled_dot_product_attention linalg_vecdot linalg_multi_dot
-        gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""",
+        lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""",
     FLOAT32: """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm
         group_norm cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss hinge_embedding_loss kl_div l1_loss
         smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss

@@ -44,7 +44,7 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        _check_options(mode, hidden_size, num_layers, dropout, proj_size)
+        _check_options(mode, input_size, hidden_size, num_layers, dropout, proj_size, bias, batch_first)
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -109,8 +109,11 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raise ``ValueError`` for another dtype than the parameters', ``RuntimeError`` for another shape."""
         weight = self._flat_weights[0]
-        if input.dtype != weight.dtype:
-            raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype})")
+        if input.dtype != weight.dtype and not ts.is_autocast_enabled(input.device.type):
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
+                f"input.to({weight.dtype}), or convert model: model.to({input.dtype})"
+            )
         expected = 2 if batch_sizes is not None else 3
         if input.ndim != expected:
             raise RuntimeError(f"input must have {expected} dimensions, got {input.ndim}")
@@ -217,7 +220,16 @@ class RNNBase(Module):
         return text + "".join(f", {name}={value}" for name, value, usual in shown if value != usual)
 
 
-def _check_options(mode: str, hidden_size: Any, num_layers: Any, dropout: Any, proj_size: Any) -> None:
+def _check_options(
+    mode: str,
+    input_size: Any,
+    hidden_size: Any,
+    num_layers: Any,
+    dropout: Any,
+    proj_size: Any,
+    bias: Any,
+    batch_first: Any,
+) -> None:
     if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
         raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being "
                          f"zeroed, got {dropout!r}")  # fmt: skip
@@ -227,10 +239,14 @@ def _check_options(mode: str, hidden_size: Any, num_layers: Any, dropout: Any, p
             f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
             stacklevel=4,
         )
-    if not isinstance(hidden_size, int):
-        raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
-    if hidden_size <= 0:
-        raise ValueError(f"hidden_size must be greater than zero, got {hidden_size}")
+    for name, flag in (("bias", bias), ("batch_first", batch_first)):
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name} should be of type bool, got: {type(flag).__name__}")
+    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+        if not isinstance(size, int):
+            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        if size <= 0:
+            raise ValueError(f"{name} must be greater than zero, got {size}")
     if num_layers <= 0:
         raise ValueError(f"num_layers must be greater than zero, got {num_layers}")
     if proj_size < 0:
