@@ -66,7 +66,15 @@ class Adam(Optimizer):
         require(group["lr"] >= 0, "learning rate", group["lr"], "lr >= 0")
         require(group["eps"] >= 0, "epsilon value", group["eps"], "eps >= 0")
         require(group["weight_decay"] >= 0, "weight_decay value", group["weight_decay"], "weight_decay >= 0")
+        plain = group["foreach"] and not group["capturable"]
+        if plain and isinstance(group["lr"], Tensor):
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        tensors = [isinstance(beta, Tensor) for beta in group["betas"]]
+        if any(tensors) and not all(tensors):
+            raise ValueError("betas must be either both floats or both Tensors")
         for i, beta in enumerate(group["betas"]):
+            if plain and tensors[i]:
+                raise ValueError(f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True")
             require(0 <= beta < 1, f"beta parameter at index {i}", beta, "0 <= beta < 1")
 
     def _update(self, group: Group) -> None:

@@ -95,6 +95,12 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor; "
                 "pass [tensor]"
             )
+        rate = defaults.get("lr")
+        if isinstance(rate, Tensor) and rate.numel() != 1:
+            raise ValueError(f"optimizer: Tensor lr must be 1-element, got shape {tuple(rate.shape)}")
+        for other in ("differentiable", "foreach"):
+            if defaults.get("fused") and defaults.get(other):
+                raise RuntimeError(f"optimizer: `fused` and `{other}` cannot be True together; give one of them")
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -166,7 +172,12 @@ class Optimizer:
         if isinstance(params, (set, frozenset)):
             raise TypeError("optimizer: expected parameters in a fixed order, got a set; use a list")
         params = list(params)
-        if params and all(isinstance(param, tuple) and len(param) == 2 for param in params):
+        pairs = [isinstance(param, tuple) and len(param) == 2 for param in params]
+        if any(pairs) and not all(pairs):
+            raise ValueError(
+                "optimizer: all optimizer params should be with/without names. Some param names are missing"
+            )
+        if any(pairs):
             group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
         named = any("param_names" in other for other in self.param_groups)
@@ -178,7 +189,7 @@ class Optimizer:
         for param in params:
             if not isinstance(param, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
-            if not param.is_leaf:
+            if not (param.is_leaf or param.retains_grad or self.defaults.get("differentiable")):
                 raise ValueError("optimizer: can't optimize a non-leaf Tensor; pass the tensors it was computed from")
         if len(set(params)) != len(params):
             warnings.warn("optimizer: a group contains a parameter twice; it would be updated twice", stacklevel=4)

@@ -42,6 +42,8 @@ class SparseAdam(EachOptimizer):
         sparse = [k for group in self.param_groups for k, p in enumerate(group["params"]) if p.layout is not ts.strided]
         if sparse:
             raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+        if any(p.is_complex() for group in self.param_groups for p in group["params"]):
+            raise ValueError("SparseAdam does not support complex parameters; give their view_as_real")
 
     def _check_group(self, group: Group) -> None:
         check_usual(group)
