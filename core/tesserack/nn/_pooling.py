@@ -222,7 +222,7 @@ def _fractional(
     batch = 1 if input.ndim == dims + 1 else input.shape[0]
     if samples is None:
         samples = ts.rand(batch, input.shape[-dims - 1], dims, dtype=input.dtype, device=input.device)
-    drawn = samples.reshape(-1, dims).double()
+    drawn = samples[:batch].reshape(-1, dims).double()
     drawn = drawn.flip(1) if dims == 2 else drawn  # of planes the width is drawn first
     places = ts.zeros((planes.shape[0], 1, 1), dtype=ts.int64, device=input.device)
     for d in range(dims):

@@ -38,7 +38,7 @@ TS_OPERATORS(activation) {
   def("relu(Tensor self) -> Tensor")
       .pointwise("max(self, 0)")
       .no_bool()
-      .derivative("self", "select(result > 0, grad, 0)")
+      .derivative("self", "select(result <= 0, 0, grad)" /* NaN passes, as PyTorch has it */)
       .inplace()
       .out()
       .doc("max(self, 0).");
@@ -170,7 +170,7 @@ TS_OPERATORS(activation) {
   def("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor")
       .pointwise("select(abs(self) <= lambd, 0, self)")
       .no_integer()
-      .derivative("self", "select(abs(self) <= lambd, 0, grad)")
+      .derivative("self", "select(abs(self) > lambd, grad, 0)")
       .out()
       .in("nn.functional")
       .doc("self where |self| > lambd, 0 elsewhere.");

@@ -18,7 +18,9 @@ constexpr UnaryRow kRows[] = {
     {"special_log_ndtr",
      "select(self < -1, log(0.5 * erfcx(self * -0.70710678118654752)) - 0.5 * self * self, "
      "log1p(-0.5 * erfc(self * 0.70710678118654752)))",
-     Promote::Float, "grad * (0.79788456080286536 / erfcx(self * -0.70710678118654752))",
+     Promote::Float, // The second form can be differentiated again at 0, where erfcx joins two series.
+     "grad * select(self < -1, 0.79788456080286536 / erfcx(self * -0.70710678118654752), "
+     "0.39894228040143268 * exp(-0.5 * self * self - result))",
      "log(ndtr(x)), accurate where ndtr underflows."},
     {"special_i0e", "i0e(self)", Promote::Float, "grad * (i1e(self) - sign(self) * result)",
      "exp(-|x|) I0(x), the modified Bessel function of the first kind, scaled."},

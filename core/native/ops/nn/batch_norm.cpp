@@ -179,6 +179,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
     Channels c(input.sizes());
     TS_CHECK_VALUE(c.per != 1, "batch_norm: Expected more than 1 value per channel when training, got input size ",
                    input.sizes());
+    TS_CHECK_VALUE(eps > 0, "batch_norm: eps must be positive during training, but got ", eps);
   }
   return forward_op(input, weight, bias, running_mean, running_var, training, momentum, eps);
 }

@@ -26,16 +26,14 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, const char* reduction)
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const char* reduction, double delta) {
   TS_CHECK(delta > 0, "huber_loss: does not support non-positive values for delta, got ", delta);
-  Tensor d = ops::abs(ops::sub(input, target));
-  Tensor near = ops::mul(ops::square(d), 0.5), far = ops::mul(ops::sub(d, 0.5 * delta), delta);
-  return reduced("huber_loss", ops::where(ops::lt(d, delta), near, far), reduction);
+  static const Op elements("_huber_loss");
+  return reduced("huber_loss", elements(input, target, Scalar(delta)), reduction);
 }
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const char* reduction, double beta) {
   TS_CHECK(beta >= 0, "smooth_l1_loss: does not support negative values for beta, got ", beta);
   if (beta == 0) return l1_loss(input, target, reduction);
-  Tensor d = ops::abs(ops::sub(input, target));
-  Tensor near = ops::mul(ops::square(d), 0.5 / beta), far = ops::sub(d, 0.5 * beta);
-  return reduced("smooth_l1_loss", ops::where(ops::lt(d, beta), near, far), reduction);
+  static const Op elements("_smooth_l1_loss");
+  return reduced("smooth_l1_loss", elements(input, target, Scalar(beta)), reduction);
 }
 
 Tensor weighted(const Tensor& losses, const Tensor& weight) {
@@ -161,6 +159,29 @@ TS_OPERATORS(loss) {
       .in("nn.functional")
       .function_only()
       .doc("With d = abs(self - target): d^2 / 2 where d < delta, else delta (d - delta / 2).");
+  // The gradients name the branch, so that an infinite or overflowing one multiplies nothing.
+  loss("_smooth_l1_loss(Tensor self, Tensor target, Scalar beta) -> Tensor")
+      .pointwise("select(abs(self - target) < beta, (self - target) * (self - target) * 0.5 / beta, "
+                 "abs(self - target) - 0.5 * beta)")
+      .promote(Promote::Float)
+      .derivative("self",
+                  "grad * select(self - target >= beta, 1, select(self - target <= -beta, -1, (self - target) / beta))")
+      .derivative("target",
+                  "grad * select(target - self >= beta, 1, select(target - self <= -beta, -1, (target - self) / beta))")
+      .hidden()
+      .doc("The elements of smooth_l1_loss.");
+  loss("_huber_loss(Tensor self, Tensor target, Scalar delta) -> Tensor")
+      .pointwise("select(abs(self - target) < delta, (self - target) * (self - target) * 0.5, "
+                 "(abs(self - target) - 0.5 * delta) * delta)")
+      .promote(Promote::Float)
+      .derivative(
+          "self",
+          "grad * select(self - target >= delta, delta, select(self - target <= -delta, -delta, self - target))")
+      .derivative(
+          "target",
+          "grad * select(target - self >= delta, delta, select(target - self <= -delta, -delta, target - self))")
+      .hidden()
+      .doc("The elements of huber_loss.");
   loss("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, str reduction='mean') -> Tensor")
       .body<binary_cross_entropy>()
       .in("nn.functional")

@@ -131,21 +131,26 @@ void nll_backward_gradient(GradContext& c) {
 }
 
 // Classes in dim 1 of (N, C, d1, ...), or the only dim of (C): seen as (rows, C) and (rows).
+void check_weight_dtype(const char* op, const Tensor& weight, DType dtype) {
+  TS_CHECK(!weight.defined() || weight.dtype() == dtype, op, ": expected scalar type ", dtype, " but found ",
+           weight.dtype(), " for weight; try weight.to(input.dtype)");
+}
+
 Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t ignore_index,
                 const char* reduction_name) {
   int64_t reduction = reduction_of("nll_loss", reduction_name);
   TS_CHECK(self.ndim() >= 1, "nll_loss: expected an input of at least one dimension, got a 0-d tensor");
-  Tensor w = weight.defined() ? as_dtype(weight, self.dtype()) : weight;
+  check_weight_dtype("nll_loss", weight, self.dtype());
   if (self.ndim() == 2) {
     TS_CHECK_VALUE(target.ndim() == 1 && target.numel() == self.size(0), "nll_loss: Expected input batch_size (",
                    self.size(0), ") to match target batch_size (", target.ndim() ? target.size(0) : 1,
                    "), got target of shape ", target.sizes());
-    return forward_op(self, target, w, reduction, ignore_index);
+    return forward_op(self, target, weight, reduction, ignore_index);
   }
   if (self.ndim() == 1) {
     TS_CHECK(target.ndim() == 0, "nll_loss: expected a 0-d target for an input (C), got shape ", target.sizes());
-    Tensor loss =
-        forward_op(ops::unsqueeze(self, int64_t{0}), ops::unsqueeze(target, int64_t{0}), w, reduction, ignore_index);
+    Tensor loss = forward_op(ops::unsqueeze(self, int64_t{0}), ops::unsqueeze(target, int64_t{0}), weight, reduction,
+                             ignore_index);
     return reduction == kReduceNone ? ops::select(loss, int64_t{0}, int64_t{0}) : loss;
   }
   Dims want(self.sizes());
@@ -156,7 +161,7 @@ Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, 
   order.push_back(1);
   int64_t rows_sizes[] = {target.numel(), self.size(1)}, flat[] = {target.numel()};
   Tensor rows = ops::reshape(ops::permute(self, order), IntSpan(rows_sizes));
-  Tensor loss = forward_op(rows, ops::reshape(target, IntSpan(flat)), w, reduction, ignore_index);
+  Tensor loss = forward_op(rows, ops::reshape(target, IntSpan(flat)), weight, reduction, ignore_index);
   return reduction == kReduceNone ? ops::reshape(loss, want) : loss;
 }
 
@@ -225,6 +230,8 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
                      const char* reduction_name, double smoothing) {
   cross_entropy_rule(input, target, weight, ignore_index, reduction_name, smoothing);
   int64_t reduction = reduction_of("cross_entropy", reduction_name), dim = input.ndim() == 1 ? 0 : 1;
+  const bool soft = same(input.sizes(), target.sizes());
+  if (!soft) check_weight_dtype("cross_entropy", weight, input.dtype());
   Tensor w = weight.defined() ? as_dtype(weight, input.dtype()) : weight, class_weight = w;
   if (w.defined() && input.ndim() > 1) {
     Dims beside(static_cast<size_t>(input.ndim()), 1);
@@ -232,8 +239,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
     class_weight = ops::reshape(w, beside);
   }
   Tensor log_probs = log_softmax_op(input, dim);
-  if (same(input.sizes(), target.sizes()))
-    return soft_cross_entropy(log_probs, target, class_weight, dim, reduction, smoothing);
+  if (soft) return soft_cross_entropy(log_probs, target, class_weight, dim, reduction, smoothing);
   if (smoothing > 0)
     return smoothed(log_probs, target, w, class_weight, dim, reduction, ignore_index, smoothing, reduction_name);
   return nll_loss(log_probs, target, w, ignore_index, reduction_name);

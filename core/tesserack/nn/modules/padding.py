@@ -69,7 +69,16 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class CircularPad1d(_Pad):
+class _CircularPad(_Pad):
+    mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in (self.dims + 1, self.dims + 2):
+            raise ValueError(f"expected {self.dims + 1}D or {self.dims + 2}D input (got {input.ndim}D input)")
+        return super().forward(input)
+
+
+class CircularPad1d(_CircularPad):
     """Pads the last dimension with values from the other end.
 
     >>> from tesserack import nn, tensor
@@ -78,10 +87,9 @@ class CircularPad1d(_Pad):
     """
 
     dims = 1
-    mode = "circular"
 
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPad):
     """Pads the last 2 dimensions with values from the other end.
 
     >>> from tesserack import nn, ones
@@ -90,10 +98,9 @@ class CircularPad2d(_Pad):
     """
 
     dims = 2
-    mode = "circular"
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPad):
     """Pads the last 3 dimensions with values from the other end.
 
     >>> from tesserack import nn, ones
@@ -102,7 +109,6 @@ class CircularPad3d(_Pad):
     """
 
     dims = 3
-    mode = "circular"
 
 
 class ConstantPad1d(_ConstantPad):
