@@ -94,6 +94,28 @@ def test_thread_count() -> None:
     table.set_num_threads(None, before)
 
 
+def test_workers_may_run_where_they_might_before() -> None:
+    """A worker that steps aside for its caller is not bound to a processor by that."""
+    program = f"""
+import os, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+import kernel_harness as h, numpy as np
+allowed = os.sched_getaffinity(0)
+h.backend().set_num_threads(None, max(2, len(allowed)))
+x = np.arange(1 << 18, dtype="f4"); out = np.empty_like(x)
+for _ in range(300): h.pointwise(out, [x], [("neg", 0)], "f4")
+assert (out == -x).all()
+tasks = os.listdir("/proc/self/task")
+assert len(tasks) > 1 and all(os.sched_getaffinity(int(task)) == allowed for task in tasks)
+"""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
 def test_a_forked_child_computes_on_one_thread() -> None:
     x = np.arange(1 << 20, dtype="f4")
     out = np.empty_like(x)
