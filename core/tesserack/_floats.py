@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tesserack as ts
@@ -23,7 +24,7 @@ def _check_float(name: str, value: Any) -> None:
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The next number of the dtype after ``input`` in the direction of ``other``, elementwise; they broadcast.
 
-    ``RuntimeError`` for other dtypes than floating ones. No gradient.
+    ``RuntimeError`` for other dtypes than floating ones. The gradient is ``input``'s, where the two differ.
 
     >>> import tesserack as ts
     >>> bool(ts.nextafter(ts.tensor(1.0), ts.tensor(2.0)) == 1 + ts.finfo(ts.float32).eps)
@@ -32,7 +33,40 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     for value in (input, other):
         _check_float("nextafter", value)
     dtype = ts.result_type(input, other)
-    x, y = ts.broadcast_tensors(input.detach().to(dtype), other.detach().to(dtype))
+    x, y = ts.broadcast_tensors(input.to(dtype), other.to(dtype))
+    result = _stepped(x.detach(), y.detach(), dtype)
+    if out is None and ts.is_grad_enabled() and (x.requires_grad or y.requires_grad):
+        moved: Tensor = _nextafter_function().apply(x, y, result)
+        return moved
+    return deliver("nextafter", result, out)
+
+
+@functools.cache
+def _nextafter_function() -> Any:
+    """Defined when it is first used: functions of autograd are imported later than this module."""
+    from tesserack.autograd import Function
+
+    class Nextafter(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor, result: Tensor) -> Tensor:
+            ctx.save_for_backward(x != y)
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            (apart,) = ctx.saved_tensors
+            return ts.where(apart, grad, 0), ts.zeros_like(grad), None
+
+        @staticmethod
+        def jvp(ctx: Any, x: Tensor | None, y: Tensor | None, result: None) -> Tensor | None:
+            (apart,) = ctx.saved_tensors
+            return None if x is None else ts.where(apart, x, 0)
+
+    return Nextafter
+
+
+def _stepped(x: Tensor, y: Tensor, dtype: Any) -> Tensor:
+    """The numbers after ``x`` towards ``y``, of one floating dtype and shape."""
     whole = _INTEGERS[dtype]
     bits = x.contiguous().view(whole)
     # Away from zero the bit pattern grows by one; from zero itself it is the least number of y's sign.
@@ -41,8 +75,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     tiniest = ts.ones_like(bits).view(dtype)
     result = ts.where(x == 0, ts.where(y > 0, tiniest, -tiniest), stepped)
     result = ts.where(x == y, y, result)
-    result = ts.where(x.isnan() | y.isnan(), float("nan"), result)
-    return deliver("nextafter", result, out)
+    return ts.where(x.isnan() | y.isnan(), float("nan"), result)
 
 
 def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
