@@ -178,10 +178,11 @@ def _pytest(suite: Suite, results: Path, start: list[str], share: int, seconds: 
     }
     words = ["-m", "pytest", "-q", "-p", "recorder", "-p", "pytest_timeout", "-p", "no:cacheprovider", "-o", "addopts="]
     words += ["--timeout", str(SLOW), "--continue-on-collection-errors", "--tb=short", *suite.options]
-    if suite.doctests:
+    if suite.doctests or not _configured(_folder(suite)):
         (WORK / "pytest.ini").write_text("[pytest]\n")  # no setting of a folder above
-        words += ["-c", str(WORK / "pytest.ini"), "--doctest-modules", "--doctest-continue-on-failure"]
-        words += ["--pyargs", suite.module]
+        words += ["-c", str(WORK / "pytest.ini"), "--rootdir", str(_folder(suite))]
+    if suite.doctests:
+        words += ["--doctest-modules", "--doctest-continue-on-failure", "--pyargs", suite.module]
     with results.with_name(results.name + ".log").open("w") as log:
         command = [str(PYTHON), *start, *words, *suite.tests]
         try:
@@ -191,6 +192,13 @@ def _pytest(suite: Suite, results: Path, start: list[str], share: int, seconds: 
         except subprocess.TimeoutExpired:
             log.write(f"\nstopped after {seconds} s\n")
             print(f"{suite.package}: {results.suffix[1:]} stopped after {seconds} s", flush=True)
+
+
+def _configured(folder: Path) -> bool:
+    """Whether a source package says itself how pytest runs there."""
+    marks = {"pytest.ini": "", "pyproject.toml": "[tool.pytest", "setup.cfg": "[tool:pytest]", "tox.ini": "[pytest]"}
+    files = {name: folder / name for name in marks}
+    return any(path.exists() and marks[name] in path.read_text("utf-8") for name, path in files.items())
 
 
 def _outcomes(results: Path) -> dict[str, dict[str, Any]]:

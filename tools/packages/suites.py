@@ -37,7 +37,7 @@ SUITES = (
         "einops",
         "einops",
         ("einops/tests",),
-        options=_without("notebook"),
+        options=_without("notebook", "torch_compile"),  # minutes with torch
         needs=("parameterized",),
         environment={"EINOPS_TEST_BACKENDS": "numpy,torch"},
     ),
