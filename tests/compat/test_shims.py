@@ -284,6 +284,11 @@ def test_trees():
     assert pytree.tree_leaves([[1], 2], is_leaf=lambda v: v == [1]) == [[1], 2]
     with pytest.raises(ValueError, match="leaves"):
         pytree.tree_unflatten([1], spec)
+    kind = pytree._get_node_type([1, 2])
+    children, context = pytree.SUPPORTED_NODES[kind].flatten_fn([1, 2])
+    by_hand = pytree.TreeSpec(kind, context, [pytree.LeafSpec() for _ in children])
+    assert by_hand == pytree.tree_structure([1, 2]) and pytree.tree_unflatten([3, 4], by_hand) == [3, 4]
+    assert pytree._get_node_type(3) not in pytree.SUPPORTED_NODES and pytree.LeafSpec().is_leaf()
 
 
 def test_timers_and_tables(capsys):
@@ -306,6 +311,16 @@ def test_flops():
     assert counter.get_flop_counts()["Sequential.1"]["linear"] == 2 * 3 * 8 * 2
     assert counter.get_total_flops() >= 2 * (2 * 3 * 4 * 8) + 3 * (2 * 3 * 8 * 2)
     assert "linear" in counter.get_table()
+    with FlopCounterMode(display=False) as counter:  # modules are found as they are called
+        net(ts.ones(3, 4))
+        with pytest.raises(RuntimeError):
+            net(ts.ones(3, 5))
+        net[1](ts.ones(3, 8))
+    assert sum(counter.get_flop_counts()["Sequential.1"].values()) == 2 * (2 * 3 * 8 * 2)
+    assert sum(counter.get_flop_counts()["Sequential"].values()) == 2 * 3 * 4 * 8 + 2 * 3 * 8 * 2
+    with counter:  # anew
+        net(ts.ones(3, 4))
+    assert counter.get_total_flops() == 2 * 3 * 4 * 8 + 2 * 3 * 8 * 2
     with FlopCounterMode(display=False) as counter:
         nn.functional.conv2d(ts.ones(1, 2, 5, 5), ts.ones(3, 2, 3, 3))
     assert counter.get_total_flops() == 2 * 3 * 9 * 2 * 9
