@@ -36,7 +36,8 @@ HEAD = """\
 Each package's own tests on the cpu: how many of those that pass with torch {torch} pass with Tesserack in its place, as
 `tesserack run -m pytest` puts it there. `tools/package_table.py` fetches the packages, runs the tests and writes this
 page. Tests that want a network, a card or another package that is not there fail with torch too and count for nobody;
-so do tests longer than {slow} s. Where the source package ships no tests, the examples of its documentation are run.
+so do tests longer than {slow} s. Where the source package ships no tests, the examples of its documentation are run;
+x-transformers, torchdiffeq, torchinfo and jaxtyping ship neither, and safetensors no source that installs without Rust.
 {share}
 | Package | Version | Tests | Of torch's passes | | Tried | What is missing |
 |---|---|---|---:|---:|---|---|
@@ -178,10 +179,13 @@ def _pytest(suite: Suite, results: Path, start: list[str], share: int, seconds: 
     }
     words = ["-m", "pytest", "-q", "-p", "recorder", "-p", "pytest_timeout", "-p", "no:cacheprovider", "-o", "addopts="]
     words += ["--timeout", str(SLOW), "--continue-on-collection-errors", "--tb=short", *suite.options]
-    if suite.doctests:
+    if suite.without:
+        words += ["-k", "not (" + " or ".join(suite.without) + ")"]
+    if suite.doctests or not _configured(_folder(suite)):
         (WORK / "pytest.ini").write_text("[pytest]\n")  # no setting of a folder above
-        words += ["-c", str(WORK / "pytest.ini"), "--doctest-modules", "--doctest-continue-on-failure"]
-        words += ["--pyargs", suite.module]
+        words += ["-c", str(WORK / "pytest.ini"), "--rootdir", str(_folder(suite))]
+    if suite.doctests:
+        words += ["--doctest-modules", "--doctest-continue-on-failure", "--pyargs", suite.module]
     with results.with_name(results.name + ".log").open("w") as log:
         command = [str(PYTHON), *start, *words, *suite.tests]
         try:
@@ -191,6 +195,13 @@ def _pytest(suite: Suite, results: Path, start: list[str], share: int, seconds: 
         except subprocess.TimeoutExpired:
             log.write(f"\nstopped after {seconds} s\n")
             print(f"{suite.package}: {results.suffix[1:]} stopped after {seconds} s", flush=True)
+
+
+def _configured(folder: Path) -> bool:
+    """Whether a source package says itself how pytest runs there."""
+    marks = {"pytest.ini": "", "pyproject.toml": "[tool.pytest", "setup.cfg": "[tool:pytest]", "tox.ini": "[pytest]"}
+    files = {name: folder / name for name in marks}
+    return any(path.exists() and marks[name] in path.read_text("utf-8") for name, path in files.items())
 
 
 def _outcomes(results: Path) -> dict[str, dict[str, Any]]:

@@ -258,8 +258,15 @@ def new_tensor(
 
 
 def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
-    """A new tensor of this one's dtype and device: of sizes, not initialised, or of data. Prefer ``new_tensor``."""
+    """A new tensor of this one's dtype and device: of sizes, not initialised, or of data. Prefer ``new_tensor``.
+
+    Of a sparse tensor also one of ``(indices, values)`` or ``(indices, values, size)``.
+    """
     place = self.device if device is None else device
+    if self.layout is not _native.strided and args and isinstance(args[0], Tensor):
+        from tesserack.sparse._construct import sparse_coo_tensor
+
+        return sparse_coo_tensor(*args, dtype=self.dtype, device=place)  # indices, values and perhaps a size
     if len(args) == 1 and not isinstance(args[0], (int, _native.Size)):
         return _native.tensor(args[0], dtype=self.dtype, device=place)
     sizes = tuple(args[0]) if args and isinstance(args[0], _native.Size) else args

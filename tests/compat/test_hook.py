@@ -44,7 +44,7 @@ def test_names_types_and_texts_are_those_of_torch(program):
         "<class 'torch.optim.lr_scheduler.StepLR'>"
     )
     assert lines[3] == "torch.float32 torch.strided torch.channels_last torch.Size([2]) torch.FloatTensor"
-    assert lines[4] == "<class 'torch.dtype'> <class 'torch.device'> <class 'torch.Size'> <class 'torch.Generator'>"
+    assert lines[4] == "<class 'torch.dtype'> <class 'torch.device'> <class 'torch.Size'> <class 'torch._C.Generator'>"
     assert lines[5:7] == ["True True True", "True True True"]
     assert lines[7] == "float32 tensor([1], dtype=torch.int8) ['--epochs', '3']"
     assert lines[8] == "torch.return_types.max("

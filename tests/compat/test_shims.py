@@ -40,10 +40,52 @@ def test_profiles_count_operators_and_add_up(tmp_path):
         prof.key_averages().table(sort_by="colour")
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
     trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert {"train", "linear"} <= {event["name"] for event in trace} and all(event["dur"] >= 0 for event in trace)
+    assert {"train", "linear"} <= {event["name"] for event in trace}
+    assert all(event["dur"] >= 0 for event in trace if event["ph"] == "X")
     before = len(events)
     ts.ones(1) + 1
     assert len(prof.events()) == before
+
+
+def test_every_moment_counts_once_however_ranges_cross(tmp_path):
+    first, second = profiler.record_function("first"), profiler.record_function("second")
+    with profiler.profile() as prof:
+        first.__enter__()
+        ts.ones(3).exp()
+        second.__enter__()
+        prof.step()
+        first.__exit__()
+        ts.ones(3).log()
+    second.__exit__()  # too late to matter
+    events = prof.events()
+    whole = max(e.end for e in events) - min(e.start for e in events)
+    assert sum(e.self_cpu_time_total for e in events) == pytest.approx(whole, rel=1e-6)
+    assert all(e.self_cpu_time_total >= 0 and e.end >= e.start for e in events)
+    assert "of which between operators" in prof.key_averages().table()
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    records = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    sides = {side: [r["name"] for r in records if r["ph"] == side] for side in "be"}
+    assert {*sides["b"]} == {*sides["e"]} >= {"first", "second"}
+
+
+def test_other_threads_ranges_end_with_the_profile():
+    began, go_on = threading.Event(), threading.Event()
+
+    def work():
+        with profiler.record_function("elsewhere"):
+            began.set()
+            go_on.wait(60)
+
+    thread = threading.Thread(target=work)
+    with profiler.profile() as prof:
+        thread.start()
+        assert began.wait(60)
+        ts.ones(2).exp()
+    (event,) = [e for e in prof.events() if e.name == "elsewhere"]
+    ended = event.end
+    go_on.set()
+    thread.join()
+    assert 0 < event.cpu_time_total == pytest.approx(event.self_cpu_time_total) and event.end == ended
 
 
 def test_profiles_follow_a_schedule(tmp_path):
@@ -242,6 +284,11 @@ def test_trees():
     assert pytree.tree_leaves([[1], 2], is_leaf=lambda v: v == [1]) == [[1], 2]
     with pytest.raises(ValueError, match="leaves"):
         pytree.tree_unflatten([1], spec)
+    kind = pytree._get_node_type([1, 2])
+    children, context = pytree.SUPPORTED_NODES[kind].flatten_fn([1, 2])
+    by_hand = pytree.TreeSpec(kind, context, [pytree.LeafSpec() for _ in children])
+    assert by_hand == pytree.tree_structure([1, 2]) and pytree.tree_unflatten([3, 4], by_hand) == [3, 4]
+    assert pytree._get_node_type(3) not in pytree.SUPPORTED_NODES and pytree.LeafSpec().is_leaf()
 
 
 def test_timers_and_tables(capsys):
@@ -264,6 +311,16 @@ def test_flops():
     assert counter.get_flop_counts()["Sequential.1"]["linear"] == 2 * 3 * 8 * 2
     assert counter.get_total_flops() >= 2 * (2 * 3 * 4 * 8) + 3 * (2 * 3 * 8 * 2)
     assert "linear" in counter.get_table()
+    with FlopCounterMode(display=False) as counter:  # modules are found as they are called
+        net(ts.ones(3, 4))
+        with pytest.raises(RuntimeError):
+            net(ts.ones(3, 5))
+        net[1](ts.ones(3, 8))
+    assert sum(counter.get_flop_counts()["Sequential.1"].values()) == 2 * (2 * 3 * 8 * 2)
+    assert sum(counter.get_flop_counts()["Sequential"].values()) == 2 * 3 * 4 * 8 + 2 * 3 * 8 * 2
+    with counter:  # anew
+        net(ts.ones(3, 4))
+    assert counter.get_total_flops() == 2 * 3 * 4 * 8 + 2 * 3 * 8 * 2
     with FlopCounterMode(display=False) as counter:
         nn.functional.conv2d(ts.ones(1, 2, 5, 5), ts.ones(3, 2, 3, 3))
     assert counter.get_total_flops() == 2 * 3 * 9 * 2 * 9

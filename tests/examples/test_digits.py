@@ -1,11 +1,16 @@
 """The digits example, run as a user runs it."""
 
+import importlib.util
+import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from tesserack.profiler import profile
+from tesserack.utils.data import TensorDataset
 
 pytest.importorskip("sklearn", reason="the scans come with scikit-learn")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.py"
@@ -38,3 +43,43 @@ def test_an_unknown_device_is_explained_without_a_traceback():
 def test_bad_arguments_are_refused(arguments):
     done = run(*arguments)
     assert done.returncode == 2 and "usage:" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_its_profile_adds_up_and_opens_in_a_trace_viewer(device, tmp_path):
+    """One account of one run: the self times are the time measured around it, and the trace tells the same."""
+    spec = importlib.util.spec_from_file_location("digits_example", EXAMPLE)
+    digits = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(digits)
+    train, _ = digits.load_digits(device)
+    few = TensorDataset(*(t[:256] for t in train.tensors))
+    model = digits.make_model().to(device)
+    digits.fit(model, few, 1, 64)
+    with profile() as prof:
+        began = time.perf_counter()
+        digits.fit(model, few, 1, 64)
+        measured = 1e6 * (time.perf_counter() - began)
+    rows = prof.key_averages()
+    assert rows.self_cpu_time_total == pytest.approx(measured, rel=0.05)
+    assert {"convolution", "native_batch_norm", "relu"} <= {row.key for row in rows}
+    path = tmp_path / "trace.json"
+    prof.export_chrome_trace(str(path))
+    records = json.loads(path.read_text())["traceEvents"]
+    complete = [r for r in records if r["ph"] == "X"]
+    assert {r["ph"] for r in records} == {"M", "X"}
+    assert {r["tid"] for r in complete} == {r["tid"] for r in records if r["name"] == "thread_name"}
+    (step,) = [r for r in complete if r["name"] == "ProfilerStep#0"]
+    assert step["dur"] == pytest.approx(measured, rel=0.05)  # in microseconds, as viewers take ts and dur
+    assert nested([r for r in complete if r["tid"] == step["tid"]]) > 500
+
+
+def nested(records):
+    """How many records there are; each lies wholly inside the one around it, as viewers want it."""
+    around = []
+    for record in sorted(records, key=lambda r: (r["ts"], -r["dur"])):
+        end = record["ts"] + record["dur"]
+        assert record["dur"] >= 0
+        while around and around[-1] <= record["ts"]:
+            around.pop()
+        assert not around or end <= around[-1] + 1e-2, record
+        around.append(end)
+    return len(records)

@@ -597,3 +597,11 @@ def test_text(device):
     )
     assert "crow_indices=tensor([0, 1, 2])" in repr(t.to_sparse_csr())
     assert "requires_grad=True" in repr(t.requires_grad_()) and "dtype=tesserack.float64" in repr(t.detach().double())
+
+
+def test_new_of_a_sparse_tensor(device):
+    x = ts.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (3,), device=device, dtype=ts.float32)
+    made = x.new(x._indices(), x._values() * 3, x.size())
+    assert made.layout is ts.sparse_coo and made.dtype == x.dtype and made.device == x.device
+    assert made.to_dense().tolist() == [3, 0, 6]
+    assert x.new(x._indices(), x._values()).shape == (3,)

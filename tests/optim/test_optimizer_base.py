@@ -224,3 +224,15 @@ def test_repr():
     assert text.startswith("SGD (\nParameter Group 0\n    dampening: 0\n    differentiable: False\n") and text.endswith(
         "\n)"
     )
+
+
+def test_state_that_belongs_to_no_parameter():
+    param = ts.ones(2, requires_grad=True)
+    optimizer = optim.SGD([param], lr=0.1)
+    optimizer.state["k"] = ts.tensor([3])
+    optimizer.state[param]["mean"] = ts.zeros(2)
+    kept = optimizer.state_dict()["state"]
+    assert kept["k"].item() == 3 and kept[0]["mean"].tolist() == [0, 0]
+    other = optim.SGD([param], lr=0.1)
+    other.load_state_dict(optimizer.state_dict())
+    assert other.state["k"].item() == 3

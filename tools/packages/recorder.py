@@ -36,6 +36,8 @@ def _write(test: str, outcome: str, seconds: float, message: str = "") -> None:
 
 
 def _message(report: Any) -> str:
+    if isinstance(report.longrepr, tuple):  # a test that was skipped: its file, its line and why
+        return str(report.longrepr[2])[:FIRST_LINE]
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else str(report.longrepr)
     if crash is None:  # a doctest: the exception stands at its end

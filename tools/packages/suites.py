@@ -16,6 +16,7 @@ class Suite:
     tests: tuple[str, ...] = ()  # inside the source package; none: there are none in it
     doctests: bool = False  # of the installed modules
     options: tuple[str, ...] = ()  # of pytest
+    without: tuple[str, ...] = ()  # tests left out, by a part of their names
     needs: tuple[str, ...] = ()  # what only the tests import
     draws: bool = False  # its expectations are PyTorch's random numbers
     share: int = 1  # one test in so many
@@ -25,11 +26,8 @@ class Suite:
     def what(self) -> str:
         """What the tests are, in words."""
         kind = "doctests" if self.doctests else "tests"
+        kind += "".join(f", no `{name}`" for name in self.without)
         return f"{kind}, 1 in {self.share}" if self.share > 1 else kind
-
-
-def _without(*names: str) -> tuple[str, ...]:
-    return ("-k", "not (" + " or ".join(names) + ")")
 
 
 SUITES = (
@@ -37,17 +35,17 @@ SUITES = (
         "einops",
         "einops",
         ("einops/tests",),
-        options=_without("notebook"),
+        without=("notebook", "torch_compile"),  # minutes with torch
         needs=("parameterized",),
         environment={"EINOPS_TEST_BACKENDS": "numpy,torch"},
     ),
     Suite("torchmetrics", "torchmetrics", doctests=True, draws=True, share=8),
-    Suite("timm", "timm", ("tests",), options=_without("torchscript", "jit", "compile"), share=8),
+    Suite("timm", "timm", ("tests",), without=("torchscript", "jit", "compile"), share=8),
     Suite(
         "accelerate",
         "accelerate",
         ("tests",),
-        options=_without("launch", "examples"),
+        without=("launch", "examples"),
         needs=("parameterized",),
         share=3,
     ),
@@ -60,13 +58,14 @@ SUITES = (
         share=4,
     ),
     Suite("lightning", "lightning", doctests=True, draws=True),
-    Suite("pytorch-optimizer", "pytorch_optimizer", ("tests",), share=6),
+    Suite("pytorch-optimizer", "pytorch_optimizer", ("tests",), draws=True, share=6),
     Suite("gpytorch", "gpytorch", ("test",), share=8),
     Suite(
         "pyro-ppl",
         "pyro",
         ("tests",),
-        options=("-W", "ignore::pytest.PytestUnknownMarkWarning", *_without("examples")),
+        options=("-W", "ignore::pytest.PytestUnknownMarkWarning"),
+        without=("examples",),
     ),
     Suite("kornia", "kornia", doctests=True, draws=True, share=8),
     Suite("torch-geometric", "torch_geometric", doctests=True, draws=True),

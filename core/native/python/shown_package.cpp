@@ -15,7 +15,9 @@ PyObject* g_chooser = nullptr; // asked for the name, where it depends on who pr
 // Static types keep their module in the name they were made with.
 void rename_types(const std::string& to) {
   for (PyTypeObject* t : {&DTypeType, &DeviceType, &SizeType, &FormatType, &LayoutType, &GeneratorType}) {
-    auto* name = new std::string(to + "." + (std::strrchr(t->tp_name, '.') + 1)); // kept: the type points to it
+    // PyTorch has generators in its extension module, and shows it.
+    const char* inner = t == &GeneratorType && to == "torch" ? "._C." : ".";
+    auto* name = new std::string(to + inner + (std::strrchr(t->tp_name, '.') + 1)); // kept: the type points to it
     t->tp_name = name->c_str();
     PyType_Modified(t);
   }

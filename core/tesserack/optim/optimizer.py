@@ -209,7 +209,11 @@ class Optimizer:
         index = {param: i for i, param in enumerate(self._all_params())}
         groups = self.param_groups
         packed: dict[str, Any] = {
-            "state": {index.get(key, key): dict(value) for key, value in self.state.items()},
+            # Some optimizers keep what belongs to no parameter under a name, and it need not be a dict.
+            "state": {
+                index.get(key, key): dict(value) if isinstance(value, dict) else value
+                for key, value in self.state.items()
+            },
             "param_groups": [_options(group) | {"params": [index[p] for p in group["params"]]} for group in groups],
         }
         for hook in list(self._state_dict_post_hooks.values()):

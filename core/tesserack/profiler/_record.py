@@ -18,11 +18,12 @@ __all__ = ["Event", "KernelEvent", "Recorder", "gather_kernels", "record_functio
 class Event:
     """One call of an operator, or one named range. Times are in microseconds."""
 
-    __slots__ = ("children", "device", "end", "memory", "name", "shapes", "start", "thread", "user")
+    __slots__ = ("children", "device", "end", "memory", "name", "own", "shapes", "start", "thread", "user")
 
     def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
         self.name, self.start, self.thread, self.user = name, start, thread, user
         self.end = start
+        self.own = 0.0
         self.children: list[Event] = []
         self.shapes: list[list[int]] = []
         self.memory = 0
@@ -35,8 +36,8 @@ class Event:
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Without the calls inside."""
-        return self.cpu_time_total - sum(child.cpu_time_total for child in self.children)
+        """The time in which it was the innermost of those open: over all events of a thread, the time recorded."""
+        return self.own
 
     @property
     def self_memory(self) -> int:
@@ -62,28 +63,50 @@ class Recorder:
         self.shapes, self.memory = shapes, memory
         self.events: list[Event] = []
         self.kernels: list[KernelEvent] = []
-        self._stacks = threading.local()
+        self._lines: dict[int, _Line] = {}
 
     def begin(self, name: str, user: bool = False) -> Event:
         """Begin an event inside the ones that this thread is in."""
-        event = Event(name, time.perf_counter() * 1e6, threading.get_ident(), user)
-        stack = self._stacks.__dict__.setdefault("stack", [])
-        if stack:
-            stack[-1].children.append(event)
-        stack.append(event)
+        thread = threading.get_ident()
+        line = self._lines.setdefault(thread, _Line())
+        event = Event(name, line.charge(), thread, user)
+        if line.open:
+            line.open[-1].children.append(event)
+        line.open.append(event)
         self.events.append(event)
         if self.memory:
             event.memory = -_allocated()
         return event
 
     def finish(self, event: Event) -> None:
-        """End an event, and any inside it that an error left open."""
+        """End an event; the ones begun inside it that are still open stay so."""
         if self.memory:
             event.memory += _allocated()
-        event.end = time.perf_counter() * 1e6
-        stack = self._stacks.__dict__.get("stack", [])
-        while stack and stack.pop() is not event:
-            pass
+        line = self._lines[event.thread]
+        event.end = line.charge()
+        line.open.remove(event)
+
+    def finish_all(self) -> None:
+        """End what is open."""
+        for line in self._lines.values():
+            while line.open:
+                self.finish(line.open[-1])
+
+
+class _Line:
+    """What is open in one thread, and since when the innermost of it has been."""
+
+    def __init__(self) -> None:
+        self.open: list[Event] = []
+        self.last = 0.0
+
+    def charge(self) -> float:
+        """Give the time since the last event to the innermost one; what time it is."""
+        now = time.perf_counter_ns() / 1e3
+        if self.open:
+            self.open[-1].own += now - self.last
+        self.last = now
+        return now
 
 
 def _allocated() -> int:
@@ -129,6 +152,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         with _key().enabled():
             yield recorder
     finally:
+        recorder.finish_all()
         gather_kernels()
         _active.remove(recorder)
         if not _active:
@@ -156,7 +180,7 @@ class record_function:
 
     def __exit__(self, *exc: object) -> None:
         entered = self._events.pop()
-        if entered is not None:
+        if entered is not None and entered[0] in _active:  # otherwise it ended with the recording
             entered[0].finish(entered[1])
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:

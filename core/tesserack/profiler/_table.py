@@ -23,6 +23,7 @@ class Average:
         self.cpu_time_total = self.self_cpu_time_total = 0.0
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
         self.device_type = ""
+        self.is_user_annotation = False
 
     def add(self, event: Event) -> None:
         """Count one more event."""
@@ -32,6 +33,7 @@ class Average:
         self.cpu_memory_usage += event.memory
         self.self_cpu_memory_usage += event.self_memory
         self.device_type = self.device_type or event.device
+        self.is_user_annotation = event.user
 
     @property
     def cpu_time(self) -> float:
@@ -100,7 +102,10 @@ class EventList(list[Any]):
                 str(row.count),
             ]
             lines.append([*cells, *([str(row.input_shapes)] if with_shapes else [])])
-        return _layout(lines, header) + f"\nSelf CPU time total: {_time(self.self_cpu_time_total)}\n"
+        outside = sum(row.self_cpu_time_total for row in rows if getattr(row, "is_user_annotation", False))
+        footer = f"\nSelf CPU time total: {_time(self.self_cpu_time_total)}\n"
+        # Ranges are no work: their own time is what the program does between its operators.
+        return _layout(lines, header) + footer + (f"of which between operators: {_time(outside)}\n" if outside else "")
 
     def __str__(self) -> str:
         return self.table()
@@ -137,33 +142,26 @@ def write_trace(
     kernels: Iterable[KernelEvent] = (),
 ) -> None:
     """Write events in Chrome's trace format; compressed where the name ends in ``.gz``."""
-    process = os.getpid()
-    records: list[dict[str, Any]] = [
-        {
-            "ph": "X",
-            "cat": "user_annotation" if event.user else "cpu_op",
-            "name": event.name,
-            "pid": process,
-            "tid": event.thread,
-            "ts": event.start,
-            "dur": event.cpu_time_total,
-            "args": {"Input Dims": event.shapes, "Device": event.device} if event.shapes else {},
-        }
-        for event in events
-    ]
-    records += [
-        {
-            "ph": "X",
-            "cat": "kernel",
-            "name": kernel.name,
-            "pid": process,
-            "tid": kernel.thread,
-            "ts": kernel.start,
-            "dur": kernel.end - kernel.start,
-            "args": {"Device": kernel.device, "Elements": kernel.elements},
-        }
-        for kernel in kernels
-    ]
+    events, kernels, process = [*events], [*kernels], os.getpid()
+    named: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": process, "args": {"name": "tesserack"}}]
+    for thread in sorted({event.thread for event in events} | {kernel.thread for kernel in kernels}):
+        label = f"thread {thread}"
+        named.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": label}})
+    crossing = {id(child) for event in events for child in event.children if child.end > event.end}
+    records = [*named]
+    for event in events:
+        category = "user_annotation" if event.user else "cpu_op"
+        record = {"cat": category, "name": event.name, "pid": process, "tid": event.thread, "ts": event.start}
+        if id(event) in crossing:  # viewers want complete events nested: these get a line of their own
+            records.append({**record, "ph": "b", "id": id(event)})
+            records.append({**record, "ph": "e", "id": id(event), "ts": event.end})
+            continue
+        shapes = {"Input Dims": event.shapes, "Device": event.device} if event.shapes else {}
+        records.append({**record, "ph": "X", "dur": event.cpu_time_total, "args": shapes})
+    for kernel in kernels:
+        record = {"cat": "kernel", "name": kernel.name, "pid": process, "tid": kernel.thread, "ts": kernel.start}
+        arguments = {"Device": kernel.device, "Elements": kernel.elements}
+        records.append({**record, "ph": "X", "dur": kernel.end - kernel.start, "args": arguments})
     text = json.dumps({"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": records})
     if path.endswith(".gz"):
         import gzip

@@ -108,6 +108,9 @@ class profile:
     ...     _ = ts.ones(4).exp().sum()
     >>> sorted(row.key for row in prof.key_averages() if row.key in ("exp", "sum"))
     ['exp', 'sum']
+
+    The self times of a thread's events are the time that was recorded: each moment counts for the innermost event, and
+    what the program does between operators for the range around it, ``ProfilerStep#0`` where there is no other.
     """
 
     def __init__(

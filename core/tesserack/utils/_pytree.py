@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "TreeSpec",
@@ -22,12 +22,23 @@ __all__ = [
 
 Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 Unflatten = Callable[[Iterable[Any], Any], Any]
-_registry: dict[type, tuple[Flatten, Unflatten]] = {}
+
+
+class NodeDef(NamedTuple):
+    """How a class is taken apart and put together."""
+
+    flatten_fn: Flatten
+    unflatten_fn: Unflatten
+
+
+SUPPORTED_NODES: dict[type, NodeDef] = {}
+_registry = SUPPORTED_NODES
+PyTree = Any
 
 
 def register_pytree_node(cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **options: Any) -> None:
     """Have a class taken apart: ``flatten_fn(x)`` gives children and a context, of which ``unflatten_fn`` makes x."""
-    _registry[cls] = (flatten_fn, unflatten_fn)
+    _registry[cls] = NodeDef(flatten_fn, unflatten_fn)
 
 
 _register_pytree_node = register_pytree_node
@@ -82,12 +93,19 @@ class TreeSpec:
         return f"TreeSpec({self.type.__name__}, {self.context}, {self.children_specs})"
 
 
-LeafSpec = TreeSpec
+class LeafSpec(TreeSpec):
+    """That of a leaf."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
 
 
 def _kind(x: Any) -> Any:
     kind = type(x)
     return tuple if isinstance(x, tuple) and hasattr(kind, "_fields") and kind not in _registry else kind
+
+
+_get_node_type = _kind
 
 
 def _is_leaf(x: Any, is_leaf: Callable[[Any], bool] | None) -> bool:
@@ -102,8 +120,8 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
     ([1, 2, 3], {'a': [2, 3], 'b': 4})
     """
     if _is_leaf(tree, is_leaf):
-        return [tree], TreeSpec(None, None, [])
-    children, context = _registry[_kind(tree)][0](tree)
+        return [tree], LeafSpec()
+    children, context = _registry[_kind(tree)].flatten_fn(tree)
     named = type(tree) if hasattr(type(tree), "_fields") else None
     leaves: list[Any] = []
     specs: list[TreeSpec] = []
@@ -128,7 +146,7 @@ def _build(leaves: Any, spec: TreeSpec) -> Any:
     children = [_build(leaves, child) for child in spec.children_specs]
     if hasattr(spec.type, "_fields") and spec.type not in _registry:
         return spec.type(*children)
-    return _registry[spec.type][1](children, spec.context)
+    return _registry[spec.type].unflatten_fn(children, spec.context)
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:

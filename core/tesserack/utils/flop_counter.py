@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections import defaultdict
 from typing import Any
 
 from tesserack import dispatch
 from tesserack._native import Tensor
+from tesserack.nn.modules._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from tesserack.nn.modules.module import Module
 
 __all__ = ["FlopCounterMode"]
@@ -56,8 +58,8 @@ _RULES = {
 
 
 class FlopCounterMode:
-    """As a context: counts the products of matrices and convolutions, forward and backward, for each submodule of
-    ``mods``. An operation is a multiplication or an addition.
+    """As a context: counts the products of matrices and convolutions, forward and backward, for each module that is
+    called and its submodules; entered again, it counts anew. An operation is a multiplication or an addition.
 
     >>> import tesserack as ts
     >>> with FlopCounterMode(display=False) as counter:
@@ -68,18 +70,21 @@ class FlopCounterMode:
 
     def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None:
         self.depth, self.display = depth, display
-        self._modules = [mods] if isinstance(mods, Module) else [*(mods or ())]
+        self._roots = [mods] if isinstance(mods, Module) else [*(mods or ())]
+        self._names: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
         self.flop_counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._inside: list[str] = []
         self._handles: list[Any] = []
         self._quiet = 0
 
     def __enter__(self) -> FlopCounterMode:
-        for root in self._modules:
-            for name, module in root.named_modules():
-                path = f"{type(root).__name__}.{name}" if name else type(root).__name__
-                self._handles.append(module.register_forward_pre_hook(lambda *_, p=path: self._inside.append(p)))
-                self._handles.append(module.register_forward_hook(lambda *_: self._leave()))
+        self.flop_counts.clear()
+        for root in self._roots:
+            self._name(root)
+        self._handles = [
+            register_module_forward_pre_hook(lambda module, _: self._inside.append(self._name(module))),
+            register_module_forward_hook(lambda *_: self._leave(), always_call=True),
+        ]
         _counters.append(self)
         self._context = _key().enabled()
         self._context.__enter__()
@@ -92,6 +97,14 @@ class FlopCounterMode:
             handle.remove()
         if self.display:
             print(self.get_table(self.depth))
+
+    def _name(self, module: Module) -> str:
+        """Where a module is in the first one that was called with it inside."""
+        if module not in self._names:
+            root = type(module).__name__
+            for name, part in module.named_modules():
+                self._names.setdefault(part, f"{root}.{name}" if name else root)
+        return self._names[module]
 
     def _leave(self) -> None:
         if self._inside:
