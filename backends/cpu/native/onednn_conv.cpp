@@ -5,6 +5,7 @@
 #include "isa_pick.h"
 #include "kept.h"
 #include "onednn_cache.h"
+#include "threads.h"
 
 #include <optional>
 #include <vector>
@@ -249,6 +250,7 @@ bool convolution(const ConvProblem& problem, const void* input, const void* weig
     plan.scratchpad.set_data_handle(scratch(kScratchpad, plan.scratchpad_bytes));
     args[count++] = {DNNL_ARG_SCRATCHPAD, plan.scratchpad.get()};
   }
+  place_workers();
   if (dnnl_primitive_execute(plan.primitive.get(), stream().get(), count, args) != dnnl_success) return false;
   if (to_input) plan.input.take_out();
   if (to_weight) plan.weight.take_out();

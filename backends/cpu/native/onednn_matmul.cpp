@@ -3,6 +3,7 @@
 #ifdef TESSERACK_CPU_ONEDNN
 
 #include "onednn_cache.h"
+#include "threads.h"
 
 namespace tesserack::cpu::onednn {
 
@@ -80,6 +81,7 @@ bool matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
   if (plan.scratchpad_bytes != 0) {
     args[count++] = bind(DNNL_ARG_SCRATCHPAD, plan.scratchpad, scratch(kScratchpad, plan.scratchpad_bytes));
   }
+  place_workers();
   return dnnl_primitive_execute(plan.primitive.get(), stream().get(), count, args) == dnnl_success;
 }
 

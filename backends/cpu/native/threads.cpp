@@ -26,6 +26,7 @@ const bool fork_handler_installed = pthread_atfork(nullptr, nullptr, after_fork_
 // then leaves both there, one waiting for the other: measured 3 times slower for as long as it lasts. So a worker that
 // finds itself on the caller's processor moves to any other that it may use; its mask is as before afterwards.
 void leave_to_caller(int processor) {
+  if (processor < 0 || omp_get_thread_num() == 0 || sched_getcpu() != processor) return;
   cpu_set_t allowed, others;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
   others = allowed;
@@ -58,6 +59,13 @@ int max_threads() {
   return num_threads();
 }
 
+void place_workers() {
+  const int threads = max_threads(), caller = sched_getcpu();
+  if (threads == 1) return;
+#pragma omp parallel num_threads(threads)
+  leave_to_caller(caller);
+}
+
 void parallel_ranges(int64_t begin, int64_t end, int64_t grain, RangeFunction run, void* context) {
   const int64_t total = end - begin;
   if (total <= 0) return;
@@ -76,7 +84,7 @@ void parallel_ranges(int64_t begin, int64_t end, int64_t grain, RangeFunction ru
   const int caller = sched_getcpu();
 #pragma omp parallel num_threads(static_cast <int>(parts))
   {
-    if (caller >= 0 && omp_get_thread_num() != 0 && sched_getcpu() == caller) leave_to_caller(caller);
+    leave_to_caller(caller);
     // The runtime may grant fewer threads than asked for.
     const int64_t granted = omp_get_num_threads(), index = omp_get_thread_num();
     const int64_t share = total / granted, rest = total % granted;

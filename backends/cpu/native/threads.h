@@ -17,6 +17,9 @@ void set_num_threads(int count);
 // True in a process forked after this library was loaded: its OpenMP pool is gone.
 bool forked_child();
 
+// Wakes the threads of the pool and moves those that sit on the caller's processor: before a library's own regions.
+void place_workers();
+
 using RangeFunction = void (*)(void* context, int64_t begin, int64_t end);
 
 // Splits [begin, end) into at most max_threads() ranges of at least `grain` and runs them. Rethrows the first
