@@ -243,3 +243,20 @@ def test_out(device: ts.device) -> None:
     w, v = ts.empty(0, dtype=ts.float64, device=device), ts.empty(0, dtype=ts.float64, device=device)
     ts.linalg.eigh(a + a.mT, out=(w, v))
     close((v * w) @ v.mT, a + a.mT)
+
+
+@pytest.mark.parametrize("dtype", [ts.float64, ts.float32])
+@pytest.mark.parametrize("n", [1, 8, 16, 17])
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_of_many_small_matrices(n: int, upper: bool, dtype: ts.dtype, device: ts.device) -> None:
+    a = definite(matrix(device, 37, n, n))
+    factor = ts.linalg.cholesky(a.to(dtype), upper=upper).double()
+    rebuilt = factor.mT @ factor if upper else factor @ factor.mT
+    close(rebuilt, a, 1e-10 if dtype is ts.float64 else 1e-4)
+    # Of some that are not positive definite the others do not take notice, and info says where each went wrong.
+    a[5, n - 1, n - 1] = -1.0
+    a[36, 0, 0] = -1.0
+    mixed, info = ts.linalg.cholesky_ex(a.to(dtype), upper=upper)
+    assert {k: int(v) for k, v in enumerate(info.tolist()) if v} == {5: n, 36: 1}
+    sound = [k for k in range(37) if k not in (5, 36)]
+    close(mixed.double()[sound], factor[sound], 1e-10 if dtype is ts.float64 else 1e-4)

@@ -1,6 +1,16 @@
 // Triangular factors and solving with them: LU, Cholesky, LDL, and triangular systems.
 #ifndef TESSERACK_CPU_NO_OPENBLAS
+#include "isa_pick.h"
 #include "lapack.h"
+
+namespace tesserack::cpu {
+
+// Of `count` matrices (n, n), n <= 16, by columns; one that is not positive definite stays as it is, and is noted
+// (native/isa/cholesky_small.cpp).
+TS_ISA_FUNCTION(void, cholesky_small_f32, (float* a, int64_t count, int64_t n, bool upper, bool* failed));
+TS_ISA_FUNCTION(void, cholesky_small_f64, (double* a, int64_t count, int64_t n, bool upper, bool* failed));
+
+} // namespace tesserack::cpu
 
 namespace tesserack::cpu::lapack {
 namespace {
@@ -62,9 +72,29 @@ template <class T> void cholesky(const Call& call) {
   const lapack_int n = a.rows();
   expect(call, a.cols() == n, "square matrices");
   const Blocks<int32_t> info(call, call.out(1), a.count(), 1);
-  const char uplo = call.param(0).as_bool() ? 'U' : 'L';
+  const bool upper = call.param(0).as_bool();
+  const auto factor = [&](int64_t i) {
+    *info[i] = Routines<T>::potrf(LAPACK_COL_MAJOR, upper ? 'U' : 'L', n, a[i], a.leading());
+  };
   for_batch(a.count(), cube(n) / 3, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) *info[i] = Routines<T>::potrf(LAPACK_COL_MAJOR, uplo, n, a[i], a.leading());
+    if constexpr (!is_complex<T>) {
+      constexpr lapack_int kSmall = 16;
+      constexpr int64_t kMany = 8, kAtOnce = 256;
+      if (n <= kSmall && last - first >= kMany) {
+        bool failed[kAtOnce];
+        for (int64_t i = first; i < last; i += kAtOnce) {
+          const int64_t count = std::min(kAtOnce, last - i);
+          if constexpr (std::is_same_v<T, float>)
+            pick_cholesky_small_f32()(a[i], count, n, upper, failed);
+          else
+            pick_cholesky_small_f64()(a[i], count, n, upper, failed);
+          // LAPACK says where the others go wrong.
+          for (int64_t k = 0; k < count; ++k) failed[k] ? factor(i + k) : void(*info[i + k] = 0);
+        }
+        return;
+      }
+    }
+    for (int64_t i = first; i < last; ++i) factor(i);
   });
 }
 

@@ -1,5 +1,6 @@
 // Gradients of the recurrent layers through time: operators of their own, which walk the steps backwards and leave the
 // weights' gradients to one product each. What differentiates them goes through the layer written with operators.
+#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
@@ -46,7 +47,9 @@ void fill_products(const Products& to, const Tensor& input, const Tensor& input_
   if (to.input_weight.numel()) launch_matmul(to.input_weight, turned(input_gates), input);
   if (to.hidden_weight.numel()) launch_matmul(to.hidden_weight, turned(hidden_gates), before);
   if (to.input_bias.numel()) reduce_into(to.input_bias, TS_R_SUM, input_gates, 1);
-  if (to.hidden_bias.numel()) reduce_into(to.hidden_bias, TS_R_SUM, hidden_gates, 1);
+  if (!to.hidden_bias.numel()) return;
+  bool same_sums = to.input_bias.numel() && &input_gates == &hidden_gates;
+  same_sums ? raw_copy(to.hidden_bias, to.input_bias) : reduce_into(to.hidden_bias, TS_R_SUM, hidden_gates, 1);
 }
 
 std::vector<bool> flags(int64_t wanted, int n) {
@@ -151,6 +154,25 @@ Eight lstm_rule(const Tensor&, const Tensor&, const Tensor&, const Tensor& x, co
   auto of = [&](int k, const Tensor& t) { return gradient_outline(wanted, k, t, out); };
   return {of(0, x), of(1, hx), of(2, cx), of(3, w_ih), of(4, w_hh), of(5, b_ih), of(6, b_hh), of(7, w_hr)};
 }
+// All steps by one kernel, if there is one that takes them.
+bool lstm_steps_backward(const Tensor& d_gates, const Tensor& d_state, const Tensor& d_cell, const Tensor& d_out,
+                         const Tensor& gates, const Tensor& cells, const Tensor& c0, const Tensor& weight,
+                         IntSpan counts, bool reverse) {
+  static const KernelId kernel("lstm_steps_backward");
+  return Launch(kernel, gates.device())
+      .out(d_gates)
+      .out(d_state)
+      .out(d_cell)
+      .in(d_out)
+      .in(gates)
+      .in(cells)
+      .in(c0)
+      .in(weight)
+      .param(counts)
+      .param(reverse)
+      .work(gates.numel() * c0.size(1))
+      .run();
+}
 void lstm_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dcx, const Tensor& dw_ih, const Tensor& dw_hh,
                    const Tensor& db_ih, const Tensor& db_hh, const Tensor& dw_hr, const Tensor& grad,
                    const Tensor& grad_state, const Tensor& grad_cell, const Tensor& input, const Tensor& hx,
@@ -167,7 +189,9 @@ void lstm_backward(const Tensor& dx, const Tensor& dhx, const Tensor& dcx, const
   Tensor d_gates = matrix(gates.size(0), gates.size(1), gates);
   Tensor d_hidden = projected ? matrix(h0.size(0), width, x) : Tensor();
   Tensor d_projected = projected ? matrix(x.size(0), h0.size(1), x) : Tensor();
-  for (int64_t k = steps.length(); k-- > 0;) {
+  bool walked_back =
+      !projected && lstm_steps_backward(d_gates, d_state, d_cell, d_out, gates, cells, c0, w_hh, counts, reverse);
+  for (int64_t k = walked_back ? 0 : steps.length(); k-- > 0;) {
     int64_t t = steps.at(k), n = steps.count(t), start = steps.start(t);
     Tensor d = rows_of(d_gates, start, n), gate = rows_of(gates, start, n), state = rows_of(d_state, 0, n);
     Tensor cell = rows_of(d_cell, 0, n), arriving = d_out.defined() ? rows_of(d_out, start, n) : Tensor();

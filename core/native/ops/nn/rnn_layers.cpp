@@ -1,7 +1,8 @@
 // The three recurrent layers, one direction of one layer each. Their gradients through time: rnn_backward.cpp.
 //
 // One product makes the input's part of all steps; each step then adds the state's part and runs one fused pointwise
-// program.
+// program. Where a backend has a kernel for all steps of an LSTM, that walks them.
+#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
@@ -25,6 +26,12 @@ Tensor matrix(int64_t rows, int64_t columns, const Tensor& like) {
   return empty_tensor(sizes, like.dtype(), like.device());
 }
 Tensor turned(const Tensor& t) { return raw_transpose(t, 0, 1); }
+
+// A weight that every step multiplies with, its rows one after another where that saves each step the rearranging.
+Tensor turned_for(const Steps& steps, const Tensor& weight) {
+  constexpr int64_t kStepsFrom = 4;
+  return steps.length() < kStepsFrom ? turned(weight) : raw_contiguous(turned(weight));
+}
 
 // What the input gives to the gates of every row: input @ weight^T + bias (+ the other bias).
 void input_part(const Tensor& gates, const Tensor& input, const Weights& w, bool both_biases) {
@@ -61,7 +68,7 @@ void simple_layer(const Tensor& out, const Tensor& last, const Tensor& given, co
   Steps steps("rnn", counts, given.size(0), hx.size(0), reverse);
   Tensor x = raw_contiguous(given), initial = raw_contiguous(hx), gates = matrix(x.size(0), w_ih.size(0), x);
   input_part(gates, x, {w_ih, w_hh, b_ih, b_hh, {}}, true);
-  Tensor weight = turned(w_hh), sums = matrix(hx.size(0), w_hh.size(0), x);
+  Tensor weight = turned_for(steps, w_hh), sums = matrix(hx.size(0), w_hh.size(0), x);
   for (int64_t k = 0; k < steps.length(); ++k) {
     int64_t t = steps.at(k), n = steps.count(t), start = steps.start(t);
     Tensor sum = rows_of(sums, 0, n);
@@ -101,15 +108,35 @@ Six lstm_rule(const Tensor& x, const Tensor& hx, const Tensor& cx, const Tensor&
           outlined(hx.size(0), width, x), outlined(rows, 4 * width, x),
           outlined(rows, width, x),       outlined(w_hr.defined() ? rows : 0, width, x)};
 }
+// All steps by one kernel, if there is one that takes them.
+bool lstm_steps(const Tensor& gates, const Tensor& cells, const Tensor& out, const Tensor& h0, const Tensor& c0,
+                const Tensor& weight, IntSpan counts, bool reverse) {
+  static const KernelId kernel("lstm_steps");
+  return Launch(kernel, out.device())
+      .out(gates)
+      .out(cells)
+      .out(out)
+      .in(h0)
+      .in(c0)
+      .in(weight)
+      .param(counts)
+      .param(reverse)
+      .work(gates.numel() * out.size(1))
+      .run();
+}
 void lstm_layer(const Tensor& out, const Tensor& last, const Tensor& last_cell, const Tensor& gates,
                 const Tensor& cells, const Tensor& unprojected, const Tensor& given, const Tensor& hx, const Tensor& cx,
                 const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, const Tensor& w_hr,
                 IntSpan counts, bool reverse) {
   Steps steps("lstm", counts, given.size(0), hx.size(0), reverse);
-  Tensor x = raw_contiguous(given), h0 = raw_contiguous(hx), c0 = raw_contiguous(cx), weight = turned(w_hh);
+  Tensor x = raw_contiguous(given), h0 = raw_contiguous(hx), c0 = raw_contiguous(cx);
   input_part(gates, x, {w_ih, w_hh, b_ih, b_hh, w_hr}, true);
+  if (!w_hr.defined() && lstm_steps(gates, cells, out, h0, c0, w_hh, counts, reverse)) {
+    raw_copy(last, last_states(steps, out));
+    return raw_copy(last_cell, last_states(steps, cells));
+  }
   int64_t width = cx.size(1);
-  const Tensor& hidden = w_hr.defined() ? unprojected : out;
+  const Tensor &hidden = w_hr.defined() ? unprojected : out, weight = turned_for(steps, w_hh);
   Tensor sums = matrix(hx.size(0), 4 * width, x);
   for (int64_t k = 0; k < steps.length(); ++k) {
     int64_t t = steps.at(k), n = steps.count(t), start = steps.start(t);
@@ -150,7 +177,7 @@ void gru_layer(const Tensor& out, const Tensor& last, const Tensor& gates, const
                const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh,
                IntSpan counts, bool reverse) {
   Steps steps("gru", counts, given.size(0), hx.size(0), reverse);
-  Tensor x = raw_contiguous(given), h0 = raw_contiguous(hx), weight = turned(w_hh);
+  Tensor x = raw_contiguous(given), h0 = raw_contiguous(hx), weight = turned_for(steps, w_hh);
   input_part(gates, x, {w_ih, w_hh, b_ih, b_hh, {}}, false);
   int64_t width = hx.size(1);
   Tensor sums = matrix(hx.size(0), 3 * width, x);
