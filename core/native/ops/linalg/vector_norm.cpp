@@ -184,7 +184,10 @@ Tensor logsumexp_rule(const Tensor& self, IntSpan dim, bool keepdim) {
 void logsumexp(const Tensor& out, const Tensor& self, IntSpan dim, bool) {
   if (self.ndim() == 0 && !is_complex(self.dtype())) return raw_copy(out, self);
   if (self.numel() == 0) return raw_fill(out, Scalar(-INFINITY));
-  if (self.ndim() == 0) return raw_copy(out, ops::log(ops::exp(self))); // the principal branch
+  if (self.ndim() == 0) { // the principal branch
+    Tensor shift = ops::real(self);
+    return raw_copy(out, ops::add(ops::log(ops::exp(ops::sub(self, shift))), shift));
+  }
   DimSet dims = dim_set(OptionalDims(dim), self.ndim(), "logsumexp");
   Tensor wide = raw_cast(self, accumulate_type(out.dtype()));
   Tensor top = ops::amax(is_complex(wide.dtype()) ? ops::real(wide) : wide, dim_list(dims), true);
