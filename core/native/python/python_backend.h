@@ -11,7 +11,7 @@ int failed_status() noexcept; // of the Python error that is set
 
 struct LaunchCounters {
   std::atomic<uint64_t> plans{0};   // made
-  std::atomic<uint64_t> by_plan{0}; // kernel calls that entered no Python
+  PlanTraffic traffic;              // kernel calls that entered no Python
   std::atomic<uint64_t> kernels{0}; // kernel calls that did
   std::atomic<uint64_t> slots{0};   // calls of other methods
 };
