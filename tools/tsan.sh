@@ -13,10 +13,14 @@ export PATH="$(dirname "$python"):$PATH"
 # backend, whose OpenMP library would report every loop; one thread of it is enough to compare with.
 export TSAN_OPTIONS="ignore_noninstrumented_modules=1:exitcode=66:second_deadlock_stack=1"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TESSERACK_SANITIZED=1
+# pytest would keep what the sanitizer prints.
+rm -f build/tsan/report.*
+export TSAN_OPTIONS="$TSAN_OPTIONS:log_path=$PWD/build/tsan/report"
+trap 'cat build/tsan/report.* 2>/dev/null || true' EXIT
 # The addresses that the sanitizer keeps for itself must be free.
 fixed="setarch $(uname -m) --addr-no-randomize"
 $fixed build/tsan/core/tesserack_tests
 if [ $# -eq 0 ]; then
   set -- -q -p no:xdist tests/plugins/alone_cards_learn.py tests/plugins/test_late_device.py tests/plugins/test_streams.py
 fi
-exec $fixed env LD_PRELOAD="$(g++ -print-file-name=libtsan.so)" build/tsan/venv/bin/python -m pytest -p no:cacheprovider "$@"
+$fixed env LD_PRELOAD="$(g++ -print-file-name=libtsan.so)" build/tsan/venv/bin/python -m pytest -p no:cacheprovider "$@"
