@@ -5,6 +5,7 @@
 #   make conform [DEVICE=cpu] [CONFORM_ARGS=...]         the conformance kit on a device, with a report in build/
 #   make bench [BENCH_ARGS=...]                          time side by side with torch
 #   make asan [ASAN_ARGS=...]                            build and test with sanitizers
+#   make tsan [TSAN_ARGS=...]                            the core's threads under ThreadSanitizer
 #   make test-cuda                                       compile every CUDA kernel; on a machine with a device, use it
 #   make test-without-onednn                             test the cpu backend's own kernels
 #   make wheels                                          build and try the wheels for every Python found
@@ -28,7 +29,7 @@ CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.tx
 TESTS ?= tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests tesserack.testing.conformance
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: demo test test-cuda conform test-without-onednn bench docs lint format asan wheels build clean
+.PHONY: demo test test-cuda conform test-without-onednn bench docs lint format asan tsan wheels build clean
 
 demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
@@ -75,6 +76,9 @@ format: $(STAMPS)/lint
 
 asan: $(STAMPS)/build-deps $(STAMPS)/test
 	tools/asan.sh $(PY) $(ASAN_ARGS)
+
+tsan: build $(STAMPS)/test
+	tools/tsan.sh $(PY) $(TSAN_ARGS)
 
 # What the two libraries would compute, by the backend's own kernels; the core is the one that is installed.
 test-without-onednn: build $(STAMPS)/test

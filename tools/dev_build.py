@@ -70,9 +70,21 @@ def link_installed_core(tree: Path) -> None:
     link(extension.parent / "lib", tree / "tesserack" / "lib")
 
 
-def assemble_cpu(build: Path, tree: Path) -> None:
+def installed_cpu_library() -> Path:
+    """The library of the cpu backend that this Python has installed."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import tesserack_cpu; print(tesserack_cpu.library())"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        sys.exit(f"--installed-cpu: {sys.executable} has no tesserack-cpu installed; run make build")
+    return Path(done.stdout.strip())
+
+
+def assemble_cpu(library: Path, tree: Path) -> None:
     """Lay the cpu backend's package and its entry point into ``tree``, as an installer would."""
-    library = next(build.rglob("libtesserack_cpu.so"))
     link(library.resolve(), tree / "tesserack_cpu" / library.name)
     for file in (CPU / "tesserack_cpu").iterdir():
         if file.suffix == ".py" or file.name == "py.typed":
@@ -102,9 +114,11 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path, help="folder to build in")
     parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UndefinedBehaviorSanitizer")
+    parser.add_argument("--sanitize-threads", action="store_true", help="the core with ThreadSanitizer")
     parser.add_argument("--no-onednn", action="store_true", help="build the cpu backend without oneDNN")
     parser.add_argument("--no-openblas", action="store_true", help="build the cpu backend without OpenBLAS")
     parser.add_argument("--installed-core", action="store_true", help="take this Python's core, build the backend only")
+    parser.add_argument("--installed-cpu", action="store_true", help="take this Python's cpu backend, build the core")
     parser.add_argument("--reuse-cpu", type=Path, metavar="BUILD", help="begin with the objects of this cpu build")
     parser.add_argument("--tests", action="store_true", help="build the C++ unit tests too")
     parser.add_argument("--core-only", action="store_true", help="leave the cpu backend out")
@@ -120,10 +134,13 @@ def main() -> None:
     if arguments.installed_core:
         link_installed_core(tree)
     else:
-        core = [f"TESSERACK_SANITIZE={sanitize}", f"TESSERACK_TESTS={tests}", f"TESSERACK_PACKAGE_TREE={tree}"]
+        core_sanitize = "thread" if arguments.sanitize_threads else sanitize
+        core = [f"TESSERACK_SANITIZE={core_sanitize}", f"TESSERACK_TESTS={tests}", f"TESSERACK_PACKAGE_TREE={tree}"]
         cmake(ROOT, build / "core", core, arguments.jobs)
     write_metadata(tree, "tesserack", CORE_ENTRY_POINTS)
-    if not arguments.core_only:
+    if arguments.installed_cpu:
+        assemble_cpu(installed_cpu_library(), tree)
+    elif not arguments.core_only:
         cpu = [
             f"TESSERACK_CPU_SANITIZE={sanitize}",
             f"TESSERACK_CPU_ONEDNN={onoff(not arguments.no_onednn)}",
@@ -132,7 +149,7 @@ def main() -> None:
         if arguments.reuse_cpu:
             reuse_objects(build / "cpu", arguments.reuse_cpu)
         cmake(CPU, build / "cpu", cpu, arguments.jobs)
-        assemble_cpu(build / "cpu", tree)
+        assemble_cpu(next((build / "cpu").rglob("libtesserack_cpu.so")), tree)
     print(make_environment(build / "venv", tree))
 
 

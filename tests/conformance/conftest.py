@@ -100,3 +100,17 @@ def conform_mutant(mutants: dict[str, str], tmp_path: Path) -> Callable[..., tup
         return conform(name, {**mutants, **more}, tmp_path / "results.json", *arguments)
 
     return run
+
+
+@pytest.fixture
+def conform_late(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
+    """Runs the kit on the card of ``tests/plugins/late_backend.py``; returns what it printed and found."""
+    shutil.copy(HERE.parent / "plugins" / "late_backend.py", tmp_path)
+    (tmp_path / "late_device.py").write_text('from late_backend import Late\n\nlate = Late("late", own=True)\n')
+    install(tmp_path, "late_device", "[tesserack.backends]\nlate = late_device:late\n")
+    shutil.copytree(REFERENCE, tmp_path / REFERENCE.name)
+
+    def run(*arguments: str) -> tuple[str, Any]:
+        return conform("late", environment(tmp_path), tmp_path / "results.json", *arguments)
+
+    return run

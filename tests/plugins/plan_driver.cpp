@@ -1,5 +1,6 @@
 // The "driver" of the tests of launch plans: memory from malloc, and kernels that are "compiled" from the description
 // of a call into one that a kernel of the cpu backend runs. Everything happens at once, in the calling thread.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -17,12 +18,15 @@ struct Operand {
   std::vector<int64_t> sizes, strides;
 };
 
+constexpr size_t kMost = 32; // operands, and parameters
+
 struct Compiled {
   ts_kernel kernel{};
   std::once_flag found;
   std::string op;
   int32_t opcode = 0, compute = 0, outputs = 0;
   std::vector<Operand> operands;
+  std::vector<ts_tensor> tensors; // the operands as the kernel is told them, but for where they are
   std::vector<ts_value> params;
   std::vector<double> constants;
   std::vector<int64_t> integers;
@@ -36,6 +40,18 @@ std::string g_cpu_library;
 std::mutex g_mutex;
 std::vector<std::unique_ptr<Compiled>> g_compiled;
 thread_local int64_t t_last_grid = 0;
+
+ts_tensor described(const Operand& o) {
+  ts_tensor t{};
+  t.struct_size = sizeof t;
+  t.numel = o.numel;
+  t.sizes = o.sizes.data();
+  t.strides = o.strides.data();
+  t.dtype = static_cast<int32_t>(o.dtype);
+  t.ndim = static_cast<int32_t>(o.sizes.size());
+  t.flags = static_cast<uint32_t>(o.flags);
+  return t;
+}
 
 // A flat description, read in order.
 struct Words {
@@ -99,7 +115,8 @@ extern "C" {
 // Whose kernels run.
 void driver_open(const char* cpu_library) { g_cpu_library = cpu_library; }
 
-void* driver_alloc(size_t bytes) { return std::malloc(bytes); }
+// As aligned as that of the backend whose kernels run.
+void* driver_alloc(size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
 void driver_free(void* memory) { std::free(memory); }
 int64_t driver_last_grid() { return t_last_grid; }
 
@@ -123,6 +140,8 @@ void* driver_compile(const char* op, const int64_t* words, const double* constan
     c->operands.push_back(o);
   }
   for (int64_t n = w.next(); n > 0; --n) c->params.push_back({static_cast<int32_t>(w.next()), 0, {0}});
+  if (c->operands.size() > kMost || c->params.size() > kMost) return nullptr;
+  for (const Operand& o : c->operands) c->tensors.push_back(described(o));
   if (w.next()) {
     c->has_program = true;
     read_program(w, constants, *c);
@@ -143,27 +162,21 @@ int driver_run(const ts_launch* launch) {
   if (block->kind != TS_LA_BYTES || block->size != 8 * (n + c.params.size()))
     return refuse(launch, "driver_run: the block does not fit the kernel");
   const char* numbers = static_cast<const char*>(block->value);
-  std::vector<ts_tensor> tensors(n);
+  ts_tensor tensors[kMost];
+  std::copy(c.tensors.begin(), c.tensors.end(), tensors);
   int32_t argument = 1;
   for (size_t k = 0; k < n; ++k) {
-    const Operand& o = c.operands[k];
     ts_tensor& t = tensors[k];
-    t.struct_size = sizeof t;
-    t.numel = o.numel;
-    t.sizes = o.sizes.data();
-    t.strides = o.strides.data();
-    t.dtype = static_cast<int32_t>(o.dtype);
-    t.ndim = static_cast<int32_t>(o.sizes.size());
-    t.flags = static_cast<uint32_t>(o.flags);
-    if (o.flags & TS_T_SCALAR) {
+    if (t.flags & TS_T_SCALAR) {
       std::memcpy(&t.scalar, numbers + 8 * k, 8);
-    } else if (!(o.flags & TS_T_NONE)) {
+    } else if (!(t.flags & TS_T_NONE)) {
       std::memcpy(&t.byte_offset, numbers + 8 * k, 8);
       std::memcpy(&t.handle, TS_LAUNCH_ARGUMENT(launch, argument++)->value, sizeof(void*));
     }
   }
-  std::vector<ts_value> params = c.params;
-  for (size_t k = 0; k < params.size(); ++k) std::memcpy(&params[k].as, numbers + 8 * (n + k), 8);
+  ts_value params[kMost];
+  std::copy(c.params.begin(), c.params.end(), params);
+  for (size_t k = 0; k < c.params.size(); ++k) std::memcpy(&params[k].as, numbers + 8 * (n + k), 8);
   ts_call call{};
   call.struct_size = sizeof call;
   call.host = launch->host;
@@ -174,11 +187,11 @@ int driver_run(const ts_launch* launch) {
   call.compute_dtype = c.compute;
   call.n_outputs = c.outputs;
   call.n_inputs = static_cast<int32_t>(n) - c.outputs;
-  call.n_params = static_cast<int32_t>(params.size());
+  call.n_params = static_cast<int32_t>(c.params.size());
   call.tensor_size = sizeof(ts_tensor);
-  call.outputs = tensors.data();
-  call.inputs = tensors.data() + c.outputs;
-  call.params = params.data();
+  call.outputs = tensors;
+  call.inputs = tensors + c.outputs;
+  call.params = params;
   call.program = c.has_program ? &c.program : nullptr;
   return c.kernel.run(&call);
 }

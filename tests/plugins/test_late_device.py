@@ -402,3 +402,12 @@ def test_no_allocation_is_larger_than_the_device_gives(limited: Limited) -> None
 def test_late_devices_are_known_to_be(cached: Late) -> None:
     properties = ts.backends.properties("latecached")
     assert properties["asynchronous"] and properties["simulated"]
+
+
+def test_memory_that_is_freed_on_the_way_keeps_the_error(own: Late) -> None:
+    """The tensors of a call that fails are let go with its error set, and ``free`` is a Python function."""
+    x = ts.ones(4, device=own.name)
+    freed = len(own.freed)
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
+        x.gather(0, ts.tensor([7], device=own.name)).cpu()
+    assert len(own.freed) > freed

@@ -3,8 +3,12 @@
 
 namespace ts {
 
+// Out of line: most nodes are made on no stream of their own.
+[[gnu::noinline]] static void take_streams(Node& node) { node.streams = stream_choice(); }
+
 Node::Node() : sequence(++thread_state().sequence) {
-  if (thread_state().on_stream) streams = stream_choice();
+  if (thread_state().on_stream) [[unlikely]]
+    take_streams(*this);
 }
 
 void Node::resize_edges(size_t n) {

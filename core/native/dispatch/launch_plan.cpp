@@ -1,4 +1,5 @@
 #include "dispatch/launch_plan.h"
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -11,40 +12,71 @@ const ts_tensor& operand(const ts_call& call, int32_t k) {
 
 bool is_number(const ts_value& v) { return v.tag == TS_V_INT || v.tag == TS_V_FLOAT || v.tag == TS_V_BOOL; }
 
-void sign_tensor(const ts_tensor& t, LaunchSignature& out) {
+// Writes into room that is known to be enough.
+struct Words {
+  uint64_t* at;
+  void put(uint64_t word) { *at++ = word; }
+  void put(const int64_t* list, size_t n) {
+    for (size_t k = 0; k < n; ++k) put(static_cast<uint64_t>(list[k]));
+  }
+  void put_bytes(const void* data, size_t bytes) {
+    if (!bytes) return;
+    at[(bytes - 1) / 8] = 0;
+    std::memcpy(at, data, bytes);
+    at += (bytes + 7) / 8;
+  }
+};
+
+size_t length_of(const ts_value& v) {
+  return v.tag == TS_V_STR ? std::strlen(v.as.str) : static_cast<size_t>(std::max(0, v.len));
+}
+
+// At most: what a call's words are.
+size_t room_for(const ts_call& call) {
+  size_t n = 5;
+  for (int32_t k = 0; k < call.n_outputs; ++k) n += 1 + 2 * static_cast<size_t>(TS_OUT(&call, k)->ndim);
+  for (int32_t k = 0; k < call.n_inputs; ++k) n += 1 + 2 * static_cast<size_t>(TS_IN(&call, k)->ndim);
+  for (int32_t k = 0; k < call.n_params; ++k) n += 3 + length_of(call.params[k]);
+  return n;
+}
+
+void sign_tensor(const ts_tensor& t, Words& out) {
   uint64_t head = static_cast<uint64_t>(t.flags) << 32 | static_cast<uint64_t>(t.dtype & 0xff) << 24 |
                   static_cast<uint64_t>(t.ndim & 0xffff) << 8;
-  if (t.flags & (TS_T_SCALAR | TS_T_NONE)) return out.push_back(head);
-  out.push_back(head | static_cast<uint64_t>(t.byte_offset & 15));
-  for (int32_t d = 0; d < t.ndim; ++d) out.push_back(static_cast<uint64_t>(t.sizes[d]));
-  for (int32_t d = 0; d < t.ndim; ++d) out.push_back(static_cast<uint64_t>(t.strides[d]));
+  if (t.flags & (TS_T_SCALAR | TS_T_NONE)) return out.put(head);
+  out.put(head | static_cast<uint64_t>(t.byte_offset & 15));
+  out.put(t.sizes, static_cast<size_t>(t.ndim));
+  out.put(t.strides, static_cast<size_t>(t.ndim));
 }
 
-void sign_bytes(const void* data, size_t bytes, LaunchSignature& out) {
-  size_t begin = out.size();
-  out.resize(begin + (bytes + 7) / 8, 0);
-  if (bytes) std::memcpy(out.data() + begin, data, bytes);
-}
-
-void sign_value(const ts_value& v, bool changes, LaunchSignature& out) {
+void sign_value(const ts_value& v, bool changes, Words& out) {
   changes = changes && is_number(v);
-  size_t length = v.tag == TS_V_STR ? std::strlen(v.as.str) : static_cast<size_t>(v.len);
-  out.push_back(static_cast<uint64_t>(v.tag) << 48 | static_cast<uint64_t>(changes) << 47 | length);
+  size_t length = length_of(v);
+  out.put(static_cast<uint64_t>(v.tag) << 48 | static_cast<uint64_t>(changes) << 47 | length);
   if (changes) return;
   switch (v.tag) {
   case TS_V_NONE: break;
-  case TS_V_STR: sign_bytes(v.as.str, length, out); break;
+  case TS_V_STR: out.put_bytes(v.as.str, length); break;
   case TS_V_INTS:
-  case TS_V_FLOATS: sign_bytes(v.as.ptr, 8 * length, out); break;
-  case TS_V_COMPLEX: sign_bytes(v.as.ptr, 16, out); break;
-  default: out.push_back(static_cast<uint64_t>(v.as.i)); break;
+  case TS_V_FLOATS: out.put_bytes(v.as.ptr, 8 * length); break;
+  case TS_V_COMPLEX: out.put_bytes(v.as.ptr, 16); break;
+  default: out.put(static_cast<uint64_t>(v.as.i)); break;
   }
 }
 
+// In two chains, which a processor follows at once.
 uint64_t hash_words(std::span<const uint64_t> words) {
-  uint64_t h = words.size();
-  for (uint64_t w : words) h = (std::rotl(h, 23) ^ w) * 0x9e3779b97f4a7c15u;
-  return h ^ h >> 29;
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
+  auto mix = [](uint64_t h, uint64_t w) { return (std::rotl(h, 23) ^ w) * kOdd; };
+  uint64_t a = words.size(), b = kOdd;
+  size_t k = 0;
+  for (; k + 1 < words.size(); k += 2) {
+    a = mix(a, words[k]);
+    b = mix(b, words[k + 1]);
+  }
+  if (k < words.size()) a = mix(a, words[k]);
+  a = mix(a, b);
+  return a ^ a >> 29;
 }
 
 // --- patches -----------------------------------------------------------------------------------------------------
@@ -101,36 +133,43 @@ int status_of(ErrorKind kind) { return kind == ErrorKind::OutOfMemory ? TS_OUT_O
 
 } // namespace
 
-void sign_call(const ts_call& call, uint64_t changing, LaunchSignature& out) {
-  out.push_back(call.program ? call.program->id : 0);
+void LaunchSignature::sign(const ts_call& call, uint64_t changing) {
+  room_.reserve(room_for(call));
+  Words out{room_.data()};
+  out.put(call.program ? call.program->id : 0);
   bool inner = call.prologue || call.epilogue;
-  out.push_back(static_cast<uint64_t>(static_cast<uint32_t>(call.opcode)) << 32 | static_cast<uint64_t>(inner) << 31 |
-                static_cast<uint64_t>(call.flags & 0x7f) << 24 |
-                static_cast<uint64_t>(call.compute_dtype & 0xff) << 16 | static_cast<uint64_t>(call.device_index));
+  out.put(static_cast<uint64_t>(static_cast<uint32_t>(call.opcode)) << 32 | static_cast<uint64_t>(inner) << 31 |
+          static_cast<uint64_t>(call.flags & 0x7f) << 24 | static_cast<uint64_t>(call.compute_dtype & 0xff) << 16 |
+          static_cast<uint64_t>(call.device_index));
   if (inner) {
-    out.push_back(call.prologue ? call.prologue->id : 0);
-    out.push_back(call.epilogue ? call.epilogue->id : 0);
+    out.put(call.prologue ? call.prologue->id : 0);
+    out.put(call.epilogue ? call.epilogue->id : 0);
   }
-  out.push_back(static_cast<uint64_t>(call.n_outputs) << 42 | static_cast<uint64_t>(call.n_inputs) << 21 |
-                static_cast<uint64_t>(call.n_params));
+  out.put(static_cast<uint64_t>(call.n_outputs) << 42 | static_cast<uint64_t>(call.n_inputs) << 21 |
+          static_cast<uint64_t>(call.n_params));
   for (int32_t k = 0; k < call.n_outputs; ++k) sign_tensor(*TS_OUT(&call, k), out);
   for (int32_t k = 0; k < call.n_inputs; ++k) sign_tensor(*TS_IN(&call, k), out);
   for (int32_t k = 0; k < call.n_params; ++k) sign_value(call.params[k], k < 64 && (changing >> k & 1), out);
+  size_ = static_cast<size_t>(out.at - room_.data());
+  hash_ = hash_words(words());
 }
 
 int LaunchPlan::run(const ts_call& call) const {
   if (declines) return TS_DECLINED;
   SmallVector<std::max_align_t, 16> block; // the arguments passed by value
-  block.resize((bytes.size() + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+  block.reserve((bytes.size() + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
   auto* image = reinterpret_cast<unsigned char*>(block.data());
   if (!bytes.empty()) std::memcpy(image, bytes.data(), bytes.size());
-  for (const LaunchPatch& p : patches)
-    if (!store_patch(p, patch_value(call, p), image + p.at)) [[unlikely]] {
+  for (const LaunchPatch& p : patches) {
+    if (p.kind == LaunchPatch::Offset && (p.format == 'q' || p.format == 'Q')) [[likely]]
+      std::memcpy(image + p.at, &operand(call, p.index).byte_offset, sizeof(int64_t));
+    else if (!store_patch(p, patch_value(call, p), image + p.at)) [[unlikely]] {
       set_last_error(concat("an offset of ", patch_value(call, p).i, " bytes does not fit the '", p.format,
                             "' that the launch plan gives it; use 'q'")
                          .c_str());
       return TS_ERROR;
     }
+  }
   // Goes back to the allocator once the launches are queued: the stream's order keeps its next use apart.
   std::unique_ptr<Storage, ReleaseStorage> scratch;
   if (workspace) try {
@@ -140,16 +179,13 @@ int LaunchPlan::run(const ts_call& call) const {
       return status_of(e.kind());
     }
   SmallVector<ts_launch_argument, 12> list;
-  list.resize(arguments.size());
-  for (size_t k = 0; k < arguments.size(); ++k) {
-    const LaunchArgument& a = arguments[k];
+  for (const LaunchArgument& a : arguments)
     if (a.operand == LaunchArgument::kBytes)
-      list[k] = {sizeof(ts_launch_argument), image + a.at, a.size, TS_LA_BYTES, 0};
+      list.grow() = {sizeof(ts_launch_argument), image + a.at, a.size, TS_LA_BYTES, 0};
     else
-      list[k] = {sizeof(ts_launch_argument),
-                 a.operand == LaunchArgument::kWorkspace ? &scratch->handle : &operand(call, a.operand).handle,
-                 sizeof(void*), TS_LA_HANDLE, 0};
-  }
+      list.grow() = {sizeof(ts_launch_argument),
+                     a.operand == LaunchArgument::kWorkspace ? &scratch->handle : &operand(call, a.operand).handle,
+                     sizeof(void*), TS_LA_HANDLE, 0};
   ts_launch launch{};
   launch.struct_size = sizeof launch;
   launch.host = call.host;
@@ -188,22 +224,14 @@ struct LaunchPlanCache::Table {
   std::unique_ptr<std::atomic<Entry*>[]> slots;
 };
 
-// While one exists, nothing it may have seen is destroyed.
-class LaunchPlanCache::Reader {
-public:
-  explicit Reader(LaunchPlanCache& cache) : cache_(cache) { cache_.readers_.fetch_add(1); }
-  ~Reader() { cache_.readers_.fetch_sub(1); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
-
-private:
-  LaunchPlanCache& cache_;
-};
-
-LaunchPlanCache::LaunchPlanCache() : owned_table_(std::make_unique<Table>(16)) { table_ = owned_table_.get(); }
+LaunchPlanCache::LaunchPlanCache(PlanTraffic& traffic) : traffic_(traffic), owned_table_(std::make_unique<Table>(16)) {
+  table_ = owned_table_.get();
+}
 LaunchPlanCache::~LaunchPlanCache() = default;
 
-LaunchPlanCache::Entry* LaunchPlanCache::find(const Table& table, uint64_t hash, std::span<const uint64_t> words) {
+LaunchPlanCache::Entry* LaunchPlanCache::find(const Table& table, const LaunchSignature& signature) {
+  uint64_t hash = signature.hash();
+  std::span<const uint64_t> words = signature.words();
   for (size_t at = hash & table.mask;; at = (at + 1) & table.mask) {
     Entry* e = table.slots[at].load(std::memory_order_acquire);
     if (!e) return nullptr;
@@ -212,9 +240,10 @@ LaunchPlanCache::Entry* LaunchPlanCache::find(const Table& table, uint64_t hash,
 }
 
 bool LaunchPlanCache::run(const LaunchSignature& signature, const ts_call& call, int& status) {
-  Reader reader(*this);
-  Entry* e = find(*table_.load(), hash_words(signature), signature);
+  PlanTraffic::Call reading(traffic_);
+  Entry* e = find(*table_.load(), signature);
   if (!e) return false;
+  reading.went_by_plan();
   if (!e->used.load(std::memory_order_relaxed)) e->used.store(true, std::memory_order_relaxed);
   status = e->plan->run(call);
   return true;
@@ -236,8 +265,7 @@ void LaunchPlanCache::rebuild(size_t capacity) {
 
 void LaunchPlanCache::insert(const LaunchSignature& signature, std::shared_ptr<const LaunchPlan> plan) {
   std::lock_guard lock(mutex_);
-  uint64_t hash = hash_words(signature);
-  if (find(*owned_table_, hash, signature)) return;
+  if (find(*owned_table_, signature)) return;
   if (entries_.size() >= kMaxPlans) {
     // What was used since the last sweep stays, unless that is nearly all.
     size_t kept = 0;
@@ -253,14 +281,16 @@ void LaunchPlanCache::insert(const LaunchSignature& signature, std::shared_ptr<c
   } else if (2 * (entries_.size() + 1) > owned_table_->mask + 1) {
     rebuild(4 * (owned_table_->mask + 1));
   }
-  entries_.push_back(std::make_unique<Entry>(hash, std::vector(signature.begin(), signature.end()), std::move(plan)));
+  std::span<const uint64_t> words = signature.words();
+  entries_.push_back(
+      std::make_unique<Entry>(signature.hash(), std::vector(words.begin(), words.end()), std::move(plan)));
   put(*owned_table_, entries_.back().get());
   free_retired();
 }
 
 // A reader counted from here on sees the new table alone.
 void LaunchPlanCache::free_retired() {
-  if (readers_.load() != 0) return;
+  if (!traffic_.idle()) return;
   retired_entries_.clear();
   retired_tables_.clear();
 }

@@ -45,15 +45,47 @@ struct LaunchPlan {
 };
 
 // What two calls have in common when one plan serves both, as words.
-using LaunchSignature = SmallVector<uint64_t, 96>;
-// Numbers among the parameters of `changing` (a bit each) count by their kind alone.
-void sign_call(const ts_call& call, uint64_t changing, LaunchSignature& out);
+class LaunchSignature {
+public:
+  // Numbers among the parameters of `changing` (a bit each) count by their kind alone.
+  void sign(const ts_call& call, uint64_t changing);
+  std::span<const uint64_t> words() const { return {room_.data(), size_}; }
+  uint64_t hash() const { return hash_; }
+
+private:
+  SmallVector<uint64_t, 96> room_;
+  size_t size_ = 0;
+  uint64_t hash_ = 0;
+};
+
+// How many threads are in a backend's plans, and how many calls went by plan: one word, since every call changes both.
+class PlanTraffic {
+public:
+  class Call {
+  public:
+    explicit Call(PlanTraffic& traffic) : traffic_(traffic) { traffic_.word_.fetch_add(1); }
+    ~Call() { traffic_.word_.fetch_add(by_plan_ ? kDone - 1 : ~uint64_t{0}); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    void went_by_plan() { by_plan_ = true; }
+
+  private:
+    PlanTraffic& traffic_;
+    bool by_plan_ = false;
+  };
+  bool idle() const { return word_.load() % kDone == 0; }
+  uint64_t by_plan() const { return word_.load() / kDone; }
+
+private:
+  static constexpr uint64_t kDone = 1 << 16; // more threads than there are
+  std::atomic<uint64_t> word_{0};
+};
 
 // Plans by signature: of bounded size, read without a lock, and filled under one. Those used least go first.
 class LaunchPlanCache {
 public:
   static constexpr size_t kMaxPlans = 4096;
-  LaunchPlanCache();
+  explicit LaunchPlanCache(PlanTraffic& traffic);
   ~LaunchPlanCache();
   // Runs the plan of a signature; false when there is none.
   bool run(const LaunchSignature& signature, const ts_call& call, int& status);
@@ -63,14 +95,13 @@ public:
 private:
   struct Entry;
   struct Table;
-  class Reader;
   static void put(Table& table, Entry* entry);
-  static Entry* find(const Table& table, uint64_t hash, std::span<const uint64_t> words);
+  static Entry* find(const Table& table, const LaunchSignature& signature);
   void rebuild(size_t capacity); // under the lock
   void free_retired();
 
   std::atomic<Table*> table_;
-  std::atomic<int64_t> readers_{0};
+  PlanTraffic& traffic_; // while it is not idle, nothing a reader may have seen is destroyed
   std::mutex mutex_;
   std::vector<std::unique_ptr<Entry>> entries_;
   std::vector<std::unique_ptr<Entry>> retired_entries_; // unlinked; a reader may still be using them

@@ -279,8 +279,9 @@ PyObject* launch_counters(PyObject*, PyObject* args) {
     if (it == python_backends().end()) return none();
     const LaunchCounters& c = it->second.owner->counters;
     auto count = [](const std::atomic<uint64_t>& n) { return static_cast<unsigned long long>(n.load()); };
-    return checked(Py_BuildValue("{s:K,s:K,s:K,s:K}", "plans", count(c.plans), "by_plan", count(c.by_plan),
-                                 "kernels_in_python", count(c.kernels), "slots_in_python", count(c.slots)))
+    return checked(Py_BuildValue("{s:K,s:K,s:K,s:K}", "plans", count(c.plans), "by_plan",
+                                 static_cast<unsigned long long>(c.traffic.by_plan()), "kernels_in_python",
+                                 count(c.kernels), "slots_in_python", count(c.slots)))
         .release();
   });
 }

@@ -11,7 +11,7 @@ int failed_status() noexcept; // of the Python error that is set
 
 struct LaunchCounters {
   std::atomic<uint64_t> plans{0};   // made
-  std::atomic<uint64_t> by_plan{0}; // kernel calls that entered no Python
+  PlanTraffic traffic;              // kernel calls that entered no Python
   std::atomic<uint64_t> kernels{0}; // kernel calls that did
   std::atomic<uint64_t> slots{0};   // calls of other methods
 };
@@ -40,9 +40,24 @@ std::shared_ptr<const LaunchPlan> read_plan(PyObject* result, const ts_call& cal
 void init_python_backend(PyObject* module);
 void init_python_kernel(PyObject* module);
 
+// An error that is on its way: the call that failed lets go of tensors, whose memory goes back through here.
+class KeepError {
+public:
+  KeepError() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  ~KeepError() {
+    if (type_) PyErr_Restore(type_, value_, traceback_);
+  }
+  KeepError(const KeepError&) = delete;
+  KeepError& operator=(const KeepError&) = delete;
+
+private:
+  PyObject *type_, *value_, *traceback_;
+};
+
 template <class F> int callback(F&& f) noexcept {
   if (interpreter_gone()) return TS_ERROR;
   GilGuard gil;
+  KeepError kept;
   try {
     return f();
   } catch (...) {

@@ -33,11 +33,12 @@ constexpr const char* kReductions[] = {"sum", "prod", "max", "min", "argmax", "a
 constexpr const char* kScatters[] = {"set", "add", "prod", "max", "min"};
 
 struct PythonKernel {
+  explicit PythonKernel(KernelOwner& o) : owner(&o), plans(o.counters.traffic) {}
   PyRef function, predicate, names; // names: of the keyword arguments
   std::vector<Field> fields;
   bool spread[3] = {true, true, true}; // outputs, inputs, params
   uint64_t changing = 0;               // parameters that a plan patches in
-  KernelOwner* owner = nullptr;
+  KernelOwner* owner;
   LaunchPlanCache plans;
 };
 
@@ -208,11 +209,8 @@ int run_kernel(const ts_call* call) {
   LaunchSignature signature;
   int status = TS_OK;
   if (kernel.owner->raw_handles) {
-    sign_call(*call, kernel.changing, signature);
-    if (kernel.plans.run(signature, *call, status)) {
-      count(counters.by_plan);
-      return status;
-    }
+    signature.sign(*call, kernel.changing);
+    if (kernel.plans.run(signature, *call, status)) return status;
   }
   count(counters.kernels);
   std::shared_ptr<const LaunchPlan> plan;
@@ -245,8 +243,7 @@ void fill_kernel(PyObject* record, KernelOwner& owner, ts_kernel* out) {
   if (!PyArg_ParseTuple(record, "OOO!KIKI:kernel", &function, &predicate, &PyTuple_Type, &names, &dtypes, &layouts,
                         &changing, &flags))
     throw_python();
-  auto kernel = std::make_unique<PythonKernel>();
-  kernel->owner = &owner;
+  auto kernel = std::make_unique<PythonKernel>(owner);
   kernel->changing = changing;
   kernel->function = PyRef::borrow(function);
   if (predicate != Py_None) kernel->predicate = PyRef::borrow(predicate);

@@ -77,17 +77,20 @@ bool DeviceAllocator::handles_are_addresses() {
   return same;
 }
 
+// The road that nearly all take ends in a tail call; the rest is out of line.
 Storage* DeviceAllocator::allocate(size_t nbytes) {
+  CaptureState* recording = CaptureState::current();
+  bool plain = nbytes - 1 < kLargestSmall && cached_ && !recording && !n_waiting_.load(std::memory_order_relaxed);
+  if (plain) [[likely]]
+    return allocate_small(nbytes, small_class(nbytes));
   Storage* s = allocate_now(nbytes);
-  if (CaptureState* c = CaptureState::current()) [[unlikely]]
-    c->keep(s);
+  if (recording) recording->keep(s);
   return s;
 }
 
-inline Storage* DeviceAllocator::allocate_now(size_t nbytes) {
+[[gnu::noinline]] Storage* DeviceAllocator::allocate_now(size_t nbytes) {
   if (nbytes == 0) return Storage::make({backend_.id(), index_}, 0, nullptr, nullptr, nullptr, nullptr);
-  if (n_waiting_.load(std::memory_order_relaxed)) [[unlikely]]
-    take_back(false);
+  if (n_waiting_.load(std::memory_order_relaxed)) take_back(false);
   if (cached_ && nbytes <= kLargestSmall) return allocate_small(nbytes, small_class(nbytes));
   return allocate_large(nbytes);
 }

@@ -205,7 +205,8 @@ void Backend::check_index(int index) {
 }
 
 DeviceAllocator* Backend::opened(int index) const {
-  bool exists = probed_ && index >= 0 && index < device_count_;
+  bool exists =
+      probed_.load(std::memory_order_acquire) && static_cast<unsigned>(index) < static_cast<unsigned>(device_count_);
   return exists ? devices_[static_cast<size_t>(index)].allocator.load(std::memory_order_acquire) : nullptr;
 }
 

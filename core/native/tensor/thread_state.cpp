@@ -1,4 +1,5 @@
 #include "tensor/thread_state.h"
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -9,14 +10,15 @@ thread_local constinit ThreadState* tls_state TS_TLS_MODEL = nullptr;
 
 namespace {
 
-void (*g_drain_hook)(ThreadState&) = nullptr;
+// Every device that is opened sets it, while threads may be ending.
+std::atomic<void (*)(ThreadState&)> g_drain_hook{nullptr};
 
 // Owns the state; on thread exit cached memory goes back.
 struct Owner {
   std::unique_ptr<ThreadState> state = std::make_unique<ThreadState>();
   ~Owner() {
     tls_state = nullptr;
-    if (g_drain_hook) g_drain_hook(*state);
+    if (auto* drain = g_drain_hook.load(std::memory_order_acquire)) drain(*state);
     for (FreeList& list : state->blocks)
       while (void* p = list.pop()) std::free(p);
   }
@@ -24,7 +26,7 @@ struct Owner {
 
 } // namespace
 
-void set_thread_exit_hook(void (*hook)(ThreadState&)) { g_drain_hook = hook; }
+void set_thread_exit_hook(void (*hook)(ThreadState&)) { g_drain_hook.store(hook, std::memory_order_release); }
 
 ThreadState& make_thread_state() {
   thread_local Owner owner;

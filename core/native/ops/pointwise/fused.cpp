@@ -1,12 +1,10 @@
 #include "ops/pointwise/fused.h"
-#include "dispatch/launch.h"
+#include "ops/pointwise/kernel_call.h"
 #include <map>
 #include <sstream>
 
 namespace ts {
 namespace {
-
-const KernelId kPointwise("pointwise");
 
 pointwise::Expr parse_with(std::string_view text, const std::vector<std::string>& names,
                            const std::map<std::string, pointwise::Expr>& known) {

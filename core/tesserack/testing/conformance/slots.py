@@ -54,6 +54,8 @@ class PythonSlots:
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
+        if backend.open is not None:
+            backend.open(0)
 
     def alloc(self, nbytes: int) -> Any:
         return self.backend.alloc(0, nbytes, None)
@@ -131,6 +133,8 @@ class _Table(ctypes.Structure):
         ("synchronize", ctypes.CFUNCTYPE(_STATUS, _P, _I, _P)),
         ("get_kernel", _P),
         ("host_pointer", _P),
+        ("between", _P * 17),  # copy_peer to stream_query
+        ("open", _P),
     )
 
 
@@ -152,6 +156,13 @@ class NativeSlots:
         self.table, self.ctx = table.contents, table.contents.ctx
         count, reason = _I(0), ctypes.create_string_buffer(256)
         self._check("probe", self.table.probe(self.ctx, ctypes.byref(count), reason, len(reason)))
+        if self._has("open"):
+            self._check("open", ctypes.CFUNCTYPE(_STATUS, _P, _I)(self.table.open)(self.ctx, 0))
+
+    def _has(self, slot: str) -> bool:
+        """Whether the table, which may be shorter than ours, fills an optional slot."""
+        field = getattr(_Table, slot)
+        return bool(self.table.struct_size >= field.offset + field.size and getattr(self.table, slot))
 
     def _set_error(self, message: bytes | None) -> None:
         self.message = (message or b"").decode(errors="replace")
@@ -190,10 +201,7 @@ class NativeSlots:
         self._check("synchronize", self.table.synchronize(self.ctx, 0, None))
 
     def host_pointer(self, handle: Any) -> int | None:
-        if (
-            self.table.struct_size < _Table.host_pointer.offset + _Table.host_pointer.size
-            or not self.table.host_pointer
-        ):
+        if not self._has("host_pointer"):
             return None
         slot = ctypes.CFUNCTYPE(_P, _P, _I, _P)(self.table.host_pointer)
         return slot(self.ctx, 0, handle)  # type: ignore[no-any-return]
