@@ -162,6 +162,15 @@ def test_a_single_element_and_a_single_line_have_the_text_of_many(serial: bool) 
     assert len(_texts("pointwise", serial, exp((tensor(9), stepped), (tensor(16, 9), turned)))) == 1
     assert len(_texts("reduce", serial, total(tensor(9), tensor(6, 9), tensor(1, 1)))) == 1
 
+    def along(op: str, *outputs: str, **given: Any) -> int:
+        shapes = ((9,), (1, 9), (6, 9), (2, 3, 9))
+        calls = [{"outputs": [tensor(*s, dtype=d) for d in outputs], "inputs": [tensor(*s)], **given} for s in shapes]
+        return len(_texts(op, serial, calls))
+
+    assert along("scan", "float32", opcode="sum", compute="float32") == 1
+    assert along("topk", "float32", "int64", params=(3, -1, True, True)) == 1
+    assert along("sort", "float32", "int64", params=(False,)) == 2  # in blocks, and what is written
+
 
 def test_the_struct_has_the_bytes_that_the_text_reads() -> None:
     plan, _ = plan_of("pointwise_flat", False)

@@ -85,7 +85,7 @@ def scatter(call: Call) -> LaunchPlan:
     if not ordered and not _in_lines(call, target.dtype, lines, length):
         swap = _swap(target, fold)
         return Elementwise(kernel, sizes, strides, lambda at: element(at, swap, "return;")).plan()
-    along = [kernel.own_index(s[dim] if ndim else 0) for s in strides]
+    along = kernel.own_indices(s[dim] if ndim else 0 for s in strides)
     rest = [tuple(step for d, step in enumerate(s) if d != dim) for s in strides]
     count = kernel.own_index(length)
     one = f"{{ {c} acc = {target.load('place', c)}; {fold.add('acc', 'v')} {target.store('place', 'acc', c)} }}"

@@ -155,7 +155,7 @@ Store = Callable[[str, str, str, str], str]  # number of the output, part, value
 
 def _store_output(kernel: Kernel, shape: _Shape, fold: Fold) -> Store:
     out = kernel.output(0)
-    sizes, strides = [kernel.own_index(size) for size in shape.kept], kernel.indices(shape.out_strides)
+    sizes, strides = kernel.own_indices(shape.kept), kernel.indices(shape.out_strides)
     names = [f"q{k}" for k in range(len(sizes))]
 
     def store(number: str, part: str, value: str, position: str) -> str:
@@ -222,7 +222,7 @@ def _chunks(kernel: Kernel, shape: _Shape, split: int) -> str:
 
 def _element(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, number: str, extra: str = "") -> str:
     """Statements that declare ``v``, the element ``number`` of the reduced dims of an output at ``base``."""
-    sizes, strides = [kernel.own_index(size) for size in shape.reduced], kernel.indices(shape.reduced_strides)
+    sizes, strides = kernel.own_indices(shape.reduced), kernel.indices(shape.reduced_strides)
     names = [f"e{k}" for k in range(len(sizes))]
     at = offset_text(names, strides)
     return f"{coordinates(number, sizes, names)} const {fold.c} v = {_loaded(x, f'base + {at}{extra}', fold)};"
@@ -236,9 +236,8 @@ def _loaded(x: Tensor, at: str, fold: Fold) -> str:
 
 def _base(kernel: Kernel, shape: _Shape, number: str) -> str:
     names = [f"k{k}" for k in range(len(shape.kept))]
-    text = coordinates(number, [kernel.own_index(size) for size in shape.kept], names)
-    steps = [kernel.own_index(step) for step in shape.kept_strides]
-    return f"{text} const idx base = {offset_text(names, steps)};"
+    text = coordinates(number, kernel.own_indices(shape.kept), names)
+    return f"{text} const idx base = {offset_text(names, kernel.own_indices(shape.kept_strides))};"
 
 
 def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int, store: Store) -> Launch:
