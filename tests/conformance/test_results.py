@@ -13,13 +13,14 @@ import pytest
 from tesserack.testing import conform
 from tesserack.testing.conformance.areas import AREAS, LEVELS, areas_up_to
 from tesserack.testing.conformance.report import write_report
+from tesserack.testing.conformance.report.markdown import merged, to_markdown
 from tesserack.testing.conformance.results import Results
 
 ENVIRONMENT = {
     "event": "environment",
     "device": "acme",
     "date": "2026-11-21T00:00:00+00:00",
-    "versions": {"tesserack": "0.1.0", "python": "3.12", "hardware": "Acme <NPU> & co"},
+    "versions": {"tesserack": "0.1.0", "python": "3.12", "hardware": "Acme <NPU> & co", "system": "Linux"},
     "unavailable": None,
     "capabilities": {"dtypes": ["float32", "int64", "bool"], "max_ndim": 6, "streams": False},
 }
@@ -113,6 +114,23 @@ def test_exit_status_of_leftovers() -> None:
     assert conform._status(found, None) == 1
     found.partial = True
     assert conform._status(found, None) == 0
+
+
+def test_reports_of_areas_become_one_page_and_samples_do_not() -> None:
+    """The level of several runs is earned by all areas together, each of them whole."""
+
+    def report(*areas: str, copies: str) -> dict[str, Any]:
+        lines = [line(area, name=f"test_{area}") for area in areas]
+        return Results.from_lines([ENVIRONMENT, *lines, line("copies", copies, "test_again")]).to_dict()
+
+    half, rest = report(*[*AREAS][:9], copies="failed"), report(*[*AREAS][9:], copies="passed")
+    assert merged([half]).level is None
+    assert merged([half, rest]).level == "complete"
+    assert "Level reached: **complete**" in to_markdown(merged([half, rest]))
+    with pytest.raises(ValueError, match="of one device"):
+        merged([half, {**rest, "device": "other"}])
+    with pytest.raises(ValueError, match="quick or filtered"):
+        merged([half, {**rest, "sampled": True}])
 
 
 class Reader(HTMLParser):

@@ -115,3 +115,4 @@ def test_command(tmp_path: Path) -> None:
     few = run.Options("acme", areas=("copies", "sizes"))
     assert [area.name for area in few.wanted()] == ["copies", "sizes"]
     assert few.partial and not run.Options("acme", "boots").partial
+    assert options.sampled and not few.sampled

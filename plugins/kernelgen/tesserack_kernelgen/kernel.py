@@ -88,6 +88,10 @@ class Kernel:
         self.wide = self.wide or abs(value) > _WIDE
         return self._field("idx", f"m{len(self._fields)}", value)
 
+    def own_indices(self, values: Any) -> list[str]:
+        """Expressions for several."""
+        return [self.own_index(value) for value in values]
+
     def number(self, value: float, c: str) -> str:
         """An expression for a number of C type ``c`` that stays as it is while the signature does."""
         return self._field(c, f"x{len(self._fields)}", value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["contiguous", "coordinates", "merge", "offset_text", "reach", "uniform"]
+__all__ = ["contiguous", "coordinates", "lines", "merge", "offset_text", "reach", "uniform"]
 
 Dims = tuple[int, ...]
 
@@ -27,6 +27,16 @@ def merge(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[Dims, list[Dim
             kept.append((size, steps))
     merged = [tuple(steps[k] for _, steps in kept) for k in range(len(strides))]
     return tuple(size for size, _ in kept), merged
+
+
+def lines(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[Dims, list[Dims]]:
+    """As :func:`merge`, of all dims but the last; at least one dim, so that one line has the text of many.
+
+    >>> lines((2, 3, 4), (12, 4, 1)), lines((4,), (1,))
+    (((6,), [(4,)]), ((1,), [(0,)]))
+    """
+    outer, steps = merge(sizes[:-1], *(s[:-1] for s in strides))
+    return (outer, steps) if outer else ((1,), [(0,)] * len(strides))
 
 
 def contiguous(sizes: Sequence[int], strides: Sequence[int]) -> bool:

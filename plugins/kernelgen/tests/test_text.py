@@ -134,6 +134,44 @@ def test_sizes_are_arguments_so_that_one_kernel_serves_all() -> None:
     assert len(texts) == 1
 
 
+def _texts(op: str, serial: bool, calls: list[dict[str, Any]]) -> set[str]:
+    texts = set()
+    for call in calls:
+        CALLS["several"] = (op, call)
+        texts.update(plan_of("several", serial)[1].texts)
+    del CALLS["several"]
+    return texts
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_a_single_element_and_a_single_line_have_the_text_of_many(serial: bool) -> None:
+    def exp(*pairs: tuple[Any, Any]) -> list[dict[str, Any]]:
+        program = SimpleNamespace(constants=(), instructions=(("exp", 0),), outputs=(1,))
+        return [{"outputs": [o], "inputs": [x], "program": program, "compute": "float32"} for o, x in pairs]
+
+    def total(*operands: Any) -> list[dict[str, Any]]:
+        return [
+            {"outputs": [tensor(*x.shape[:-1])], "inputs": [x], "params": (1,), "opcode": "sum", "compute": "float32"}
+            for x in operands
+        ]
+
+    assert (
+        len(_texts("pointwise", serial, exp((tensor(), tensor()), (tensor(1), tensor(1)), (tensor(9), tensor(9))))) == 1
+    )
+    stepped, turned = tensor(9, strides=(2,)), tensor(16, 9, strides=(1, 16))
+    assert len(_texts("pointwise", serial, exp((tensor(9), stepped), (tensor(16, 9), turned)))) == 1
+    assert len(_texts("reduce", serial, total(tensor(9), tensor(6, 9), tensor(1, 1)))) == 1
+
+    def along(op: str, *outputs: str, **given: Any) -> int:
+        shapes = ((9,), (1, 9), (6, 9), (2, 3, 9))
+        calls = [{"outputs": [tensor(*s, dtype=d) for d in outputs], "inputs": [tensor(*s)], **given} for s in shapes]
+        return len(_texts(op, serial, calls))
+
+    assert along("scan", "float32", opcode="sum", compute="float32") == 1
+    assert along("topk", "float32", "int64", params=(3, -1, True, True)) == 1
+    assert along("sort", "float32", "int64", params=(False,)) == 2  # in blocks, and what is written
+
+
 def test_the_struct_has_the_bytes_that_the_text_reads() -> None:
     plan, _ = plan_of("pointwise_flat", False)
     (launch,) = plan.launches

@@ -88,11 +88,12 @@ class Results:
     cases: list[Case]
     unused: list[str] = field(default_factory=list)
     partial: bool = False
+    sampled: bool = False  # tests of its areas were left out
 
     @classmethod
-    def from_lines(cls, lines: Iterable[dict[str, Any]], *, partial: bool = False) -> Results:
+    def from_lines(cls, lines: Iterable[dict[str, Any]], *, partial: bool = False, sampled: bool = False) -> Results:
         """Read what the plugin's log wrote."""
-        results = cls({}, [], partial=partial)
+        results = cls({}, [], partial=partial, sampled=sampled)
         for line in lines:
             if line["event"] == "environment":
                 results.environment = {k: v for k, v in line.items() if k != "event"}
@@ -192,6 +193,7 @@ class Results:
             "environment": self.environment,
             "level": self.level,
             "partial": self.partial,
+            "sampled": self.sampled,
             "levels": {level: {"means": text, "obstacles": self.obstacles(level)} for level, text in LEVELS.items()},
             "areas": {s.area.name: {**s.counts, "seconds": round(s.seconds, 3)} for s in self.areas()},
             "unused_expected_failures": self.unused,

@@ -46,7 +46,12 @@ class Options:
     @property
     def partial(self) -> bool:
         """Whether part of what the level needs is left out."""
-        return self.quick or self.expression is not None or bool(self.areas or self.cases)
+        return self.sampled or bool(self.areas)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether tests of the areas that run are left out."""
+        return self.quick or self.expression is not None or bool(self.cases)
 
     def wanted(self) -> list[Area]:
         """The areas to run."""
@@ -65,7 +70,7 @@ def run(options: Options, watch: Callable[[dict[str, Any]], None] = lambda line:
         for _ in range(_MOST_CRASHES):
             if _run_once(options, log, Path(folder, "output.txt"), watch):
                 break
-        return Results.from_lines(_lines(log), partial=options.partial)
+        return Results.from_lines(_lines(log), partial=options.partial, sampled=options.sampled)
 
 
 def _command(options: Options, log: Path) -> list[str]:

@@ -38,7 +38,7 @@ class Rows:
     def __init__(self, kernel: Kernel, kept: Sequence[int], reduced: Sequence[int], c: str):
         self.kernel, self.c = kernel, c
         self.count, self.length = math.prod(kept), math.prod(reduced)
-        self._kept, self._reduced = kernel.indices(kept), kernel.indices(reduced)
+        self._kept, self._reduced = kernel.own_indices(kept), kernel.own_indices(reduced)
         self._rows = [f"k{d}" for d in range(len(kept))]
         self._elements = [f"e{d}" for d in range(len(reduced))]
         self._bases: list[str] = []
@@ -55,7 +55,7 @@ class Rows:
     # --- operands ---------------------------------------------------------------------------------------------------
 
     def _base(self, name: str, strides: Sequence[int]) -> str:
-        self._bases.append(f"const idx at_{name} = {offset_text(self._rows, self.kernel.indices(strides))};")
+        self._bases.append(f"const idx at_{name} = {offset_text(self._rows, self.kernel.own_indices(strides))};")
         return f"at_{name}"
 
     def element(self, name: str, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int]) -> None:
@@ -150,8 +150,8 @@ class Rows:
         line = "\n  "
         body = f"""
   {f"LOCAL_ARRAY({self.c}, tree, {lanes * rows});" if lanes > 1 else ""}
-  const idx number = (idx)GROUP(0) * {rows} + LANE(1), length = {self.kernel.index(self.length)};
-  const i32 live = number < {self.kernel.index(self.count)};
+  const idx number = (idx)GROUP(0) * {rows} + LANE(1), length = {self.kernel.own_index(self.length)};
+  const i32 live = number < {self.kernel.own_index(self.count)};
   const idx row = live ? number : 0;
   {coordinates("row", self._kept, self._rows)}
   {line.join(self._bases)}

@@ -31,7 +31,7 @@ def gather(call: Call) -> LaunchPlan:
     kernel = Kernel(call, "gather")
     target, source = kernel.output(0), kernel.input(0)
     bits = f"u{8 * ITEMSIZE[source.dtype]}"
-    size, step = kernel.index(x.shape[dim]), kernel.index(x.strides[dim])
+    size, step = kernel.own_index(x.shape[dim]), kernel.own_index(x.strides[dim])
     positions = kernel.input(1) if hasattr(index, "strides") else None
     number = None if positions else kernel.scalar(1, "i64")
     fault = kernel.fault("index", "at")
@@ -64,7 +64,7 @@ def scatter(call: Call) -> LaunchPlan:
     strides = [_strides(index, ndim), _strides(source, ndim), _strides(out, ndim, dim)]
     lines = math.prod(size for d, size in enumerate(sizes) if d != dim)
     length = sizes[dim] if ndim else 1
-    size, step = kernel.index(shape[dim] if ndim else 1), kernel.index(out.strides[dim] if ndim else 0)
+    size, step = kernel.own_index(shape[dim] if ndim else 1), kernel.own_index(out.strides[dim] if ndim else 0)
     fault = kernel.fault("index", "at")
 
     def element(at: Sequence[str], combined: str, otherwise: str) -> str:
@@ -85,9 +85,9 @@ def scatter(call: Call) -> LaunchPlan:
     if not ordered and not _in_lines(call, target.dtype, lines, length):
         swap = _swap(target, fold)
         return Elementwise(kernel, sizes, strides, lambda at: element(at, swap, "return;")).plan()
-    along = [kernel.index(s[dim]) if ndim else "0" for s in strides]
+    along = kernel.own_indices(s[dim] if ndim else 0 for s in strides)
     rest = [tuple(step for d, step in enumerate(s) if d != dim) for s in strides]
-    count = kernel.index(length)
+    count = kernel.own_index(length)
     one = f"{{ {c} acc = {target.load('place', c)}; {fold.add('acc', 'v')} {target.store('place', 'acc', c)} }}"
 
     def body(at: list[str]) -> str:

@@ -44,7 +44,8 @@ class Elementwise:
     def _flat(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Launch:
         device = self.kernel.call.device
         n = sizes[0] if sizes else 1
-        at = ["0" if uniform(sizes, s) else "i" for s in strides]
+        # One element has the text of many: a kernel of its own would be compiled for nothing.
+        at = ["0" if sizes and uniform(sizes, s) else "i" for s in strides]
         if self.looped and device.serial:
             loop = f"for (idx i = begin; i < end; ++i) {{\n{self.body(at)}\n  }}"
             return launch_chunks(self.kernel, n, loop, self.helpers)
@@ -56,12 +57,17 @@ class Elementwise:
 
     def _grid(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Launch:
         kernel, group = self.kernel, self.kernel.call.device.group
+        if len(sizes) == 1:  # one line is the first of several: the same text
+            sizes, strides = (1, *sizes), [(0, *steps) for steps in strides]
         *outer, inner = sizes
         rows = 1
         for size in outer:
             rows *= size
         looped = self.looped and kernel.call.device.serial
-        across = _CHUNK if looped else min(group, 1 << (inner - 1).bit_length())
+        exponent = (inner - 1).bit_length()
+        if kernel.call.device.serial:
+            exponent |= 1  # half as many kernels; an idle item of a loop costs no more than a comparison
+        across = _CHUNK if looped else min(group, 1 << exponent)
         down = max(1, _CHUNK // inner) if looped else group // across
         tiles = -(-inner // across)
         d = len(outer)
@@ -70,10 +76,10 @@ class Elementwise:
         names = [f"c{k}" for k in range(d)]
         at = []
         for steps in strides:
-            terms = [
-                f"{name} * {kernel.own_index(step)}" for name, step in zip((*names, "i"), steps, strict=True) if step
-            ]
-            at.append(" + ".join(terms) or "0")
+            terms = [f"{name} * {kernel.own_index(step)}" for name, step in zip(names, steps, strict=False)]
+            # What a line shares is said in the text, so that compilers can load it once; what lines share is not.
+            terms += [f"i * {kernel.own_index(steps[-1])}"] if steps[-1] else []
+            at.append(" + ".join(terms))
         if looped:
             height = kernel.own_index(down)
             body = f"""  const idx from = (idx)GROUP(0) % {wide} * {across}, first = (idx)GROUP(0) / {wide} * {height};
@@ -140,7 +146,7 @@ def _by_vectors(call: Call) -> Launch | None:
     sizes, strides = merge(call.outputs[0].shape, *(x.strides for x in operands))
     if len(sizes) > 1 or any(name_of(x.dtype) != "float32" for x in operands):
         return None
-    alone = [uniform(sizes, s) for s in strides]
+    alone = [bool(sizes) and uniform(sizes, s) for s in strides]
     if any(alone[: len(call.outputs)]) or not all(
         u or contiguous(sizes, s) for u, s in zip(alone, strides, strict=True)
     ):

@@ -99,6 +99,11 @@ def _shape(call: Call) -> _Shape:
     at = x.ndim - ndims
     kept, (out_strides, kept_strides) = merge(x.shape[:at], out.strides[:at], x.strides[:at])
     reduced, (reduced_strides,) = merge(x.shape[at:], x.strides[at:])
+    # One output, or one element each, has the text of several: a kernel of its own would be compiled for nothing.
+    if not kept:
+        kept, out_strides, kept_strides = (1,), (1,), (0,)
+    if not reduced:
+        reduced, reduced_strides = (1,), (1,)
     return _Shape(kept, out_strides, kept_strides, reduced, reduced_strides)
 
 
@@ -123,8 +128,8 @@ def _along(call: Call, shape: _Shape) -> bool:
     """Whether a group goes along the reduced dims together: they lie close, and are long."""
     if shape.length <= _SHORT:
         return False
-    inner_kept = shape.kept_strides[-1] if shape.kept_strides else 0
-    return abs(shape.reduced_strides[-1]) == 1 or not shape.kept or abs(inner_kept) > abs(shape.reduced_strides[-1])
+    step = abs(shape.reduced_strides[-1])
+    return step == 1 or shape.outputs == 1 or abs(shape.kept_strides[-1]) > step
 
 
 def _split(call: Call, shape: _Shape) -> int:
@@ -150,7 +155,7 @@ Store = Callable[[str, str, str, str], str]  # number of the output, part, value
 
 def _store_output(kernel: Kernel, shape: _Shape, fold: Fold) -> Store:
     out = kernel.output(0)
-    sizes, strides = kernel.indices(shape.kept), kernel.indices(shape.out_strides)
+    sizes, strides = kernel.own_indices(shape.kept), kernel.indices(shape.out_strides)
     names = [f"q{k}" for k in range(len(sizes))]
 
     def store(number: str, part: str, value: str, position: str) -> str:
@@ -187,7 +192,7 @@ def _second(call: Call, shape: _Shape, fold: Fold, split: int) -> Launch:
     store = _store_output(kernel, shape, fold)
     values, positions = _partials(kernel, shape, fold, split)
     group = 1 if call.device.serial else call.device.group
-    count, parts = kernel.index(shape.outputs), kernel.index(split)
+    count, parts = kernel.own_index(shape.outputs), kernel.index(split)
     position = positions.load("at", "i64") if fold.located else "0"
     body = f"""
   const idx o = (idx)GROUP(0) * {group} + LANE(0);
@@ -205,7 +210,7 @@ def _second(call: Call, shape: _Shape, fold: Fold, split: int) -> Launch:
 
 
 def _chunks(kernel: Kernel, shape: _Shape, split: int) -> str:
-    length = kernel.index(shape.length)
+    length = kernel.own_index(shape.length)
     if split == 1:
         return f"const idx s = 0, first = 0, last = {length};"
     chunk = kernel.index(-(-shape.length // split))
@@ -217,7 +222,7 @@ def _chunks(kernel: Kernel, shape: _Shape, split: int) -> str:
 
 def _element(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, number: str, extra: str = "") -> str:
     """Statements that declare ``v``, the element ``number`` of the reduced dims of an output at ``base``."""
-    sizes, strides = kernel.indices(shape.reduced), kernel.indices(shape.reduced_strides)
+    sizes, strides = kernel.own_indices(shape.reduced), kernel.indices(shape.reduced_strides)
     names = [f"e{k}" for k in range(len(sizes))]
     at = offset_text(names, strides)
     return f"{coordinates(number, sizes, names)} const {fold.c} v = {_loaded(x, f'base + {at}{extra}', fold)};"
@@ -231,8 +236,8 @@ def _loaded(x: Tensor, at: str, fold: Fold) -> str:
 
 def _base(kernel: Kernel, shape: _Shape, number: str) -> str:
     names = [f"k{k}" for k in range(len(shape.kept))]
-    text = coordinates(number, kernel.indices(shape.kept), names)
-    return f"{text} const idx base = {offset_text(names, kernel.indices(shape.kept_strides))};"
+    text = coordinates(number, kernel.own_indices(shape.kept), names)
+    return f"{text} const idx base = {offset_text(names, kernel.own_indices(shape.kept_strides))};"
 
 
 def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int, store: Store) -> Launch:
@@ -289,17 +294,17 @@ def _tree(fold: Fold, group: int) -> str:
 def _across_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int, store: Store) -> Launch:
     """One item per output and part, or on serial devices per ``width`` neighbouring outputs."""
     device = kernel.call.device
-    near = bool(shape.kept) and shape.kept_strides[-1] == 1
+    near = shape.kept_strides[-1] == 1
     width = 16 if device.serial and near else 1
     group = 8 if device.serial else device.group
-    inner = shape.kept[-1] if shape.kept else 1
+    inner = shape.kept[-1]
     blocks = -(-inner // width)
     tasks = shape.outputs // inner * blocks * split
-    count, parts = kernel.index(tasks), kernel.index(split)
+    count, parts = kernel.own_index(tasks), kernel.index(split)
     if width == 1:
         place = f"const idx o = task / {parts}; const i32 many = 1;"
     else:
-        n, b = kernel.index(inner), kernel.index(blocks)
+        n, b = kernel.own_index(inner), kernel.own_index(blocks)
         place = (
             f"const idx line = task / {parts} / {b}, from = task / {parts} % {b} * {width}; "
             f"const idx o = line * {n} + from; const i32 many = {n} - from < {width} ? {n} - from : {width};"

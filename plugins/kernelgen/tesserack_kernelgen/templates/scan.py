@@ -9,7 +9,7 @@ from tesserack.backends import Launch, LaunchPlan
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import REAL, register
 from tesserack_kernelgen.kernel import Kernel
-from tesserack_kernelgen.layout import coordinates, offset_text
+from tesserack_kernelgen.layout import coordinates, lines, offset_text
 
 __all__ = ["scan"]
 
@@ -20,28 +20,25 @@ def scan(call: Call) -> LaunchPlan:
     c = register(call.compute)
     kernel = Kernel(call, "scan")
     rows, n = math.prod(x.shape[:-1]), x.shape[-1]
-    sizes = kernel.indices(x.shape[:-1])
-    names = [f"k{k}" for k in range(len(sizes))]
+    outer, strides = lines(x.shape, *(t.strides for t in (x, *call.outputs)))
+    names = [f"k{k}" for k in range(len(outer))]
     source, targets = kernel.input(0), [kernel.output(k) for k in range(len(call.outputs))]
-    bases = [
-        f"const idx base{k} = {offset_text(names, kernel.indices(t.strides[:-1]))};"
-        for k, t in enumerate((x, *call.outputs))
-    ]
-    steps = [kernel.index(t.strides[-1]) for t in (x, *call.outputs)]
+    bases = [f"const idx base{k} = {offset_text(names, kernel.own_indices(steps))};" for k, steps in enumerate(strides)]
+    steps = kernel.own_indices(t.strides[-1] for t in (x, *call.outputs))
     stores = targets[0].store(f"base1 + r * {steps[1]}", "v", c)
     if len(targets) == 2:
         stores += " " + targets[1].store(f"base2 + r * {steps[2]}", "(i64)at", "i64")
-    begin = f"{coordinates('row', sizes, names)} {' '.join(bases)}"
+    begin = f"{coordinates('row', kernel.own_indices(outer), names)} {' '.join(bases)}"
     load = source.load(f"base0 + r * {steps[0]}", c)
     if call.device.serial or call.device.group == 1 or n <= 32:
         group = 1 if call.device.serial else call.device.group
         body = f"""
   const idx row = (idx)GROUP(0) * {group} + LANE(0);
-  if (row >= {kernel.index(rows)}) return;
+  if (row >= {kernel.own_index(rows)}) return;
   {begin}
   {c} before = 0;
   idx place = 0;
-  for (idx r = 0; r < {kernel.index(n)}; ++r) {{
+  for (idx r = 0; r < {kernel.own_index(n)}; ++r) {{
     {c} v = {load};
     idx at = r;
     if (r > 0) {{ {_combine(call.opcode, c, "before", "place")} }}
@@ -67,7 +64,7 @@ def _combine(opcode: str, c: str, left: str, where: str) -> str:
 def _blocks(kernel: Kernel, call: Call, c: str, rows: int, n: int, begin: str, load: str, stores: str) -> Launch:
     """A group per row: blocks of one element per item, with a carry from each to the next."""
     group = call.device.group
-    length = kernel.index(n)
+    length = kernel.own_index(n)
     body = f"""
   LOCAL_ARRAY({c}, values, {group});
   LOCAL_ARRAY(idx, places, {group});

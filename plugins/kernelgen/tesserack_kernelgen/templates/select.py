@@ -10,7 +10,7 @@ from tesserack.backends import LaunchPlan
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator
 from tesserack_kernelgen.kernel import Kernel
-from tesserack_kernelgen.layout import coordinates, offset_text
+from tesserack_kernelgen.layout import coordinates, lines, offset_text
 
 __all__ = ["topk"]
 
@@ -28,10 +28,11 @@ def topk(call: Call) -> LaunchPlan | Any:
     kernel = Kernel(call, "topk")
     source, to, note = kernel.input(0), kernel.output(0), kernel.output(1)
     c = accumulator(source.dtype)
-    sizes, rows, n = kernel.indices(x.shape[:-1]), math.prod(x.shape[:-1]), kernel.own_index(x.shape[-1])
-    names = [f"k{d}" for d in range(len(sizes))]
-    base, at0, at1 = (offset_text(names, kernel.indices(t.strides[:-1])) for t in (x, values, positions))
-    steps = [kernel.index(t.strides[-1]) for t in (x, values, positions)]
+    rows, n = math.prod(x.shape[:-1]), kernel.own_index(x.shape[-1])
+    outer, strides = lines(x.shape, *(t.strides for t in (x, values, positions)))
+    names, sizes = [f"k{d}" for d in range(len(outer))], kernel.own_indices(outer)
+    base, at0, at1 = (offset_text(names, kernel.own_indices(steps)) for steps in strides)
+    steps = kernel.own_indices(t.strides[-1] for t in (x, values, positions))
     bits = f"u{8 * ITEMSIZE[source.dtype]}"
     wanted = kernel.own_index(k)
     begin = f"""{coordinates("row", sizes, names)}
@@ -47,7 +48,7 @@ def topk(call: Call) -> LaunchPlan | Any:
         group = 1 if call.device.serial else call.device.group
         body = f"""
   const idx row = (idx)GROUP(0) * {group} + LANE(0);
-  if (row >= {kernel.index(rows)}) return;
+  if (row >= {kernel.own_index(rows)}) return;
   {begin}
   {c} best[{_MOST}];
   idx place[{_MOST}];

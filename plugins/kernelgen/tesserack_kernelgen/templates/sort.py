@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
-from tesserack_kernelgen.layout import coordinates, offset_text
+from tesserack_kernelgen.layout import coordinates, lines, offset_text
 
 __all__ = ["sort"]
 
@@ -43,10 +42,11 @@ class _Pass:
         self.x = call.inputs[0]
         self.source = self.kernel.input(0)
         self.dtype = "int32" if item == 4 else "int64"
-        self.n = self.kernel.index(self.x.shape[-1])
+        self.n = self.kernel.own_index(self.x.shape[-1])
         self.rows = math.prod(self.x.shape[:-1])
-        self.sizes = self.kernel.indices(self.x.shape[:-1])
-        self.names = [f"k{k}" for k in range(len(self.sizes))]
+        outer, self.steps = lines(self.x.shape, *(t.strides for t in (self.x, *call.outputs)))
+        self.names = [f"k{k}" for k in range(len(outer))]
+        self.sizes = self.kernel.own_indices(outer)
         self.c = accumulator(name_of(self.x.dtype))
         self.group = 16 if call.device.serial else call.device.group
 
@@ -54,11 +54,11 @@ class _Pass:
         # Where it lies is always a field: the text is to be one for both halves.
         return self.kernel.workspace(offset, self.dtype)
 
-    def _row(self, prefix: str, strides: Sequence[int]) -> str:
-        return f"const idx {prefix} = {offset_text(self.names, self.kernel.indices(strides[:-1]))};"
+    def _row(self, prefix: str, k: int) -> str:
+        return f"const idx {prefix} = {offset_text(self.names, self.kernel.own_indices(self.steps[k]))};"
 
     def _value(self, position: str) -> str:
-        return self.source.load(f"base + (idx)({position}) * {self.kernel.index(self.x.strides[-1])}", self.c)
+        return self.source.load(f"base + (idx)({position}) * {self.kernel.own_index(self.x.strides[-1])}", self.c)
 
     def _before(self, a: str, b: str) -> str:
         """Whether a stands strictly before b; NaN is greatest."""
@@ -70,15 +70,15 @@ class _Pass:
     def _launch(self, body: str, count: int) -> Launch:
         begin = f"""
   const idx t = (idx)GROUP(0) * {self.group} + LANE(0);
-  if (t >= {self.kernel.index(count)}) return;"""
+  if (t >= {self.kernel.own_index(count)}) return;"""
         return self.kernel.launch(begin + body, (-(-count // self.group),), (self.group,))
 
     def blocks(self, offset: int) -> Launch:
         per_row = -(-self.x.shape[-1] // _BLOCK)
-        positions, blocks = self._positions(offset), self.kernel.index(per_row)
+        positions, blocks = self._positions(offset), self.kernel.own_index(per_row)
         body = f"""
   const idx row = t / {blocks}, from = t % {blocks} * {_BLOCK};
-  {coordinates("row", self.sizes, self.names)} {self._row("base", self.x.strides)}
+  {coordinates("row", self.sizes, self.names)} {self._row("base", 0)}
   const idx many = {self.n} - from < {_BLOCK} ? {self.n} - from : {_BLOCK};
   {self.c} value[{_BLOCK}];
   idx place[{_BLOCK}];
@@ -100,7 +100,7 @@ class _Pass:
         width = self.kernel.own_index(run)
         body = f"""
   const idx row = t / {self.n}, i = t % {self.n}, line = row * {self.n};
-  {coordinates("row", self.sizes, self.names)} {self._row("base", self.x.strides)}
+  {coordinates("row", self.sizes, self.names)} {self._row("base", 0)}
   const idx first = i / (2 * {width}) * 2 * {width};
   const idx middle = first + {width} < {self.n} ? first + {width} : {self.n};
   const idx last = middle + {width} < {self.n} ? middle + {width} : {self.n};
@@ -122,11 +122,11 @@ class _Pass:
         given = self._positions(offset)
         out, at_out = self.call.outputs
         bits = f"u{8 * ITEMSIZE[self.source.dtype]}"
-        steps = [self.kernel.index(x.strides[-1]) for x in (self.x, out, at_out)]
+        steps = self.kernel.own_indices(x.strides[-1] for x in (self.x, out, at_out))
         body = f"""
   const idx row = t / {self.n}, i = t % {self.n};
-  {coordinates("row", self.sizes, self.names)} {self._row("base", self.x.strides)}
-  {self._row("to", out.strides)} {self._row("note", at_out.strides)}
+  {coordinates("row", self.sizes, self.names)} {self._row("base", 0)}
+  {self._row("to", 1)} {self._row("note", 2)}
   const idx at = {given.load("t", self._c())};
   ((GLOBAL {bits}*)({values.pointer}))[to + i * {steps[1]}] =
       ((GLOBAL const {bits}*)({self.source.pointer}))[base + at * {steps[0]}];

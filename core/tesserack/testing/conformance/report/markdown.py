@@ -28,11 +28,15 @@ def merged(reports: Sequence[dict[str, Any]]) -> Results:
     """The results that several reports of one device hold; of areas tested twice, the later ones.
 
     Raises:
-        ValueError: where the devices differ.
+        ValueError: where the devices differ, or a report is of a quick or filtered run: it would pass for whole areas.
     """
     devices = {report["device"] for report in reports}
     if len(devices) != 1:
         raise ValueError(f"merged: expected reports of one device, got {', '.join(sorted(devices)) or 'none'}")
+    if any(report.get("sampled") for report in reports):
+        raise ValueError(
+            "merged: expected reports of whole areas, got one of a quick or filtered run; try --areas alone"
+        )
     cases: dict[str, Case] = {}
     for report in reports:
         for found in report["cases"]:
