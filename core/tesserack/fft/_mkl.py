@@ -166,6 +166,23 @@ def _half(x: Tensor, dims: tuple[int, ...], forward: bool, scale: float) -> Tens
     return found if forward else found.conj_physical()
 
 
+def _mirrored(x: Tensor, dims: tuple[int, ...], forward: bool, scale: float) -> Tensor:
+    """The whole spectrum of real numbers: the other half is the first, conjugated, at minus the frequencies."""
+    last, n = dims[-1], x.shape[dims[-1]]
+    sizes = tuple(x.shape[d] for d in dims)
+    whole = _transform(x, dims, sizes, tuple(x.shape), x.dtype.to_complex(), True, scale)
+    rest = whole.narrow(last, 1, (n - 1) // 2).flip(dims)
+    if len(dims) > 1:
+        rest = rest.roll([1] * (len(dims) - 1), dims[:-1])
+    place = whole.narrow(last, n // 2 + 1, (n - 1) // 2)
+    if forward:
+        ts.conj_physical(rest, out=place)
+        return whole
+    place.copy_(rest)
+    whole.narrow(last, 0, n // 2 + 1).conj_physical_()
+    return whole
+
+
 def _whole(x: Tensor, dims: tuple[int, ...], n: int, forward: bool, scale: float) -> Tensor:
     """Real numbers from half a spectrum. By dims, so that what is not symmetric counts as in NumPy."""
     x = _complex_many(x, dims[:-1], forward, 1.0)
@@ -191,7 +208,7 @@ def compute(map: Map, x: Tensor) -> Tensor | None:
     if map.kind == "c2c":
         return _complex_many(x, dims, forward, scale)
     if map.kind == "r2f":
-        return _complex_many(x.to(x.dtype.to_complex()), dims, forward, scale)
+        return _mirrored(x, dims, forward, scale)
     if map.kind == "f2r":
         return _complex_many(x, dims, forward, scale).real
     if map.kind == "r2c":

@@ -73,20 +73,7 @@ template <typename T> void cast_space(const Space& space) {
   });
 }
 
-// Complex on either side, element by element through complex128; 64-bit integers pass through float64.
-std::complex<double> read_complex(const char* at, int32_t dtype) {
-  if (dtype == TS_COMPLEX64) {
-    std::complex<float> z;
-    std::memcpy(&z, at, sizeof z);
-    return z;
-  }
-  std::complex<double> z;
-  if (dtype == TS_COMPLEX128)
-    std::memcpy(&z, at, sizeof z);
-  else
-    loader<double>(dtype)(reinterpret_cast<double*>(&z), at, Box{1, 1, 0, 0});
-  return z;
-}
+// One number; 64-bit integers pass through float64.
 void write_complex(char* at, int32_t dtype, std::complex<double> z) {
   if (dtype == TS_COMPLEX64) {
     const std::complex<float> narrow(z);
@@ -98,17 +85,63 @@ void write_complex(char* at, int32_t dtype, std::complex<double> z) {
     storer<double>(dtype)(at, &real, Box{1, 1, 0, 0});
   }
 }
-void cast_complex(const Space& space) {
+// The parts of complex numbers apart, and together again. Neighbours have loops of their own, which become vectors.
+template <typename C, typename T>
+__attribute__((noinline)) void take_row(const C* __restrict from, int64_t step, T* __restrict re, T* __restrict im,
+                                        int64_t n) {
+  const auto part = [](C value) { return static_cast<T>(value); };
+  if (step == 2)
+    for (int64_t i = 0; i < n; ++i) re[i] = part(from[2 * i]), im[i] = part(from[2 * i + 1]);
+  else
+    for (int64_t i = 0; i < n; ++i) re[i] = part(from[step * i]), im[i] = part(from[step * i + 1]);
+}
+template <typename C, typename T>
+__attribute__((noinline)) void put_row(C* __restrict to, int64_t step, const T* __restrict re, const T* __restrict im,
+                                       int64_t n) {
+  const auto part = [](T value) { return static_cast<C>(value); };
+  if (step == 2)
+    for (int64_t i = 0; i < n; ++i) to[2 * i] = part(re[i]), to[2 * i + 1] = part(im[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) to[step * i] = part(re[i]), to[step * i + 1] = part(im[i]);
+}
+template <typename C, typename T> void take_parts(const BoxWalk& walk, T* re, T* im) {
+  const C* const from = reinterpret_cast<const C*>(walk.at(1));
+  for (int64_t r = 0, at = 0; r < walk.rows(); ++r, at += walk.cols())
+    take_row(from + 2 * r * walk.row_stride(1), 2 * walk.col_stride(1), re + at, im + at, walk.cols());
+}
+template <typename C, typename T> void put_parts(const BoxWalk& walk, const T* re, const T* im) {
+  C* const to = reinterpret_cast<C*>(walk.at(0));
+  for (int64_t r = 0, at = 0; r < walk.rows(); ++r, at += walk.cols())
+    put_row(to + 2 * r * walk.row_stride(0), 2 * walk.col_stride(0), re + at, im + at, walk.cols());
+}
+
+// Complex on either side. T holds every real part: 64-bit integers pass through float64, as elsewhere.
+template <typename T> void cast_complex(const Space& space) {
   const Tiling tiling = make_tiling(space, kBoxElements);
-  const Operand &to = space.operands[0], &from = space.operands[1];
+  const int32_t to = space.operands[0].dtype, from = space.operands[1].dtype;
+  const LoadFn<T> load = backend::is_complex(from) ? nullptr : loader<T>(from);
+  const StoreFn<T> store = backend::is_complex(to) ? nullptr : storer<T>(to);
   for_boxes(space, tiling, [&](const BoxWalk& walk) {
-    for (int64_t r = 0; r < walk.rows(); ++r)
-      for (int64_t c = 0; c < walk.cols(); ++c) {
-        const char* source = walk.at(1) + (r * walk.row_stride(1) + c * walk.col_stride(1)) * from.item;
-        char* target = walk.at(0) + (r * walk.row_stride(0) + c * walk.col_stride(0)) * to.item;
-        write_complex(target, to.dtype, read_complex(source, from.dtype));
-      }
+    alignas(64) T re[kBoxElements], im[kBoxElements];
+    const int64_t n = walk.rows() * walk.cols();
+    if (load) {
+      load(re, walk.at(1), walk.box(1));
+      std::fill_n(im, n, T{0});
+    } else if (from == TS_COMPLEX64) {
+      take_parts<float>(walk, re, im);
+    } else {
+      take_parts<double>(walk, re, im);
+    }
+    if (to == TS_COMPLEX64) return put_parts<float>(walk, re, im);
+    if (to == TS_COMPLEX128) return put_parts<double>(walk, re, im);
+    if (to == TS_BOOL)
+      for (int64_t i = 0; i < n; ++i) re[i] = static_cast<T>(re[i] != 0 || im[i] != 0);
+    store(walk.at(0), re, walk.box(0));
   });
+}
+
+bool fits_float(int32_t dtype) {
+  return dtype == TS_COMPLEX64 || dtype == TS_FLOAT32 || dtype == TS_FLOAT16 || dtype == TS_BFLOAT16;
 }
 
 void copy_cast(const backend::Call& call) {
@@ -147,7 +180,8 @@ void copy_space(Space& space) {
   normalise(space);
   const int32_t to = space.operands[0].dtype, from = space.operands[1].dtype;
   if (to == from) return move_space(space);
-  if (backend::is_complex(to) || backend::is_complex(from)) return cast_complex(space);
+  if (backend::is_complex(to) || backend::is_complex(from))
+    return fits_float(to) && fits_float(from) ? cast_complex<float>(space) : cast_complex<double>(space);
   with_compute(natural_compute(from), [&]<typename T>() { cast_space<T>(space); });
 }
 

@@ -124,6 +124,16 @@ template <typename T> bool Program<T>::lies_dense(int sink) const {
   return tiling_.rows == 1 || (tiling_.col_blocks == 1 && out.stride[nd - 2] == space_.cols());
 }
 
+// Outputs `sink` and the next are the two parts of complex numbers, in T: one loop stores both.
+template <typename T> bool Program<T>::lies_beside_next(int sink) const {
+  if (sink + 1 >= program_->n_outputs) return false;
+  const Operand &re = operands_[sink], &im = operands_[sink + 1];
+  if (re.dtype != dtype_of<T>() || im.dtype != re.dtype || im.base != re.base + sizeof(T)) return false;
+  for (int d = 0; d < space_.nd; ++d)
+    if (re.stride[d] != im.stride[d] && space_.size[d] != 1) return false;
+  return re.stride[space_.nd - 1] == 2;
+}
+
 // A result may go straight to its output when the layout allows and nobody reads an input lying there afterwards.
 template <typename T> bool Program<T>::may_write_in_place(int sink, int instruction) const {
   if (sinks_[sink].place != kStored || !lies_dense(sink)) return false;
@@ -172,6 +182,10 @@ template <typename T> void Program<T>::compile() {
     if (sinks_[k].reg >= n_registers()) fail(TS_ERROR, "pointwise: output %d names no register", k);
     sinks_[k].place = streamed && lies_dense(k) ? kStreamed : kStored;
     sinks_[k].store = storer<T>(operands_[k].dtype);
+    if (k > 0 && sinks_[k - 1].place == kPaired)
+      sinks_[k].place = kPartner;
+    else if (lies_beside_next(k))
+      sinks_[k].place = kPaired;
   }
   assign_slots(&uniform[0]);
 }
@@ -211,6 +225,23 @@ template <typename T> void Program<T>::assign_slots(const bool* uniform) {
     if (!uniform[reg] && step.sink < 0) slot[reg] = step.slot = n_free > 0 ? free_slots[--n_free] : n_slots_++;
   }
 }
+
+namespace {
+
+template <typename T>
+__attribute__((noinline)) void interleave(T* __restrict to, const T* __restrict re, const T* __restrict im, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    to[2 * i] = re[i];
+    to[2 * i + 1] = im[i];
+  }
+}
+
+template <typename T> void store_pair(char* to, const T* re, const T* im, const Box& box) {
+  for (int64_t r = 0; r < box.rows; ++r)
+    interleave(reinterpret_cast<T*>(to) + r * box.row_stride, re + r * box.cols, im + r * box.cols, box.cols);
+}
+
+} // namespace
 
 template <typename T>
 int Program<T>::run_box(const BoxWalk& walk, T* workspace, T* values, const T** regs, const char** loaded) const {
@@ -277,8 +308,13 @@ template <typename T> void Program<T>::run_range(int64_t first, int64_t last) co
       const Sink& sink = sinks_[k];
       if (sink.place == kInPlace) continue;
       const T* result = regs[sink.reg];
-      const bool uniform = result >= values.data() && result < values.data() + total;
-      if (uniform) {
+      const auto is_uniform = [&](const T* at) { return at >= values.data() && at < values.data() + total; };
+      if (sink.place == kPaired && !is_uniform(result) && !is_uniform(regs[sinks_[k + 1].reg])) {
+        store_pair(walk.at(k), result, regs[sinks_[k + 1].reg], walk.box(k));
+        ++k;
+        continue;
+      }
+      if (is_uniform(result)) {
         const int64_t n = walk.rows() * walk.cols();
         for (int64_t i = 0; i < n; ++i) spread[i] = *result;
         result = spread;

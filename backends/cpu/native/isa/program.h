@@ -28,7 +28,7 @@ public:
 
 private:
   enum Kind : uint8_t { kConstant, kUniform, kDirect, kStaged };
-  enum Place : uint8_t { kInPlace, kStreamed, kStored };
+  enum Place : uint8_t { kInPlace, kStreamed, kStored, kPaired, kPartner };
   struct Source {
     Kind kind;
     int operand; // in space_
@@ -54,6 +54,7 @@ private:
   void compile();
   void assign_slots(const bool* uniform);
   bool lies_dense(int sink) const;
+  bool lies_beside_next(int sink) const;
   bool may_write_in_place(int sink, int instruction) const;
   int last_use(int reg) const;
   void run_range(int64_t first, int64_t last) const;
