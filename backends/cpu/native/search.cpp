@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -75,16 +76,16 @@ void searchsorted(const Call& call) {
 
 // --- counts --------------------------------------------------------------------------------------------------------
 
-// Adds how often each of 0, 1, ... bins - 1 occurs among n numbers to four rows of counters: equal neighbours would
-// wait for each other's sum. False where a number is no bin.
-bool count_into(uint32_t* rows, int64_t bins, const int64_t* at, int64_t n) {
-  constexpr int64_t kBlock = 1024; // checked at once, without a branch for each
-  uint32_t *const a = rows, *const b = a + bins, *const c = b + bins, *const d = c + bins;
+// Adds how often each of 0, 1, ... size - 1, a power of two, occurs among n numbers to four rows of counters: equal
+// neighbours would wait for each other's sum. False where a number is outside.
+bool count_into(uint32_t* rows, int64_t size, const int64_t* at, int64_t n) {
+  constexpr int64_t kBlock = 1024; // checked at once, by all their bits together
+  uint32_t *const a = rows, *const b = a + size, *const c = b + size, *const d = c + size;
   for (int64_t start = 0; start < n; start += kBlock) {
     const int64_t end = std::min(start + kBlock, n);
-    bool outside = false;
-    for (int64_t i = start; i < end; ++i) outside |= static_cast<uint64_t>(at[i]) >= static_cast<uint64_t>(bins);
-    if (outside) return false;
+    uint64_t bits = 0;
+    for (int64_t i = start; i < end; ++i) bits |= static_cast<uint64_t>(at[i]);
+    if (bits >= static_cast<uint64_t>(size)) return false;
     int64_t i = start;
     for (; i + 4 <= end; i += 4) ++a[at[i]], ++b[at[i + 1]], ++c[at[i + 2]], ++d[at[i + 3]];
     for (; i < end; ++i) ++a[at[i]];
@@ -105,13 +106,21 @@ int count_integers(const Call& call) {
     }
     return TS_OK;
   }
+  const int64_t size = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(bins, int64_t{1}))));
   std::atomic<bool> outside{false};
   std::mutex adding;
   parallel_for(0, n, 1 << 16, [&](int64_t begin, int64_t end) {
-    std::vector<uint32_t> rows(static_cast<size_t>(4 * bins), 0);
-    if (!count_into(rows.data(), bins, at + begin, end - begin)) outside.store(true, std::memory_order_relaxed);
+    std::vector<uint32_t> rows(static_cast<size_t>(4 * size), 0);
+    bool fits = count_into(rows.data(), size, at + begin, end - begin);
     std::lock_guard hold(adding);
-    for (int64_t k = 0; k < 4 * bins; ++k) counts[k % bins] += rows[static_cast<size_t>(k)];
+    for (int64_t k = 0; k < 4 * size; ++k) {
+      const uint32_t found = rows[static_cast<size_t>(k)];
+      if (k % size < bins)
+        counts[k % size] += found;
+      else
+        fits = fits && found == 0;
+    }
+    if (!fits) outside.store(true, std::memory_order_relaxed);
   });
   return outside.load(std::memory_order_relaxed) ? TS_DECLINED : TS_OK;
 }
