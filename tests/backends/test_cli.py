@@ -169,9 +169,11 @@ def test_required_kernels_are_those_without_which_operators_fail():
     which lie outside it: theirs are asked for the same way, and fall back to the cpu."""
     native = ROOT / "core" / "native"
     launched = set()
+    everything = "".join(path.read_text() for path in [*native.glob("**/*.cpp"), *native.glob("**/*.h")])
+    names = dict(re.findall(r"\b(k\w+)\(\"(\w+)\"\)", everything))
     for path in [*native.glob("ops/**/*.cpp"), native / "dispatch" / "launch_copies.cpp"]:
         text = path.read_text()
-        names = dict(re.findall(r"\b(k\w+)\(\"(\w+)\"\)", text))
+        names |= dict(re.findall(r"\b(k\w+)\(\"(\w+)\"\)", text))
         for statement in text.split("run_required")[:-1]:
             found = re.findall(r"Launch(?: \w+)?\((k\w+),", statement)
             launched.add(names[found[-1]])
