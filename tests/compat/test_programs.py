@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import tesserack as ts
 
 pytest.importorskip("sklearn")
 FOLDER = Path(__file__).parent / "programs"
@@ -40,6 +41,26 @@ def test_losses_are_those_of_torch(program, name):
     assert len(ours) == len(theirs) > 3
     assert ours == pytest.approx(theirs, rel=2e-3, abs=2e-4)
     assert ours[:3] == pytest.approx(theirs[:3], rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cnn_digits", "lr_finder", "nano_gpt"])
+def test_programs_that_ask_for_cuda_run_on_another_card(program, name):
+    if ts.backends.why_unavailable("opencl"):
+        pytest.skip("no OpenCL device")
+    shutil.copytree(FOLDER, program.folder, dirs_exist_ok=True)
+    plain = losses(program.start("-m", "tesserack", "run", f"{name}.py"))
+    done = program.start("-m", "tesserack", "run", "--device", "opencl", "--as-cuda", f"{name}.py")
+    assert losses(done) == pytest.approx(plain, rel=1e-3, abs=1e-4)
+    assert "fallback" not in done.stderr
+
+
+def test_what_names_no_device_stays_on_the_host_beside_a_card(program):
+    if ts.backends.why_unavailable("opencl"):
+        pytest.skip("no OpenCL device")
+    text = "import torch; print(torch.ones(2).device, torch.ones(2).cuda().device, torch.randperm(3).numpy().sum())"
+    (program.folder / "where.py").write_text(text)
+    done = program.start("-m", "tesserack", "run", "--device", "opencl", "--as-cuda", "where.py")
+    assert done.stdout.split() == ["cpu", "cuda:0", "3"], done.stderr
 
 
 @pytest.mark.parametrize("name", ["cnn_digits", "char_rnn"])

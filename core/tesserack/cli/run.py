@@ -20,7 +20,7 @@ USAGE = """usage: tesserack run [OPTION ...] (SCRIPT | -m MODULE) [OPTION ...] [
 Runs a program as python would, with another default device; "import torch" means Tesserack in it.
 
   --device NAME  the default device
-  --as-cuda      "cuda" means that device, and torch.cuda answers for it
+  --as-cuda      "cuda" means that device, torch.cuda answers for it, and the default is the cpu
   --scope NAMES  only these packages, separated by commas, see Tesserack as torch (__main__ is the program)
   --no-torch     "import torch" means PyTorch
   --torch-random draw PyTorch's random numbers of the cpu, bit by bit
@@ -52,13 +52,17 @@ def run(words: list[str]) -> int:
         print(USAGE)
         return 0
     request = _parse(words)
-    if request.device is not None:
+    if request.device is not None and not request.as_cuda:
         _set_device(request.device)
     if request.torch:
         from tesserack import compat
 
         random = "torch" if request.torch_random else None
-        compat.enable(request.scope, as_cuda=request.as_cuda, report=request.report, random=random)
+        card = request.device if request.as_cuda else None
+        try:
+            compat.enable(request.scope, device=card, as_cuda=request.as_cuda, report=request.report, random=random)
+        except (RuntimeError, ValueError) as error:
+            raise CommandError(f"run: {error}") from error
     sys.argv = [request.script, *request.arguments]
     try:
         return _run(request)

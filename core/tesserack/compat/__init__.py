@@ -78,8 +78,9 @@ def enable(
 
     Args:
         scope: packages or modules in which it does, by name (``"__main__"`` too); everywhere if None.
-        device: the default device, by name.
-        as_cuda: ``"cuda"`` means the default device, and ``torch.cuda`` answers for it.
+        device: the default device, by name; with ``as_cuda`` the card that ``"cuda"`` means.
+        as_cuda: ``"cuda"`` means ``device``, or the default device if none is given, and ``torch.cuda`` answers for it.
+            What is made without a device stays where it was: on the cpu, as on a machine with such a card.
         report: note every name that is touched, not only missing ones.
         random: ``"torch"`` draws PyTorch's random numbers of the cpu, bit by bit, in the calling thread.
 
@@ -93,11 +94,12 @@ def enable(
         raise RuntimeError("compat: it is enabled already; call tesserack.compat.disable() first")
     if random not in (None, "torch"):
         raise ValueError(f"compat: expected random to be None or 'torch', got {random!r}")
-    if device is not None:
-        _native.set_default_device(_native._resolve_device(device))
+    card = None if device is None else _native._resolve_device(device)
+    if card is not None and not as_cuda:
+        _native.set_default_device(card)
     _report.current = Report(detailed=report)
     hook: Whole | Scoped = Whole() if scope is None else Scoped((scope,) if isinstance(scope, str) else scope)
-    _announce_devices(as_cuda)
+    _announce_devices(as_cuda, card)
     if isinstance(hook, Whole):
         _facade.set_adopting(True)
         _native._set_shown_package("torch")
@@ -144,13 +146,16 @@ def _switch_random(on: bool) -> None:
     torch_random.switch(on)
 
 
-def _announce_devices(as_cuda: bool) -> None:
+def _announce_devices(as_cuda: bool, card: Any) -> None:
     from tesserack.backends import _accessors
 
     _native._set_nameable_devices(list(NAMEABLE))
     _accessors.announce_unread("cuda")
     if as_cuda:
-        name = _native._real_device_name(_native.get_default_device().type)
+        card = card or _native.get_default_device()
+        name = _native._real_device_name(card.type)
+        if card.index:
+            _native._set_current_index(name, card.index)
         _native._set_device_alias("cuda", name if name != "cuda" else "")
 
 

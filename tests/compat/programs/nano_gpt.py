@@ -193,6 +193,7 @@ unwanted = "_orig_mod."
 state = {k[len(unwanted) :] if k.startswith(unwanted) else k: v for k, v in checkpoint["model"].items()}
 again = GPT(GPTConfig(**checkpoint["args"]))
 again.load_state_dict(state)
+again.to(device)
 again.eval()
 x, y = get_batch()
 tell(again(x, y)[1])
