@@ -28,6 +28,7 @@ REASONS = {
     ("log_softmax", "float64"): "the same",
     ("attention_dq", "float16"): "sm_80, heads of 8: four bytes, where the assembler keeps to 72 registers",
     ("attention_dq", "bfloat16"): "the same",
+    ("batch_norm", "float32"): "sm_80, with five dims: four bytes, where the assembler keeps to 32 registers",
 }
 
 
