@@ -167,7 +167,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     >>> ts.embedding_renorm_(ts.tensor([[3.0, 4.0], [3.0, 4.0]]), ts.tensor([1]), 5.0, 1.0)[0].tolist()
     [3.0, 4.0]
     """
-    from tesserack.nn.functional import _renorm_rows
+    from tesserack.nn._embedding import _renorm_rows
 
     if input.dim() != 2:
         raise RuntimeError(f"embedding_renorm_: expected a table of 2 dims, got shape {tuple(input.shape)}")

@@ -14,9 +14,20 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack._registry import operators, public_functions
 from tesserack._results import deliver
-from tesserack.nn import _attention, _ctc, _linear_cross_entropy, _losses, _losses_margin, _pooling, _random, _sampling
+from tesserack.nn import (
+    _attention,
+    _ctc,
+    _embedding,
+    _linear_cross_entropy,
+    _losses,
+    _losses_margin,
+    _pooling,
+    _random,
+    _sampling,
+)
 from tesserack.nn._attention import *  # noqa: F403
 from tesserack.nn._ctc import *  # noqa: F403
+from tesserack.nn._embedding import *  # noqa: F403
 from tesserack.nn._linear_cross_entropy import *  # noqa: F403
 from tesserack.nn._losses import *  # noqa: F403
 from tesserack.nn._losses_margin import *  # noqa: F403
@@ -50,8 +61,6 @@ __all__ = [
     "dropout3d",
     "elu",
     "elu_",
-    "embedding",
-    "embedding_bag",
     "fold",
     "gelu",
     "glu",
@@ -112,6 +121,7 @@ __all__ += _attention.__all__
 __all__ += _linear_cross_entropy.__all__
 __all__ += _losses.__all__
 __all__ += _ctc.__all__
+__all__ += _embedding.__all__
 __all__ += _losses_margin.__all__
 __all__ += _pooling.__all__
 __all__ += _random.__all__
@@ -521,82 +531,3 @@ def upsample(
 ) -> Tensor:
     """:func:`interpolate` under its old name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
-
-
-def embedding_bag(
-    input: Tensor,
-    weight: Tensor,
-    offsets: Tensor | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2,
-    scale_grad_by_freq: bool = False,
-    mode: str = "mean",
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = None,
-) -> Tensor:
-    """Sums, means or maxima of bags of rows of ``weight`` (num, dim): (bags, dim).
-
-    A 2-D ``input`` is one bag per row; of a 1-D one ``offsets`` says where each bag starts, and with
-    ``include_last_offset`` where the last one ends. ``per_sample_weights`` multiply the rows of a sum. Rows equal to
-    ``padding_idx`` are left out, empty bags are zero. ``max_norm``, ``scale_grad_by_freq`` and ``sparse`` as in
-    :func:`embedding`; the last two not with the maximum.
-
-    >>> import tesserack as ts
-    >>> table = ts.arange(6.0).reshape(3, 2)
-    >>> embedding_bag(ts.tensor([0, 2, 1]), table, ts.tensor([0, 2]), mode="sum").tolist()
-    [[4.0, 6.0], [2.0, 3.0]]
-    """
-    if max_norm is not None:
-        _renorm_rows(weight, input, max_norm, norm_type)
-    if scale_grad_by_freq or sparse:
-        from tesserack.sparse import _embedding
-
-        return _embedding.embedding_bag(
-            input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx, scale_grad_by_freq,
-            sparse,
-        )  # fmt: skip
-    return operators()["embedding_bag"](  # type: ignore[no-any-return]
-        input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx
-    )
-
-
-def embedding(
-    input: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Tensor:
-    """Rows of ``weight`` (num, dim) at the integer ``input`` (*): (*, dim).
-
-    The row ``padding_idx`` gets no gradient. ``max_norm`` first scales, in place, the rows in use down to that norm.
-    ``scale_grad_by_freq`` divides the gradient of a row by how often it is in ``input``; with ``sparse`` the gradient
-    of ``weight`` is a sparse tensor of the rows in use. Raises ``IndexError`` for an index outside the table,
-    ``ValueError`` for a bad ``padding_idx``.
-    """
-    if padding_idx is not None:
-        rows = weight.shape[0]
-        if not -rows <= padding_idx < rows:
-            raise ValueError(f"embedding: expected padding_idx within {rows} rows, got {padding_idx}")
-        padding_idx %= rows
-    if max_norm is not None:
-        _renorm_rows(weight, input, max_norm, norm_type)
-    if scale_grad_by_freq or sparse:
-        from tesserack.sparse import _embedding
-
-        return _embedding.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
-    return ts.embedding(input, weight, padding_idx)
-
-
-def _renorm_rows(weight: Tensor, used: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scale the used rows whose norm exceeds ``max_norm`` down to it."""
-    with ts.no_grad():
-        rows = used.reshape(-1)
-        values = weight.detach().index_select(0, rows)
-        norms = values.norm(norm_type, 1, True)
-        scale = ts.where(norms > max_norm, max_norm / (norms + 1e-7), ts.ones_like(norms))
-        weight.detach()[rows] = values * scale
