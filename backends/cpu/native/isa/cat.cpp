@@ -1,6 +1,7 @@
 // cat: every input copied into its slice of the output.
 #include "copy.h"
 
+#include "interleave.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -16,13 +17,6 @@ struct Piece {
   char* to;
   int64_t bytes; // per outer index
 };
-
-typedef uint32_t Word __attribute__((may_alias)); // elements of any type, moved
-
-__attribute__((noinline)) void interleave(Word* __restrict to, const Word* __restrict a, const Word* __restrict b,
-                                          int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[2 * i] = a[i], to[2 * i + 1] = b[i];
-}
 
 // Runs of N bytes, `row` apart: a size that the compiler knows.
 template <size_t N> void spread_runs(char* to, int64_t row, const char* from, int64_t n) {
@@ -71,13 +65,14 @@ bool cat_dense(const backend::Call& call, int dim) {
       });
     return true;
   }
-  const bool pairs = pieces.size() == 2 && pieces[0].bytes == 4 && pieces[1].bytes == 4; // the parts of complex64
+  // The parts of complex64. Floats are moved as what they are; other words of four bytes take the general way.
+  const bool pairs = out.dtype() == TS_FLOAT32 && pieces.size() == 2 && pieces[0].bytes == 4 && pieces[1].bytes == 4;
   const int64_t block = std::max(int64_t{1}, (int64_t{1} << 14) / row); // of the result, for every piece in turn
   parallel_for(0, outer, kGrain / row + 1, [&](int64_t first, int64_t last) {
     if (pairs)
-      return interleave(reinterpret_cast<Word*>(pieces[0].to + first * row),
-                        reinterpret_cast<const Word*>(pieces[0].from + 4 * first),
-                        reinterpret_cast<const Word*>(pieces[1].from + 4 * first), last - first);
+      return interleave(reinterpret_cast<float*>(pieces[0].to + first * row),
+                        reinterpret_cast<const float*>(pieces[0].from + 4 * first),
+                        reinterpret_cast<const float*>(pieces[1].from + 4 * first), last - first);
     for (int64_t i = first; i < last; i += block)
       for (const Piece& p : pieces) copy_runs(p, row, i, std::min(i + block, last));
   });

@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include "interleave.h"
 #include "stream.h"
 #include "threads.h"
 
@@ -227,14 +228,6 @@ template <typename T> void Program<T>::assign_slots(const bool* uniform) {
 }
 
 namespace {
-
-template <typename T>
-__attribute__((noinline)) void interleave(T* __restrict to, const T* __restrict re, const T* __restrict im, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    to[2 * i] = re[i];
-    to[2 * i + 1] = im[i];
-  }
-}
 
 template <typename T> void store_pair(char* to, const T* re, const T* im, const Box& box) {
   for (int64_t r = 0; r < box.rows; ++r)
