@@ -1,4 +1,4 @@
-// searchsorted, counts, gcd and the order of random keys: what would take many passes as operators.
+// searchsorted, counts and gcd: what would take many passes as operators.
 #include "dtype_switch.h"
 #include "gather_index.h"
 #include "threads.h"
@@ -160,96 +160,10 @@ void gcd(const Call& call) {
   });
 }
 
-// --- the order of random keys ----------------------------------------------------------------------------------------
-
-// A key's upper bits above its position, in one word: keys that agree in them are put in order by the whole.
-struct RandomOrder {
-  const uint64_t* keys;
-  int64_t n;
-  int position_bits;
-  uint64_t position_mask() const { return (uint64_t{1} << position_bits) - 1; }
-  uint64_t item(int64_t i) const { return (keys[i] & ~position_mask()) | static_cast<uint64_t>(i); }
-  bool less(uint64_t a, uint64_t b) const {
-    if ((a & ~position_mask()) != (b & ~position_mask())) return a < b;
-    const uint64_t i = a & position_mask(), j = b & position_mask();
-    return keys[i] >> 1 != keys[j] >> 1 ? keys[i] >> 1 < keys[j] >> 1 : i < j;
-  }
-};
-
-constexpr int64_t kPartOfKeys = 1 << 15;                    // worth a thread
-constexpr int kBucketBits = 9, kBuckets = 1 << kBucketBits; // of the first pass; a bucket's items then stay at hand
-
-// Items of one bucket, spread evenly by the next bits, then put in order where they crowd.
-void order_bucket(const RandomOrder& order, uint64_t* items, int64_t count, int shift, std::vector<uint64_t>& space) {
-  int bits = 1;
-  while (bits < 12 && (int64_t{1} << bits) < count) ++bits;
-  const uint64_t mask = (uint64_t{1} << bits) - 1;
-  uint32_t start[4097];
-  std::fill_n(start, mask + 2, 0u);
-  for (int64_t i = 0; i < count; ++i) ++start[(items[i] >> (shift - bits) & mask) + 1];
-  for (uint64_t d = 0; d < mask; ++d) start[d + 1] += start[d];
-  space.resize(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) space[start[items[i] >> (shift - bits) & mask]++] = items[i];
-  // By insertion: few are out of order. Keys that agree in the upper bits are left to a second look, which is rare.
-  bool agree = false;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint64_t item = space[static_cast<size_t>(i)];
-    int64_t j = i;
-    for (; j > 0 && item < items[j - 1]; --j) items[j] = items[j - 1];
-    items[j] = item;
-    agree |= j > 0 && (items[j - 1] ^ item) <= order.position_mask();
-    agree |= j < i && (items[j + 1] ^ item) <= order.position_mask();
-  }
-  if (agree) std::sort(items, items + count, [&](uint64_t a, uint64_t b) { return order.less(a, b); });
-}
-
-// inputs: uint64 keys, evenly distributed; outputs: the int64 positions that sort keys / 2, equal ones as they come
-int random_order(const Call& call) {
-  const Tensor keys = call.in(0), out = call.out(0);
-  const int64_t n = keys.numel();
-  if (n == 0) return TS_OK;
-  RandomOrder order{keys.data<uint64_t>(), n, 1};
-  while ((int64_t{1} << order.position_bits) < n) ++order.position_bits;
-  if (order.position_bits > 32) return TS_DECLINED;
-  const int shift = 64 - kBucketBits;
-  // Threads take parts of the keys, and have places of their own in every bucket.
-  const int64_t parts = std::clamp<int64_t>(n / kPartOfKeys, 1, max_threads()), part = (n + parts - 1) / parts;
-  std::vector<int64_t> next(static_cast<size_t>(parts * kBuckets), 0), start(kBuckets + 1, 0);
-  const auto each_key = [&](int64_t first, int64_t last, const auto& body) {
-    for (int64_t p = first; p < last; ++p)
-      for (int64_t i = p * part; i < std::min(n, (p + 1) * part); ++i)
-        body(i, next[static_cast<size_t>(p * kBuckets) + (order.keys[i] >> shift)]);
-  };
-  parallel_for(0, parts, 1,
-               [&](int64_t first, int64_t last) { each_key(first, last, [](int64_t, int64_t& place) { ++place; }); });
-  for (int64_t b = 0, before = 0; b < kBuckets; ++b) {
-    start[static_cast<size_t>(b)] = before;
-    for (int64_t p = 0; p < parts; ++p) {
-      int64_t& place = next[static_cast<size_t>(p * kBuckets + b)];
-      before += std::exchange(place, before);
-    }
-    start[static_cast<size_t>(b) + 1] = before;
-  }
-  uint64_t* const items = out.data<uint64_t>();
-  parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-    each_key(first, last, [&](int64_t i, int64_t& place) { items[place++] = order.item(i); });
-  });
-  parallel_for(0, kBuckets, std::max<int64_t>(1, 16384 * kBuckets / n), [&](int64_t begin, int64_t end) {
-    std::vector<uint64_t> space;
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = start[static_cast<size_t>(b)], count = start[static_cast<size_t>(b) + 1] - first;
-      order_bucket(order, items + first, count, shift, space);
-      for (int64_t i = first; i < first + count; ++i) items[i] &= order.position_mask();
-    }
-  });
-  return TS_OK;
-}
-
 } // namespace
 
 TS_KERNEL_AS("searchsorted", searchsorted, 0, TS_L_CONTIGUOUS);
 TS_KERNEL_AS("count_integers", count_integers, 0, TS_L_CONTIGUOUS);
 TS_KERNEL_AS("gcd", gcd, 0, TS_L_CONTIGUOUS);
-TS_KERNEL_AS("random_order", random_order, 0, TS_L_CONTIGUOUS);
 
 } // namespace tesserack::cpu

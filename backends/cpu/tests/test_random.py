@@ -96,3 +96,26 @@ def test_extreme_words_stay_finite() -> None:
     out = np.empty(4_000_000, "f4")
     call("randn_fill", [], [out], [0, 0])
     assert np.isfinite(out).all() and np.abs(out).max() < 5.78
+
+
+def adverse_keys(kind: str, n: int) -> Array:
+    """Keys that randperm never draws: the order must be right all the same, only later."""
+    random = np.random.default_rng(n)
+    drawn = random.integers(0, 1 << 64, n, dtype="u8")
+    if kind == "equal":
+        return np.full(n, (1 << 64) - 1, "u8")
+    if kind == "few":
+        return random.choice(drawn[: max(1, n // 50)], n).astype("u8")
+    if kind == "low bits":  # told apart below what shares a word with the position
+        return drawn & np.uint64(0xFF)
+    if kind == "one group":  # over what its slots hold
+        return np.where(random.random(n) < 0.5, drawn, (drawn >> np.uint64(34)) | np.uint64(1 << 62))
+    return drawn
+
+
+@pytest.mark.parametrize("kind", ["even", "equal", "few", "low bits", "one group"])
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 33, 1000, 1024, 1025, 2048, 2049, 70_000, 1_100_000, 3_000_000])
+def test_random_order_is_the_stable_order_of_halved_keys(kind: str, n: int) -> None:
+    keys, order = adverse_keys(kind, n), np.empty(n, "i8")
+    call("random_order", [order], [keys], [])
+    np.testing.assert_array_equal(order, np.argsort(keys >> np.uint64(1), kind="stable"))
