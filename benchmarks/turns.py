@@ -17,6 +17,7 @@ from rows import Row
 
 HERE = Path(__file__).resolve().parent
 SETTLE_SECONDS = 0.01  # lets the other worker's threads stop spinning
+LIMIT_EVERY = 3  # pairs to a measurement of the machine
 NEAR_THE_MACHINE = 1.1  # of the machine's time for a row's cost: what is left is not worth more work
 
 
@@ -81,7 +82,7 @@ class Result:
     row: Row
     pairs: list[tuple[float, float]] = field(default_factory=list)
     error: str = ""
-    machine: float | None = None  # seconds the machine takes for the row's cost
+    machines: list[float] = field(default_factory=list)  # seconds the machine took for the row's cost, turn by turn
 
     @property
     def ratios(self) -> list[float]:
@@ -93,6 +94,11 @@ class Result:
 
     def seconds(self, side: int) -> float:
         return statistics.median(pair[side] for pair in self.pairs)
+
+    @property
+    def machine(self) -> float | None:
+        """Seconds the machine takes for the row's cost: taken as the times are, since a neighbour slows both."""
+        return statistics.median(self.machines) if self.machines else None
 
     @property
     def of_machine(self) -> float | None:
@@ -114,7 +120,15 @@ class Result:
             return {**data, "error": self.error}
         unit = "bytes" if self.row.memory else "seconds"
         data |= {"ratio": self.ratio, unit: [self.seconds(0), self.seconds(1)], "pairs": self.pairs}
-        return data if self.machine is None else {**data, "machine": self.machine, "of machine": self.of_machine}
+        if not self.machines:
+            return data
+        return {**data, "machine": self.machine, "machines": self.machines, "of machine": self.of_machine}
+
+
+def machine_seconds(row: Row, worker: Worker, seconds: float) -> float:
+    """What the row's cost takes: the faster of NumPy and the framework compared with."""
+    assert row.cost is not None
+    return min(worker.measure(row.name, seconds, limit=True), numpy_seconds(row.cost, worker.threads, seconds))
 
 
 def measure_row(row: Row, workers: tuple[Worker, Worker], pairs: int, seconds: float) -> Result:
@@ -128,11 +142,8 @@ def measure_row(row: Row, workers: tuple[Worker, Worker], pairs: int, seconds: f
             first, second = (worker.measure(row.name, seconds) for worker in workers)
             if index > 0:
                 result.pairs.append((first, second))
-        if row.cost is not None:
-            other = workers[1]
-            result.machine = min(
-                other.measure(row.name, seconds, limit=True), numpy_seconds(row.cost, other.threads, seconds)
-            )
+            if row.cost is not None and index % LIMIT_EVERY == 1:
+                result.machines.append(machine_seconds(row, workers[1], seconds))
     except WorkerError as error:
         result.error = str(error)
     return result
