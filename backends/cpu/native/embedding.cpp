@@ -1,5 +1,6 @@
 // embedding and its gradient: rows of a table by a checked index.
 #include "gather_index.h"
+#include "picked_rows.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -11,13 +12,7 @@ namespace {
 using backend::Call;
 using backend::Tensor;
 
-// Rows asked for while others are copied: where they lie the processor cannot guess.
-constexpr int64_t kAhead = 8, kAskedBytes = 2048;
-void ask_for_row(const char* table, int64_t row, int64_t rows, int64_t row_bytes) {
-  if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) return;
-  for (int64_t at = 0; at < std::min(row_bytes, kAskedBytes); at += 64)
-    __builtin_prefetch(table + row * row_bytes + at, 0, 2);
-}
+constexpr int64_t kPicked = 256; // rows whose places are kept at a time
 
 template <class Index> void copy_table_rows(const Call& call) {
   const Tensor out = call.out(0), table = call.in(0), indices = call.in(1);
@@ -25,10 +20,11 @@ template <class Index> void copy_table_rows(const Call& call) {
   const Index* at = indices.data<Index>();
   const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, row_bytes));
   parallel_for(0, indices.numel(), grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = checked_index("embedding", at[i], 0, rows);
-      if (i + kAhead < end) ask_for_row(table.bytes(), at[i + kAhead], rows, row_bytes);
-      std::memcpy(out.bytes() + i * row_bytes, table.bytes() + row * row_bytes, static_cast<size_t>(row_bytes));
+    int64_t offsets[kPicked];
+    for (int64_t i = begin; i < end; i += kPicked) {
+      const int64_t count = std::min(kPicked, end - i);
+      for (int64_t k = 0; k < count; ++k) offsets[k] = row_bytes * checked_index("embedding", at[i + k], 0, rows);
+      pick_copy_picked_rows()(out.bytes() + i * row_bytes, table.bytes(), offsets, count, row_bytes);
     }
   });
 }

@@ -1,5 +1,6 @@
 // gather and index_select: data movement by a checked index.
 #include "gather_index.h"
+#include "picked_rows.h"
 #include "strided_rows.h"
 #include "threads.h"
 
@@ -66,24 +67,6 @@ void gather(const Call& call) {
   });
 }
 
-// out[i] = the slice at offsets[i % count] of block i / count.
-struct SliceCopy {
-  char* out;
-  const char* in;
-  const int64_t* offsets;
-  int64_t count, block;
-
-  template <class CopySlice> void copy(int64_t begin, int64_t end, CopySlice&& copy_slice, int64_t inner) const {
-    while (begin < end) {
-      const int64_t first = begin % count, last = std::min(count, first + end - begin);
-      const char* const from = in + begin / count * block;
-      char* to = out + begin * inner;
-      for (int64_t j = first; j < last; ++j, to += inner) copy_slice(to, from + offsets[j]);
-      begin += last - first;
-    }
-  }
-};
-
 // Whole slices of the contiguous input seen as (outer, size, inner bytes).
 template <class Index> void select_slices(const Call& call, int dim) {
   const Tensor out = call.out(0), in = call.in(0), index = call.in(1);
@@ -99,23 +82,11 @@ template <class Index> void select_slices(const Call& call, int dim) {
     offsets[static_cast<size_t>(i)] = inner * checked_index("index_select", at[i * index_step], dim, size);
   const int64_t grain = std::max<int64_t>(1, 65536 / inner);
   parallel_for(0, outer * count, grain, [&](int64_t begin, int64_t end) {
-    const SliceCopy slices{out.bytes(), in.bytes(), offsets.data(), count, size * inner};
-    switch (inner) {
-    case 1:
-      return slices.copy(
-          begin, end, [](char* to, const char* from) { std::memcpy(to, from, 1); }, 1);
-    case 2:
-      return slices.copy(
-          begin, end, [](char* to, const char* from) { std::memcpy(to, from, 2); }, 2);
-    case 4:
-      return slices.copy(
-          begin, end, [](char* to, const char* from) { std::memcpy(to, from, 4); }, 4);
-    case 8:
-      return slices.copy(
-          begin, end, [](char* to, const char* from) { std::memcpy(to, from, 8); }, 8);
-    default:
-      return slices.copy(
-          begin, end, [&](char* to, const char* from) { std::memcpy(to, from, static_cast<size_t>(inner)); }, inner);
+    while (begin < end) {
+      const int64_t first = begin % count, picked = std::min(count - first, end - begin);
+      pick_copy_picked_rows()(out.bytes() + begin * inner, in.bytes() + begin / count * size * inner,
+                              offsets.data() + first, picked, inner);
+      begin += picked;
     }
   });
 }
