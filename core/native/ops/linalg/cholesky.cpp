@@ -41,7 +41,7 @@ void cholesky_ex(const Tensor& out, const Tensor& info, const Tensor& self, bool
         .work(out.numel() * rows(self))
         .run_required();
   if (check_errors) check_info(info, "linalg.cholesky", not_definite);
-  (up ? keep_upper : keep_lower)(out);
+  (up ? keep_lower : keep_upper)(memory_of(out)); // rows there are columns here
 }
 
 // With A = L L^H and P = tril(L^H gL) of halved diagonal, gA = L^-H (P + P^H) / 2 L^-1.
