@@ -52,6 +52,7 @@ def operands(c: str) -> tuple[Any, Any]:
             -0.999,
             30.25,
             -7.75,
+            -1e-30,
         ]
         a = np.concatenate([np.repeat(special, len(special)), rng.normal(size=500), rng.normal(size=500) * 20])
         b = np.concatenate([np.tile(special, len(special)), rng.normal(size=1000)])

@@ -160,3 +160,13 @@ def test_random_numbers_are_those_of_the_cpu(dtype: Any) -> None:
         drawn.append([ts.rand(n, dtype=dtype, device=device).cpu() for n in (1, 7, 1000)])
     for mine, theirs in zip(*drawn, strict=True):
         assert mine.tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_large_angles_leave_small_ones_alone(name: str) -> None:
+    """Drivers reduce the angles of a vector together."""
+    x = ts.tensor(
+        [1e-30, 3e37, -1e-8, 1e6, float("inf"), 0.5, float("nan"), -40000.0, 0.25, 1e-3, 2.0], dtype=ts.float32
+    )
+    found, expected = getattr(x.to("opencl"), name)(), getattr(x.double(), name)()
+    assert ts.allclose(found.cpu().double(), expected, rtol=1e-5, atol=1e-38, equal_nan=True)

@@ -165,7 +165,7 @@ _DIGAMMA = """DEVICE TYPE digamma_TYPE(TYPE x) {
   if (x == 0) return copysign(1 / (x * x), -x);
   TYPE below = 0;
   if (x < 0) {
-    TYPE whole = floor(x);
+    TYPE whole = rint(x);  // the nearest: what is left keeps all its digits
     if (whole == x) return (x - x) / (x - x);
     below = -3.14159265358979323846@ / tan(3.14159265358979323846@ * (x - whole));
     x = 1 - x;

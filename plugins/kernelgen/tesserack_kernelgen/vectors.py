@@ -55,6 +55,20 @@ DEVICE {{v}} erf_vector({{v}} x) {{{{
   return (x != x) ? x : y;
 }}}}"""
 
+# PoCL's sin and tan of a vector are wrong by 1e-2 in its small elements if another is beyond 39000: those go alone.
+_PERIODIC = """
+DEVICE {{v}} {name}_vector({{v}} x) {{{{
+  const {{v}} y = {name}((fabs(x) < 3e4f) ? x : ({{v}})(0));
+  if (all(fabs(x) < 3e4f)) return y;
+  f32 given[{{n}}], taken[{{n}}];
+  vstore{{n}}(x, 0, given);
+  vstore{{n}}(y, 0, taken);
+  for (i32 j = 0; j < {{n}}; ++j)
+    if (!(fabs(given[j]) < 3e4f)) taken[j] = {name}(given[j]);
+  return vload{{n}}(0, taken);
+}}}}"""
+_OWN = {"erf": _ERF, **{name: _PERIODIC.format(name=name) for name in ("sin", "cos", "tan")}}
+
 _FUNCTIONS = (
     *("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan"),
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc"),
@@ -62,7 +76,7 @@ _FUNCTIONS = (
 _TRUTH = "(({condition}) ? ({V})(1) : ({V})(0))"
 _TEXT = {
     **{name: name + "({a})" for name in _FUNCTIONS},
-    "erf": "erf_vector({a})",
+    **{name: name + "_vector({a})" for name in _OWN},
     **{
         name: _TRUTH.replace("{condition}", f"{{a}} {sign} {{b}}")
         for name, sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
@@ -101,7 +115,8 @@ def has_vectors(call: Call) -> bool:
 
 def vector_helpers(program: Any, v: str, lanes: int) -> str:
     """The functions that loads, stores and the program's instructions call, for vectors of type ``v``."""
-    needed = _HELPERS + (_ERF if any(name == "erf" for name, *_ in program.instructions) else "")
+    called = {name for name, *_ in program.instructions}
+    needed = _HELPERS + "".join(text for name, text in _OWN.items() if name in called)
     return needed.format(v=v, n=lanes)
 
 
