@@ -173,7 +173,8 @@ void draw_normal(const Tensor& t, Generator& g) {
 
 void scale_and_shift(const Tensor& t, double scale, double shift) {
   if (t.numel() == 0 || (scale == 1 && shift == 0)) return;
-  copy_into(t, ops::add(ops::mul(t, Scalar(scale)), Scalar(shift)));
+  if (scale != 1) ops::mul_(t, Scalar(scale));
+  if (shift != 0) ops::add_(t, Scalar(shift));
 }
 
 TS_OPERATORS(random_bits) {
