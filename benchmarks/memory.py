@@ -36,7 +36,7 @@ def resnet18_training(fw: Any, device: str) -> dict[str, Any]:
 
 @row("memory: infer ResNet-18, 1 image of 224x224", "infer()", limit=1.0, memory=True)
 def resnet18_inference(fw: Any, device: str) -> dict[str, Any]:
-    model = build_resnet18(fw.nn).to(device)
+    model = build_resnet18(fw.nn, large=True).to(device)
     return {"infer": without_gradients(fw, model, fw.randn(1, 3, 224, 224, device=device))}
 
 

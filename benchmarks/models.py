@@ -71,15 +71,16 @@ def _residual_block(nn: Any) -> Any:
     return Block
 
 
-def build_resnet18(nn: Any) -> Any:
-    """ResNet-18 for images of 32 x 32 in ten classes."""
+def build_resnet18(nn: Any, large: bool = False) -> Any:
+    """ResNet-18 for images of 32 x 32 in ten classes; if large, that of the paper, for 224 x 224 in a thousand."""
     block = _residual_block(nn)
-    layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    first = nn.Conv2d(3, 64, 7, 2, 3, bias=False) if large else nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+    layers = [first, nn.BatchNorm2d(64), nn.ReLU(), *([nn.MaxPool2d(3, 2, 1)] if large else [])]
     channels_in = 64
     for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         layers += [block(channels_in, channels, stride), block(channels, channels, 1)]
         channels_in = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000 if large else 10))
 
 
 @row("ResNet-18, 16 images of 32x32, SGD", "step()")
@@ -90,7 +91,15 @@ def resnet18(fw: Any, device: str) -> dict[str, Any]:
     return {"step": _training_step(fw, model, fw.optim.SGD(model.parameters(), 0.01, momentum=0.9), x, y)}
 
 
-@row("LeNet, batch 64, SGD", "step()", limit=0.8)
+@row("ResNet-18, 4 images of 224x224, SGD", "step()", limit=0.8)
+def resnet18_large(fw: Any, device: str) -> dict[str, Any]:
+    model = build_resnet18(fw.nn, large=True).to(device)
+    x = fw.randn(4, 3, 224, 224, device=device)
+    y = fw.randint(0, 1000, (4,), device=device)
+    return {"step": _training_step(fw, model, fw.optim.SGD(model.parameters(), 0.01, momentum=0.9), x, y)}
+
+
+@row("LeNet, batch 64, SGD", "step()", limit=0.45)
 def lenet(fw: Any, device: str) -> dict[str, Any]:
     nn = fw.nn
     model = nn.Sequential(
@@ -162,6 +171,12 @@ def gpt_step(fw: Any, model: Any, tokens: Any) -> Callable[[], Any]:
 def transformer(fw: Any, device: str) -> dict[str, Any]:
     model = build_gpt(fw.nn).to(device)
     return {"step": gpt_step(fw, model, fw.randint(0, 1000, (4, 128), device=device))}
+
+
+@row("GPT, 4 layers of 128, 12 x 64 tokens, AdamW", "step()", limit=0.5)
+def gpt_small(fw: Any, device: str) -> dict[str, Any]:
+    model = build_gpt(fw.nn, 128).to(device)
+    return {"step": gpt_step(fw, model, fw.randint(0, 1000, (12, 64), device=device))}
 
 
 @row("AdamW step, 50 x 20,000", "optimizer.step()", limit=0.6)
