@@ -24,27 +24,35 @@ dnnl::stream& stream() {
 
 namespace {
 
-struct ScratchBuffers {
-  void* data[kScratchSlots] = {};
-  size_t bytes[kScratchSlots] = {};
-  ~ScratchBuffers() {
-    for (void* block : data) std::free(block);
-  }
+struct Free {
+  void operator()(void* block) const { std::free(block); }
 };
+struct ScratchBuffer {
+  std::unique_ptr<void, Free> data;
+  size_t bytes = 0;
+};
+ScratchBuffer& scratch_buffer(ScratchSlot slot) {
+  thread_local ScratchBuffer buffers[kScratchSlots];
+  return buffers[slot];
+}
 
 } // namespace
 
 void* scratch(ScratchSlot slot, size_t bytes) {
-  thread_local ScratchBuffers buffers;
-  if (buffers.bytes[slot] < bytes) {
-    std::free(buffers.data[slot]);
-    buffers.bytes[slot] = 0;
+  ScratchBuffer& buffer = scratch_buffer(slot);
+  if (buffer.bytes < bytes) {
+    buffer = {};
     const size_t rounded = (bytes + 4095) / 4096 * 4096;
-    buffers.data[slot] = std::aligned_alloc(64, rounded);
-    if (!buffers.data[slot]) throw std::bad_alloc();
-    buffers.bytes[slot] = rounded;
+    buffer.data.reset(std::aligned_alloc(64, rounded));
+    if (!buffer.data) throw std::bad_alloc();
+    buffer.bytes = rounded;
   }
-  return buffers.data[slot];
+  return buffer.data.get();
+}
+
+void drop_large_scratch(ScratchSlot slot) {
+  constexpr size_t kLarge = size_t{1} << 20;
+  if (ScratchBuffer& buffer = scratch_buffer(slot); buffer.bytes >= kLarge) buffer = {};
 }
 
 } // namespace tesserack::cpu::onednn

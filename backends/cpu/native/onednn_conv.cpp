@@ -104,9 +104,12 @@ struct Port {
     dnnl::primitive_attr attributes;
     reorder = is_result ? dnnl::reorder(inner, outer, attributes) : dnnl::reorder(outer, inner, attributes);
   }
-  void point_at(const void* data, ScratchSlot slot) {
+  void point_at(const void* data) {
     outer.set_data_handle(const_cast<void*>(data));
-    inner.set_data_handle(reorder ? scratch(slot, inner.get_desc().get_size()) : const_cast<void*>(data));
+    if (!reorder) inner.set_data_handle(const_cast<void*>(data));
+  }
+  void take_place(ScratchSlot slot) {
+    if (reorder) inner.set_data_handle(scratch(slot, inner.get_desc().get_size()));
   }
   void bring_in() {
     if (reorder) reorder->execute(stream(), outer, inner);
@@ -156,10 +159,13 @@ struct ConvPlan {
                          weight_layout.size() * sizeof(int64_t), weight.inner.get_desc().get_size(), make);
       misses = kept ? 0 : misses + 1;
     }
-    if (kept)
+    if (kept) {
       weight.inner.set_data_handle(kept.get());
-    else
+      drop_large_scratch(kWeights); // where it was until it was kept
+    } else {
+      weight.take_place(kWeights);
       weight.bring_in();
+    }
     return kept;
   }
 
@@ -230,12 +236,15 @@ bool convolution(const ConvProblem& problem, const void* input, const void* weig
   const ThreadCount threads(problem.threads);
   ConvPlan& plan = cache.find(problem);
   if (!plan.available) return false;
-  plan.input.point_at(input, kSource);
-  plan.weight.point_at(weight, kWeights);
-  plan.output.point_at(output, kDestination);
+  plan.input.point_at(input);
+  plan.weight.point_at(weight);
+  plan.output.point_at(output);
+  plan.input.take_place(kSource);
+  plan.output.take_place(kDestination);
   const bool forward = problem.kind == Conv::forward, to_input = problem.kind == Conv::backward_input;
   const bool to_weight = problem.kind == Conv::backward_weight;
   if (!to_input) plan.input.bring_in();
+  if (to_weight) plan.weight.take_place(kWeights);
   const std::shared_ptr<void> kept = to_weight ? nullptr : plan.bring_weight(problem, weight);
   if (!forward) plan.output.bring_in();
   dnnl_exec_arg_t args[5] = {{to_input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, plan.input.inner.get()},

@@ -1,6 +1,6 @@
 // Float32 convolution with 3 x 3 weights by F(2x2, 3x3): transformed tiles times transformed weights are 16 matrix
-// products, done for a block of tiles that stays in the L2 cache.
-#include "../kept.h"
+// products, done for a block of tiles that stays in the L2 cache. Weights are transformed by every call: a panel at a
+// time that costs no more than to read a kept one, 16 / 9 as large. ResNet-18 kept 67 MiB, and was not quicker (Zen 5).
 #include "../threads.h"
 #include "sgemm_tile.h"
 #include "winograd_tiles.h"
@@ -12,7 +12,6 @@ namespace TESSERACK_VARIANT {
 
 bool winograd_takes(const ConvGeometry& geometry);
 bool winograd_conv(const TiledConv& conv);
-Fingerprint fingerprint(const void* data, int64_t bytes); // fingerprint.cpp
 
 #ifdef TESSERACK_CPU_SIMD_F32
 
@@ -40,7 +39,6 @@ public:
 
   // False if a result is not finite.
   bool run() {
-    kept_ = kept_weights();
     const int64_t tiles = segments_.tiles_before(segments_.count());
     const bool few = tiles <= g_.out_channels && kPoints * tiles * depth_ <= kSharedFits;
     few ? run_by_panels(tiles) : run_by_blocks();
@@ -60,24 +58,7 @@ private:
   int64_t block_; // segments
   int64_t sums_plane_;
   std::atomic<bool> finite_ = true;
-  std::shared_ptr<void> kept_; // all panels of a weight that came before, or none
 
-  // Where transforming the weight is much of the work, and it does not change all the time.
-  std::shared_ptr<void> kept_weights() const {
-    // Results per element of the weight. What is kept of large ones costs more memory than time.
-    const int64_t few = g_.in_channels * g_.out_channels <= 1 << 15 ? 1024 : 256;
-    static Patience patience;
-    const bool dense = t_.weight_tap == 1 && t_.weight_in == 9 && t_.weight_out == 9 * g_.in_channels;
-    if (!dense || g_.batch * g_.out[1] * g_.out[2] > few) return nullptr;
-    if (!patience.lasts()) return nullptr;
-    const int64_t purpose[] = {TESSERACK_VARIANT_LEVEL, g_.in_channels, g_.out_channels};
-    const Fingerprint of = fingerprint(t_.weight, 9 * g_.in_channels * g_.out_channels * 4);
-    auto kept =
-        kept_weight(t_.weight, of, purpose, sizeof purpose, static_cast<size_t>(panels_ * panel_) * sizeof(float),
-                    [this](void* to) { transform_panels(0, panels_, static_cast<float*>(to)); });
-    patience.tell(kept != nullptr);
-    return kept;
-  }
   void transform_panels(int64_t first, int64_t last, float* to) const {
     parallel_for(first, last, std::max<int64_t>(1, kPackGrain / panel_), [&](int64_t begin, int64_t end) {
       for (int64_t panel = begin; panel < end; ++panel) transform_weights(panel, to + (panel - first) * panel_);
@@ -98,14 +79,10 @@ private:
 
   // Each thread takes blocks of tiles through panels of weights, which are transformed first, some at a time.
   void run_by_blocks() {
-    const int64_t together = kept_ ? panels_ : std::max<int64_t>(1, kWeightsFit / panel_);
+    const int64_t together = std::clamp<int64_t>(kWeightsFit / panel_, 1, panels_);
     AlignedBuffer weights_buffer;
     for (int64_t first = 0; first < panels_; first += together) {
       const int64_t last = std::min(panels_, first + together);
-      if (kept_) {
-        run_by_blocks(static_cast<const float*>(kept_.get()), first, last);
-        continue;
-      }
       float* const weights = weights_buffer.get(together * panel_);
       transform_panels(first, last, weights);
       run_by_blocks(weights, first, last);
@@ -141,8 +118,8 @@ private:
       Worker worker(*this);
       AlignedBuffer buffer;
       for (int64_t panel = begin; panel < end; ++panel) {
-        const float* weights = static_cast<const float*>(kept_.get()) + (kept_ ? panel * panel_ : 0);
-        if (!kept_) transform_weights(panel, buffer.get(panel_)), weights = buffer.get(panel_);
+        float* const weights = buffer.get(panel_);
+        transform_weights(panel, weights);
         for (int64_t i = 0; i < segments_.count(); i += block_)
           worker.multiply(input.from(segments_.tiles_before(i), depth_), weights, panel, i,
                           std::min(segments_.count(), i + block_));
@@ -168,20 +145,27 @@ private:
 
   // Input channels [first, first + channels) of a panel's output channels.
   void read_weights(int64_t panel, int64_t first, int64_t channels, float (&taps)[kChannels][9][kTileCols]) const {
-    const int64_t cols = std::min(kTileCols, g_.out_channels - panel * kTileCols);
     const float* const from = t_.weight + panel * kTileCols * t_.weight_out + first * t_.weight_in;
+    if (t_.weight_tap == 1 && t_.weight_in == 9) // one run in every output channel
+      return read_runs(panel, from, 9 * channels, taps[0][0], kTileCols);
     for (int64_t p = 0; p < 9; ++p) {
       const float* const at = from + p * t_.weight_tap;
       if (t_.weight_in == 1) {
-        for (int64_t c = 0; c < channels; c += kLanes)
-          for (int64_t j = 0; j < kTileCols; j += kLanes)
-            simd::transpose_block(at + j * t_.weight_out + c, t_.weight_out, std::clamp<int64_t>(cols - j, 0, kLanes),
-                                  std::min(kLanes, channels - c), &taps[c][p][j], 9 * kTileCols);
+        read_runs(panel, at, channels, taps[0][p], 9 * kTileCols);
         continue;
       }
+      const int64_t cols = std::min(kTileCols, g_.out_channels - panel * kTileCols);
       for (int64_t c = 0; c < channels; ++c)
         for (int64_t j = 0; j < cols; ++j) taps[c][p][j] = at[c * t_.weight_in + j * t_.weight_out];
     }
+  }
+  // `count` weights that lie side by side, of each output channel of a panel: the channels come side by side.
+  void read_runs(int64_t panel, const float* from, int64_t count, float* to, int64_t to_row) const {
+    const int64_t cols = std::min(kTileCols, g_.out_channels - panel * kTileCols);
+    for (int64_t i = 0; i < count; i += kLanes)
+      for (int64_t j = 0; j < kTileCols; j += kLanes)
+        simd::transpose_block(from + j * t_.weight_out + i, t_.weight_out, std::clamp<int64_t>(cols - j, 0, kLanes),
+                              std::min(kLanes, count - i), to + i * to_row + j, to_row);
   }
 
   // A thread's place for sums, and its way through images.
