@@ -204,7 +204,9 @@ void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight,
   if (const std::optional<TiledConv> tiled = as_tiled(kind, geometry, weight)) {
     const auto winograd = [&](const TiledConv& part) { return run_winograd(kind, part); };
     const auto definition = [&](const TiledConv& part) { return run_tiled(kind, part), true; };
+    const auto planes = [&](const TiledConv& part) { return run_planes(kind, part); };
     if (winograd_suits(tiled->geometry) && on_tiles(*tiled, winograd)) return;
+    if (planes_suit(tiled->geometry) && on_tiles(*tiled, planes)) return;
     if (tiles_suit(kind, tiled->geometry) && on_tiles(*tiled, definition)) return;
   }
   Operand w(weight, false, kind == Conv::backward_weight);

@@ -18,6 +18,10 @@ TS_ISA_FUNCTION(void, tiled_conv_weight, (const TiledConv& conv));
 TS_ISA_FUNCTION(bool, winograd_takes, (const ConvGeometry& geometry));
 TS_ISA_FUNCTION(bool, winograd_conv, (const TiledConv& conv));
 TS_ISA_FUNCTION(bool, winograd_conv_weight, (const TiledConv& conv));
+// native/isa/conv_planes.cpp and conv_planes_weight.cpp, likewise.
+TS_ISA_FUNCTION(bool, planes_take, (const ConvGeometry& geometry));
+TS_ISA_FUNCTION(bool, planes_conv, (const TiledConv& conv));
+TS_ISA_FUNCTION(bool, planes_conv_weight, (const TiledConv& conv));
 
 namespace {
 
@@ -109,6 +113,12 @@ bool winograd_suits(const ConvGeometry& geometry) {
 
 bool run_winograd(Conv kind, const TiledConv& conv) {
   return (kind == Conv::backward_weight ? pick_winograd_conv_weight() : pick_winograd_conv())(conv);
+}
+
+bool planes_suit(const ConvGeometry& geometry) { return pick_planes_take()(geometry); }
+
+bool run_planes(Conv kind, const TiledConv& conv) {
+  return (kind == Conv::backward_weight ? pick_planes_conv_weight() : pick_planes_conv())(conv);
 }
 
 bool tiles_suit(Conv kind, const ConvGeometry& g) {

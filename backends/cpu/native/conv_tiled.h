@@ -22,6 +22,10 @@ void run_tiled(onednn::Conv kind, const TiledConv& conv);
 bool winograd_suits(const ConvGeometry& geometry);
 bool run_winograd(onednn::Conv kind, const TiledConv& conv);
 
+// Plane by plane, for few channels: false if a result is not finite.
+bool planes_suit(const ConvGeometry& geometry);
+bool run_planes(onednn::Conv kind, const TiledConv& conv);
+
 } // namespace tesserack::cpu
 
 #endif // TESSERACK_CPU_CONV_TILED_H

@@ -45,6 +45,13 @@ CASES: list[tuple[Any, ...]] = [
     (3, 40, 130, 1, (7, 7), (3, 3), (1, 1), (2, 1), (1, 1)),
     (1, 24, 16, 1, (33, 40), (3, 3), (1, 1), (3, 4), (1, 1)),
     (20, 16, 20, 1, (6, 4), (3, 3), (1, 1), (1, 1), (1, 1)),
+    # For planes, of few output channels: strips of each count, bands, strides, paddings wider than the image.
+    (2, 1, 6, 1, (28, 28), (5, 5), (1, 1), (2, 2), (1, 1)),
+    (2, 6, 3, 1, (9, 50), (2, 3), (2, 1), (3, 4), (2, 3)),
+    (1, 3, 13, 1, (5, 300), (4, 7), (1, 1), (2, 3), (1, 1)),
+    (3, 2, 5, 1, (6, 12), (3, 3), (1, 1), (5, 14), (1, 1)),
+    (1, 7, 2, 1, (90, 130), (3, 1), (1, 1), (1, 0), (1, 1)),
+    (2, 15, 15, 1, (13, 16), (1, 2), (1, 1), (0, 0), (1, 1)),
     # Few results of a large weight.
     (1, 128, 257, 1, (4, 4), (3, 3), (1, 1), (1, 1), (1, 1)),
     (1, 200, 150, 1, (7, 5), (3, 3), (2, 2), (1, 1), (1, 1)),
@@ -130,21 +137,24 @@ def test_gradient_of_a_weight_in_parts(dtype: Any, channels_last: bool) -> None:
 
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
-def test_what_is_not_finite_stays_where_it_belongs(value: float, channels_last: bool) -> None:
+@pytest.mark.parametrize("channels", [(16, 16), (3, 6)], ids=str)
+def test_what_is_not_finite_stays_where_it_belongs(
+    channels: tuple[int, int], value: float, channels_last: bool
+) -> None:
     """Sums and differences of neighbours would spread an infinity to positions that do not see it, and overflow."""
     rng = np.random.default_rng(3)
-    x, g = (random_array(rng, (2, 16, 12, 12), "f4") / 1024 for _ in range(2))
-    w = random_array(rng, (16, 16, 3, 3), "f4") / 1024
+    x, g = (random_array(rng, (2, n, 12, 12), "f4") / 1024 for n in channels)
+    w = random_array(rng, (channels[1], channels[0], 3, 3), "f4") / 1024
     params = [[1, 1], [1, 1], [1, 1], 1]
     spoilt_x, spoilt_g = x.copy(), g.copy()
     for spoilt in (spoilt_x, spoilt_g):
-        spoilt[0, 5, 4:6, 4:7] = value
+        spoilt[0, 2, 4:6, 4:7] = value
     tx, tw = (torch.from_numpy(v.astype("f8")).requires_grad_() for v in (spoilt_x, w))
     ty = torch.conv2d(tx, tw, padding=1)
     (want_dx,) = torch.autograd.grad(ty, tx, torch.from_numpy(spoilt_g.astype("f8")), retain_graph=True)
     (want_dw,) = torch.autograd.grad(ty, tw, torch.from_numpy(g.astype("f8")))
     spoilt_x, spoilt_g, g = (laid_out(v, channels_last) for v in (spoilt_x, spoilt_g, g))
-    out, dx, dw = empty(x.shape, "f4", channels_last), empty(x.shape, "f4", channels_last), np.empty(w.shape, "f4")
+    out, dx, dw = empty(g.shape, "f4", channels_last), empty(x.shape, "f4", channels_last), np.empty(w.shape, "f4")
     call("convolution", [out], [spoilt_x, w, None], params)
     call("convolution_backward_input", [dx], [spoilt_g, w], [list(x.shape), *params])
     call("convolution_backward_weight", [dw], [g, spoilt_x], [list(w.shape), *params])
