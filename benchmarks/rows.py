@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-FAMILIES = ("overhead", "kernels", "operators", "transforms", "loading", "training", "models", "inference", "memory")
+FAMILIES = (
+    *("overhead", "kernels", "operators", "sizes", "transforms", "loading", "training", "models", "inference"),
+    "memory",
+)
 
 # A row's setup gets the framework's module (torch or tesserack) and the device, and returns the statement's names.
 Setup = Callable[[Any, str], dict[str, Any]]

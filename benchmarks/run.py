@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import re
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -60,6 +61,14 @@ def print_table(results: list[Result], title: str, names: tuple[str, str]) -> No
     for result in results:
         if result.error:
             console.print(f"{result.row.name}: {result.error}", markup=False, highlight=False)
+
+
+def print_means(results: list[Result]) -> None:
+    """The geometric mean of every family's ratios."""
+    for family in dict.fromkeys(result.row.family for result in results):
+        ratios = [result.ratio for result in results if result.row.family == family and not result.error]
+        if ratios:
+            print(f"{family}: geometric mean {statistics.geometric_mean(ratios):.3f} of {len(ratios)} rows")
 
 
 def processor() -> str:
@@ -118,6 +127,7 @@ def run(rows: list[Row], arguments: argparse.Namespace, threads: int) -> bool:
         results.append(measure_row(row, workers, arguments.pairs, arguments.seconds))
     title = f"{first} {workers[0].version} against {second} {workers[1].version}, {threads} thread(s)"
     print_table(results, title, (first, second))
+    print_means(results)
     path = arguments.json or result_path(threads)
     write_json(path, results, workers, threads)
     print(path)

@@ -122,6 +122,8 @@ int get_kernel(void*, int32_t, const char* op, ts_kernel* out) {
   kernel.run = found->run;
   kernel.dtypes = found->dtypes;
   kernel.layouts = found->layouts;
+  kernel.flags = found->flags;
+  kernel.prepare = found->prepare;
   kernel.struct_size = out->struct_size != 0 && out->struct_size < sizeof kernel ? out->struct_size : sizeof kernel;
   std::memcpy(out, &kernel, kernel.struct_size);
   return TS_OK;

@@ -37,6 +37,11 @@ template <typename T> struct SumFold {
   template <typename V> static V step(V acc, V x) { return acc + x; }
   template <typename V> static V merge(V a, V b) { return a + b; }
 };
+// Of the elements' squares. first(x) is step(start(), x).
+template <typename T> struct SquaresFold : SumFold<T> {
+  template <typename V> static V first(V x) { return x * x; }
+  template <typename V> static V step(V acc, V x) { return acc + x * x; }
+};
 template <typename T> struct ProdFold {
   using Acc = T;
   using Wide = T;
@@ -103,6 +108,14 @@ template <typename T> inline T sum_lanes(Vector<T> v) {
   return fold_vectors<SumFold<T>, 1, T>(one);
 }
 
+// An accumulator of one element: itself, unless the fold says otherwise.
+template <typename Fold, typename V> inline V first_of(V x) {
+  if constexpr (requires { Fold::first(x); })
+    return Fold::first(x);
+  else
+    return x;
+}
+
 template <typename Fold, typename T>
 constexpr bool by_vectors = std::is_same_v<typename Fold::Acc, T>&& std::is_floating_point_v<T>;
 
@@ -114,7 +127,7 @@ template <typename Fold, bool Long = false, typename T> inline typename Fold::Ac
     constexpr int lanes = kLanes<T>;
     constexpr int ways = 8;
     if (n >= lanes && n < ways * lanes) {
-      Vector<T> one[1] = {load_vector(p)};
+      Vector<T> one[1] = {first_of<Fold>(load_vector(p))};
       for (i = lanes; i + lanes <= n; i += lanes) one[0] = Fold::step(one[0], load_vector(p + i));
       acc = fold_vectors<Fold, 1, T>(one);
     } else if (n >= lanes) {

@@ -15,19 +15,36 @@ int32_t fold_dtype(const backend::Call& call) {
   return call.opcode() == TS_R_PROD && dtype == TS_FLOAT32 ? TS_FLOAT64 : dtype;
 }
 
-void reduce(const backend::Call& call) {
+// x * x, the program of norms.
+bool is_square(const ts_program& p) {
+  if (p.n_inputs != 1 || p.n_constants != 0 || p.n_instructions != 1 || p.n_outputs != 1) return false;
+  const ts_instruction& i = p.instructions[0];
+  return i.op == TS_I_MUL && i.a == 0 && i.b == 0 && p.outputs[0] == 1;
+}
+
+int sum_of_squares(const backend::Call& call, int n) {
+  const int32_t dtype = fold_dtype(call);
+  if (call.opcode() != TS_R_SUM || !is_square(*call.prologue())) return TS_DECLINED;
+  if (dtype == TS_FLOAT32) return reduce_with<SquaresFold<float>, float>(call, n), TS_OK;
+  if (dtype == TS_FLOAT64) return reduce_with<SquaresFold<double>, double>(call, n), TS_OK;
+  return TS_DECLINED;
+}
+
+int reduce(const backend::Call& call) {
   const int n = static_cast<int>(call.param(0).as_int());
   const int op = call.opcode();
-  if (op == TS_R_ARGMAX || op == TS_R_ARGMIN) return reduce_positions(call, n, op == TS_R_ARGMAX);
-  if (op != TS_R_SUM && op != TS_R_PROD) return reduce_extremes(call, n, op);
+  if (call.prologue()) return sum_of_squares(call, n);
+  if (op == TS_R_ARGMAX || op == TS_R_ARGMIN) return reduce_positions(call, n, op == TS_R_ARGMAX), TS_OK;
+  if (op != TS_R_SUM && op != TS_R_PROD) return reduce_extremes(call, n, op), TS_OK;
   with_compute(fold_dtype(call), [&]<typename T>() {
     op == TS_R_SUM ? reduce_with<SumFold<T>, T>(call, n) : reduce_with<ProdFold<T>, T>(call, n);
   });
+  return TS_OK;
 }
 
 } // namespace
 
-TS_KERNEL("reduce", reduce);
+TS_KERNEL_WITH("reduce", reduce, 0, TS_L_STRIDED, TS_K_PROLOGUE, nullptr);
 
 } // namespace TESSERACK_VARIANT
 } // namespace tesserack::cpu

@@ -80,8 +80,10 @@ private:
       for (int64_t r = 0; r < rows; ++r) totals[r] = Fold::merge(totals[r], fold_long<Fold>(p + r * stride, cols));
       return;
     }
+    constexpr int64_t kAskFrom = 512; // of more rows than a cache holds, the processor asks too late for the next
+    const auto fold = cols >= kAskFrom ? &fold_run<Fold, true, T> : &fold_run<Fold, false, T>;
     for (int64_t r = 0; r < rows; ++r)
-      totals[r] = Fold::merge(totals[r], static_cast<Wide>(fold_run<Fold>(p + r * stride, cols)));
+      totals[r] = Fold::merge(totals[r], static_cast<Wide>(fold(p + r * stride, cols)));
   }
 
   // Narrow dense rows are taken several at a time as one long row, folded together afterwards.
