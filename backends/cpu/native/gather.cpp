@@ -40,6 +40,11 @@ void gather_rows(const Call& call, int dim, int split, int64_t split_begin, int6
       for (int64_t j = 0; j < n; ++j) to_row[j * to_step] = source[j * from_step];
       continue;
     }
+    if (at_step == 1 && to_step == 1 && from_step == 0 && step == 1) {
+      check_indices("gather", at_row, n, dim, limit);
+      for (int64_t j = 0; j < n; ++j) to_row[j] = from_row[at_row[j]];
+      continue;
+    }
     for (int64_t j = 0; j < n; ++j) {
       const int64_t picked = checked_index("gather", at_row[j * at_step], dim, limit);
       to_row[j * to_step] = from_row[j * from_step + picked * step];

@@ -31,6 +31,13 @@ inline int64_t checked_index(const char* op, int64_t index, int64_t dim, int64_t
   return index;
 }
 
+// n indices side by side, looked at before any is used: fails at the first that is out of bounds.
+template <class Index> void check_indices(const char* op, const Index* at, int64_t n, int64_t dim, int64_t size) {
+  int64_t signs = 0; // negative if an index is, or what it leaves to the last: sums alone, for registers of any kind
+  for (int64_t j = 0; j < n; ++j) signs |= at[j] | (size - 1 - at[j]);
+  for (int64_t j = 0; signs < 0 && j < n; ++j) checked_index(op, at[j], dim, size);
+}
+
 // An unsigned word of each element size: data movement needs no more type than that.
 template <class F> void switch_word(const char* op, int64_t item_size, F&& f) {
   switch (item_size) {

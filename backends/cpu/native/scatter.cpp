@@ -59,6 +59,16 @@ void scatter_row(T* to, int64_t to_step, const int64_t* offsets, const T* from, 
   for (int64_t j = 0; j < n; ++j) combine<Combine>(to[j * to_step + offsets[j]], from[j * from_step]);
 }
 
+// Everything side by side, the indexed dimension last.
+template <class Combine, class T>
+void scatter_dense(const ScatterProblem& p, T* to, const char* index, const T* from, int64_t n) {
+  switch_index(p.op, p.index_dtype, [&](auto tag) {
+    const auto* at = reinterpret_cast<const typename decltype(tag)::type*>(index);
+    check_indices(p.op, at, n, p.dim, p.limit);
+    for (int64_t j = 0; j < n; ++j) combine<Combine>(to[at[j]], from[j]);
+  });
+}
+
 // A whole row goes to one place along the indexed dimension.
 template <class Combine, class T>
 void combine_row(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t n) {
@@ -86,6 +96,7 @@ __attribute__((noinline)) void scatter_part(const ScatterProblem& p, int split, 
   const int64_t n = sizes[last], to_step = out_strides[last], at_step = p.index.strides[last],
                 from_step = p.source.strides[last];
   const bool whole_rows = at_step == 0 && last != p.dim;
+  const bool dense = last == p.dim && step == 1 && at_step == 1 && from_step == 1;
   int64_t offsets[kIndices];
   for (int64_t row = 0; row < rows.count(); ++row, rows.next()) {
     T* to_row = to + rows.offset(0);
@@ -94,6 +105,10 @@ __attribute__((noinline)) void scatter_part(const ScatterProblem& p, int split, 
     if (whole_rows) {
       read_indices(p, at_row, 0, 1, step, offsets);
       combine_row<Combine>(to_row + offsets[0], to_step, from_row, from_step, n);
+      continue;
+    }
+    if (dense) {
+      scatter_dense<Combine>(p, to_row, at_row, from_row, n);
       continue;
     }
     for (int64_t j = 0; j < n; j += kIndices) {
