@@ -23,7 +23,7 @@ foreach(source runtime_bindings.cpp stream_object.cpp)
 endforeach()
 target_link_libraries(_native PRIVATE tesserack)
 tesserack_compile_options(_native)
-target_compile_options(_native PRIVATE -Wno-attributes)
+target_compile_options(_native PRIVATE -Wno-attributes -falign-functions=64) # as the core
 target_precompile_headers(_native PRIVATE <algorithm> <functional> <memory> <string> <vector>
                           core/native/dispatch/boxing.h core/native/python/types.h)
 set_target_properties(_native PROPERTIES CXX_VISIBILITY_PRESET default INSTALL_RPATH "$ORIGIN/lib")

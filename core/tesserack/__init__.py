@@ -19,18 +19,18 @@ from tesserack._registry import public_functions
 
 globals().update(public_functions())
 
-from tesserack import _selection, _tensor_aliases, _tensor_methods  # noqa: E402
+from tesserack import _nonzero_unique, _tensor_aliases, _tensor_methods  # noqa: E402
 from tesserack import backends as backends  # noqa: E402
 from tesserack._functions import *  # noqa: E402, F403
-from tesserack._products import *  # noqa: E402, F403
-from tesserack._selection import *  # noqa: E402, F403
+from tesserack._nonzero_unique import *  # noqa: E402, F403
 from tesserack._streams import *  # noqa: E402, F403
 from tesserack._tensor_str import set_printoptions as set_printoptions  # noqa: E402
+from tesserack._variadic import *  # noqa: E402, F403
 from tesserack.random import default_generator as _default_generator  # noqa: E402
 from tesserack.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402, F401
 
 _tensor_methods.install(Tensor)
-_selection.install(Tensor)
+_nonzero_unique.install(Tensor)
 _tensor_aliases.install(Tensor)
 backends.install()
 

@@ -181,6 +181,7 @@ from tesserack._mutation import is_storage as is_storage
 from tesserack._mutation import resize_as_ as resize_as_
 from tesserack._mutation import slice_inverse as slice_inverse
 from tesserack._mutation import zero_ as zero_
+from tesserack._nonzero_unique import nonzero_static as nonzero_static
 from tesserack._norm_statistics import batch_norm_update_stats as batch_norm_update_stats
 from tesserack._norm_statistics import native_batch_norm as native_batch_norm
 from tesserack._norm_statistics import native_group_norm as native_group_norm
@@ -208,13 +209,8 @@ from tesserack._positional import max_pool3d as max_pool3d
 from tesserack._positional import native_channel_shuffle as native_channel_shuffle
 from tesserack._positional import rrelu as rrelu
 from tesserack._positional import rrelu_ as rrelu_
-from tesserack._products import block_diag as block_diag
-from tesserack._products import chain_matmul as chain_matmul
-from tesserack._products import einsum as einsum
-from tesserack._products import tensordot as tensordot
 from tesserack._registry import public_functions as public_functions
 from tesserack._segments import segment_reduce as segment_reduce
-from tesserack._selection import nonzero_static as nonzero_static
 from tesserack._spectral import bartlett_window as bartlett_window
 from tesserack._spectral import blackman_window as blackman_window
 from tesserack._spectral import hamming_window as hamming_window
@@ -273,6 +269,10 @@ from tesserack._typed import HalfTensor as HalfTensor
 from tesserack._typed import IntTensor as IntTensor
 from tesserack._typed import LongTensor as LongTensor
 from tesserack._typed import ShortTensor as ShortTensor
+from tesserack._variadic import block_diag as block_diag
+from tesserack._variadic import chain_matmul as chain_matmul
+from tesserack._variadic import einsum as einsum
+from tesserack._variadic import tensordot as tensordot
 from tesserack.autograd.anomaly_mode import set_anomaly_enabled as set_anomaly_enabled
 from tesserack.autograd.function import FunctionCtx as FunctionCtx
 from tesserack.autograd.graph import Node as Node

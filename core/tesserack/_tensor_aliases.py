@@ -178,7 +178,7 @@ _DELEGATES = {
     **dict.fromkeys(("as_strided_scatter", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"), "_copies"),
     "histogram": "_histograms",
     "hash_tensor": "_hashes",
-    "nonzero_static": "_selection",
+    "nonzero_static": "_nonzero_unique",
     "slice_inverse": "_mutation",
     "is_distributed": "_mutation",
     "get_device": "_mutation",

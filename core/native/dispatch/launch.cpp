@@ -7,48 +7,46 @@ namespace ts {
 
 LowerProgram lower_program = nullptr;
 
-Launch::Launch(const KernelId& id, Device device) : id_(id), device_(device), call_{} {
-  call_.struct_size = sizeof(ts_call);
-  call_.host = host_table();
-  call_.op = id.name();
-  call_.device_index = device.index;
+Launch::Launch(const KernelId& id, Device device) : id_(id), device_(device) {
+  call_.op = id.name(); // invoke and call_kernel set the rest
+  call_.opcode = 0;
   call_.compute_dtype = -1;
-  call_.tensor_size = sizeof(ts_tensor);
+  call_.program = call_.prologue = call_.epilogue = nullptr;
+}
+
+inline void Launch::note(const TensorImpl& t, int32_t ndim, bool contiguous) {
+  TS_CHECK(t.device == device_, id_.name(),
+           ": Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
+           t.device);
+  shape_.dtypes |= uint64_t{1} << static_cast<int>(t.dtype);
+  shape_.offsets |= static_cast<uint64_t>(t.byte_offset);
+  shape_.ndim = std::max(shape_.ndim, ndim);
+  shape_.strided |= !contiguous;
+  work_ = std::max(work_, t.numel);
 }
 
 inline void Launch::describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags) {
-  d = ts_tensor{};
-  d.struct_size = sizeof(ts_tensor);
   d.flags = flags;
   if (!t.defined()) {
-    d.flags |= TS_T_NONE;
+    d = ts_tensor{};
+    d.struct_size = sizeof(ts_tensor);
+    d.flags = flags | TS_T_NONE;
     return;
   }
-  const TensorImpl& i = *t.impl();
-  TS_CHECK(i.device == device_, id_.name(),
-           ": Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
-           i.device);
-  describe_impl(i, d);
-  if (!i.has(TensorImpl::kContiguous)) shape_.strided = true;
-  shape_.dtypes |= uint64_t{1} << d.dtype;
-  shape_.offsets |= static_cast<uint64_t>(d.byte_offset);
-  shape_.ndim = std::max(shape_.ndim, d.ndim);
-  work_ = std::max(work_, i.numel);
+  describe_impl(*t.impl(), d);
+  note(*t.impl(), d.ndim, t.is_contiguous());
 }
 
 void Launch::describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides) {
-  bool strided = shape_.strided;
-  int32_t ndim = shape_.ndim;
-  describe_tensor(d, t, 0);
+  const bool contiguous = geometry_is_contiguous(sizes, strides);
+  describe_memory(*t.impl(), d);
   d.sizes = sizes.data();
   d.strides = strides.data();
   d.ndim = static_cast<int32_t>(sizes.size());
   d.numel = 1;
   for (int64_t n : sizes) d.numel *= n;
-  bool contiguous = geometry_is_contiguous(sizes, strides);
   d.flags = contiguous ? TS_T_CONTIGUOUS : 0;
-  shape_.ndim = std::max(ndim, d.ndim);
-  shape_.strided = strided || !contiguous;
+  note(*t.impl(), d.ndim, contiguous);
 }
 
 Launch& Launch::out(const Tensor& t, IntSpan sizes, IntSpan strides) {

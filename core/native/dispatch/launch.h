@@ -26,6 +26,11 @@ int call_async_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_cal
 // and recordings stand behind run_watched.
 inline int call_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
   CallMemory memory(b, device.index);
+  call.struct_size = sizeof(ts_call);
+  call.host = host_table();
+  call.tensor_size = sizeof(ts_tensor);
+  call.device_index = device.index;
+  call.reserved = 0;
   call.core = &memory;
   call.backend_ctx = b.table().ctx;
   call.kernel_ctx = kernel.ctx;
@@ -56,7 +61,7 @@ public:
   Launch(const KernelId& id, Device device);
   Launch& out(const Tensor& t);
   Launch& in(const Tensor& t); // undefined: an absent optional tensor
-  // The same memory seen in another geometry, which must outlive the run.
+  // The same memory, of a defined tensor, seen in another geometry, which must outlive the run.
   Launch& out(const Tensor& t, IntSpan sizes, IntSpan strides);
   Launch& in(const Tensor& t, IntSpan sizes, IntSpan strides);
   Launch& in_mutable(const Tensor& t);                // written as well as read
@@ -78,6 +83,7 @@ public:
   void run_required();
 
 private:
+  void note(const TensorImpl& t, int32_t ndim, bool contiguous);
   void describe_tensor(ts_tensor& d, const Tensor& t, uint32_t flags);
   void describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides);
   Tensor input(size_t k) const; // as the kernel is to see it; undefined for numbers and absent tensors

@@ -3,6 +3,7 @@
 #include "dispatch/op_handles.h"
 #include "runtime/backend.h"
 #include "runtime/device_names.h"
+#include <array>
 #include <map>
 #include <unordered_map>
 
@@ -12,6 +13,19 @@ namespace {
 struct Policies {
   AutocastPolicy host, device;
 };
+
+// Every pair there is, for kernels to refer to.
+constexpr int kPolicies = static_cast<int>(AutocastPolicy::Exempt) + 1;
+const Policies& policies_of(AutocastPolicy host, AutocastPolicy device) {
+  static constexpr auto kPairs = [] {
+    std::array<Policies, kPolicies * kPolicies> pairs{};
+    for (int k = 0; k < kPolicies * kPolicies; ++k)
+      pairs[static_cast<size_t>(k)] = {static_cast<AutocastPolicy>(k / kPolicies),
+                                       static_cast<AutocastPolicy>(k % kPolicies)};
+    return pairs;
+  }();
+  return kPairs[static_cast<size_t>(host) * kPolicies + static_cast<size_t>(device)];
+}
 
 struct Cast {
   Tensor source, result; // the source is held, so that its address stays its own
@@ -140,7 +154,7 @@ void run_cast(void* ctx, const Operator& op, Frame& f, KeySet keys) {
 void set_autocast_policy(const std::string& base, AutocastPolicy host, AutocastPolicy device) {
   auto found = overloads(base);
   TS_CHECK(!found.empty(), "autocast: no operator named '", base, "'");
-  auto* policies = new Policies{host, device}; // for the life of the process, as operators are
+  auto* policies = const_cast<Policies*>(&policies_of(host, device)); // only read
   for (const Operator* op : found)
     if (op->variant == Variant::Functional)
       mutable_operator(*op).table.set(key::Autocast, {run_cast, policies, "tesserack.amp"});

@@ -77,22 +77,27 @@ bool DeviceAllocator::handles_are_addresses() {
   return same;
 }
 
-// The road that nearly all take ends in a tail call; the rest is out of line.
+// The road that nearly all take, to a block of the thread's own, is written out; the rest is out of line. No block
+// waits for streams where threads have blocks of their own.
 Storage* DeviceAllocator::allocate(size_t nbytes) {
-  CaptureState* recording = CaptureState::current();
-  bool plain = nbytes - 1 < kLargestSmall && cached_ && !recording && !n_waiting_.load(std::memory_order_relaxed);
-  if (plain) [[likely]]
-    return allocate_small(nbytes, small_class(nbytes));
+  ThreadState& tls = thread_state();
+  if (nbytes - 1 < kLargestSmall && thread_slot_ >= 0 && !tls.capture) [[likely]]
+    return allocate_own(tls, nbytes, small_class(nbytes));
+  return allocate_any(nbytes);
+}
+
+[[gnu::noinline]] Storage* DeviceAllocator::allocate_any(size_t nbytes) {
   Storage* s = allocate_now(nbytes);
-  if (recording) recording->keep(s);
+  if (CaptureState* recording = CaptureState::current()) recording->keep(s);
   return s;
 }
 
-[[gnu::noinline]] Storage* DeviceAllocator::allocate_now(size_t nbytes) {
+Storage* DeviceAllocator::allocate_now(size_t nbytes) {
   if (nbytes == 0) return Storage::make({backend_.id(), index_}, 0, nullptr, nullptr, nullptr, nullptr);
   if (n_waiting_.load(std::memory_order_relaxed)) take_back(false);
-  if (cached_ && nbytes <= kLargestSmall) return allocate_small(nbytes, small_class(nbytes));
-  return allocate_large(nbytes);
+  if (!cached_ || nbytes > kLargestSmall) return allocate_large(nbytes);
+  const int c = small_class(nbytes);
+  return thread_slot_ >= 0 ? allocate_own(thread_state(), nbytes, c) : allocate_small(nbytes, c);
 }
 
 Storage* DeviceAllocator::make_storage(size_t nbytes, Block block, void* stream, void (*release)(Storage&)) {
@@ -132,20 +137,20 @@ void DeviceAllocator::give_small(int c, void* handle, void* stream) {
   pool_of(stream).small[c].push_back(handle);
 }
 
+inline Storage* DeviceAllocator::allocate_own(ThreadState& tls, size_t nbytes, int c) {
+  void* handle = tls.data[thread_slot_][c].pop();
+  tls.pending_bytes[thread_slot_] += static_cast<int64_t>(class_bytes(c));
+  ++tls.pending_allocations[thread_slot_];
+  if (tls.pending_bytes[thread_slot_] > kFlushBytes) [[unlikely]]
+    flush(tls);
+  if (!handle) [[unlikely]]
+    return allocate_small(nbytes, c);
+  return Storage::make({backend_.id(), index_}, nbytes, handle, handle, release_small, this);
+}
+
 Storage* DeviceAllocator::allocate_small(size_t nbytes, int c) {
-  void* handle = nullptr;
-  if (thread_slot_ >= 0) {
-    ThreadState& tls = thread_state();
-    handle = tls.data[thread_slot_][c].pop();
-    tls.pending_bytes[thread_slot_] += static_cast<int64_t>(class_bytes(c));
-    ++tls.pending_allocations[thread_slot_];
-    if (tls.pending_bytes[thread_slot_] > kFlushBytes) [[unlikely]]
-      flush(tls);
-    if (handle) [[likely]]
-      return Storage::make({backend_.id(), index_}, nbytes, handle, handle, release_small, this);
-  }
   void* stream = backend_.stream(index_);
-  handle = take_small(c, stream);
+  void* handle = take_small(c, stream);
   if (!handle) handle = raw_alloc(class_bytes(c), stream);
   return make_storage(nbytes, {handle, 0, stream}, stream, release_small);
 }

@@ -42,6 +42,7 @@ public:
   void retire_stream(void* stream);
 
 private:
+  Storage* allocate_any(size_t nbytes);
   Storage* allocate_now(size_t nbytes);
   struct Block {
     void* handle;
@@ -57,7 +58,8 @@ private:
   static void release_small(Storage& s);
   static void release_large(Storage& s);
   Pool& pool_of(void* stream);
-  Storage* allocate_small(size_t nbytes, int size_class);
+  Storage* allocate_own(ThreadState& tls, size_t nbytes, int size_class);
+  Storage* allocate_small(size_t nbytes, int size_class); // of those that all threads share
   Storage* allocate_large(size_t nbytes);
   Storage* make_storage(size_t nbytes, Block block, void* stream, void (*release)(Storage&));
   void* take_small(int size_class, void* stream);

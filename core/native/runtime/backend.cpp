@@ -69,13 +69,9 @@ static int copy_call_hook(const ts_call* call, ts_call** out) {
   *out = copy_call(*call);
   return *out ? TS_OK : TS_OUT_OF_MEMORY;
 }
-static ts_host& host() {
-  static ts_host host = {sizeof(ts_host), TS_ABI_MAJOR, TS_ABI_MINOR,   set_last_error, interrupted_hook,
-                         log_hook,        nullptr,      workspace_hook, copy_call_hook, free_call};
-  return host;
-}
-const ts_host* host_table() { return &host(); }
-void set_dispatch_table(const ts_dispatch* table) { host().dispatch = table; }
+constinit ts_host host_functions = {sizeof(ts_host), TS_ABI_MAJOR, TS_ABI_MINOR,   set_last_error, interrupted_hook,
+                                    log_hook,        nullptr,      workspace_hook, copy_call_hook, free_call};
+void set_dispatch_table(const ts_dispatch* table) { host_functions.dispatch = table; }
 
 void fail_status(int status, const std::string& backend, const char* what) {
   std::string message = take_last_error();
@@ -204,12 +200,6 @@ void Backend::check_index(int index) {
            index);
 }
 
-DeviceAllocator* Backend::opened(int index) const {
-  bool exists =
-      probed_.load(std::memory_order_acquire) && static_cast<unsigned>(index) < static_cast<unsigned>(device_count_);
-  return exists ? devices_[static_cast<size_t>(index)].allocator.load(std::memory_order_acquire) : nullptr;
-}
-
 static void note_instructions(const std::string& backend, int index, const ts_properties& p, Backend::Limits& limits) {
   static constexpr int kBasic[] = {TS_I_COPY, TS_I_ADD, TS_I_SUB, TS_I_MUL,    TS_I_DIV,   TS_I_FMOD,
                                    TS_I_POW,  TS_I_EQ,  TS_I_LT,  TS_I_SELECT, TS_I_FLOOR, TS_I_SQRT,
@@ -261,9 +251,7 @@ void Backend::check_wait(int status, int index, const char* what) const {
   fail_status(status, name_, what);
 }
 
-void* Backend::stream(int index) const {
-  return thread_state().on_stream ? current_stream_handle({id_, static_cast<int16_t>(index)}) : nullptr;
-}
+void* Backend::chosen_stream(int index) const { return current_stream_handle({id_, static_cast<int16_t>(index)}); }
 
 void Backend::check(int status, const char* what) const {
   if (status != TS_OK) [[unlikely]]

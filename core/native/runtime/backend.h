@@ -52,8 +52,12 @@ public:
       return *known;
     return open(index);
   }
-  DeviceAllocator* opened(int index) const; // NULL before
-  void check_index(int index);              // RuntimeError for one that does not exist
+  DeviceAllocator* opened(int index) const { // NULL before
+    bool exists =
+        probed_.load(std::memory_order_acquire) && static_cast<unsigned>(index) < static_cast<unsigned>(device_count_);
+    return exists ? devices_[static_cast<size_t>(index)].allocator.load(std::memory_order_acquire) : nullptr;
+  }
+  void check_index(int index); // RuntimeError for one that does not exist
   // What the device says of itself that never changes; of one that is open.
   struct Limits {
     uint64_t max_allocation = 0;  // 0: none
@@ -82,11 +86,13 @@ public:
       e = resolve(id, index);
     return e->present ? &e->kernel : nullptr;
   }
-  void* stream(int index) const;                  // the calling thread's current stream; NULL is the default one
+  // The calling thread's current stream; NULL is the default one.
+  void* stream(int index) const { return thread_state().on_stream ? chosen_stream(index) : nullptr; }
   void check(int status, const char* what) const; // raises the error a callback returned
   void forget_kernel(const KernelId& id);         // asks the backend anew at the next call
 
 private:
+  void* chosen_stream(int index) const;
   struct Entry {
     bool present;
     ts_kernel kernel;
@@ -145,7 +151,16 @@ Backend& register_backend(const ts_backend* table, const std::string& source);
 Backend& load_backend(const std::string& path);
 Backend* find_backend(const std::string& name); // registered ones only
 Backend* load_by_name(const std::string& name); // registered or loaded now; NULL, or what the loader raises
-Backend& backend_of(Device device);
+// 0 stays empty: meta. One that is replaced is not freed: other threads may be using it.
+extern constinit std::array<std::atomic<Backend*>, kMaxBackends> backend_slots;
+[[noreturn, gnu::cold]] void fail_no_backend(Device device);
+inline Backend& backend_of(Device device) {
+  auto id = static_cast<size_t>(device.backend); // of devices without a backend: 0, or beyond
+  Backend* b = id < kMaxBackends ? backend_slots[id].load(std::memory_order_acquire) : nullptr;
+  if (!b) [[unlikely]]
+    fail_no_backend(device);
+  return *b;
+}
 std::vector<Backend*> backends();
 
 // Called with the name of a backend not registered yet: loads it or raises what to install.
@@ -166,7 +181,8 @@ void set_default_device(Device device); // undefined: back to the declared defau
 // Message of the last failing callback of this thread.
 void set_last_error(const char* message);
 std::string take_last_error();
-const ts_host* host_table();
+extern constinit ts_host host_functions;
+inline const ts_host* host_table() { return &host_functions; }
 void set_dispatch_table(const ts_dispatch* table); // of a higher layer, before the first library is opened
 
 // Raises the error for a kernel or runtime status other than TS_OK.

@@ -9,11 +9,11 @@
 #include <cstring>
 
 namespace ts {
-namespace {
 
-// 0 stays empty: meta. One that is replaced is not freed: other threads may be using it. Apart from the registry, as
-// every call looks here.
-constinit std::array<std::atomic<Backend*>, kMaxBackends> g_slots{};
+// Apart from the registry, as every call looks here.
+constinit std::array<std::atomic<Backend*>, kMaxBackends> backend_slots{};
+
+namespace {
 
 struct Registry {
   std::mutex mutex;
@@ -22,7 +22,7 @@ struct Registry {
   std::atomic<bool> announced{false}; // the loader was told that devices are in use
   void (*ready)(Backend&) = nullptr;
 
-  Backend& at(int id) { return *g_slots[static_cast<size_t>(id)].load(std::memory_order_acquire); }
+  Backend& at(int id) { return *backend_slots[static_cast<size_t>(id)].load(std::memory_order_acquire); }
 };
 Registry& registry() {
   static auto* r = new Registry; // never destroyed: tensors may outlive static destruction
@@ -74,7 +74,7 @@ Backend& register_backend(const ts_backend* table, const std::string& source) {
              r.at(i).source(), " and ", source, "; uninstall one");
   TS_CHECK(std::strcmp(table->name, "meta") != 0, "backend: the name 'meta' is built in, claimed by ", source);
   TS_CHECK(n < kMaxBackends, "backend: at most ", kMaxBackends - 1, " backends can be registered");
-  g_slots[static_cast<size_t>(n)] = new Backend(static_cast<int16_t>(n), table, source);
+  backend_slots[static_cast<size_t>(n)] = new Backend(static_cast<int16_t>(n), table, source);
   r.count.store(n + 1);
   return r.at(n);
 }
@@ -94,22 +94,14 @@ Backend& probe_again(const std::string& name) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   if (&r.at(old->id()) == old) // else another thread was faster
-    g_slots[static_cast<size_t>(old->id())] = new Backend(old->id(), &old->table(), old->source());
+    backend_slots[static_cast<size_t>(old->id())] = new Backend(old->id(), &old->table(), old->source());
   return r.at(old->id());
 }
 
-[[noreturn, gnu::noinline]] static void fail_no_backend(Device device) {
+void fail_no_backend(Device device) {
   if (is_absent(device))
     fail(ErrorKind::BackendUnavailable, "device: no backend has the device '", absent_device_text(device), "'");
   fail(ErrorKind::Runtime, "device: meta tensors have no data; move the computation to a real device");
-}
-
-Backend& backend_of(Device device) {
-  auto id = static_cast<size_t>(device.backend); // of devices without a backend: 0, or beyond
-  Backend* b = id < kMaxBackends ? g_slots[id].load(std::memory_order_acquire) : nullptr;
-  if (!b) [[unlikely]]
-    fail_no_backend(device);
-  return *b;
 }
 
 std::vector<Backend*> backends() {

@@ -58,21 +58,6 @@ DType promote_types(DType a, DType b) {
   return promote_integers(a, b);
 }
 
-DType compute_type(DType t) {
-  switch (t) {
-  case DType::Float64: return DType::Float64;
-  case DType::Float16:
-  case DType::BFloat16:
-  case DType::Float32: return DType::Float32;
-  case DType::UInt64: return DType::UInt64;
-  case DType::Int64:
-  case DType::UInt32: return DType::Int64;
-  case DType::Complex64:
-  case DType::Complex128: return t;
-  default: return DType::Int32;
-  }
-}
-
 DType default_dtype() { return g_default.load(std::memory_order_relaxed); }
 
 void set_default_dtype(DType t) {

@@ -57,7 +57,20 @@ void append_to(std::string& out, DType t);    // as a part of a message
 // The smallest dtype both convert to, as PyTorch's promote_types.
 DType promote_types(DType a, DType b);
 // The type registers of a pointwise program hold for operands of dtype t.
-DType compute_type(DType t);
+inline constexpr DType compute_type(DType t) {
+  switch (t) {
+  case DType::Float64: return DType::Float64;
+  case DType::Float16:
+  case DType::BFloat16:
+  case DType::Float32: return DType::Float32;
+  case DType::UInt64: return DType::UInt64;
+  case DType::Int64:
+  case DType::UInt32: return DType::Int64;
+  case DType::Complex64:
+  case DType::Complex128: return t;
+  default: return DType::Int32;
+  }
+}
 // Accumulation type of matmul and floating reductions: float32 for half types.
 inline constexpr DType accumulate_type(DType t) { return is_half(t) ? DType::Float32 : t; }
 

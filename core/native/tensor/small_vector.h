@@ -111,6 +111,12 @@ private:
 using Dims = SmallVector<int64_t, 6>;
 using IntSpan = std::span<const int64_t>;
 
-inline bool same(IntSpan a, IntSpan b) { return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin()); }
+// A loop: for the few numbers of a shape, memcmp costs more to call.
+inline bool same(IntSpan a, IntSpan b) {
+  if (a.size() != b.size()) return false;
+  for (size_t k = 0; k < a.size(); ++k)
+    if (a[k] != b[k]) return false;
+  return true;
+}
 
 } // namespace ts

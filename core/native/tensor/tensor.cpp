@@ -10,15 +10,20 @@ TensorImpl* TensorImpl::make() {
   return t;
 }
 
+// What few tensors have.
+static void drop_more(TensorImpl& t) {
+  delete t.autograd;
+  if (t.own_version) release(t.own_version);
+  delete t.payload;
+  delete[] t.heap_dims;
+}
+
 void TensorImpl::destroy(TensorImpl* t) {
   if (t->wrapper) [[unlikely]]
     if (keep_for_wrapper(t)) return;
-  delete t->autograd;
   if (t->base) release(t->base);
-  if (t->own_version) release(t->own_version);
-  delete t->payload;
+  if (t->owns_more()) drop_more(*t);
   if (t->storage) release(t->storage);
-  delete[] t->heap_dims;
   t->~TensorImpl();
   free_block(t, sizeof(TensorImpl));
 }

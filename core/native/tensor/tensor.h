@@ -77,6 +77,10 @@ struct TensorImpl {
   IntSpan sizes() const { return {sizes_data(), ndim}; }
   IntSpan strides() const { return {strides_data(), ndim}; }
   bool has(uint8_t flag) const { return flags & flag; }
+  bool owns_more() const { // than storage and base
+    auto bits = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
+    return bits(autograd) | bits(own_version) | bits(payload) | bits(heap_dims);
+  }
   void set_geometry(IntSpan sizes, IntSpan strides); // updates numel and the contiguity flag
   void set_contiguous(IntSpan sizes);
   void copy_geometry(const TensorImpl& other);

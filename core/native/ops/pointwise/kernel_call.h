@@ -50,11 +50,18 @@ inline int run_kernel(Device device, const pointwise::Program& p, DType compute,
   const Backend::Limits& limits = b.limits(device.index);
   if (out->ndim > limits.max_ndim || (limits.misaligned && is_misaligned(limits, out, in, n_in))) [[unlikely]]
     return TS_DECLINED;
-  // clang-format off
-  ts_call call{sizeof(ts_call), host_table(), nullptr, nullptr, nullptr, kPointwise.name(), 0, device.index,
-               static_cast<int32_t>(compute), 1, n_in, 0, sizeof(ts_tensor), out, in, nullptr,
-               program_for(limits, &p.c, static_cast<int32_t>(compute)), nullptr, 0, 0, nullptr, nullptr};
-  // clang-format on
+  ts_call call; // call_kernel sets the rest
+  call.op = kPointwise.name();
+  call.opcode = 0;
+  call.compute_dtype = static_cast<int32_t>(compute);
+  call.n_outputs = 1;
+  call.n_inputs = n_in;
+  call.n_params = 0;
+  call.outputs = out;
+  call.inputs = in;
+  call.params = nullptr;
+  call.program = program_for(limits, &p.c, static_cast<int32_t>(compute));
+  call.prologue = call.epilogue = nullptr;
   return call_kernel(b, *kernel, device, call, work);
 }
 

@@ -10,6 +10,7 @@ namespace ts {
 namespace {
 
 bool equal_number(const Value& a, const Value& b) {
+  if (a.tag == Tag::Int && b.tag == Tag::Int) return a.i == b.i;
   return a.tag != Tag::Complex && b.tag != Tag::Complex && a.is_number() && b.is_number() &&
          a.as_double() == b.as_double();
 }

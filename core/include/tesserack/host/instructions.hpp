@@ -1,12 +1,14 @@
 // The 64 scalar instructions, each as a loop over a tile. Integers wrap (the build has -fwrapv) and never trap.
-#pragma once
+#ifndef TESSERACK_HOST_INSTRUCTIONS_HPP
+#define TESSERACK_HOST_INSTRUCTIONS_HPP
+
 #include <tesserack/backend.hpp>
+#include <tesserack/host/special.hpp>
 
-#include "special.h"
-
-namespace ${name}_backend {
-
-using namespace tesserack::backend;
+#pragma GCC visibility push(hidden)
+namespace tesserack::backend {
+inline namespace TESSERACK_VARIANT {
+namespace host_kernels {
 
 template <typename T, typename F> void map1(T* out, const T* a, int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(a[i]);
@@ -134,6 +136,9 @@ template <typename T> void run_instruction(int op, T* out, const T* a, const T* 
   if (!known) fail(TS_ERROR, "pointwise: no instruction '%s' (%d) for this type", instruction_name(op), op);
 }
 
-} // namespace ${name}_backend
+} // namespace host_kernels
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::backend
+#pragma GCC visibility pop
 
-using ${name}_backend::run_instruction;
+#endif // TESSERACK_HOST_INSTRUCTIONS_HPP

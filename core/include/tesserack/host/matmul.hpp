@@ -1,11 +1,15 @@
 // matmul: batches of strided matrices, three loops. Override it first: most of a network's time is spent here.
+#ifndef TESSERACK_HOST_MATMUL_HPP
+#define TESSERACK_HOST_MATMUL_HPP
+
 #include <tesserack/backend.hpp>
 
 #include <vector>
 
-using namespace tesserack::backend;
-
-namespace {
+#pragma GCC visibility push(hidden)
+namespace tesserack::backend {
+inline namespace TESSERACK_VARIANT {
+namespace host_kernels {
 
 // One operand: its matrix dimensions are the last two.
 template <typename T> struct Matrix {
@@ -32,9 +36,8 @@ template <typename T, typename Acc> void multiply(const Call& call) {
   const int32_t nd = out.ndim();
   const int64_t m = out.size(nd - 2), n = out.size(nd - 1), inner = call.in(0).size(nd - 1);
   const Matrix<T> c(out), a(call.in(0)), b(call.in(1)), addend(call.has_in(2) ? call.in(2) : out);
-  StridedRows<4> batches(
-      out.sizes().first(nd - 2), -1,
-      {c.elements.strides(), a.elements.strides(), b.elements.strides(), addend.elements.strides()});
+  StridedRows<4> batches(out.sizes().first(nd - 2), -1,
+                         {c.elements.strides(), a.elements.strides(), b.elements.strides(), addend.elements.strides()});
   std::vector<Acc> left, right, row(static_cast<size_t>(n));
   for (int64_t batch = 0; batch < batches.count(); ++batch, batches.next()) {
     pack(left, a, batches.offset(1), m, inner);
@@ -53,12 +56,15 @@ template <typename T, typename Acc> void multiply(const Call& call) {
   }
 }
 
-void matmul(const Call& call) {
+inline void matmul(const Call& call) {
   with_storage(call.out(0).dtype(), [&]<typename T>() {
     with_compute(natural_compute(call.compute_dtype()), [&]<typename Acc>() { multiply<T, Acc>(call); });
   });
 }
 
-} // namespace
+} // namespace host_kernels
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::backend
+#pragma GCC visibility pop
 
-TS_KERNEL("matmul", matmul);
+#endif // TESSERACK_HOST_MATMUL_HPP

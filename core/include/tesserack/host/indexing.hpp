@@ -1,13 +1,17 @@
 // gather, scatter, sort: moving elements to and from computed places.
+#ifndef TESSERACK_HOST_INDEXING_HPP
+#define TESSERACK_HOST_INDEXING_HPP
+
 #include <tesserack/backend.hpp>
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-using namespace tesserack::backend;
-
-namespace {
+#pragma GCC visibility push(hidden)
+namespace tesserack::backend {
+inline namespace TESSERACK_VARIANT {
+namespace host_kernels {
 
 // f.operator()<Index>() for the two dtypes an index may have.
 template <typename F> void with_index(int32_t dtype, F&& f) {
@@ -35,7 +39,7 @@ struct Indexed {
   }
 };
 
-void gather(const Call& call) {
+inline void gather(const Call& call) {
   const Tensor out = call.out(0), in = call.in(0), index = call.in(1);
   const Indexed source(in, call.param(0).as_int(), "gather");
   with_storage(out.dtype(), [&]<typename T>() {
@@ -51,12 +55,15 @@ void gather(const Call& call) {
 
 // Halves are combined as floats.
 template <typename T> auto widened(T x) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) return convert<float>(x);
-  else if constexpr (std::is_same_v<T, Bool>) return convert<int32_t>(x);
-  else return x;
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return convert<float>(x);
+  else if constexpr (std::is_same_v<T, Bool>)
+    return convert<int32_t>(x);
+  else
+    return x;
 }
 
-template <typename T> T combine(int op, T old, T x) {
+template <typename T> T scattered(int op, T old, T x) {
   const auto a = widened(old), b = widened(x);
   using W = std::remove_const_t<decltype(a)>;
   switch (op) {
@@ -69,7 +76,7 @@ template <typename T> T combine(int op, T old, T x) {
   }
 }
 
-void scatter(const Call& call) {
+inline void scatter(const Call& call) {
   const Tensor out = call.out(0), index = call.in(0), source = call.in(1);
   const Indexed target(out, call.param(0).as_int(), "scatter");
   with_storage(out.dtype(), [&]<typename T>() {
@@ -79,7 +86,7 @@ void scatter(const Call& call) {
       StridedRows<3> rows(index.sizes(), -1, {target.others, index.strides(), from.strides()});
       for (int64_t i = 0; i < rows.count(); ++i, rows.next()) {
         T& place = to[rows.offset(0) + target.at(where[rows.offset(1)])];
-        place = combine(call.opcode(), place, from[rows.offset(2)]);
+        place = scattered(call.opcode(), place, from[rows.offset(2)]);
       }
     });
   });
@@ -91,7 +98,7 @@ template <typename T> bool less(T a, T b) {
   return x < y || (y != y && x == x);
 }
 
-void sort(const Call& call) {
+inline void sort(const Call& call) {
   const Tensor in = call.in(0), values = call.out(0), positions = call.out(1);
   const bool descending = call.param(0).as_bool();
   const int last = in.ndim() - 1;
@@ -115,8 +122,9 @@ void sort(const Call& call) {
   });
 }
 
-} // namespace
+} // namespace host_kernels
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::backend
+#pragma GCC visibility pop
 
-TS_KERNEL("gather", gather);
-TS_KERNEL("scatter", scatter);
-TS_KERNEL("sort", sort);
+#endif // TESSERACK_HOST_INDEXING_HPP

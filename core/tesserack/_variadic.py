@@ -1,4 +1,4 @@
-"""Products and blocks whose PyTorch signatures take any number of tensors, or one argument of several forms."""
+"""Operators whose PyTorch signatures take any number of tensors, or one argument of several forms."""
 
 from __future__ import annotations
 

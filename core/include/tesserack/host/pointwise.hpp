@@ -1,16 +1,19 @@
 // pointwise: runs a program of scalar instructions over tensors, a tile of elements at a time.
+#ifndef TESSERACK_HOST_POINTWISE_HPP
+#define TESSERACK_HOST_POINTWISE_HPP
+
 #include <tesserack/backend.hpp>
+#include <tesserack/host/instructions.hpp>
 
 #include <algorithm>
 #include <vector>
 
-#include "instructions.h"
+#pragma GCC visibility push(hidden)
+namespace tesserack::backend {
+inline namespace TESSERACK_VARIANT {
+namespace host_kernels {
 
-using namespace tesserack::backend;
-
-namespace {
-
-constexpr int64_t kTile = 512;
+inline constexpr int64_t kTile = 512;
 
 // The registers of a program: one tile each. Inputs come first, then constants, then results.
 template <typename T> class Registers {
@@ -49,18 +52,18 @@ template <typename T> void execute(const ts_program& program, Registers<T>& regi
 }
 
 // Offset of a tensor's element at a position, given in the coordinates of all dimensions but the last.
-int64_t offset_of(const Tensor& tensor, const std::vector<int64_t>& position) {
+inline int64_t offset_of(const Tensor& tensor, const std::vector<int64_t>& position) {
   int64_t offset = 0;
   if (!tensor.is_scalar())
     for (size_t d = 0; d < position.size(); ++d) offset += position[d] * tensor.stride(static_cast<int>(d));
   return offset;
 }
-int64_t last_stride(const Tensor& tensor) {
+inline int64_t last_stride(const Tensor& tensor) {
   return tensor.is_scalar() || tensor.ndim() == 0 ? 0 : tensor.stride(tensor.ndim() - 1);
 }
 
 // The next position in row-major order; false after the last.
-bool advance(std::vector<int64_t>& position, std::span<const int64_t> sizes) {
+inline bool advance(std::vector<int64_t>& position, std::span<const int64_t> sizes) {
   for (size_t d = position.size(); d-- > 0;) {
     if (++position[d] < sizes[d]) return true;
     position[d] = 0;
@@ -92,10 +95,13 @@ template <typename T> void run_program(const Call& call) {
   } while (advance(position, sizes));
 }
 
-void pointwise(const Call& call) {
+inline void pointwise(const Call& call) {
   with_compute(call.compute_dtype(), [&]<typename T>() { run_program<T>(call); });
 }
 
-} // namespace
+} // namespace host_kernels
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::backend
+#pragma GCC visibility pop
 
-TS_KERNEL("pointwise", pointwise);
+#endif // TESSERACK_HOST_POINTWISE_HPP

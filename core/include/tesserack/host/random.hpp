@@ -1,15 +1,19 @@
 // random_bits: the Philox4x32-10 stream (Salmon et al., SC11), the same on every device.
+#ifndef TESSERACK_HOST_RANDOM_HPP
+#define TESSERACK_HOST_RANDOM_HPP
+
 #include <tesserack/backend.hpp>
 
 #include <array>
 
-using namespace tesserack::backend;
-
-namespace {
+#pragma GCC visibility push(hidden)
+namespace tesserack::backend {
+inline namespace TESSERACK_VARIANT {
+namespace host_kernels {
 
 using Block = std::array<uint32_t, 4>;
 
-Block philox(uint64_t key, uint64_t counter) {
+inline Block philox(uint64_t key, uint64_t counter) {
   Block c = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0};
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
@@ -21,7 +25,7 @@ Block philox(uint64_t key, uint64_t counter) {
 }
 
 // Word w of the stream is word w % 4 of block w / 4.
-void random_bits(const Call& call) {
+inline void random_bits(const Call& call) {
   const Tensor out = call.out(0);
   const uint64_t key = static_cast<uint64_t>(call.param(0).as_int());
   uint64_t word = static_cast<uint64_t>(call.param(1).as_int());
@@ -33,6 +37,9 @@ void random_bits(const Call& call) {
   }
 }
 
-} // namespace
+} // namespace host_kernels
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::backend
+#pragma GCC visibility pop
 
-TS_KERNEL_AS("random_bits", random_bits, 0, TS_L_CONTIGUOUS);
+#endif // TESSERACK_HOST_RANDOM_HPP

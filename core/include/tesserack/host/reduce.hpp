@@ -1,11 +1,15 @@
 // reduce and scan: folding the last dimensions, all of it or step by step.
+#ifndef TESSERACK_HOST_REDUCE_HPP
+#define TESSERACK_HOST_REDUCE_HPP
+
 #include <tesserack/backend.hpp>
 
 #include <cstdint>
 
-using namespace tesserack::backend;
-
-namespace {
+#pragma GCC visibility push(hidden)
+namespace tesserack::backend {
+inline namespace TESSERACK_VARIANT {
+namespace host_kernels {
 
 template <typename T> bool is_nan(T x) { return x != x; }
 
@@ -86,12 +90,12 @@ template <typename In, typename T> void find(const Call& call) {
 }
 
 // Sums and products are computed in what the core asks for, all else in a type that holds every input.
-int32_t arithmetic_of(const Call& call) {
+inline int32_t arithmetic_of(const Call& call) {
   const bool adds = call.opcode() == TS_R_SUM || call.opcode() == TS_R_PROD;
   return natural_compute(adds ? call.compute_dtype() : call.in(0).dtype());
 }
 
-void reduce(const Call& call) {
+inline void reduce(const Call& call) {
   const int op = call.opcode();
   if (op < TS_R_SUM || op > TS_R_ALL) fail(TS_ERROR, "reduce: unknown opcode %d", op);
   with_storage(call.in(0).dtype(), [&]<typename In>() {
@@ -132,14 +136,16 @@ template <typename In, typename T> void accumulate(const Call& call) {
   });
 }
 
-void scan(const Call& call) {
+inline void scan(const Call& call) {
   if (call.opcode() < TS_R_SUM || call.opcode() > TS_R_MIN) fail(TS_ERROR, "scan: unknown opcode %d", call.opcode());
   with_storage(call.in(0).dtype(), [&]<typename In>() {
     with_compute(arithmetic_of(call), [&]<typename T>() { accumulate<In, typename Wide<T>::type>(call); });
   });
 }
 
-} // namespace
+} // namespace host_kernels
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::backend
+#pragma GCC visibility pop
 
-TS_KERNEL("reduce", reduce);
-TS_KERNEL("scan", scan);
+#endif // TESSERACK_HOST_REDUCE_HPP

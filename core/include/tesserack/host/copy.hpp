@@ -1,28 +1,34 @@
 // copy_cast, fill, iota: writing elements, of any dtype and strides.
+#ifndef TESSERACK_HOST_COPY_HPP
+#define TESSERACK_HOST_COPY_HPP
+
 #include <tesserack/backend.hpp>
 
-using namespace tesserack::backend;
+#pragma GCC visibility push(hidden)
+namespace tesserack::backend {
+inline namespace TESSERACK_VARIANT {
+namespace host_kernels {
 
-namespace {
-
-void copy_cast(const Call& call) {
+inline void copy_cast(const Call& call) {
   const Tensor out = call.out(0), in = call.in(0);
   with_storage(out.dtype(), [&]<typename To>() {
     with_storage(in.dtype(), [&]<typename From>() {
       Elements<To> to(out);
       Elements<From> from(in);
-      for_each(out.sizes(), [](To& y, From x) { y = convert<To>(x); }, to, from);
+      for_each(
+          out.sizes(), [](To& y, From x) { y = convert<To>(x); }, to, from);
     });
   });
 }
 
-void fill(const Call& call) {
+inline void fill(const Call& call) {
   const Tensor out = call.out(0);
   const Value value = call.param(0);
   with_storage(out.dtype(), [&]<typename T>() {
     const T number = value.tag() == TS_V_FLOAT ? convert<T>(value.as_float()) : convert<T>(value.as_int());
     Elements<T> to(out);
-    for_each(out.sizes(), [&](T& y) { y = number; }, to);
+    for_each(
+        out.sizes(), [&](T& y) { y = number; }, to);
   });
 }
 
@@ -30,10 +36,11 @@ void fill(const Call& call) {
 template <typename T, typename Number> void count_up(const Tensor& out, Number start, Number step) {
   Elements<T> to(out);
   Number i = 0;
-  for_each(out.sizes(), [&](T& y) { y = convert<T>(static_cast<Number>(start + i++ * step)); }, to);
+  for_each(
+      out.sizes(), [&](T& y) { y = convert<T>(static_cast<Number>(start + i++ * step)); }, to);
 }
 
-void iota(const Call& call) {
+inline void iota(const Call& call) {
   const Tensor out = call.out(0);
   const Value start = call.param(0), step = call.param(1);
   with_storage(out.dtype(), [&]<typename T>() {
@@ -44,8 +51,9 @@ void iota(const Call& call) {
   });
 }
 
-} // namespace
+} // namespace host_kernels
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::backend
+#pragma GCC visibility pop
 
-TS_KERNEL("copy_cast", copy_cast);
-TS_KERNEL("fill", fill);
-TS_KERNEL("iota", iota);
+#endif // TESSERACK_HOST_COPY_HPP

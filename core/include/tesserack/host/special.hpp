@@ -1,11 +1,18 @@
 // Scalar functions that the C++ library lacks.
-#pragma once
+#ifndef TESSERACK_HOST_SPECIAL_HPP
+#define TESSERACK_HOST_SPECIAL_HPP
+
+#include <tesserack/backend.hpp>
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
-namespace ${name}_backend {
+#pragma GCC visibility push(hidden)
+namespace tesserack::backend {
+inline namespace TESSERACK_VARIANT {
+namespace host_kernels {
 
 // --- integers: no trap, no undefined behaviour ---------------------------------------------------------------------
 
@@ -106,4 +113,9 @@ inline double erfinv(double x) {
   return std::copysign(w, x);
 }
 
-} // namespace ${name}_backend
+} // namespace host_kernels
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::backend
+#pragma GCC visibility pop
+
+#endif // TESSERACK_HOST_SPECIAL_HPP

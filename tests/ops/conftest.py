@@ -1,0 +1,8 @@
+"""Makes modules that tests of this folder share importable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # sparse_tensors
