@@ -1,4 +1,4 @@
-"""``torch.finfo``, which packages ask for the 8-bit floats when they are imported: there are no tensors of those here."""
+"""``torch.finfo``: packages ask it for the 8-bit floats when they are imported. There are no tensors of those here."""
 
 from __future__ import annotations
 
