@@ -41,6 +41,12 @@ class Runner:
         return done.stdout.splitlines()
 
 
+@pytest.fixture(scope="session")
+def runner():
+    """The class, for what starts programs in folders of its own."""
+    return Runner
+
+
 @pytest.fixture
 def program(tmp_path):
     return Runner(tmp_path)

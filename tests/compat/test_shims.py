@@ -347,3 +347,12 @@ def test_small_things():
     assert two.module.weight.grad.tolist() == [[3, 3]]
     assert ts.ones(2).new(3).shape == (3,) and ts.ones(2).new([1, 2]).tolist() == [1, 2] and ts.ones(1).name is None
     assert ts.ones(1).type(ts.DoubleTensor).dtype == ts.float64
+
+
+def test_limits_of_the_eight_bit_floats(program):
+    lines = program.run("""
+        import torch
+        info = torch.finfo(torch.float8_e4m3fn)
+        print(info.max, info.min, info.tiny, info.eps, info.bits, torch.finfo(torch.float16).max, torch.finfo().bits)
+    """)
+    assert lines == ["448.0 -448.0 0.015625 0.125 8 65504.0 32"]

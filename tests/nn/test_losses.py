@@ -143,3 +143,11 @@ def test_old_reduction_arguments(device):
         assert F.mse_loss(x, y, size_average=False).item() == 18
     with pytest.warns(UserWarning, match="reduction="):
         assert nn.MSELoss(reduce=False)(x, y).tolist() == [9.0, 9.0]
+
+
+def test_a_reduction_that_none_knows_is_refused_when_the_loss_is_computed():
+    loss = nn.MSELoss(reduction="unk")
+    with pytest.raises(ValueError, match="unk is not a valid value for reduction"):
+        loss(ts.ones(2), ts.zeros(2))
+    loss.reduction = "sum"
+    assert loss(ts.ones(2), ts.zeros(2)).item() == 2

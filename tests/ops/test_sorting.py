@@ -152,6 +152,9 @@ def test_counting(device: str) -> None:
         ts.histc(ts.tensor(v, device=device), 10, 2, 8).cpu().numpy(), np.histogram(v, 10, (2, 8))[0]
     )
     np.testing.assert_array_equal(ts.histc(ts.tensor([1.0, 2.0, 3.0], device=device), 2).cpu().numpy(), [1, 2])
+    whole = ts.histc(ts.tensor([0, 3, 3, 7, 9, -1], dtype=ts.int32, device=device), 4, 0, 7)
+    assert whole.dtype is ts.int32
+    np.testing.assert_array_equal(whole.cpu().numpy(), [1, 2, 0, 1])
 
 
 def test_membership(device: str) -> None:

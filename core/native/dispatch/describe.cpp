@@ -5,12 +5,17 @@ namespace ts {
 namespace {
 
 [[noreturn, gnu::cold, gnu::noinline]] void mismatch(const Operator& op, Device a, Device b) {
-  fail(ErrorKind::Runtime, op.name(),
-       ": Expected all tensors to be on the same device, but found at least two devices, ", a, " and ", b,
-       "; move one with .to()");
+  fail(ErrorKind::Runtime, op.name(), ": ", devices_differ(a, b));
 }
 
 } // namespace
+
+std::string devices_differ(Device a, Device b) {
+  auto on_card = [](Device d) { return !d.is_meta() && !backend_of(d).host_memory(d.index); };
+  bool to_b = a.is_meta() || (!b.is_meta() && (on_card(b) || !on_card(a)));
+  return concat("Expected all tensors to be on the same device, but found at least two devices, ", a, " and ", b,
+                "; move one with .to('", to_b ? b : a, "')");
+}
 
 void check_same_device(const Operator& op, const Frame& f) {
   Device first;

@@ -30,6 +30,9 @@ Runs a program as python would, with another default device; "import torch" mean
 
 Options stand before SCRIPT or right after it."""
 
+BESIDE = """tesserack run: --device {0} sets the default device, as torch.set_default_device does: what comes from
+NumPy, files and loaders stays on the cpu. Move it with .to("{0}"), or add --as-cuda for programs that choose "cuda"."""
+
 
 @dataclass
 class Request:
@@ -78,9 +81,14 @@ def _run(request: Request) -> int:
             runpy.run_module(request.script, run_name="__main__", alter_sys=True)
         else:
             _run_file(Path(request.script))
-    except BackendUnavailableError as error:
+    except RuntimeError as error:
+        beside = request.device and not request.as_cuda and "on the same device" in str(error)
+        if not beside and not isinstance(error, BackendUnavailableError):
+            raise
         # An error of the script: shown with its traceback, as python shows it.
         sys.excepthook(type(error), error, error.__traceback__)
+        if beside:
+            print(BESIDE.format(request.device), file=sys.stderr)
         return 1
     return 0
 

@@ -18,15 +18,16 @@ class ActorCritic(nn.Module):
         return Categorical(logits=self.actor(h)), self.critic(h).squeeze(-1)
 
 
-net = ActorCritic()
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+net = ActorCritic().to(device)
 same_weights(net)
 optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
 for _ in range(6):
-    states = torch.from_numpy(noise.randn(12, 4).astype("float32"))
+    states = torch.from_numpy(noise.randn(12, 4).astype("float32")).to(device)
     policy, values = net(states)
-    actions = torch.from_numpy(noise.randint(0, 3, 12))
+    actions = torch.from_numpy(noise.randint(0, 3, 12)).to(device)
     rewards = (actions == states[:, :3].argmax(1)).float()
-    advantages, running = [], torch.zeros(())
+    advantages, running = [], torch.zeros((), device=device)
     for t in reversed(range(12)):
         following = values[t + 1].detach() if t < 11 else 0.0
         running = rewards[t] + 0.99 * following - values[t].detach() + 0.95 * 0.99 * running

@@ -17,12 +17,13 @@ class BayesLinear(nn.Module):
     def forward(self, x):
         q = Normal(self.mu, F.softplus(self.rho - 3))
         self.kl = kl_divergence(q, Normal(self.zero, torch.ones_like(self.zero))).sum()
-        return F.linear(x, q.loc + q.scale * randn(*self.mu.shape))
+        return F.linear(x, q.loc + q.scale * randn(*self.mu.shape).to(x))
 
 
-x = torch.linspace(-1, 1, 64).unsqueeze(1)
-y = torch.sin(3 * x) + 0.1 * randn(64, 1)
-net = nn.Sequential(BayesLinear(1, 16), nn.Tanh(), BayesLinear(16, 1))
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.linspace(-1, 1, 64, device=DEVICE).unsqueeze(1)
+y = torch.sin(3 * x) + 0.1 * randn(64, 1).to(DEVICE)
+net = nn.Sequential(BayesLinear(1, 16), nn.Tanh(), BayesLinear(16, 1)).to(DEVICE)
 same_weights(net)
 opt = torch.optim.Adam(net.parameters(), 1e-2)
 for _ in range(10):

@@ -1,5 +1,7 @@
 """Tagging words by a bidirectional LSTM and a conditional random field, decoded by Viterbi."""
 
+import argparse
+
 import torch
 from common import noise, same_weights, tell
 from torch import nn, optim
@@ -25,14 +27,14 @@ class BiLSTM_CRF(nn.Module):
         return self.hidden2tag(out.view(len(sentence), -1))
 
     def partition(self, feats):
-        alpha = torch.full((len(TAGS),), -10000.0)
+        alpha = torch.full((len(TAGS),), -10000.0, device=feats.device)
         alpha[START] = 0.0
         for feat in feats:
             alpha = torch.logsumexp(alpha.unsqueeze(0) + self.transitions + feat.unsqueeze(1), dim=1)
         return torch.logsumexp(alpha + self.transitions[STOP], dim=0)
 
     def score(self, feats, tags):
-        path = torch.cat([torch.tensor([START], dtype=torch.long), tags])
+        path = torch.cat([torch.tensor([START], dtype=torch.long, device=tags.device), tags])
         moves = self.transitions[path[1:], path[:-1]].sum()
         return moves + feats.gather(1, tags.unsqueeze(1)).sum() + self.transitions[STOP, path[-1]]
 
@@ -41,7 +43,7 @@ class BiLSTM_CRF(nn.Module):
         return self.partition(feats) - self.score(feats, tags)
 
     def forward(self, sentence):
-        best, pointers = torch.full((len(TAGS),), -10000.0), []
+        best, pointers = torch.full((len(TAGS),), -10000.0, device=sentence.device), []
         best[START] = 0.0
         for feat in self.features(sentence):
             scores, ids = (best.unsqueeze(0) + self.transitions).max(dim=1)
@@ -54,14 +56,23 @@ class BiLSTM_CRF(nn.Module):
         return score, path[-2::-1]
 
 
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true", default=False, help="disables training on CUDA")
+args = parser.parse_args()
+args.cuda = not args.no_cuda and torch.cuda.is_available()
+torch.manual_seed(1)
+if args.cuda:
+    torch.cuda.manual_seed(1)
+device = torch.device("cuda" if args.cuda else "cpu")
 data = []
 for _ in range(4):
     words = torch.from_numpy(noise.randint(0, 12, 7))
     tags = torch.where(words < 4, 0, torch.where(words < 8, 1, 2))
-    data.append((words, tags))
+    data.append((words.to(device), tags.to(device)))
 model = BiLSTM_CRF(12, 6, 8)
 same_weights(model)
 model.forbid()
+model.to(device)
 optimizer = optim.SGD(model.parameters(), lr=0.05, weight_decay=1e-4)
 for _ in range(4):
     for sentence, tags in data:

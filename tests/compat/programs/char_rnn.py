@@ -1,8 +1,16 @@
 """A language model of characters: an LSTM with truncated backpropagation."""
 
+import argparse
+
 import torch
 import torch.nn as nn
 from common import same_weights, tell
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-accel", action="store_true", help="disables the accelerator")
+args = parser.parse_args()
+use_accel = not args.no_accel and torch.accelerator.is_available()
+device = torch.accelerator.current_accelerator() if use_accel else torch.device("cpu")
 
 text = "the quick brown fox jumps over the lazy dog; pack my box with five dozen liquor jugs. " * 20
 chars = sorted(set(text))
@@ -31,7 +39,7 @@ class RNNModel(nn.Module):
 
 def batchify(data, bsz):
     nbatch = data.size(0) // bsz
-    return data.narrow(0, 0, nbatch * bsz).view(bsz, -1).t().contiguous()
+    return data.narrow(0, 0, nbatch * bsz).view(bsz, -1).t().contiguous().to(device)
 
 
 def repackage_hidden(h):
@@ -39,7 +47,7 @@ def repackage_hidden(h):
 
 
 train_data = batchify(data, 8)
-model = RNNModel(len(chars))
+model = RNNModel(len(chars)).to(device)
 same_weights(model)
 criterion = nn.CrossEntropyLoss()
 hidden, bptt = model.init_hidden(8), 16

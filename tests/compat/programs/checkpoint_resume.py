@@ -8,7 +8,10 @@ from common import randn, same_weights, tell
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+use_gpu = torch.cuda.is_available()
 x, y = randn(32, 10), randn(32, 2)
+if use_gpu:
+    x, y = x.cuda(), y.cuda()
 
 
 class Net(nn.Module):
@@ -23,7 +26,7 @@ class Net(nn.Module):
 
 
 def make():
-    net = Net()
+    net = Net().cuda() if use_gpu else Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     return net, optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8)
 
@@ -45,7 +48,7 @@ path = os.path.join(tempfile.mkdtemp(), "checkpoint.pt")
 parts = {"net": net, "optimizer": optimizer, "scheduler": scheduler}
 torch.save({"epoch": 4, **{name: part.state_dict() for name, part in parts.items()}}, path)
 net, optimizer, scheduler = make()
-saved = torch.load(path, map_location="cpu", weights_only=True)
+saved = torch.load(path, map_location=lambda storage, loc: storage, weights_only=True)
 for name, part in {"net": net, "optimizer": optimizer, "scheduler": scheduler}.items():
     part.load_state_dict(saved[name])
 train(net, optimizer, scheduler, 4)

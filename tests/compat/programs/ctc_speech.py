@@ -18,13 +18,18 @@ class Net(nn.Module):
         return self.fc(out).log_softmax(-1)
 
 
+use_cuda = torch.cuda.is_available()
 net = Net()
 same_weights(net)
+if use_cuda:
+    net = net.cuda()
 optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-2)
 ctc = nn.CTCLoss(blank=0, zero_infinity=True)
 lengths = torch.tensor([14, 9, 12, 11])
 targets = torch.from_numpy(noise.randint(1, 5, (4, 4)))
 x = randn(4, 14, 6)
+if use_cuda:
+    x, targets = x.cuda(non_blocking=True), targets.cuda(non_blocking=True)
 for _ in range(6):
     optimizer.zero_grad()
     loss = ctc(net(x, lengths).transpose(0, 1), targets, lengths, torch.tensor([4, 3, 4, 2]))

@@ -42,9 +42,11 @@ class Net(nn.Module):
 assert torch.autograd.gradcheck(
     Swish.apply, (randn(4).double().requires_grad_(), torch.ones(1).double().requires_grad_())
 )
-net = Net()
+# device = torch.device("cuda:0")  # to run on a graphics card, whatever is there
+device = torch.device("cuda:0") if torch.cuda.is_available() else torch.device("cpu")
+net = Net().to(device)
 same_weights(net)
-x = randn(64, 6)
+x = randn(64, 6).to(device)
 y = x[:, :1] * x[:, 1:2]
 optimizer = torch.optim.Adagrad(net.parameters(), lr=0.1)
 for _ in range(8):

@@ -10,7 +10,8 @@ from torch import nn
 
 Transition = namedtuple("Transition", ("state", "action", "next_state", "reward", "done"))
 random.seed(0)
-policy = nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+device = torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+policy = nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2)).to(device)
 same_weights(policy)
 target = deepcopy(policy)
 memory = deque(maxlen=200)
@@ -18,7 +19,7 @@ optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, amsgrad=True)
 
 
 def one_hot(position):
-    return torch.eye(6)[position]
+    return torch.eye(6, device=device)[position]
 
 
 position = 0
@@ -33,10 +34,10 @@ for step in range(60):
         continue
     batch = Transition(*zip(*random.sample(memory, 16)))
     states, following = torch.stack(batch.state), torch.stack(batch.next_state)
-    q = policy(states).gather(1, torch.tensor(batch.action).unsqueeze(1)).squeeze(1)
+    q = policy(states).gather(1, torch.tensor(batch.action, device=device).unsqueeze(1)).squeeze(1)
     with torch.no_grad():
-        best = target(following).max(1).values * ~torch.tensor(batch.done)
-    loss = nn.SmoothL1Loss()(q, best * 0.9 + torch.tensor(batch.reward))
+        best = target(following).max(1).values * ~torch.tensor(batch.done, device=device)
+    loss = nn.SmoothL1Loss()(q, best * 0.9 + torch.tensor(batch.reward, device=device))
     optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_value_(policy.parameters(), 100)

@@ -1,6 +1,7 @@
 """A graph convolutional network with a sparse adjacency, normalised as D^-1/2 (A + I) D^-1/2: the first of them were
 written so. Attention over neighbours follows, by a sparse softmax."""
 
+import argparse
 import math
 
 import numpy as np
@@ -70,6 +71,15 @@ class SparseAttention(nn.Module):
         return torch.sparse.mm(weights, self.value(x)).log_softmax(1)
 
 
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true", default=False, help="Disables CUDA training.")
+parser.add_argument("--seed", type=int, default=42, help="Random seed.")
+args = parser.parse_args()
+args.cuda = not args.no_cuda and torch.cuda.is_available()
+np.random.seed(args.seed)
+torch.manual_seed(args.seed)
+if args.cuda:
+    torch.cuda.manual_seed(args.seed)
 iris = load_iris()
 features = torch.tensor(iris.data, dtype=torch.float32)
 features = F.normalize(features - features.mean(0))
@@ -82,6 +92,10 @@ train = torch.arange(0, 150, 3)
 
 model = GCN(4, 16, 3)
 same_weights(model)
+if args.cuda:
+    model.cuda()
+    features, adj = features.cuda(), adj.cuda()
+    labels, train = labels.cuda(), train.cuda()
 optimizer = torch.optim.Adam(model.parameters(), lr=0.02, weight_decay=5e-4)
 for epoch in range(15):
     model.train()
@@ -96,6 +110,8 @@ tell(model(features, adj.to_sparse_csr()).detach().exp().sum(0)[1])
 coalesced = adj.coalesce()
 model = SparseAttention(4, 3)
 same_weights(model)
+if args.cuda:
+    model.cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
 for epoch in range(10):
     optimizer.zero_grad()

@@ -20,6 +20,17 @@ class GPTConfig:
     bias: bool = False
 
 
+class Trainer:
+    """Keeps what a run needs; where it runs is chosen here unless somebody says."""
+
+    def __init__(self, model, device="auto"):
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = device
+        self.model = model.to(self.device)
+        print("running on device", self.device)
+
+
 class LayerNorm(nn.Module):
     def __init__(self, ndim, bias):
         super().__init__()
@@ -116,13 +127,15 @@ chars = sorted(set(text))
 data = torch.tensor([chars.index(c) for c in text], dtype=torch.long)
 model = GPT(GPTConfig())
 same_weights(model)
-optimizer = model.configure_optimizers(0.1, 3e-3, (0.9, 0.95), "cpu")
-ctx = torch.amp.autocast(device_type="cpu", dtype=torch.bfloat16, enabled=False)
+trainer = Trainer(model)
+optimizer = model.configure_optimizers(0.1, 3e-3, (0.9, 0.95), trainer.device)
+ctx = torch.amp.autocast(device_type=trainer.device, dtype=torch.bfloat16, enabled=False)
 for step in range(12):
     for micro in range(2):
         starts = [(step * 2 + micro) * 32 + 3 * k for k in range(8)]
         x = torch.stack([data[i : i + 24] for i in starts])
         y = torch.stack([data[i + 1 : i + 25] for i in starts])
+        x, y = (t.to(trainer.device) for t in (x, y))
         with ctx:
             _, loss = model(x, y)
         (loss / 2).backward()
@@ -131,4 +144,4 @@ for step in range(12):
     optimizer.zero_grad(set_to_none=True)
     tell(loss)
 model.eval()
-assert model.generate(data[None, :5], 10).shape == (1, 15)
+assert model.generate(data[None, :5].to(trainer.device), 10).shape == (1, 15)

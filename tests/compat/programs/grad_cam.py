@@ -47,7 +47,9 @@ model.add_module("pool", nn.AdaptiveAvgPool2d(1))
 model.add_module("flat", nn.Flatten())
 model.add_module("head", nn.Linear(8, 4))
 same_weights(model)
-x = randn(8, 3, 16, 16)
+model.to("cuda" if torch.cuda.is_available() else "cpu")
+device = next(model.parameters()).device
+x = randn(8, 3, 16, 16).to(device=device)
 y = (x.mean((1, 2, 3)) > 0).long() + 2 * (x[:, 0].mean((1, 2)) > 0).long()
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
 norms = []

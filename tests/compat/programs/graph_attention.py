@@ -26,9 +26,9 @@ class GATConv(nn.Module):
         scores = (h * self.att_src).sum(-1)[source] + (h * self.att_dst).sum(-1)[target]
         scores = F.leaky_relu(scores, self.slope)
         index = target.unsqueeze(1).expand_as(scores)
-        largest = torch.full((len(x), self.heads), -torch.inf).scatter_reduce(0, index, scores, "amax")
+        largest = torch.full((len(x), self.heads), -torch.inf, device=x.device).scatter_reduce(0, index, scores, "amax")
         weights = (scores - largest[target]).exp()
-        total = torch.zeros(len(x), self.heads).scatter_add_(0, index, weights)
+        total = torch.zeros(len(x), self.heads, device=x.device).scatter_add_(0, index, weights)
         weights = weights / (total[target] + 1e-16)
         out = torch.zeros_like(h).index_add_(0, target, h[source] * weights.unsqueeze(-1))
         return (out.flatten(1) if self.concat else out.mean(dim=1)) + self.bias
@@ -52,7 +52,9 @@ x = randn(30, 8) + F.one_hot(classes, 8)
 adjacency = (classes[:, None] == classes[None]) & (randn(30, 30) > 0.8) | torch.eye(30, dtype=torch.bool)
 edge_index = adjacency.nonzero().t().contiguous()
 mask = torch.arange(30) % 3 > 0
-model = GAT()
+device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+x, classes, mask, edge_index = (t.to(device) for t in (x, classes, mask, edge_index))
+model = GAT().to(device)
 same_weights(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.02, weight_decay=5e-4)
 for _ in range(10):

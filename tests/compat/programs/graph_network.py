@@ -18,7 +18,7 @@ class GCNConv(nn.Module):
     def forward(self, x, edge_index, norm):
         row, col = edge_index
         messages = (x @ self.weight)[col] * norm.unsqueeze(-1)
-        out = torch.zeros(x.size(0), messages.size(1)).index_add_(0, row, messages)
+        out = torch.zeros(x.size(0), messages.size(1)).to(x.device).index_add_(0, row, messages)
         return out + self.bias
 
 
@@ -42,7 +42,14 @@ degree = torch.zeros(x.size(0)).scatter_add_(0, edge_index[0], torch.ones(edge_i
 norm = degree.pow(-0.5)[edge_index[0]] * degree.pow(-0.5)[edge_index[1]]
 train_mask = torch.zeros(150, dtype=torch.bool)
 train_mask[::3] = True
-model = GCN()
+if torch.cuda.is_available():
+    device = torch.device("cuda")
+elif hasattr(torch.backends, "mps") and torch.backends.mps.is_available():
+    device = torch.device("mps")
+else:
+    device = torch.device("cpu")
+x, y, edge_index, norm, train_mask = (t.to(device) for t in (x, y, edge_index, norm, train_mask))
+model = GCN().to(device)
 same_weights(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
 for epoch in range(20):

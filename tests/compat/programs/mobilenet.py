@@ -1,6 +1,9 @@
 """Inverted residuals with squeeze and excitation, as in MobileNetV3."""
 
+import argparse
+
 import torch
+import torch.backends.cudnn as cudnn
 from common import randn, same_weights, tell
 from torch import nn
 
@@ -37,6 +40,14 @@ class Inverted(nn.Module):
         return x + self.body(x) if self.same else self.body(x)
 
 
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", default=None, type=int, help="GPU id to use.")
+args = parser.parse_args()
+if torch.cuda.is_available():
+    device = torch.device(f"cuda:{args.gpu}") if args.gpu else torch.device("cuda")
+    cudnn.benchmark = True
+else:
+    device = torch.device("cpu")
 net = nn.Sequential(
     nn.Conv2d(3, 8, 3, 2, 1),
     Inverted(8, 8, 1),
@@ -46,11 +57,20 @@ net = nn.Sequential(
     nn.Linear(12, 4),
 )
 same_weights(net)
+if not torch.cuda.is_available():
+    print("using CPU, this will be slow")
+elif args.gpu is not None:
+    torch.cuda.set_device(args.gpu)
+    net = net.cuda(args.gpu)
+else:
+    net = torch.nn.DataParallel(net).cuda()
+criterion = nn.CrossEntropyLoss().to(device)
 x, y = randn(8, 3, 16, 16), torch.arange(8) % 4
+x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
 optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-3, momentum=0.9, alpha=0.9)
 for _ in range(5):
     optimizer.zero_grad()
-    loss = nn.CrossEntropyLoss()(net(x), y)
+    loss = criterion(net(x), y)
     loss.backward()
     optimizer.step()
     tell(loss)

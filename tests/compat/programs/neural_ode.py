@@ -1,5 +1,6 @@
 """A spiral learned by a neural differential equation: steps of Runge-Kutta, gradients by the adjoint equation."""
 
+import argparse
 from itertools import pairwise
 
 import torch
@@ -58,16 +59,21 @@ class Adjoint(torch.autograd.Function):
         return (None, a, None, *sums)
 
 
-matrix = torch.tensor([[-0.1, 2.0], [-2.0, -0.1]])
-t = torch.linspace(0.0, 1.0, 9)
-start = torch.tensor([[2.0, 0.0]])
+parser = argparse.ArgumentParser("spiral")
+parser.add_argument("--gpu", type=int, default=0)
+args = parser.parse_args()
+device = torch.device("cuda:" + str(args.gpu) if torch.cuda.is_available() else "cpu")
+
+matrix = torch.tensor([[-0.1, 2.0], [-2.0, -0.1]]).to(device)
+t = torch.linspace(0.0, 1.0, 9).to(device)
+start = torch.tensor([[2.0, 0.0]]).to(device)
 with torch.no_grad():
     truth = [start]
     for k in range(len(t) - 1):
         truth.append(rk4(lambda s, y: ((y[0] ** 3) @ matrix,), t[k], t[1] - t[0], (truth[-1],))[0])
     truth = torch.stack(truth)
 
-func = Dynamics()
+func = Dynamics().to(device)
 same_weights(func)
 optimizer = torch.optim.RMSprop(func.parameters(), lr=2e-3)
 for _ in range(8):

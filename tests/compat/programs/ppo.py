@@ -1,5 +1,7 @@
 """Proximal policy optimisation on a small pole of our own: distributions, advantages, clipped ratios."""
 
+import argparse
+
 import torch
 import torch.nn as nn
 from common import noise, same_weights, tell
@@ -8,8 +10,11 @@ from torch.nn.utils import clip_grad_value_, parameters_to_vector
 
 
 class Pole:
+    def __init__(self, device):
+        self.device = device
+
     def reset(self):
-        self.state = torch.tensor([0.05, 0.0])
+        self.state = torch.Tensor([0.05, 0.0]).to(self.device)
         return self.state
 
     def step(self, action):
@@ -40,11 +45,16 @@ def pick(policy):
     return int((policy.probs.cumsum(-1) < noise.rand()).sum().clamp(max=1))
 
 
-net = ActorCritic()
+parser = argparse.ArgumentParser()
+parser.add_argument("--cuda", type=lambda text: text.lower() == "true", default=True, nargs="?", const=True)
+args = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() and args.cuda else "cpu")
+torch.backends.cudnn.deterministic = True
+net = ActorCritic().to(device)
 same_weights(net)
-old = ActorCritic()
+old = ActorCritic().to(device)
 optimizer = torch.optim.Adam(net.parameters(), lr=3e-3, eps=1e-5)
-env = Pole()
+env = Pole(device)
 for update in range(4):
     old.load_state_dict(net.state_dict())
     states, actions, rewards, values, dones = [], [], [], [], []
@@ -61,9 +71,9 @@ for update in range(4):
             dones.append(done)
             if done:
                 state = env.reset()
-        states, actions, values = torch.stack(states), torch.tensor(actions), torch.stack(values)
+        states, actions, values = torch.stack(states), torch.tensor(actions).to(device), torch.stack(values)
         last = old(state)[1]
-        advantages, running = torch.zeros(48), 0.0
+        advantages, running = torch.zeros(48).to(device), 0.0
         for k in reversed(range(48)):
             following = last if k == 47 else values[k + 1]
             delta = rewards[k] + 0.99 * following * (not dones[k]) - values[k]

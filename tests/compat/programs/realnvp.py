@@ -23,13 +23,14 @@ class Coupling(nn.Module):
         return torch.cat([b, a] if self.flip else [a, b], dim=1), s.sum(1)
 
 
-layers = nn.ModuleList([Coupling(k % 2 == 1) for k in range(4)])
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+layers = nn.ModuleList([Coupling(k % 2 == 1) for k in range(4)]).to(device)
 same_weights(layers)
-prior = MultivariateNormal(torch.zeros(2), torch.eye(2))
-data = torch.tensor(make_moons(200, noise=0.05, random_state=0)[0], dtype=torch.float32)
+prior = MultivariateNormal(torch.zeros(2).to(device), torch.eye(2).to(device))
+data = torch.tensor(make_moons(200, noise=0.05, random_state=0)[0], dtype=torch.float32, device=device)
 optimizer = torch.optim.Adam(layers.parameters(), lr=5e-3)
 for _ in range(8):
-    z, log_det = data, torch.zeros(len(data))
+    z, log_det = data, data.new_zeros(len(data))
     for layer in layers:
         z, d = layer(z)
         log_det = log_det + d

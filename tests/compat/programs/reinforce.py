@@ -1,5 +1,6 @@
 """Policy gradients on a corridor: walk right to the reward."""
 
+import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -18,14 +19,16 @@ class Policy(nn.Module):
         return F.softmax(self.affine2(F.relu(self.affine1(x))), dim=1)
 
 
-policy = Policy()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+policy = Policy().to(device)
 same_weights(policy)
 optimizer = optim.Adam(policy.parameters(), lr=1e-2)
 
 
 def select_action(position):
-    state = torch.zeros(1, 5)
-    state[0, position] = 1
+    state = np.zeros(5)
+    state[position] = 1
+    state = torch.from_numpy(state).float().unsqueeze(0).to(device)
     probs = policy(state)
     action = int(noise.rand() < probs[0, 1].item())
     policy.saved_log_probs.append(probs[0, action].log().unsqueeze(0))
@@ -43,7 +46,7 @@ for episode in range(20):
     for r in policy.rewards[::-1]:
         R = r + 0.99 * R
         returns.insert(0, R)
-    returns = torch.tensor(returns)
+    returns = torch.tensor(returns, device=device)
     if len(returns) > 1:
         returns = (returns - returns.mean()) / (returns.std() + 1e-6)
     loss = torch.cat([-p * g for p, g in zip(policy.saved_log_probs, returns)]).sum()

@@ -49,12 +49,17 @@ class ResNet(nn.Module):
 
 torch.backends.cudnn.benchmark = True
 torch.set_float32_matmul_precision("high")
-use_amp = torch.cuda.is_available()
+device = "cuda" if torch.cuda.is_available() else "cpu"
+use_amp = device == "cuda"
 scaler = torch.amp.GradScaler("cuda", enabled=use_amp)
 digits = load_digits()
 x = torch.from_numpy(digits.images[:640]).float().unsqueeze(1) / 16
 y = torch.from_numpy(digits.target[:640])
-model = torch.compile(ResNet(), backend="eager")
+x, y = x.to(device), y.to(device)
+net = ResNet().to(device)
+if device == "cuda":
+    net = torch.nn.DataParallel(net)
+model = torch.compile(net, backend="eager")
 same_weights(model)
 criterion = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4, nesterov=True)

@@ -48,11 +48,12 @@ def swap(module):
     return fx.GraphModule(module, graph)
 
 
-block = torch.jit.script(Block())
-head = swap(Plain())
+device = "cuda" if torch.cuda.is_available() else "cpu"
+block = torch.jit.script(Block()).to(device)
+head = swap(Plain()).to(device)
 same_weights(block, head)
 optimizer = torch.optim.Adamax([*block.parameters(), *head.parameters()], lr=1e-2)
-x = randn(32, 8)
+x = randn(32, 8).to(device)
 for _ in range(6):
     optimizer.zero_grad()
     loss = (head(block(x)) - x[:, 0]).square().mean()

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from common import noise, same_weights, tell
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
 
 class Encoder(nn.Module):
     def __init__(self, vocab, hidden):
@@ -29,7 +31,7 @@ class AttnDecoder(nn.Module):
 
     def forward(self, keys, h, target, mask):
         outputs = []
-        token = torch.ones(target.size(0), 1, dtype=torch.long)
+        token = torch.empty(target.size(0), 1, dtype=torch.long, device=device).fill_(1)
         for t in range(target.size(1)):
             query = h.permute(1, 0, 2)
             scores = self.Va(torch.tanh(self.Wa(query) + self.Ua(keys))).squeeze(2).unsqueeze(1)
@@ -41,15 +43,15 @@ class AttnDecoder(nn.Module):
         return F.log_softmax(torch.cat(outputs, dim=1), dim=-1)
 
 
-encoder, decoder = Encoder(12, 24), AttnDecoder(24, 12)
+encoder, decoder = Encoder(12, 24).to(device), AttnDecoder(24, 12).to(device)
 same_weights(encoder, decoder)
 optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=5e-3)
 criterion = nn.NLLLoss(ignore_index=0)
 for step in range(15):
     sequences = [torch.from_numpy(noise.randint(2, 12, size=noise.randint(3, 8))) for _ in range(16)]
     lengths = torch.tensor([len(s) for s in sequences])
-    source = pad_sequence(sequences, batch_first=True)
-    target = pad_sequence([s.flip(0) for s in sequences], batch_first=True)
+    source = pad_sequence(sequences, batch_first=True).to(device)
+    target = pad_sequence([s.flip(0) for s in sequences], batch_first=True).to(device)
     keys, h = encoder(source, lengths)
     log_probs = decoder(keys, h, target, source == 0)
     loss = criterion(log_probs.view(-1, 12), target.view(-1))

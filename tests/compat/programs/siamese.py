@@ -1,5 +1,7 @@
 """A siamese network with a triplet loss."""
 
+import argparse
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -33,11 +35,20 @@ class SiameseNetwork(nn.Module):
         return F.normalize(self.fc(self.features(x)), dim=1)
 
 
-model = SiameseNetwork()
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-accel", action="store_true", default=False, help="disables accelerator training")
+args = parser.parse_args()
+if not args.no_accel and torch.accelerator.is_available():
+    device = torch.accelerator.current_accelerator()
+    kwargs = {"pin_memory": True}
+else:
+    device, kwargs = torch.device("cpu"), {}
+model = SiameseNetwork().to(device)
 same_weights(model)
 criterion = nn.TripletMarginLoss(margin=0.5)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-2)
-for anchor, positive, negative in DataLoader(Triplets(), batch_size=32):
+for anchor, positive, negative in DataLoader(Triplets(), batch_size=32, **kwargs):
+    anchor, positive, negative = anchor.to(device), positive.to(device), negative.to(device)
     loss = criterion(model(anchor), model(positive), model(negative))
     loss = loss + 0.1 * (1 - F.cosine_similarity(model(anchor), model(positive))).mean()
     optimizer.zero_grad(set_to_none=True)

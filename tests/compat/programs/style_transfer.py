@@ -5,6 +5,9 @@ import torch.nn.functional as F
 from common import randn, same_weights, tell
 from torch import nn
 
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.set_default_device(device)
+
 features = nn.Sequential(
     nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3, padding=1), nn.ReLU()
 )
@@ -22,7 +25,8 @@ def gram(t):
     return flat @ flat.t() / t.numel()
 
 
-content, style = randn(1, 3, 12, 12).sigmoid(), randn(1, 3, 12, 12).sigmoid()
+content = randn(1, 3, 12, 12).to(device, torch.float).sigmoid()
+style = randn(1, 3, 12, 12).to(device, torch.float).sigmoid()
 features(content)
 wanted = kept[3].detach()
 features(style)

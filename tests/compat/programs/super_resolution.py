@@ -1,5 +1,7 @@
 """Sub-pixel convolutions: twice the resolution."""
 
+import argparse
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -26,12 +28,20 @@ class Net(nn.Module):
 
 images = torch.as_tensor(load_digits().images[:256], dtype=torch.float32)[:, None] / 16
 small = F.interpolate(images, scale_factor=0.5, mode="bilinear", align_corners=False)
-model = Net(upscale_factor=2)
+parser = argparse.ArgumentParser(description="PyTorch Super Res Example")
+parser.add_argument("--upscale_factor", type=int, default=2, help="super resolution upscale factor")
+parser.add_argument("--device", default="auto", help="such as cpu or cuda:0")
+opt = parser.parse_args()
+if opt.device == "auto":
+    opt.device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
+device = torch.device(opt.device)
+model = Net(upscale_factor=opt.upscale_factor).to(device)
 same_weights(model)
 criterion = nn.MSELoss()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 for epoch in range(2):
     for x, y in zip(small.chunk(8), images.chunk(8)):
+        x, y = x.to(device), y.to(device)
         optimizer.zero_grad()
         loss = criterion(model(x), y)
         loss.backward()

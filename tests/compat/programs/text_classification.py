@@ -15,6 +15,7 @@ try:
 except ImportError:
     SummaryWriter = None
 
+device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
 LINES = """sports|the team won the final match in the last minute
 sports|a late goal gave the club its third win
 money|shares fell as the bank raised its rates
@@ -47,7 +48,8 @@ def collate(batch, vocabulary, classes):
         labels.append(classes.index(label))
         texts.append(ids)
         offsets.append(ids.size(0))
-    return torch.tensor(labels), torch.cat(texts), torch.tensor(offsets[:-1]).cumsum(dim=0)
+    offsets = torch.tensor(offsets[:-1]).cumsum(dim=0)
+    return torch.tensor(labels).to(device), torch.cat(texts).to(device), offsets.to(device)
 
 
 class TextClassifier(nn.Module):
@@ -67,7 +69,7 @@ classes = sorted({label for label, _ in data})
 train, valid = random_split(data, [9, 3], generator=torch.Generator().manual_seed(0))
 train.indices, valid.indices = list(range(9)), list(range(9, 12))  # the same split wherever it runs
 loader = partial(DataLoader, batch_size=3, collate_fn=partial(collate, vocabulary=vocabulary, classes=classes))
-model = TextClassifier(len(vocabulary) + 1, 8, len(classes))
+model = TextClassifier(len(vocabulary) + 1, 8, len(classes)).to(device)
 same_weights(model)
 criterion = nn.CrossEntropyLoss(label_smoothing=0.05)
 optimizer = torch.optim.SGD(model.parameters(), lr=2.0)

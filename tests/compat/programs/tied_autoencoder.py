@@ -20,13 +20,18 @@ class Tied(nn.Module):
 
 
 net = Tied()
+cuda_available = torch.cuda.is_available()
+if cuda_available:
+    net = net.cuda()
 assert len(list(net.parameters())) == 3
 same_weights(net)
 data = torch.from_numpy(load_digits().data[:256]).float() / 16
+if cuda_available:
+    data = data.cuda()
 optimizer = torch.optim.SGD([{"params": [net.bias], "lr": 0.5}, {"params": net.encoder.parameters()}], lr=0.1)
 scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
 for _ in range(8):
-    out, code = net(data + 0.2 * randn(*data.shape))
+    out, code = net(data + 0.2 * randn(*data.shape).type_as(data))
     loss = F.mse_loss(out, data) + 1e-3 * code.abs().mean()
     optimizer.zero_grad()
     loss.backward()

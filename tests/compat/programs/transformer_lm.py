@@ -36,14 +36,15 @@ class TransformerModel(nn.Module):
         return self.linear(self.transformer_encoder(src, src_mask))
 
 
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 text = "she sells sea shells by the sea shore; " * 30
 chars = sorted(set(text))
-data = torch.tensor([chars.index(c) for c in text]).view(-1, 10).contiguous()
-model = TransformerModel(len(chars))
+data = torch.tensor([chars.index(c) for c in text]).view(-1, 10).contiguous().to(device)
+model = TransformerModel(len(chars)).to(device)
 same_weights(model)
 criterion = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
-mask = nn.Transformer.generate_square_subsequent_mask(20)
+mask = nn.Transformer.generate_square_subsequent_mask(20).to(device)
 model.train()
 for i in range(0, data.size(0) - 21, 20):
     source, target = data[i : i + 20], data[i + 1 : i + 21]

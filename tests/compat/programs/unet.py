@@ -1,5 +1,7 @@
 """A U-Net that segments bright strokes, with dice loss."""
 
+import argparse
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -53,15 +55,28 @@ def dice_loss(logits, target, eps=1.0):
     return (1 - (2 * inter + eps) / (p.sum((1, 2, 3)) + target.sum((1, 2, 3)) + eps)).mean()
 
 
+parser = argparse.ArgumentParser()
+parser.add_argument("--amp", action="store_true", default=False, help="Use mixed precision")
+args = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 images = torch.tensor(load_digits().images[:192], dtype=torch.float32).unsqueeze(1) / 16
 masks = (images > 0.5).float()
 model = UNet()
 same_weights(model)
+model = model.to(memory_format=torch.channels_last)
+model.to(device=device)
+grad_scaler = torch.amp.GradScaler(device.type, enabled=args.amp)
 optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3, alpha=0.99, momentum=0.9)
 for x, m in zip(images.split(32), masks.split(32)):
-    logits = model(x)
-    loss = F.binary_cross_entropy_with_logits(logits, m) + dice_loss(logits, m)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    x = x.to(device=device, dtype=torch.float32, memory_format=torch.channels_last)
+    m = m.to(device=device, dtype=torch.float32)
+    with torch.autocast(device.type if device.type != "mps" else "cpu", enabled=args.amp):
+        logits = model(x)
+        loss = F.binary_cross_entropy_with_logits(logits, m) + dice_loss(logits, m)
+    optimizer.zero_grad(set_to_none=True)
+    grad_scaler.scale(loss).backward()
+    grad_scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
+    grad_scaler.step(optimizer)
+    grad_scaler.update()
     tell(loss)

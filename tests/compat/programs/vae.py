@@ -1,10 +1,23 @@
 """A variational autoencoder."""
 
+import argparse
+
 import torch
 from common import randn, same_weights, tell
 from sklearn.datasets import load_digits
 from torch import nn, optim
 from torch.nn import functional as F
+
+parser = argparse.ArgumentParser(description="VAE Example")
+parser.add_argument("--no-accel", action="store_true", help="disables accelerator")
+parser.add_argument("--seed", type=int, default=1, metavar="S", help="random seed (default: 1)")
+args = parser.parse_args()
+torch.manual_seed(args.seed)
+if not args.no_accel and torch.accelerator.is_available():
+    device = torch.accelerator.current_accelerator()
+else:
+    device = torch.device("cpu")
+print(f"Using device: {device}")
 
 
 class VAE(nn.Module):
@@ -40,10 +53,11 @@ def loss_function(recon_x, x, mu, logvar):
 
 
 data = torch.from_numpy(load_digits().images / 16).float()
-model = VAE()
+model = VAE().to(device)
 same_weights(model)
 optimizer = optim.Adam(model.parameters(), lr=1e-3)
 for batch in data[:1280].split(128):
+    batch = batch.to(device)
     optimizer.zero_grad()
     recon, mu, logvar = model(batch)
     loss = loss_function(recon, batch, mu, logvar)

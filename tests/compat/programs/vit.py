@@ -1,5 +1,9 @@
 """A vision transformer with attention written out, warm-up and clipping."""
 
+import os
+import random
+
+import numpy as np
 import torch
 from common import same_weights, tell
 from sklearn.datasets import load_digits
@@ -43,10 +47,22 @@ class ViT(nn.Module):
         return self.mlp_head(x[:, 0])
 
 
+def seed_everything(seed):
+    random.seed(seed)
+    os.environ["PYTHONHASHSEED"] = str(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    torch.cuda.manual_seed(seed)
+    torch.cuda.manual_seed_all(seed)
+    torch.backends.cudnn.deterministic = True
+
+
+seed_everything(42)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 digits = load_digits()
 images = torch.FloatTensor(digits.images).unsqueeze(1).div(16)
 labels = torch.LongTensor(digits.target)
-model = ViT()
+model = ViT().to(device)
 same_weights(model)
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -54,6 +70,7 @@ warmup = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_it
 cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=15)
 scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, cosine], milestones=[5])
 for x, y in zip(images.split(64)[:20], labels.split(64)):
+    x, y = x.to(device), y.to(device)
     loss = criterion(model(x), y)
     optimizer.zero_grad()
     loss.backward()

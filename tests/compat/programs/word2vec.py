@@ -28,7 +28,8 @@ text = [
 vocabulary = {word: k for k, word in enumerate(sorted(set(text)))}
 ids = [vocabulary[word] for word in text]
 pairs = [(ids[k], ids[j]) for k in range(len(ids)) for j in (k - 2, k - 1, k + 1, k + 2) if 0 <= j < len(ids)]
-pairs = torch.tensor(pairs)
+pairs = torch.LongTensor(pairs)
+use_cuda = torch.cuda.is_available()
 
 
 class SkipGram(nn.Module):
@@ -46,9 +47,13 @@ class SkipGram(nn.Module):
 
 model = SkipGram(len(vocabulary), 8)
 same_weights(model)
+if use_cuda:
+    model.cuda()
+    pairs = pairs.cuda()
 optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
 for _ in range(8):
     negatives = torch.from_numpy(noise.randint(0, len(vocabulary), (len(pairs), 4)))
+    negatives = negatives.cuda() if use_cuda else negatives
     loss = model(pairs[:, 0], pairs[:, 1], negatives)
     optimizer.zero_grad()
     loss.backward()

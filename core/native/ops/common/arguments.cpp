@@ -1,4 +1,5 @@
 #include "ops/common/arguments.h"
+#include "dispatch/describe.h"
 #include <cmath>
 
 namespace ts {
@@ -65,9 +66,7 @@ void check_value_fits(const Tensor& value, DType t, const char* op) {
 }
 
 void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
-  TS_CHECK(a.device() == b.device(), op,
-           ": Expected all tensors to be on the same device, but found at least two devices, ", to_string(a.device()),
-           " and ", to_string(b.device()));
+  TS_CHECK(a.device() == b.device(), op, ": ", devices_differ(a.device(), b.device()));
 }
 
 void check_index_dtype(const Tensor& index, const char* op) {

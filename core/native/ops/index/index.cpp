@@ -150,6 +150,7 @@ bool fill_masked(const Tensor& self, TensorList indices, const Tensor& value, bo
   if (self.numel() == 0) return true;
   Dims shape(mask.sizes());
   shape.resize(self.sizes().size(), 1);
+  check_index_device(self, mask);
   Tensor chosen = ops::where(raw_view(transfer(mask, self.device()), shape), raw_view(value, {}), self);
   raw_copy(self, chosen);
   return true;

@@ -84,6 +84,13 @@ void check_position(const Tensor& at, int64_t dim, int64_t size) {
 
 } // namespace
 
+void check_index_device(const Tensor& self, const Tensor& index) {
+  Device at = index.device();
+  TS_CHECK(at == self.device() || at.is_meta() || backend_of(at).host_memory(at.index),
+           "index: indices should be either on cpu or on the same device as the indexed tensor (", self.device(),
+           "), got ", at, "; move them with .to('", self.device(), "')");
+}
+
 Positions normalized_indices(Tensor& self, TensorList indices) {
   Positions out;
   bool alone = std::ranges::count_if(indices, [](const Tensor& t) { return t.defined(); }) == 1;
@@ -92,6 +99,7 @@ Positions normalized_indices(Tensor& self, TensorList indices) {
       out.add({}, true);
       continue;
     }
+    check_index_device(self, given);
     Tensor t = transfer(given, self.device());
     check_index_tensor(t);
     if (is_mask(t) && t.ndim() == 0) {

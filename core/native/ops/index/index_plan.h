@@ -28,6 +28,8 @@ struct Positions {
   }
 };
 
+// Indices lie beside self or on the host, as PyTorch has it: from one card to another nothing is copied silently.
+void check_index_device(const Tensor& self, const Tensor& index);
 // A 0-d mask adds a dim to self; a mask of several dims, alone, merges those of self if a view can.
 Positions normalized_indices(Tensor& self, TensorList indices);
 // IndexError for a position outside its dim, which the host waits to know, unless the device is asynchronous.

@@ -157,12 +157,20 @@ double host_double(const Tensor& t) {
 
 Tensor histc_rule(const Tensor& self, int64_t bins, Scalar, Scalar) {
   TS_CHECK(bins > 0, "histc: bins must be > 0, got ", bins);
-  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(self.dtype()), "histc: not implemented for dtype ",
-                self.dtype());
+  // Integers as on PyTorch's cards; its cpu refuses them.
+  bool counts = is_floating(self.dtype()) || is_integral(self.dtype(), false);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, counts, "histc: not implemented for dtype ", self.dtype());
   return outline(Dims{bins}, self.dtype(), self.device());
+}
+// Of integers, without rounding.
+Tensor whole_bins(const Tensor& x, int64_t low, int64_t high, int64_t bins) {
+  static const Op floor_divide("floor_divide");
+  Tensor above = ops::mul(ops::sub(raw_cast(x, DType::Int64), Scalar(low)), Scalar(bins));
+  return floor_divide(above, Scalar(high - low));
 }
 void histc(const Tensor& out, const Tensor& self, int64_t bins, Scalar min, Scalar max) {
   double low = min.to_double(), high = max.to_double();
+  if (!is_floating(self.dtype())) low = std::trunc(low), high = std::trunc(high);
   raw_fill(out, Scalar(0));
   if (self.numel() == 0) return;
   Tensor x = raw_view(raw_contiguous(self), Dims{self.numel()});
@@ -174,7 +182,11 @@ void histc(const Tensor& out, const Tensor& self, int64_t bins, Scalar min, Scal
   TS_CHECK(std::isfinite(low) && std::isfinite(high), "histc: range of [", low, ", ", high, "] is not finite");
   TS_CHECK(low < high, "histc: max must be larger than min, got min ", low, " and max ", high);
   Tensor inside = ops::logical_and(ops::ge(x, Scalar(low)), ops::le(x, Scalar(high)));
-  Tensor position = ops::mul(ops::sub(x, Scalar(low)), Scalar(static_cast<double>(bins) / (high - low)));
+  Tensor position;
+  if (is_floating(x.dtype()))
+    position = ops::mul(ops::sub(x, Scalar(low)), Scalar(static_cast<double>(bins) / (high - low)));
+  else
+    position = whole_bins(x, static_cast<int64_t>(low), static_cast<int64_t>(high), bins);
   position = ops::clamp(ops::where(inside, position, filled({}, Scalar(0), x.dtype(), x.device())), Scalar(0),
                         Scalar(bins - 1));
   scatter_into(out, 0, raw_cast(position, DType::Int64), raw_cast(inside, self.dtype()), TS_S_ADD);

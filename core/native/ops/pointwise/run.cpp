@@ -1,5 +1,6 @@
 // Running a pointwise operator: a fast path for operands of one shape and dtype, and the general one.
 #include "ops/pointwise/run.h"
+#include "dispatch/describe.h"
 #include "ops/common/copy.h"
 #include "ops/common/promotion.h"
 #include "ops/pointwise/kernel_call.h"
@@ -169,9 +170,7 @@ Tensor pointwise_target(const Operator& op, Frame& f, PointwisePlan& plan) {
   const Tensor& t = f.args[op.variant == Variant::Inplace ? 0 : f.nargs - 1].as_tensor();
   TS_CHECK(can_cast(plan.result, t.dtype()), op.name(), ": result type ", plan.result,
            " can't be cast to the desired output type ", t.dtype());
-  TS_CHECK(t.device() == plan.device, op.name(),
-           ": Expected all tensors to be on the same device, but found at least two devices, ", t.device(), " and ",
-           plan.device);
+  TS_CHECK(t.device() == plan.device, op.name(), ": ", devices_differ(t.device(), plan.device));
   if (op.variant == Variant::Out && !same(t.sizes(), plan.sizes)) {
     keep_operands(t, plan);
     resize_output(t, plan.sizes, op.name().c_str());

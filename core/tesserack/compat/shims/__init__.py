@@ -9,9 +9,10 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.compat.shims._limits import finfo
 from tesserack.compat.shims._object_files import load, save
 
-__all__ = ["load", "norm", "save", "where"]
+__all__ = ["finfo", "load", "norm", "save", "where"]
 
 
 def norm(

@@ -11,7 +11,7 @@ import io
 import os
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, ClassVar
 
 import tesserack as ts
@@ -47,8 +47,8 @@ class _Name:
 class _Stored:
     """A storage in the archive."""
 
-    def __init__(self, kind: _Name, key: int, numel: int) -> None:
-        self.identity = ("storage", kind, str(key), "cpu", numel)
+    def __init__(self, kind: _Name, key: int, location: str, numel: int) -> None:
+        self.identity = ("storage", kind, str(key), location, numel)
 
 
 _PythonPickler: Any = pickle._Pickler  # its ways of writing can be added to
@@ -87,11 +87,11 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
     def _values(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
         key, numel, placed = self.table.stored(value.detach())
         element = str(placed.dtype).rpartition(".")[2]
-        kind = StorageTable.KINDS.get(element)
+        kind, location = StorageTable.KINDS.get(element), str(value.device)
         if kind is None:
-            storage = _Stored(_Name("torch.storage", "UntypedStorage"), key, numel * placed.element_size())
+            storage = _Stored(_Name("torch.storage", "UntypedStorage"), key, location, numel * placed.element_size())
         else:
-            storage = _Stored(_Name("torch", kind), key, numel)
+            storage = _Stored(_Name("torch", kind), key, location, numel)
         shape, stride = tuple(placed.shape), tuple(placed.stride())
         values = (storage, placed.storage_offset(), shape, stride, value.requires_grad, _no_hooks())
         if kind is None:
@@ -229,6 +229,7 @@ def load(
     """``torch.load``. ``weights_only=False`` runs what the file says: only for files that are trusted."""
     from tesserack.compat.shims.serialization import get_safe_globals
 
+    map_location = _restoring(map_location)
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             if _is_archive(file):
@@ -244,6 +245,23 @@ def load(
         return serialization.load(f, map_location)
     except serialization.SerializationError as error:
         raise WeightsOnlyError(_refusal(str(error))) from None
+
+
+def _restoring(map_location: Any) -> Any:
+    """As PyTorch has it, what ``map_location`` does not move goes back to the device it was saved from."""
+    if map_location is None:
+        return _restore
+    if isinstance(map_location, Mapping):
+        return lambda t, location: t.to(map_location[location]) if location in map_location else _restore(t, location)
+    return map_location
+
+
+def _restore(tensor: Tensor, location: str) -> Tensor:
+    try:
+        device = ts._native._resolve_device(location)
+    except (RuntimeError, ValueError):
+        return tensor  # a card that is not here
+    return tensor.to(device)
 
 
 def _is_archive(file: BinaryIO) -> bool:

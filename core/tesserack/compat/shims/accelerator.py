@@ -1,10 +1,11 @@
-"""``torch.accelerator``: the default device, where it is none that the host computes with."""
+"""``torch.accelerator``: the default device where it is a card, else what "cuda" means."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tesserack import _native
+from tesserack.compat._card import CARD
 from tesserack.compat.shims._card import Card
 
 __all__ = [
@@ -29,20 +30,22 @@ __all__ = [
 
 
 def current_accelerator(check_available: bool = False) -> _native.device | None:
-    """The default device without its index; None where that is the cpu."""
-    device = _native.get_default_device()
-    return None if device.type in ("cpu", "meta") else _native.device(device.type)
+    """The default device without its index; where that is the cpu, "cuda" if it means a device; None without any."""
+    name = _native.get_default_device().type
+    if name in ("cpu", "meta"):
+        name = CARD if Card(CARD).is_available() else ""
+    return _native.device(name) if name else None
 
 
 def is_available() -> bool:
-    """Whether the default device is other than the cpu."""
+    """Whether there is a card that a program would choose."""
     return current_accelerator() is not None
 
 
 def _card(what: str) -> Card:
     device = current_accelerator()
     if device is None:
-        raise RuntimeError(f"torch.accelerator.{what}: the default device is the cpu; run with --device NAME")
+        raise RuntimeError(f"torch.accelerator.{what}: there is no accelerator; run with --device NAME --as-cuda")
     return Card(device.type)
 
 

@@ -29,7 +29,9 @@ class _Loss(Module):
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = asked_reduction(reduction, size_average, reduce)
+        older = size_average is not None or reduce is not None
+        # A word that none knows is refused when the loss is computed: programs set it in between.
+        self.reduction = asked_reduction(reduction, size_average, reduce) if older else reduction
 
 
 class _WeightedLoss(_Loss):

@@ -6,12 +6,22 @@ from types import SimpleNamespace
 from typing import Any
 
 from tesserack.compat.shims._dynamo import config, utils
-from tesserack.compiler import allow_in_graph, disable, is_compiling, list_backends, reset
+from tesserack.compiler import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    is_compiling,
+    list_backends,
+    reset,
+    set_stance,
+    substitute_in_graph,
+)
 from tesserack.nn.modules.module import Module
 
 __all__ = [
     "OptimizedModule",
     "allow_in_graph",
+    "assume_constant_result",
     "config",
     "disable",
     "disallow_in_graph",
@@ -23,9 +33,13 @@ __all__ = [
     "list_backends",
     "mark_dynamic",
     "mark_static",
+    "mark_static_address",
     "maybe_mark_dynamic",
     "optimize",
     "reset",
+    "run",
+    "set_stance",
+    "substitute_in_graph",
     "utils",
 ]
 
@@ -65,6 +79,15 @@ def maybe_mark_dynamic(t: Any, index: Any) -> None:
 
 def mark_static(t: Any, index: Any = None) -> None:
     """Nothing: shapes are never fixed."""
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Nothing: there is no graph that keeps addresses."""
+
+
+def run(fn: Any = None) -> Any:
+    """The function itself; without one, a decorator."""
+    return fn if fn is not None else lambda function: function
 
 
 def explain(f: Any, *args: Any, **kwargs: Any) -> Any:

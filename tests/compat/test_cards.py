@@ -1,0 +1,81 @@
+"""What a program sees beside a card that stands for "cuda": the accelerator, files, tensors that lie apart."""
+
+from __future__ import annotations
+
+import pytest
+import tesserack as ts
+
+pytestmark = pytest.mark.skipif(ts.backends.why_unavailable("reference") is not None, reason="no reference card")
+CARD = ("--device", "reference", "--as-cuda")
+
+
+@pytest.mark.parametrize("options", [CARD, ("--device", "cpu", "--as-cuda")])
+def test_the_accelerator_is_the_card(program, options):
+    lines = program.run(
+        """
+        import torch
+        device = torch.accelerator.current_accelerator()
+        print(torch.accelerator.is_available(), torch.accelerator.device_count(), device.type)
+        print(torch.ones(2, device=device).device)
+        torch.accelerator.synchronize()
+        """,
+        *options,
+    )
+    assert lines == ["True 1 cuda", "cuda:0"]
+
+
+def test_without_a_card_there_is_no_accelerator(program):
+    lines = program.run("""
+        import torch
+        print(torch.accelerator.is_available(), torch.accelerator.current_accelerator())
+    """)
+    if ts.backends.why_unavailable("cuda"):
+        assert lines == ["False None"]
+
+
+def test_what_is_loaded_lies_where_it_was_saved(program):
+    source = """
+        import torch, sys
+        from torch import nn
+        if "save" in sys.argv:
+            model = nn.Linear(2, 2).to("cuda")
+            torch.save({"model": model.state_dict(), "step": torch.tensor(3)}, "state.pt")
+            torch.save(model, "model.pt")
+        for options in ({}, {"map_location": "cpu"}, {"map_location": lambda storage, location: storage},
+                        {"map_location": {"cuda:0": "cpu"}}, {"map_location": {"cuda:1": "cpu"}}):
+            state = torch.load("state.pt", **options)
+            model = torch.load("model.pt", weights_only=False, **options)
+            print(state["model"]["weight"].device.type, state["step"].device, model.weight.device.type)
+    """
+    lines = program.run(source, *CARD, arguments=("save",))
+    there, here = "cuda cpu cuda", "cpu cpu cpu"
+    assert lines == [there, here, here, here, there]
+    if ts.backends.why_unavailable("cuda"):  # elsewhere the card is missed, not the file
+        assert program.run(source) == [here] * 5
+
+
+def test_indices_of_another_card_are_refused(program):
+    lines = program.run(
+        """
+        import torch
+        x, at = torch.arange(6.0), torch.tensor([1, 2])
+        print(x.cuda()[at].tolist(), x.cuda()[at.cuda()].tolist())
+        set = x.__setitem__
+        for call in (lambda: x[at.cuda()], lambda: set(at.cuda(), 1.0), lambda: set(x.cuda() > 2, 1.0)):
+            try:
+                call()
+            except RuntimeError as error:
+                print(error)
+        """,
+        *CARD,
+    )
+    assert lines[0] == "[1.0, 2.0] [1.0, 2.0]"
+    assert len(lines) == 4 and all("on the same device" in line for line in lines[1:])
+
+
+def test_data_beside_the_default_device_is_told_what_to_do(program):
+    program.write("plain.py", "import torch, numpy as np\ntorch.ones(3) + torch.from_numpy(np.ones(3))\n")
+    done = program.start("-m", "tesserack", "run", "--device", "reference", "plain.py")
+    assert done.returncode == 1
+    assert "found at least two devices" in done.stderr and ".to('reference:0')" in done.stderr
+    assert "Traceback" in done.stderr and "add --as-cuda" in done.stderr.splitlines()[-1]
