@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from tesserack_cuda.backend import CUDA
 from tesserack_cuda.card import CUDACard
+from tesserack_cuda.matmul import Products
 from tesserack_cuda.namespace import namespace
 
-__all__ = ["backend", "card"]
+__all__ = ["backend", "card", "set_up"]
+
+
+def set_up(made: CUDA) -> CUDACard:
+    """Give a backend its kernels and what ``tesserack.<name>`` has of its own."""
+    found = CUDACard(made)
+    found.install(made)
+    Products(made, found).install()
+    made.namespace = namespace(made)
+    return found
+
 
 backend = CUDA()
-card = CUDACard(backend)
-card.install(backend)
-backend.namespace = namespace(backend)
+card = set_up(backend)
