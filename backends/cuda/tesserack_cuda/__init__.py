@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from tesserack_cuda.backend import CUDA
 from tesserack_cuda.card import CUDACard
+from tesserack_cuda.communicator import NCCL
+from tesserack_cuda.communicator_table import table
 from tesserack_cuda.matmul import Products
 from tesserack_cuda.namespace import namespace
 
@@ -16,6 +20,8 @@ def set_up(made: CUDA) -> CUDACard:
     found.install(made)
     Products(made, found).install()
     made.namespace = namespace(made)
+    made.communicator = table(NCCL(made))
+    made.communicator_table = ctypes.addressof(made.communicator)
     return found
 
 

@@ -38,6 +38,7 @@ class CUDA(Backend):
     vendor, version = "com.nvidia.cuda", "0.1.0"
     raw_handles = True
     card: CUDACard
+    communicator: Any  # of which the core has the address
 
     def __init__(self, name: str = "cuda", driver: Callable[[], Driver] = load) -> None:
         self.name = name

@@ -12,6 +12,7 @@ import pytest
 import tesserack as ts
 from simulated import Simulated
 from simulated_cublaslt import CublasLt
+from simulated_nccl import SimulatedNccl
 from tesserack import _native
 from tesserack.backends import _loader
 from tesserack_cuda import set_up
@@ -25,6 +26,7 @@ def driver() -> Simulated:
     """The driver, with the libraries."""
     simulated = Simulated(devices=2, memory=1 << 28)
     simulated.libraries["cublasLt"] = CublasLt(simulated)
+    simulated.libraries["nccl"] = SimulatedNccl(simulated)
     backend = CUDA(NAME, simulated.load)
     set_up(backend)
     _loader._namespaces[NAME] = backend.namespace  # as for a backend that an installed package announces
