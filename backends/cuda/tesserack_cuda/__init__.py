@@ -8,6 +8,7 @@ from tesserack_cuda.backend import CUDA
 from tesserack_cuda.card import CUDACard
 from tesserack_cuda.communicator import NCCL
 from tesserack_cuda.communicator_table import table
+from tesserack_cuda.cudnn import Convolutions
 from tesserack_cuda.matmul import Products
 from tesserack_cuda.namespace import namespace
 
@@ -19,6 +20,7 @@ def set_up(made: CUDA) -> CUDACard:
     found = CUDACard(made)
     found.install(made)
     Products(made, found).install()
+    Convolutions(made, found).install()
     made.namespace = namespace(made)
     made.communicator = table(NCCL(made))
     made.communicator_table = ctypes.addressof(made.communicator)

@@ -12,6 +12,7 @@ import pytest
 import tesserack as ts
 from simulated import Simulated
 from simulated_cublaslt import CublasLt
+from simulated_cudnn import SimulatedCudnn
 from simulated_nccl import SimulatedNccl
 from tesserack import _native
 from tesserack.backends import _loader
@@ -27,6 +28,7 @@ def driver() -> Simulated:
     simulated = Simulated(devices=2, memory=1 << 28)
     simulated.libraries["cublasLt"] = CublasLt(simulated)
     simulated.libraries["nccl"] = SimulatedNccl(simulated)
+    simulated.libraries["cudnn"] = SimulatedCudnn(simulated)
     backend = CUDA(NAME, simulated.load)
     set_up(backend)
     _loader._namespaces[NAME] = backend.namespace  # as for a backend that an installed package announces
