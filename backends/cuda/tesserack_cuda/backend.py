@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ class CUDA(Backend):
         self._peers: set[tuple[int, int]] = set()
         self.memory = memory.Memory(self)
         self._captures = 0  # under way
+        self.begun_by = 0  # the process that loaded the driver
         self.capture_settings = threading.local()  # ``mode``, ``keep`` for a thread's captures; ``made`` by the last
         self._graphs: dict[int, Recorded] = {}
         self._graph_numbers = itertools.count(1)
@@ -58,7 +60,14 @@ class CUDA(Backend):
     @functools.cached_property
     def driver(self) -> Driver:
         """CUDA's functions."""
-        return self._load()
+        loaded = self._load()
+        self.begun_by = os.getpid()
+        return loaded
+
+    def probed(self) -> bool:
+        """Whether there is a device."""
+        answer = self.probe()
+        return not isinstance(answer, tuple) and answer > 0
 
     def on(self, device: int) -> Any:
         """The runtime, with a device current in this thread."""

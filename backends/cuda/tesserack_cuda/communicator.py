@@ -1,6 +1,7 @@
 """NCCL behind the contract's table of communicators (``ts_communicator`` of ``tesserack/abi.h``), by CuPy's bindings.
 
-Collectives are queued on the stream that the core names. What NCCL has no call for is a group of its sends and receives.
+Collectives are queued on the stream that the core names. What NCCL has no call for is a group of its sends and
+receives.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tesserack_cuda.backend import CUDA
 
-__all__ = ["AVERAGE", "DTYPES", "KINDS", "REDUCTIONS", "Call", "Declined", "NCCL"]
+__all__ = ["AVERAGE", "DTYPES", "KINDS", "NCCL", "REDUCTIONS", "Call", "Declined"]
 
 KINDS = (
     *("broadcast", "all_reduce", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"),
@@ -297,4 +298,3 @@ def _starts(counts: Sequence[int]) -> list[int]:
     [0, 2, 2]
     """
     return [sum(counts[:rank]) for rank in range(len(counts))]
-

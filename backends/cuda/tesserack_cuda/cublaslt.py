@@ -1,7 +1,7 @@
 """cuBLASLt by ctypes: the functions and numbers of ``cublasLt.h`` that products need.
 
-CuPy binds cuBLAS, not cuBLASLt, whose epilogues, layouts and heuristics are wanted here; ``nvmath-python`` binds it with
-much besides. The library is what ``nvidia-cublas`` or a toolkit installs, found as CuPy finds its own.
+CuPy binds cuBLAS, not cuBLASLt, whose epilogues, layouts and heuristics are wanted here; ``nvmath-python`` binds it
+with much besides. The library is what ``nvidia-cublas`` or a toolkit installs, found as CuPy finds its own.
 """
 
 from __future__ import annotations
@@ -167,9 +167,7 @@ class Library:
     def _preference(self, workspace: int, alignments: tuple[int, ...]) -> Iterator[int]:
         made = self._make("cublasLtMatmulPreferenceCreate")
         try:
-            kept = (
-                CONSTANTS["CUBLASLT_REDUCTION_SCHEME_INPLACE"] | CONSTANTS["CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE"]
-            )
+            kept = CONSTANTS["CUBLASLT_REDUCTION_SCHEME_INPLACE"] | CONSTANTS["CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE"]
             wanted = {"MAX_WORKSPACE_BYTES": ("Q", workspace), "REDUCTION_SCHEME_MASK": ("I", kept)}
             wanted |= {f"MIN_ALIGNMENT_{x}_BYTES": ("I", n) for x, n in zip("ABCD", alignments, strict=True)}
             self._set("MatmulPreference", made, **{f"MATMUL_PREF_{name}": value for name, value in wanted.items()})

@@ -55,7 +55,10 @@ def make_graphed_callables(
         RuntimeError: within autocast whose cache is enabled.
         AssertionError: for hooks, buffers that require gradients, and arguments other than tensors.
     """
-    if tesserack.is_autocast_enabled(makers.module.current_stream().device.type) and tesserack.is_autocast_cache_enabled():
+    if (
+        tesserack.is_autocast_enabled(makers.module.current_stream().device.type)
+        and tesserack.is_autocast_cache_enabled()
+    ):
         raise RuntimeError(
             "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
         )
@@ -188,5 +191,5 @@ def _replaced(function: Any, captured: _Captured) -> Any:
         """The graph, in the mode that the module was captured in."""
         return graphed(*arguments) if function.training == training else eager(*arguments, **keywords)
 
-    function.forward = forward
+    setattr(function, "forward", forward)  # noqa: B010, since a class has the method
     return function

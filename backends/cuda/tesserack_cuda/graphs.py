@@ -46,7 +46,9 @@ class CUDAGraph:
     _backend: CUDA
 
     def __init__(self, keep_graph: bool = False):
-        self._keep, self._native, self._stream = keep_graph, None, None
+        self._keep = keep_graph
+        self._native: Any = None  # while it is captured, and after
+        self._stream: Any = None
         self._ended = self._debug = False
         self._recorded: Recorded | None = None
         self._pool = graph_pool_handle()
@@ -68,8 +70,7 @@ class CUDAGraph:
             )
         if capture_error_mode not in CAPTURE_MODES:
             raise RuntimeError(
-                "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got "
-                f"{capture_error_mode}"
+                f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
             )
         if pool is not None:
             self._pool = _checked_pool(pool)
@@ -119,7 +120,8 @@ class CUDAGraph:
             self.instantiate()
         current = _native.current_stream(self._stream.device)
         if current == self._stream:
-            return self._native.replay()
+            self._native.replay()
+            return
         # On its own stream, whose order keeps the graph's memory apart from what has it later.
         self._stream.wait_stream(current)
         with tesserack.stream(self._stream):

@@ -189,9 +189,7 @@ class _Described:
             return None
         inner = tuple(s[largest] for s in steps) if p.batch else (0,) * 4
         rest = 1 - largest
-        outer, outer_steps = (
-            (p.batch[rest], tuple(s[rest] for s in steps)) if len(p.batch) == 2 else (1, (0,) * 4)
-        )
+        outer, outer_steps = (p.batch[rest], tuple(s[rest] for s in steps)) if len(p.batch) == 2 else (1, (0,) * 4)
         return cls(p, (a, b, c, d), p.batch[largest] if p.batch else 1, inner, outer, outer_steps)
 
     def plan(self, library: Library, backend: CUDA, device: int, precision: str) -> LaunchPlan | None:
@@ -221,7 +219,9 @@ class _Described:
     def _alignments(self) -> tuple[int, ...]:
         size, p = _SIZES[self.product.dtype], self.product
         starts = (x.offset for x in (p.a, p.b, p.c or p.d, p.d))
-        return tuple(math.gcd(start, step * size, _ALIGNED) for start, step in zip(starts, self.outer_steps, strict=True))
+        return tuple(
+            math.gcd(start, step * size, _ALIGNED) for start, step in zip(starts, self.outer_steps, strict=True)
+        )
 
     def _launch(
         self, library: Library, backend: CUDA, device: int, desc: int, layouts: tuple[int, ...], chosen: Heuristic
@@ -255,7 +255,7 @@ class _Described:
         return LaunchPlan([launch], int(chosen.workspace_bytes))
 
 
-# --- calls as products -------------------------------------------------------------------------------------------------
+# --- calls as products ------------------------------------------------------------------------------------------------
 
 
 def _is_relu(program: Any) -> bool:
@@ -314,5 +314,3 @@ def _linear(out: Any, inputs: tuple[Any, ...], epilogue: Any) -> _Product | None
         Matrix(0, (n, 1), (), out.byte_offset),
         bias=None if bias is None else Matrix(3, (0, bias.strides[0] if n > 1 else 1), (), bias.byte_offset),
     )
-
-

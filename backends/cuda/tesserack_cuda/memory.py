@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
+import traceback
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +27,11 @@ class Memory:
 
     def __init__(self, backend: CUDA):
         self._backend = backend
-        self._held: dict[int, tuple[Any, int]] = {}  # the pool's pointer, and the stream it was allocated for
+        # By address: the pool's pointer, the stream it was allocated for, the device and the bytes.
+        self._held: dict[int, tuple[Any, int, int, int]] = {}
         self._lock = threading.Lock()
+        self._history: deque[tuple[int, dict[str, Any]]] = deque(maxlen=0)  # with the device
+        self._with_frames = False
 
     def take(self, device: int, nbytes: int, stream: int) -> int:
         """The address of a block for use on a stream. ``MemoryError`` with sizes where there is none."""
@@ -36,9 +42,11 @@ class Memory:
                 pointer = driver.pool.malloc(max(nbytes, 1))
         except MemoryError as error:
             raise MemoryError(self._refusal(device, nbytes)) from error
+        handle = int(pointer.ptr)
         with self._lock:
-            self._held[int(pointer.ptr)] = pointer, stream
-        return int(pointer.ptr)
+            self._held[handle] = pointer, stream, device, nbytes
+            self._note("segment_alloc", handle)
+        return handle
 
     def _refusal(self, device: int, nbytes: int) -> str:
         free, total = self._backend.on(device).memGetInfo()
@@ -52,18 +60,43 @@ class Memory:
     def give(self, device: int, handle: int, stream: int) -> None:
         """Return a block that work under way on ``stream`` may use, and no other's."""
         with self._lock:
-            _, allocated_for = self._held[handle]
+            _, allocated_for, *_ = self._held[handle]
         if stream != allocated_for:  # the pool will give it to work of the stream that it was allocated for
             self._backend.on(device).streamSynchronize(stream)
         with self._lock:
-            pointer, _ = self._held.pop(handle)
-        del pointer
+            self._note("segment_free", handle)
+            held = self._held.pop(handle)
+        del held  # and the pool has the block
 
     def trim(self, device: int) -> None:
         """What the pool keeps for reuse goes back to the device."""
         self._backend.on(device)
         with self._backend.relaxed():
             self._backend.driver.pool.free_all_blocks()
+
+    def _note(self, action: str, handle: int) -> None:
+        if not self._history.maxlen:
+            return
+        _, stream, device, nbytes = self._held[handle]
+        frames = traceback.extract_stack()[:-2] if self._with_frames else []
+        event = {"action": action, "addr": handle, "size": nbytes, "stream": stream, "time_us": time.time_ns() // 1000}
+        event["frames"] = [{"filename": f.filename, "line": f.lineno, "name": f.name} for f in reversed(frames)]
+        self._history.append((device, event))
+
+    def record(self, entries: int, frames: bool) -> None:
+        """Keep the last so many blocks taken and given back, perhaps with Python's frames; 0 ends it."""
+        with self._lock:
+            self._history, self._with_frames = deque(maxlen=entries), frames
+
+    def snapshot(self, devices: int) -> dict[str, Any]:
+        """What is held, and what was recorded, in the arrangement of PyTorch's snapshots."""
+        with self._lock:
+            segments = [
+                {"device": device, "address": handle, "total_size": nbytes, "stream": stream, "segment_type": "large"}
+                for handle, (_, stream, device, nbytes) in self._held.items()
+            ]
+            traces = [[event for device, event in self._history if device == k] for k in range(devices)]
+        return {"segments": segments, "device_traces": traces}
 
     def statistics(self, device: int) -> dict[str, int]:
         """Bytes that the pool of a device holds, those in use, by CuPy's arrays too, and its limit; 0: none."""

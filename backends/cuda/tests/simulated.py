@@ -83,6 +83,7 @@ class Simulated(Graphs):
         self.launched = 0
         self.pool = Pool(self)
         self.libraries: dict[str, Any] = {}
+        self.profiling = 0
 
     def load(self) -> Driver:
         """What the backend is given."""
@@ -122,6 +123,12 @@ class Simulated(Graphs):
 
     def memGetInfo(self) -> tuple[int, int]:
         return self.memory - self.live, self.memory
+
+    def profilerStart(self) -> None:
+        self.profiling += 1
+
+    def profilerStop(self) -> None:
+        self.profiling -= 1
 
     def deviceCanAccessPeer(self, device: int, other: int) -> int:
         return int(device != other)

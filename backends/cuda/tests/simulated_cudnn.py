@@ -193,7 +193,13 @@ def _convolved(name: str, a: Any, b: Any, window: dict[str, Any], out: list[int]
     if name != "conv_dgrad":
         x[(..., *inner)] = a
     results = [(p - d * (k - 1) - 1) // s + 1 for p, k, s, d in zip(padded, weight[2:], stride, dilation, strict=True)]
-    y = np.zeros((image[0], weight[0], *results), np.float32) if name == "conv_fprop" else a if name == "conv_dgrad" else b
+    y = (
+        np.zeros((image[0], weight[0], *results), np.float32)
+        if name == "conv_fprop"
+        else a
+        if name == "conv_dgrad"
+        else b
+    )
     assert list(y.shape[2:]) == results
     w = np.zeros(weight, np.float32) if name == "conv_wgrad" else b
     groups = image[1] // weight[1]

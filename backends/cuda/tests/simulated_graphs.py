@@ -119,7 +119,9 @@ class Graphs:
 
     def _outside(self, event: int) -> Any:
         if event in self.captured_events and self.captured_events[event][0] in self.captures:
-            raise SimulatedError(CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream")
+            raise SimulatedError(
+                CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream"
+            )
         return self._event(event)  # type: ignore[attr-defined]
 
     def streamIsCapturing(self, handle: int) -> bool:

@@ -56,6 +56,9 @@ class SimulatedNccl:
     def get_unique_id(self) -> bytes:
         return next(self._numbers).to_bytes(128, "big")
 
+    def get_version(self) -> int:
+        return 23203
+
     def groupStart(self) -> None:
         self.depth += 1
 

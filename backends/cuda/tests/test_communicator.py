@@ -163,9 +163,10 @@ def test_dtypes_are_moved(ranks: Ranks, dtype: str) -> None:
     values = [1, 0, 1], [0, 1, 1]
     given, got = tensors(*values, dtype=kind), room(6, ts.float32)
     targets = [ts.zeros(6, dtype=kind, device=x.device) for x in got]
-    assert np.asarray(ranks.all("all_gather", given, targets, count=3)).astype(complex).tolist() == [
-        [1, 0, 1, 0, 1, 1]
-    ] * 2
+    assert (
+        np.asarray(ranks.all("all_gather", given, targets, count=3)).astype(complex).tolist()
+        == [[1, 0, 1, 0, 1, 1]] * 2
+    )
     assert DTYPES[_DTYPES.index(dtype)][0] == kind.itemsize
 
 

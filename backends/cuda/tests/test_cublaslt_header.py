@@ -1,4 +1,4 @@
-"""What the backend knows of cuBLASLt beside the header and library that ``nvidia-cublas`` installs; no device needed."""
+"""What the backend knows of cuBLASLt, beside header and library of ``nvidia-cublas``; no device is needed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,11 @@ def test_the_real_library_takes_the_descriptions(library: Library) -> None:
         size, function = ctypes.c_size_t(), getattr(get, f"cublasLt{kind}GetAttribute")
         attribute = CONSTANTS[f"CUBLASLT_{name}"]
         assert not function(
-            ctypes.c_void_p(which), attribute, ctypes.byref(held), ctypes.c_size_t(ctypes.sizeof(held)), ctypes.byref(size)
+            ctypes.c_void_p(which),
+            attribute,
+            ctypes.byref(held),
+            ctypes.c_size_t(ctypes.sizeof(held)),
+            ctypes.byref(size),
         )
         return int(held.value)
 

@@ -1,4 +1,4 @@
-"""Products by cuBLASLt: the simulated library multiplies what the layouts, descriptors and addresses it is given say."""
+"""Products by cuBLASLt: the simulated library multiplies what layouts, descriptors and addresses say."""
 
 from __future__ import annotations
 

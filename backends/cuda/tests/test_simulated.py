@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from conftest import NAME
 from simulated import Simulated
 
 pytestmark = pytest.mark.usefixtures("no_fallback")
+
 
 def test_properties(driver: Simulated) -> None:
     properties = getattr(ts, NAME).get_device_properties(1)

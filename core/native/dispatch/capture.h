@@ -11,8 +11,8 @@ public:
   explicit Capture(Device device);
   ~Capture() override;
   // Between the two, this thread's work for the device, on its current stream, is recorded. RuntimeError where another
-  // recording is under way in the thread. Once it has ended, the work has been done once; that of a card's own recording
-  // has not where `run` is false.
+  // recording is under way in the thread. Once it has ended, the work has been done once; that of a card's own
+  // recording has not where `run` is false.
   void begin();
   void end(bool run = true);
   void cancel() noexcept;                                               // after an error

@@ -64,10 +64,10 @@ class _Product(ctypes.Structure):
 
 
 def cublaslt_product(**fields: Any) -> int:
-    """What the launcher of cuBLASLt takes for a kernel. Fields as in ``native/cublaslt.cpp``, arrays as bytes or tuples.
+    """What the launcher of cuBLASLt takes for a kernel. Fields as in ``native/cublaslt.cpp``, arrays as bytes or tuple.
 
-    ``matmul``, ``set_attribute`` and ``set_context`` are addresses of cublasLtMatmul, cublasLtMatmulDescSetAttribute and
-    cuCtxSetCurrent.
+    ``matmul``, ``set_attribute`` and ``set_context`` are addresses of cublasLtMatmul, cublasLtMatmulDescSetAttribute
+    and cuCtxSetCurrent.
     """
     made = _Product()
     for name, value in fields.items():

@@ -28,7 +28,7 @@ DEVICE void philox(u64 key, u64 counter, u32* word) {
 def random_bits(call: Call) -> LaunchPlan:
     """``out[i]`` = word ``params[1] + i`` of the stream with key ``params[0]``; an item makes a block of four.
 
-    With an input, that holds the key and a number which ``params[1]`` is counted from: a recorded launch reads new ones.
+    With an input, that holds the key and a number which ``params[1]`` is counted from: recorded launches read new ones.
     """
     out = call.outputs[0]
     kernel = Kernel(call, "random_bits")
