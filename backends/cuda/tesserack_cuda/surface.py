@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["names"]
 
+_VENDOR = "com.nvidia.cuda"
 _SYNC_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def names(backend: CUDA, index: Callable[[Any], int]) -> dict[str, Any]:
     """The names; ``index`` is the number of a device given as PyTorch allows."""
+    _show_handles()
     made = _Surface(backend, index)
     found = {name: getattr(made, name) for name in vars(_Surface) if not name.startswith("__")}
     found |= _typed_tensors(backend.name)
@@ -37,6 +39,20 @@ def names(backend: CUDA, index: Callable[[Any], int]) -> dict[str, Any]:
         "profiler": _profiler(backend),
     }
     return found
+
+
+def _show_handles() -> None:
+    """Give streams of NVIDIA's devices the names by which other libraries share them."""
+
+    def handle(stream: Any) -> int:
+        backend: Any = _native._python_backend(stream.device.type)
+        if getattr(backend, "vendor", None) != _VENDOR:
+            raise AttributeError(f"Stream: cuda_stream is of NVIDIA's devices; this one is of {stream.device}")
+        return int(stream.stream_id)
+
+    kind: Any = _native.Stream
+    kind.cuda_stream = property(handle, doc="The cudaStream_t.")
+    kind.__cuda_stream__ = lambda stream: (0, handle(stream))  # the protocol's version first
 
 
 class _Surface:

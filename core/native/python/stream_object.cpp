@@ -60,13 +60,6 @@ void refuse_pickling(const pb::object& self, int) {
   raise(PyExc_TypeError, std::string("cannot pickle '") + type_name(self.ptr()) + "' object");
 }
 
-// CUDA's own handle, by which other libraries share the stream.
-uintptr_t cuda_handle(const Stream& s) {
-  if (backend_of(s.device()).vendor() != "com.nvidia.cuda")
-    raise(PyExc_AttributeError, concat("Stream: cuda_stream is of NVIDIA's devices; this one is of ", s.device()));
-  return reinterpret_cast<uintptr_t>(s.handle());
-}
-
 void define_streams(pb::module_& m) {
   pb::class_<Stream, StreamPtr>(m, "Stream", pb::module_local(),
                                 "A queue of work on a device: what is given to one stream runs in order.")
@@ -76,10 +69,6 @@ void define_streams(pb::module_& m) {
            pb::arg("device") = pb::none(), pb::arg("priority") = 0)
       .def_property_readonly("device", [](const Stream& s) { return device_of(s.device()); })
       .def_property_readonly("stream_id", [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle()); })
-      .def_property_readonly("cuda_stream", cuda_handle)
-      .def(
-          "__cuda_stream__", [](const Stream& s) { return pb::make_tuple(0, cuda_handle(s)); },
-          "The version of the protocol and the cudaStream_t, for cupy.cuda.Stream.from_external and its like.")
       .def(
           "synchronize", [](const Stream& s) { without_interpreter([&] { s.synchronize(); }); },
           "Wait until everything given to the stream is done.")
