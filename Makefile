@@ -134,6 +134,7 @@ $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint:
 
 $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,plugins/kernelgen/native)
 	$(PIP) install "cupy-cuda13x>=14" "nvidia-cuda-nvrtc==13.0.*" "nvidia-cuda-runtime==13.0.*"
+	$(PIP) install --no-deps "nvidia-cublas==13.*" nvidia-nccl-cu13 # compared with what the backend knows of them
 	$(PIP) install --no-build-isolation --no-deps -e plugins/kernelgen -e ./plugins/reference -e backends/cuda
 	@touch $@
 

@@ -1175,9 +1175,11 @@ _device_count: Any
 _disable_saved_tensors_hooks: Any
 _edge_stand_in: Any
 _enable_key: Any
+_external_stream: Any
 _fallback_mode: Any
 _fallbacks: Any
 _forget_chosen_device: Any
+_host_table: Any
 _increment_version: Any
 _install_operators: Any
 _instructions: Any
@@ -1235,6 +1237,7 @@ _sparse_parts: Any
 _start_kernel_profile: Any
 _stop_kernel_profile: Any
 _take_kernel_events: Any
+_take_last_error: Any
 _transfer_guard: Any
 _watch_overrides: Any
 

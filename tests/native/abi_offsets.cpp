@@ -323,6 +323,7 @@ AT(ts_host, workspace, 48);
 AT(ts_host, copy_call, 56);
 AT(ts_host, free_call, 64);
 AT(ts_backend, capture, 304);
+AT(ts_backend, trim, 312);
 VALUE(TS_I_ROUND_FLOAT16, 64);
 VALUE(TS_I_ROUND_BFLOAT16, 65);
 VALUE(TS_C_DETERMINISTIC, 1);

@@ -1,12 +1,15 @@
 """Memory, copies, streams and events of NVIDIA's devices.
 
-Handles are addresses: device pointers, ``cudaStream_t``, ``cudaEvent_t``. The core keeps the pool over ``alloc``, so
-that most allocations enter no Python.
+Handles are addresses: device pointers, ``cudaStream_t``, ``cudaEvent_t``, ``cudaGraphExec_t``. Memory is of CuPy's
+pool, see ``memory.py``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tesserack.backends import Backend
 
+from tesserack_cuda import memory
 from tesserack_cuda.driver import Driver, load
+from tesserack_cuda.graphs import CAPTURE_MODES, Recorded
 from tesserack_cuda.staging import Staging
 
 if TYPE_CHECKING:
@@ -22,9 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CUDA"]
 
-_NOT_READY, _OUT_OF_MEMORY, _PEER_ALREADY = 600, 2, 704
+_NOT_READY, _PEER_ALREADY = 600, 704
 _STAGED = 1 << 18  # bytes of a piece of pinned memory, through which copies from the host are queued
-_DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 2, 3
+_HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
+_PORTABLE = 1
 
 
 class CUDA(Backend):
@@ -33,6 +39,7 @@ class CUDA(Backend):
     vendor, version = "com.nvidia.cuda", "0.1.0"
     raw_handles = True
     card: CUDACard
+    communicator: Any  # of which the core has the address
 
     def __init__(self, name: str = "cuda", driver: Callable[[], Driver] = load) -> None:
         self.name = name
@@ -43,11 +50,24 @@ class CUDA(Backend):
         self._faults: dict[int, int] = {}
         self._staging: dict[int, Staging] = {}
         self._peers: set[tuple[int, int]] = set()
+        self.memory = memory.Memory(self)
+        self._captures = 0  # under way
+        self.begun_by = 0  # the process that loaded the driver
+        self.capture_settings = threading.local()  # ``mode``, ``keep`` for a thread's captures; ``made`` by the last
+        self._graphs: dict[int, Recorded] = {}
+        self._graph_numbers = itertools.count(1)
 
     @functools.cached_property
     def driver(self) -> Driver:
         """CUDA's functions."""
-        return self._load()
+        loaded = self._load()
+        self.begun_by = os.getpid()
+        return loaded
+
+    def probed(self) -> bool:
+        """Whether there is a device."""
+        answer = self.probe()
+        return not isinstance(answer, tuple) and answer > 0
 
     def on(self, device: int) -> Any:
         """The runtime, with a device current in this thread."""
@@ -65,6 +85,9 @@ class CUDA(Backend):
         except Exception as error:  # of the bindings, which have a class for each library
             return 0, f"{type(error).__name__}: {str(error).splitlines()[0]}"
         return count if count else (0, "the NVIDIA driver shows no device; CUDA_VISIBLE_DEVICES may hide them")
+
+    def open(self, device: int) -> None:
+        self.fault_buffer(device)  # now, since a capture may be under way when the first kernel is made
 
     def attributes(self, device: int) -> dict[str, Any]:
         """What CUDA tells of a device."""
@@ -87,15 +110,31 @@ class CUDA(Backend):
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def alloc(self, device: int, nbytes: int, stream: Any) -> int:
-        try:
-            return int(self.on(device).malloc(max(nbytes, 1)))
-        except Exception as error:
-            if getattr(error, "status", None) == _OUT_OF_MEMORY:
-                raise MemoryError(f"{self.name}: no {nbytes} bytes on device {device}") from error
-            raise
+        return self.memory.take(device, nbytes, stream or 0)
 
     def free(self, device: int, handle: int, nbytes: int, stream: Any) -> None:
-        self.on(device).free(handle)  # waits for work that is under way
+        self.memory.give(device, handle, stream or 0)
+
+    def trim(self, device: int) -> None:
+        self.memory.trim(device)
+
+    def relaxed(self) -> contextlib.AbstractContextManager[None]:
+        """A context for calls that CUDA refuses while some stream is captured, though they do it no harm."""
+        return memory.relaxed(self.driver.exchange_capture_mode) if self._captures else contextlib.nullcontext()
+
+    def host_alloc(self, nbytes: int) -> int:
+        with self.relaxed():
+            return int(self.driver.runtime.hostAlloc(max(nbytes, 1), _PORTABLE))
+
+    def host_free(self, address: int, nbytes: int) -> None:
+        with self.relaxed():
+            self.driver.runtime.freeHost(address)
+
+    def copy_from_pinned(self, device: int, dst: int, offset: int, address: int, nbytes: int, stream: Any) -> None:
+        self.on(device).memcpyAsync(dst + offset, address, nbytes, _HOST_TO_DEVICE, stream or 0)
+
+    def copy_to_pinned(self, device: int, address: int, src: int, offset: int, nbytes: int, stream: Any) -> None:
+        self.on(device).memcpyAsync(address, src + offset, nbytes, _DEVICE_TO_HOST, stream or 0)
 
     def copy_from_host(self, device: int, dst: int, dst_offset: int, src: memoryview, stream: Any) -> None:
         self.on(device)
@@ -205,7 +244,8 @@ class CUDA(Backend):
         self.on(device).eventRecord(event, stream or 0)
 
     def event_query(self, device: int, event: int) -> bool:
-        return _done(self.on(device).eventQuery, event)
+        with self.relaxed():
+            return _done(self.on(device).eventQuery, event)
 
     def event_synchronize(self, device: int, event: int) -> None:
         self.on(device).eventSynchronize(event)
@@ -215,6 +255,59 @@ class CUDA(Backend):
         runtime.eventSynchronize(begin)
         runtime.eventSynchronize(end)
         return float(runtime.eventElapsedTime(begin, end))
+
+    # --- graphs ---------------------------------------------------------------------------------------------------
+
+    def capture_begin(self, device: int, stream: Any) -> None:
+        if not stream:
+            raise RuntimeError(
+                "capture: CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to "
+                "replay them on the default stream.)"
+            )
+        mode = getattr(self.capture_settings, "mode", "global")
+        self.capture_settings.mode = "global"
+        self.on(device).streamBeginCapture(stream, CAPTURE_MODES[mode])
+        with self._lock:
+            self._captures += 1
+
+    def capture_end(self, device: int, stream: int) -> int:
+        runtime, settings = self.on(device), self.capture_settings
+        with self._lock:
+            self._captures -= 1
+        recorded = Recorded(int(runtime.streamEndCapture(stream)))
+        if not getattr(settings, "keep", False):
+            try:
+                self.instantiate(recorded)
+            finally:
+                runtime.graphDestroy(recorded.graph)
+                recorded.graph = 0
+        number = next(self._graph_numbers)
+        self._graphs[number] = settings.made = recorded
+        settings.keep = False
+        return number
+
+    def instantiate(self, recorded: Recorded) -> None:
+        """Make a captured graph executable."""
+        runtime = self.driver.runtime
+        with self.relaxed():
+            if recorded.executable:
+                runtime.graphExecDestroy(recorded.executable)
+            recorded.executable = 0
+            recorded.executable = int(runtime.graphInstantiate(recorded.graph))
+
+    def capture_replay(self, device: int, recording: int, stream: Any) -> None:
+        recorded = self._graphs[recording]
+        if not recorded.executable:
+            self.instantiate(recorded)
+        self.on(device).graphLaunch(recorded.executable, stream or 0)
+
+    def capture_destroy(self, device: int, recording: int) -> None:
+        recorded, runtime = self._graphs.pop(recording), self.on(device)
+        with self.relaxed():
+            if recorded.executable:
+                runtime.graphExecDestroy(recorded.executable)
+            if recorded.graph:
+                runtime.graphDestroy(recorded.graph)
 
     def shutdown(self) -> None:
         for staging in self._staging.values():

@@ -83,7 +83,8 @@ class CUDACard(Card):
         else:
             self.statistics.from_disk += 1
         self.backend.on(device.index)
-        module = loaded.driver.moduleLoadData(binary)  # stays loaded: plans hold its functions
+        with self.backend.relaxed():
+            module = loaded.driver.moduleLoadData(binary)  # stays loaded: plans hold its functions
         function = int(loaded.driver.moduleGetFunction(module, name))
         context = int(loaded.driver.ctxGetCurrent())
         return launcher.cuda_kernel(loaded.launch_kernel, loaded.set_context, function, context)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack
 
+from tesserack_cuda import graphed, graphs, surface
+
 if TYPE_CHECKING:
     from tesserack_cuda.backend import CUDA
 
@@ -20,6 +22,9 @@ def namespace(backend: CUDA) -> Mapping[str, Any]:
     """The names, bound to the devices of a backend."""
     made = _Functions(backend)
     found: dict[str, Any] = {name: getattr(made, name) for name in vars(_Functions) if not name.startswith("_")}
+    found |= surface.names(backend, made._index)
+    found |= _graphs(backend)
+    found["_memory_statistics"] = functools.partial(_memory_statistics, backend)
     found["amp"] = _amp(backend.name)
     found["nvtx"] = _nvtx()
     found["OutOfMemoryError"] = tesserack.OutOfMemoryError
@@ -75,8 +80,9 @@ class _Functions:
         return dict(self._backend.card.statistics.to_dict())
 
     def is_current_stream_capturing(self) -> bool:
-        """False: work is not captured as graphs."""
-        return False
+        """Whether the current stream is captured. False where there is no device."""
+        handle = self._module.current_stream().stream_id if self._module.is_available() else 0
+        return bool(handle and self._backend.driver.runtime.streamIsCapturing(handle))
 
     def ipc_collect(self) -> None:
         """Nothing: memory is not shared with other processes."""
@@ -126,6 +132,36 @@ class _Functions:
             return getattr(pynvml, function)(pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode()), *arguments)
         finally:
             pynvml.nvmlShutdown()
+
+
+#: PyTorch's names of what is counted, in tensors and in blocks held from the pool.
+_STATISTICS = {"allocated_bytes": "allocated", "active_bytes": "allocated", "reserved_bytes": "reserved"}
+
+
+def _memory_statistics(backend: CUDA, device: int, counted: dict[str, int]) -> dict[str, int]:
+    """What ``memory_stats`` tells besides: the pool's numbers, and the counts under PyTorch's names."""
+    found = backend.memory.statistics(device)
+    for theirs, ours in _STATISTICS.items():
+        found |= {f"{theirs}.all.current": counted[ours], f"{theirs}.all.peak": counted[f"{ours}_peak"]}
+    return {**found, "num_device_alloc": counted["device_allocations"]}
+
+
+def _graphs(backend: CUDA) -> dict[str, Any]:
+    """Captured graphs, bound to the backend; ``graphs`` holds them once more, as a module of PyTorch's does."""
+    bound = {"_backend": backend, "__module__": f"tesserack.{backend.name}"}
+    names: dict[str, Any] = {
+        "CUDAGraph": type("CUDAGraph", (graphs.CUDAGraph,), {**bound, "__doc__": graphs.CUDAGraph.__doc__}),
+        "graph": type("graph", (graphs.graph,), {**bound, "__doc__": graphs.graph.__doc__}),
+        "graph_pool_handle": graphs.graph_pool_handle,
+    }
+
+    @functools.wraps(graphed.make_graphed_callables)
+    def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
+        makers = graphed.Makers(names["graph"], names["CUDAGraph"], tesserack.get_device_module(backend.name))
+        return graphed.make_graphed_callables(makers, *args, **kwargs)
+
+    names["make_graphed_callables"] = make_graphed_callables
+    return {**names, "graphs": SimpleNamespace(**names)}
 
 
 def _amp(name: str) -> SimpleNamespace:

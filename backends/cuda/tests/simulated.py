@@ -18,23 +18,17 @@ from typing import Any
 
 import numpy as np
 from host_dialect import has_barrier, translate
+from simulated_errors import INVALID_HANDLE, INVALID_VALUE, NOT_READY, OUT_OF_MEMORY, SimulatedError
+from simulated_graphs import Capture, Graphs
+from simulated_pool import Pool
 from tesserack_cuda.driver import Driver
 
 __all__ = ["Simulated", "SimulatedError"]
 
-INVALID_VALUE, OUT_OF_MEMORY, INVALID_HANDLE, NOT_READY = 1, 2, 400, 600
 _LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
 )
 _SET_CONTEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-
-
-class SimulatedError(RuntimeError):
-    """As CUDARuntimeError is."""
-
-    def __init__(self, status: int, text: str):
-        super().__init__(f"simulated error {status}: {text}")
-        self.status = status
 
 
 class NVRTCError(RuntimeError):
@@ -42,13 +36,17 @@ class NVRTCError(RuntimeError):
 
 
 class Stream:
-    """What is queued, in order; ``ran`` counts what was done."""
+    """What is queued, in order; ``ran`` counts what was done. While it is captured, operations go to the graph."""
 
     def __init__(self, device: int):
         self.device, self.queue, self.queued, self.ran = device, deque[Callable[[], None]](), 0, 0
+        self.capture: Capture | None = None
+        self.blocking = False  # whether the legacy default stream waits for it
 
     def put(self, operation: Callable[[], None]) -> int:
         """Queue an operation; how many were queued so far."""
+        if self.capture is not None:
+            return self.capture.put(self, operation)
         self.queue.append(operation)
         self.queued += 1
         return self.queued
@@ -61,7 +59,7 @@ class Stream:
             self.ran += 1
 
 
-class Simulated:
+class Simulated(Graphs):
     """Devices of one driver. ``runtime``, ``driver`` and ``nvrtc`` are all this object: no name means two things."""
 
     NVRTCError = NVRTCError
@@ -83,11 +81,24 @@ class Simulated:
         self._folder = tempfile.TemporaryDirectory(prefix="simulated-cuda-")
         self._run = self._runner()
         self.launched = 0
+        self.pool = Pool(self)
+        self.libraries: dict[str, Any] = {}
+        self.profiling = 0
 
     def load(self) -> Driver:
         """What the backend is given."""
         launch, context = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (self._launch, self._context))
-        return Driver(self, self, self, launch, context)
+        return Driver(
+            self,
+            self,
+            self,
+            launch,
+            context,
+            self.exchange_capture_mode,
+            self.pool,
+            self.pool.on_stream,
+            self.libraries.get,
+        )
 
     @property
     def live(self) -> int:
@@ -113,6 +124,12 @@ class Simulated:
     def memGetInfo(self) -> tuple[int, int]:
         return self.memory - self.live, self.memory
 
+    def profilerStart(self) -> None:
+        self.profiling += 1
+
+    def profilerStop(self) -> None:
+        self.profiling -= 1
+
     def deviceCanAccessPeer(self, device: int, other: int) -> int:
         return int(device != other)
 
@@ -124,12 +141,14 @@ class Simulated:
 
     def malloc(self, size: int) -> int:
         with self._lock:
+            self.unsafe("cudaMalloc")
             if self.live + size > self.memory:
                 raise SimulatedError(OUT_OF_MEMORY, "out of memory")
             return self._block(size, self.getDevice())
 
     def hostAlloc(self, size: int, flags: int) -> int:
         with self._lock:
+            self.unsafe("cudaHostAlloc")
             return self._block(size, -1)
 
     def _block(self, size: int, device: int) -> int:
@@ -140,7 +159,8 @@ class Simulated:
 
     def free(self, address: int) -> None:
         with self._lock:
-            self.deviceSynchronize()
+            self.unsafe("cudaFree")
+            self._drain()
             if self._blocks.get(address, (0, 0, -1))[2] < 0:
                 raise SimulatedError(INVALID_VALUE, f"free of {address:#x}, which is no allocation")
             del self._blocks[address]
@@ -189,6 +209,7 @@ class Simulated:
 
     def _stream(self, handle: int) -> Stream:
         if not handle:
+            self.legacy()
             return self._default[self.getDevice()]
         if handle not in self._streams:
             raise SimulatedError(INVALID_HANDLE, f"no stream {handle:#x}")
@@ -198,27 +219,39 @@ class Simulated:
         with self._lock:
             handle = next(self._numbers)
             self._streams[handle] = Stream(self.getDevice())
+            self._streams[handle].blocking = not flags & 1
             return handle
 
     def streamDestroy(self, handle: int) -> None:
         with self._lock:
-            self._stream(handle).run()
+            self._waited(handle).run()
             del self._streams[handle]
+
+    def _waited(self, handle: int) -> Stream:
+        """A stream that the host asks about, which ends its capture."""
+        stream = self._stream(handle)
+        if stream.capture is not None:
+            raise stream.capture.broken("a wait for a stream that is captured")
+        return stream
 
     def streamSynchronize(self, handle: int) -> None:
         with self._lock:
-            self._stream(handle).run()
+            self._waited(handle).run()
+
+    def _drain(self) -> None:
+        device = self.getDevice()
+        for stream in (*self._streams.values(), *self._default):
+            if stream.device == device:
+                stream.run()
 
     def deviceSynchronize(self) -> None:
         with self._lock:
-            device = self.getDevice()
-            for stream in (*self._streams.values(), *self._default):
-                if stream.device == device:
-                    stream.run()
+            self.unsafe("cudaDeviceSynchronize")
+            self._drain()
 
     def streamQuery(self, handle: int) -> None:
         with self._lock:
-            stream = self._stream(handle)
+            stream = self._waited(handle)
             if stream.queue:
                 stream.run(stream.ran + 1)
                 raise SimulatedError(NOT_READY, "not ready")
@@ -227,8 +260,11 @@ class Simulated:
         with self._lock:
             recorded = self._event(event)
             if recorded is not None:
+                waiting = self._stream(handle)
+                if self.joined(waiting, *recorded, event):
+                    return
                 stream, number = recorded
-                self._stream(handle).put(lambda: stream.run(number))
+                waiting.put(lambda: stream.run(number))
 
     def _event(self, event: int) -> tuple[Stream, int] | None:
         if event not in self._events:
@@ -251,17 +287,19 @@ class Simulated:
             self._event(event)
             queue = self._stream(stream)
             self._events[event] = queue, queue.put(lambda: None)
+            self.recorded(event, queue)
 
     def eventQuery(self, event: int) -> None:
         with self._lock:
-            recorded = self._event(event)
+            self.unsafe("cudaEventQuery")
+            recorded = self._outside(event)
             if recorded is not None and recorded[0].ran < recorded[1]:
                 recorded[0].run(recorded[0].ran + 1)
                 raise SimulatedError(NOT_READY, "not ready")
 
     def eventSynchronize(self, event: int) -> None:
         with self._lock:
-            recorded = self._event(event)
+            recorded = self._outside(event)
             if recorded is not None:
                 recorded[0].run(recorded[1])
 
@@ -323,6 +361,7 @@ class Simulated:
 
     def moduleLoadData(self, image: bytes) -> int:
         with self._lock:
+            self.unsafe("cuModuleLoadData")
             number = next(self._numbers)
             path = Path(self._folder.name, f"module{number}.so")
             path.write_bytes(image[1:])

@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
 import tesserack as ts
+from conftest import NAME
 from simulated import Simulated
-from tesserack import _native
-from tesserack.backends import _loader
-from tesserack_cuda.backend import CUDA
-from tesserack_cuda.card import CUDACard
-from tesserack_cuda.namespace import namespace
 
-NAME = "simulatedcuda"
-
-
-@pytest.fixture(scope="session")
-def driver() -> Simulated:
-    """The driver; its devices are registered under a name of their own."""
-    simulated = Simulated(devices=2, memory=1 << 28)
-    backend = CUDA(NAME, simulated.load)
-    CUDACard(backend).install(backend)
-    backend.namespace = namespace(backend)
-    _loader._namespaces[NAME] = backend.namespace  # as for a backend that an installed package announces
-    register: Any = _native
-    register._register_python_backend(backend, __file__)
-    return simulated
-
-
-@pytest.fixture(autouse=True)
-def no_fallback(driver: Simulated) -> Any:
-    before = ts.backends.get_fallback()
-    ts.backends.set_fallback("error")
-    yield
-    ts.backends.set_fallback(before)
+pytestmark = pytest.mark.usefixtures("no_fallback")
 
 
 def test_properties(driver: Simulated) -> None:

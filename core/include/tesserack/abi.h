@@ -434,6 +434,7 @@ typedef struct ts_backend {
   int (*copy_from_pinned)(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, size_t bytes, void* stream);
   int (*copy_to_pinned)(void* ctx, int32_t device, void* dst, const void* src, int64_t src_offset, size_t bytes, void* stream);
   const ts_capture* capture;
+  void (*trim)(void* ctx, int32_t device); /* memory that the backend itself keeps for reuse goes back to the device */
 } ts_backend;
 enum { TS_B_OWN_ALLOCATOR = 1 /* alloc/free are pooled already: the core adds no cache */ };
 

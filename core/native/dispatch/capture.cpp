@@ -81,7 +81,7 @@ void Capture::leave() noexcept {
   if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchCapture});
 }
 
-void Capture::end() {
+void Capture::end(bool run) {
   TS_CHECK(recording_now_ && CaptureState::current() == this, "capture: this thread is not recording");
   leave();
   const ts_backend& t = backend_.table();
@@ -92,7 +92,7 @@ void Capture::end() {
   complete_ = true;
   for (Draws& d : draws)
     TS_CHECK(d.end >= d.begin, "capture: a generator was seeded while its numbers were recorded; seed it before");
-  if (!by_launches) return;
+  if (!by_launches || !run) return;
   // What the card wrote down has not been done yet: with the numbers that were drawn meanwhile.
   for (Draws& d : draws) {
     uint64_t now[2] = {d.generator->seed, d.begin};

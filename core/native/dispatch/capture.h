@@ -11,9 +11,10 @@ public:
   explicit Capture(Device device);
   ~Capture() override;
   // Between the two, this thread's work for the device, on its current stream, is recorded. RuntimeError where another
-  // recording is under way in the thread. Once it has ended, the work has been done once.
+  // recording is under way in the thread. Once it has ended, the work has been done once; that of a card's own
+  // recording has not where `run` is false.
   void begin();
-  void end();
+  void end(bool run = true);
   void cancel() noexcept;                                               // after an error
   void replay();                                                        // on the thread's current stream
   int64_t steps() const { return static_cast<int64_t>(steps_.size()); } // 0 of a card's own recording

@@ -1,4 +1,5 @@
 #include "dispatch/launch_plan.h"
+#include "runtime/capture_state.h"
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -126,7 +127,7 @@ bool store_patch(const LaunchPatch& p, const PatchValue& v, unsigned char* to) {
 }
 
 struct ReleaseStorage {
-  void operator()(Storage* s) const { Storage::destroy(s); }
+  void operator()(Storage* s) const { let_go(s); }
 };
 
 int status_of(ErrorKind kind) { return kind == ErrorKind::OutOfMemory ? TS_OUT_OF_MEMORY : TS_ERROR; }

@@ -241,6 +241,16 @@ void fill_table(PythonBackend& b, bool own_allocator) {
   fill_optional(b);
 }
 
+// A table that the backend made itself, by its address.
+const ts_communicator* communicator_of(PyObject* backend) {
+  PyRef address = checked(PyObject_GetAttrString(backend, "communicator_table"));
+  TS_CHECK_TYPE(PyLong_Check(address.get()), "Backend.communicator_table: expected an address as an int, got ",
+                type_name(address.get()));
+  void* table = PyLong_AsVoidPtr(address.get());
+  if (PyErr_Occurred()) throw_python();
+  return static_cast<const ts_communicator*>(table);
+}
+
 // _register_python_backend(backend, source) -> name
 PyObject* register_python_backend(PyObject*, PyObject* args) {
   PyObject* backend;
@@ -254,6 +264,7 @@ PyObject* register_python_backend(PyObject*, PyObject* args) {
     find_methods(backend, *b);
     b->raw_handles = true_attribute(backend, "raw_handles");
     fill_table(*b, true_attribute(backend, "own_allocator"));
+    b->table.communicator = communicator_of(backend);
     register_backend(&b->table, source);
     python_backends()[b->name] = {Py_NewRef(backend), b.get()};
     return to_python(b.release()->name).release(); // the table outlives every use of it

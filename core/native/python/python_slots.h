@@ -40,6 +40,7 @@ enum Method {
   CaptureEnd,
   CaptureReplay,
   CaptureDestroy,
+  Trim,
   kMethods
 };
 inline constexpr const char* kMethodNames[kMethods] = {"_probe",
@@ -74,7 +75,8 @@ inline constexpr const char* kMethodNames[kMethods] = {"_probe",
                                                        "capture_begin",
                                                        "capture_end",
                                                        "capture_replay",
-                                                       "capture_destroy"};
+                                                       "capture_destroy",
+                                                       "trim"};
 
 struct PythonBackend : KernelOwner {
   PyRef methods[kMethods];

@@ -101,6 +101,10 @@ int copy_to_pinned(void* ctx, int32_t device, void* dst, const void* src, int64_
   });
 }
 
+void trim(void* ctx, int32_t device) {
+  quietly([&] { invoke(ctx, Trim, number(device)); });
+}
+
 // --- recorded launches -------------------------------------------------------------------------------------------
 
 int capture_begin(void* ctx, int32_t device, void* stream) {
@@ -141,6 +145,7 @@ void fill_stream_slots(PythonBackend& b) {
   if (has(HostFree)) t.host_free = host_free;
   if (has(CopyFromPinned)) t.copy_from_pinned = copy_from_pinned;
   if (has(CopyToPinned)) t.copy_to_pinned = copy_to_pinned;
+  if (has(Trim)) t.trim = trim;
   if (!has(CaptureBegin)) return;
   b.capture = {sizeof b.capture, capture_begin, has(CaptureEnd) ? capture_end : nullptr,
                has(CaptureReplay) ? with_two<CaptureReplay> : nullptr, destroy<CaptureDestroy>};

@@ -206,6 +206,8 @@ void define_devices(pb::module_& m) {
   m.def(
       "synchronize", [](const pb::object& device) { synchronize(device_arg(device)); }, "device"_a = pb::none(),
       "Wait until a device has finished all work given to it.");
+  m.def("_host_table", [] { return reinterpret_cast<uintptr_t>(host_table()); });
+  m.def("_take_last_error", take_last_error);
   m.def("_set_num_threads", [](const std::string& name, int n) {
     auto set = named_backend(name).table().set_num_threads;
     if (set) set(named_backend(name).table().ctx, n);

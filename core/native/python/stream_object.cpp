@@ -145,6 +145,9 @@ void init_streams(PyObject* module) {
   m.def(
       "set_stream", [](const pb::object& s) { set_current_stream(stream_arg(s, "set_stream")); }, pb::arg("stream"),
       "Make a stream the current one of this thread.");
+  m.def("_external_stream", [](const pb::object& device, uintptr_t handle) {
+    return Stream::external(device_or_default(device), reinterpret_cast<void*>(handle));
+  });
   m.def("_record_stream", [](const pb::object& tensor, const pb::object& stream) {
     Storage* s = expect_tensor(tensor.ptr(), "record_stream")->storage;
     std::shared_ptr<Stream> given = stream_arg(stream, "record_stream");

@@ -40,7 +40,7 @@ void define_watch(pb::module_& m) {
                [](const pb::object& device) { return new Capture(ts::py::expect_device(device.ptr(), "capture")); }),
            pb::arg("device"))
       .def("begin", &Capture::begin)
-      .def("end", &Capture::end)
+      .def("end", &Capture::end, pb::arg("run") = true)
       .def("cancel", &Capture::cancel)
       .def("replay", &Capture::replay)
       .def_property_readonly("steps", &Capture::steps)

@@ -420,6 +420,8 @@ void DeviceAllocator::release_cached() {
     all = take_all();
   }
   raw_free(all);
+  const ts_backend& t = backend_.table();
+  if (t.trim) t.trim(t.ctx, index_);
 }
 
 void DeviceAllocator::add_stream(void* stream) {

@@ -1,4 +1,5 @@
 #include "runtime/call_copy.h"
+#include "runtime/capture_state.h"
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
 #include "runtime/stream.h"
@@ -133,7 +134,7 @@ void* CallMemory::take(size_t bytes) {
 }
 
 void CallMemory::release() {
-  for (Storage* s : *given) Storage::destroy(s);
+  for (Storage* s : *given) let_go(s);
 }
 
 Backend::Backend(int16_t id, const ts_backend* table, std::string source)

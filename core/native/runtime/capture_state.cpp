@@ -2,9 +2,12 @@
 
 namespace ts {
 
+void let_go(Storage* s) {
+  if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) Storage::destroy(s);
+}
+
 CaptureState::~CaptureState() {
-  for (Storage* s : kept)
-    if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) Storage::destroy(s);
+  for (Storage* s : kept) let_go(s);
 }
 
 void CaptureState::keep(Storage* s) {

@@ -31,6 +31,9 @@ struct CaptureState {
   std::vector<Draws> draws;
 };
 
+// Lets go of scratch memory, which a recording may have kept.
+void let_go(Storage* s);
+
 // Before the device is waited for, or memory of the host is copied from or to it.
 inline void check_recordable(Device device, const char* what) {
   if (CaptureState* c = CaptureState::current(); c && c->device == device) [[unlikely]]

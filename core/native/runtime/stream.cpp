@@ -53,14 +53,30 @@ std::shared_ptr<Stream> Stream::default_of(Device device) {
   return std::shared_ptr<Stream>(new Stream(device, nullptr));
 }
 
+// Its pool stays when this goes: another of the same handle may be there, or come.
+std::shared_ptr<Stream> Stream::external(Device device, void* handle) {
+  Backend& b = backend_of(device);
+  b.allocator(device.index);
+  TS_CHECK(b.has_streams(), "ExternalStream: backend '", b.name(), "' has no streams");
+  if (!handle) return default_of(device);
+  std::shared_ptr<Stream> stream(new Stream(device, handle, false));
+  b.allocator(device.index).add_stream(handle);
+  Live& l = live();
+  std::lock_guard lock(l.mutex);
+  l.streams.emplace_back(device, handle);
+  return stream;
+}
+
 // Memory waiting for reuse on this stream goes to the default one, so the work in flight must be over.
 Stream::~Stream() {
   if (!handle_) return;
   {
     Live& l = live();
     std::lock_guard lock(l.mutex);
-    std::erase(l.streams, std::pair(device_, handle_));
+    auto found = std::find(l.streams.begin(), l.streams.end(), std::pair(device_, handle_));
+    if (found != l.streams.end()) l.streams.erase(found);
   }
+  if (!owned_) return;
   Backend& b = backend_of(device_);
   b.table().synchronize(b.table().ctx, device_.index, handle_);
   b.allocator(device_.index).retire_stream(handle_);

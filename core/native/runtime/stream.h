@@ -14,6 +14,8 @@ public:
   // RuntimeError from the backend when it cannot make one.
   static std::shared_ptr<Stream> make(Device device, int priority);
   static std::shared_ptr<Stream> default_of(Device device);
+  // One that somebody else made and will destroy, after the last use of this.
+  static std::shared_ptr<Stream> external(Device device, void* handle);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -24,9 +26,10 @@ public:
   bool query() const; // whether everything given to it is done
 
 private:
-  Stream(Device device, void* handle) : device_(device), handle_(handle) {}
+  Stream(Device device, void* handle, bool owned = true) : device_(device), handle_(handle), owned_(owned) {}
   Device device_;
   void* handle_;
+  bool owned_;
 };
 
 class Event {

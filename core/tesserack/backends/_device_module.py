@@ -116,7 +116,10 @@ class DeviceModule(ModuleType):
         """Bytes allocated and reserved, now and at most. Empty where there is no device and none is named."""
         if device is None and not self.is_available():
             return {}
-        return _native.memory_stats(resolve(self._name, device))
+        where = resolve(self._name, device)
+        counted: dict[str, int] = _native.memory_stats(where)
+        more = namespace(self._name).get("_memory_statistics")  # of a backend that counts by itself
+        return {**counted, **more(where.index, counted)} if more else counted
 
     def memory_allocated(self, device: Any = None) -> int:
         """Bytes in live tensors."""

@@ -91,6 +91,7 @@ class Backend:
       ``capture_replay(device, recording, stream)`` and ``capture_destroy(device, recording)``: what the stream is given
       between the first two is written down instead of done, and done by every replay. Without them the core records
       kernel calls itself.
+    - ``trim(device)``: memory that the backend itself keeps for reuse goes back to the device, as ``empty_cache`` asks.
     - ``shutdown()``: the process ends.
 
     >>> from tesserack.backends import Backend
@@ -112,6 +113,8 @@ class Backend:
     #: True where the handles of storages, streams and events are ints other than 0, such as addresses, not objects.
     #: Kernels may then return a :class:`tesserack.backends.LaunchPlan`.
     raw_handles: bool = False
+    #: Address of a ``ts_communicator`` of ``abi.h``, which must live as long as the process; 0: there is none.
+    communicator_table: int = 0
     #: What ``tesserack.<name>`` has beyond what it has for every backend, by name.
     namespace: Mapping[str, Any] = MappingProxyType({})
 
@@ -265,6 +268,7 @@ class Backend:
     capture_end: Any = None
     capture_replay: Any = None
     capture_destroy: Any = None
+    trim: Any = None
 
     # --- for the native table -------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from tesserack_kernelgen.templates.sort import sort
 if TYPE_CHECKING:
     from tesserack_kernelgen.card import Call
 
-__all__ = ["CHANGING", "TEMPLATES"]
+__all__ = ["CHANGING", "TAKES", "TEMPLATES"]
 
 #: By operator, as ``tesserack/abi.h`` and ``tesserack ops`` name them.
 TEMPLATES: dict[str, Callable[[Call], Any]] = {
@@ -90,3 +90,6 @@ CHANGING: dict[str, tuple[int, ...]] = {
     "sgd_step_": (3,),  # the rate; lists of tensors count first
     "adam_step_": (5, 6),  # the step and the rate
 }
+
+#: What a kernel takes beyond the least, see ``Backend.kernel``.
+TAKES: dict[str, tuple[str, ...]] = {"random_bits": ("device_random",)}

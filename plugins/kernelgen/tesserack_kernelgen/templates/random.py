@@ -26,14 +26,21 @@ DEVICE void philox(u64 key, u64 counter, u32* word) {
 
 
 def random_bits(call: Call) -> LaunchPlan:
-    """``out[i]`` = word ``params[1] + i`` of the stream with key ``params[0]``; an item makes a block of four."""
+    """``out[i]`` = word ``params[1] + i`` of the stream with key ``params[0]``; an item makes a block of four.
+
+    With an input, that holds the key and a number which ``params[1]`` is counted from: recorded launches read new ones.
+    """
     out = call.outputs[0]
     kernel = Kernel(call, "random_bits")
     target = kernel.output(0)
     words = out.numel * ITEMSIZE[target.dtype] // 4
     group = 16 if call.device.serial else call.device.group
     blocks = words // 4 + 2  # as many for every offset
-    key, offset = kernel.param(0, "u64"), kernel.param(1, "u64")
+    if call.inputs:
+        state = f"((GLOBAL const u64*)({kernel.input(0).pointer}))"
+        key, offset = f"{state}[0]", f"({state}[1] + {kernel.param(1, 'u64')})"
+    else:
+        key, offset = kernel.param(0, "u64"), kernel.param(1, "u64")
     body = f"""
   const idx t = (idx)GROUP(0) * {group} + LANE(0);
   u32 word[4];

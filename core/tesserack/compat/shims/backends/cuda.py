@@ -1,4 +1,4 @@
-"""``torch.backends.cuda``: switches of kernels that are not used; they can be set and change nothing."""
+"""``torch.backends.cuda``: the precision of products; other switches can be set and change nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+
+from tesserack import _switches
 
 __all__ = [
     "cuFFTPlanCache",
@@ -25,12 +27,35 @@ __all__ = [
     "sdp_kernel",
 ]
 
-matmul = SimpleNamespace(
-    allow_tf32=False,
+
+class _Matmul(SimpleNamespace):
+    """Precision of products: those of float32 as ``set_float32_matmul_precision`` has it, the rest changes nothing."""
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether products of float32 may be rounded to tf32."""
+        return _switches.get_float32_matmul_precision() != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        _switches.set_float32_matmul_precision("high" if value else "highest")
+
+    @property
+    def fp32_precision(self) -> str:
+        """``"tf32"`` or ``"ieee"``."""
+        return "tf32" if self.allow_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, value: str) -> None:
+        if value not in ("tf32", "ieee", "none"):
+            raise RuntimeError(f"fp32_precision: expected tf32, ieee or none, got {value!r}")
+        self.allow_tf32 = value == "tf32"
+
+
+matmul = _Matmul(
     allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True,
     allow_fp16_accumulation=False,
-    fp32_precision="none",
 )
 cufft_plan_cache: Any = SimpleNamespace(size=0, max_size=0, clear=lambda: None)
 cuFFTPlanCache = type(cufft_plan_cache)

@@ -63,8 +63,10 @@ def _is_in_bad_fork() -> bool:
 
 
 def is_current_stream_capturing() -> bool:
-    """Always False."""
-    return False
+    """Whether the current stream is captured in a graph; False where there is no device."""
+    module = Card("cuda").require("") if Card("cuda").is_available() else None
+    own = getattr(module, "is_current_stream_capturing", None)
+    return bool(own and own())
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
@@ -115,3 +117,18 @@ def get_sync_debug_mode() -> int:
 
 
 _sync = {"mode": 0}
+
+#: What the cuda backend has, and nothing stands for where it is not installed.
+_OF_THE_BACKEND = (
+    *("CUDAGraph", "ExternalStream", "StreamContext", "cudart", "graph", "graph_pool_handle", "graphs"),
+    *("make_graphed_callables", "nccl", "profiler", "_CudaDeviceProperties", "_get_pynvml_handler"),
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_THE_BACKEND:
+        found = getattr(Card("cuda")._module(), name, None)
+        if found is not None:
+            return found
+        raise AttributeError(f"torch.cuda.{name} is of the cuda backend; pip install tesserack-cuda")
+    raise AttributeError(f"module 'torch.cuda' has no attribute {name!r}")
