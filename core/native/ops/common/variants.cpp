@@ -56,10 +56,14 @@ bool laid_out_as(const Tensor& target, const TensorImpl& outline) {
          (target.is_contiguous() ? outline.has(TensorImpl::kContiguous) : same(target.strides(), outline.strides()));
 }
 
+// Those of which PyTorch takes an out of no other dtype than the result's.
+bool casts_no_result(const std::string& base) { return base == "multinomial"; }
+
 // What joins tensors refuses another dtype by a TypeError, as in PyTorch.
 void check_cast(const Operator& op, DType result, DType target) {
   const std::string& base = op.functional->schema->base;
   bool joins = base.ends_with("stack") || base.starts_with("cat") || base.starts_with("concat");
+  TS_CHECK(result == target || !casts_no_result(base), op.name(), ": expected out of dtype ", result, ", got ", target);
   TS_CHECK_KIND(joins ? ErrorKind::Type : ErrorKind::Runtime, can_cast(result, target), op.name(), ": result type ",
                 result, " can't be cast to the desired output type ", target);
 }
