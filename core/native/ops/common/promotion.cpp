@@ -10,8 +10,7 @@ int category(DType t) {
 
 // A complex number beside floating ones leaves them their precision.
 DType combine(DType higher, DType lower) {
-  if (is_floating(higher) && is_complex(lower))
-    return higher == DType::Float64 ? DType::Complex128 : DType::Complex64;
+  if (is_floating(higher) && is_complex(lower)) return higher == DType::Float64 ? DType::Complex128 : DType::Complex64;
   return category(higher) >= category(lower) ? higher : promote_types(higher, lower);
 }
 
