@@ -9,7 +9,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._results import deliver
+from tesserack._results import deliver, strided_only
 
 __all__ = ["empty_permuted", "from_file", "range", "to_dlpack"]
 
@@ -34,6 +34,7 @@ def range(
     >>> ts.range(1, 4)
     tensor([1., 2., 3., 4.])
     """
+    strided_only("range", layout)
     if end is None:
         start, end = 0, start
     if step == 0:
@@ -69,6 +70,7 @@ def empty_permuted(
     >>> ts.empty_permuted((2, 3, 5), (0, 2, 1)).stride()
     (15, 1, 3)
     """
+    strided_only("empty_permuted", layout)
     size, order = tuple(size), tuple(physical_layout)
     if len(order) != len(size):
         raise RuntimeError(f"empty_permuted: Number of dimensions in size does not match the length of the "
@@ -106,6 +108,7 @@ def from_file(
     """
     import mmap
 
+    strided_only("from_file", layout)
     kind = dtype or ts.get_default_dtype()
     count = size or 0
     needed = count * kind.itemsize

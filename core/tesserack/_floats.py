@@ -102,6 +102,9 @@ def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[T
     mantissa = ts.where(plain, input, wide_mantissa.to(input.dtype))
     if out is None:
         return mantissa, exponent
+    if (out[0].dtype, out[1].dtype) != (mantissa.dtype, exponent.dtype):
+        raise RuntimeError(f"frexp: expected out of {mantissa.dtype} and {exponent.dtype}, got {out[0].dtype} and "
+                           f"{out[1].dtype}")  # fmt: skip
     return deliver("frexp", mantissa, out[0]), deliver("frexp", exponent, out[1])
 
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["deliver", "refilled"]
+__all__ = ["deliver", "refilled", "strided_only"]
+
+
+def strided_only(op: str, layout: Any, error: type[Exception] = NotImplementedError) -> None:
+    """Refuses a ``layout=`` of a function that makes dense tensors alone."""
+    if layout is None or layout is ts.strided:
+        return
+    if not isinstance(layout, ts.layout):
+        raise TypeError(f"{op}(): argument 'layout' does not take a {type(layout).__name__}")
+    raise error(f"{op}: is not implemented for tensors of layout {layout}; make a dense one and convert it, "
+                ".to_sparse()")  # fmt: skip
 
 
 def deliver(op: str, value: Tensor, out: Tensor | None) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
+from tesserack._results import strided_only
 from tesserack.signal import windows
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _checked(op: str, window_length: int, dtype: Any) -> None:
+def _checked(op: str, window_length: int, dtype: Any, layout: Any) -> None:
+    strided_only(op, layout, RuntimeError)
     if window_length < 0:
         raise RuntimeError(f"{op}: requires non-negative window_length, got window_length={window_length}")
     if dtype is not None and not dtype.is_floating_point:
@@ -33,7 +35,7 @@ def hann_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """0.5 - 0.5 cos(x): ``signal.windows.hann``, not symmetric unless told so."""
-    _checked("hann_window", window_length, dtype)
+    _checked("hann_window", window_length, dtype, layout)
     return windows.hann(window_length, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -50,7 +52,7 @@ def hamming_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """alpha - beta cos(x)."""
-    _checked("hamming_window", window_length, dtype)
+    _checked("hamming_window", window_length, dtype, layout)
     return windows.general_cosine(
         window_length, a=[alpha, beta], sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad
     )
@@ -67,7 +69,7 @@ def bartlett_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """A triangle: ``signal.windows.bartlett``, not symmetric unless told so."""
-    _checked("bartlett_window", window_length, dtype)
+    _checked("bartlett_window", window_length, dtype, layout)
     return windows.bartlett(window_length, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -82,7 +84,7 @@ def blackman_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """0.42 - 0.5 cos(x) + 0.08 cos(2 x)."""
-    _checked("blackman_window", window_length, dtype)
+    _checked("blackman_window", window_length, dtype, layout)
     return windows.blackman(window_length, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -98,7 +100,7 @@ def kaiser_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """``signal.windows.kaiser``, not symmetric unless told so."""
-    _checked("kaiser_window", window_length, dtype)
+    _checked("kaiser_window", window_length, dtype, layout)
     return windows.kaiser(
         window_length, beta=beta, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad
     )

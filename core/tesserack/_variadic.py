@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tesserack._registry import operators
+from tesserack._results import deliver
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -68,14 +69,14 @@ def tensordot(
     return _tensordot(a, b, first, second, out=out)  # type: ignore[no-any-return]
 
 
-def chain_matmul(*matrices: Tensor) -> Tensor:
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of matrices, from the left.
 
     >>> import tesserack as ts
     >>> ts.chain_matmul(ts.ones(1, 2), ts.ones(2, 3), ts.ones(3, 1)).item()
     6.0
     """
-    return _chain_matmul(matrices)  # type: ignore[no-any-return]
+    return deliver("chain_matmul", _chain_matmul(matrices), out)
 
 
 def block_diag(*tensors: Tensor) -> Tensor:

@@ -51,3 +51,23 @@ def test_engines(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPa
 def test_single_precision_and_many_transforms() -> None:
     x = ts.randn(300, 1000, dtype=ts.complex64)
     np.testing.assert_allclose(ts.fft.fft(x).numpy(), np.fft.fft(x.numpy().astype("complex128")), 1e-4, 1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("dims", [(0,), (2,), (0, 2), (2, 0), (1, 0, 2), (2, 1)])
+def test_second_half_of_a_spectrum(dims: tuple[int, ...], dtype: str) -> None:
+    """The kernel, and what it is made of where the memory is not dense."""
+    for shape in ((4, 3, 6), (5, 1, 7), (1, 8, 3), (2, 2, 2)):
+        signal = ts.randn(shape, dtype=ts.float64)
+        whole = ts.tensor(np.fft.fftn(signal.numpy(), axes=dims)).to(getattr(ts, dtype))
+        half = shape[dims[-1]] // 2 + 1
+        for conjugate in (True, False):
+            places = [slice(None)] * 3
+            places[dims[-1]] = slice(half, None)
+            expected = whole.clone()
+            if not conjugate:
+                expected[tuple(places)] = expected[tuple(places)].conj()
+            for layout in (whole.clone(), whole.transpose(0, 2).contiguous().transpose(0, 2)):
+                layout[tuple(places)] = 7
+                _mkl._mirror_spectrum_(layout, dims, conjugate)
+                np.testing.assert_allclose(layout.numpy(), expected.numpy(), 1e-4, 1e-4)

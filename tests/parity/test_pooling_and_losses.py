@@ -306,3 +306,17 @@ def test_errors(case: int) -> None:
         BAD[case](torch)
     with pytest.raises(expected.type):
         BAD[case](ts)
+
+
+@pytest.mark.parametrize("shape", [(2, 9000), (2, 3, 3000), (1, 2, 200, 90), (4, 5000)])
+def test_long_reflections(shape: tuple[int, ...]) -> None:
+    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    pad = (3, 5) if len(shape) < 4 else (2, 0, 0, 7)
+    found = []
+    for m in (torch, ts):
+        x = m.tensor(numbers.tolist(), requires_grad=True)
+        y = m.nn.functional.pad(x, pad, mode="reflect")
+        (y * y * m.arange(y.shape[-1])).sum().backward()
+        found.append([y.detach().numpy(), x.grad.numpy()])
+    for expected, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, expected, 1e-5)

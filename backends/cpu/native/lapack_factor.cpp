@@ -17,14 +17,29 @@ namespace {
 
 double cube(lapack_int n) { return static_cast<double>(n) * n * n; }
 
+// The first pivot that is not a number, from one, or 0: OpenBLAS's potrf goes on with it, LAPACK's stops there.
+template <class T> lapack_int first_nan(const T* factor, lapack_int n, lapack_int leading) {
+  for (lapack_int k = 0; k < n; ++k)
+    if (const T pivot = factor[int64_t{k} * leading + k]; pivot != pivot) return k + 1;
+  return 0;
+}
+
+// What getrf says of a pivot that is zero: nothing where one before it is not a number, as MKL has it. OpenBLAS takes
+// those of complex numbers for zero.
+template <class T> lapack_int zero_pivot(lapack_int info, const T* factor, lapack_int leading) {
+  return info > 0 && first_nan(factor, info, leading) ? 0 : info;
+}
+
 // out0 = LU of itself, out1 = pivots, out2 = info
 template <class T> void lu(const Call& call) {
   const Matrices<T> a(call, call.out(0));
   const lapack_int m = a.rows(), n = a.cols(), k = std::min(m, n);
   const Blocks<int32_t> pivots(call, call.out(1), a.count(), k), info(call, call.out(2), a.count(), 1);
   for_batch(a.count(), 0.7 * k * k * std::max(m, n), [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i)
-      *info[i] = Routines<T>::getrf(LAPACK_COL_MAJOR, m, n, a[i], a.leading(), pivots[i]);
+    for (int64_t i = first; i < last; ++i) {
+      const lapack_int stopped = Routines<T>::getrf(LAPACK_COL_MAJOR, m, n, a[i], a.leading(), pivots[i]);
+      *info[i] = zero_pivot(stopped, a[i], a.leading());
+    }
   });
 }
 
@@ -74,7 +89,9 @@ template <class T> void cholesky(const Call& call) {
   const Blocks<int32_t> info(call, call.out(1), a.count(), 1);
   const bool upper = call.param(0).as_bool();
   const auto factor = [&](int64_t i) {
-    *info[i] = Routines<T>::potrf(LAPACK_COL_MAJOR, upper ? 'U' : 'L', n, a[i], a.leading());
+    const lapack_int stopped = Routines<T>::potrf(LAPACK_COL_MAJOR, upper ? 'U' : 'L', n, a[i], a.leading());
+    const lapack_int nan = first_nan(a[i], stopped > 0 ? stopped - 1 : n, a.leading());
+    *info[i] = nan ? nan : stopped;
   };
   for_batch(a.count(), cube(n) / 3, [&](int64_t first, int64_t last) {
     if constexpr (!is_complex<T>) {

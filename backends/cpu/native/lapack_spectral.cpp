@@ -17,6 +17,13 @@ template <class T> bool all_finite(const T* elements, int64_t n) {
   return sum == 0;
 }
 
+// The same of one triangle of a matrix (n, n) by columns, all that a Hermitian routine reads.
+template <class T> bool triangle_finite(const T* a, int64_t n, bool upper) {
+  for (int64_t j = 0; j < n; ++j)
+    if (!all_finite(a + j * n + (upper ? 0 : j), upper ? j + 1 : n - j)) return false;
+  return true;
+}
+
 // out0 is spent; out1 = singular values, out2 = U, out3 = Vh, out4 = info; params[0]: 'N', 'S' or 'A'
 template <class T> void svd(const Call& call) {
   const Matrices<T> a(call, call.out(0));
@@ -83,7 +90,7 @@ template <class T> void eigh(const Call& call) {
     std::vector<lapack_int> integers(static_cast<size_t>(std::max(1, n_integers)));
     std::vector<Real<T>> reals(static_cast<size_t>(n_reals) + 1);
     for (int64_t i = first; i < last; ++i)
-      *info[i] = all_finite(a[i], int64_t{n} * n)
+      *info[i] = triangle_finite(a[i], n, uplo == 'U')
                      ? hermitian_eigen(job, uplo, n, a[i], w[i], work.data(), work.length(), reals.data(),
                                        static_cast<lapack_int>(reals.size()), integers.data(),
                                        static_cast<lapack_int>(integers.size()))

@@ -1,4 +1,5 @@
 #include "python/operator_object.h"
+#include "python/factory_layout.h"
 #include "python/overrides.h"
 #include <map>
 #include <structmember.h>
@@ -23,6 +24,7 @@ PyObject* vectorcall(PyObject* self, PyObject* const* args, size_t nargsf, PyObj
     const Signature* s = bind(plan, call, bound);
     if (!s) [[unlikely]] {
       if (PyObject* result = try_override(self, args, call.nargs, kwnames)) return result;
+      if (PyObject* result = try_layout(self, plan, call)) return result;
       raise_mismatch(plan, call);
     }
     return invoke(plan, *s, bound);

@@ -1,4 +1,5 @@
 #include "python/operator_plan.h"
+#include "python/factory_layout.h"
 #include <cstring>
 
 namespace ts::py {
@@ -63,8 +64,8 @@ void add_synonyms(Signature& s) {
 // zeros, new_zeros, zeros_like: not conversions such as `to`.
 bool makes_tensors(const Schema& s) {
   if (s.find("dtype") < 0 || s.find("device") < 0) return false;
-  bool from_tensor =
-      std::any_of(s.args.begin(), s.args.end(), [](const Argument& a) { return a.type.kind == TypeKind::Tensor; });
+  bool from_tensor = std::any_of(s.args.begin(), s.args.end(),
+                                 [](const Argument& a) { return a.type.kind == TypeKind::Tensor && a.name != "out"; });
   return !from_tensor || s.base.starts_with("new_") || s.base.ends_with("_like");
 }
 
@@ -90,9 +91,9 @@ Signature compile(const Plan& plan, const Operator& op) {
 
 constexpr const char* kFactoryOptions[] = {"requires_grad", "layout", "pin_memory"};
 
-bool take_factory_option(PyObject* name, PyObject* value, Bound& bound) {
+bool take_factory_option(const CallArgs& call, PyObject* name, PyObject* value, Bound& bound) {
   const char* text = PyUnicode_AsUTF8(name);
-  if (!std::strcmp(text, "layout")) return value == strided_layout() || value == Py_None;
+  if (!std::strcmp(text, "layout")) return is_dense_layout(call, value);
   if (value != Py_True && value != Py_False && value != Py_None) return false;
   // Pinning is about other devices' copies from host memory; host memory here is always what it is.
   if (!std::strcmp(text, "requires_grad")) bound.requires_grad = value == Py_True;
@@ -145,7 +146,7 @@ bool bind_keywords(const Signature& s, const CallArgs& call, Bound& bound, uint3
     PyObject *name = call.kwname(k), *value = call.kwvalue(k);
     int p = find_keyword(s, name);
     if (p < 0) {
-      if (s.factory && is_factory_option(name) && take_factory_option(name, value, bound)) continue;
+      if (s.factory && is_factory_option(name) && take_factory_option(call, name, value, bound)) continue;
       // out=None is the same as leaving it out.
       if (value == Py_None && !PyUnicode_CompareWithASCIIString(name, "out")) continue;
       return false;

@@ -303,6 +303,8 @@ void assign_indexed(const Tensor& view, const std::vector<Tensor>& indices, PyOb
   // under masks fills instead of being put, and is cast.
   bool fills = source.numel() == 1;
   for (const Tensor& t : indices) fills = fills && (!t.defined() || is_bool(t.dtype()));
+  TS_CHECK(!fills || !is_complex(source.dtype()) || is_complex(view.dtype()), "value cannot be converted to type ",
+           view.dtype(), " without overflow, got ", source.dtype(), "; try .real");
   if (source.dtype() != view.dtype() && (!is_tensor(value) || fills)) {
     if (fills) check_value_fits(source, view.dtype(), "index_put_");
     source = ops::to_dtype(source, view.dtype());

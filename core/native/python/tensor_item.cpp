@@ -22,6 +22,8 @@ PyObject* item(PyObject* self, PyObject*) {
 
 PyObject* to_complex(PyObject* self, PyObject*) {
   return guarded([&] {
+    TS_CHECK_VALUE(tensor_of(self).numel() == 1, "only one element tensors can be converted to Python scalars, got ",
+                   tensor_of(self).numel(), " elements");
     PyRef number = checked(item(self, nullptr));
     Py_complex c = PyComplex_AsCComplex(number.get());
     if (PyErr_Occurred()) throw_python();

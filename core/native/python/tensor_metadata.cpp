@@ -158,10 +158,12 @@ void grow_storage(const Tensor& t, size_t nbytes) {
   if (old) release(old);
 }
 
-void resize(const Tensor& t, IntSpan sizes, MemoryFormat format) {
+// Where the sizes are what they were, so are the strides, unless a format is asked for.
+void resize(const Tensor& t, IntSpan sizes, std::optional<MemoryFormat> format) {
   check_has_memory(t, "memory to resize: see sparse_resize_");
   TS_CHECK(!requires_grad(t), "cannot resize variables that require grad");
   TS_CHECK(!t->has(TensorImpl::kConstantData), "resize_: the memory is read-only; clone() the tensor first");
+  if (!format && same(sizes, t.sizes())) return;
   int64_t n = checked_numel(sizes), bytes = 0;
   TS_CHECK(!__builtin_mul_overflow(n, t.item_size(), &bytes) && !__builtin_add_overflow(bytes, t->byte_offset, &bytes),
            "resize_: sizes ", sizes, " exceed 64-bit sizes");
@@ -170,12 +172,12 @@ void resize(const Tensor& t, IntSpan sizes, MemoryFormat format) {
              "is a view; clone() it first");
     grow_storage(t, static_cast<size_t>(bytes));
   }
-  t->set_geometry(sizes, strides_for(sizes, format));
+  t->set_geometry(sizes, strides_for(sizes, format.value_or(MemoryFormat::Contiguous)));
 }
 
 PyObject* resize_(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
-    MemoryFormat format = MemoryFormat::Contiguous;
+    std::optional<MemoryFormat> format;
     PyObject* given = kwargs ? PyDict_GetItemString(kwargs, "memory_format") : nullptr;
     if (given && is_format(given)) format = reinterpret_cast<FormatObject*>(given)->value;
     TS_CHECK_TYPE(!kwargs || PyDict_GET_SIZE(kwargs) == (given ? 1 : 0),

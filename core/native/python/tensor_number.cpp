@@ -230,7 +230,7 @@ PyObject* nb_float(PyObject* self) {
 PyObject* nb_index(PyObject* self) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
-    TS_CHECK_TYPE(t.numel() == 1 && is_integral(t.dtype(), false),
+    TS_CHECK_TYPE(t.numel() == 1 && is_integral(t.dtype(), true),
                   "only integer tensors of a single element can be converted to an index, got ", t.dtype(), t.sizes());
     if (is_lone_uint64(t)) return uint64_item(t).release();
     return checked(PyLong_FromLongLong(item_value(t).i)).release();

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import tesserack as ts
-from tesserack._results import refilled
+from tesserack._results import refilled, strided_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +42,7 @@ def fftfreq(
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
+    strided_only("fftfreq", layout)
     values = ts.arange(n, dtype=ts.float64)
     return _given(ts.where(values < (n + 1) // 2, values, values - n), n, d, out, dtype, device, requires_grad)
 
@@ -61,6 +62,7 @@ def rfftfreq(
     >>> rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
+    strided_only("rfftfreq", layout)
     return _given(ts.arange(n // 2 + 1, dtype=ts.float64), n, d, out, dtype, device, requires_grad)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
+from tesserack import _native
 
 if TYPE_CHECKING:
     from tesserack import Tensor
@@ -22,6 +23,8 @@ _FORWARD_SCALE, _BACKWARD_SCALE, _COUNT, _EVEN_STORAGE, _PLACEMENT = 4, 5, 7, 10
 _INPUT_STRIDES, _OUTPUT_STRIDES, _INPUT_DISTANCE, _OUTPUT_DISTANCE = 12, 13, 14, 15
 _COMPLEX_COMPLEX, _NOT_INPLACE, _FFT_DOMAIN = 39, 44, 2
 _MOST_DIMS = 7
+
+_mirror_spectrum_ = _native._operator_function("_mirror_spectrum_")
 
 _KINDS = {ts.float32: _SINGLE, ts.complex64: _SINGLE, ts.float64: _DOUBLE, ts.complex128: _DOUBLE}
 _Layout = tuple[tuple[int, ...], int, int]  # strides along the transformed dims, distance and number of transforms
@@ -171,15 +174,9 @@ def _mirrored(x: Tensor, dims: tuple[int, ...], forward: bool, scale: float) -> 
     last, n = dims[-1], x.shape[dims[-1]]
     sizes = tuple(x.shape[d] for d in dims)
     whole = _transform(x, dims, sizes, tuple(x.shape), x.dtype.to_complex(), True, scale)
-    rest = whole.narrow(last, 1, (n - 1) // 2).flip(dims)
-    if len(dims) > 1:
-        rest = rest.roll([1] * (len(dims) - 1), dims[:-1])
-    place = whole.narrow(last, n // 2 + 1, (n - 1) // 2)
-    if forward:
-        ts.conj_physical(rest, out=place)
-        return whole
-    place.copy_(rest)
-    whole.narrow(last, 0, n // 2 + 1).conj_physical_()
+    _mirror_spectrum_(whole, dims, forward)
+    if not forward:
+        whole.narrow(last, 0, n // 2 + 1).conj_physical_()
     return whole
 
 

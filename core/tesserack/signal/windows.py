@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
+from tesserack._results import strided_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,6 +38,7 @@ def _window(
     requires_grad: bool,
 ) -> Tensor:
     """``values(positions, n)`` at the positions 0 to M - 1 of a symmetric window of n points."""
+    strided_only(op, layout, ValueError)
     kind = dtype or ts.get_default_dtype()
     if M < 0:
         raise ValueError(f"{op}: requires non-negative window length, got M={M}")

@@ -1,5 +1,7 @@
 #include "ops/common/declare.h"
 #include "dispatch/primitive.h"
+#include "ops/common/promotion.h"
+#include "ops/common/raw.h"
 #include "ops/common/variants.h"
 #include "ops/pointwise/info.h"
 #include <algorithm>
@@ -47,11 +49,30 @@ void delete_info(PointwiseInfo* info) { delete info; }
 
 } // namespace
 
+namespace {
+
+// The form takes tensors where the operator takes numbers as well.
+void call_with_tensors(const Operator& form, Frame& f) {
+  std::vector<Value> args(f.args, f.args + f.nargs);
+  std::vector<Tensor> made(args.size());
+  for (size_t k = 0; k < args.size(); ++k) {
+    if (!args[k].is_number() || form.schema->args[k].type.kind != TypeKind::Tensor) continue;
+    const Value& tensor = *std::find_if(args.begin(), args.end(), [](const Value& v) { return v.tag == Tag::Tensor; });
+    made[k] = filled({}, args[k].as_scalar(), result_type(std::span<const Value>(f.args, args.size())),
+                     tensor.as_tensor().device());
+    args[k] = Value(made[k]);
+  }
+  Frame inner{args.data(), f.rets, f.nargs, f.nrets};
+  call(form, inner);
+}
+
+} // namespace
+
 bool run_complex_form(const Operator& op, Frame& f) {
   const PointwiseInfo& info = *op.pointwise;
   if (!info.complex_form_name || !any_complex(f, f.nargs - (op.variant == Variant::Out))) return false;
   if (op.variant == Variant::Functional)
-    call(get_operator(info.complex_form_name), f);
+    call_with_tensors(get_operator(info.complex_form_name), f);
   else
     (op.variant == Variant::Inplace ? run_inplace_form : run_out_form)(op, f);
   return true;

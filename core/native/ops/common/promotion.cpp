@@ -8,7 +8,9 @@ int category(DType t) {
   return is_complex(t) ? 3 : is_floating(t) ? 2 : is_bool(t) ? 0 : 1;
 }
 
+// A complex number beside floating ones leaves them their precision.
 DType combine(DType higher, DType lower) {
+  if (is_floating(higher) && is_complex(lower)) return higher == DType::Float64 ? DType::Complex128 : DType::Complex64;
   return category(higher) >= category(lower) ? higher : promote_types(higher, lower);
 }
 

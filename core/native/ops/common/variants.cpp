@@ -56,6 +56,74 @@ bool laid_out_as(const Tensor& target, const TensorImpl& outline) {
          (target.is_contiguous() ? outline.has(TensorImpl::kContiguous) : same(target.strides(), outline.strides()));
 }
 
+// Those of which PyTorch takes an out of no other dtype than the result's; those of several results, too.
+bool casts_no_result(const Operator& op) {
+  const std::string& base = op.functional->schema->base;
+  if (op.schema->returns.size() > 1) return base != "linalg_eig";
+  constexpr std::string_view kNames[] = {"addmm",
+                                         "addmv",
+                                         "amax",
+                                         "amin",
+                                         "argmax",
+                                         "argmin",
+                                         "baddbmm",
+                                         "bitwise_not",
+                                         "bmm",
+                                         "bucketize",
+                                         "ceil",
+                                         "cross",
+                                         "diag",
+                                         "dot",
+                                         "floor",
+                                         "frac",
+                                         "heaviside",
+                                         "histc",
+                                         "index_add",
+                                         "index_select",
+                                         "inner",
+                                         "isin",
+                                         "isneginf",
+                                         "isposinf",
+                                         "linalg_cholesky",
+                                         "linalg_cross",
+                                         "linalg_det",
+                                         "linalg_eigvalsh",
+                                         "linalg_inv",
+                                         "linalg_matrix_power",
+                                         "linalg_multi_dot",
+                                         "linalg_solve",
+                                         "linalg_svdvals",
+                                         "linalg_vector_norm",
+                                         "logcumsumexp",
+                                         "masked_select",
+                                         "matmul",
+                                         "mm",
+                                         "msort",
+                                         "multinomial",
+                                         "mv",
+                                         "nan_to_num",
+                                         "nanquantile",
+                                         "neg",
+                                         "nonzero",
+                                         "quantile",
+                                         "renorm",
+                                         "round",
+                                         "scatter",
+                                         "searchsorted",
+                                         "sgn",
+                                         "sign",
+                                         "signbit",
+                                         "softmax",
+                                         "take",
+                                         "tensordot",
+                                         "tril",
+                                         "triu",
+                                         "trunc",
+                                         "vdot",
+                                         "where"};
+  return std::binary_search(std::begin(kNames), std::end(kNames), std::string_view(base));
+}
+
 // What joins tensors refuses another dtype by a TypeError, as in PyTorch.
 void check_cast(const Operator& op, DType result, DType target) {
   const std::string& base = op.functional->schema->base;
@@ -100,6 +168,7 @@ void check_apart(const Operator& op, const Frame& f, TensorList targets) {
 
 void check_target(const Operator& op, const Tensor& target, const TensorImpl& outline) {
   const char* name = op.name().c_str();
+  if (op.variant == Variant::Out) check_output_dtype(op, outline.dtype, target.dtype());
   check_cast(op, outline.dtype, target.dtype());
   TS_CHECK(outline.device == target.device(), name,
            ": expected out on the device of the result, got out on another device");
@@ -177,6 +246,7 @@ void inplace_by_copy(const Operator& op, Frame& f) {
 }
 
 void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
+  check_output_dtype(op, result.dtype(), out.dtype());
   check_cast(op, result.dtype(), out.dtype());
   TS_CHECK(result.device() == out.device(), op.name(),
            ": expected out on the device of the result, got out on another device");
@@ -204,6 +274,13 @@ void default_to_out(const Schema& functional, std::vector<Value>& args, const Te
 }
 
 } // namespace
+
+void check_output_dtype(const Operator& op, DType result, DType out) {
+  const std::string& base = op.functional->schema->base;
+  const bool truth = (base == "any" || base == "all") && out != DType::UInt8;
+  TS_CHECK(result == out || !(truth || casts_no_result(op)), op.name(), ": expected out of dtype ", result, ", got ",
+           out, "; try out= of that dtype, or .to() of the result");
+}
 
 void run_inplace_form(const Operator& op, Frame& f) {
   if (!(grad_enabled() && any_requires_grad(f))) {

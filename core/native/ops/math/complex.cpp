@@ -94,7 +94,8 @@ Tensor softsign_complex(const Tensor& self) { return ops::div(self, ops::add(ops
 // log(exp(a) + exp(b)), by the operand of the larger real part; where that is infinite, by both of them.
 Tensor logaddexp_complex(const Tensor& a, const Tensor& b) {
   static const Op log1p("log1p");
-  DType dtype = promote_types(a.dtype(), b.dtype());
+  const Tensor both_given[] = {a, b};
+  DType dtype = result_type(TensorList(both_given));
   Tensor x = ops::to_dtype(a, dtype), y = ops::to_dtype(b, dtype);
   Tensor x_real = real(x), y_real = real(y);
   Tensor smaller = ops::logical_or(ops::lt(x_real, y_real), ops::isnan(x_real));

@@ -70,6 +70,19 @@ int64_t source_of(int64_t i, int64_t first, int64_t n, Mode mode) {
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
+// A short reflection at the ends of long rows: three pieces, where a selection would move element by element.
+bool reflects_ends(const Tensor& x, const Pads& p) {
+  return p.left >= 0 && p.right >= 0 && x.numel() >= 1 << 14 && x.sizes()[p.dim] / 4 >= p.left + p.right;
+}
+Tensor reflected(const Tensor& x, const Pads& p) {
+  const int64_t n = x.sizes()[p.dim];
+  std::vector<Tensor> pieces;
+  if (p.left) pieces.push_back(ops::flip(ops::slice(x, p.dim, int64_t{1}, p.left + 1, int64_t{1}), Dims{p.dim}));
+  pieces.push_back(x);
+  if (p.right) pieces.push_back(ops::flip(ops::slice(x, p.dim, n - 1 - p.right, n - 1, int64_t{1}), Dims{p.dim}));
+  return ops::cat(TensorList(pieces.data(), pieces.size()), p.dim);
+}
+
 // One dimension at a time, as a selection of slices: its gradient adds up what was repeated.
 Tensor selected_pad(const Tensor& self, IntSpan pad, Mode mode, const char* op) {
   Tensor x = self;
@@ -85,6 +98,10 @@ Tensor selected_pad(const Tensor& self, IntSpan pad, Mode mode, const char* op) 
              " of input ", self.sizes());
     TS_CHECK(n > 0, op, ": expected a non-empty dimension ", p.dim, " to pad from, got sizes ", self.sizes());
     TS_CHECK(total <= int64_t{1} << 40, op, ": padded size ", total, " is too large");
+    if (mode == Mode::Reflect && reflects_ends(x, p)) {
+      x = reflected(x, p);
+      continue;
+    }
     std::vector<int64_t> from(static_cast<size_t>(total));
     for (int64_t i = 0; i < total; ++i) from[static_cast<size_t>(i)] = source_of(i - p.left, first, n, mode);
     x = ops::index_select(x, p.dim, from_host(from, self.device()));

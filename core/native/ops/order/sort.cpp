@@ -225,12 +225,14 @@ TS_OPERATORS(sort) {
       .doc("The lower of the middle elements of all; NaN if there is any.");
   def("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .body<median_along<false>>()
+      .out()
       .doc("The lower of the middle elements along `dim`, and where it came from; NaN if there is any.");
   def("nanmedian(Tensor self) -> Tensor")
       .body<median_all<true>>()
       .doc("The lower of the middle elements that are not NaN.");
   def("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .body<median_along<true>>()
+      .out()
       .doc("The lower of the middle elements along `dim` that are not NaN, and where it came from.");
   def("_rank_positions(Tensor self, int dim, int rank) -> Tensor")
       .rule<rank_positions_rule>()

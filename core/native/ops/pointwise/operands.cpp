@@ -13,6 +13,8 @@ void fit_written_value(const Operator& op, const TensorImpl* target, int arg, Po
   const Argument& a = op.schema->args[static_cast<size_t>(arg)];
   if (!target || a.type.kind == TypeKind::Scalar || is_complex(target->dtype)) return;
   if (o.tensor) {
+    TS_CHECK(!is_complex(o.tensor->dtype), op.name(), ": value cannot be converted to type ", target->dtype,
+             " without overflow, got ", o.tensor->dtype, "; try .real");
     auto number = o.tensor->dtype == target->dtype ? std::nullopt : host_number(*o.tensor);
     if (!number) return;
     o = {nullptr, *number};

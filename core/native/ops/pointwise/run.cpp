@@ -3,6 +3,7 @@
 #include "dispatch/describe.h"
 #include "ops/common/copy.h"
 #include "ops/common/promotion.h"
+#include "ops/common/variants.h"
 #include "ops/pointwise/kernel_call.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
@@ -158,8 +159,11 @@ void keep_operands(const Tensor& t, PointwisePlan& plan) {
 }
 
 // Whether out= of another dtype would keep what the result's own does not hold: carries of integers, digits of halves.
+// And a program over real numbers writes none with an imaginary part.
 bool narrows_first(const Operator& op, const PointwiseInfo& info, const PointwisePlan& plan, const Tensor& out) {
-  if (op.variant != Variant::Out || out.dtype() == plan.result || info.promote == Promote::Compare) return false;
+  if (op.variant != Variant::Out || out.dtype() == plan.result) return false;
+  if (is_complex(out.dtype())) return true;
+  if (info.promote == Promote::Compare) return false;
   return is_half(plan.result) || (is_integral(plan.result, true) && plan.result != DType::Int64);
 }
 
@@ -168,6 +172,7 @@ bool narrows_first(const Operator& op, const PointwiseInfo& info, const Pointwis
 Tensor pointwise_target(const Operator& op, Frame& f, PointwisePlan& plan) {
   if (op.variant == Variant::Functional) return allocate_result(plan, op.name().c_str());
   const Tensor& t = f.args[op.variant == Variant::Inplace ? 0 : f.nargs - 1].as_tensor();
+  if (op.variant == Variant::Out) check_output_dtype(op, plan.result, t.dtype());
   TS_CHECK(can_cast(plan.result, t.dtype()), op.name(), ": result type ", plan.result,
            " can't be cast to the desired output type ", t.dtype());
   TS_CHECK(t.device() == plan.device, op.name(), ": ", devices_differ(t.device(), plan.device));

@@ -229,6 +229,7 @@ TS_OPERATORS(random_factories) {
       .compute<normal_tensor_float>()
       .function_only()
       .not_differentiable()
+      .out()
       .doc("Normal numbers around the elements of mean.");
   def("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
       .rule<normal_float_tensor_rule>()
@@ -236,6 +237,7 @@ TS_OPERATORS(random_factories) {
       .reads_host()
       .function_only()
       .not_differentiable()
+      .out()
       .doc("Normal numbers with a standard deviation for each element.");
   def("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
       .rule<normal_tensor_tensor_rule>()
@@ -243,6 +245,7 @@ TS_OPERATORS(random_factories) {
       .reads_host()
       .function_only()
       .not_differentiable()
+      .out()
       .doc("Normal numbers with mean and standard deviation for each element.");
   def("normal.float_float(float mean, float std, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<normal_float_float_rule>()

@@ -31,13 +31,13 @@ template <int Opcode> void extreme(const Tensor& out, const Tensor& self) {
   reduce_into(out, Opcode, self, all_dims(self.ndim()));
 }
 
-template <int Opcode> Tensor extreme_over_rule(const Tensor& self, IntSpan dim, bool keepdim) {
+template <int Opcode> Tensor extreme_over_rule(const Tensor& self, OptionalDims dim, bool keepdim) {
   const char* op = Opcode == TS_R_MAX ? "amax" : "amin";
   check_real(self, op);
-  return reduce_outline(op, Opcode, self, dim_set(OptionalDims(dim), self.ndim(), op), keepdim, self.dtype());
+  return reduce_outline(op, Opcode, self, dim_set(dim, self.ndim(), op), keepdim, self.dtype());
 }
-template <int Opcode> void extreme_over(const Tensor& out, const Tensor& self, IntSpan dim, bool) {
-  reduce_into(out, Opcode, self, dim_set(OptionalDims(dim), self.ndim(), "amax"));
+template <int Opcode> void extreme_over(const Tensor& out, const Tensor& self, OptionalDims dim, bool) {
+  reduce_into(out, Opcode, self, dim_set(dim, self.ndim(), "amax"));
 }
 
 // Where the extreme is, NaN included.
@@ -160,14 +160,14 @@ TS_OPERATORS(extrema) {
       .gradient(extreme_along_gradient)
       .out()
       .doc("Least elements along one dim and their first positions (int64).");
-  def("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor")
+  def("amax(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor")
       .rule<extreme_over_rule<TS_R_MAX>>()
       .compute<extreme_over<TS_R_MAX>>()
       .saves("self result")
       .gradient(extreme_over_gradient)
       .out()
       .doc("Greatest elements over the dims (all if none are given); equal ones share the gradient.");
-  def("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor")
+  def("amin(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor")
       .rule<extreme_over_rule<TS_R_MIN>>()
       .compute<extreme_over<TS_R_MIN>>()
       .saves("self result")
