@@ -14,11 +14,14 @@ __all__ = ["frexp", "gradient", "nextafter"]
 _INTEGERS = {ts.float64: ts.int64, ts.float32: ts.int32, ts.float16: ts.int16, ts.bfloat16: ts.int16}
 
 
-def _check_float(name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
-    if not value.is_floating_point():
-        raise RuntimeError(f"{name}: only supports floating-point tensors, got {value.dtype}")
+def _check_float(name: str, *values: Any) -> None:
+    """The values are tensors, and together of a floating dtype."""
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+    if not functools.reduce(ts.promote_types, [value.dtype for value in values]).is_floating_point:
+        got = " and ".join(str(value.dtype) for value in values)
+        raise RuntimeError(f"{name}: only supports floating-point tensors, got {got}")
 
 
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -30,8 +33,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     >>> bool(ts.nextafter(ts.tensor(1.0), ts.tensor(2.0)) == 1 + ts.finfo(ts.float32).eps)
     True
     """
-    for value in (input, other):
-        _check_float("nextafter", value)
+    _check_float("nextafter", input, other)
     dtype = ts.result_type(input, other)
     x, y = ts.broadcast_tensors(input.to(dtype), other.to(dtype))
     result = _stepped(x.detach(), y.detach(), dtype)

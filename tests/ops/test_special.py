@@ -157,3 +157,14 @@ def test_logarithms(device):
     np.testing.assert_allclose(got, [reference.multigammaln(a, 3) for a in (3.0, 7.5)], rtol=1e-12)
     with pytest.raises(RuntimeError, match="greater than"):
         ts.special.multigammaln(on(device, [0.5]), 3)
+
+
+def test_operands_of_other_kinds_are_promoted(device):
+    yes, half = on(device, [True], ts.bool), on(device, [1.0, 2.0], ts.float16)
+    assert ts.special.xlog1py(yes, 2).cpu().tolist() == pytest.approx([math.log(3)])
+    assert ts.special.xlog1py(half, yes).dtype == ts.float16
+    assert ts.nextafter(yes, half).cpu().tolist() == [1.0, 1.0009765625]
+    assert ts.gcd(yes, on(device, [4, 6], ts.int32)).cpu().tolist() == [1, 1]
+    assert ts.lcm(on(device, [4, 6], ts.uint8), yes).cpu().tolist() == [4, 6]
+    with pytest.raises(NotImplementedError, match="gcd: expected integer operands"):
+        ts.gcd(yes, yes)

@@ -23,11 +23,12 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
         raise TypeError(
             f"xlog1py: expected a tensor among the arguments, got {type(input).__name__} and {type(other).__name__}"
         )
+    common = ts.result_type(input, other)
+    dtype = common if common.is_floating_point or common.is_complex else ts.get_default_dtype()
     device = input.device if isinstance(input, Tensor) else other.device
-    y = other if isinstance(other, Tensor) else ts.tensor(other, dtype=input.dtype, device=device)
-    product = input * ts.log1p(y)
-    zero = ts.as_tensor(input == 0, device=device) & ~ts.isnan(y)
-    result = ts.where(zero, ts.zeros_like(product), product)
+    x, y = (t.to(dtype) if isinstance(t, Tensor) else ts.tensor(t, dtype=dtype, device=device) for t in (input, other))
+    product = x * ts.log1p(y)
+    result = ts.where((x == 0) & ~ts.isnan(y), ts.zeros_like(product), product)
     return deliver("xlog1py", result, out)
 
 

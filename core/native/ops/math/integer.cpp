@@ -10,7 +10,8 @@ namespace ts {
 namespace {
 
 void check_integers(const Tensor& a, const Tensor& b, const char* op) {
-  TS_CHECK_KIND(ErrorKind::NotImplemented, is_integral(a.dtype(), false) && is_integral(b.dtype(), false), op,
+  const Tensor both[] = {a, b}; // a bool beside an integer counts as one
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_integral(result_type(TensorList(both)), false), op,
                 ": expected integer operands, got ", a.dtype(), " and ", b.dtype());
 }
 
