@@ -27,7 +27,7 @@ OUT = [(n, f) for n, f in FORMS["out"].items() if samples.samples(f)]
 WITH_GRADIENT = [(n, f) for n, f in FORMS["inplace"].items() if f in DIFFERENTIABLE and not RECORDS[f]["view"]]
 
 
-# Those that compute in the dtype of out=, as PyTorch has them; others take an out= of the result's dtype alone, and say so.
+# Those that compute in the dtype of out=, as in PyTorch; others may take one of the result's dtype alone, and say so.
 COMPUTED_IN_ITS_DTYPE = ("cumsum", "cumprod")
 REFUSED = ("expected out of dtype", "Expected out tensor to have dtype")
 
