@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -76,6 +76,14 @@ def collated(m: Any) -> Any:
     return [kept["a"], *parts, rows, kinds, _error(lambda: m.utils.data.WeightedRandomSampler([[1, 1]], 2))]
 
 
+def paths_of_trees(m: Any) -> Any:
+    tree = m.utils._pytree
+    nested = {"a": [1, (2, {"b": 3})], "c": namedtuple("Pair", "x y")(4, None)}
+    paths = [(tree.keystr(path), leaf) for path, leaf in tree.tree_flatten_with_path(nested)[0]]
+    mapped = tree.tree_map_with_path(lambda path, x, y: (len(path), x + y), {"a": [1, 2]}, {"a": [3, 4]})
+    return [paths, mapped, repr(tree.SequenceKey(0))]
+
+
 def draws_under_vmap(m: Any) -> Any:
     def draw(x: Any) -> Any:
         return x + m.rand(4)
@@ -122,6 +130,7 @@ def _error(call: Callable[[], Any], message: bool = False) -> Any:
         assert_close_says_what_differs,
         derivatives_that_are_strict,
         collated,
+        paths_of_trees,
         draws_under_vmap,
         optimizers_with_hooks_are_pickled,
     ],
