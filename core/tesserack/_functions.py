@@ -58,7 +58,9 @@ def is_tensor(obj: Any, /) -> bool:
 
 
 def typename(obj: Any, /) -> str:
-    """The name of an object's type, with its module unless builtin."""
+    """The name of an object's type, with its module unless builtin; of a tensor ``x.type()``."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
     kind = obj if isinstance(obj, type) else type(obj)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -220,6 +222,12 @@ class finfo:
             f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
         )
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash(("finfo", self.dtype))
+
 
 class iinfo:
     """Limits of an integer dtype: ``bits max min dtype``.
@@ -237,7 +245,13 @@ class iinfo:
         self.max = 2 ** (self.bits - type.is_signed) - 1
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash(("iinfo", self.dtype))
 
 
 # --- devices -------------------------------------------------------------------------------------------------------

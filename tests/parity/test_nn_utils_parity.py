@@ -246,8 +246,10 @@ def test_functional_call(beside: Any) -> None:
         call(model, {"a.weight": eye * 2, "b.weight": eye}, x)
     with pytest.raises(RuntimeError):
         call(model, {"a.weight": eye, "c": eye}, x, strict=True)
-    with pytest.raises(AttributeError):
-        call(model, {"c": eye}, x)
+    assert call(model, {"c": eye}, x).equal(before)
+    assert not hasattr(model, "c")
+    with pytest.raises(TypeError):
+        call(model, {"a": eye}, x)
 
 
 LAZY = [

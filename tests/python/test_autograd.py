@@ -319,8 +319,14 @@ def test_modes_decorate() -> None:
     steps = generate()
     assert next(steps) is False and ts.is_grad_enabled()
     assert steps.send("x") == ("x", False)
-    with pytest.raises(TypeError, match="class"):
-        ts.no_grad()(object.__class__)
+
+    class Made:
+        def __init__(self) -> None:
+            self.mode = ts.is_grad_enabled()
+
+    with pytest.warns(FutureWarning, match="class"):
+        make = ts.no_grad()(Made)
+    assert make().mode is False and Made().mode
 
 
 def test_inference_mode() -> None:

@@ -24,7 +24,9 @@ PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(!is_un
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
   return guarded([&] {
     DType t = dtype_value(self);
-    TS_CHECK_TYPE(t >= DType::Float32, "dtype.to_complex: expected float32, float64 or a complex dtype, got ", t);
+    // float16 would need a complex dtype of two halves; bfloat16 has none in PyTorch either.
+    TS_CHECK_TYPE(t >= DType::BFloat16,
+                  "dtype.to_complex: expected bfloat16, float32, float64 or a complex dtype, got ", t);
     DType c = t == DType::Float64 || t == DType::Complex128 ? DType::Complex128 : DType::Complex64;
     return Py_NewRef(dtype_object(c));
   });

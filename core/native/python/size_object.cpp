@@ -39,6 +39,11 @@ PyObject* retyped(PyObject* tuple) {
 }
 
 PyObject* size_concat(PyObject* a, PyObject* b) { return retyped(PyTuple_Type.tp_as_sequence->sq_concat(a, b)); }
+// A tuple on the left has no number slot of its own, so that a Size on the right is asked first.
+PyObject* size_add(PyObject* a, PyObject* b) {
+  if (!PyTuple_Check(a) || !PyTuple_Check(b)) return Py_NewRef(Py_NotImplemented);
+  return size_concat(a, b);
+}
 PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return retyped(PyTuple_Type.tp_as_sequence->sq_repeat(a, n)); }
 PyObject* size_subscript(PyObject* a, PyObject* key) {
   PyObject* got = PyTuple_Type.tp_as_mapping->mp_subscript(a, key);
@@ -68,6 +73,7 @@ PyMethodDef g_methods[] = {
     {"__reduce__", size_reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
+PyNumberMethods g_number;
 PySequenceMethods g_sequence;
 PyMappingMethods g_mapping;
 
@@ -90,6 +96,7 @@ PyObject* size_object(IntSpan sizes) {
 }
 
 void init_size_type(PyObject* module) {
+  g_number.nb_add = size_add;
   g_sequence.sq_concat = size_concat;
   g_sequence.sq_repeat = size_repeat;
   g_mapping.mp_subscript = size_subscript;
@@ -101,6 +108,7 @@ void init_size_type(PyObject* module) {
   SizeType.tp_new = size_new;
   SizeType.tp_repr = size_repr;
   SizeType.tp_methods = g_methods;
+  SizeType.tp_as_number = &g_number;
   SizeType.tp_as_sequence = &g_sequence;
   SizeType.tp_as_mapping = &g_mapping;
   checked_status(PyType_Ready(&SizeType));

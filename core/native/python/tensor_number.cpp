@@ -1,5 +1,6 @@
 // Operators of the language: a + b, -a, a < b, a += b, bool(a), int(a).
 #include "dispatch/boxing.h"
+#include "dispatch/op_handles.h"
 #include "python/interop.h"
 #include "python/operator_plan.h"
 #include "python/overrides.h"
@@ -29,12 +30,37 @@ public:
     return true;
   }
   const Value& value() const { return value_; }
+  bool is_array() const { return array_.defined(); }
+  DType dtype() const { return value_.tensor->dtype; } // of an operand that is no number
+  void cast(DType dtype, const Tensor& from) {
+    if (dtype == from.dtype()) return;
+    array_ = ops::to_dtype(from, dtype);
+    value_ = Value(array_);
+  }
+  const Tensor& array() const { return array_; }
 
 private:
   Value value_;
   double parts_[2]; // of a complex number
   Tensor array_;
 };
+
+// NumPy's promotion: a floating dtype that has room for every integer of the other, and 0-d arrays count like others.
+DType numpy_promotion(DType a, DType b) {
+  DType common = promote_types(a, b), whole = is_integral(a, true) ? a : b;
+  if (!is_integral(whole, true) || is_integral(common, true) || common == DType::BFloat16) return common;
+  if (item_size(whole) >= 4) return is_complex(common) ? DType::Complex128 : DType::Float64;
+  return item_size(whole) == 2 && common == DType::Float16 ? DType::Float32 : common;
+}
+
+// A tensor and an array meet in the dtype that NumPy would give, as in PyTorch, which leaves the operator to NumPy.
+void promote_as_numpy(std::string_view op, PyObject* a, Operand& x, PyObject* b, Operand& y) {
+  if (x.is_array() == y.is_array()) return;
+  DType common = numpy_promotion(x.dtype(), y.dtype());
+  if (op == "div" && is_integral(common, true)) common = DType::Float64;
+  x.cast(common, x.is_array() ? x.array() : tensor_of(a));
+  y.cast(common, y.is_array() ? y.array() : tensor_of(b));
+}
 
 PyObject* not_implemented() { return Py_NewRef(Py_NotImplemented); }
 
@@ -47,6 +73,7 @@ public:
     for (int32_t k = 2; k < count_; ++k) rest_[k - 2] = op_.schema->args[static_cast<size_t>(k)].default_value;
   }
   const char* name() const { return name_; }
+  bool is_in_place() const { return std::string_view(name_).ends_with('_'); }
   PyObject* call(const Value& a, const Value& b) const {
     Value values[kMost] = {a, b, rest_[0], rest_[1]};
     return invoke_single(op_, values, count_);
@@ -70,6 +97,7 @@ PyObject* apply2(const Binary& op, PyObject* a, PyObject* b) {
     PyObject* result = try_override_slot(op.name(), a, b);
     return result ? result : not_implemented();
   }
+  if (!op.is_in_place()) promote_as_numpy(op.name(), a, x, b, y);
   return op.call(x.value(), y.value());
 }
 
@@ -154,6 +182,7 @@ PyObject* nb_matrix_multiply(PyObject* a, PyObject* b) {
       PyObject* result = try_override_slot("matmul", a, b);
       return result ? result : not_implemented();
     }
+    promote_as_numpy("matmul", a, x, b, y);
     Value values[2] = {x.value(), y.value()};
     return invoke_operator(op.get(), values, 2);
   });
@@ -207,16 +236,21 @@ int nb_bool(PyObject* self) {
   });
 }
 
-Value python_scalar(PyObject* self) {
+// A complex element passes for a real one where nothing is lost.
+Value python_scalar(PyObject* self, const char* type) {
   const Tensor& t = tensor_of(self);
   TS_CHECK_VALUE(t.numel() == 1, "only one element tensors can be converted to Python scalars, got shape ", t.sizes());
-  return item_value(t);
+  if (!is_complex(t.dtype())) return item_value(t);
+  Py_complex c = PyComplex_AsCComplex(checked(PyObject_CallMethod(self, "item", nullptr)).get());
+  TS_CHECK(c.imag == 0.0, "value cannot be converted to type ", type, " without overflow: expected no imaginary part, ",
+           "got ", c.imag, "; take .real first");
+  return Value(c.real);
 }
 
 PyObject* nb_int(PyObject* self) {
   return guarded([&] {
     if (is_lone_uint64(tensor_of(self))) return uint64_item(tensor_of(self)).release();
-    Value v = python_scalar(self);
+    Value v = python_scalar(self, "int64_t");
     return checked(v.tag == Tag::Float ? PyLong_FromDouble(v.f) : PyLong_FromLongLong(v.i)).release();
   });
 }
@@ -224,7 +258,7 @@ PyObject* nb_float(PyObject* self) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     if (is_lone_uint64(t)) return checked(PyNumber_Float(uint64_item(t).get())).release();
-    return checked(PyFloat_FromDouble(python_scalar(self).as_double())).release();
+    return checked(PyFloat_FromDouble(python_scalar(self, "double").as_double())).release();
   });
 }
 PyObject* nb_index(PyObject* self) {

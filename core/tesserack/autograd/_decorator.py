@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,17 @@ __all__ = ["decorate"]
 
 
 def decorate(mode: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` running under ``mode.clone()``; generators run every step under it."""
+    """``function`` running under ``mode.clone()``; generators run every step under it.
+
+    A decorated class is a function that makes instances under it, as in PyTorch, with a ``FutureWarning``.
+    """
     if inspect.isclass(function):
-        raise TypeError(f"a gradient mode decorates functions, not the class {function.__name__}; decorate its methods")
+        warnings.warn(
+            f"a gradient mode around the class {function.__name__} is in force only while one is made; "
+            "decorate the methods that it is meant for",
+            FutureWarning,
+            stacklevel=2,
+        )
     if inspect.isgeneratorfunction(function):
         return _decorate_generator(mode, function)
 

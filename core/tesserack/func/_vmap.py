@@ -63,8 +63,9 @@ def vmap(
     The function is called once, on all entries, where each of its operators has a rule for that (elementwise functions,
     products, reductions, views, convolutions); otherwise, and where it draws random numbers, once more for each entry,
     with the same values and gradients in the time of single calls. ``in_dims`` is a dimension, or a structure of
-    dimensions and None (not mapped) like the arguments; keyword arguments are not mapped. Draws differ from entry to
-    entry, as under ``randomness="different"``; ``chunk_size`` changes nothing. ``ValueError`` for dims that do not fit.
+    dimensions and None (not mapped) like the arguments; keyword arguments are not mapped. Random
+    numbers are refused with ``RuntimeError`` under ``randomness="error"``, and under "same" every entry gets the same.
+    ``chunk_size`` changes nothing. ``ValueError`` for dims that do not fit.
 
     >>> import tesserack as ts
     >>> ts.vmap(ts.dot)(ts.ones(2, 3), ts.ones(2, 3))
@@ -86,10 +87,18 @@ def vmap(
         if found is not None:
             return found[0]
         results: list[list[Any]] = []
+        before = ts.get_rng_state()
         for k in range(count):
+            if randomness == "same":
+                ts.set_rng_state(before)
             picked = [x if dim is None else x.select(dim, k) for x, dim in zip(leaves, dims, strict=True)]
             flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs))
             results.append(flat)
+            if randomness == "error" and not ts.equal(before, ts.get_rng_state()):
+                raise RuntimeError(
+                    "vmap: called random operation while in randomness error mode; pass randomness='same' or "
+                    "'different', or draw outside of vmap"
+                )
         return _stacked(results, out_spec, out_dims)
 
     return wrapper

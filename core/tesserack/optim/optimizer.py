@@ -22,6 +22,10 @@ Group = dict[str, Any]
 Hooks = OrderedDict[int, Callable[..., Any]]
 
 
+_HOOK_TABLES = tuple(
+    f"_{what}_{when}_hooks" for what in ("step", "state_dict", "load_state_dict") for when in ("pre", "post")
+)
+
 _GLOBAL: dict[str, Hooks] = {"_step_pre_hooks": OrderedDict(), "_step_post_hooks": OrderedDict()}
 
 
@@ -81,6 +85,12 @@ class Optimizer:
 
     state: defaultdict[Any, dict[str, Any]]
     param_groups: list[Group]
+    _step_pre_hooks: Hooks
+    _step_post_hooks: Hooks
+    _state_dict_pre_hooks: Hooks
+    _state_dict_post_hooks: Hooks
+    _load_state_dict_pre_hooks: Hooks
+    _load_state_dict_post_hooks: Hooks
     _stepping = False
     _steps_taken = 0
 
@@ -104,18 +114,26 @@ class Optimizer:
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
-        self._step_pre_hooks: Hooks = OrderedDict()
-        self._step_post_hooks: Hooks = OrderedDict()
-        self._state_dict_pre_hooks: Hooks = OrderedDict()
-        self._state_dict_post_hooks: Hooks = OrderedDict()
-        self._load_state_dict_pre_hooks: Hooks = OrderedDict()
-        self._load_state_dict_post_hooks: Hooks = OrderedDict()
+        self._make_hook_tables()
         self._check_group(defaults)
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list; pass model.parameters()")
         for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
+
+    def _make_hook_tables(self) -> None:
+        for name in _HOOK_TABLES:
+            setattr(self, name, OrderedDict())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the hooks, which need not be of a kind that pickles, as in PyTorch."""
+        return {name: value for name, value in vars(self).items() if name not in _HOOK_TABLES}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_step_pre_hooks" not in vars(self):
+            self._make_hook_tables()
 
     # --- the step -----------------------------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ def assert_close(
     """Raise ``AssertionError`` unless ``|actual - expected| <= atol + rtol * |expected|`` everywhere.
 
     Takes tensors, numbers, arrays, and sequences and mappings of these. Default tolerances follow from the dtypes; give
-    both or none. Shapes must agree, and unless switched off dtypes and devices; infinities must agree exactly.
+    both or none. Shapes must agree, and unless switched off dtypes, devices and layouts, of numbers their types;
+    infinities must agree exactly. Of sparse tensors the specified elements are compared. None equals None only.
 
     >>> import tesserack as ts
     >>> assert_close(ts.tensor([1.0, 2.0]), ts.tensor([1.0, 2.0 + 1e-7]))
@@ -50,7 +51,7 @@ def assert_close(
         raise ValueError(
             f"assert_close: rtol and atol must both be given or both be left out, got rtol={rtol} and atol={atol}"
         )
-    rules = _Rules(rtol, atol, equal_nan, check_device, check_dtype, check_stride, allow_subclasses)
+    rules = _Rules(rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride, allow_subclasses)
     complaint = _compare(actual, expected, rules, "")
     if complaint is None:
         return
@@ -67,11 +68,13 @@ class _Rules:
         equal_nan: bool,
         device: bool,
         dtype: bool,
+        layout: bool,
         stride: bool,
         subclasses: bool,
     ) -> None:
         self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
-        self.device, self.dtype, self.stride, self.subclasses = device, dtype, stride, subclasses
+        self.device, self.dtype, self.layout, self.stride = device, dtype, layout, stride
+        self.subclasses = subclasses
 
     def tolerances(self, *dtypes: Any) -> tuple[float, float]:
         if self.rtol is not None and self.atol is not None:
@@ -81,39 +84,82 @@ class _Rules:
 
 
 def _compare(actual: Any, expected: Any, rules: _Rules, where: str) -> str | None:
+    """What is wrong, or None; ``where`` holds the keys that led here."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         return _compare_mappings(actual, expected, rules, where)
     if _is_sequence(actual) and _is_sequence(expected):
         return _compare_sequences(actual, expected, rules, where)
+    complaint = _compare_values(actual, expected, rules)
+    return complaint and complaint + _at(where)
+
+
+def _at(where: str) -> str:
+    return f"\n\nThe failure occurred for item {where}" if where else ""
+
+
+def _compare_values(actual: Any, expected: Any, rules: _Rules) -> str | None:
+    if actual is None or expected is None:
+        return None if actual is expected else f"None mismatch: {actual} is not {expected}"
     for value in (actual, expected):
         if not isinstance(value, (Tensor, Number)) and not hasattr(value, "__array__"):
             raise TypeError(
-                f"assert_close: no way to compare {type(actual).__name__} with {type(expected).__name__}{where}"
+                "No comparison pair was able to handle inputs of type "
+                f"{type(actual)} and {type(expected)}; give tensors, numbers, or sequences or mappings of these"
             )
     if not rules.subclasses and type(actual) is not type(expected):
-        return f"types differ: {type(actual).__name__} and {type(expected).__name__}{where}"
-    numbers = not isinstance(actual, Tensor) and not isinstance(expected, Tensor)
-    return _compare_tensors(_tensor(actual, numbers), _tensor(expected, numbers), rules, where, numbers)
+        raise TypeError(
+            f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}; "
+            "allow_subclasses=True compares tensors of different classes"
+        )
+    if isinstance(actual, (bool, int, float, complex)) and isinstance(expected, (bool, int, float, complex)):
+        return _compare_numbers(actual, expected, rules)
+    return _compare_tensors(_tensor(actual), _tensor(expected), rules)
+
+
+def _compare_numbers(actual: Any, expected: Any, rules: _Rules) -> str | None:
+    if isinstance(actual, bool) and isinstance(expected, bool):
+        return None if actual is expected else f"Booleans mismatch: {actual} is not {expected}"
+    if rules.dtype and type(actual) is not type(expected):
+        return f"The (d)types do not match: {type(actual)} != {type(expected)}."
+    kind = _native.complex128 if isinstance(actual + expected, complex) else _native.float64
+    exact = isinstance(actual, int) and isinstance(expected, int)
+    rtol, atol = rules.tolerances(_native.int64 if exact else kind)
+    distance = abs(actual - expected)
+    if actual == expected or (rules.equal_nan and actual != actual and expected != expected):
+        return None
+    if abs(expected) != _INF and distance <= atol + rtol * abs(expected):
+        return None
+    return _describe_numbers(actual, expected, rtol, atol)
+
+
+def _describe_numbers(actual: Any, expected: Any, rtol: float, atol: float) -> str:
+    distance = abs(actual - expected)
+    relative = distance / abs(expected) if expected else _INF
+    exact = rtol == atol == 0
+    absolute_limit, relative_limit = ("", "") if exact else (f" (up to {atol} allowed)", f" (up to {rtol} allowed)")
+    return (
+        f"Scalars are not {'equal' if exact else 'close'}!\n\nExpected {expected} but got {actual}.\n"
+        f"Absolute difference: {distance}{absolute_limit}\nRelative difference: {relative}{relative_limit}"
+    )
 
 
 def _is_sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
-def _tensor(value: Any, number: bool) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach()
-    if number and isinstance(value, float):
-        return _native.tensor(value, dtype=_native.float64)
-    return _native.as_tensor(value)
+def _tensor(value: Any) -> Tensor:
+    return value.detach() if isinstance(value, Tensor) else _native.as_tensor(value)
 
 
 def _compare_mappings(actual: Mapping[Any, Any], expected: Mapping[Any, Any], rules: _Rules, where: str) -> str | None:
     if actual.keys() != expected.keys():
-        missing, extra = [*(expected.keys() - actual.keys())], [*(actual.keys() - expected.keys())]
-        return f"The keys of the mappings do not match: missing {missing}, additional {extra}{where}"
+        missing, extra = [k for k in expected if k not in actual], [k for k in actual if k not in expected]
+        return (
+            f"The keys of the mappings do not match:\nMissing keys in the actual mapping: {missing}\n"
+            f"Additional keys in the actual mapping: {extra}{_at(where)}"
+        )
     for key in actual:
-        complaint = _compare(actual[key], expected[key], rules, f"{where}\n\nThe failure occurred for item [{key!r}]")
+        complaint = _compare(actual[key], expected[key], rules, f"{where}[{key!r}]")
         if complaint:
             return complaint
     return None
@@ -121,9 +167,9 @@ def _compare_mappings(actual: Mapping[Any, Any], expected: Mapping[Any, Any], ru
 
 def _compare_sequences(actual: Sequence[Any], expected: Sequence[Any], rules: _Rules, where: str) -> str | None:
     if len(actual) != len(expected):
-        return f"The length of the sequences mismatch: {len(actual)} != {len(expected)}{where}"
+        return f"The length of the sequences mismatch: {len(actual)} != {len(expected)}{_at(where)}"
     for index, (a, b) in enumerate(zip(actual, expected, strict=True)):
-        complaint = _compare(a, b, rules, f"{where}\n\nThe failure occurred for item [{index}]")
+        complaint = _compare(a, b, rules, f"{where}[{index}]")
         if complaint:
             return complaint
     return None
@@ -131,23 +177,63 @@ def _compare_sequences(actual: Sequence[Any], expected: Sequence[Any], rules: _R
 
 def _attributes(actual: Tensor, expected: Tensor, rules: _Rules) -> str | None:
     checks: list[tuple[str, Any, Any, bool]] = [
-        ("shape", tuple(actual.shape), tuple(expected.shape), True),
+        ("shape", actual.shape, expected.shape, True),
         ("device", str(actual.device), str(expected.device), rules.device),
         ("dtype", actual.dtype, expected.dtype, rules.dtype),
-        ("stride()", actual.stride(), expected.stride(), rules.stride),
+        ("layout", actual.layout, expected.layout, rules.layout),
     ]
+    if rules.stride:
+        checks.append(("stride()", actual.stride(), expected.stride(), True))
     for name, left, right, wanted in checks:
         if wanted and left != right:
             return f"The values for attribute '{name}' do not match: {left} != {right}."
     return None
 
 
-def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, where: str, numbers: bool) -> str | None:
+def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules) -> str | None:
+    complaint = _attributes(actual, expected, rules)
+    if complaint or actual.numel() == 0:
+        return complaint
+    if actual.layout != expected.layout:
+        actual, expected = _dense(actual), _dense(expected)
+    if actual.layout is _native.strided:
+        return _compare_elements(actual, expected, rules)
+    return _compare_sparse(actual, expected, rules)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    return tensor if tensor.layout is _native.strided else tensor.to_dense()
+
+
+def _compare_sparse(actual: Tensor, expected: Tensor, rules: _Rules) -> str | None:
+    """Where the specified elements are, exactly, then what they are."""
+    if actual.layout is _native.sparse_coo:
+        actual, expected = actual.coalesce(), expected.coalesce()
+    layout = str(actual.layout).rpartition("_")[2].upper()
+    left, right = _components(actual), _components(expected)
+    if left["values"].shape != right["values"].shape:
+        counts = f"{len(left['values'])} != {len(right['values'])}"
+        return f"The number of specified values in sparse {layout} tensors does not match: {counts}"
+    for name in left:
+        complaint = _compare_elements(left[name], right[name], rules)
+        if complaint:
+            return complaint.replace("Tensor-likes", f"Sparse {layout} {name}", 1)
+    return None
+
+
+def _components(tensor: Tensor) -> dict[str, Tensor]:
+    if tensor.layout is _native.sparse_coo:
+        return {"indices": tensor.indices(), "values": tensor.values()}
+    rows_first = str(tensor.layout).endswith("r")
+    names = ("crow_indices", "col_indices") if rows_first else ("ccol_indices", "row_indices")
+    return {**{name: getattr(tensor, name)() for name in names}, "values": tensor.values()}
+
+
+def _compare_elements(actual: Tensor, expected: Tensor, rules: _Rules) -> str | None:
     from tesserack import logical_or
 
-    complaint = _attributes(actual, expected, rules) if not numbers else None
-    if complaint or actual.numel() == 0:
-        return complaint and complaint + where
+    if actual.numel() == 0:
+        return None
     rtol, atol = rules.tolerances(actual.dtype, expected.dtype)
     if actual.device != expected.device:
         actual, expected = actual.cpu(), expected.cpu()
@@ -170,16 +256,14 @@ def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, where: str
         close = logical_or(close, difference <= atol + rtol * expected.abs().to(_native.float64))
     if close.all().item():
         return None
-    return _describe(actual, expected, close, rtol, atol, numbers) + where
+    return _describe(actual, expected, close, rtol, atol)
 
 
-def _describe(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float, numbers: bool) -> str:
+def _describe(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float) -> str:
     left, right, good = actual.reshape(-1).tolist(), expected.reshape(-1).tolist(), close.reshape(-1).tolist()
     kind = "equal" if rtol == atol == 0 else "close"
-    if len(left) == 1 and numbers:
-        return f"Scalars are not {kind}!\n\nExpected {right[0]} but got {left[0]}.\n" + _worst(
-            left, right, good, actual, rtol, atol
-        )
+    if actual.ndim == 0:
+        return _describe_numbers(left[0], right[0], rtol, atol)
     wrong = good.count(False)
     head = f"Tensor-likes are not {kind}!\n\nMismatched elements: {wrong} / {len(good)} ({wrong / len(good):.1%})\n"
     return head + _worst(left, right, good, actual, rtol, atol)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 __all__ = [
+    "GetAttrKey",
+    "MappingKey",
+    "SequenceKey",
     "TreeSpec",
+    "keystr",
     "register_pytree_node",
     "tree_all",
     "tree_any",
     "tree_flatten",
+    "tree_flatten_with_path",
     "tree_leaves",
     "tree_map",
     "tree_map_",
     "tree_map_only",
+    "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
 ]
@@ -29,6 +36,7 @@ class NodeDef(NamedTuple):
 
     flatten_fn: Flatten
     unflatten_fn: Unflatten
+    flatten_with_keys_fn: Flatten | None = None
 
 
 SUPPORTED_NODES: dict[type, NodeDef] = {}
@@ -37,8 +45,11 @@ PyTree = Any
 
 
 def register_pytree_node(cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **options: Any) -> None:
-    """Have a class taken apart: ``flatten_fn(x)`` gives children and a context, of which ``unflatten_fn`` makes x."""
-    _registry[cls] = NodeDef(flatten_fn, unflatten_fn)
+    """Have a class taken apart: ``flatten_fn(x)`` gives children and a context, of which ``unflatten_fn`` makes x.
+
+    The option ``flatten_with_keys_fn`` gives (key, child) pairs instead, for :func:`tree_flatten_with_path`.
+    """
+    _registry[cls] = NodeDef(flatten_fn, unflatten_fn, options.get("flatten_with_keys_fn"))
 
 
 _register_pytree_node = register_pytree_node
@@ -198,3 +209,88 @@ def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> boo
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
     """Whether it holds for some leaf."""
     return any(pred(leaf) for leaf in tree_leaves(tree, is_leaf))
+
+
+# --- paths ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MappingKey:
+    """The place of a child in a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """The place of a child in a list or tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """The place of a child in a named tuple."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+def keystr(kp: Iterable[Any]) -> str:
+    """A path as Python spells it.
+
+    >>> keystr((MappingKey("a"), SequenceKey(0)))
+    "['a'][0]"
+    """
+    return "".join(str(key) for key in kp)
+
+
+def _keyed(tree: Any) -> list[tuple[Any, Any]]:
+    """The children with their places."""
+    node = _registry[_kind(tree)]
+    if node.flatten_with_keys_fn is not None:
+        return [*node.flatten_with_keys_fn(tree)[0]]
+    if isinstance(tree, dict):
+        return [(MappingKey(key), child) for key, child in tree.items()]
+    if hasattr(type(tree), "_fields"):
+        return [(GetAttrKey(name), child) for name, child in zip(tree._fields, tree, strict=True)]
+    if isinstance(tree, (list, tuple, deque)):
+        return [(SequenceKey(index), child) for index, child in enumerate(tree)]
+    raise ValueError(
+        f"tree_flatten_with_path: expected classes with known keys, got {type(tree).__name__}; "
+        "register it with flatten_with_keys_fn"
+    )
+
+
+def _paths(tree: Any, is_leaf: Any, before: tuple[Any, ...]) -> Iterable[tuple[tuple[Any, ...], Any]]:
+    if _is_leaf(tree, is_leaf):
+        yield before, tree
+        return
+    for key, child in _keyed(tree):
+        yield from _paths(child, is_leaf, (*before, key))
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[tuple[tuple[Any, ...], Any]], TreeSpec]:
+    """The leaves with their paths, and how they are put together. ``ValueError`` for classes without known keys."""
+    return [*_paths(tree, is_leaf, ())], tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:
+    """``func(path, leaf, *others)`` of every leaf, in the same structure.
+
+    >>> tree_map_with_path(lambda path, x: f"{keystr(path)}={x}", {"a": [1]})
+    {'a': ["['a'][0]=1"]}
+    """
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [tree_leaves(rest, is_leaf) for rest in rests]
+    return tree_unflatten([func(*pair, *more) for pair, *more in zip(found, *others, strict=True)], spec)

@@ -11,6 +11,8 @@ from tesserack.nn.modules.module import Module
 
 __all__ = ["functional_call"]
 
+_ABSENT: Any = object()  # stands for a name that the module did not have
+
 
 def functional_call(
     module: Module,
@@ -25,10 +27,9 @@ def functional_call(
 
     What the call assigns to these names is lost afterwards, changes made in place stay in the given tensors.
     ``tie_weights`` replaces every name of a tensor that the module holds under several; ``strict`` wants all names
-    given
-    and no others. ``RuntimeError`` for names that do not match with ``strict``, ``ValueError`` for two tensors given
-    for
-    one tied weight.
+    given and no others; without it, a name that is none of the module's parameters is set for the time of the call, as
+    in PyTorch. ``RuntimeError`` for names that do not match with ``strict``, ``ValueError`` for two tensors given for
+    one tied weight, ``TypeError`` for the name of a submodule or method.
 
     >>> import tesserack as ts
     >>> from tesserack import nn
@@ -53,19 +54,24 @@ def _replaced(module: Module, given: Mapping[str, Tensor], tie_weights: bool, st
             prefix, _, name = path.rpartition(".")
             holder = module.get_submodule(prefix)
             table = _table_of(holder, name, path)
-            saved.append((holder, table, name, getattr(holder, table)[name]))
+            saved.append((holder, table, name, getattr(holder, table).get(name, _ABSENT)))
             getattr(holder, table)[name] = tensor
         yield
     finally:
         for holder, table, name, tensor in reversed(saved):
-            getattr(holder, table)[name] = tensor
+            if tensor is _ABSENT:
+                del getattr(holder, table)[name]
+            else:
+                getattr(holder, table)[name] = tensor
 
 
 def _table_of(holder: Module, name: str, path: str) -> str:
     for table in ("_parameters", "_buffers"):
         if name in getattr(holder, table):
             return table
-    raise AttributeError(f"functional_call: {type(holder).__name__} has no parameter or buffer {name!r} (in {path!r})")
+    if "." in name or not name or hasattr(type(holder), name) or name in holder._modules:
+        raise TypeError(f"functional_call: {type(holder).__name__} takes no tensor as {name!r} (in {path!r})")
+    return "__dict__"  # a plain attribute, which the module may have or not
 
 
 def _with_tied(own: dict[str, Tensor], given: Mapping[str, Tensor]) -> dict[str, Tensor]:

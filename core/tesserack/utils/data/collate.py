@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import tesserack as ts
@@ -31,16 +32,15 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(value) for value in data))
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        converted = [default_convert(value) for value in data]
-        return tuple(converted) if isinstance(data, tuple) else converted
+        return [default_convert(value) for value in data]
     return data
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
     """Stack a list of samples along a new first dimension.
 
-    Tensors and NumPy arrays are stacked, floats become a float64 and integers an int64 tensor, strings stay a list;
-    dicts, named tuples and sequences are taken apart, and their fields collated. Raises ``RuntimeError`` for
+    Tensors and NumPy arrays are stacked, floats become a float64 and integers an int64 tensor, strings stay as
+    they are; dicts, named tuples and sequences are taken apart, and their fields collated. Raises ``RuntimeError`` for
     sequences of different lengths and ``TypeError`` for anything else.
 
     >>> default_collate([{"x": 1, "y": "a"}, {"x": 2, "y": "b"}])
@@ -56,7 +56,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, int):
         return ts.tensor(list(batch))
     if isinstance(first, (str, bytes)):
-        return list(batch)
+        return batch
     if isinstance(first, Mapping):
         return rebuilt_mapping(first, {key: default_collate([sample[key] for sample in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
@@ -90,6 +90,10 @@ def rebuilt_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     if type(like) is dict:
         return items
     try:
+        if isinstance(like, MutableMapping):  # a copy keeps what else there is: the default of a defaultdict
+            clone = copy.copy(like)
+            clone.update(items)
+            return clone
         return type(like)(items)  # type: ignore[call-arg]
     except TypeError:
         return items

@@ -135,7 +135,10 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(f"WeightedRandomSampler: expected a positive num_samples, got {num_samples!r}")
         if not isinstance(replacement, bool):
             raise ValueError(f"WeightedRandomSampler: expected a bool replacement, got {replacement!r}")
-        listed = [float(weight) for weight in weights]
+        try:
+            listed = [float(weight) for weight in weights]
+        except TypeError:
+            raise ValueError(f"WeightedRandomSampler: expected one number for each sample, got {weights!r}") from None
         if any(not weight >= 0 or weight == float("inf") for weight in listed) or not any(listed):
             raise ValueError("WeightedRandomSampler: expected finite weights >= 0, some of them positive")
         if not replacement and num_samples > sum(weight > 0 for weight in listed):
