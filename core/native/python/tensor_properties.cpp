@@ -149,7 +149,7 @@ std::vector<PyGetSetDef> tensor_properties() {
       {"is_sparse", get_is_sparse, nullptr, "Whether the layout is sparse_coo.", nullptr},
       {"is_sparse_csr", get_is_sparse_csr, nullptr, "Whether the layout is sparse_csr.", nullptr},
       {"is_quantized", get_false, nullptr, "Always False.", nullptr},
-      {"is_nested", get_false, nullptr, "Always False.", nullptr},
+      {"is_nested", get_false, nullptr, "Whether it is a tensor of tesserack.nested.", nullptr},
       {"is_ipu", get_false, nullptr, "Always False.", nullptr},
       {"is_maia", get_false, nullptr, "Always False.", nullptr},
       {"is_mkldnn", get_false, nullptr, "Always False.", nullptr},
