@@ -46,6 +46,7 @@ MODULES = [
     "torch.func",
     "torch.sparse",
     "torch.masked",
+    "torch.nested",
     "torch.multiprocessing",
     "torch.profiler",
     "torch.hub",

@@ -54,6 +54,7 @@ _LAZY_MODULES = (
     "masked",
     "metrics",
     "multiprocessing",
+    "nested",
     "nn",
     "ops",
     "optim",

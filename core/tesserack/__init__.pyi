@@ -23,6 +23,7 @@ from tesserack import linalg as linalg
 from tesserack import masked as masked
 from tesserack import metrics as metrics
 from tesserack import multiprocessing as multiprocessing
+from tesserack import nested as nested
 from tesserack import nn as nn
 from tesserack import ops as ops
 from tesserack import optim as optim
@@ -81,6 +82,7 @@ from tesserack._native import is_anomaly_check_nan_enabled as is_anomaly_check_n
 from tesserack._native import is_anomaly_enabled as is_anomaly_enabled
 from tesserack._native import is_grad_enabled as is_grad_enabled
 from tesserack._native import is_inference_mode_enabled as is_inference_mode_enabled
+from tesserack._native import jagged as jagged
 from tesserack._native import layout as layout
 from tesserack._native import long as long
 from tesserack._native import memory_format as memory_format

@@ -1261,6 +1261,7 @@ int16: dtype
 int32: dtype
 int64: dtype
 int8: dtype
+jagged: layout
 long: dtype
 preserve_format: memory_format
 short: dtype

@@ -217,6 +217,8 @@ class _Writer:
     # --- tensors and the rest ---------------------------------------------------------------------------------------
 
     def _tensor(self, value: Tensor) -> None:
+        if value.is_nested:
+            raise TypeError("save: cannot store a nested tensor; store its values() and offsets()")
         if isinstance(value, ts.nn.Parameter):
             self._global("torch._utils", "_rebuild_parameter")
             self._op(b"(")

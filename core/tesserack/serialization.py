@@ -202,6 +202,8 @@ class _Packer:
         return {"sparse": [str(parts.layout).rpartition(".")[2], held, list(tensor.shape), parts.coalesced]}
 
     def _tensor(self, tensor: Tensor, path: tuple[Any, ...]) -> dict[str, Any]:
+        if tensor.is_nested:
+            raise TypeError(f"save: cannot store a nested tensor{_at(path)}; store its values() and offsets()")
         if tensor.layout is not ts.strided:
             return self._sparse(tensor, path)
         identity = _identity(tensor)

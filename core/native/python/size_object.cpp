@@ -5,12 +5,19 @@
 namespace ts::py {
 namespace {
 
+// An int, or the size of a ragged dimension, which tesserack.nested marks so.
+bool is_size_item(PyObject* item) {
+  if (PyLong_Check(item)) return !PyBool_Check(item);
+  static PyObject* mark = PyUnicode_InternFromString("__ragged_size__");
+  return _PyType_Lookup(Py_TYPE(item), mark) != nullptr;
+}
+
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyRef made = PyRef::steal(PyTuple_Type.tp_new(type, args, kwargs));
   if (!made) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(made.get()); ++i) {
     PyObject* item = PyTuple_GET_ITEM(made.get(), i);
-    if (PyLong_Check(item) && !PyBool_Check(item)) continue;
+    if (is_size_item(item)) continue;
     PyRef number = PyRef::steal(PyIndex_Check(item) ? PyNumber_Index(item) : nullptr);
     if (!number) {
       PyErr_Format(PyExc_TypeError, "tesserack.Size() takes an iterable of 'int' (item %zd is '%s')", i,
@@ -32,7 +39,8 @@ PyObject* retyped(PyObject* tuple) {
   if (!out) return nullptr;
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* item = PyTuple_GET_ITEM(t.get(), i);
-    if (!PyLong_Check(item)) return t.release(); // a Size plus a tuple of something else is a plain tuple
+    // A Size plus a tuple of something else is a plain tuple.
+    if (!PyLong_Check(item) && !is_size_item(item)) return t.release();
     PyTuple_SET_ITEM(out.get(), i, Py_NewRef(item));
   }
   return out.release();

@@ -17,7 +17,7 @@ struct Description {
 void read(PyObject* const* args, Description& d) {
   TS_CHECK_TYPE(as_int_list(args[0], d.sizes, d.scratch), "sparse: expected sizes as ints");
   std::optional<Layout> layout = as_layout(args[1]);
-  TS_CHECK_TYPE(layout && *layout != Layout::Strided, "sparse: expected a sparse layout");
+  TS_CHECK_TYPE(layout && *layout != Layout::Strided && *layout != Layout::Jagged, "sparse: expected a sparse layout");
   d.parts.layout = *layout;
   Py_ssize_t wanted = *layout == Layout::SparseCoo ? 2 : 3;
   TS_CHECK_TYPE(PyTuple_Check(args[2]) && PyTuple_GET_SIZE(args[2]) == wanted, "sparse: expected a tuple of ", wanted,

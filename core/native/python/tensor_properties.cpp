@@ -149,7 +149,7 @@ std::vector<PyGetSetDef> tensor_properties() {
       {"is_sparse", get_is_sparse, nullptr, "Whether the layout is sparse_coo.", nullptr},
       {"is_sparse_csr", get_is_sparse_csr, nullptr, "Whether the layout is sparse_csr.", nullptr},
       {"is_quantized", get_false, nullptr, "Always False.", nullptr},
-      {"is_nested", get_false, nullptr, "Always False.", nullptr},
+      {"is_nested", get_false, nullptr, "Whether it is a tensor of tesserack.nested.", nullptr},
       {"real", get_real, set_part<ops::real>, "The real part, a view; the tensor itself, of real dtypes.", nullptr},
       {"imag", get_imag, set_part<ops::imag>, "The imaginary part, a view, of complex dtypes.", nullptr},
       {"T", get_T, nullptr, "A view with the dimensions in reverse order.", nullptr},

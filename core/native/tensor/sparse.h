@@ -5,9 +5,10 @@
 
 namespace ts {
 
-enum class Layout : uint8_t { Strided, SparseCoo, SparseCsr, SparseCsc, SparseBsr, SparseBsc };
-inline constexpr const char* kLayoutNames[] = {"strided",    "sparse_coo", "sparse_csr",
-                                               "sparse_csc", "sparse_bsr", "sparse_bsc"};
+// Jagged: of tesserack.nested, never of the core's own tensors.
+enum class Layout : uint8_t { Strided, SparseCoo, SparseCsr, SparseCsc, SparseBsr, SparseBsc, Jagged };
+inline constexpr const char* kLayoutNames[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
+                                               "sparse_bsr", "sparse_bsc", "jagged"};
 inline const char* layout_name(Layout layout) { return kLayoutNames[static_cast<int>(layout)]; }
 
 struct SparseParts final : PayloadBase {

@@ -112,6 +112,10 @@ def grad(
         results = tuple(
             zeros(tensor) if result is None else result for result, tensor in zip(results, wanted, strict=True)
         )
+    if any(getattr(place, "is_nested", False) for place in wanted):
+        from tesserack.nested._tensor import as_nested_as
+
+        results = tuple(map(as_nested_as, results, wanted))
     return results
 
 

@@ -1,0 +1,26 @@
+"""Nested tensors of the jagged layout: batches of rows of different lengths, without padding.
+
+>>> import tesserack as ts
+>>> nt = ts.nested.nested_tensor([ts.ones(2, 3), ts.ones(4, 3)], layout=ts.jagged)
+>>> (nt * 2).sum(dim=1)
+tensor([[4., 4., 4.],
+        [8., 8., 8.]])
+"""
+
+from tesserack.nested._construct import (
+    as_nested_tensor,
+    masked_select,
+    narrow,
+    nested_tensor,
+    nested_tensor_from_jagged,
+)
+from tesserack.nested._padding import to_padded_tensor
+
+__all__ = [
+    "as_nested_tensor",
+    "masked_select",
+    "narrow",
+    "nested_tensor",
+    "nested_tensor_from_jagged",
+    "to_padded_tensor",
+]
