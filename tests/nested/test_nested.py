@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 import subprocess
 import sys
@@ -344,3 +345,10 @@ def test_under_the_name_of_torch():
         "from torch.nested import nested_tensor_from_jagged"
     )
     subprocess.run([sys.executable, "-c", f"from tesserack import compat; compat.enable()\n{code}"], check=True)
+
+
+def test_extremes_of_rows_without_finite_elements() -> None:
+    rows = ts.nested.nested_tensor([ts.tensor([-math.inf, -math.inf]), ts.tensor([1.0, 2.0, 3.0])], layout=ts.jagged)
+    assert rows.amax(dim=1).tolist() == [-math.inf, 3.0]
+    assert rows.argmax(dim=1).tolist() == [0, 2]
+    assert (-rows).amin(dim=1).tolist() == [math.inf, -3.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tesserack as ts
@@ -17,8 +18,9 @@ def _outermost(dtype: Any, sign: int) -> Any:
     """The largest value of a dtype, or the smallest."""
     if dtype is ts.bool:
         return sign > 0
-    info = ts.finfo(dtype) if dtype.is_floating_point else ts.iinfo(dtype)
-    return info.max if sign > 0 else info.min
+    if dtype.is_floating_point:
+        return sign * math.inf  # rows may hold nothing else
+    return ts.iinfo(dtype).max if sign > 0 else ts.iinfo(dtype).min
 
 
 def _identity(name: str, dtype: Any) -> Any:
