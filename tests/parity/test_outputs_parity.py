@@ -144,12 +144,6 @@ def test_complex_numbers_beside_tensors(real: str) -> None:
         assert found[0] == found[1]
 
 
-def test_attributes_of_other_devices() -> None:
-    for name in ("ipu", "maia", "mkldnn", "mps", "mtia", "vulkan", "xla", "xpu"):
-        for m in (torch, ts):
-            assert getattr(m.ones(2), f"is_{name}") is False
-
-
 def test_python_numbers_of_tensors() -> None:
     for m in (torch, ts):
         assert [10, 20][m.tensor(True)] == 20 and range(3)[m.tensor([2])] == 2

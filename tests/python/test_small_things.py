@@ -90,7 +90,7 @@ def test_small_functions() -> None:
         and ts.is_floating_point(x)
         and not ts.is_complex(x)
     )
-    assert ts.typename(x) == "tesserack.Tensor" and ts.typename(3) == "int"
+    assert ts.typename(x) == "tesserack.FloatTensor" and ts.typename(3) == "int"
     assert ts.broadcast_shapes((2, 1), (3,), 1) == (2, 3)
     with pytest.raises(RuntimeError, match="broadcast"):
         ts.broadcast_shapes((2,), (3,))

@@ -8,14 +8,21 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import tesserack as ts
+
 __all__ = ["decorate"]
 
 
 def decorate(mode: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` running under ``mode.clone()``; generators run every step under it.
 
-    A decorated class is a function that makes instances under it, as in PyTorch, with a ``FutureWarning``.
+    A class that a gradient mode decorates is a function that makes instances under it, as in PyTorch, with a
+    ``FutureWarning``. ``TypeError`` for a device around a class.
     """
+    if inspect.isclass(function) and isinstance(mode, ts.device):
+        raise TypeError(
+            f"device: cannot decorate the class {function.__name__}; decorate the methods that it is meant for"
+        )
     if inspect.isclass(function):
         warnings.warn(
             f"a gradient mode around the class {function.__name__} is in force only while one is made; "

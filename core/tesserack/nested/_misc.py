@@ -13,7 +13,7 @@ from tesserack.nested._tensor import NestedTensor, wrap, wrap_like
 from tesserack.overrides import DisableTorchFunctionSubclass
 
 _CONVERSIONS = (
-    *("to", "type", "type_as", "cpu", "cuda", "float", "double", "half", "bfloat16", "long", "int", "short", "char"),
+    *("to", "type", "type_as", "cpu", "float", "double", "half", "bfloat16", "long", "int", "short", "char"),
     *("byte", "bool", "cfloat", "cdouble", "pin_memory"),
 )
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")

@@ -52,7 +52,17 @@ def _over_ragged(func: Any, name: str, input: NestedTensor, dim: Any, options: d
     dense = pads(input, _identity(name, input.dtype))
     if input._row_lengths().numel() and not input._longest():
         raise RuntimeError(f"{name}(): expected rows with elements in the ragged dimension, got none")
-    return func(dense, dim=[input._ragged_idx] if isinstance(dim, (list, tuple)) else input._ragged_idx, **options)
+    made = func(dense, dim=[input._ragged_idx] if isinstance(dim, (list, tuple)) else input._ragged_idx, **options)
+    return _mapped(made, lambda o: _finite_of_empty(name, o, input))
+
+
+def _finite_of_empty(name: str, found: Tensor, input: NestedTensor) -> Tensor:
+    """Extremes of rows of no elements are the dtype's last numbers, as in PyTorch."""
+    if name not in ("max", "min", "amax", "amin") or not found.is_floating_point():
+        return found
+    limit = ts.finfo(found.dtype).max if name.endswith("min") else ts.finfo(found.dtype).min
+    empty = (input._row_lengths() == 0).reshape(-1, *(1,) * (found.dim() - 1))
+    return ts.where(empty, ts.full_like(found, limit), found)
 
 
 def _over(func: Any, name: str, input: NestedTensor, dim: Any, options: dict[str, Any]) -> Any:
