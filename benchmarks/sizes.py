@@ -1,4 +1,7 @@
-"""Sixty-four operators at 1 K, 256 K and 16 M elements: where calls, caches and memory decide."""
+"""Sixty-five operators at 1 K, 256 K and 16 M elements: where calls, caches and memory decide.
+
+``run.py --family sizes --pairs 3 --seconds 0.02`` takes three minutes.
+"""
 
 from __future__ import annotations
 
