@@ -25,9 +25,8 @@ constexpr int registers(int channels) { return channels <= 2 ? 4 : 2; }
 class Convolution {
 public:
   explicit Convolution(const TiledConv& conv)
-      : t_(conv), g_(conv.geometry), padded_(g_), strips_(ceil_div(g_.out_channels, kMostChannels)),
-        taps_(g_.in_channels * g_.kernel[1] * g_.kernel[2]), rows_(rows_of_a_band()),
-        bands_(ceil_div(g_.out[1], rows_)), weights_(buffer_.get(g_.out_channels * taps_)) {
+      : t_(conv), g_(conv.geometry), padded_(g_), taps_(g_.in_channels * g_.kernel[1] * g_.kernel[2]),
+        rows_(rows_of_a_band()), bands_(ceil_div(g_.out[1], rows_)), weights_(buffer_.get(g_.out_channels * taps_)) {
     each_strip(g_.out_channels, kMostChannels, [&](int64_t first, int64_t channels) { pack(first, channels); });
   }
 
@@ -47,7 +46,7 @@ private:
   const TiledConv& t_;
   const ConvGeometry& g_;
   Padded padded_;
-  int64_t strips_, taps_, rows_, bands_;
+  int64_t taps_, rows_, bands_;
   AlignedBuffer buffer_;
   float* weights_; // by strips of output channels, which are innermost
   std::atomic<bool> finite_ = true;

@@ -23,7 +23,7 @@ constexpr int64_t kFits = 1 << 16; // elements of images that are gone through t
 class WeightGradient {
 public:
   explicit WeightGradient(const TiledConv& conv)
-      : t_(conv), g_(conv.geometry), padded_(g_), image_(padded_.elements(g_.out[1])),
+      : t_(conv), g_(conv.geometry), padded_(g_), rows_(rows_of_a_band()), image_(padded_.elements(rows_)),
         together_(std::clamp<int64_t>(kFits / image_, 1, g_.batch)),
         taps_(g_.in_channels * g_.kernel[1] * g_.kernel[2]) {}
 
@@ -43,7 +43,9 @@ public:
       std::lock_guard hold(adding);
       for (int64_t i = 0; i < g_.out_channels * taps_; ++i) total[i] += sums[i];
     });
-    return finite(total) && put(total);
+    if (!finite(total)) return false;
+    put(total);
+    return true;
   }
 
 private:
@@ -52,7 +54,13 @@ private:
   const TiledConv& t_;
   const ConvGeometry& g_;
   Padded padded_;
-  int64_t image_, together_, taps_; // elements of a padded image; images; taps of an output channel
+  int64_t rows_;                    // of output that are gone through together
+  int64_t image_, together_, taps_; // elements of an image's padded rows; images; taps of an output channel
+
+  int64_t rows_of_a_band() const {
+    const int64_t row = g_.in_channels * padded_.width() * g_.stride[1];
+    return std::min(g_.out[1], std::max<int64_t>(1, kFits / row - g_.kernel[1] * g_.dilation[1]));
+  }
 
   bool finite(const float* total) const {
     float sum = 0;
@@ -60,29 +68,34 @@ private:
     return sum == 0;
   }
 
-  bool put(const float* total) const {
+  void put(const float* total) const {
     for (int64_t o = 0; o < g_.out_channels; ++o)
       for (int64_t c = 0; c < g_.in_channels; ++c)
         for (int64_t p = 0; p < g_.kernel[1] * g_.kernel[2]; ++p, ++total) {
           float& to = t_.weight[o * t_.weight_out + c * t_.weight_in + p * t_.weight_tap];
           to = t_.accumulate ? to + *total : *total;
         }
-    return true;
   }
 
   void add_images(int64_t first, int64_t end, float* images, float* sums) const {
+    for (int64_t top = 0; top < g_.out[1]; top += rows_)
+      add_bands(first, end, top, std::min(rows_, g_.out[1] - top), images, sums);
+  }
+
+  // Output rows [top, top + rows) of images.
+  void add_bands(int64_t first, int64_t end, int64_t top, int64_t rows, float* images, float* sums) const {
     for (int64_t i = first; i < end; ++i)
-      padded_.fill(t_.input + i * g_.in_channels * g_.in[1] * g_.in[2], 0, g_.out[1], images + (i - first) * image_);
-    const float* const gradient = t_.output + first * g_.out_channels * g_.out[1] * g_.out[2];
+      padded_.fill(t_.input + i * g_.in_channels * g_.in[1] * g_.in[2], top, rows, images + (i - first) * image_);
+    const float* const gradient = t_.output + (first * g_.out_channels * g_.out[1] + top) * g_.out[2];
     each_strip(g_.kernel[2], kMostTaps, [&](int64_t kx, int64_t taps) {
       each_strip(g_.out_channels, std::min<int64_t>(kMostChannels, kSums / taps), [&](int64_t o, int64_t channels) {
         with_count<kMostTaps>(taps, [&](auto wide) {
           with_count<kMostChannels>(channels, [&](auto count) {
             for (int64_t c = 0; c < g_.in_channels; ++c)
               for (int64_t ky = 0; ky < g_.kernel[1]; ++ky) {
-                const int64_t row = c * padded_.input_rows(g_.out[1]) + ky * g_.dilation[1];
+                const int64_t row = c * padded_.input_rows(rows) + ky * g_.dilation[1];
                 add<count, wide>(images + row * padded_.width() + kx * g_.dilation[2],
-                                 gradient + o * g_.out[1] * g_.out[2], end - first,
+                                 gradient + o * g_.out[1] * g_.out[2], end - first, rows,
                                  sums + o * taps_ + (c * g_.kernel[1] + ky) * g_.kernel[2] + kx);
               }
           });
@@ -93,7 +106,7 @@ private:
 
   // Taps side by side of output channels one after another, over images.
   template <int Channels, int Taps>
-  void add(const float* input, const float* gradient, int64_t images, float* to) const {
+  void add(const float* input, const float* gradient, int64_t images, int64_t rows, float* to) const {
     Vector sums[Channels][Taps];
 #pragma GCC unroll 8
     for (int o = 0; o < Channels; ++o)
@@ -113,7 +126,7 @@ private:
       }
     };
     for (int64_t i = 0; i < images; ++i, input += image_, gradient += g_.out_channels * plane)
-      for (int64_t y = 0; y < g_.out[1]; ++y) {
+      for (int64_t y = 0; y < rows; ++y) {
         const float* const x = input + y * g_.stride[1] * padded_.width();
         const float* const g = gradient + y * g_.out[2];
         for (int64_t j = 0; j < whole; j += kLanes) add_register(x + j, g + j);
