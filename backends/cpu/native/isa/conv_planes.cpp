@@ -26,7 +26,8 @@ class Convolution {
 public:
   explicit Convolution(const TiledConv& conv)
       : t_(conv), g_(conv.geometry), padded_(g_), taps_(g_.in_channels * g_.kernel[1] * g_.kernel[2]),
-        rows_(rows_of_a_band()), bands_(ceil_div(g_.out[1], rows_)), weights_(buffer_.get(g_.out_channels * taps_)) {
+        rows_(padded_.rows_within(kFits)), bands_(ceil_div(g_.out[1], rows_)),
+        weights_(buffer_.get(g_.out_channels * taps_)) {
     each_strip(g_.out_channels, kMostChannels, [&](int64_t first, int64_t channels) { pack(first, channels); });
   }
 
@@ -50,12 +51,6 @@ private:
   AlignedBuffer buffer_;
   float* weights_; // by strips of output channels, which are innermost
   std::atomic<bool> finite_ = true;
-
-  int64_t rows_of_a_band() const {
-    const int64_t row = g_.in_channels * padded_.width() * g_.stride[1];
-    const int64_t fit = std::max<int64_t>(1, kFits / row - g_.kernel[1] * g_.dilation[1]);
-    return std::min(g_.out[1], fit);
-  }
 
   void pack(int64_t first, int64_t channels) const {
     float* to = weights_ + first * taps_;

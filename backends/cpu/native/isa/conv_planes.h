@@ -28,6 +28,11 @@ public:
   int64_t vectors() const { return vectors_; } // of a row of output
   int64_t width() const { return width_; }
   int64_t input_rows(int64_t rows) const { return (rows - 1) * g_.stride[1] + (g_.kernel[1] - 1) * g_.dilation[1] + 1; }
+  // Of output, whose input is at most so many elements, if more than a row's.
+  int64_t rows_within(int64_t elements) const {
+    const int64_t row = g_.in_channels * width_ * g_.stride[1];
+    return std::min(g_.out[1], std::max<int64_t>(1, elements / row - g_.kernel[1] * g_.dilation[1]));
+  }
   int64_t elements(int64_t rows) const { return g_.in_channels * input_rows(rows) * width_; }
 
   // What output rows [first, first + rows) of an image read, channel by channel.

@@ -23,7 +23,7 @@ constexpr int64_t kFits = 1 << 16; // elements of images that are gone through t
 class WeightGradient {
 public:
   explicit WeightGradient(const TiledConv& conv)
-      : t_(conv), g_(conv.geometry), padded_(g_), rows_(rows_of_a_band()), image_(padded_.elements(rows_)),
+      : t_(conv), g_(conv.geometry), padded_(g_), rows_(padded_.rows_within(kFits)), image_(padded_.elements(rows_)),
         together_(std::clamp<int64_t>(kFits / image_, 1, g_.batch)),
         taps_(g_.in_channels * g_.kernel[1] * g_.kernel[2]) {}
 
@@ -56,11 +56,6 @@ private:
   Padded padded_;
   int64_t rows_;                    // of output that are gone through together
   int64_t image_, together_, taps_; // elements of an image's padded rows; images; taps of an output channel
-
-  int64_t rows_of_a_band() const {
-    const int64_t row = g_.in_channels * padded_.width() * g_.stride[1];
-    return std::min(g_.out[1], std::max<int64_t>(1, kFits / row - g_.kernel[1] * g_.dilation[1]));
-  }
 
   bool finite(const float* total) const {
     float sum = 0;
