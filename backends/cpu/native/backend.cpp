@@ -3,22 +3,22 @@
 
 #include "isa.h"
 #include "kept.h"
+#include "pages.h"
 #include "threads.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 namespace tesserack::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kHugePageThreshold = size_t{4} << 20;
+constexpr size_t kMostBytes = PTRDIFF_MAX / 2; // sums with sizes of pages do not wrap
 
 const ts_host* the_host = nullptr;
 
@@ -61,26 +61,32 @@ int properties(void*, int32_t, ts_properties* out) {
   return TS_OK;
 }
 
+// The sanitizer watches the bounds of malloc's blocks only.
+constexpr bool by_pages([[maybe_unused]] size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  return false;
+#else
+  return bytes >= kPagesFrom;
+#endif
+}
+
+constexpr size_t whole_lines(size_t bytes) {
+  return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+}
+
 int alloc(void*, int32_t, size_t bytes, void*, void** handle) {
   *handle = nullptr;
-  const size_t alignment = bytes >= kHugePageThreshold ? kHugePage : kAlignment;
-  if (bytes > static_cast<size_t>(PTRDIFF_MAX) - alignment) bytes = SIZE_MAX;
-  void* block = nullptr;
-  if (bytes == SIZE_MAX || posix_memalign(&block, alignment, bytes == 0 ? 1 : bytes) != 0) {
-    char text[96];
-    std::snprintf(text, sizeof text, "cpu: cannot allocate %zu bytes of host memory", bytes);
-    return backend::report(the_host, TS_OUT_OF_MEMORY, text);
-  }
-#ifdef MADV_HUGEPAGE
-  if (bytes >= kHugePageThreshold) madvise(block, bytes & ~(kHugePage - 1), MADV_HUGEPAGE);
-#endif
-  *handle = block;
-  return TS_OK;
+  if (bytes <= kMostBytes)
+    *handle = by_pages(bytes) ? map_pages(bytes) : std::aligned_alloc(kAlignment, whole_lines(bytes));
+  if (*handle != nullptr) return TS_OK;
+  char text[96];
+  std::snprintf(text, sizeof text, "cpu: cannot allocate %zu bytes of host memory", bytes);
+  return backend::report(the_host, TS_OUT_OF_MEMORY, text);
 }
 
 void release(void*, int32_t, void* handle, size_t bytes, void*) {
   forget_weights(handle, bytes);
-  std::free(handle);
+  by_pages(bytes) ? unmap_pages(handle, bytes) : std::free(handle);
 }
 
 constexpr int64_t kCopyGrain = int64_t{1} << 20;

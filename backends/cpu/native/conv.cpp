@@ -143,7 +143,7 @@ ConvGeometry geometry_of(const Call& call, const Tensor& input, const Tensor& we
   return g;
 }
 
-bool run_onednn(Conv kind, const ConvGeometry& g, int32_t dtype, const ConvTensors& t) {
+bool run_onednn(Conv kind, const ConvGeometry& g, int32_t dtype, onednn::CallScratch& scratch, const ConvTensors& t) {
   if (dtype != TS_FLOAT32 && dtype != TS_BFLOAT16) return false;
   onednn::ConvProblem p{};
   p.kind = kind;
@@ -158,13 +158,13 @@ bool run_onednn(Conv kind, const ConvGeometry& g, int32_t dtype, const ConvTenso
     p.in[d] = g.in[at], p.out[d] = g.out[at], p.kernel[d] = g.kernel[at];
     p.stride[d] = g.stride[at], p.padding[d] = g.padding[at], p.dilation[d] = g.dilation[at];
   }
-  return onednn::convolution(p, t.input, t.weight, t.bias, t.output);
+  return onednn::convolution(p, scratch, t.input, t.weight, t.bias, t.output);
 }
 
 // Whether the weight is read from memory, for few results each: a single product over patches takes it as it lies,
 // where oneDNN rearranges it first.
 bool reads_mostly_weight(Conv kind, const ConvGeometry& g, int32_t dtype) {
-  constexpr int64_t kResults = 16, kWeightFrom = 1 << 18; // elements
+  constexpr int64_t kResults = 64, kWeightFrom = 1 << 17; // elements
   return kind == Conv::forward && dtype == TS_FLOAT32 && !g.channels_last && g.groups == 1 && g.batch == 1 &&
          g.positions() <= kResults && g.out_channels * g.patch() >= kWeightFrom;
 }
@@ -213,12 +213,13 @@ void run(Conv kind, const Call& call, const Tensor& input, const Tensor& weight,
   std::optional<PartialSums> sums; // a weight's gradient is a sum over the batch
   if (kind == Conv::backward_weight && images < geometry.batch) sums.emplace(w, weight);
   const bool by_patches = reads_mostly_weight(kind, geometry, input.dtype());
+  onednn::CallScratch scratch(call);
   ConvGeometry part = geometry;
   for (int64_t i = 0; i < geometry.batch; i += images) {
     part.batch = std::min(images, geometry.batch - i);
     if (images < geometry.batch) call.check_interrupt();
     const auto tensors = [&] { return ConvTensors{in.data(i), w.data(), b ? b->data() : nullptr, out.data(i)}; };
-    if (by_patches || in.is_wide() || !run_onednn(kind, part, input.dtype(), tensors())) {
+    if (by_patches || in.is_wide() || !run_onednn(kind, part, input.dtype(), scratch, tensors())) {
       const bool half = input.item_size() == 2;
       if (half && !in.is_wide()) {
         in.widen(), w.widen(), out.widen();

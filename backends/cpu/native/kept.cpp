@@ -1,4 +1,5 @@
 #include "kept.h"
+#include "pages.h"
 
 #include <array>
 #include <atomic>
@@ -10,8 +11,6 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-
-#include <sys/mman.h>
 
 namespace tesserack::cpu {
 namespace {
@@ -95,17 +94,15 @@ private:
   uint64_t clock_ = 0;
 };
 
-// Large ones are mappings of their own, which the system gets back at once.
 std::shared_ptr<void> block(size_t bytes) {
-  constexpr size_t kMapFrom = size_t{1} << 18;
-  if (bytes < kMapFrom) {
+  if (bytes < kPagesFrom) {
     std::shared_ptr<void> memory(std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
     if (!memory) throw std::bad_alloc();
     return memory;
   }
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  return {memory, [bytes](void* p) { munmap(p, bytes); }};
+  void* const memory = map_pages(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return {memory, [bytes](void* p) { unmap_pages(p, bytes); }};
 }
 
 // Never destroyed: threads may outlive static destructors.

@@ -48,6 +48,9 @@ template <class T> struct Routines;
     static constexpr auto sytrf = scipy_LAPACKE_##letter##sytrf_work;                                                  \
     static constexpr auto sytrs = scipy_LAPACKE_##letter##sytrs_work;                                                  \
     static constexpr auto geqrf = scipy_LAPACKE_##letter##geqrf_work;                                                  \
+    static constexpr auto geqrt = scipy_LAPACKE_##letter##geqrt_work;                                                  \
+    static constexpr auto larft = scipy_LAPACKE_##letter##larft_work;                                                  \
+    static constexpr auto larfb = scipy_LAPACKE_##letter##larfb_work;                                                  \
     static constexpr auto orgqr = scipy_LAPACKE_##orthogonal##gqr_work;                                                \
     static constexpr auto ormqr = scipy_LAPACKE_##orthogonal##mqr_work;                                                \
     static constexpr auto gesdd = scipy_LAPACKE_##letter##gesdd_work;                                                  \

@@ -50,9 +50,16 @@ void* scratch(ScratchSlot slot, size_t bytes) {
   return buffer.data.get();
 }
 
-void drop_large_scratch(ScratchSlot slot) {
-  constexpr size_t kLarge = size_t{1} << 20;
-  if (ScratchBuffer& buffer = scratch_buffer(slot); buffer.bytes >= kLarge) buffer = {};
+void* CallScratch::at(ScratchSlot slot, size_t bytes) {
+  constexpr size_t kLarge = size_t{1} << 18;
+  const ts_call* const call = call_.raw();
+  if (bytes < kLarge || call->core == nullptr || call->host == nullptr) return scratch(slot, bytes);
+  Piece& piece = pieces_[slot];
+  if (piece.bytes < bytes) {
+    if (call->host->workspace(call, bytes, &piece.data) != TS_OK) throw std::bad_alloc();
+    piece.bytes = bytes;
+  }
+  return piece.data;
 }
 
 } // namespace tesserack::cpu::onednn
@@ -63,7 +70,7 @@ namespace tesserack::cpu::onednn {
 
 bool is_built_in() { return false; }
 bool matmul(const MatmulProblem&, const void*, const void*, const void*, void*) { return false; }
-bool convolution(const ConvProblem&, const void*, const void*, const void*, const void*) { return false; }
+bool convolution(const ConvProblem&, CallScratch&, const void*, const void*, const void*, const void*) { return false; }
 
 } // namespace tesserack::cpu::onednn
 

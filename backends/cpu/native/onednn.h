@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tesserack/backend.hpp>
 
 namespace tesserack::cpu::onednn {
 
@@ -23,6 +24,23 @@ struct MatmulProblem {
 // False when oneDNN has no implementation for the problem on this processor (or was not built in).
 bool matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
 
+enum ScratchSlot { kScratchpad, kSource, kWeights, kDestination, kScratchSlots };
+
+// Scratch memory of one call of a kernel. Large pieces are the core's: the tensors of what runs next take their place.
+class CallScratch {
+public:
+  explicit CallScratch(const backend::Call& call) : call_(call) {}
+  void* at(ScratchSlot slot, size_t bytes); // what a slot held before may be gone
+
+private:
+  struct Piece {
+    void* data = nullptr;
+    size_t bytes = 0;
+  };
+  backend::Call call_;
+  Piece pieces_[kScratchSlots];
+};
+
 enum class Conv : int32_t { forward, backward_input, backward_weight };
 
 // Up to three spatial dimensions; sizes of the forward convolution whatever the direction.
@@ -38,7 +56,7 @@ struct ConvProblem {
 };
 
 // The tensors of the forward convolution; the one being computed is written. Weight is row-major.
-bool convolution(const ConvProblem& problem, const void* input, const void* weight, const void* bias,
-                 const void* output);
+bool convolution(const ConvProblem& problem, CallScratch& scratch, const void* input, const void* weight,
+                 const void* bias, const void* output);
 
 } // namespace tesserack::cpu::onednn

@@ -32,10 +32,7 @@ inline bool usable(const dnnl::primitive_desc_base& desc) {
 }
 
 // At least `bytes`, aligned to 64, kept until the thread ends; slots are independent of each other.
-enum ScratchSlot { kScratchpad, kSource, kWeights, kDestination, kScratchSlots };
 void* scratch(ScratchSlot slot, size_t bytes);
-// Gives back what is not asked for soon, if that is much.
-void drop_large_scratch(ScratchSlot slot);
 
 // Makes OpenMP of the calling thread use n threads while oneDNN runs: the setting is per thread.
 class ThreadCount {

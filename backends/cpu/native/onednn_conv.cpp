@@ -108,8 +108,8 @@ struct Port {
     outer.set_data_handle(const_cast<void*>(data));
     if (!reorder) inner.set_data_handle(const_cast<void*>(data));
   }
-  void take_place(ScratchSlot slot) {
-    if (reorder) inner.set_data_handle(scratch(slot, inner.get_desc().get_size()));
+  void take_place(CallScratch& scratch, ScratchSlot slot) {
+    if (reorder) inner.set_data_handle(scratch.at(slot, inner.get_desc().get_size()));
   }
   void bring_in() {
     if (reorder) reorder->execute(stream(), outer, inner);
@@ -146,7 +146,7 @@ struct ConvPlan {
   }
 
   // Rearranges the weight, unless that was kept; what is returned is to live until the primitive has run.
-  std::shared_ptr<void> bring_weight(const ConvProblem& problem, const void* data) {
+  std::shared_ptr<void> bring_weight(const ConvProblem& problem, CallScratch& scratch, const void* data) {
     if (!weight.reorder) return nullptr;
     std::shared_ptr<void> kept;
     if (may_keep(problem)) {
@@ -161,9 +161,8 @@ struct ConvPlan {
     }
     if (kept) {
       weight.inner.set_data_handle(kept.get());
-      drop_large_scratch(kWeights); // where it was until it was kept
     } else {
-      weight.take_place(kWeights);
+      weight.take_place(scratch, kWeights);
       weight.bring_in();
     }
     return kept;
@@ -173,7 +172,7 @@ private:
   // Where the weight is large beside the arithmetic, and does not change all the time.
   bool may_keep(const ConvProblem& p) {
     constexpr size_t kSmall = size_t{1} << 20; // bytes: what is kept of larger ones costs more memory than time
-    const int64_t few = weight.outer.get_desc().get_size() <= kSmall ? 1024 : 256; // results per element of the weight
+    const int64_t few = weight.outer.get_desc().get_size() <= kSmall ? 1024 : 32; // results per element of the weight
     constexpr int kPatience = 32, kPause = 256;
     const int64_t results = p.batch * p.out[0] * (p.spatial > 1 ? p.out[1] : 1) * (p.spatial > 2 ? p.out[2] : 1);
     if (p.kind != Conv::forward || results > few) return false;
@@ -230,8 +229,8 @@ private:
 
 } // namespace
 
-bool convolution(const ConvProblem& problem, const void* input, const void* weight, const void* bias,
-                 const void* output) {
+bool convolution(const ConvProblem& problem, CallScratch& scratch, const void* input, const void* weight,
+                 const void* bias, const void* output) {
   thread_local PlanCache<ConvProblem, ConvPlan, 256> cache;
   const ThreadCount threads(problem.threads);
   ConvPlan& plan = cache.find(problem);
@@ -239,13 +238,13 @@ bool convolution(const ConvProblem& problem, const void* input, const void* weig
   plan.input.point_at(input);
   plan.weight.point_at(weight);
   plan.output.point_at(output);
-  plan.input.take_place(kSource);
-  plan.output.take_place(kDestination);
+  plan.input.take_place(scratch, kSource);
+  plan.output.take_place(scratch, kDestination);
   const bool forward = problem.kind == Conv::forward, to_input = problem.kind == Conv::backward_input;
   const bool to_weight = problem.kind == Conv::backward_weight;
   if (!to_input) plan.input.bring_in();
-  if (to_weight) plan.weight.take_place(kWeights);
-  const std::shared_ptr<void> kept = to_weight ? nullptr : plan.bring_weight(problem, weight);
+  if (to_weight) plan.weight.take_place(scratch, kWeights);
+  const std::shared_ptr<void> kept = to_weight ? nullptr : plan.bring_weight(problem, scratch, weight);
   if (!forward) plan.output.bring_in();
   dnnl_exec_arg_t args[5] = {{to_input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, plan.input.inner.get()},
                              {to_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, plan.weight.inner.get()},
@@ -256,7 +255,7 @@ bool convolution(const ConvProblem& problem, const void* input, const void* weig
     args[count++] = {DNNL_ARG_BIAS, plan.bias.get()};
   }
   if (plan.scratchpad_bytes != 0) {
-    plan.scratchpad.set_data_handle(scratch(kScratchpad, plan.scratchpad_bytes));
+    plan.scratchpad.set_data_handle(scratch.at(kScratchpad, plan.scratchpad_bytes));
     args[count++] = {DNNL_ARG_SCRATCHPAD, plan.scratchpad.get()};
   }
   place_workers();

@@ -45,7 +45,7 @@ def test_huge_allocations_run_out_of_memory(size: int) -> None:
     handle = ct.c_void_p(5)
     h.backend.cache_clear()  # the core, where it was loaded since, is where errors went
     assert h.backend().alloc(None, 0, size, None, ct.byref(handle)) == h.OUT_OF_MEMORY
-    assert not handle.value and f"{2**64 - 1 if size >= 2**63 else size} bytes" in h._last_error[0]
+    assert not handle.value and f"{size} bytes" in h._last_error[0]
 
 
 @pytest.mark.parametrize("size", [0, 3, 4_000_000])

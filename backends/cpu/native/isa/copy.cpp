@@ -1,10 +1,13 @@
 // Entry point `copy_cast`.
 #include "copy.h"
 
+#include "measured.h"
 #include "program.h"
+#include "stream.h"
 #include "threads.h"
 
-#include <complex>
+#include <tesserack/float8.hpp>
+
 #include <cstring>
 
 namespace tesserack::cpu {
@@ -29,16 +32,22 @@ template <typename F> void for_boxes(const Space& space, const Tiling& tiling, F
   });
 }
 
+void move_run(char* to, const char* from, int64_t bytes) {
+  const MeasuredPass measured(reinterpret_cast<uintptr_t>(&move_run), 2 * bytes, ways_on_offer(2 * bytes) & ~kAsking);
+  const bool streamed = measured.way() == kStreamed, backwards = starts_at_the_end();
+  parallel_for(0, bytes, kParallelBytes, [&](int64_t begin, int64_t end) {
+    if (end - begin <= kParallelBytes) return static_cast<void>(std::memcpy(to + begin, from + begin, end - begin));
+    in_steps(begin, end, kParallelBytes, backwards, [&](int64_t first, int64_t last) {
+      (streamed ? stream_copy : plain_copy)(to + first, from + first, last - first);
+    });
+    stream_fence();
+  });
+}
+
 // Same dtype: bytes are moved, never interpreted, so that NaN payloads survive.
 void move_space(const Space& space) {
   Operand &to = space.operands[0], &from = space.operands[1];
-  if (one_run(space, 0) && one_run(space, 1)) {
-    const int64_t item = to.item;
-    parallel_for(0, space.size[1], kParallelBytes / item, [&](int64_t begin, int64_t end) {
-      std::memcpy(to.base + begin * item, from.base + begin * item, static_cast<size_t>((end - begin) * item));
-    });
-    return;
-  }
+  if (one_run(space, 0) && one_run(space, 1)) return move_run(to.base, from.base, space.size[1] * to.item);
   // Long rows stay whole: the mover copies them at once.
   const bool rows = to.stride[space.nd - 1] == 1 && from.stride[space.nd - 1] == 1;
   const Tiling tiling = make_tiling(space, rows ? 16 * kBoxElements : kBoxElements);
@@ -73,23 +82,11 @@ template <typename T> void cast_space(const Space& space) {
   });
 }
 
-// One number; 64-bit integers pass through float64.
-void write_complex(char* at, int32_t dtype, std::complex<double> z) {
-  if (dtype == TS_COMPLEX64) {
-    const std::complex<float> narrow(z);
-    std::memcpy(at, &narrow, sizeof narrow);
-  } else if (dtype == TS_COMPLEX128) {
-    std::memcpy(at, &z, sizeof z);
-  } else {
-    const double real = dtype == TS_BOOL ? static_cast<double>(z != 0.0) : z.real();
-    storer<double>(dtype)(at, &real, Box{1, 1, 0, 0});
-  }
-}
 // The parts of complex numbers apart, and together again. Neighbours have loops of their own, which become vectors.
 template <typename C, typename T>
 __attribute__((noinline)) void take_row(const C* __restrict from, int64_t step, T* __restrict re, T* __restrict im,
                                         int64_t n) {
-  const auto part = [](C value) { return static_cast<T>(value); };
+  const auto part = [](C value) { return convert<T>(value); };
   if (step == 2)
     for (int64_t i = 0; i < n; ++i) re[i] = part(from[2 * i]), im[i] = part(from[2 * i + 1]);
   else
@@ -98,7 +95,7 @@ __attribute__((noinline)) void take_row(const C* __restrict from, int64_t step, 
 template <typename C, typename T>
 __attribute__((noinline)) void put_row(C* __restrict to, int64_t step, const T* __restrict re, const T* __restrict im,
                                        int64_t n) {
-  const auto part = [](T value) { return static_cast<C>(value); };
+  const auto part = [](T value) { return convert<C>(value); };
   if (step == 2)
     for (int64_t i = 0; i < n; ++i) to[2 * i] = part(re[i]), to[2 * i + 1] = part(im[i]);
   else
@@ -115,12 +112,36 @@ template <typename C, typename T> void put_parts(const BoxWalk& walk, const T* r
     put_row(to + 2 * r * walk.row_stride(0), 2 * walk.col_stride(0), re + at, im + at, walk.cols());
 }
 
-// Complex on either side. T holds every real part: 64-bit integers pass through float64, as elsewhere.
+// Floats of 8 bits, by way of float32. Not loaders and storers of their own: each would be compiled for every type that
+// is computed with.
+const float* float8_values(int32_t dtype) {
+  static constexpr backend::Float8Table tables[] = {
+      backend::float8_table(TS_FLOAT8_E4M3FN), backend::float8_table(TS_FLOAT8_E5M2),
+      backend::float8_table(TS_FLOAT8_E4M3FNUZ), backend::float8_table(TS_FLOAT8_E5M2FNUZ),
+      backend::float8_table(TS_FLOAT8_E8M0FNU)};
+  return tables[dtype - TS_FLOAT8_E4M3FN].data();
+}
+void take_float8(const BoxWalk& walk, const float* values, float* to) {
+  for (int64_t r = 0; r < walk.rows(); ++r)
+    for (int64_t c = 0; c < walk.cols(); ++c)
+      *to++ = values[static_cast<uint8_t>(walk.at(1)[r * walk.row_stride(1) + c * walk.col_stride(1)])];
+}
+void put_float8(const BoxWalk& walk, int32_t dtype, const float* from) {
+  for (int64_t r = 0; r < walk.rows(); ++r)
+    for (int64_t c = 0; c < walk.cols(); ++c)
+      walk.at(0)[r * walk.row_stride(0) + c * walk.col_stride(0)] =
+          static_cast<char>(backend::float_to_float8(dtype, *from++));
+}
+
+bool in_parts(int32_t dtype) { return backend::is_complex(dtype) || backend::is_float8(dtype); }
+
+// Complex, or a float of 8 bits, on either side. T holds every real part: 64-bit integers pass through float64, as
+// elsewhere. It is float where a float of 8 bits takes part.
 template <typename T> void cast_complex(const Space& space) {
   const Tiling tiling = make_tiling(space, kBoxElements);
   const int32_t to = space.operands[0].dtype, from = space.operands[1].dtype;
-  const LoadFn<T> load = backend::is_complex(from) ? nullptr : loader<T>(from);
-  const StoreFn<T> store = backend::is_complex(to) ? nullptr : storer<T>(to);
+  const LoadFn<T> load = in_parts(from) ? nullptr : loader<T>(from);
+  const StoreFn<T> store = in_parts(to) ? nullptr : storer<T>(to);
   for_boxes(space, tiling, [&](const BoxWalk& walk) {
     alignas(64) T re[kBoxElements], im[kBoxElements];
     const int64_t n = walk.rows() * walk.cols();
@@ -129,10 +150,18 @@ template <typename T> void cast_complex(const Space& space) {
       std::fill_n(im, n, T{0});
     } else if (from == TS_COMPLEX64) {
       take_parts<float>(walk, re, im);
-    } else {
+    } else if (from == TS_COMPLEX32) {
+      take_parts<Half>(walk, re, im);
+    } else if (from == TS_COMPLEX128) {
       take_parts<double>(walk, re, im);
+    } else if constexpr (std::is_same_v<T, float>) {
+      take_float8(walk, float8_values(from), re);
+      std::fill_n(im, n, T{0});
     }
+    if constexpr (std::is_same_v<T, float>)
+      if (backend::is_float8(to)) return put_float8(walk, to, re);
     if (to == TS_COMPLEX64) return put_parts<float>(walk, re, im);
+    if (to == TS_COMPLEX32) return put_parts<Half>(walk, re, im);
     if (to == TS_COMPLEX128) return put_parts<double>(walk, re, im);
     if (to == TS_BOOL)
       for (int64_t i = 0; i < n; ++i) re[i] = static_cast<T>(re[i] != 0 || im[i] != 0);
@@ -141,7 +170,8 @@ template <typename T> void cast_complex(const Space& space) {
 }
 
 bool fits_float(int32_t dtype) {
-  return dtype == TS_COMPLEX64 || dtype == TS_FLOAT32 || dtype == TS_FLOAT16 || dtype == TS_BFLOAT16;
+  return dtype == TS_COMPLEX64 || dtype == TS_COMPLEX32 || dtype == TS_FLOAT32 || dtype == TS_FLOAT16 ||
+         dtype == TS_BFLOAT16;
 }
 
 void copy_cast(const backend::Call& call) {
@@ -156,7 +186,7 @@ void copy_cast(const backend::Call& call) {
   space.nd = out->ndim;
   for (int d = 0; d < space.nd; ++d) space.size[d] = out->sizes[d];
   if ((in->flags & TS_T_SCALAR) != 0) {
-    write_complex(reinterpret_cast<char*>(value), in->dtype, backend::Tensor(in).scalar());
+    write_number(reinterpret_cast<char*>(value), in->dtype, backend::Tensor(in).scalar());
     if (backend::is_integral(in->dtype))
       storer<int64_t>(in->dtype)(reinterpret_cast<char*>(value), &in->scalar.i, Box{1, 1, 0, 0});
     operands[1].base = reinterpret_cast<char*>(value);
@@ -176,10 +206,28 @@ void copy_cast(const backend::Call& call) {
 
 } // namespace
 
+void write_number(char* at, int32_t dtype, std::complex<double> z) {
+  const std::complex<float> narrow(z);
+  if (dtype == TS_COMPLEX64) {
+    std::memcpy(at, &narrow, sizeof narrow);
+  } else if (dtype == TS_COMPLEX128) {
+    std::memcpy(at, &z, sizeof z);
+  } else if (dtype == TS_COMPLEX32) {
+    const Half halves[] = {float_to_half(narrow.real()), float_to_half(narrow.imag())};
+    std::memcpy(at, halves, sizeof halves);
+  } else if (backend::is_float8(dtype)) {
+    *at = static_cast<char>(backend::float_to_float8(dtype, narrow.real()));
+  } else {
+    const double real = dtype == TS_BOOL ? static_cast<double>(z != 0.0) : z.real();
+    storer<double>(dtype)(at, &real, Box{1, 1, 0, 0});
+  }
+}
+
 void copy_space(Space& space) {
   normalise(space);
   const int32_t to = space.operands[0].dtype, from = space.operands[1].dtype;
   if (to == from) return move_space(space);
+  if (backend::is_float8(to) || backend::is_float8(from)) return cast_complex<float>(space);
   if (backend::is_complex(to) || backend::is_complex(from))
     return fits_float(to) && fits_float(from) ? cast_complex<float>(space) : cast_complex<double>(space);
   with_compute(natural_compute(from), [&]<typename T>() { cast_space<T>(space); });

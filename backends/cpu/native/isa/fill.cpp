@@ -3,8 +3,6 @@
 
 #include "threads.h"
 
-#include <cstring>
-
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 namespace {
@@ -13,16 +11,10 @@ constexpr int64_t kGrain = 65536;
 
 // The parameter as an element of `dtype`. COMPLEX parameters are two floats.
 void write_value(char* at, int32_t dtype, const backend::Value& value) {
-  if (value.tag() == TS_V_COMPLEX || backend::is_complex(dtype)) {
-    const double* parts = value.tag() == TS_V_COMPLEX ? value.raw()->as.floats : nullptr;
-    const double z[2] = {parts != nullptr ? parts[0] : value.as_float(), parts != nullptr ? parts[1] : 0.0};
-    const float narrow[2] = {static_cast<float>(z[0]), static_cast<float>(z[1])};
-    if (dtype == TS_COMPLEX128)
-      std::memcpy(at, z, sizeof z);
-    else if (dtype == TS_COMPLEX64)
-      std::memcpy(at, narrow, sizeof narrow);
-    else
-      storer<double>(dtype)(at, z, Box{1, 1, 0, 0});
+  if (value.tag() == TS_V_COMPLEX) {
+    write_number(at, dtype, {value.raw()->as.floats[0], value.raw()->as.floats[1]});
+  } else if (backend::is_complex(dtype) || backend::is_float8(dtype)) {
+    write_number(at, dtype, value.as_float());
   } else if (value.tag() == TS_V_FLOAT) {
     const double number = value.as_float();
     storer<double>(dtype)(at, &number, Box{1, 1, 0, 0});

@@ -7,6 +7,10 @@
 #include <cstring>
 #include <limits>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 
@@ -49,13 +53,39 @@ template <typename T> struct ProdFold {
   template <typename V> static V step(V acc, V x) { return acc * x; }
   template <typename V> static V merge(V a, V b) { return a * b; }
 };
+// The larger (or smaller) of acc and x, and a NaN of either: two instructions, where compilers find five.
+template <bool Larger, typename V> inline V extreme(V acc, V x) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<V, Vector<float>>) {
+    const auto a = reinterpret_cast<__m512>(acc), v = reinterpret_cast<__m512>(x);
+    const __mmask16 number = _mm512_cmp_ps_mask(v, v, _CMP_ORD_Q);
+    return reinterpret_cast<V>(Larger ? _mm512_mask_max_ps(v, number, v, a) : _mm512_mask_min_ps(v, number, v, a));
+  } else if constexpr (std::is_same_v<V, Vector<double>>) {
+    const auto a = reinterpret_cast<__m512d>(acc), v = reinterpret_cast<__m512d>(x);
+    const __mmask8 number = _mm512_cmp_pd_mask(v, v, _CMP_ORD_Q);
+    return reinterpret_cast<V>(Larger ? _mm512_mask_max_pd(v, number, v, a) : _mm512_mask_min_pd(v, number, v, a));
+  }
+#elif defined(__AVX2__)
+  if constexpr (std::is_same_v<V, Vector<float>>) {
+    const auto a = reinterpret_cast<__m256>(acc), v = reinterpret_cast<__m256>(x);
+    const __m256 found = Larger ? _mm256_max_ps(v, a) : _mm256_min_ps(v, a);
+    return reinterpret_cast<V>(_mm256_blendv_ps(found, v, _mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+  } else if constexpr (std::is_same_v<V, Vector<double>>) {
+    const auto a = reinterpret_cast<__m256d>(acc), v = reinterpret_cast<__m256d>(x);
+    const __m256d found = Larger ? _mm256_max_pd(v, a) : _mm256_min_pd(v, a);
+    return reinterpret_cast<V>(_mm256_blendv_pd(found, v, _mm256_cmp_pd(v, v, _CMP_UNORD_Q)));
+  }
+#endif
+  return (Larger ? x > acc : x < acc) | (x != x) ? x : acc;
+}
+
 template <typename T> struct MaxFold {
   using Acc = T;
   using Wide = T;
   static Acc start() {
     return std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
   }
-  template <typename V> static V step(V acc, V x) { return (x > acc) | (x != x) ? x : acc; }
+  template <typename V> static V step(V acc, V x) { return extreme<true>(acc, x); }
   template <typename V> static V merge(V a, V b) { return step(a, b); }
 };
 template <typename T> struct MinFold {
@@ -64,7 +94,7 @@ template <typename T> struct MinFold {
   static Acc start() {
     return std::is_floating_point_v<T> ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
   }
-  template <typename V> static V step(V acc, V x) { return (x < acc) | (x != x) ? x : acc; }
+  template <typename V> static V step(V acc, V x) { return extreme<false>(acc, x); }
   template <typename V> static V merge(V a, V b) { return step(a, b); }
 };
 template <typename T> struct AnyFold {
@@ -119,31 +149,50 @@ template <typename Fold, typename V> inline V first_of(V x) {
 template <typename Fold, typename T>
 constexpr bool by_vectors = std::is_same_v<typename Fold::Acc, T>&& std::is_floating_point_v<T>;
 
-// Folds n contiguous elements. Floats keep eight vectors in flight; integer loops the compiler vectorises itself.
+// Folds the n elements of each of `Rows` rows, at least eight vectors long, keeping eight vectors of each in flight.
+// One row is rounded as several are. Ahead: asks for lines that the processor would ask for too late.
+// Out of line: its registers are not to be saved for a row of four.
+template <typename Fold, int Rows, bool Ahead, typename T>
+__attribute__((noinline)) void fold_abreast(const T* p, int64_t stride, int64_t n, typename Fold::Acc* out) {
+  constexpr int lanes = kLanes<T>, ways = 8;
+  const Vector<T> start = Fold::start() - Vector<T>{};
+  Vector<T> acc[Rows][ways];
+  for (auto& row : acc)
+    for (Vector<T>& v : row) v = start;
+  int64_t i = 0;
+  for (; i + ways * lanes <= n; i += ways * lanes) {
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+      for (int k = 0; k < ways; ++k) {
+        const T* at = p + r * stride + i + k * lanes;
+        if (Ahead && k * kVectorBytes % 64 == 0) __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead);
+        acc[r][k] = Fold::step(acc[r][k], load_vector(at));
+      }
+  }
+  for (int r = 0; r < Rows; ++r) {
+    const T* row = p + r * stride;
+    int64_t j = i;
+    for (; j + lanes <= n; j += lanes) acc[r][0] = Fold::step(acc[r][0], load_vector(row + j));
+    out[r] = fold_vectors<Fold, ways, T>(acc[r]);
+    for (; j < n; ++j) out[r] = Fold::step(out[r], row[j]);
+  }
+}
+
+// Folds n contiguous elements. Integer loops the compiler vectorises itself.
 template <typename Fold, bool Long = false, typename T> inline typename Fold::Acc fold_run(const T* p, int64_t n) {
   typename Fold::Acc acc = Fold::start();
   int64_t i = 0;
   if constexpr (by_vectors<Fold, T>) {
     constexpr int lanes = kLanes<T>;
-    constexpr int ways = 8;
-    if (n >= lanes && n < ways * lanes) {
+    if (n >= 8 * lanes) {
+      fold_abreast<Fold, 1, Long>(p, 0, n, &acc);
+      return acc;
+    }
+    if (n >= lanes) {
       Vector<T> one[1] = {first_of<Fold>(load_vector(p))};
       for (i = lanes; i + lanes <= n; i += lanes) one[0] = Fold::step(one[0], load_vector(p + i));
       acc = fold_vectors<Fold, 1, T>(one);
-    } else if (n >= lanes) {
-      const Vector<T> start = Fold::start() - Vector<T>{};
-      Vector<T> acc_v[ways];
-      for (int k = 0; k < ways; ++k) acc_v[k] = start;
-      for (; i + ways * lanes <= n; i += ways * lanes) {
-#pragma GCC unroll 8
-        for (int k = 0; k < ways; ++k) {
-          const T* at = p + i + k * lanes;
-          if (Long && k * kVectorBytes % 64 == 0) __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead);
-          acc_v[k] = Fold::step(acc_v[k], load_vector(at));
-        }
-      }
-      for (; i + lanes <= n; i += lanes) acc_v[0] = Fold::step(acc_v[0], load_vector(p + i));
-      acc = fold_vectors<Fold, ways, T>(acc_v);
     }
   }
   for (; i < n; ++i) acc = Fold::step(acc, p[i]);
@@ -170,8 +219,8 @@ template <typename Fold, typename T> inline typename Fold::Wide fold_streams(con
   return wide;
 }
 
-// Folds any number of contiguous elements into Wide. Out of line: inlined copies made most of the build's time.
-template <typename Fold, typename T> __attribute__((noinline)) typename Fold::Wide fold_long(const T* p, int64_t n) {
+// Out of line: inlined copies made most of the build's time.
+template <typename Fold, typename T> __attribute__((noinline)) typename Fold::Wide fold_many(const T* p, int64_t n) {
   using Wide = typename Fold::Wide;
   if (n <= kRun) return static_cast<Wide>(fold_run<Fold>(p, n));
   Wide wide = static_cast<Wide>(Fold::start());
@@ -181,6 +230,17 @@ template <typename Fold, typename T> __attribute__((noinline)) typename Fold::Wi
   for (; i < n; i += kRun)
     wide = Fold::merge(wide, static_cast<Wide>(fold_run<Fold, true>(p + i, n - i < kRun ? n - i : kRun)));
   return wide;
+}
+
+// Folds any number of contiguous elements into Wide.
+template <typename Fold, typename T> inline typename Fold::Wide fold_long(const T* p, int64_t n) {
+  if constexpr (by_vectors<Fold, T>)
+    if (n < kLanes<T>) {
+      typename Fold::Acc acc = Fold::start();
+      for (int64_t i = 0; i < n; ++i) acc = Fold::step(acc, p[i]);
+      return static_cast<typename Fold::Wide>(acc);
+    }
+  return fold_many<Fold>(p, n);
 }
 
 // acc[j] = fold of column j over `rows` rows of `cols` contiguous elements.

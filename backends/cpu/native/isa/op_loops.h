@@ -66,6 +66,27 @@ template <typename T> constexpr void set_common(OpTable<T>& t) {
   set_ternary<T, [](T a, T b, T c) { return a != T(0) ? b : c; }>(t, TS_I_SELECT);
 }
 
+// What fusions.h makes of several, each rounded as they are.
+template <typename T> constexpr void set_fused(OpTable<T>& t) {
+  set_ternary<T, [](T a, T b, T c) { return b < a ? a : a * c; }>(t, kLeakyRelu);
+  set_ternary<T, [](T a, T b, T c) { return a + c * (b - a); }>(t, kLerp);
+  // As max and min are written, but for the order of the comparisons: GCC 12 makes no vectors of those one in the
+  // other.
+  set_ternary<T, [](T a, T b, T c) {
+    const T low = (a <= b) | (b != b) ? b : a;
+    return (c <= low) | (c != c) ? c : low;
+  }>(t, kClamp);
+  set_ternary<T, [](T a, T b, T c) { return a + b * c; }>(t, kAddProduct);
+  set_ternary<T, [](T a, T b, T c) { return a - b * c; }>(t, kSubProduct);
+  set_ternary<T, [](T a, T b, T c) { return a * (b + c); }>(t, kMulSum);
+  set_ternary<T, [](T a, T b, T c) { return a * (b - c); }>(t, kMulDifference);
+  set_ternary<T, [](T a, T b, T c) { return a * (b * c); }>(t, kMulProduct);
+  set_ternary<T, [](T a, T b, T c) { return b < a ? a : c; }>(t, kSelfIfAbove);
+  set_ternary<T, [](T a, T b, T c) { return a <= b ? b : c; }>(t, kLimitIfAtMost);
+  set_ternary<T, [](T a, T b, T c) { return static_cast<T>((a >= b) & (a <= c)); }>(t, kBetween);
+  set_ternary<T, [](T a, T b, T c) { return static_cast<T>((a > b) & (a < c)); }>(t, kInside);
+}
+
 } // namespace TESSERACK_VARIANT
 } // namespace tesserack::cpu
 

@@ -10,8 +10,27 @@ inline namespace TESSERACK_VARIANT {
 // out may be exactly a, b or c. Returns 0, or 1 for an integer division by zero (out is then unspecified).
 template <typename T> using OpFn = int (*)(T* out, const T* a, const T* b, const T* c, int64_t n);
 
-// Instructions of the machine itself, in which it finds whole programs: see idioms.h.
-enum { kGelu = TS_NUM_INSTRUCTIONS, kHardsigmoid, kHardswish, kSilu, kNumInstructions };
+// Instructions of the machine itself: whole programs of one operand (idioms.h), and a few instructions in one, of three
+// operands (fusions.h).
+enum {
+  kGelu = TS_NUM_INSTRUCTIONS,
+  kHardsigmoid,
+  kHardswish,
+  kSilu,
+  kLeakyRelu, // a > b ? a : a * c
+  kLerp,      // a + c * (b - a)
+  kClamp,     // min(max(a, b), c)
+  kAddProduct,
+  kSubProduct,
+  kMulSum,
+  kMulDifference,
+  kMulProduct,
+  kSelfIfAbove,   // a > b ? a : c
+  kLimitIfAtMost, // a <= b ? b : c
+  kBetween,       // a >= b and a <= c
+  kInside,        // a > b and a < c
+  kNumInstructions
+};
 
 // fn[op][mask]: bit k of mask says that operand k is one value, not n. Every mask below 1 << arity but the full one is
 // there; an all-scalar instruction runs with mask 0 and n = 1. A null entry: not defined for T.
@@ -22,8 +41,9 @@ template <typename T> struct OpTable {
 template <typename T> const OpTable<T>& op_table();
 
 // Operand count, and the cost of one element relative to an addition.
-inline int arity(int op) {
-  if (op < TS_I_ADD || op >= TS_NUM_INSTRUCTIONS) return 1;
+constexpr int arity(int op) {
+  if (op >= TS_NUM_INSTRUCTIONS) return op < kLeakyRelu ? 1 : 3;
+  if (op < TS_I_ADD) return 1;
   return op < TS_I_SELECT ? 2 : 3;
 }
 

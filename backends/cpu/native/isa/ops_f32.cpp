@@ -7,6 +7,7 @@
 #include "ops_float.h"
 #include "sigmoid_avx512.h"
 #include "tanh_avx512.h"
+#include "trig_avx512.h"
 #include "trig_f32.h"
 
 namespace tesserack::cpu {
@@ -14,13 +15,25 @@ inline namespace TESSERACK_VARIANT {
 namespace {
 
 // The vector reduction is exact up to kTrigLimit; a tile with anything beyond goes through the C library.
-template <auto Fast, auto Slow> int trig_loop(float* out, const float* a, const float*, const float*, int64_t n) {
+bool all_below(float limit, const float* a, int64_t n) {
   int beyond = 0;
-  for (int64_t i = 0; i < n; ++i) beyond |= !(std::fabs(a[i]) < kTrigLimit);
-  if (beyond == 0) return unary_loop<float, Fast>(out, a, nullptr, nullptr, n);
+  for (int64_t i = 0; i < n; ++i) beyond |= !(std::fabs(a[i]) < limit);
+  return beyond == 0;
+}
+template <auto Fast, auto Slow> int trig_loop(float* out, const float* a, const float*, const float*, int64_t n) {
+  if (all_below(kTrigLimit, a, n)) return unary_loop<float, Fast>(out, a, nullptr, nullptr, n);
   for (int64_t i = 0; i < n; ++i) out[i] = Slow(a[i]);
   return 0;
 }
+
+#ifdef TESSERACK_CPU_EXP_AVX512
+template <auto Short, auto Fast, auto Slow>
+int trig_loop_avx512(float* out, const float* a, const float*, const float*, int64_t n) {
+  if (!all_below(kShortTrigLimit, a, n)) return trig_loop<Fast, Slow>(out, a, nullptr, nullptr, n);
+  map_avx512<Short>(out, a, n);
+  return 0;
+}
+#endif
 
 // Remainders and quotients where they are exact; a tile with anything else goes through the C library.
 template <auto Fast, auto Slow, int Mask>
@@ -41,6 +54,7 @@ template <auto Fast, auto Slow> constexpr void set_division(OpTable<float>& t, i
 constexpr OpTable<float> make_table() {
   OpTable<float> t{};
   set_float(t);
+  set_fused(t);
   set_unary<float, [](float a) { return exp_f32(a); }>(t, TS_I_EXP);
   set_unary<float, [](float a) { return exp2_f32(a); }>(t, TS_I_EXP2);
   set_unary<float, [](float a) { return expm1_f32(a); }>(t, TS_I_EXPM1);
@@ -76,6 +90,13 @@ constexpr OpTable<float> make_table() {
   t.fn[TS_I_TAN][0] = &trig_loop<[](float a) { return tan_f32(a); }, [](float a) { return std::tan(a); }>;
   t.fn[TS_I_COS][0] = &trig_loop<[](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
+  t.fn[TS_I_SIN][0] =
+      &trig_loop_avx512<sin_avx512, [](float a) { return sin_f32(a); }, [](float a) { return std::sin(a); }>;
+  t.fn[TS_I_COS][0] =
+      &trig_loop_avx512<cos_avx512, [](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;
+  t.fn[TS_I_ATAN][0] = &loop_avx512<atan_avx512>;
+  t.fn[TS_I_EXP2][0] = &loop_avx512<exp2_avx512>;
+  t.fn[TS_I_LOG2][0] = &loop_avx512<log2_avx512>;
   t.fn[TS_I_ERF][0] = &loop_avx512<erf_avx512>;
   t.fn[TS_I_ERFC][0] = &loop_avx512<erfc_avx512>;
   t.fn[kHardsigmoid][0] = &loop_avx512<hardsigmoid_avx512>;

@@ -9,6 +9,7 @@ namespace {
 constexpr OpTable<double> make_table() {
   OpTable<double> t{};
   set_float(t);
+  set_fused(t);
   set_unary<double, [](double a) { return exp_f64(a); }>(t, TS_I_EXP);
   set_unary<double, [](double a) { return std::exp2(a); }>(t, TS_I_EXP2);
   set_unary<double, [](double a) { return std::expm1(a); }>(t, TS_I_EXPM1);

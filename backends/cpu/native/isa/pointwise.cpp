@@ -1,16 +1,19 @@
 // Entry point `pointwise`: one instruction over contiguous operands runs as its bare loop, the rest as a Program.
+#include "fusions.h"
+#include "idioms.h"
 #include "program.h"
 #include "stream.h"
 
+#include "measured.h"
 #include "threads.h"
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 namespace {
 
+constexpr int64_t kFuseFrom = 4096; // elements: below, looking at the program costs more than its loops
 constexpr int64_t kParallelElements = 32768;
-constexpr int64_t kStep = 65536;               // elements run in one direction
-constexpr int64_t kAskFrom = int64_t{1} << 19; // bytes that no L1 or L2 cache holds all of
+constexpr int64_t kStep = 65536; // elements run in one direction
 
 template <typename T> struct Single {
   OpFn<T> run;
@@ -99,13 +102,15 @@ template <typename T> inline bool run_single(const ts_call* call, const ts_progr
   }
   const int64_t vectors = 1 + count - __builtin_popcount(static_cast<unsigned>(single.mask));
   const int64_t bytes = vectors * out->numel * static_cast<int64_t>(sizeof(T));
-  const bool streamed = worth_streaming(bytes), asks = bytes >= kAskFrom;
+  const auto pass = reinterpret_cast<uintptr_t>(single.run) + (single.out == single.operand[0] ? 1 : 0);
+  const MeasuredPass measured(pass, bytes, ways_on_offer(bytes));
+  const Way way = measured.way();
   const bool backwards = starts_at_the_end();
   parallel_for(0, out->numel, kParallelElements / cost(in.op), [&](int64_t begin, int64_t end) {
     in_steps(begin, end, kStep, backwards, [&](int64_t first, int64_t last) {
-      if (streamed)
+      if (way == kStreamed)
         run_streamed(single, first, last);
-      else if (asks)
+      else if (way == kAsking)
         run_asking(single, first, last);
       else
         run_part(single, first, last, single.out + first);
@@ -116,13 +121,16 @@ template <typename T> inline bool run_single(const ts_call* call, const ts_progr
 
 template <typename T> void run_compute(const ts_call* call) {
   IdiomSpace idiom;
+  Fuser fuser;
   const ts_program* program = call->program;
-  if constexpr (std::is_same_v<T, float>)
-    if (program->n_instructions > 1) program = shortened(program, idiom);
+  if (program->n_instructions > 1) {
+    if constexpr (std::is_same_v<T, float>) program = shortened(program, idiom);
+    if (std::is_floating_point_v<T> && TS_OUT(call, 0)->numel >= kFuseFrom) program = fuser.fuse(program);
+  }
   if (program->n_instructions == 1 && program->n_outputs == 1 && call->n_outputs == 1 &&
       program->outputs[0] == program->n_inputs + program->n_constants && run_single<T>(call, program))
     return;
-  Program<T>(call).run();
+  Program<T>(call, program).run();
 }
 
 void pointwise(const backend::Call& wrapped) {

@@ -22,17 +22,26 @@ constexpr int64_t kParallelWork = 32768;
 } // namespace
 
 template <typename T>
-Program<T>::Program(const ts_call* call)
-    : call_(call), program_(std::is_same_v<T, float> ? shortened(call->program, idiom_) : call->program),
-      operands_(call->n_outputs + call->n_inputs), sources_(program_->n_inputs + program_->n_constants),
-      sinks_(call->n_outputs), steps_(program_->n_instructions) {
+Program<T>::Program(const ts_call* call, const ts_program* program)
+    : call_(call), program_(program), operands_(call->n_outputs + call->n_inputs),
+      sources_(program_->n_inputs + program_->n_constants), sinks_(call->n_outputs), steps_(program_->n_instructions) {
   if (program_->n_inputs != call->n_inputs || program_->n_outputs != call->n_outputs)
     fail(TS_ERROR, "pointwise: the program takes %d inputs and %d outputs, the call has %d and %d", program_->n_inputs,
          program_->n_outputs, call->n_inputs, call->n_outputs);
   bind_operands();
-  tiling_ = make_tiling(space_, kTileElements<T>);
+  tiling_ = make_tiling(space_, tile_elements());
   classify();
   compile();
+}
+
+// A row at a time where an operand has one value for each: it is then read as such, not spread over a tile.
+template <typename T> int64_t Program<T>::tile_elements() const {
+  constexpr int64_t kLong = 384; // elements: a call for each shorter row costs more
+  const int64_t cols = space_.cols();
+  if (cols < kLong || cols > kTileElements<T>) return kTileElements<T>;
+  for (int k = 0; k < space_.n_operands; ++k)
+    if (operands_[k].stride[space_.nd - 1] == 0 && operands_[k].stride[space_.nd - 2] != 0) return cols;
+  return kTileElements<T>;
 }
 
 template <typename T> void Program<T>::bind_operands() {
@@ -177,11 +186,13 @@ template <typename T> void Program<T>::compile() {
   int64_t bytes = 0;
   for (int k = 0; k < space_.n_operands; ++k)
     if (operands_[k].stride[space_.nd - 2] != 0 || operands_[k].stride[space_.nd - 1] != 0) bytes += operands_[k].item;
-  const bool streamed = worth_streaming(bytes * TS_OUT(call_, 0)->numel);
+  bytes *= TS_OUT(call_, 0)->numel;
+  measured_.emplace(reinterpret_cast<uintptr_t>(call_->program), bytes, ways_on_offer(bytes) & ~kAsking);
+  const bool streamed = measured_->way() == kStreamed;
   for (int k = 0; k < program_->n_outputs; ++k) {
     sinks_[k].reg = program_->outputs[k];
     if (sinks_[k].reg >= n_registers()) fail(TS_ERROR, "pointwise: output %d names no register", k);
-    sinks_[k].place = streamed && lies_dense(k) ? kStreamed : kStored;
+    sinks_[k].place = streamed && lies_dense(k) ? kPastCaches : kStored;
     sinks_[k].store = storer<T>(operands_[k].dtype);
     if (k > 0 && sinks_[k - 1].place == kPaired)
       sinks_[k].place = kPartner;
@@ -312,7 +323,7 @@ template <typename T> void Program<T>::run_range(int64_t first, int64_t last) co
         for (int64_t i = 0; i < n; ++i) spread[i] = *result;
         result = spread;
       }
-      if (sink.place == kStreamed)
+      if (sink.place == kPastCaches)
         stream_copy(walk.at(k), result, walk.rows() * walk.cols() * operands_[k].item);
       else
         sink.store(walk.at(k), result, walk.box(k));

@@ -3,8 +3,10 @@
 #define TESSERACK_CPU_PROGRAM_H
 
 #include "geometry.h"
-#include "idioms.h"
+#include "measured.h"
 #include "ops.h"
+
+#include <optional>
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
@@ -23,12 +25,13 @@ template <typename T> T scalar_value(const ts_tensor* tensor) {
 template <typename T> class Program {
 public:
   // Throws when an instruction is unknown, not defined for T, or names a register that is not there.
-  explicit Program(const ts_call* call);
+  // `program`: the call's, or what was made of it for the same operands.
+  Program(const ts_call* call, const ts_program* program);
   void run();
 
 private:
   enum Kind : uint8_t { kConstant, kUniform, kDirect, kStaged };
-  enum Place : uint8_t { kInPlace, kStreamed, kStored, kPaired, kPartner };
+  enum Place : uint8_t { kInPlace, kPastCaches, kStored, kPaired, kPartner };
   struct Source {
     Kind kind;
     int operand; // in space_
@@ -48,6 +51,7 @@ private:
     int sink;
   };
 
+  int64_t tile_elements() const;
   void bind_operands();
   void classify();
   bool must_outlive_stores(int input) const;
@@ -64,7 +68,6 @@ private:
   int n_registers() const { return first_step() + program_->n_instructions; }
 
   const ts_call* call_;
-  IdiomSpace idiom_;
   const ts_program* program_;
   SmallArray<Operand, 5> operands_;
   SmallArray<Source, 8> sources_; // inputs and constants
@@ -74,6 +77,7 @@ private:
   Tiling tiling_;
   int n_slots_ = 0;
   int64_t weight_ = 1;
+  std::optional<MeasuredPass> measured_;
 };
 
 } // namespace TESSERACK_VARIANT

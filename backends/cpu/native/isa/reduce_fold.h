@@ -80,10 +80,16 @@ private:
       for (int64_t r = 0; r < rows; ++r) totals[r] = Fold::merge(totals[r], fold_long<Fold>(p + r * stride, cols));
       return;
     }
-    constexpr int64_t kAskFrom = 512; // of more rows than a cache holds, the processor asks too late for the next
-    const auto fold = cols >= kAskFrom ? &fold_run<Fold, true, T> : &fold_run<Fold, false, T>;
-    for (int64_t r = 0; r < rows; ++r)
-      totals[r] = Fold::merge(totals[r], static_cast<Wide>(fold(p + r * stride, cols)));
+    int64_t r = 0;
+    if constexpr (by_vectors<Fold, T>)
+      if (cols >= kLongRow) {
+        // One stream of reads does not use what memory and the last cache deliver.
+        for (Acc two[2]; r + 2 <= rows; r += 2) {
+          fold_abreast<Fold, 2, false>(p + r * stride, stride, cols, two);
+          for (int k = 0; k < 2; ++k) totals[r + k] = Fold::merge(totals[r + k], static_cast<Wide>(two[k]));
+        }
+      }
+    for (; r < rows; ++r) totals[r] = Fold::merge(totals[r], static_cast<Wide>(fold_run<Fold>(p + r * stride, cols)));
   }
 
   // Narrow dense rows are taken several at a time as one long row, folded together afterwards.

@@ -52,17 +52,13 @@ public:
   void reduce() {
     const int64_t units = space_.n_kept;
     splits_ = count_splits(units, space_.n_reduced, 1);
+    const bool backwards = starts_at_the_end();
     if (splits_ == 1)
       return parallel_for(0, units, grain_for(space_.n_reduced), [&](int64_t first, int64_t last) {
-        Cell values[kTogether];
-        for (int64_t unit = first, n; unit < last; unit += n) {
-          n = count_together(unit, last);
-          fold_part(values, unit, n, 0);
-          write(unit, n, values);
-        }
+        in_steps(first, last, grain_for(space_.n_reduced), backwards,
+                 [&](int64_t begin, int64_t end) { reduce_units(begin, end); });
       });
     std::vector<Cell> partial(static_cast<size_t>(units * splits_));
-    const bool backwards = starts_at_the_end();
     parallel_for(0, units * splits_, 1, [&](int64_t first, int64_t last) {
       in_steps(first, last, 1, backwards,
                [&](int64_t i, int64_t) { fold_part(&partial[i], i / splits_, 1, i % splits_); });
@@ -77,11 +73,19 @@ public:
 private:
   static constexpr int64_t kTogether = 256, kElements = 4096;
 
-  // As many units as lie in a row and in the first cache.
+  void reduce_units(int64_t first, int64_t last) const {
+    Cell values[kTogether];
+    for (int64_t unit = first, n; unit < last; unit += n) {
+      n = count_together(unit, last);
+      fold_part(values, unit, n, 0);
+      write(unit, n, values);
+    }
+  }
+  // As many units as lie in a row and in the first cache, or two.
   int64_t count_together(int64_t unit, int64_t last) const {
     const int64_t cols = space_.kept.cols(), in_row = cols - unit % cols;
-    return std::clamp<int64_t>(kElements / std::max<int64_t>(space_.n_reduced, 1), 1,
-                               std::min({in_row, last - unit, kTogether}));
+    const int64_t fitting = std::max<int64_t>(kElements / std::max<int64_t>(space_.n_reduced, 1), 2);
+    return std::min({fitting, in_row, last - unit, kTogether});
   }
   void fold_part(Cell* values, int64_t unit, int64_t n, int64_t split) const {
     const char* base = input(unit);

@@ -9,6 +9,7 @@ inline namespace TESSERACK_VARIANT {
 
 constexpr int64_t kParallelElements = 32768;
 constexpr int64_t kColumns = 512; // that are folded side by side, at most
+constexpr int64_t kLongRow = 512; // elements of a row from which two are folded abreast
 
 // Room for one Wide of any fold; n of them hold n values one after another, at the width of the fold's Wide.
 struct alignas(8) Cell {

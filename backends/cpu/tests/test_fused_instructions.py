@@ -1,0 +1,64 @@
+"""Programs of many elements run with instructions joined: the bits are those of the instructions apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import tesserack as ts
+import tesserack.nn.functional as F
+
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 6.0, 20.0, float("inf"), float("-inf"), float("nan"))
+MANY, FEW = 5000, 500  # on either side of the number of elements from which instructions are joined
+
+Ternary = Callable[[ts.Tensor, ts.Tensor, ts.Tensor], ts.Tensor]
+
+FORWARD: dict[str, Ternary] = {
+    "clamp": lambda a, b, c: a.clamp(-1, 1),
+    "clamp by tensors": lambda a, b, c: ts.clamp(a, b, c),
+    "relu6": lambda a, b, c: F.relu6(a),
+    "hardtanh": lambda a, b, c: F.hardtanh(a, -0.0, 3.0),
+    "leaky_relu": lambda a, b, c: F.leaky_relu(a, 0.1),
+    "lerp, near": lambda a, b, c: ts.lerp(a, b, 0.3),
+    "lerp, far": lambda a, b, c: ts.lerp(a, b, 0.7),
+    "lerp by a tensor": lambda a, b, c: ts.lerp(a, b, c),
+    "add, alpha": lambda a, b, c: a.add(b, alpha=3),
+    "sub, alpha": lambda a, b, c: a.sub(b, alpha=3),
+    "addcmul": lambda a, b, c: ts.addcmul(a, b, c, value=2),
+    "addcmul_": lambda a, b, c: a.clone().addcmul_(b, c),
+    "gelu, tanh": lambda a, b, c: F.gelu(a, approximate="tanh"),
+    "elu": lambda a, b, c: F.elu(a),
+    "softshrink": lambda a, b, c: F.softshrink(a),
+    "smooth_l1_loss": lambda a, b, c: F.smooth_l1_loss(a, b, reduction="none"),
+}
+BACKWARD = ("relu", "relu6", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "hardtanh", "hardsigmoid", "softplus")
+
+
+def gradient(name: str) -> Ternary:
+    def run(a: ts.Tensor, b: ts.Tensor, c: ts.Tensor) -> ts.Tensor:
+        x = a.clone().requires_grad_()
+        getattr(F, name)(x).backward(b)
+        assert x.grad is not None
+        return x.grad
+
+    return run
+
+
+CASES = FORWARD | {f"gradient of {name}": gradient(name) for name in BACKWARD}
+
+
+def values(dtype: ts.dtype) -> ts.Tensor:
+    special = ts.tensor(SPECIAL)[ts.randint(0, len(SPECIAL), (MANY,))]
+    return ts.where(ts.rand(MANY) < 0.3, special, ts.randn(MANY) * 4).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64, ts.bfloat16], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_as_apart(name: str, dtype: ts.dtype) -> None:
+    ts.manual_seed(0)
+    a, b, c = (values(dtype) for _ in range(3))
+    whole = CASES[name](a, b, c)
+    parts = zip(a.split(FEW), b.split(FEW), c.split(FEW), strict=True)
+    apart = ts.cat([CASES[name](*part) for part in parts])
+    same = (whole == apart) & (whole.signbit() == apart.signbit()) | whole.isnan() & apart.isnan()
+    assert bool(same.all()), (whole[~same][:5], apart[~same][:5])
