@@ -8,7 +8,7 @@ from tesserack_cuda.backend import CUDA
 from tesserack_cuda.card import CUDACard
 from tesserack_cuda.communicator import NCCL
 from tesserack_cuda.communicator_table import table
-from tesserack_cuda.cudnn import Convolutions
+from tesserack_cuda.convolution import Convolutions
 from tesserack_cuda.matmul import Products
 from tesserack_cuda.namespace import namespace
 

@@ -1,278 +1,242 @@
-"""Convolution and its gradients by cuDNN's graphs, through ``nvidia-cudnn-frontend``; generated kernels without it.
+"""cuDNN by ctypes: the functions and numbers of ``cudnn_graph.h`` that graphs of a convolution need.
 
-A graph is built once per signature of a call, as a launch plan is. The frontend executes graphs from Python alone, so
-that each convolution enters Python once, unlike all else; captured graphs replay without it.
+A graph is a set of descriptors, each made, told its attributes and finalized. The frontend of cuDNN for Python drives
+the same functions, but executes graphs from Python alone; a launcher in C needs the plan itself.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import itertools
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from tesserack import _native
-from tesserack.backends import WORKSPACE, Block, Buffer, Launch, LaunchPlan, Patch
-from tesserack_kernelgen.dtypes import name_of
-from tesserack_kernelgen.templates import TEMPLATES
+from tesserack_kernelgen import launcher
 
-if TYPE_CHECKING:
-    from tesserack_cuda.backend import CUDA
-    from tesserack_cuda.card import CUDACard
+__all__ = ["CONSTANTS", "FUNCTIONS", "TYPES", "Library", "NotSupported", "Status"]
 
-__all__ = ["Convolutions"]
+_Descriptor, _Out = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
 
-_TYPES = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT", "float64": "DOUBLE"}
-_OK, _ERROR = 0, 2
-
-
-class _Argument(ctypes.Structure):
-    """``ts_launch_argument``."""
-
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("value", ctypes.c_void_p),
-        ("size", ctypes.c_size_t),
-        ("kind", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-    )
-
-
-class _Launch(ctypes.Structure):
-    """The beginning of ``ts_launch``."""
-
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("host", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-        ("kernel", ctypes.c_void_p),
-        ("device_index", ctypes.c_int32),
-        ("n_arguments", ctypes.c_int32),
-        ("argument_size", ctypes.c_size_t),
-        ("arguments", ctypes.c_void_p),
-    )
-
-
-_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch))
-
-
-@dataclass(frozen=True)
-class _Window:
-    """How windows lie, of at least two spatial dims."""
-
-    stride: list[int]
-    padding: list[int]
-    dilation: list[int]
-
-    @classmethod
-    def of(cls, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> _Window:
-        one = len(stride) == 1
-        return cls([1] * one + [*stride], [0] * one + [*padding], [1] * one + [*dilation])
-
-    def arguments(self) -> dict[str, list[int]]:
-        """As the frontend names them."""
-        sides = {"pre_padding": self.padding, "post_padding": self.padding}
-        return {**sides, "stride": self.stride, "dilation": self.dilation}
-
-
-class Convolutions:
-    """The three kernels for the devices of a backend. ``install`` registers them in place of the generated ones."""
-
-    def __init__(self, backend: CUDA, card: CUDACard):
-        self._backend, self._card = backend, card
-        self._graphs: dict[int, Any] = {}
-        self._numbers = itertools.count(1)
-        self._handles: dict[tuple[int, int], Any] = {}
-        self._lock = threading.RLock()  # a handle serves one thread at a time
-        self._entry = _ENTRY(self._launched)
-
-    @functools.cached_property
-    def library(self) -> Any:
-        """The frontend, or None where it or cuDNN is not installed."""
-        return self._backend.driver.library("cudnn")
-
-    def install(self) -> None:
-        """Register the kernels."""
-        for op, build in _BUILDERS.items():
-            self._backend.kernel(op)(self._kernel(op, build))
-
-    def _kernel(self, op: str, build: Callable[..., Any]) -> Callable[..., Any]:
-        generated = self._card._serve(TEMPLATES[op])
-
-        def kernel(
-            *,
-            outputs: tuple[Any, ...],
-            inputs: tuple[Any, ...],
-            params: tuple[Any, ...],
-            op: str,
-            opcode: Any,
-            compute_dtype: Any,
-            program: Any,
-            device: int,
-            precision: str,
-            deterministic: bool,
-        ) -> Any:
-            tensors = [x for x in (*outputs, *inputs) if x is not None]
-            known = all(hasattr(x, "strides") and name_of(x.dtype) in _TYPES for x in tensors)
-            if known and self.library is not None:
-                with self._lock, self._backend.relaxed():
-                    plan = self._plan(build, outputs, inputs, params, device, precision, deterministic)
-                if plan is not None:
-                    return plan
-            return generated(
-                outputs=outputs,
-                inputs=inputs,
-                params=params,
-                op=op,
-                opcode=opcode,
-                compute_dtype=compute_dtype,
-                program=program,
-                device=device,
-            )
-
-        return kernel
-
-    def _plan(
-        self,
-        build: Callable[..., Any],
-        outputs: tuple[Any, ...],
-        inputs: tuple[Any, ...],
-        params: tuple[Any, ...],
-        device: int,
-        precision: str,
-        deterministic: bool,
-    ) -> LaunchPlan | None:
-        """The launch of a graph; None where cuDNN supports no such one."""
-        cudnn = self.library
-        self._backend.on(device)
-        wide = name_of(outputs[0].dtype) == "float64"
-        compute = cudnn.data_type.DOUBLE if wide else cudnn.data_type.FLOAT
-        graph = cudnn.pygraph(
-            io_data_type=self._type(outputs[0]),
-            intermediate_data_type=compute,
-            compute_data_type=compute,
-            handle=self._handle(device, 0),
-        )
-        try:
-            build(self, graph, outputs[0], inputs, params)
-            self._choose(graph, name_of(outputs[0].dtype), precision, deterministic)
-        except (cudnn.cudnnGraphNotSupportedError, RuntimeError):  # of the library and of its frontend
-            return None
-        number = next(self._numbers)
-        self._graphs[number] = graph
-        return self._launch(number, int(graph.get_workspace_size()), [*outputs, *inputs])
-
-    def _choose(self, graph: Any, dtype: str, precision: str, deterministic: bool) -> None:
-        """Plans by the heuristics, without those that round more than was permitted."""
-        cudnn = self.library
-        graph.validate()
-        graph.build_operation_graph()
-        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        notes = [cudnn.numerical_note.NONDETERMINISTIC] if deterministic else []
-        if dtype == "float32":
-            notes.append(cudnn.numerical_note.DOWN_CONVERT_INPUTS)
-            notes += [cudnn.numerical_note.TENSOR_CORE] * (precision == "highest")
-        if notes:
-            graph.deselect_numeric_notes(notes)
-        graph.check_support()
-        graph.build_plans()
-
-    def _launch(self, number: int, workspace: int, operands: list[Any]) -> LaunchPlan:
-        used = [k for k, x in enumerate(operands) if x is not None]
-        arguments: list[Buffer | Block] = [Buffer(k) for k in used]
-        if workspace:
-            arguments.append(Buffer(WORKSPACE))
-        arguments.append(Block(bytes(8 * len(used)), [Patch(8 * k, "offset", o, "q") for k, o in enumerate(used)]))
-        entry = ctypes.cast(self._entry, ctypes.c_void_p).value or 0
-        return LaunchPlan([Launch(entry, number, (1, 1, 1), (1, 1, 1), arguments)], workspace, self)
-
-    # --- graphs ---------------------------------------------------------------------------------------------------
-
-    def _type(self, operand: Any) -> Any:
-        return getattr(self.library.data_type, _TYPES[name_of(operand.dtype)])
-
-    def tensor(self, graph: Any, operand: Any, uid: int) -> Any:
-        """An input of a graph, with a spatial dim of 1 where there is one only."""
-        dim, stride = _seen(operand)
-        return graph.tensor(name=f"t{uid}", dim=dim, stride=stride, data_type=self._type(operand), uid=uid)
-
-    def result(self, tensor: Any, operand: Any) -> None:
-        """What a node gives as the graph's output, which has the first uid."""
-        dim, stride = _seen(operand)
-        tensor.set_output(True).set_data_type(self._type(operand)).set_dim(dim).set_stride(stride).set_uid(1)
-
-    def _handle(self, device: int, stream: int) -> Any:
-        key = device, stream
-        if key not in self._handles:
-            made = self._handles[key] = self.library.create_handle()
-            self.library.set_stream(handle=made, stream=stream)
-        return self._handles[key]
-
-    # --- launches -------------------------------------------------------------------------------------------------
-
-    def _launched(self, given: Any) -> int:
-        try:
-            with self._lock:
-                self._execute(given.contents)
-            return _OK
-        except Exception as error:
-            set_error = ctypes.CFUNCTYPE(None, ctypes.c_char_p).from_address(_native._host_table() + 16)
-            set_error(f"cuDNN: {error}".encode())
-            return _ERROR
-
-    def _execute(self, launch: _Launch) -> None:
-        graph = self._graphs[launch.kernel]
-        arguments = [
-            _Argument.from_address(launch.arguments + k * launch.argument_size) for k in range(launch.n_arguments)
-        ]
-        *memory, block = arguments
-        count = block.size // 8
-        offsets = (ctypes.c_int64 * count).from_address(block.value)
-        handles = [ctypes.c_uint64.from_address(argument.value).value for argument in memory]
-        pointers = {uid + 1: handles[uid] + offsets[uid] for uid in range(count)}
-        self._backend.on(launch.device_index)
-        with self._backend.relaxed():
-            handle = self._handle(launch.device_index, launch.stream or 0)
-        graph.execute(pointers, handles[count] if len(handles) > count else 0, handle=handle)
-
-
-def _seen(operand: Any) -> tuple[list[int], list[int]]:
-    """Sizes and strides, of at least two spatial dims."""
-    sizes, strides = [*operand.shape], [*operand.strides]
-    if len(sizes) == 3:
-        sizes.insert(2, 1)
-        strides.insert(2, sizes[3] * strides[2])
-    return sizes, strides
-
-
-def _forward(made: Convolutions, graph: Any, out: Any, inputs: Sequence[Any], params: Sequence[Any]) -> None:
-    image, weight, bias = inputs
-    x, w = made.tensor(graph, image, 2), made.tensor(graph, weight, 3)
-    y = graph.conv_fprop(image=x, weight=w, **_Window.of(*params[:3]).arguments())
-    if bias is not None:
-        space = max(len(out.shape) - 2, 2)
-        dim, step = [1, bias.numel] + [1] * space, bias.strides[0]
-        stride = [bias.numel * step, step] + [step] * space
-        b = graph.tensor(name="t4", dim=dim, stride=stride, data_type=made._type(bias), uid=4)
-        y = graph.bias(input=y, bias=b)
-    made.result(y, out)
-
-
-def _backward_input(made: Convolutions, graph: Any, out: Any, inputs: Sequence[Any], params: Sequence[Any]) -> None:
-    grad, weight = made.tensor(graph, inputs[0], 2), made.tensor(graph, inputs[1], 3)
-    made.result(graph.conv_dgrad(loss=grad, filter=weight, **_Window.of(*params[1:4]).arguments()), out)
-
-
-def _backward_weight(made: Convolutions, graph: Any, out: Any, inputs: Sequence[Any], params: Sequence[Any]) -> None:
-    grad, image = made.tensor(graph, inputs[0], 2), made.tensor(graph, inputs[1], 3)
-    made.result(graph.conv_wgrad(image=image, loss=grad, **_Window.of(*params[1:4]).arguments()), out)
-
-
-_BUILDERS = {
-    "convolution": _forward,
-    "convolution_backward_input": _backward_input,
-    "convolution_backward_weight": _backward_weight,
+#: Types of the arguments, in order. Each returns a cudnnStatus_t.
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cudnnCreate": (_Out,),
+    "cudnnSetStream": (ctypes.c_void_p, ctypes.c_void_p),
+    "cudnnBackendCreateDescriptor": (ctypes.c_int, _Out),
+    "cudnnBackendDestroyDescriptor": (_Descriptor,),
+    "cudnnBackendSetAttribute": (_Descriptor, ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p),
+    "cudnnBackendGetAttribute": (
+        *(_Descriptor, ctypes.c_int, ctypes.c_int, ctypes.c_int64),
+        *(ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p),
+    ),
+    "cudnnBackendFinalize": (_Descriptor,),
+    "cudnnBackendExecute": (ctypes.c_void_p, _Descriptor, _Descriptor),
 }
+
+
+def _numbered(groups: dict[str, tuple[int, str]]) -> dict[str, int]:
+    """Numbers by name, of names that begin alike and are numbered in order."""
+    return {
+        f"{start}{name}": first + k for start, (first, names) in groups.items() for k, name in enumerate(names.split())
+    }
+
+
+_ATTRIBUTES = {
+    "POINTWISE_": (0, "MODE MATH_PREC"),
+    "CONVOLUTION_": (100, "COMP_TYPE CONV_MODE DILATIONS FILTER_STRIDES POST_PADDINGS PRE_PADDINGS SPATIAL_DIMS"),
+    "ENGINEHEUR_": (200, "MODE OPERATION_GRAPH RESULTS"),
+    "ENGINECFG_": (300, "ENGINE"),
+    "EXECUTION_PLAN_": (400, "HANDLE ENGINE_CONFIG WORKSPACE_SIZE"),
+    "OPERATION_CONVOLUTION_FORWARD_": (700, "ALPHA BETA CONV_DESC W X Y"),
+    "OPERATION_CONVOLUTION_BWD_DATA_": (706, "ALPHA BETA CONV_DESC W DX DY"),
+    "OPERATION_CONVOLUTION_BWD_FILTER_": (712, "ALPHA BETA CONV_DESC DW X DY"),
+    "OPERATION_POINTWISE_": (750, "PW_DESCRIPTOR XDESC BDESC YDESC"),
+    "OPERATIONGRAPH_": (800, "HANDLE OPS"),
+    "TENSOR_": (900, "BYTE_ALIGNMENT DATA_TYPE DIMENSIONS STRIDES"),
+    "TENSOR_UNIQUE_": (906, "ID"),
+    "TENSOR_IS_": (907, "VIRTUAL"),
+    "ENGINE_NUMERICAL_": (1303, "NOTE"),
+}
+_DESCRIPTORS = {
+    "": (0, "POINTWISE CONVOLUTION ENGINE ENGINECFG ENGINEHEUR EXECUTION_PLAN"),
+    "OPERATION_CONVOLUTION_": (10, "FORWARD BACKWARD_FILTER BACKWARD_DATA"),
+    "OPERATION_": (13, "POINTWISE"),
+    "OPERATION": (15, "GRAPH"),
+    "TEN": (17, "SOR"),
+}
+_OTHERS = {
+    "TYPE_": (0, "HANDLE DATA_TYPE BOOLEAN INT64 FLOAT DOUBLE VOID_PTR CONVOLUTION_MODE HEUR_MODE"),
+    "TYPE_NUMERICAL_": (11, "NOTE"),
+    "TYPE_POINTWISE_": (14, "MODE"),
+    "TYPE_BACKEND_": (15, "DESCRIPTOR"),
+    "HEUR_MODE_": (2, "FALLBACK A"),
+    "NUMERICAL_NOTE_": (0, "TENSOR_CORE DOWN_CONVERT_INPUTS REDUCED_PRECISION_REDUCTION FFT NONDETERMINISTIC"),
+    "NUMERICAL_NOTE_TYPE_": (10, "COUNT"),
+    "POINTWISE_": (0, "ADD"),
+    "CROSS_": (1, "CORRELATION"),
+    "STATUS_NOT_": (3000, "SUPPORTED"),
+    "STATUS_INTERNAL_": (4000, "ERROR"),
+}
+#: Numbers by their names in the headers.
+CONSTANTS: dict[str, int] = {
+    **{f"CUDNN_ATTR_{name}": value for name, value in _numbered(_ATTRIBUTES).items()},
+    **{f"CUDNN_BACKEND_{name}_DESCRIPTOR": value for name, value in _numbered(_DESCRIPTORS).items()},
+    **{f"CUDNN_{name}": value for name, value in _numbered(_OTHERS).items()},
+}
+#: cudnnDataType_t of a dtype.
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
+
+#: By the type of an attribute's elements, where it is not an int.
+_ELEMENTS: dict[str, Any] = {
+    "HANDLE": ctypes.c_void_p,
+    "BOOLEAN": ctypes.c_bool,
+    "INT64": ctypes.c_int64,
+    "FLOAT": ctypes.c_float,
+    "DOUBLE": ctypes.c_double,
+    "BACKEND_DESCRIPTOR": ctypes.c_void_p,
+}
+
+
+class Status(RuntimeError):
+    """A function of cuDNN did not succeed; ``code`` is its cudnnStatus_t."""
+
+    def __init__(self, message: str, code: int):
+        super().__init__(message)
+        self.code = code
+
+
+class NotSupported(Status):
+    """cuDNN has no engine for what it was asked: the one failure after which another way is taken."""
+
+
+class _Handle(NamedTuple):
+    address: int
+    lock: int
+
+
+class Library:
+    """The functions of a loaded library, called with Python's values. Keeps handles per device.
+
+    Args:
+        functions: has those of :data:`FUNCTIONS` as attributes, as a ``ctypes.CDLL`` does, and cudnnGetErrorString.
+    """
+
+    def __init__(self, functions: Any):
+        self._functions, self.addresses = {}, {}
+        for name, arguments in FUNCTIONS.items():
+            self.addresses[name] = _address(getattr(functions, name))
+            self._functions[name] = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(self.addresses[name])
+        self._text = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int)(_address(functions.cudnnGetErrorString))
+        self._handles: dict[tuple[int, str], _Handle] = {}
+        self._lock = threading.Lock()
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function. :class:`NotSupported` for CUDNN_STATUS_NOT_SUPPORTED and what it comprises,
+        :class:`Status` for any other failure.
+        """
+        if status := self._functions[name](*arguments):
+            first, end = CONSTANTS["CUDNN_STATUS_NOT_SUPPORTED"], CONSTANTS["CUDNN_STATUS_INTERNAL_ERROR"]
+            kind = NotSupported if first <= status < end else Status
+            raise kind(f"{name} returned status {status} ({(self._text(status) or b'').decode()})", status)
+
+    def handle(self, device: int, use: str) -> _Handle:
+        """The handle for a device, which must be current, and its lock: "plans" or "launches", which other threads
+        do meanwhile.
+        """
+        with self._lock:
+            if (device, use) not in self._handles:
+                made = ctypes.c_void_p()
+                self.call("cudnnCreate", ctypes.byref(made))
+                self._handles[device, use] = _Handle(made.value or 0, launcher.cudnn_lock())
+            return self._handles[device, use]
+
+    # --- descriptors ----------------------------------------------------------------------------------------------
+
+    def create(self, kind: str) -> int:
+        """A descriptor that is not finalized."""
+        made = ctypes.c_void_p()
+        number = CONSTANTS[f"CUDNN_BACKEND_{kind}_DESCRIPTOR"]
+        self.call("cudnnBackendCreateDescriptor", number, ctypes.byref(made))
+        return made.value or 0
+
+    def tell(self, descriptor: int, name: str, kind: str, values: Sequence[Any]) -> None:
+        """Tell a descriptor an attribute, of elements of type ``kind``."""
+        held = (_ELEMENTS.get(kind, ctypes.c_int) * len(values))(*values)
+        number, element = CONSTANTS[f"CUDNN_ATTR_{name}"], CONSTANTS[f"CUDNN_TYPE_{kind}"]
+        self.call("cudnnBackendSetAttribute", descriptor, number, element, len(values), held)
+
+    def finalize(self, descriptor: int) -> None:
+        """Check a descriptor and end its making."""
+        self.call("cudnnBackendFinalize", descriptor)
+
+    def describe(self, kind: str, **attributes: tuple[str, Any]) -> int:
+        """A finalized descriptor with attributes as (type, value or list of values)."""
+        made = self.create(kind)
+        try:
+            for name, (element, value) in attributes.items():
+                self.tell(made, name, element, value if isinstance(value, (list, tuple)) else [value])
+            self.finalize(made)
+        except Status:
+            self.destroy([made])
+            raise
+        return made
+
+    def get(self, descriptor: int, name: str, kind: str, most: int, given: Sequence[int] = ()) -> list[Any]:
+        """The elements of an attribute, at most so many. Descriptors to be filled are ``given``."""
+        held: Any = (_ELEMENTS.get(kind, ctypes.c_int) * most)(*given)
+        number, element, count = CONSTANTS[f"CUDNN_ATTR_{name}"], CONSTANTS[f"CUDNN_TYPE_{kind}"], ctypes.c_int64()
+        self.call("cudnnBackendGetAttribute", descriptor, number, element, most, ctypes.byref(count), held)
+        return list(held)[: count.value]
+
+    def destroy(self, descriptors: Iterable[int]) -> None:
+        """Let go of descriptors that no plan needs."""
+        for descriptor in descriptors:
+            self.call("cudnnBackendDestroyDescriptor", descriptor)
+
+    # --- engines --------------------------------------------------------------------------------------------------
+
+    def configurations(self, graph: int, mode: str) -> list[int]:
+        """What the heuristics of a mode, "A" or "FALLBACK", find for a finalized graph, the quickest first."""
+        try:
+            heuristics = self.describe(
+                "ENGINEHEUR",
+                ENGINEHEUR_OPERATION_GRAPH=("BACKEND_DESCRIPTOR", graph),
+                ENGINEHEUR_MODE=("HEUR_MODE", CONSTANTS[f"CUDNN_HEUR_MODE_{mode}"]),
+            )
+        except NotSupported:
+            return []
+        try:
+            count = ctypes.c_int64()
+            number, element = CONSTANTS["CUDNN_ATTR_ENGINEHEUR_RESULTS"], CONSTANTS["CUDNN_TYPE_BACKEND_DESCRIPTOR"]
+            self.call("cudnnBackendGetAttribute", heuristics, number, element, 0, ctypes.byref(count), None)
+            made = [self.create("ENGINECFG") for _ in range(count.value)]
+            found = self.get(heuristics, "ENGINEHEUR_RESULTS", "BACKEND_DESCRIPTOR", len(made), made) if made else []
+            self.destroy(made[len(found) :])
+            return made[: len(found)]
+        finally:
+            self.destroy([heuristics])
+
+    def notes(self, configuration: int) -> set[int]:
+        """The numerical notes of a configuration's engine."""
+        engine = self.create("ENGINE")
+        try:
+            self.get(configuration, "ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", 1, [engine])
+            return {
+                *self.get(
+                    engine, "ENGINE_NUMERICAL_NOTE", "NUMERICAL_NOTE", CONSTANTS["CUDNN_NUMERICAL_NOTE_TYPE_COUNT"]
+                )
+            }
+        finally:
+            self.destroy([engine])
+
+    def plan(self, device: int, configuration: int) -> tuple[int, int]:
+        """The execution plan of a configuration, and its workspace in bytes."""
+        made = self.describe(
+            "EXECUTION_PLAN",
+            EXECUTION_PLAN_HANDLE=("HANDLE", self.handle(device, "plans").address),
+            EXECUTION_PLAN_ENGINE_CONFIG=("BACKEND_DESCRIPTOR", configuration),
+        )
+        return made, int(self.get(made, "EXECUTION_PLAN_WORKSPACE_SIZE", "INT64", 1)[0])
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -25,7 +25,7 @@ class Driver(NamedTuple):
         exchange_capture_mode: cuThreadExchangeStreamCaptureMode: sets this thread's mode, returns the one before.
         pool: CuPy's default memory pool.
         on_stream: a context in which a stream, by device and handle, is CuPy's current one.
-        library: "cublasLt" (a ctypes library), "nccl" or "cudnn" (modules), or None where it is not installed.
+        library: "cublasLt" or "cudnn" (ctypes libraries), or "nccl" (a module); None where it is not installed.
     """
 
     runtime: Any
@@ -88,10 +88,6 @@ def find_library(name: str) -> Any:
             from cupy.cuda import nccl
 
             return nccl if nccl.available else None
-        if name == "cudnn":
-            import cudnn
-
-            return cudnn
         from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
         with contextlib.suppress(DynamicLibNotFoundError):

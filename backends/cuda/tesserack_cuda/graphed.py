@@ -9,6 +9,8 @@ import tesserack
 from tesserack.autograd.function import Function, once_differentiable
 from tesserack.utils import _pytree
 
+from tesserack_cuda.graphs import graph_pool_handle
+
 __all__ = ["Makers", "make_graphed_callables"]
 
 
@@ -49,7 +51,7 @@ def make_graphed_callables(
         sample_args: a tuple of tensors for each, whose shapes and ``requires_grad`` later arguments have too.
         num_warmup_iters: how often each runs before it is captured.
         allow_unused_input: whether inputs may be without influence on the outputs.
-        pool: a token, see ``graph_pool_handle``.
+        pool: a token, see ``graph_pool_handle``; by default a new one, which all the graphs share.
 
     Raises:
         RuntimeError: within autocast whose cache is enabled.
@@ -131,7 +133,7 @@ def _capture(
     makers: Makers, functions: Any, arguments: Any, surfaces: Any, allow_unused: bool, pool: Any
 ) -> list[_Captured]:
     """All forwards in order, then all backwards in the reverse one, as they will run."""
-    forwards = []
+    forwards, pool = [], graph_pool_handle() if pool is None else pool
     for function, given in zip(functions, arguments, strict=True):
         made = makers.cuda_graph()
         with makers.graph(made, pool=pool):

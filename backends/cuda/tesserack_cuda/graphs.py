@@ -28,15 +28,19 @@ class Recorded:
 
 
 def graph_pool_handle() -> tuple[int, int]:
-    """A token for the ``pool`` of a graph. Graphs that share it do not share memory: each keeps its own."""
+    """A token for the ``pool`` of graphs that are to share memory: what one lets go, the next may use.
+
+    They must be replayed in the order in which they were captured, and not at once.
+    """
     return 0, next(_pools)
 
 
 class CUDAGraph:
     """A graph of work of one device, made by :class:`graph` or by ``capture_begin`` and ``capture_end``.
 
-    Memory that is allocated meanwhile is the graph's until ``reset``, so that addresses stay. Nothing is done before
-    ``replay``. Random numbers are new in every replay, as if the work had been called.
+    Memory that is allocated meanwhile is the graph's until ``reset``, so that addresses stay: of its pool, where later
+    work of this graph, or of another with the same pool, uses again what was let go. Nothing is done before ``replay``.
+    Random numbers are new in every replay, as if the work had been called.
 
     Args:
         keep_graph: the captured graph stays for ``raw_cuda_graph``, and is made executable by ``instantiate`` or at
@@ -58,6 +62,7 @@ class CUDAGraph:
     ) -> None:
         """Begin to capture the current stream, which must not be the default one.
 
+        ``pool`` is of :func:`graph_pool_handle` or another graph's :meth:`pool`: memory is shared with its graphs.
         ``check_input_liveness`` changes nothing: tensors that are read must stay alive.
 
         Raises:
@@ -76,7 +81,10 @@ class CUDAGraph:
             self._pool = _checked_pool(pool)
         device = tesserack.get_device_module(self._backend.name).current_device()
         where = _native.device(f"{self._backend.name}:{device}")
-        native, settings = _native._Capture(where), self._backend.capture_settings
+        native, settings = (
+            _native._Capture(where, pool=self._pool[0] << 32 ^ self._pool[1]),
+            self._backend.capture_settings,
+        )
         settings.mode, settings.keep = capture_error_mode, self._keep or self._debug
         native.begin()
         self._native, self._stream = native, _native.current_stream(where)
@@ -167,7 +175,7 @@ class CUDAGraph:
 
 
 def _checked_pool(pool: Any) -> tuple[int, int]:
-    if isinstance(pool, tuple) and len(pool) == 2 and all(isinstance(part, int) for part in pool):
+    if isinstance(pool, tuple) and len(pool) == 2 and all(isinstance(n, int) and 0 <= n < 1 << 32 for n in pool):
         return pool
     raise TypeError(f"capture: expected a pool of graph_pool_handle() or CUDAGraph.pool(), got {pool!r}")
 
@@ -177,7 +185,7 @@ class graph:
 
     Args:
         cuda_graph: what holds the graph.
-        pool: a token, see :func:`graph_pool_handle`.
+        pool: a token of :func:`graph_pool_handle` or :meth:`CUDAGraph.pool`; by default one of the graph's own.
         stream: that work goes to meanwhile; by default one that all captures on the device share.
         capture_error_mode: which calls of other threads end the capture: "global", "thread_local" or "relaxed".
         enable_annotations: must be False: kernels are not annotated.

@@ -8,44 +8,31 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import headers
 import pytest
 from simulated_cublaslt import _PROTOTYPES
 from tesserack_cuda.cublaslt import COMPUTE, CONSTANTS, FUNCTIONS, TYPES, Heuristic, Library, Status
 from tesserack_cuda.driver import find_library
 
 
-def _package_file(name: str) -> Path:
-    try:
-        files = metadata.files("nvidia-cublas") or []
-    except metadata.PackageNotFoundError:
-        pytest.skip("nvidia-cublas is not installed: pip install tesserack-cuda[blas]")
-    found = [file for file in files if file.name == name]
-    return Path(str(found[0].locate()))
-
-
 @pytest.fixture(scope="module")
-def headers() -> str:
+def header() -> str:
     """cublasLt.h and cublas_api.h without comments."""
-    text = "".join(_package_file(name).read_text() for name in ("cublasLt.h", "cublas_api.h"))
-    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+    return headers.text(*(_file(name) for name in ("cublasLt.h", "cublas_api.h")))
 
 
-def _value(headers: str, name: str) -> int:
-    written = re.search(rf"\b{name}\s*=\s*([^,}}]+)[,}}]", headers)
-    assert written, f"{name} is not in the header"
-    text = re.sub(r"[A-Z]\w+", lambda m: str(_value(headers, m.group())), written.group(1))
-    value: int = eval(text, {"__builtins__": {}})
-    return value
+def _file(name: str) -> Path:
+    return headers.package_file("nvidia-cublas", name, "blas")
 
 
 @pytest.mark.parametrize("name", [*CONSTANTS])
-def test_constants(headers: str, name: str) -> None:
-    assert _value(headers, name) == CONSTANTS[name]
+def test_constants(header: str, name: str) -> None:
+    assert headers.value(header, name) == CONSTANTS[name]
 
 
-def test_compute_types(headers: str) -> None:
+def test_compute_types(header: str) -> None:
     names = {"float32": "32F", "tf32": "32F_FAST_TF32", "float64": "64F"}
-    assert {key: _value(headers, f"CUBLAS_COMPUTE_{name}") for key, name in names.items()} == COMPUTE
+    assert {key: headers.value(header, f"CUBLAS_COMPUTE_{name}") for key, name in names.items()} == COMPUTE
 
 
 def test_data_types() -> None:
@@ -53,43 +40,22 @@ def test_data_types() -> None:
     files = [f for f in metadata.files("nvidia-cuda-runtime") or [] if f.name == "library_types.h"]
     if not files:
         pytest.skip("library_types.h is not installed")
-    text = re.sub(r"/\*.*?\*/", "", Path(str(files[0].locate())).read_text(), flags=re.DOTALL)
+    text = headers.text(Path(str(files[0].locate())))
     names = {"float32": "R_32F", "float64": "R_64F", "float16": "R_16F", "bfloat16": "R_16BF"}
     names |= {"complex64": "C_32F", "complex128": "C_64F"}
-    assert {key: _value(text, f"CUDA_{name}") for key, name in names.items()} == TYPES
-
-
-_C_TYPES = {"int": ctypes.c_int, "size_t": ctypes.c_size_t, "uint64_t": ctypes.c_uint64, "int64_t": ctypes.c_int64}
-_POINTERS = ("Handle_t", "Desc_t", "Layout_t", "Preference_t", "cudaStream_t")
-
-
-def _size_of(parameter: str) -> Any:
-    """The C type of a parameter, pointers all alike; enums are ints."""
-    if "*" in parameter or "[" in parameter:
-        return ctypes.c_void_p
-    kind = parameter.replace("const ", "").split()[0]
-    if kind.endswith(_POINTERS):
-        return ctypes.c_void_p
-    return _C_TYPES.get(kind, ctypes.c_int)
-
-
-def _plain(kind: Any) -> Any:
-    return ctypes.c_void_p if hasattr(kind, "contents") else kind
+    assert {key: headers.value(text, f"CUDA_{name}") for key, name in names.items()} == TYPES
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS])
 @pytest.mark.parametrize("known", [FUNCTIONS, _PROTOTYPES], ids=["backend", "simulated"])
-def test_prototypes(headers: str, name: str, known: dict[str, Any]) -> None:
-    declared = re.search(rf"\b{name}\s*\(([^)]*)\)\s*;", headers)
-    assert declared, f"{name} is not in the header"
-    expected = [_size_of(parameter.strip()) for parameter in declared.group(1).split(",")]
-    assert [_plain(kind) for kind in known[name]] == expected
+def test_prototypes(header: str, name: str, known: dict[str, Any]) -> None:
+    assert [headers.plain(kind) for kind in known[name]] == headers.declared(header, name)
 
 
-def test_sizes_of_structs(headers: str) -> None:
+def test_sizes_of_structs(header: str) -> None:
     """The algorithm, 64 bytes, stands first in a result of the heuristics."""
-    assert re.search(r"uint64_t data\[8\];\s*}\s*cublasLtMatmulAlgo_t", headers)
-    body = re.search(r"typedef struct \{([^}]*)\}\s*cublasLtMatmulHeuristicResult_t", headers)
+    assert re.search(r"uint64_t data\[8\];\s*}\s*cublasLtMatmulAlgo_t", header)
+    body = re.search(r"typedef struct \{([^}]*)\}\s*cublasLtMatmulHeuristicResult_t", header)
     assert body
     fields = [line.split()[0] for line in body.group(1).split(";") if line.strip()]
     assert fields == ["cublasLtMatmulAlgo_t", "size_t", "cublasStatus_t", "float", "int"]
@@ -98,7 +64,7 @@ def test_sizes_of_structs(headers: str) -> None:
 
 @pytest.fixture(scope="module")
 def library() -> Library:
-    _package_file("cublasLt.h")
+    _file("cublasLt.h")
     found = find_library("cublasLt")
     assert found is not None
     return Library(found)

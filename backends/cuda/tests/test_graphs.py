@@ -61,6 +61,81 @@ def test_addresses_stay_until_reset(cuda: Any) -> None:
     assert cuda.memory_allocated() <= held - (2 << 18)
 
 
+BLOCK = 4 << 16
+
+
+def chain(x: Any, steps: int) -> Any:
+    """Work whose temporaries are let go one after another, each of them a block."""
+    for k in range(steps):
+        x = x * 2 + k
+    return x
+
+
+def test_a_capture_uses_again_what_it_lets_go(cuda: Any) -> None:
+    x = ts.ones(1 << 16, device=NAME)
+    expected = chain(x.cpu(), 6)
+    before = cuda.memory_allocated()
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
+        y = chain(x, 6)
+    assert cuda.memory_allocated() - before <= 3 * BLOCK
+    graph.replay()
+    ts.testing.assert_close(y.cpu(), expected)
+    graph.reset()
+    del y
+    assert cuda.memory_allocated() == before
+
+
+@pytest.mark.parametrize("how", ["handle", "graph", "apart"])
+def test_graphs_of_one_pool_share_memory(cuda: Any, how: str) -> None:
+    x = ts.ones(1 << 16, device=NAME)
+    before = cuda.memory_allocated()
+    first, second = cuda.CUDAGraph(), cuda.CUDAGraph()
+    pool = cuda.graph_pool_handle() if how == "handle" else None
+    with cuda.graph(first, pool=pool):
+        y = chain(x, 3)
+    held = cuda.memory_allocated()
+    if how == "graph":
+        pool = first.pool()
+    assert pool is None or first.pool() == pool
+    with cuda.graph(second, pool=pool):
+        z = chain(y, 3)
+    more = cuda.memory_allocated() - held
+    assert more == held - before == 3 * BLOCK if how == "apart" else more <= BLOCK
+    x.fill_(2)
+    for _ in range(2):
+        first.replay()
+        second.replay()
+    expected = chain(ts.full((1 << 16,), 2.0), 3)
+    ts.testing.assert_close(y.cpu(), expected)  # which is held, and so nobody else's
+    ts.testing.assert_close(z.cpu(), chain(expected, 3))
+    first.reset()
+    second.replay()
+    ts.testing.assert_close(z.cpu(), chain(expected, 3))
+    second.reset()
+    assert cuda.memory_allocated() > before
+    del y, z
+    assert cuda.memory_allocated() == before
+
+
+def test_what_a_side_stream_lets_go_is_its_own(cuda: Any) -> None:
+    """The order of a stream keeps uses of a block apart, and no order is known between two."""
+    x, side, graph = ts.ones(1 << 16, device=NAME), cuda.Stream(), cuda.CUDAGraph()
+    with cuda.graph(graph):
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):
+            y = x * 5
+            address = y.data_ptr()
+            total = y.sum()
+            y.record_stream(cuda.current_stream())
+            del y
+        others = [x + k for k in range(3)]
+        cuda.current_stream().wait_stream(side)
+    assert address not in [other.data_ptr() for other in others]
+    graph.replay()
+    assert float(total) == 5 << 16 and [float(other[0]) for other in others] == [1, 2, 3]
+
+
 def test_memory_is_found_while_a_capture_is_under_way(cuda: Any) -> None:
     """cudaMalloc ends a capture in the mode "global", unless the thread is relaxed meanwhile."""
     cuda.empty_cache()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,6 +151,52 @@ def test_a_convolutional_network_trains(driver: Simulated) -> None:
             optimizer.step()
             losses.append(float(loss))
     assert losses[3:] == pytest.approx(losses[:3], abs=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 255, 1023, 1024, 1025, 4097])
+def test_threads_that_take_several_elements_take_each_once(driver: Simulated, n: int) -> None:
+    """16 bytes of them: four of float32, eight of bfloat16, sixteen of int8; along lines, and in rows."""
+    x = ts.arange(2 * n).remainder(101).reshape(2, n)
+    for dtype in (ts.float32, ts.bfloat16, ts.int8, ts.bool):
+        y = x.to(dtype)
+        expected, bias = y.logical_not() if dtype == ts.bool else y + y, y[1]
+        on_device, vector = y.to(NAME), bias.to(NAME)
+        got = on_device.logical_not() if dtype == ts.bool else on_device + on_device
+        assert ts.equal(got.cpu(), expected) and ts.equal(on_device.to(ts.float32).cpu(), y.to(ts.float32))
+        wide = ts.zeros(2, n + 3, dtype=dtype, device=NAME)
+        wide[:, 1 : n + 1] = on_device | vector if dtype == ts.bool else on_device + vector
+        assert ts.equal(wide.cpu()[:, 1 : n + 1], y | bias if dtype == ts.bool else y + bias)
+        assert not wide.cpu()[:, n + 1 :].any() and not wide.cpu()[:, 0].any()
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64, ts.float16, ts.bfloat16], ids=str)
+@pytest.mark.parametrize("width", [3, 300])
+def test_gradients_of_embeddings(driver: Simulated, dtype: Any, width: int) -> None:
+    """Rows of one index are added up in float32, whatever their dtype; rows of no index are zeros."""
+    ts.manual_seed(4)
+    ids, table = ts.randint(0, 40, (3, 150)), ts.randn(60, width).to(dtype)
+    ids[2, 100:] = 7
+    results = []
+    before = ts.backends.get_fallback()
+    ts.backends.set_fallback("error")
+    try:
+        for device in (NAME, "cpu"):
+            wide = dtype if device == NAME or dtype == ts.float64 else ts.float32
+            weight = table.to(wide).to(device).requires_grad_()
+            y = ts.nn.functional.embedding(ids.to(device), weight, padding_idx=5)
+            y.backward(ts.arange(y.numel()).remainder(17).reshape(y.shape).to(wide).to(device))
+            results.append(weight.grad.cpu())
+    finally:
+        ts.backends.set_fallback(before)
+    ours, theirs = results
+    assert ts.equal(ours, theirs.to(dtype)) and not ours[5].any() and not ours[40:].any()
+
+
+def test_a_bad_index_in_a_gradient_is_told(driver: Simulated) -> None:
+    grad, ids = ts.ones(2, 3, device=NAME), ts.tensor([1, 9]).to(NAME)
+    with pytest.raises(IndexError, match=r"index 9 is out of bounds"):
+        ts.ops.embedding_backward(grad, ids, 4, -1).cpu()
+    assert ts.ones(2, device=NAME).cpu().tolist() == [1, 1]
 
 
 def test_names_that_programs_for_cuda_use(driver: Simulated) -> None:

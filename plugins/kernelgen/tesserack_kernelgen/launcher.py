@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-__all__ = ["address", "cublaslt_product", "cuda_kernel", "launches", "opencl_kernel"]
+__all__ = ["address", "cublaslt_product", "cuda_kernel", "cudnn_graph", "cudnn_lock", "launches", "opencl_kernel"]
 
 _LIBRARY = "libtesserack_kernelgen.so"
 
@@ -19,15 +19,18 @@ def _library() -> ctypes.CDLL:
     for folder in tesserack_kernelgen.__path__:  # an editable install has two: the sources, and what was built
         if (path := Path(folder) / _LIBRARY).exists():
             library = ctypes.CDLL(str(path))
-            for name in ("tesserack_opencl_kernel", "tesserack_cuda_kernel", "tesserack_cublaslt_product"):
-                getattr(library, name).restype = ctypes.c_void_p
+            made = ("opencl_kernel", "cuda_kernel", "cublaslt_product", "cudnn_graph", "cudnn_lock")
+            for name in made:
+                getattr(library, f"tesserack_{name}").restype = ctypes.c_void_p
             library.tesserack_kernelgen_launches.restype = ctypes.c_uint64
             return library
     raise FileNotFoundError(f"tesserack_kernelgen: {_LIBRARY} not found; reinstall tesserack-kernelgen")
 
 
 def address(driver: str) -> int:
-    """The launcher of a driver, "opencl", "cuda" or "cublaslt": of the first two, what :attr:`Card.entry` is."""
+    """The launcher of a driver or library, "opencl", "cuda", "cublaslt" or "cudnn": of the first two, what
+    :attr:`Card.entry` is.
+    """
     return ctypes.cast(getattr(_library(), f"tesserack_{driver}_launch"), ctypes.c_void_p).value or 0
 
 
@@ -69,13 +72,45 @@ def cublaslt_product(**fields: Any) -> int:
     ``matmul``, ``set_attribute`` and ``set_context`` are addresses of cublasLtMatmul, cublasLtMatmulDescSetAttribute
     and cuCtxSetCurrent.
     """
-    made = _Product()
-    for name, value in fields.items():
+    return _described("cublaslt_product", _Product(), fields)
+
+
+class _Graph(ctypes.Structure):
+    """``Description`` of ``native/cudnn.cpp``."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("create", "destroy", "set_attribute", "finalize", "execute")),
+        *((name, ctypes.c_void_p) for name in ("set_stream", "set_context", "context", "handle", "lock", "plan")),
+        ("workspace_bytes", ctypes.c_int64),
+        ("uids", ctypes.c_int64 * 4),
+        ("staged", ctypes.c_int64 * 4),
+        ("n_tensors", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    )
+
+
+def cudnn_graph(**fields: Any) -> int:
+    """What the launcher of cuDNN takes for a kernel. Fields as in ``native/cudnn.cpp``, arrays as tuples.
+
+    ``create`` to ``set_context`` are addresses of cudnnBackendCreateDescriptor, cudnnBackendDestroyDescriptor,
+    cudnnBackendSetAttribute, cudnnBackendFinalize, cudnnBackendExecute, cudnnSetStream and cuCtxSetCurrent.
+    """
+    return _described("cudnn_graph", _Graph(), fields)
+
+
+def cudnn_lock() -> int:
+    """What keeps threads apart that launch with one handle of cuDNN."""
+    return int(_library().tesserack_cudnn_lock())
+
+
+def _described(name: str, made: ctypes.Structure, fields: dict[str, Any]) -> int:
+    """A kernel of a launcher that is told by a struct."""
+    for field, value in fields.items():
         if isinstance(value, (bytes, tuple)):
-            getattr(made, name)[: len(value)] = value
+            getattr(made, field)[: len(value)] = value
         else:
-            setattr(made, name, value)
-    kernel = _library().tesserack_cublaslt_product(ctypes.byref(made), ctypes.c_size_t(ctypes.sizeof(made)))
+            setattr(made, field, value)
+    kernel = getattr(_library(), f"tesserack_{name}")(ctypes.byref(made), ctypes.c_size_t(ctypes.sizeof(made)))
     if kernel is None:
         raise RuntimeError("tesserack_kernelgen: its native library is of another version; reinstall the package")
     return int(kernel)

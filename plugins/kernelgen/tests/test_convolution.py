@@ -65,3 +65,26 @@ def test_dtypes(schedule: str, dtype: Any, tolerance: float) -> None:
 
 def test_many_positions_are_split_among_groups(schedule: str) -> None:
     check(((16, 3, 20, 20), (4, 3, 3, 3), 1, 1, 1, 1), ts.float32, 1e-5)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(ts.float32, 1e-5), (ts.float64, 1e-12)])
+def test_lines_of_narrow_images_and_long_sums(schedule: str, dtype: Any, tolerance: float) -> None:
+    check(((40, 3, 4, 5), (9, 3, 3, 3), 1, 1, 1, 1), dtype, tolerance)
+    check(((3, 4, 19, 37), (6, 2, 3, 2), 1, (2, 3), (1, 2), 2), dtype, tolerance)
+
+
+def test_vectors_stay_within_the_memory_of_images(schedule: str) -> None:
+    ts.manual_seed(0)
+    w = ts.randn(4, 2, 3, 3)
+    for given in (ts.randn(1, 2, 8, 8).expand(40, 2, 8, 8), ts.randn(42, 2, 8, 8)[1:41], ts.randn(300, 2, 1, 1)):
+        padding = 1 if given.shape[-1] > 1 else 2
+        moved, weight = given.to("opencl"), w.to("opencl").requires_grad_()
+        if given.stride(0) == 0:
+            moved = given[:1].to("opencl").expand(given.shape)
+        y = ts.nn.functional.conv2d(moved, weight, padding=padding)
+        (grad,) = ts.autograd.grad(y.square().sum(), weight)
+        theirs = w.clone().requires_grad_()
+        expected = ts.nn.functional.conv2d(given.contiguous(), theirs, padding=padding)
+        (wanted,) = ts.autograd.grad(expected.square().sum(), theirs)
+        ts.testing.assert_close(y.detach().cpu(), expected.detach(), rtol=1e-4, atol=1e-4)
+        ts.testing.assert_close(grad.cpu(), wanted, rtol=1e-4, atol=1e-2)

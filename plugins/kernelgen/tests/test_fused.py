@@ -115,3 +115,18 @@ def test_sums_by_index_are_in_order_where_that_is_asked(schedule: str) -> None:
         ts.use_deterministic_algorithms(False)
     found = ts.zeros(7, device="opencl").index_add_(0, index.to("opencl"), values.to("opencl"))
     ts.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 7, 9), (2, 3, 70, 70), (1, 2, 9000)])
+def test_norms_of_long_and_of_broken_rows(schedule: str, shape: tuple[int, ...]) -> None:
+    ts.manual_seed(0)
+    given = ts.randn(shape) + 3
+    for turned in (given, given.transpose(-1, -2).contiguous().transpose(-1, -2)):
+        answers = []
+        for device in ("cpu", "opencl"):
+            x = turned.clone().to(device).requires_grad_()
+            y, z = F.batch_norm(x, None, None, training=True), F.layer_norm(x, shape[1:])
+            (grad,) = ts.autograd.grad((y * y * y + z * x).sum(), x)
+            answers.append([t.detach().cpu() for t in (y, z, F.softmax(x, 1), grad)])
+        for ours, theirs in zip(*answers, strict=True):
+            ts.testing.assert_close(ours, theirs, rtol=1e-4, atol=2e-4, check_stride=False)

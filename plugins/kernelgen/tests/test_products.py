@@ -91,3 +91,11 @@ def test_nan_and_infinity_spread_as_they_should(schedule: str) -> None:
     a[0, 1], a[1, 2] = float("nan"), float("inf")
     out = (a.to("opencl") @ b.to("opencl")).cpu()
     assert out[0].isnan().all() and out[1].isinf().all() and (out[2] == 0).all()
+
+
+@pytest.mark.parametrize("sizes", [(33, 45, 300), (3, 70, 1100), (50, 2, 4200)])
+def test_factors_that_lie_along_a_long_sum(schedule: str, sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    a, b = random(m + 1, k + 3).to("opencl"), random(n, k + 3).to("opencl")
+    check(a[1:, 3:] @ b[:, 3:].T, exact(a)[1:, 3:] @ exact(b)[:, 3:].T, 1e-5)
+    check(a[1:, :k].double() @ b[:, :k].double().T, exact(a)[1:, :k] @ exact(b)[:, :k].T, 1e-12)

@@ -184,7 +184,7 @@ def test_the_struct_has_the_bytes_that_the_text_reads() -> None:
         (8, "offset", 1, "q"),
         (16, "scalar", 2, "f"),
     ]
-    assert launch.groups[0] * launch.group_size[0] >= 999
+    assert launch.groups[0] * launch.group_size[0] * 4 >= 999  # of which a thread takes as many as make 16 bytes
 
 
 def test_a_plan_with_two_stages_asks_for_workspace() -> None:

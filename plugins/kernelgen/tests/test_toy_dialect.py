@@ -23,6 +23,7 @@ ts.manual_seed(1)
 ours = ts.rand(5, device="toy").tolist()
 ts.manual_seed(1)
 print(ours == ts.rand(5).tolist(), ts.backends.fallbacks())
+print(ts.full((2,), 3.0, device="toy").tolist(), ts.zeros(2, dtype=ts.int64, device="toy").fill_(2).tolist())
 """
 
 
@@ -33,13 +34,31 @@ def test_the_example_is_what_new_backend_writes(tmp_path: Path, monkeypatch: pyt
     assert len((EXAMPLE / "src/tesserack_toy/__init__.py").read_text().splitlines()) <= 150
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="the example compiles with g++")
-def test_it_computes(tmp_path: Path) -> None:
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """That of a process in which the example is installed."""
+    if shutil.which("g++") is None:
+        pytest.skip("the example compiles with g++")
     metadata = tmp_path / "tesserack_toy-0.1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tesserack-toy\nVersion: 0.1.0\n")
     (metadata / "entry_points.txt").write_text("[tesserack.backends]\ntoy = tesserack_toy:backend\n")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(EXAMPLE / "src")))}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(EXAMPLE / "src")))}
+
+
+def test_it_computes(environment: dict[str, str]) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["True True", "[3.0, 2.0, 1.0, 0.0] [0.0, 1.0, 3.0, 6.0]", "True {}"]
+    assert done.stdout.splitlines() == [
+        "True True",
+        "[3.0, 2.0, 1.0, 0.0] [0.0, 1.0, 3.0, 6.0]",
+        "True {}",
+        "[3.0, 3.0] [2, 2]",
+    ]
+
+
+@pytest.mark.skipif(not os.environ.get("FULL"), reason="compiles thousands of kernels, in minutes; FULL=1 runs it")
+def test_it_boots(environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "tesserack.testing.conform", "toy", "--level", "boots", "--timeout", "1500"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
-import tesserack
 from tesserack.backends import Backend
-from tesserack_kernelgen import PORTABLE_HALF, Card, Device, Dialect, DiskCache
+from tesserack_kernelgen import PORTABLE_HALF, Card, Device, Dialect, HostCompiler
 
 # The words of the dialect.
 WORDS = """
 #include <cmath>
+#include <utility>
 #include <tesserack/launch.h>
 using namespace std;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long u64;
@@ -53,10 +50,8 @@ template <class T, int N> vec<T, N> fma(vec<T, N> a, vec<T, N> b, vec<T, N> c) {
 """
 TYPES = "f32", "f64", "i32", "i64", "u64"
 WORDS += "".join(f"template <int N> using {c}_vec = vec<{c}, N>;\n" for c in TYPES)
-DIALECT = Dialect("toy", WORDS + PORTABLE_HALF, vectors={c: f"{c}_vec<{{n}}>" for c in TYPES})
 # The launcher: every item of every group in turn. A real one queues the kernel on the stream.
-LAUNCHER = """
-#include <utility>
+WORDS += """
 template <class... A, size_t... K> void call(void (*kernel)(A...), const ts_launch* l, std::index_sequence<K...>) {
   kernel(*(std::remove_const_t<A>*)TS_LAUNCH_ARGUMENT(l, K)->value...);
 }
@@ -72,6 +67,7 @@ template <class... A> int launch(void (*kernel)(A...), const ts_launch* l) {
   return TS_OK;
 }
 """
+DIALECT = Dialect("toy", WORDS + PORTABLE_HALF, vectors={c: f"{c}_vec<{{n}}>" for c in TYPES})
 ENTRY = """#include <tesserack/launch.h>
 extern "C" int run(const ts_launch* l) { return ((int (*)(const ts_launch*))l->kernel)(l); }
 """
@@ -82,31 +78,20 @@ class ToyCard(Card):
 
     def __init__(self, backend: Toy) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="tesserack-toy-")
-        self.cache = DiskCache()
+        self.compiler = HostCompiler(self.dialect.text("", True))
         self.faults = (ctypes.c_uint32 * 4)()
         self.limits = Device(0, "toy", 1, 1, 4, True, True, True, struct.pack("Q", ctypes.addressof(self.faults)))
-        self.entry = self.build(ENTRY, "run")
+        self.entry, _ = self.compiler.function(ENTRY, "run")
 
     def device(self, index: int) -> Device:
         return self.limits
 
     def compile(self, device: Device, source: str, name: str) -> int:
-        made = f'extern "C" int start(const ts_launch* l) {{ return launch({name}, l); }}'
-        return self.build(source + LAUNCHER + made, "start")
-
-    def build(self, source: str, symbol: str) -> int:
-        """The address of a function of a library with this text."""
-        key = self.cache.key(source, "g++")
-        library, text = (Path(self.folder.name, key + end) for end in (".so", ".cpp"))
-        if (binary := self.cache.get(key)) is None:
-            text.write_text(source)
-            flags = ["-std=c++20", "-O1", "-w", "-fwrapv", "-shared", "-fPIC", "-I", tesserack.get_include()]
-            subprocess.run(["g++", *flags, str(text), "-o", str(library)], check=True)
-            self.cache.put(key, library.read_bytes())
-        else:
-            library.write_bytes(binary)
-        return ctypes.cast(getattr(ctypes.CDLL(str(library)), symbol), ctypes.c_void_p).value or 0
+        made = f'\nextern "C" int start(const ts_launch* l) {{ return launch(::{name}, l); }}'
+        address, compiled = self.compiler.function(source + made, "start")
+        self.statistics.compiled += compiled
+        self.statistics.from_disk += not compiled
+        return address
 
 
 # Memory is the host's, and handles are addresses.

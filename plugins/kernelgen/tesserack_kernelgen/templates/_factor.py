@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.kernel import Kernel, Tensor
@@ -59,6 +59,12 @@ class Factor:
         """Whether memory holds only every so many coordinates, as the gradient of a strided convolution does."""
         return any(c.divisor != 1 for c in self.coordinates)
 
+    def side_by_side(self, operand: Any) -> bool:
+        """Whether the last digit of the side that runs moves to neighbours, in memory and in the last coordinate."""
+        run = self.outer if self.run == "outer" else self.inner
+        one_by_one = run.strides[-1] == 1 and tuple(run.steps[-1:]) in ((), (1,))
+        return one_by_one and not self.divided and min(operand.strides, default=0) >= 0
+
 
 class FactorText:
     """A factor within the text of a kernel. Numbers become fields of its struct, so that the text knows no sizes."""
@@ -70,6 +76,11 @@ class FactorText:
             for side, axis in (("outer", factor.outer), ("inner", factor.inner))
         }
         self.start = k.own_index(factor.start)
+        operand = k.call.inputs[factor.operand]
+        self.neighbours = tensor.dtype in ("float32", "float64") and factor.side_by_side(operand)
+        spans = (abs(step) * (size - 1) for size, step in zip(operand.shape, operand.strides, strict=True))
+        #: Elements of memory from the operand's first to its last.
+        self.reach = k.own_index(sum(spans) + 1) if self.neighbours else ""
         self.coordinates = [
             (k.own_index(c.limit), k.own_index(c.start), k.own_index(c.stride), k.own_index(c.divisor))
             for c in factor.coordinates

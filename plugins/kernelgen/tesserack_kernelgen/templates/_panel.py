@@ -8,14 +8,17 @@ multiplication", 2008).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from tesserack_kernelgen.dtypes import STORAGE
 from tesserack_kernelgen.templates._factor import FactorText
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.templates._product import Text
 
-__all__ = ["Panel", "choose", "text"]
+__all__ = ["LEAST", "Lanes", "Panel", "choose", "copy", "store", "text"]
+
+LEAST = "#define LEAST(x, y) ((x) < (y) ? (x) : (y))\n#define MOST(x, y) ((x) > (y) ? (x) : (y))"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,14 @@ class Panel:
         return self.vector * self.vectors
 
 
+class Tile(Protocol):
+    """What the store of a tile's sums knows of a schedule."""
+
+    @property
+    def tile_n(self) -> int:
+        """Columns of the tile, and elements between rows of its sums."""
+
+
 def choose(itemsize: int, simd_bytes: int, local_bytes: int) -> Panel:
     """Tiles for 32 vector registers of 64 bytes, or 16 of fewer, that fit into local memory."""
     vector = max(2, min(16, simd_bytes // itemsize))
@@ -50,11 +61,19 @@ def _bytes(p: Panel, itemsize: int) -> int:
     return elements * itemsize + 32 * max(p.tile_m, p.tile_n, p.tile_k)
 
 
-def text(t: Text, p: Panel, vector_type: str) -> tuple[str, str]:
+@dataclass(frozen=True)
+class Lanes:
+    """Vectors that can be masked: their type, that of their lanes' numbers, and how many lanes there are."""
+
+    type: str
+    integers: str
+    count: int
+
+
+def text(t: Text, p: Panel, vector_type: str, lanes: Lanes | None = None) -> tuple[str, str]:
     """Body and helpers of the kernel. ``t`` tells the operands, the tile's size and place among the groups."""
     side = max(p.tile_m, p.tile_n, p.tile_k)
     leading = p.tile_n + p.vector
-    helpers = "#define LEAST(x, y) ((x) < (y) ? (x) : (y))\n#define MOST(x, y) ((x) > (y) ? (x) : (y))"
     arrays = [  # declared as vectors, so that they are aligned for them
         f"LOCAL_ARRAY({vector_type}, {name}_, {count // p.vector}); "
         f"LOCAL {t.acc}* const {name} = (LOCAL {t.acc}*){name}_;"
@@ -71,12 +90,12 @@ def text(t: Text, p: Panel, vector_type: str) -> tuple[str, str]:
     const i32 kk = LEAST({p.tile_k}, end - k0);
     {{
       const i32 count = nn; const idx first = n0;
-      {_copy(t.b, t.acc, _Columns(leading), "zb", side)}
+      {copy(t.b, t.acc, _Columns(leading, lanes), "zb", side)}
       for (i32 s = 0; s < kk; s++) for (i32 e = nn; e < wide; e++) pb[s * {leading} + e] = 0;
     }}
     {{
       const i32 count = mm; const idx first = m0;
-      {_copy(t.a, t.acc, _Rows(p.rows, p.tile_k), "za", side)}
+      {copy(t.a, t.acc, _Rows(p.rows, p.tile_k), "za", side)}
       for (i32 e = mm; e < tall; e++) for (i32 s = 0; s < kk; s++) pa[{_Rows(p.rows, p.tile_k).place("e", "s")}] = 0;
     }}
     for (i32 j = 0; j < nn; j += {p.columns}) for (i32 i = 0; i < mm; i += {p.rows}) {{
@@ -84,18 +103,19 @@ def text(t: Text, p: Panel, vector_type: str) -> tuple[str, str]:
     }}
   }}
   if (begin >= end) for (i32 e = 0; e < {p.tile_m * p.tile_n}; e++) sums[e] = 0;
-  {_store(t, p)}
+  {store(t, p)}
 """
-    return body, helpers
+    return body, LEAST
 
 
 class _Columns:
     """Local memory of the right factor: rows of k."""
 
-    name = "pb"
+    name, side = "pb", "outer"
 
-    def __init__(self, leading: int):
+    def __init__(self, leading: int, lanes: Lanes | None):
         self.leading = leading
+        self.lanes = lanes
 
     def place(self, outer: str, inner: str) -> str:
         return f"({inner}) * {self.leading} + {outer}"
@@ -104,7 +124,7 @@ class _Columns:
 class _Rows:
     """Local memory of the left factor: panels of a few rows, and in each the values of one k side by side."""
 
-    name = "pa"
+    name, side, lanes = "pa", "", None
 
     def __init__(self, rows: int, tile_k: int):
         self.rows, self.tile_k = rows, tile_k
@@ -114,7 +134,26 @@ class _Rows:
         return f"{panel} + ({inner}) * {self.rows}"
 
 
-def _copy(f: FactorText, acc: str, target: _Columns | _Rows, batch: str, table: int) -> str:
+class Target(Protocol):
+    """Where a factor's tile is copied: elements along ``side`` are neighbours there, with room for a vector more."""
+
+    @property
+    def name(self) -> str:
+        """Of the local memory."""
+
+    @property
+    def side(self) -> str:
+        """ "outer", "inner" or neither."""
+
+    @property
+    def lanes(self) -> Lanes | None:
+        """Vectors to copy by, if there are such."""
+
+    def place(self, outer: str, inner: str) -> str:
+        """An index."""
+
+
+def copy(f: FactorText, acc: str, target: Target, batch: str, table: int) -> str:
     """Statements that copy a tile of a factor to local memory, run by run: of the indices along one side, those that
     are neighbours; the other side's offsets stand in tables."""
     run = f.factor.run
@@ -126,9 +165,12 @@ def _copy(f: FactorText, acc: str, target: _Columns | _Rows, batch: str, table: 
     left = f.left_in_run(run, "r")
     length = f"LEAST({run_count} - e0, {left})" if left else f"{run_count} - e0"
     place = target.place("e0 + e", "s") if run == "outer" else target.place("s", "e0 + e")
+    lanes = target.lanes if run == target.side and f.neighbours and STORAGE[f.tensor.dtype] == acc else None
     inner = (
-        _copy_within(f, acc, run, table, f"{target.name}[{place}]")
+        _copy_within(f, acc, run, table, f"{target.name}[{place}]", lanes)
         if n
+        else f"const i32 low = 0, high = length; {_copy_vectors(f, acc, f'{target.name}[{place}]', lanes)}"
+        if lanes and run == "inner"
         else (
             f"const idx step = {f.last_stride(run)};\n"
             f"for (i32 e = 0; e < length; e++) {target.name}[{place}] = {f.tensor.load('at + e * step', acc)};"
@@ -146,7 +188,7 @@ def _copy(f: FactorText, acc: str, target: _Columns | _Rows, batch: str, table: 
       }}"""
 
 
-def _copy_within(f: FactorText, acc: str, run: str, table: int, target: str) -> str:
+def _copy_within(f: FactorText, acc: str, run: str, table: int, target: str, lanes: Lanes | None) -> str:
     """The same for one run of a factor with coordinates: zeros outside, and neighbours between ``low`` and ``high``."""
     last = len(f.coordinates) - 1
     lines, inside = [], ["1"]
@@ -173,12 +215,40 @@ def _copy_within(f: FactorText, acc: str, run: str, table: int, target: str) -> 
             f"if ({condition}) {{ low = (i32)(q < 0 ? ({by} == 1 ? -q : ({by} - 1 - q) / {by}) : 0);",
             f"  high = (i32)({by} == 1 ? {limit} - q : ({limit} - q + {by} - 1) / {by}); }}",
             "low = LEAST(low, length); high = MOST(low, LEAST(high, length));",
+        ]
+        if lanes:
+            return "\n          ".join((*filter(None, lines), _copy_vectors(f, acc, target, lanes)))
+        lines += [
             f"const idx step = {f.last_stride(run)};",
             clear.format("0", "low"),
             f"for (i32 e = low; e < high; e++) {target} = {f.tensor.load('at + e * step', acc)};",
             clear.format("high", "length"),
         ]
     return "\n          ".join(filter(None, lines))
+
+
+def _copy_vectors(f: FactorText, acc: str, target: str, lanes: Lanes) -> str:
+    """A run in vectors, zeros outside of ``low`` and ``high``; one by one where a vector would leave the memory."""
+    n = lanes.count
+    numbers = ", ".join(map(str, range(n)))
+    return f"""for (i32 e = 0; e < length; e += {n}) {{
+            {lanes.type} v = ({lanes.type})(0);
+            if (low < e + {n} && e < high && low < high) {{
+              if (at + e >= 0 && at + e + {n} <= {f.reach}) {{
+                const {lanes.integers} lane = ({lanes.integers})({numbers}) + ({lanes.integers})(e);
+                v = vload{n}(0, (GLOBAL const {acc}*)({f.tensor.pointer}) + at + e);
+                v = ((lane >= ({lanes.integers})(low)) & (lane < ({lanes.integers})(high))) ? v : ({lanes.type})(0);
+              }} else {{
+                {acc} alone[{n}];
+                for (i32 j = 0; j < {n}; j++) {{
+                  const i32 there = e + j >= low && e + j < high;
+                  alone[j] = there ? {f.tensor.load("at + e + (there ? j : low - e)", acc)} : 0;
+                }}
+                v = vload{n}(0, alone);
+              }}
+            }}
+            vstore{n}(v, 0, &{target});
+          }}"""
 
 
 def _registers(acc: str, p: Panel, vector_type: str, leading: int) -> str:
@@ -210,7 +280,7 @@ def _registers(acc: str, p: Panel, vector_type: str, leading: int) -> str:
       {store}"""
 
 
-def _store(t: Text, p: Panel) -> str:
+def store(t: Text, p: Tile) -> str:
     """Statements that write the tile, run by run of the output's columns."""
     value = t.finish(f"sums[i * {p.tile_n} + j + e]", "m0 + i", "n0 + j + e")
     return f"""for (i32 j = 0; j < nn;) {{

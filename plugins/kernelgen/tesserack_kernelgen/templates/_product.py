@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tesserack.backends import Launch, LaunchPlan
 
-from tesserack_kernelgen.dtypes import STORAGE
+from tesserack_kernelgen.dtypes import STORAGE, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates
-from tesserack_kernelgen.templates import _block, _panel
+from tesserack_kernelgen.templates import _block, _dots, _panel
 from tesserack_kernelgen.templates._factor import Factor, FactorText
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call, Device
+    from tesserack_kernelgen.card import Call
 
 __all__ = ["Addend", "Product", "Text", "plan"]
 
@@ -90,7 +90,7 @@ def plan(call: Call, p: Product) -> Any:
     """The launches of a product; NotImplemented for one of more than 2^31 rows, columns or terms."""
     if max(*p.sizes, math.prod(p.batch)) >= 2**31:
         return NotImplemented
-    tiles = _Tiles(call.device, p)
+    tiles = _Tiles(call, p)
     if tiles.groups >= 2**31:
         return NotImplemented
     if tiles.splits == 1:
@@ -103,12 +103,14 @@ def plan(call: Call, p: Product) -> Any:
 class _Tiles:
     """The schedule for a product on a device, the tiles and how many parts k is split into."""
 
-    def __init__(self, device: Device, p: Product):
+    def __init__(self, call: Call, p: Product):
         m, n, k = p.sizes
+        device = call.device
         self.serial = device.serial
         itemsize = 4 if STORAGE[p.accumulate] == "f32" else 8
         if self.serial:
-            self.panel = _panel.choose(itemsize, device.simd_bytes, device.local_bytes)
+            dots = _dots.choose(itemsize, device.simd_bytes, device.local_bytes) if _along_sum(call, p) else None
+            self.panel = dots or _panel.choose(itemsize, device.simd_bytes, device.local_bytes)
             self.m, self.n = self._shrunk(m, n, math.prod(p.batch), device.compute_units)
         else:
             self.block = _block.LARGE if min(m, n) >= _LARGE and itemsize == 4 else _block.SMALL
@@ -156,10 +158,36 @@ def _launch(call: Call, p: Product, tiles: _Tiles) -> Launch:
         a, b, out, acc, m, n, tile_m, tile_n, k.own_index(out_m), strides, k.own_index(inner), prologue, addend, at
     )
     if tiles.serial:
-        body, helpers = _panel.text(t, tiles.panel, call.card.dialect.vector(acc, tiles.panel.vector))
+        vector = call.card.dialect.vector(acc, tiles.panel.vector)
+        lanes = _lanes(call, acc, tiles.panel.vector)
+        if isinstance(tiles.panel, _dots.Dots):
+            assert lanes is not None  # or it had not been chosen
+            halves = [call.card.dialect.vector(acc, lanes.count >> k) for k in range(1, lanes.count.bit_length() - 1)]
+            body, helpers = _dots.text(t, tiles.panel, lanes, halves)
+        else:
+            body, helpers = _panel.text(t, tiles.panel, vector, lanes)
         return k.launch(body, (tiles.groups,), (1,), helpers)
     body, helpers = _block.text(t, tiles.block)
     return k.launch(body, (tiles.groups,), (tiles.block.items,), helpers)
+
+
+def _along_sum(call: Call, p: Product) -> bool:
+    """Whether both factors lie along k, which is long, as numbers that the dialect has vectors for."""
+    operands = [call.inputs[f.operand] for f in (p.a, p.b)]
+    return (
+        p.sizes[2] >= _dots.LEAST_DEPTH
+        and _lanes(call, STORAGE[p.accumulate], 4) is not None
+        and all(name_of(x.dtype) == p.accumulate for x in operands)
+        and all(f.run == "inner" and f.side_by_side(x) for f, x in zip((p.a, p.b), operands, strict=True))
+    )
+
+
+def _lanes(call: Call, acc: str, count: int) -> _panel.Lanes | None:
+    """The vectors of a dialect that can be masked; other dialects and integers copy one by one."""
+    dialect, numbers = call.card.dialect, {"f32": "i32", "f64": "i64"}.get(acc)
+    if not dialect.vector_functions or numbers is None:
+        return None
+    return _panel.Lanes(dialect.vector(acc, count), dialect.vector(numbers, count), count)
 
 
 def _addend(k: Kernel, addend: Addend | None, acc: str) -> tuple[Tensor | str | None, tuple[str, str], Sequence[int]]:

@@ -13,20 +13,30 @@ from dataclasses import dataclass
 from tesserack.backends import Launch
 
 from tesserack_kernelgen.kernel import Kernel, Tensor
-from tesserack_kernelgen.layout import coordinates, offset_text
+from tesserack_kernelgen.layout import coordinates, merge, offset_text
 from tesserack_kernelgen.templates.reduce import Fold
 
 __all__ = ["Rows"]
 
-_SERIAL_ROWS = 8  # rows of one group where items are iterations of a loop
-_PARTIAL = 256  # elements that a serial sum adds up before it adds them to the whole
+_SERIAL_ROWS = 8  # short rows of one group where items are iterations of a loop
+_LONG = 256  # elements from which a row has a group of its own there
+_WIDTH = 16  # accumulators of a serial sum over neighbours, which compilers keep in vectors
+_PARTIAL = 256  # elements that each adds up before it adds them to the whole
 
 
 @dataclass
 class _Operand:
     tensor: Tensor
     name: str
-    inside: list[str]  # strides of the elements of a row
+    inside: Sequence[int]  # strides of the elements of a row
+
+
+@dataclass
+class _Store:
+    tensor: Tensor
+    base: str
+    inside: Sequence[int]
+    expression: str
 
 
 class Rows:
@@ -38,19 +48,19 @@ class Rows:
     def __init__(self, kernel: Kernel, kept: Sequence[int], reduced: Sequence[int], c: str):
         self.kernel, self.c = kernel, c
         self.count, self.length = math.prod(kept), math.prod(reduced)
-        self._kept, self._reduced = kernel.own_indices(kept), kernel.own_indices(reduced)
+        self._kept, self._reduced = kernel.own_indices(kept), tuple(reduced)
         self._rows = [f"k{d}" for d in range(len(kept))]
-        self._elements = [f"e{d}" for d in range(len(reduced))]
         self._bases: list[str] = []
         self._loaded: list[_Operand] = []
         self._code: list[str] = []
         self._before: list[str] = []
         self._steps: list[tuple[str, str, str]] = []  # name, opcode ("" for a plain value), expression
-        self._stores: list[str] = []
+        self._stores: list[_Store] = []
         self._row_stores: list[str] = []
         device = kernel.call.device
         lanes = 1 if device.serial else min(device.group, max(1 << (self.length - 1).bit_length(), 8))
-        self.group = (lanes, _SERIAL_ROWS if device.serial else max(device.group // lanes, 1))
+        rows = _SERIAL_ROWS if self.length < _LONG else 1
+        self.group = (lanes, rows if device.serial else max(device.group // lanes, 1))
 
     # --- operands ---------------------------------------------------------------------------------------------------
 
@@ -61,7 +71,7 @@ class Rows:
     def element(self, name: str, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int]) -> None:
         """An operand with an element for every element of a row; ``name`` is its value in expressions."""
         self._base(name, kept)
-        self._loaded.append(_Operand(tensor, name, self.kernel.indices(reduced)))
+        self._loaded.append(_Operand(tensor, name, tuple(reduced)))
 
     def row(self, name: str, tensor: Tensor, kept: Sequence[int]) -> None:
         """An operand with one element per row."""
@@ -69,7 +79,7 @@ class Rows:
         self._before.append(f"const {self.c} {name} = {tensor.load(at, self.c)};")
 
     def code(self, statements: str) -> None:
-        """Statements for every element, after the operands are loaded; ``r`` numbers the element."""
+        """Statements for every element, once its operands are loaded; ``r`` numbers those of rows of one dim."""
         self._code.append(statements)
 
     # --- what is computed -------------------------------------------------------------------------------------------
@@ -85,8 +95,7 @@ class Rows:
     def store(self, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int], expression: str) -> None:
         """An output with an element for every element of a row."""
         base = self._base(f"out{len(self._stores)}", kept)
-        at = f"{base} + {offset_text(self._elements, self.kernel.indices(reduced))}"
-        self._stores.append(tensor.store(at, expression, self.c))
+        self._stores.append(_Store(tensor, base, tuple(reduced), expression))
 
     def store_row(self, tensor: Tensor, kept: Sequence[int], expression: str) -> None:
         """An output with one element per row."""
@@ -95,35 +104,85 @@ class Rows:
 
     # --- text -------------------------------------------------------------------------------------------------------
 
-    def _loop(self, inner: str) -> str:
-        loads = "\n".join(
-            f"    const {self.c} {x.name} = "
-            f"{x.tensor.load(f'at_{x.name} + {offset_text(self._elements, x.inside)}', self.c)};"
-            for x in self._loaded
+    def _loads(self, loop: _Loop, last: str, extra: str = "") -> str:
+        return "\n".join(
+            f"    const {self.c} {x.name} = {x.tensor.load(loop.at(f'at_{x.name}', k, last, extra), self.c)};"
+            for k, x in enumerate(self._loaded)
         )
+
+    def _writes(self, loop: _Loop, last: str) -> str:
+        k = len(self._loaded)
+        return " ".join(
+            x.tensor.store(loop.at(x.base, k + number, last), x.expression, self.c)
+            for number, x in enumerate(self._stores)
+        )
+
+    def _together_loop(self, loop: _Loop, inner: str) -> str:
+        """A loop over the elements of a row by all lanes; ``r`` numbers them."""
         return f"""for (idx r = LANE(0); r < length; r += {self.group[0]}) {{
-    {coordinates("r", self._reduced, self._elements)}
-{loads}
+    {coordinates("r", loop.sizes, loop.names)}
+{self._loads(loop, loop.names[-1])}
     {" ".join(self._code)}
     {inner}
   }}"""
 
-    def _reduction(self, name: str, opcode: str, expression: str) -> str:
-        fold, lanes = Fold(opcode, self.c), self.group[0]
-        if lanes > 1:
-            loop = self._loop(f"const {self.c} v = {expression}; {fold.add('acc', 'v')}")
-        else:  # sums in parts, so that rounding errors do not grow with the length
-            add = fold.add("part", "v")
-            flush = f"if (r % {_PARTIAL} == {_PARTIAL - 1}) {{ {fold.add('acc', 'part')} part = {fold.start}; }}"
-            loop = f"{self.c} part = {fold.start};\n  " + self._loop(f"const {self.c} v = {expression}; {add} {flush}")
-            loop += f"\n  {fold.add('acc', 'part')}"
+    def _reduction(self, loop: _Loop, name: str, opcode: str, expression: str) -> str:
+        fold = Fold(opcode, self.c)
+        value = f"const {self.c} v = {expression};"
+        if self.group[0] == 1:
+            text = self._alone(loop, fold, value)
+        else:
+            text = f"{self.c} acc = {fold.start};\n  "
+            text += self._together_loop(loop, f"{value} {fold.add('acc', 'v')}") + f"\n  {self._together(fold)}"
         return f"""{self.c} {name};
   {{
-  {self.c} acc = {fold.start};
-  {loop}
-  {self._together(fold)}
+  {text}
   {name} = acc;
   }}"""
+
+    def _alone(self, loop: _Loop, fold: Fold, value: str) -> str:
+        """One item's reduction: in parts, so that rounding errors do not grow with the length."""
+        width = loop.width
+        code = " ".join(self._code)
+        each = f"for (i32 j = 0; j < {width}; ++j)"
+        one = f"{self._loads(loop, 'r')}\n    {code} {value} {fold.add('part[0]', 'v')}"
+        many = f"""for (; r + {width} <= last; r += {width})
+      UNROLL
+      {each} {{
+    {self._loads(loop, "r", "j")}
+    {value} {fold.add("part[j]", "v")}
+      }}"""
+        return f"""{self.c} whole[{width}];
+  {each} whole[j] = {fold.start};
+  {loop.outer()}
+  for (idx from = 0; from < inner; from += {width * _PARTIAL}) {{
+    const idx last = inner - from < {width * _PARTIAL} ? inner : from + {width * _PARTIAL};
+    {self.c} part[{width}];
+    {each} part[j] = {fold.start};
+    idx r = from;
+    {many if width > 1 else ""}
+    for (; r < last; ++r) {{
+    {one}
+    }}
+    {each} {{ {fold.add("whole[j]", "part[j]")} }}
+  }}
+  {loop.end()}
+  {self.c} acc = {fold.start};
+  {each} {{ {fold.add("acc", "whole[j]")} }}"""
+
+    def _stored(self, loop: _Loop) -> str:
+        """The loop that stores an element for every element of a row."""
+        if not self._stores:
+            return ""
+        if self.group[0] > 1:
+            return self._together_loop(loop, self._writes(loop, loop.names[-1]))
+        return f"""{loop.outer()}
+  for (idx r = 0; r < inner; ++r) {{
+{self._loads(loop, "r")}
+    {" ".join(self._code)}
+    {self._writes(loop, "r")}
+  }}
+  {loop.end()}"""
 
     def _together(self, fold: Fold) -> str:
         lanes = self.group[0]
@@ -139,18 +198,24 @@ class Rows:
   acc = tree[LANE(1) * {lanes}];
   BARRIER;"""
 
+    def _strides(self) -> list[Sequence[int]]:
+        return [*(x.inside for x in self._loaded), *(x.inside for x in self._stores)]
+
     def launch(self, helpers: str = "") -> Launch:
         """The launch of the kernel."""
         lanes, rows = self.group
+        loop = _Loop(self.kernel, self._reduced, self._strides(), not self._code)
         steps = [
-            self._reduction(*step) if step[1] else f"const {self.c} {step[0]} = {step[2]};" for step in self._steps
+            self._reduction(loop, *step) if step[1] else f"const {self.c} {step[0]} = {step[2]};"
+            for step in self._steps
         ]
-        writes = self._loop(" ".join(self._stores)) if self._stores else ""
+        writes = self._stored(loop)
         row_writes = f"if (LANE(0) == 0) {{ {' '.join(self._row_stores)} }}" if self._row_stores else ""
         line = "\n  "
         body = f"""
   {f"LOCAL_ARRAY({self.c}, tree, {lanes * rows});" if lanes > 1 else ""}
   const idx number = (idx)GROUP(0) * {rows} + LANE(1), length = {self.kernel.own_index(self.length)};
+  const idx inner = {loop.sizes[-1]};
   const i32 live = number < {self.kernel.own_index(self.count)};
   const idx row = live ? number : 0;
   {coordinates("row", self._kept, self._rows)}
@@ -162,3 +227,38 @@ class Rows:
   {row_writes}
   }}"""
         return self.kernel.launch(body, (-(-self.count // rows),), (lanes, rows), helpers)
+
+
+class _Loop:
+    """The elements of a row: dims merged where every operand allows it, and text for one loop per row or two.
+
+    ``width``: how many neighbours are taken at once by an item that has a row of its own, 1 where they do not lie side
+    by side. ``plain``: no statements stand in the loop that know the elements by number.
+    """
+
+    def __init__(self, kernel: Kernel, sizes: Sequence[int], strides: Sequence[Sequence[int]], plain: bool):
+        merged, steps = merge(sizes, *strides)
+        if not merged:
+            merged, steps = (1,), [(0,) for _ in strides]
+        near = all(step[-1] in (0, 1) for step in steps)
+        serial = kernel.call.device.serial
+        self.width = _WIDTH if plain and near and serial else 1
+        if serial and len(merged) == 1:  # one line has the text of several
+            merged, steps = (1, *merged), [(0, *step) for step in steps]
+        self.names = [f"e{d}" for d in range(len(merged))]
+        self.sizes = kernel.own_indices(merged)
+        self._outer = kernel.own_index(math.prod(merged[:-1]))
+        self._steps = [[*kernel.own_indices(step[:-1]), kernel.index(step[-1])] for step in steps]
+
+    def at(self, base: str, operand: int, last: str, extra: str = "") -> str:
+        """Where an element of an operand is; ``last`` is its index along the last dim, to which ``extra`` is added."""
+        index = f"({last} + {extra})" if extra else last
+        return f"{base} + {offset_text([*self.names[:-1], index], self._steps[operand])}"
+
+    def outer(self) -> str:
+        """The beginning of a loop over all dims but the last."""
+        return f"for (idx o = 0; o < {self._outer}; ++o) {{ {coordinates('o', self.sizes[:-1], self.names[:-1])}"
+
+    def end(self) -> str:
+        """The end of the loop of :meth:`outer`."""
+        return "}"

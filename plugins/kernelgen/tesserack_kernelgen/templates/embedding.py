@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack.backends import LaunchPlan
+from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE
@@ -12,6 +12,8 @@ from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.templates.pointwise import Elementwise
 
 __all__ = ["embedding", "embedding_backward"]
+
+_SEARCHED = 1 << 16  # indices; the search for equal ones takes the square of their number
 
 
 def embedding(call: Call) -> LaunchPlan:
@@ -35,18 +37,22 @@ def embedding(call: Call) -> LaunchPlan:
 
 
 def embedding_backward(call: Call) -> Any:
-    """``out (V, D)`` = rows of grad added up by index; an item adds one column in order, so that sums are repeatable.
+    """``out (V, D)`` = rows of grad added up by index, in order, so that sums are repeatable.
 
-    Half precision is declined, since sums in it would round at every row.
+    Of few processors, an item adds one column; sums in half precision would round at every row there, and are declined.
+    Of many, a group adds the rows of an index where that stands for the first time.
     """
     out, index, padding = call.outputs[0], call.inputs[1], call.params[1]
     width, many = out.shape[1], index.numel
     clear = Kernel(call, "embedding_clear")
     target = clear.output(0)
-    if target.dtype not in ("float32", "float64"):
+    by_group = not call.device.serial and call.device.group > 1 and many <= _SEARCHED
+    if not by_group and target.dtype not in ("float32", "float64"):
         return NotImplemented
-    c = "f32" if target.dtype == "float32" else "f64"
+    c = "f64" if target.dtype == "float64" else "f32"
     zero = Elementwise(clear, out.shape, [out.strides], lambda at: "  " + target.store(at[0], "0", c)).plan()
+    if by_group:
+        return LaunchPlan([*(zero.launches or ()), _by_group(call, c)])
     kernel = Kernel(call, "embedding_backward")
     target, source, positions = kernel.output(0), kernel.input(0), kernel.input(1)
     size, step, skip = kernel.index(out.shape[0]), kernel.index(out.strides[0]), kernel.number(padding, "i64")
@@ -63,3 +69,45 @@ def embedding_backward(call: Call) -> Any:
 
     added = Elementwise(kernel, (width,), [(out.strides[1],)], body).plan()
     return LaunchPlan([*(zero.launches or ()), *(added.launches or ())])
+
+
+def _by_group(call: Call, c: str) -> Launch:
+    """A group for every row of grad; all but the first of an index leave at once."""
+    out, index, padding = call.outputs[0], call.inputs[1], call.params[1]
+    kernel, group = Kernel(call, "embedding_rows"), call.device.group
+    target, source, positions = kernel.output(0), kernel.input(0), kernel.input(1)
+    size, width, count = kernel.index(out.shape[0]), kernel.own_index(out.shape[1]), kernel.own_index(index.numel)
+    down, right = kernel.own_indices(out.strides)
+    skip = kernel.number(padding, "i64")
+    body = f"""
+  LOCAL_ARRAY(i32, matches, {group}); LOCAL_ARRAY(i32, any, 1);
+  const idx row = (idx)GROUP(0);
+  const i64 at = {positions.load("row", "i64")};
+  if (at < 0 || at >= {size}) {{
+    if (LANE(0) == 0) {{ {kernel.fault("index", "at")} }}
+    return;
+  }}
+  if (at == {skip}) return;
+  if (LANE(0) == 0) any[0] = 0;
+  BARRIER;
+  for (idx r = LANE(0); r < row; r += {group}) if ({positions.load("r", "i64")} == at) any[0] = 1;
+  BARRIER;
+  if (any[0]) return;
+  for (idx from = 0; from < {width}; from += {group}) {{
+    const idx column = from + LANE(0);
+    {c} sum = 0;
+    for (idx first = row; first < {count}; first += {group}) {{
+      const idx r = first + LANE(0);
+      BARRIER;
+      if (LANE(0) == 0) any[0] = 0;
+      BARRIER;
+      matches[LANE(0)] = r < {count} ? {positions.load("r", "i64")} == at : 0;
+      if (matches[LANE(0)]) any[0] = 1;
+      BARRIER;
+      if (any[0] && column < {width})
+        for (i32 k = 0; k < {group}; ++k)
+          if (matches[k]) sum += {source.load(f"(first + k) * {width} + column", c)};
+    }}
+    if (column < {width}) {{ {target.store(f"(idx)at * {down} + column * {right}", "sum", c)} }}
+  }}"""
+    return kernel.launch(body, (index.numel,), (group,))

@@ -17,6 +17,8 @@ from tesserack_kernelgen.vectors import has_vectors, vector_helpers, vector_prog
 __all__ = ["Elementwise", "copy_cast", "fill", "iota", "launch_chunks", "pointwise"]
 
 _CHUNK = 2048  # elements of an item on a serial device, at least
+_Load = tuple[str, str, Callable[[list[str]], str]]  # C type, name, and the expression at some indices
+_REGISTERS = 32  # of a thread, for what it loads before it computes
 
 
 @dataclass
@@ -26,6 +28,10 @@ class Elementwise:
     ``strides`` has those of each operand; ``body`` gets an index into each, expressions of type ``idx``, and gives the
     statements for one element. ``looped``: nothing in them returns, so that on a serial device an item may be a loop
     over many elements, which compilers turn into vector instructions.
+
+    ``loads`` are values that the statements begin with: C type, name, and the expression at these indices. Where there
+    are many threads, each loads them for as many elements as make ``vector_bytes`` before it computes: more of memory
+    is asked for at once.
     """
 
     kernel: Kernel
@@ -34,6 +40,30 @@ class Elementwise:
     body: Callable[[list[str]], str]
     helpers: str = ""
     looped: bool = False
+    loads: Sequence[_Load] = ()
+
+    @property
+    def _many(self) -> int:
+        """How many elements a thread takes, as long as its registers hold what it loads for them."""
+        call = self.kernel.call
+        if call.device.serial or not self.loads:
+            return 1
+        largest = max(ITEMSIZE[name_of(x.dtype)] for x in (*call.outputs, *call.inputs) if hasattr(x, "strides"))
+        most = min(call.device.vector_bytes // largest, _REGISTERS // len(self.loads))
+        return 1 << max(most, 1).bit_length() - 1
+
+    def _element(self, at: list[str]) -> str:
+        """The statements for one element, what they load included."""
+        return "\n".join((*(f"  const {c} {name} = {load(at)};" for c, name, load in self.loads), self.body(at)))
+
+    def _elements(self, at: list[str], first: str, step: int, many: int, inside: str) -> str:
+        """The statements for ``many`` elements of a thread, ``step`` apart, while ``inside`` holds."""
+        loop = f"  UNROLL\n  for (i32 v = 0; v < {many}; ++v) {{\n  const idx i = {first} + v * {step};\n"
+        arrays = "".join(f"  {c} {name}_[{many}];\n" for c, name, _ in self.loads)
+        loaded = " ".join(f"{name}_[v] = {load(at)};" for _, name, load in self.loads)
+        values = "".join(f"  const {c} {name} = {name}_[v];\n" for c, name, _ in self.loads)
+        first_loop = f"{loop}  if ({inside}) {{ {loaded} }}\n  }}\n"
+        return f"{arrays}{first_loop}{loop}  if (!({inside})) break;\n{values}{self.body(at)}\n  }}"
 
     def plan(self) -> LaunchPlan:
         """The launch: by lines where everything is contiguous, else over a grid of two dimensions."""
@@ -47,12 +77,17 @@ class Elementwise:
         # One element has the text of many: a kernel of its own would be compiled for nothing.
         at = ["0" if sizes and uniform(sizes, s) else "i" for s in strides]
         if self.looped and device.serial:
-            loop = f"for (idx i = begin; i < end; ++i) {{\n{self.body(at)}\n  }}"
+            loop = f"for (idx i = begin; i < end; ++i) {{\n{self._element(at)}\n  }}"
             return launch_chunks(self.kernel, n, loop, self.helpers)
-        count = self.kernel.own_index(n)
-        body = (
-            f"  const idx i = (idx)GROUP(0) * {device.group} + LANE(0);\n  if (i >= {count}) return;\n{self.body(at)}"
-        )
+        count, many = self.kernel.own_index(n), self._many
+        if many > 1:
+            of_group = many * device.group
+            self.kernel.wide = self.kernel.wide or n + of_group >= 1 << 31  # the last group's indices
+            body = f"  const idx first = (idx)GROUP(0) * {of_group} + LANE(0);\n"
+            body += self._elements(at, "first", device.group, many, f"i < {count}")
+            return self.kernel.launch(body, (-(-n // of_group),), (device.group,), self.helpers)
+        body = f"  const idx i = (idx)GROUP(0) * {device.group} + LANE(0);\n  if (i >= {count}) return;\n"
+        body += self._element(at)
         return self.kernel.launch(body, (-(-n // device.group),), (device.group,), self.helpers)
 
     def _grid(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Launch:
@@ -69,7 +104,8 @@ class Elementwise:
             exponent |= 1  # half as many kernels; an idle item of a loop costs no more than a comparison
         across = _CHUNK if looped else min(group, 1 << exponent)
         down = max(1, _CHUNK // inner) if looped else group // across
-        tiles = -(-inner // across)
+        many = self._many if inner >= across * self._many else 1
+        tiles = -(-inner // (across * many))
         d = len(outer)
         size_names = [kernel.own_index(size) for size in sizes]
         count, wide = kernel.own_index(rows), kernel.own_index(tiles)
@@ -88,15 +124,23 @@ class Elementwise:
   for (idx j = first; j < last; ++j) {{
     {coordinates("j", size_names[:-1], names)}
     for (idx i = from; i < to; ++i) {{
-{self.body(at)}
+{self._element(at)}
     }}
   }}"""
             return kernel.launch(body, (tiles * -(-rows // down),), (1,), self.helpers)
+        if many > 1:
+            body = (
+                f"  const idx first = (idx)GROUP(0) % {wide} * {across * many} + LANE(0);\n"
+                f"  const idx j = (idx)GROUP(0) / {wide} * {down} + LANE(1);\n"
+                f"  if (j >= {count}) return;\n  {coordinates('j', size_names[:-1], names)}\n"
+                f"{self._elements(at, 'first', across, many, f'i < {size_names[-1]}')}"
+            )
+            return kernel.launch(body, (tiles * -(-rows // down),), (across, down), self.helpers)
         body = (
             f"  const idx i = (idx)GROUP(0) % {wide} * {across} + LANE(0);\n"
             f"  const idx j = (idx)GROUP(0) / {wide} * {down} + LANE(1);\n"
             f"  if (i >= {size_names[-1]} || j >= {count}) return;\n"
-            f"  {coordinates('j', size_names[:-1], names)}\n{self.body(at)}"
+            f"  {coordinates('j', size_names[:-1], names)}\n{self._element(at)}"
         )
         return kernel.launch(body, (tiles * -(-rows // down),), (across, down), self.helpers)
 
@@ -125,19 +169,19 @@ def pointwise(call: Call) -> LaunchPlan:
     lines, values, helpers = program_text(call.program, loaded, c, lambda divisor: kernel.fault("division", "0"))
 
     def body(at: list[str]) -> str:
-        text = [
-            f"  const {c} x{k} = {x.load(at[len(outputs) + k], c)};"
-            for k, x in enumerate(inputs)
-            if isinstance(x, Tensor)
-        ]
-        text += [f"  {line}" for line in lines]
+        text = [f"  {line}" for line in lines]
         text += [f"  {out.store(at[k], values[k], c)}" for k, out in enumerate(outputs)]
         return "\n".join(text)
+
+    def load(k: int, x: Tensor) -> _Load:
+        return c, f"x{k}", lambda at: x.load(at[len(outputs) + k], c)
+
+    loads = [load(k, x) for k, x in enumerate(inputs) if isinstance(x, Tensor)]
 
     sizes = call.outputs[0].shape
     absent = (0,) * len(sizes)
     strides = [x.strides if hasattr(x, "strides") else absent for x in (*call.outputs, *call.inputs)]
-    return Elementwise(kernel, sizes, strides, body, helpers, looped=True).plan()
+    return Elementwise(kernel, sizes, strides, body, helpers, looped=True, loads=loads).plan()
 
 
 def _by_vectors(call: Call) -> Launch | None:
@@ -192,16 +236,17 @@ def copy_cast(call: Call) -> LaunchPlan:
         bits = f"u{8 * ITEMSIZE[source.dtype]}"
 
         def move(at: list[str]) -> str:
-            to, start = (f"((GLOBAL {bits}*)({x.pointer}))[{i}]" for x, i in zip((target, source), at, strict=True))
-            return f"  {to} = {start};"
+            return f"  ((GLOBAL {bits}*)({target.pointer}))[{at[0]}] = x0;"
 
-        return Elementwise(kernel, out.shape, [out.strides, x.strides], move, looped=True).plan()
+        bitwise: _Load = bits, "x0", lambda at: f"((GLOBAL const {bits}*)({source.pointer}))[{at[1]}]"
+        return Elementwise(kernel, out.shape, [out.strides, x.strides], move, looped=True, loads=[bitwise]).plan()
     c = LOADED[source.dtype]
 
     def cast(at: list[str]) -> str:
-        return "  " + target.store(at[0], source.load(at[1], c), c)
+        return "  " + target.store(at[0], "x0", c)
 
-    return Elementwise(kernel, out.shape, [out.strides, x.strides], cast, looped=True).plan()
+    loaded: _Load = c, "x0", lambda at: source.load(at[1], c)
+    return Elementwise(kernel, out.shape, [out.strides, x.strides], cast, looped=True, loads=[loaded]).plan()
 
 
 def _number_type(dtype: str) -> str:

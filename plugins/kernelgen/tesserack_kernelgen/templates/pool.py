@@ -16,16 +16,21 @@ from tesserack_kernelgen.layout import coordinates
 __all__ = ["avg_pool2d", "avg_pool2d_backward", "max_pool2d", "max_pool2d_backward"]
 
 
+_CHUNK = 1024  # elements of an item on a serial device, at least
+
+
 class _Items:
-    """One item for every element of an operand: its coordinates ``c0``..., in the order of memory."""
+    """One item for every element of an operand, on serial devices for a few lines: its coordinates ``c0``..., in the
+    order of memory.
+    """
 
     def __init__(self, kernel: Kernel, operand: Any):
         self.kernel, self.operand = kernel, operand
         self.ndim = len(operand.shape)
-        order = sorted(range(self.ndim), key=lambda d: -operand.strides[d])
-        sizes = [kernel.own_index(operand.shape[d]) for d in order]
-        self.digits = coordinates("i", sizes, [f"c{d}" for d in order])
-        self.count = kernel.own_index(operand.numel)
+        self.order = sorted(range(self.ndim), key=lambda d: -operand.strides[d])
+        self._sizes = [kernel.own_index(operand.shape[d]) for d in self.order]
+        # Here: where it stands among the arguments decides whether NVRTC spills a register on sm_100.
+        self._count = "" if kernel.call.device.serial else kernel.own_index(operand.numel)
 
     def place(self, strides: Sequence[int], dims: int | None = None) -> str:
         """An expression: where the element with these coordinates lies, along all dims or the first ones."""
@@ -34,13 +39,32 @@ class _Items:
 
     def launch(self, body: str) -> Launch:
         """The launch of statements for one element."""
-        group = self.kernel.call.device.group
+        device = self.kernel.call.device
+        return self._lines(body) if device.serial else self._each(body, device.group)
+
+    def _each(self, body: str, group: int) -> Launch:
         text = f"""
   const idx i = (idx)GROUP(0) * {group} + LANE(0);
-  if (i >= {self.count}) return;
-  {self.digits}
+  if (i >= {self._count}) return;
+  {coordinates("i", self._sizes, [f"c{d}" for d in self.order])}
 {body}"""
         return self.kernel.launch(text, (-(-self.operand.numel // group),), (group,))
+
+    def _lines(self, body: str) -> Launch:
+        *outer, last = self.order
+        length = self.operand.shape[last]
+        lines = self.operand.numel // length
+        at_once = max(1, _CHUNK // length)
+        count, step = self.kernel.own_index(lines), self.kernel.own_index(at_once)
+        text = f"""
+  const idx begin = (idx)GROUP(0) * {step}, end = {count} - begin < {step} ? {count} : begin + {step};
+  for (idx line = begin; line < end; ++line) {{
+  {coordinates("line", self._sizes[:-1], [f"c{d}" for d in outer])}
+  for (idx c{last} = 0; c{last} < {self._sizes[-1]}; ++c{last}) {{
+{body}
+  }}
+  }}"""
+        return self.kernel.launch(text, (-(-lines // at_once),), (1,))
 
 
 def _lowest(dtype: str) -> float:
@@ -108,9 +132,12 @@ class _Sums:
         self.c = "f64" if self.tensor.dtype == "float64" else "f32"
         self.width = k.own_index(out.shape[-1])
         self.row, self.column = k.own_index(self.strides[-2]), k.own_index(self.strides[-1])
+        self._even = out.shape[-2] == 1 or self.strides[-2] == out.shape[-1] * self.strides[-1]
 
     def at(self, plane: str, place: str) -> str:
-        """Where the element ``place`` of a plane is."""
+        """Where the element ``place`` of a plane is: without divisions where its lines follow one another."""
+        if self._even:
+            return f"{plane} + {place} * {self.column}"
         return f"{plane} + {place} / {self.width} * {self.row} + {place} % {self.width} * {self.column}"
 
 
