@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from models import build_gpt, build_resnet18
+from models import build_gpt, build_resnet18, transformer_flops
 from rows import Cost, row
 
 
@@ -46,13 +46,19 @@ def gpt_one(fw: Any, device: str) -> dict[str, Any]:
     return {"infer": without_gradients(fw, model, fw.randint(0, 1000, (1, 1), device=device))}
 
 
-@row("infer GPT, 4 x 128 tokens", "infer()", limit=0.8)
+_GPT_FLOPS = transformer_flops(4, 128, 256, 4, head=1000)
+
+
+@row("infer GPT, 4 x 128 tokens", "infer()", limit=0.8, cost=Cost(flops=_GPT_FLOPS))
 def gpt_many(fw: Any, device: str) -> dict[str, Any]:
     model = build_gpt(fw.nn).to(device)
     return {"infer": without_gradients(fw, model, fw.randint(0, 1000, (4, 128), device=device))}
 
 
-@row("infer TransformerEncoder, 6 layers of 256, 8 x 128", "infer()", limit=0.7)
+_ENCODER_FLOPS = transformer_flops(8, 128, 256, 6, causal=False)
+
+
+@row("infer TransformerEncoder, 6 layers of 256, 8 x 128", "infer()", limit=0.7, cost=Cost(flops=_ENCODER_FLOPS))
 def encoder(fw: Any, device: str) -> dict[str, Any]:
     model = build_encoder(fw.nn).to(device)
     return {"infer": without_gradients(fw, model, fw.randn(8, 128, 256, device=device))}

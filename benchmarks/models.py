@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rows import row
+from rows import Cost, row
 
 
 def _training_step(fw: Any, model: Any, optimizer: Any, x: Any, y: Any) -> Callable[[], Any]:
@@ -152,6 +152,13 @@ def build_gpt(nn: Any, width: int = 256, layers: int = 4) -> Any:
     )
 
 
+def transformer_flops(batch: int, length: int, width: int, layers: int, head: int = 0, causal: bool = True) -> int:
+    """Of the products in a forward pass; a training step takes three times as many."""
+    scores = 2 * length * width  # queries by keys, and those by values
+    weights = 12 * width**2 * layers + width * head
+    return 2 * batch * length * (weights + layers * (scores // 2 if causal else scores))
+
+
 def gpt_step(fw: Any, model: Any, tokens: Any) -> Callable[[], Any]:
     """One training step on tokens (batch, length)."""
     loss_of = fw.nn.CrossEntropyLoss()
@@ -167,13 +174,17 @@ def gpt_step(fw: Any, model: Any, tokens: Any) -> Callable[[], Any]:
     return step
 
 
-@row("transformer, 4 layers of 256, 4 x 128 tokens, AdamW", "step()")
+_TOKENS_256 = 3 * transformer_flops(4, 128, 256, 4, head=1000)
+_TOKENS_128 = 3 * transformer_flops(12, 64, 128, 4, head=1000)
+
+
+@row("transformer, 4 layers of 256, 4 x 128 tokens, AdamW", "step()", cost=Cost(flops=_TOKENS_256))
 def transformer(fw: Any, device: str) -> dict[str, Any]:
     model = build_gpt(fw.nn).to(device)
     return {"step": gpt_step(fw, model, fw.randint(0, 1000, (4, 128), device=device))}
 
 
-@row("GPT, 4 layers of 128, 12 x 64 tokens, AdamW", "step()", limit=0.5)
+@row("GPT, 4 layers of 128, 12 x 64 tokens, AdamW", "step()", limit=0.5, cost=Cost(flops=_TOKENS_128))
 def gpt_small(fw: Any, device: str) -> dict[str, Any]:
     model = build_gpt(fw.nn, 128).to(device)
     return {"step": gpt_step(fw, model, fw.randint(0, 1000, (12, 64), device=device))}

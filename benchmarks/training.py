@@ -8,7 +8,9 @@ from typing import Any
 from rows import Cost, Setup, row
 
 
-def _recurrent(kind: str) -> Setup:
+def recurrent(kind: str) -> Setup:
+    """A training step of one recurrent layer."""
+
     def setup(fw: Any, device: str) -> dict[str, Any]:
         model = getattr(fw.nn, kind)(64, 128).to(device)
         optimizer = fw.optim.SGD(model.parameters(), lr=0.01)
@@ -31,8 +33,8 @@ def _products(gates: int) -> Cost:
     return Cost(flops=2 * rows * gates * hidden * (2 * (inputs + hidden) + hidden))
 
 
-row("LSTM 64-128, 50 steps, batch 32, SGD", "step()", limit=0.5, cost=_products(4))(_recurrent("LSTM"))
-row("GRU 64-128, 50 steps, batch 32, SGD", "step()", limit=0.5, cost=_products(3))(_recurrent("GRU"))
+row("LSTM 64-128, 50 steps, batch 32, SGD", "step()", limit=0.5, cost=_products(4))(recurrent("LSTM"))
+row("GRU 64-128, 50 steps, batch 32, SGD", "step()", limit=0.5, cost=_products(3))(recurrent("GRU"))
 
 
 @row("ctc_loss 50x16x20, 15 labels, with gradient", "step()")
