@@ -1,4 +1,7 @@
-"""Nested tensors of the jagged layout: batches of rows of different lengths, without padding.
+"""Nested tensors: batches of rows of different sizes, without padding.
+
+In the layout ``tesserack.jagged`` rows differ in one dimension and share their offsets; in ``tesserack.strided``, the
+default as in PyTorch, they may differ in all.
 
 >>> import tesserack as ts
 >>> nt = ts.nested.nested_tensor([ts.ones(2, 3), ts.ones(4, 3)], layout=ts.jagged)

@@ -9,6 +9,7 @@ from tesserack import Tensor
 from tesserack.nested._dispatch import handles
 from tesserack.nested._padding import from_padded, row_mask
 from tesserack.nested._pointwise import pads
+from tesserack.nested._strided import StridedNestedTensor, from_rows, pad
 from tesserack.nested._tensor import NestedTensor
 
 _OP = "scaled_dot_product_attention"
@@ -65,3 +66,43 @@ def _attention(
     seen = _seen(query, key, k.shape[2], is_causal)
     made = func(q, k, v, attn_mask=seen, dropout_p=dropout_p, scale=scale, enable_gqa=enable_gqa)
     return from_padded(made, query)
+
+
+def _lengths(nt: Any) -> list[int]:
+    if isinstance(nt, StridedNestedTensor):
+        return [place.size[0] for place in nt._places]
+    return [int(n) for n in nt._row_lengths().tolist()]
+
+
+def attend(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    key_padding_mask: Any,
+    need_weights: bool,
+    attn_mask: Any,
+    causal: bool,
+) -> tuple[Any, Tensor | None]:
+    """``MultiheadAttention`` of nested tensors (B, L*, E): padded, with a mask, and cut again."""
+    name = "MultiheadAttention"
+    if not (module.batch_first and all(t.is_nested and t.dim() == 3 for t in (query, key, value))):
+        raise AssertionError(f"{name}: expected query, key and value nested, (B, L, E), and batch_first=True")
+    if key_padding_mask is not None or (attn_mask is not None and not causal):
+        raise AssertionError(f"{name}: expected no masks with nested tensors, whose rows have their own lengths")
+    counts = _lengths(key)
+    if len(counts) != len(query) or _lengths(value) != counts:
+        raise AssertionError(f"{name}: expected key and value with rows of the same lengths, and one batch size, got "
+                             f"{counts}, {_lengths(value)} and {len(query)} queries")  # fmt: skip
+    dense: dict[int, Tensor] = {}
+    for nt in (query, key, value):
+        if id(nt) not in dense:
+            dense[id(nt)] = pad(nt, 0.0) if isinstance(nt, StridedNestedTensor) else pads(nt, 0)
+    q, k, v = (dense[id(nt)] for nt in (query, key, value))
+    places = ts.arange(k.shape[1], device=k.device)
+    hidden = places >= ts.tensor(counts, device=k.device).unsqueeze(1)
+    mask = None if not causal else ts.ones(q.shape[1], k.shape[1], dtype=ts.bool, device=k.device).tril().logical_not()
+    made, weights = module(q, k, v, key_padding_mask=hidden, need_weights=need_weights, attn_mask=mask)
+    if isinstance(query, StridedNestedTensor):
+        return from_rows([row[:n] for row, n in zip(made, _lengths(query), strict=True)]), weights
+    return from_padded(made, query), weights

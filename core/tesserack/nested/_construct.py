@@ -7,18 +7,33 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.nested._strided import StridedNestedTensor, from_rows, wrap_rows
 from tesserack.nested._tensor import NestedTensor, wrap
 
 __all__ = ["as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged"]
 
 
 def _check_layout(op: str, layout: Any, what: str = "tensors") -> None:
-    if layout is None or layout is ts.strided:
-        raise NotImplementedError(
-            f"{op}: expected layout=tesserack.jagged, got {layout}; the strided layout of nested tensors is not there"
-        )
     if layout is not ts.jagged:
-        raise RuntimeError(f"Specified layout is unsupported for nested {what}: {layout}; try layout=tesserack.jagged")
+        raise RuntimeError(f"{op}: Specified layout is unsupported for nested {what}: {layout}; try "
+                           "layout=tesserack.jagged")  # fmt: skip
+
+
+def _is_strided(layout: Any) -> bool:
+    return layout is None or layout is ts.strided
+
+
+def _strided(tensors: list[Tensor], dtype: Any = None, device: Any = None) -> StridedNestedTensor:
+    """The nested tensor of the strided layout of a list, a copy that keeps gradients."""
+    for k, t in enumerate(tensors):
+        if t.dim() != tensors[0].dim():
+            raise RuntimeError(f"nested_tensor: All Tensors given to nested_tensor must have the same dimension. Found "
+                               f"dimension {t.dim()} for Tensor at index {k} and dimension {tensors[0].dim()} for "
+                               "Tensor at index 0.")  # fmt: skip
+    first = tensors[0] if tensors else ts.empty(0)
+    dtype, device = first.dtype if dtype is None else dtype, first.device if device is None else device
+    made = from_rows([t.to(device=device, dtype=dtype) for t in tensors])
+    return made if tensors else wrap_rows(made.values().to(device=device, dtype=dtype), (), 0)
 
 
 def _ragged_dim(tensors: list[Tensor]) -> int:
@@ -67,19 +82,26 @@ def nested_tensor(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
-) -> NestedTensor:
-    """A leaf with copies of the tensors, which differ in the size of one dimension at most.
+) -> Any:
+    """A leaf with copies of the tensors, which have as many dims.
 
-    ``layout`` must be ``tesserack.jagged``; ``RuntimeError`` for tensors that do not go together.
+    In the layout ``tesserack.jagged`` they differ in the size of one dimension at most; in ``tesserack.strided``, the
+    default, in any. ``RuntimeError`` for tensors that do not go together.
 
     >>> import tesserack as ts
     >>> nt = ts.nested.nested_tensor([ts.ones(2, 3), ts.ones(4, 3)], layout=ts.jagged)
     >>> nt.values().shape, nt.offsets()
     (tesserack.Size([6, 3]), tensor([0, 2, 6]))
     """
-    _check_layout("nested_tensor", layout)
     tensors = [t if isinstance(t, Tensor) else ts.as_tensor(t) for t in tensor_list]
+    if not _is_strided(layout):
+        _check_layout("nested_tensor", layout)
     with ts.no_grad():
+        if _is_strided(layout):
+            rows = _strided([t.detach() for t in tensors], dtype, device)
+            if pin_memory:
+                rows = wrap_rows(rows.values().pin_memory(), rows._places, rows._row_dims)
+            return rows.detach().requires_grad_(requires_grad)
         made = from_list([t.detach() for t in tensors], dtype, device)
         if pin_memory:
             made = wrap(made.values().pin_memory(), made._offsets, None, made._ragged_idx, made._metadata_cache)
@@ -104,15 +126,16 @@ def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any
             "as_nested_tensor(): Expected first argument to be a tensor or a list / tuple of tensors, got "
             f"{type(ts).__name__}"
         )
-    if isinstance(ts, Tensor) and ts.dim() < 2:
+    if isinstance(ts, Tensor) and not ts.is_nested and ts.dim() < 2:
         raise RuntimeError("as_nested_tensor(): Expected tensor argument to have dim() > 1")
-    if isinstance(ts, NestedTensor):
-        if layout != ts.layout:
+    if isinstance(ts, (NestedTensor, StridedNestedTensor)):
+        if (layout is None and isinstance(ts, NestedTensor)) or layout not in (None, ts.layout):
             raise RuntimeError(
-                "as_nested_tensor(): Converting between nested tensor layouts is not supported; try layout="
-                "tesserack.jagged"
+                f"as_nested_tensor(): Converting between nested tensor layouts is not supported; try layout={ts.layout}"
             )
         return ts.to(device=device, dtype=dtype)
+    if _is_strided(layout):
+        return _strided(list(ts.unbind() if isinstance(ts, Tensor) else ts), dtype, device)
     _check_layout("as_nested_tensor", layout)
     return _of_dense(ts, dtype, device) if isinstance(ts, Tensor) else from_list(list(ts), dtype, device)
 

@@ -52,7 +52,12 @@ def call(func: Any, args: Any, kwargs: Any) -> Any:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
     ensure()
-    handler = _HANDLERS.get(name)
+    return call_handler(_HANDLERS, name, func, args, kwargs)
+
+
+def call_handler(handlers: Any, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    """The rule of a name. ``NotImplementedError`` if there is none, or for ``out=``."""
+    handler = handlers.get(name)
     if handler is None:
         raise unsupported(name)
     if kwargs.get("out") is not None:

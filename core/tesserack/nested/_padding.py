@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.nested._strided import StridedNestedTensor, pad
 from tesserack.nested._tensor import NestedTensor, wrap_like
 
 __all__ = ["from_padded", "padded", "row_mask", "to_padded_tensor"]
@@ -34,7 +35,7 @@ def padded(nt: NestedTensor, padding: Any, width: int) -> Tensor:
 
 
 def to_padded_tensor(
-    input: NestedTensor, padding: float, output_size: Sequence[int] | None = None, out: Tensor | None = None
+    input: Tensor, padding: float, output_size: Sequence[int] | None = None, out: Tensor | None = None
 ) -> Tensor:
     """A dense copy with ``padding`` behind the shorter rows.
 
@@ -47,6 +48,8 @@ def to_padded_tensor(
     tensor([[1., 0.],
             [1., 1.]])
     """
+    if isinstance(input, StridedNestedTensor) and out is None:
+        return pad(input, padding, output_size)
     if not isinstance(input, NestedTensor):
         raise TypeError(f"to_padded_tensor: expected a nested tensor, got {type(input).__name__}")
     if input._lengths is not None:
