@@ -173,3 +173,144 @@ def test_code_reads_as_python():
     assert str(traced.graph).startswith("graph():\n    %x : [num_users=") and "(args = (%x, %x), kwargs = {})" in str(
         traced.graph
     )
+
+
+def test_shapes_are_noted_at_each_node(x):
+    from tesserack.fx.passes.shape_prop import ShapeProp, TensorMetadata
+
+    traced = fx.symbolic_trace(Net())
+    assert same(ShapeProp(traced).propagate(x), traced(x))
+    metas = {node.name: node.meta for node in traced.graph.nodes}
+    assert metas["conv"]["tensor_meta"][:4] == (ts.Size([2, 4, 3, 3]), ts.float32, True, (36, 9, 3, 1))
+    assert metas["conv"]["tensor_meta"].memory_format is ts.contiguous_format and metas["conv"]["type"] is ts.Tensor
+    assert [type(m) for m in metas["chunk"]["tensor_meta"]] == [TensorMetadata] * 2
+
+
+def test_patterns_are_replaced_wherever_they_are():
+    def program(x, y):
+        a = ts.relu(x + y) * 2
+        return ts.relu(a + x) + ts.relu(y), ts.relu(a * x)
+
+    traced = fx.symbolic_trace(program)
+    matches = fx.replace_pattern(traced, lambda a, b: ts.relu(a + b), lambda a, b: ts.sigmoid(a * b).neg())
+    x, y = ts.randn(3), ts.randn(3)
+    a = -ts.sigmoid(x * y) * 2
+    assert [len(match.nodes_map) for match in matches] == [4, 4] and matches[0].anchor.target is ts.relu
+    assert all(
+        ts.allclose(p, q) for p, q in zip(traced(x, y), (-ts.sigmoid(a * x) + ts.relu(y), ts.relu(a * x)), strict=True)
+    )
+
+
+def test_a_pattern_of_two_results_and_one_whose_inside_is_read():
+    traced = fx.symbolic_trace(lambda x: ts.cat([x.sin(), x.cos()]))
+    assert len(fx.replace_pattern(traced, lambda x: (x.sin(), x.cos()), lambda x: (x.cos(), x.sin()))) == 1
+    x = ts.randn(3)
+    assert ts.equal(traced(x), ts.cat([x.cos(), x.sin()]))
+
+    def shared(x):
+        y = x + 1
+        return ts.relu(y) * y
+
+    traced = fx.symbolic_trace(shared)
+    assert fx.replace_pattern(traced, lambda x: ts.relu(x + 1), lambda x: x) == []
+    assert ts.equal(traced(x), shared(x))
+    with pytest.raises(RuntimeError, match="as many parameters"):
+        fx.replace_pattern(traced, lambda x: ts.relu(x), lambda x, y: x)
+
+
+def test_replacements_bring_their_modules():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gain = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.gain(x)
+
+    part = fx.symbolic_trace(Scaled())
+    traced = fx.symbolic_trace(lambda x: ts.relu(x) + 1)
+    fx.replace_pattern(traced, lambda x: ts.relu(x), part)
+    x = ts.randn(2, 3)
+    assert ts.equal(traced(x), part(x) + 1) and [n for n, _ in traced.named_parameters()] == [
+        "gain.weight",
+        "gain.bias",
+    ]
+
+
+def test_norms_fold_into_what_comes_before_them(x):
+    from tesserack.fx.experimental.optimization import fuse, remove_dropout
+
+    net = nn.Sequential(
+        nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Dropout(), nn.Flatten(), nn.Linear(48, 2), nn.BatchNorm1d(2)
+    )
+    for _ in range(2):
+        net(x)
+    net.eval()
+    folded = fuse(net)
+    assert ts.allclose(folded(x), net(x), atol=1e-5) and len([*net.modules()]) == 7
+    assert [type(m).__name__ for m in folded.children()] == ["Conv2d", "Dropout", "Flatten", "Linear"]
+    assert "Dropout" not in [type(m).__name__ for m in remove_dropout(net).children()]
+
+
+def test_the_source_says_what_is_returned():
+    def typed(x):
+        return ts.relu(x)
+
+    typed.__annotations__ = {"x": ts.Tensor, "return": ts.Tensor}
+    assert "(self, x : tesserack.Tensor) -> tesserack.Tensor:" in fx.symbolic_trace(typed).code
+
+
+def test_what_is_computed_from_parameters_is_traced():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(ts.ones(3, 2))
+
+        def forward(self, x):
+            return x @ (self.weight.t() * 2) + self.weight.sum()
+
+    traced = fx.symbolic_trace(net := Net())
+    assert [node.target for node in traced.graph.nodes if node.op == "get_attr"] == ["weight"]
+    traced(ts.ones(1, 2)).sum().backward()
+    assert net.weight.grad.tolist() == [[5.0, 5.0]] * 3
+    assert "__getattribute__" not in vars(nn.Module)
+
+
+def test_tracers_know_shapes_of_parameters_and_read_buffers():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(ts.ones(3, 2))
+            self.register_buffer("scale", ts.full((1,), 2.0))
+
+        def forward(self, x):
+            if self.weight.shape[0] > 2:  # a number, and no traced value
+                x = x @ self.weight.t()
+            return x * self.scale
+
+    class Reading(fx.Tracer):
+        proxy_buffer_attributes = True
+
+    graph = Reading(param_shapes_constant=True).trace(Net())
+    assert {node.target for node in graph.nodes if node.op == "get_attr"} == {"weight", "scale"}
+    assert fx.GraphModule(Net(), graph)(ts.ones(1, 2)).tolist() == [[4.0, 4.0, 4.0]]
+    with pytest.raises(fx.TraceError):
+        fx.Tracer().trace(Net())
+
+
+def test_calls_with_effects_stay():
+    calls = []
+
+    @fx.has_side_effect
+    def note(x):
+        calls.append(1)
+        return x
+
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(note, (x,))
+    graph.call_function(ts.relu, (x,))
+    graph.output(x)
+    assert graph.eliminate_dead_code() and [n.target for n in graph.nodes if n.op == "call_function"] == [note]
+    fx.GraphModule(nn.Module(), graph)(ts.ones(1))
+    assert calls == [1]

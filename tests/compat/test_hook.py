@@ -339,3 +339,70 @@ def test_tensors_in_groups_for_foreach(program):
         "[('torch.float32', [2, 2, 0], [0, 2]), ('torch.float64', [1, 1, 0], [1])]",
         "DataLoader checkpoint",
     ]
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("options", [(), ("--device", "cpu", "--as-cuda", "--torch-random")])
+def test_processes_that_a_program_starts_see_the_same(program, method, options):
+    source = f"""
+        import torch, multiprocessing
+        from torch import nn
+
+        def work(given):
+            name, layer = given
+            seen = torch.__version__, type(layer).__module__, torch.cuda.is_available()
+            return name, *seen, layer(torch.ones(2)).tolist()
+
+        if __name__ == "__main__":
+            layer = nn.Linear(2, 1)
+            with multiprocessing.get_context({method!r}).Pool(1) as pool:
+                (told,) = pool.map(work, [("x", layer)])
+            torch.manual_seed(0)
+            print(told == work(("x", layer)), told[1])
+    """
+    assert program.run(source, *options) == ["True 2.13.0+tesserack"]
+
+
+def test_processes_started_after_the_end_see_none():
+    import multiprocessing.spawn as spawn
+
+    import tesserack as ts
+
+    before = spawn.get_preparation_data
+    with ts.compat.enable():
+        assert "tesserack" in spawn.get_preparation_data("child")
+    assert spawn.get_preparation_data is before and "tesserack" not in before("child")
+
+
+def test_small_modules_that_programs_import(program):
+    lines = program.run(
+        """
+        import pickle
+        import torch
+        from torch.fx import PH
+        from torch.fx.immutable_collections import immutable_dict, immutable_list
+        from torch.nn.common_types import _size_2_t
+        from torch.torch_version import TorchVersion
+        from torch.utils import collect_env, swap_tensors
+        from torch.utils.weak import WeakTensorKeyDictionary
+        from torch.utils.module_tracker import ModuleTracker
+
+        print(TorchVersion(torch.__version__) >= (2, 0), "PyTorch version: 2.13" in collect_env.get_pretty_env_info())
+        a, b = torch.nn.Parameter(torch.ones(2)), torch.zeros(3)
+        a.grad, a.note = torch.full((2,), 5.0), "a"
+        swap_tensors(a, b)
+        print(a.tolist(), b.tolist(), a.requires_grad, b.requires_grad, a.grad, b.grad.tolist(), b.note)
+        kept = immutable_list([1, {2: 3}])
+        try:
+            kept.append(2)
+        except NotImplementedError as error:
+            print("mutation" in str(error), pickle.loads(pickle.dumps(kept)) == kept)
+        print(hash(immutable_dict(a=1)) == hash(immutable_dict(a=1)), _size_2_t)
+        """
+    )
+    assert lines == [
+        "True True",
+        "[0.0, 0.0, 0.0] [1.0, 1.0] False True None [5.0, 5.0] a",
+        "True True",
+        "True int | tuple[int, int]",
+    ]

@@ -132,3 +132,29 @@ def test_tensors_answer_for_every_device(program):
         print(hasattr(x, "is_maia"))
     """)
     assert lines == ["['cpu']", "False"]
+
+
+def test_scales_that_came_first(program):
+    lines = program.run("""
+        import torch, warnings
+        warnings.simplefilter("error")
+        eye, one = torch.eye(2), torch.ones(2)
+        try:
+            torch.addcmul(one, 2, one, one)
+        except UserWarning as warning:
+            print("deprecated" in str(warning))
+        warnings.simplefilter("ignore")
+        print(torch.add(one, 2, one).tolist(), torch.sub(one, 2, one).tolist())
+        print(torch.addcdiv(one, 2, one, one).tolist())
+        print(torch.addmm(2, eye, eye, eye).tolist(), torch.addmm(2, eye, 3, eye, eye).tolist())
+        print(eye.addmm(2, eye, eye).tolist(), eye.addmm(2, 3, eye, eye).tolist(), torch.addmv(2, one, 3, eye, one))
+        print(torch.addmm(eye, eye, eye, beta=2).tolist(), torch.addr(2, eye, one, one).tolist())
+    """)
+    assert lines == [
+        "True",
+        "[3.0, 3.0] [-1.0, -1.0]",
+        "[3.0, 3.0]",
+        "[[3.0, 0.0], [0.0, 3.0]] [[5.0, 0.0], [0.0, 5.0]]",
+        "[[3.0, 0.0], [0.0, 3.0]] [[5.0, 0.0], [0.0, 5.0]] tensor([5., 5.])",
+        "[[3.0, 0.0], [0.0, 3.0]] [[3.0, 1.0], [1.0, 3.0]]",
+    ]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-import struct
 import threading
-import zlib
 from collections import OrderedDict, namedtuple
 
-import numpy as np
 import pytest
 import tesserack as ts
 from tesserack import autograd, futures, hub, jit, nn, profiler
 from tesserack.utils import _pytree as pytree
 from tesserack.utils import benchmark, dlpack
 from tesserack.utils.flop_counter import FlopCounterMode
-from tesserack.utils.tensorboard import SummaryWriter
-from tesserack.utils.tensorboard._records import crc32c
 
 # --- profiler -------------------------------------------------------------------------------------------------------
 
@@ -111,84 +106,6 @@ def test_the_older_profiler():
     with autograd.profiler.profile(enabled=False) as prof:
         ts.ones(2).exp()
     assert len(prof.function_events) == 0
-
-
-# --- event files ----------------------------------------------------------------------------------------------------
-
-
-def masked(data):
-    crc = crc32c(data)
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def records(path):
-    data = path.read_bytes()
-    while data:
-        (length,) = struct.unpack("<Q", data[:8])
-        assert struct.unpack("<I", data[8:12])[0] == masked(data[:8])
-        message = data[12 : 12 + length]
-        assert struct.unpack("<I", data[12 + length : 16 + length])[0] == masked(message)
-        yield message
-        data = data[16 + length :]
-
-
-def fields(message):
-    """A protobuf message as (number, value) pairs: written apart from the writer, from the format's description."""
-    k = 0
-
-    def varint():
-        nonlocal k
-        value = shift = 0
-        while True:
-            byte = message[k]
-            k += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while k < len(message):
-        number, kind = divmod(varint(), 8)
-        if kind == 0:
-            yield number, varint()
-        else:
-            size = {1: 8, 5: 4}.get(kind) or varint()
-            yield number, message[k : k + size]
-            k += size
-
-
-def summaries(folder):
-    found = []
-    for path in sorted(folder.rglob("events.out.tfevents.*")):
-        messages = [dict(fields(m)) for m in records(path)]
-        assert messages[0][3] == b"brain.Event:2"
-        for message in messages[1:]:
-            value = dict(fields(dict(fields(message[5]))[1]))
-            found.append((message[2], value.pop(1).decode(), value))
-    return found
-
-
-def test_event_files(tmp_path):
-    with SummaryWriter(tmp_path / "run") as writer:
-        writer.add_scalar("loss", ts.tensor(0.5), 3)
-        writer.add_scalars("both", {"a": 1.0, "b": 2}, 4)
-        writer.add_histogram("weights", ts.arange(10.0), 5, bins=5)
-        writer.add_image("picture", ts.rand(3, 4, 5), 6)
-        writer.add_text("note", "hello", 7)
-        writer.add_hparams({"lr": 0.1}, {"accuracy": 0.9})
-    found = {name: (step, value) for step, name, value in summaries(tmp_path)}
-    assert found["loss"][0] == 3 and struct.unpack("<f", found["loss"][1][2])[0] == 0.5
-    assert len([1 for _, name, _ in summaries(tmp_path) if name == "both"]) == 2
-    histogram = dict(fields(found["weights"][1][5]))
-    assert np.frombuffer(histogram[7]).tolist() == [2.0] * 5 and struct.unpack("<d", histogram[4])[0] == 45
-    image = dict(fields(found["picture"][1][4]))
-    assert (image[1], image[2], image[3]) == (4, 5, 3) and image[4].startswith(b"\x89PNG")
-    data = image[4][image[4].index(b"IDAT") + 4 :]
-    assert len(zlib.decompressobj().decompress(data)) == 4 * (1 + 5 * 3)
-    assert b"hello" in found["note/text_summary"][1][8] and found["accuracy"][0] == 0
-    assert crc32c(b"123456789") == 0xE3069283
-    with SummaryWriter(tmp_path / "other") as writer, pytest.raises(ValueError, match="at least one"):
-        writer.add_histogram("none", ts.empty(0))
 
 
 # --- hub ------------------------------------------------------------------------------------------------------------
@@ -356,3 +273,35 @@ def test_limits_of_the_eight_bit_floats(program):
         print(info.max, info.min, info.tiny, info.eps, info.bits, torch.finfo(torch.float16).max, torch.finfo().bits)
     """)
     assert lines == ["448.0 -448.0 0.015625 0.125 8 65504.0 32"]
+
+
+def test_collate_functions_are_found_where_programs_take_them(program):
+    source = """
+        from torch.utils.data._utils.collate import default_collate, default_convert
+        import torch.utils.data as data
+        print(default_collate is data.default_collate, default_convert is data.default_convert)
+    """
+    assert program.run(source) == ["True True"]
+
+
+def test_stacks_for_flame_graphs(tmp_path):
+    def inner(x):
+        return x.exp()
+
+    with profiler.profile(with_stack=True) as prof:
+        for _ in range(50):
+            inner(ts.rand(1000))
+    prof.export_stacks(str(tmp_path / "stacks.txt"))
+    lines = (tmp_path / "stacks.txt").read_text().splitlines()
+    found = [line for line in lines if line.rpartition(" ")[0].endswith("inner")]
+    assert found and all(int(line.rpartition(" ")[2]) >= 0 for line in lines)
+    assert (
+        found[0].index("test_stacks_for_flame_graphs") < found[0].index("inner")
+        and "tesserack/profiler" not in found[0]
+    )
+    with pytest.raises(ValueError, match="metric"):
+        prof.export_stacks(str(tmp_path / "stacks.txt"), "colour")
+    with profiler.profile() as prof:
+        inner(ts.rand(2))
+    with pytest.raises(RuntimeError, match="with_stack"):
+        prof.export_stacks(str(tmp_path / "stacks.txt"))

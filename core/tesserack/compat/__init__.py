@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 from tesserack import _native
-from tesserack.compat import _facade, _old_forms, _report
+from tesserack.compat import _children, _facade, _old_forms, _report
 from tesserack.compat._hook import Scoped, Whole
 from tesserack.compat._missing import MissingNameError
 from tesserack.compat._report import Report
@@ -107,6 +107,8 @@ def enable(
         _native._set_shown_package(_package_of_caller)
     hook.install()
     _old_forms.install()
+    scope = hook.packages if isinstance(hook, Scoped) else None
+    _children.install({"scope": scope, "device": device, "as_cuda": as_cuda, "random": random})
     _active = hook
     if random == "torch":
         _switch_random(True)
@@ -120,6 +122,7 @@ def disable() -> None:
         return
     _active.remove()
     _old_forms.remove()
+    _children.remove()
     _active = None
     if f"{__name__}.torch_random" in sys.modules:
         _switch_random(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -26,10 +27,64 @@ def _scaled(method: Callable[..., Any], name: str, tensors: int) -> Callable[...
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if len(args) == tensors + 1 and isinstance(args[0], (int, float)):
+            _warn(method)
             return method(self, *args[1:], **{name: args[0]}, **kwargs)
         return method(self, *args, **kwargs)
 
     return call
+
+
+# Products that took the scale of the sum first, and that of the product after it.
+_PRODUCTS = ("addmm", "addbmm", "baddbmm", "addmv", "addr")
+
+
+def _weighted(method: Callable[..., Any]) -> Callable[..., Any]:
+    """``addmm([beta,] self, [alpha,] a, b)``, as a function."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > 3 and isinstance(args[0], (int, float)):
+            scales = {"beta": args[0]}
+            if len(args) == 5:
+                scales["alpha"] = args[2]
+            _warn(method)
+            return method(args[1], *args[-2:], **scales, **kwargs)
+        return method(*args, **kwargs)
+
+    return call
+
+
+def _weighted_method(method: Callable[..., Any]) -> Callable[..., Any]:
+    """``self.addmm([beta, [alpha,]] a, b)``."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 2 and isinstance(args[0], (int, float)):
+            scales = dict(zip(("beta", "alpha"), args[:-2], strict=False))
+            _warn(method)
+            return method(self, *args[-2:], **scales, **kwargs)
+        return method(self, *args, **kwargs)
+
+    return call
+
+
+_warned: set[str] = set()
+
+
+def _warn(method: Callable[..., Any]) -> None:
+    """Once for each function, as programs of that age call them in loops."""
+    if method.__name__ in _warned:
+        return
+    _warned.add(method.__name__)
+    warnings.warn(f"This overload of {method.__name__} is deprecated: give the scale by name", stacklevel=3)
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """The functions of the package that take old forms, by name."""
+    import tesserack as ts
+
+    scaled = {name: _scaled(getattr(ts, name), *_SCALED[name]) for name in ("add", "sub", "addcmul", "addcdiv")}
+    return scaled | {name: _weighted(getattr(ts, name)) for name in _PRODUCTS}
 
 
 def _backward(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,6 +130,7 @@ def install() -> None:
     makers: dict[str, Callable[[Any], Any]] = {"backward": _backward, "data_ptr": _data_ptr}
     for name, (argument, tensors) in _SCALED.items():
         makers[name] = functools.partial(_scaled, name=argument, tensors=tensors)
+    makers |= dict.fromkeys((*_PRODUCTS, *(f"{name}_" for name in _PRODUCTS)), _weighted_method)
     for name, make in makers.items():
         _kept[name] = getattr(Tensor, name)
         setattr(Tensor, name, make(_kept[name]))

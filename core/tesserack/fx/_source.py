@@ -34,13 +34,14 @@ class Writer:
         self._known: dict[int, str] = {}
         self._parameters: list[str] = []
         self._lines: list[str] = []
+        self._returned = ""
         self._done = _last_readers(nodes)
         for node in nodes:
             self._add(node)
 
     def text(self) -> str:
         """The function ``forward``, of the form that PyTorch's graphs print."""
-        head = f"def forward({', '.join([self.root, *self._parameters])}):"
+        head = f"def forward({', '.join([self.root, *self._parameters])}){self._returned}:"
         return "\n\n\n" + "\n".join([head, *(f"    {line}" for line in self._lines or ["pass"])]) + "\n    "
 
     def _add(self, node: Node) -> None:
@@ -48,6 +49,7 @@ class Writer:
             self._placeholder(node)
         elif node.op == "output":
             self._lines.append(f"return {self._value(node.args[0])}")
+            self._returned = f" -> {self._value(node.type)}" if node.type is not None else ""
         else:
             over = "".join(f"{name} = " for name in self._done.get(node, ()))
             self._lines.append(f"{node.name} = {self._call(node)}" + (f";  {over}None" if over else ""))

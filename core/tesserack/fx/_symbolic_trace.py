@@ -16,11 +16,12 @@ from tesserack._native import Tensor
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import map_aggregate
-from tesserack.fx.proxy import Proxy, TracerBase, as_written
+from tesserack.fx.proxy import ParameterProxy, Proxy, TracerBase, as_written
 from tesserack.nn.modules.container import Sequential
 from tesserack.nn.modules.module import Module
+from tesserack.nn.parameter import Parameter
 
-__all__ = ["PHBase", "Tracer", "symbolic_trace", "wrap"]
+__all__ = ["PH", "PHBase", "Tracer", "symbolic_trace", "wrap"]
 
 # Functions that stay calls when they are given a proxy: (namespace, name).
 _wrapped: list[tuple[dict[str, Any], str]] = []
@@ -28,6 +29,9 @@ _wrapped: list[tuple[dict[str, Any], str]] = []
 
 class PHBase:
     """What a concrete argument may be to say: trace it."""
+
+
+PH = PHBase()
 
 
 def _has_proxy(args: Any, kwargs: Any) -> Proxy | None:
@@ -66,8 +70,12 @@ class Tracer(TracerBase):
     """Writes a module down as a :class:`Graph`.
 
     ``is_leaf_module`` decides which submodules stay calls: those of ``nn``, but ``Sequential``. What is in
-    ``autowrap_modules`` and ``autowrap_functions`` stays a call when it is given traced values.
+    ``autowrap_modules`` and ``autowrap_functions`` stays a call when it is given traced values. Where
+    ``param_shapes_constant``, the shapes of parameters are numbers and not traced; a subclass that sets
+    ``proxy_buffer_attributes`` has buffers that are read traced, and may override ``getattr``.
     """
+
+    proxy_buffer_attributes = False
 
     def __init__(
         self,
@@ -79,6 +87,7 @@ class Tracer(TracerBase):
             value for module in autowrap_modules for value in vars(module).values() if callable(value)
         } | set(autowrap_functions)
         self._modules = autowrap_modules
+        self.param_shapes_constant = param_shapes_constant
         self.root: Module = Module()
         self.graph: Graph = Graph()
         self._paths: dict[int, str] = {}
@@ -128,6 +137,25 @@ class Tracer(TracerBase):
         setattr(self.root, f"_tensor_constant{number}", tensor)
         return f"_tensor_constant{number}"
 
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """What reading an attribute of a module gives: parameters, and buffers if asked for, are traced."""
+        tables: list[tuple[type[Tensor], Any]] = [(Parameter, self.root.named_parameters)]
+        if self.proxy_buffer_attributes:
+            tables.append((Tensor, self.root.named_buffers))
+        for kind, named in tables:
+            if isinstance(attr_val, kind):
+                name = next((name for name, owned in named() if owned is attr_val), None)
+                if name is not None:
+                    if name not in parameter_proxy_cache:
+                        parameter_proxy_cache[name] = self._read(name, attr_val)
+                    return parameter_proxy_cache[name]
+        return attr_val
+
+    def _read(self, name: str, value: Any) -> Proxy:
+        proxy = self.create_proxy("get_attr", name, (), {})
+        fixed = self.param_shapes_constant and isinstance(value, Parameter)
+        return ParameterProxy(self, proxy.node, name, value) if fixed else proxy
+
     # --- tracing -----------------------------------------------------------------------------------------------------
 
     def trace(self, root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
@@ -143,7 +171,8 @@ class Tracer(TracerBase):
         namespace = getattr(inspect.unwrap(function), "__globals__", {})
         with self._patched(namespace):
             result = function(*args, **kwargs)
-        self.create_node("output", "output", (self.create_arg(result),), {})
+        returned = getattr(function, "__annotations__", {}).get("return")
+        self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returned)
         return self.graph
 
     def _arguments(
@@ -172,11 +201,17 @@ class Tracer(TracerBase):
 
     @contextmanager
     def _patched(self, namespace: dict[str, Any]) -> Iterator[None]:
-        """Calls of modules and of wrapped functions come here."""
-        calls, reads = Module.__call__, Module.__getattr__
+        """Calls of modules and of wrapped functions, and reads of tensors, come here."""
+        calls: Any = Module.__call__
 
         def call(module: Module, *args: Any, **kwargs: Any) -> Any:
             return self.call_module(module, lambda *a, **k: calls(module, *a, **k), args, kwargs)
+
+        known: dict[str, Any] = {}
+
+        def read(module: Module, name: str) -> Any:
+            value = object.__getattribute__(module, name)
+            return self.getattr(name, value, known) if isinstance(value, Tensor) else value
 
         undo: list[tuple[dict[str, Any], str, Any]] = []
         for space, name in [*_wrapped, *self._automatic(namespace)]:
@@ -184,10 +219,12 @@ class Tracer(TracerBase):
                 undo.append((space, name, space[name]))
                 space[name] = _keeping_call(space[name])
         Module.__call__ = call  # type: ignore[method-assign, assignment]
+        Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
-            Module.__call__, Module.__getattr__ = calls, reads  # type: ignore[method-assign]
+            Module.__call__ = calls  # type: ignore[method-assign]
+            del Module.__getattribute__
             for space, name, function in reversed(undo):
                 space[name] = function
 

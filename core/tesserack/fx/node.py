@@ -38,6 +38,16 @@ def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
     return map_aggregate(a, lambda value: fn(value) if isinstance(value, Node) else value)
 
 
+# Functions whose calls stay though nothing reads what they return.
+_with_effects: set[Any] = {operator.setitem}
+
+
+def has_side_effect(fn: Any) -> Any:
+    """Keep calls of a function where nothing reads what it returns. Also a decorator."""
+    _with_effects.add(fn)
+    return fn
+
+
 class Node:
     """One step: ``op`` says of which kind, ``target`` what is called or read, ``args`` and ``kwargs`` with what.
 
@@ -157,7 +167,7 @@ class Node:
 
     def is_impure(self) -> bool:
         """Whether the step must stay though nothing reads it."""
-        return self.op in ("placeholder", "output") or self.target in (operator.setitem,)
+        return self.op in ("placeholder", "output") or (self.op == "call_function" and self.target in _with_effects)
 
     def format_node(self, *args: Any, **kwargs: Any) -> str:
         """The step as one line."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from tesserack.fx.node import Node, map_aggregate
 
-__all__ = ["Attribute", "GraphAppendingTracer", "Proxy", "TraceError", "TracerBase"]
+__all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
 
 
 class TraceError(ValueError):
@@ -160,6 +160,43 @@ class Attribute(Proxy):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
         return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+
+
+class ParameterProxy(Proxy):
+    """A parameter whose shape is known while it is traced."""
+
+    def __init__(self, tracer: TracerBase, node: Node, name: str, param: Any) -> None:
+        super().__init__(node, tracer)
+        self.name, self.param = name, param
+
+    def __repr__(self) -> str:
+        return f"ParameterProxy({self.name})"
+
+    @property
+    def shape(self) -> Any:
+        """The parameter's."""
+        return self.param.shape
+
+    def size(self, dim: int | None = None) -> Any:
+        """The parameter's shape, or one size of it."""
+        return self.param.size() if dim is None else self.param.size(dim)
+
+    def dim(self) -> int:
+        """How many dims the parameter has."""
+        return int(self.param.dim())
+
+    @property
+    def ndim(self) -> int:
+        """How many dims the parameter has."""
+        return int(self.param.ndim)
+
+    def numel(self) -> int:
+        """How many elements the parameter has."""
+        return int(self.param.numel())
+
+    def nelement(self) -> int:
+        """How many elements the parameter has."""
+        return int(self.param.nelement())
 
 
 def _binary(name: str, reflected: bool) -> Any:

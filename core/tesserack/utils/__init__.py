@@ -6,7 +6,10 @@ from tesserack.utils import checkpoint, data, hooks
 __all__ = ["checkpoint", "data", "hooks"]
 
 # Imported when first used.
-_LAZY = ("_pytree", "benchmark", "cpp_extension", "dlpack", "flop_counter", "model_zoo", "tensorboard")
+_LAZY = (
+    *("_pytree", "benchmark", "cpp_extension", "dlpack", "flop_counter", "model_zoo", "module_tracker"),
+    *("tensorboard", "weak"),
+)
 
 
 def __getattr__(name: str) -> object:

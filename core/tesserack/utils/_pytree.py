@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,16 +17,24 @@ __all__ = [
     "keystr",
     "register_pytree_node",
     "tree_all",
+    "tree_all_only",
     "tree_any",
+    "tree_any_only",
     "tree_flatten",
     "tree_flatten_with_path",
+    "tree_is_leaf",
+    "tree_iter",
     "tree_leaves",
     "tree_map",
     "tree_map_",
     "tree_map_only",
+    "tree_map_only_",
     "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
+    "treespec_dumps",
+    "treespec_loads",
+    "treespec_pprint",
 ]
 
 Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
@@ -37,6 +47,9 @@ class NodeDef(NamedTuple):
     flatten_fn: Flatten
     unflatten_fn: Unflatten
     flatten_with_keys_fn: Flatten | None = None
+    serialized_type_name: str | None = None
+    to_dumpable_context: Callable[[Any], Any] | None = None
+    from_dumpable_context: Callable[[Any], Any] | None = None
 
 
 SUPPORTED_NODES: dict[type, NodeDef] = {}
@@ -47,12 +60,106 @@ PyTree = Any
 def register_pytree_node(cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **options: Any) -> None:
     """Have a class taken apart: ``flatten_fn(x)`` gives children and a context, of which ``unflatten_fn`` makes x.
 
-    The option ``flatten_with_keys_fn`` gives (key, child) pairs instead, for :func:`tree_flatten_with_path`.
+    The option ``flatten_with_keys_fn`` gives (key, child) pairs instead, for :func:`tree_flatten_with_path`;
+    ``serialized_type_name`` is the name in :func:`treespec_dumps`, with ``to_dumpable_context`` and
+    ``from_dumpable_context`` for contexts that JSON has no form for.
     """
-    _registry[cls] = NodeDef(flatten_fn, unflatten_fn, options.get("flatten_with_keys_fn"))
+    names = ("flatten_with_keys_fn", "serialized_type_name", "to_dumpable_context", "from_dumpable_context")
+    _registry[cls] = NodeDef(flatten_fn, unflatten_fn, *(options.get(name) for name in names))
+    treespec_loads.cache_clear()
 
 
 _register_pytree_node = register_pytree_node
+
+
+# --- specs as text -------------------------------------------------------------------------------------------------
+
+_BUILTINS: dict[type, str] = {
+    **{kind: f"builtins.{kind.__name__}" for kind in (dict, list, tuple)},
+    **{kind: f"collections.{kind.__name__}" for kind in (OrderedDict, defaultdict, deque)},
+}
+
+
+def _serialized(kind: type) -> str:
+    name = _registry[kind].serialized_type_name or _BUILTINS.get(kind)
+    if name is None:
+        raise NotImplementedError(
+            f"treespec_dumps: No registered serialization name for {kind} found. Please update your "
+            "register_pytree_node call with a `serialized_type_name` kwarg."
+        )
+    return name
+
+
+def _as_json(spec: TreeSpec) -> dict[str, Any]:
+    if spec.type is None:
+        return {"type": None, "context": None, "children_spec": []}
+    name, dump = _serialized(spec.type), _registry[spec.type].to_dumpable_context
+    if dump is not None:
+        context = dump(spec.context)
+    elif spec.type is defaultdict:
+        factory, keys = spec.context
+        context = {"default_factory_module": factory.__module__, "default_factory_name": factory.__qualname__,
+                   "dict_context": keys}  # fmt: skip
+    else:
+        context = json.dumps(spec.context)
+    return {"type": name, "context": context, "children_spec": [_as_json(child) for child in spec.children_specs]}
+
+
+def _of_json(node: Any) -> TreeSpec:
+    if node["type"] is None:
+        return LeafSpec()
+    names = {
+        _serialized(kind): kind for kind, how in _registry.items() if how.serialized_type_name or kind in _BUILTINS
+    }
+    kind = names.get(node["type"])
+    if kind is None:
+        raise NotImplementedError(f"treespec_loads: Deserializing {node['type']} in pytree is not registered.")
+    load, context = _registry[kind].from_dumpable_context, node["context"]
+    if load is not None:
+        context = load(context)
+    elif kind is defaultdict:
+        known = {f"builtins.{kind.__name__}": kind for kind in (list, dict, set, tuple, int, float, str, bool)}
+        factory = f"{context['default_factory_module']}.{context['default_factory_name']}"
+        if factory not in known:
+            raise NotImplementedError(f"treespec_loads: expected a factory of builtins, got {factory}")
+        context = (known[factory], context["dict_context"])
+    else:
+        context = json.loads(context)
+    return TreeSpec(kind, context, [_of_json(child) for child in node["children_spec"]])
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """A spec as JSON, as PyTorch writes it. ``NotImplementedError`` for classes without a name for that.
+
+    >>> treespec_loads(treespec_dumps(tree_structure([1, (2, 3)])))
+    TreeSpec(list, None, [*, TreeSpec(tuple, None, [*, *])])
+    """
+    if protocol not in (None, 1):
+        raise ValueError(f"treespec_dumps: Unknown protocol {protocol}. Available protocols: [1]")
+    return json.dumps((1, _as_json(treespec)))
+
+
+@functools.cache
+def treespec_loads(serialized: str) -> TreeSpec:
+    """The spec of :func:`treespec_dumps`. ``NotImplementedError`` for names that nobody registered."""
+    protocol, node = json.loads(serialized)
+    if protocol != 1:
+        raise ValueError(f"treespec_loads: Unknown protocol {protocol}. Available protocols: [1]")
+    return _of_json(node)
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    """A spec as the tree it builds, with ``*`` for leaves.
+
+    >>> treespec_pprint(tree_structure({"a": 1, "b": [2, 3]}))
+    "{'a': *, 'b': [*, *]}"
+    """
+
+    class Star:
+        def __repr__(self) -> str:
+            return "*"
+
+    return repr(tree_unflatten([Star() for _ in range(treespec.num_leaves)], treespec))
 
 
 def _keys(x: Any) -> tuple[list[Any], list[Any]]:
@@ -111,9 +218,14 @@ class LeafSpec(TreeSpec):
         super().__init__(None, None, [])
 
 
+def _is_record(kind: type) -> bool:
+    """Whether it is a tuple with names, of Python's ``namedtuple`` or what an operator of several results returns."""
+    return issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_sequence_fields"))
+
+
 def _kind(x: Any) -> Any:
     kind = type(x)
-    return tuple if isinstance(x, tuple) and hasattr(kind, "_fields") and kind not in _registry else kind
+    return tuple if kind not in _registry and _is_record(kind) else kind
 
 
 _get_node_type = _kind
@@ -133,7 +245,7 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
     if _is_leaf(tree, is_leaf):
         return [tree], LeafSpec()
     children, context = _registry[_kind(tree)].flatten_fn(tree)
-    named = type(tree) if hasattr(type(tree), "_fields") else None
+    named = type(tree) if _is_record(type(tree)) else None
     leaves: list[Any] = []
     specs: list[TreeSpec] = []
     for child in children:
@@ -155,8 +267,8 @@ def _build(leaves: Any, spec: TreeSpec) -> Any:
     if spec.type is None:
         return next(leaves)
     children = [_build(leaves, child) for child in spec.children_specs]
-    if hasattr(spec.type, "_fields") and spec.type not in _registry:
-        return spec.type(*children)
+    if spec.type not in _registry and _is_record(spec.type):
+        return spec.type(*children) if hasattr(spec.type, "_fields") else spec.type(children)
     return _registry[spec.type].unflatten_fn(children, spec.context)
 
 
@@ -209,6 +321,32 @@ def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> boo
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
     """Whether it holds for some leaf."""
     return any(pred(leaf) for leaf in tree_leaves(tree, is_leaf))
+
+
+def tree_all_only(kinds: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
+    """Whether it holds for every leaf of a type."""
+    return all(pred(leaf) for leaf in tree_leaves(tree, is_leaf) if _is_of(leaf, kinds))
+
+
+def tree_any_only(kinds: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
+    """Whether it holds for some leaf of a type."""
+    return any(pred(leaf) for leaf in tree_leaves(tree, is_leaf) if _is_of(leaf, kinds))
+
+
+def tree_map_only_(type_or_types_or_pred: Any, func: Any, tree: Any, is_leaf: Any = None) -> Any:
+    """``func`` called for the leaves of a type; the tree itself."""
+    tree_map_only(type_or_types_or_pred, func, tree, is_leaf)
+    return tree
+
+
+def tree_is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether it is not taken apart."""
+    return _is_leaf(tree, is_leaf)
+
+
+def tree_iter(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Iterator[Any]:
+    """The leaves, one after another."""
+    return iter(tree_leaves(tree, is_leaf))
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------

@@ -41,6 +41,15 @@ class RemovableHandle:
             if table is not None:
                 table.pop(self.id, None)
 
+    def __getstate__(self) -> tuple[int, tuple[Any, ...]]:
+        return self.id, tuple(reference() for reference in self._tables)
+
+    def __setstate__(self, state: tuple[int, tuple[Any, ...]]) -> None:
+        global _ids
+        self.id, tables = state
+        self._tables = tuple(weakref.ref(table) for table in tables if table is not None)
+        _ids = itertools.count(max(next(_ids), self.id + 1))  # the tables that came along hold this one
+
     def __enter__(self) -> RemovableHandle:
         return self
 

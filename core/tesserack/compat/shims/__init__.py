@@ -9,10 +9,28 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.compat.shims._limits import finfo
+from tesserack.compat._old_forms import functions
 from tesserack.compat.shims._object_files import load, save
 
-__all__ = ["finfo", "load", "norm", "save", "where"]
+__all__ = [
+    "add",
+    "addbmm",
+    "addcdiv",
+    "addcmul",
+    "addmm",
+    "addmv",
+    "addr",
+    "baddbmm",
+    "load",
+    "norm",
+    "save",
+    "sub",
+    "where",
+]
+
+_OLD = functions()
+add, sub, addcmul, addcdiv = _OLD["add"], _OLD["sub"], _OLD["addcmul"], _OLD["addcdiv"]
+addmm, addbmm, baddbmm, addmv, addr = (_OLD[name] for name in ("addmm", "addbmm", "baddbmm", "addmv", "addr"))
 
 
 def norm(

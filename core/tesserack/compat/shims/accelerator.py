@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from tesserack import _native
@@ -82,7 +83,7 @@ def synchronize(device: Any = None, /) -> None:
 
 def device_index(device: int | None, /) -> Any:
     """The context that makes a device current."""
-    return _card("device_index").within(device)
+    return contextlib.nullcontext() if device is None else _card("device_index").within(device)
 
 
 def empty_cache() -> None:

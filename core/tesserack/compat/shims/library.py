@@ -128,6 +128,26 @@ def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any
     return (_operator(op) if isinstance(op, str) else op).register_kernel(device_types, func)
 
 
+def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """Say how ``vmap`` calls the operator for all entries at once, by its name."""
+    return (_operator(op) if isinstance(op, str) else op).register_vmap(func)
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
+    """Say to which dtype autocast casts the operator's tensors, by its name."""
+    (_operator(op) if isinstance(op, str) else op).register_autocast(device_type, cast_inputs)
+
+
+def get_kernel(op: Any, dispatch_key: str) -> Any:
+    """The kernel that was registered for a device, as a callable. ``RuntimeError`` if there is none."""
+    found = _operator(op) if isinstance(op, str) else op
+    key = str(dispatch_key).rpartition(".")[2]
+    kernel = found._kernels.get(None if key in _EVERYWHERE else _DEVICES.get(key, key.lower()))
+    if kernel is None:
+        raise RuntimeError(f"no kernel of {found.name} for {key}; register one with torch.library.impl")
+    return kernel
+
+
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
     """Kept for programs that call it: there are no subclasses that dispatch."""
     return (lambda function: function) if func is None else func

@@ -106,6 +106,7 @@ class DataLoader(Generic[T_co]):
         self.batch_sampler = batch_sampler
         batched = batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
+        self._made = True
 
     def _check(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
         if isinstance(self.num_workers, bool) or not isinstance(self.num_workers, int) or self.num_workers < 0:
@@ -143,7 +144,18 @@ class DataLoader(Generic[T_co]):
             )
         from tesserack.utils.data.processes import context_of
 
-        self.multiprocessing_context = context_of(self.multiprocessing_context)
+        object.__setattr__(self, "multiprocessing_context", context_of(self.multiprocessing_context))
+
+    #: What an epoch's order was made of.
+    _SETTLED = frozenset({"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"})
+    _made = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._made and name in self._SETTLED:
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+        if self._made and name == "multiprocessing_context":
+            self._check_workers()
 
     def __len__(self) -> int:
         if not self._streams:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
@@ -138,14 +139,16 @@ class ConcatDataset(Dataset[T_co]):
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
-            raise ValueError("ConcatDataset: datasets should not be an empty iterable")
+            raise AssertionError("ConcatDataset: datasets should not be an empty iterable")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
             raise ValueError("ConcatDataset: does not take IterableDatasets; use ChainDataset")
         self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
 
     def __getitem__(self, index: int) -> T_co:
         size = len(self)
-        if not -size <= index < size:
+        if index < -size:
+            raise ValueError(f"ConcatDataset: absolute value of index should not exceed {size} samples, got {index}")
+        if index >= size:
             raise IndexError(f"ConcatDataset: index {index} is out of range for {size} samples")
         index %= size
         which = bisect_right(self.cumulative_sizes, index)
@@ -223,6 +226,9 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
             "random_split: Sum of input lengths does not equal the length of the input dataset! "
             f"Expected {size}, got {list(lengths)}"
         )
+    for i, count in enumerate(counts):
+        if count == 0:
+            warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
     order = ts.randperm(size, generator=generator).tolist()
     ends = list(itertools.accumulate(counts))
     return [Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts, strict=True)]

@@ -1,5 +1,6 @@
 """Event files for TensorBoard, written without it."""
 
-from tesserack.utils.tensorboard.writer import FileWriter, SummaryWriter
+from tesserack.utils.tensorboard._event_file import FileWriter
+from tesserack.utils.tensorboard.writer import SummaryWriter
 
 __all__ = ["FileWriter", "SummaryWriter"]

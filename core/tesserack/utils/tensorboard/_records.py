@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-__all__ = ["event", "field_bytes", "field_double", "field_float", "field_int", "packed_doubles", "record"]
+__all__ = ["event", "field_bytes", "field_double", "field_float", "field_int", "record"]
+__all__ += ["packed_doubles", "packed_floats", "packed_ints"]
 
 
 def _crc_table() -> list[int]:
@@ -89,13 +90,33 @@ def packed_doubles(number: int, values: Iterable[float]) -> bytes:
     return field_bytes(number, struct.pack(f"<{len(numbers)}d", *numbers))
 
 
-def event(wall_time: float, step: int | None, *, version: str | None = None, summary: bytes | None = None) -> bytes:
-    """An Event message with a summary, or with the version that stands at the beginning of a file."""
+def packed_floats(number: int, values: Iterable[float]) -> bytes:
+    """A field of several floats of 32 bits."""
+    numbers = [*values]
+    return field_bytes(number, struct.pack(f"<{len(numbers)}f", *numbers))
+
+
+def packed_ints(number: int, values: Iterable[int]) -> bytes:
+    """A field of several integers."""
+    return field_bytes(number, b"".join(_varint(int(value)) for value in values))
+
+
+def event(
+    wall_time: float,
+    step: int | None,
+    *,
+    version: str | None = None,
+    summary: bytes | None = None,
+    graph: bytes | None = None,
+    session: bytes | None = None,
+) -> bytes:
+    """An Event message with a summary, a graph or a note on the session, or with the version that begins a file."""
     out = field_double(1, wall_time)
     if step is not None:
         out += field_int(2, step)
     if version is not None:
         out += field_bytes(3, version)
-    if summary is not None:
-        out += field_bytes(5, summary)
+    for number, message in ((4, graph), (5, summary), (7, session)):
+        if message is not None:
+            out += field_bytes(number, message)
     return out

@@ -7,6 +7,7 @@ from typing import Any
 
 from tesserack.compat.shims._dynamo import config, utils
 from tesserack.compiler import (
+    OptimizedModule,
     allow_in_graph,
     assume_constant_result,
     disable,
@@ -16,7 +17,6 @@ from tesserack.compiler import (
     set_stance,
     substitute_in_graph,
 )
-from tesserack.nn.modules.module import Module
 
 __all__ = [
     "OptimizedModule",
@@ -44,10 +44,6 @@ __all__ = [
 ]
 
 external_utils = SimpleNamespace(is_compiling=is_compiling)
-
-
-class OptimizedModule(Module):
-    """What ``torch.compile`` makes of modules in PyTorch; here nothing is one."""
 
 
 def optimize(*args: Any, **kwargs: Any) -> Any:

@@ -1,10 +1,26 @@
-"""``torch.distributed``: one process, which says so. What would speak to others fails when it is used."""
+"""``torch.distributed``: one process, which says so. What would compute with others fails when it is used; stores of
+keys and values are there, between processes too.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tesserack.compat.shims.distributed._errors import DistError, DistNetworkError, DistStoreError, QueueEmptyError
+from tesserack.compat.shims.distributed._file_store import FileStore
+from tesserack.compat.shims.distributed._stores import HashStore, PrefixStore, Store
+from tesserack.compat.shims.distributed._tcp_store import TCPStore
+
 __all__ = [
+    "DistError",
+    "DistNetworkError",
+    "DistStoreError",
+    "FileStore",
+    "HashStore",
+    "PrefixStore",
+    "QueueEmptyError",
+    "Store",
+    "TCPStore",
     "get_rank",
     "get_world_size",
     "is_available",

@@ -1,0 +1,1 @@
+"""Parts of ``torch.fx`` that mean nothing in Tesserack's."""
