@@ -62,6 +62,7 @@ _LAZY_MODULES = (
     "plugins",
     "profiler",
     "random",
+    "return_types",
     "signal",
     "sparse",
     "special",
@@ -139,6 +140,27 @@ _LAZY_NAMES = {
     "segment_reduce": "_segments",
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
+    **dict.fromkeys(
+        (
+            f"{name}Storage"
+            for name in [
+                *(
+                    "BFloat16",
+                    "Bool",
+                    "Byte",
+                    "Char",
+                    "ComplexDouble",
+                    "ComplexFloat",
+                    "Double",
+                    "Float",
+                    "Half",
+                    "Int",
+                ),
+                *("Long", "Short"),
+            ]
+        ),
+        "_typed_storage",
+    ),
     **dict.fromkeys(_COPIES, "_copies"),
     **dict.fromkeys(("frexp", "gradient", "nextafter"), "_floats"),
     **dict.fromkeys(

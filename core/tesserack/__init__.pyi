@@ -31,6 +31,7 @@ from tesserack import overrides as overrides
 from tesserack import plugins as plugins
 from tesserack import profiler as profiler
 from tesserack import random as random
+from tesserack import return_types as return_types
 from tesserack import signal as signal
 from tesserack import sparse as sparse
 from tesserack import special as special
@@ -52,9 +53,11 @@ from tesserack._native import bool as bool
 from tesserack._native import can_cast as can_cast
 from tesserack._native import cdouble as cdouble
 from tesserack._native import cfloat as cfloat
+from tesserack._native import chalf as chalf
 from tesserack._native import channels_last as channels_last
 from tesserack._native import channels_last_3d as channels_last_3d
 from tesserack._native import complex128 as complex128
+from tesserack._native import complex32 as complex32
 from tesserack._native import complex64 as complex64
 from tesserack._native import contiguous_format as contiguous_format
 from tesserack._native import current_stream as current_stream
@@ -68,6 +71,11 @@ from tesserack._native import float as float
 from tesserack._native import float16 as float16
 from tesserack._native import float32 as float32
 from tesserack._native import float64 as float64
+from tesserack._native import float8_e4m3fn as float8_e4m3fn
+from tesserack._native import float8_e4m3fnuz as float8_e4m3fnuz
+from tesserack._native import float8_e5m2 as float8_e5m2
+from tesserack._native import float8_e5m2fnuz as float8_e5m2fnuz
+from tesserack._native import float8_e8m0fnu as float8_e8m0fnu
 from tesserack._native import from_numpy as from_numpy
 from tesserack._native import get_default_device as get_default_device
 from tesserack._native import get_default_dtype as get_default_dtype
@@ -271,6 +279,18 @@ from tesserack._typed import HalfTensor as HalfTensor
 from tesserack._typed import IntTensor as IntTensor
 from tesserack._typed import LongTensor as LongTensor
 from tesserack._typed import ShortTensor as ShortTensor
+from tesserack._typed_storage import BFloat16Storage as BFloat16Storage
+from tesserack._typed_storage import BoolStorage as BoolStorage
+from tesserack._typed_storage import ByteStorage as ByteStorage
+from tesserack._typed_storage import CharStorage as CharStorage
+from tesserack._typed_storage import ComplexDoubleStorage as ComplexDoubleStorage
+from tesserack._typed_storage import ComplexFloatStorage as ComplexFloatStorage
+from tesserack._typed_storage import DoubleStorage as DoubleStorage
+from tesserack._typed_storage import FloatStorage as FloatStorage
+from tesserack._typed_storage import HalfStorage as HalfStorage
+from tesserack._typed_storage import IntStorage as IntStorage
+from tesserack._typed_storage import LongStorage as LongStorage
+from tesserack._typed_storage import ShortStorage as ShortStorage
 from tesserack._variadic import block_diag as block_diag
 from tesserack._variadic import chain_matmul as chain_matmul
 from tesserack._variadic import einsum as einsum
@@ -361,6 +381,7 @@ def unique_consecutive(
 def _addmm_activation(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., use_gelu: _bool = ...) -> Tensor: ...
 @overload
 def _addmm_activation(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., use_gelu: _bool = ..., out: Tensor) -> Tensor: ...
+def _neg_view(input: Tensor) -> Tensor: ...
 @overload
 def abs(input: Tensor) -> Tensor: ...
 @overload
@@ -689,7 +710,10 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor) -> Tensor: ...
 def concat(tensors: Sequence[Tensor], dim: _int = ...) -> Tensor: ...
 @overload
 def concat(tensors: Sequence[Tensor], dim: _int = ..., *, out: Tensor) -> Tensor: ...
+@overload
 def concatenate(tensors: Sequence[Tensor], dim: _int = ...) -> Tensor: ...
+@overload
+def concatenate(tensors: Sequence[Tensor], dim: _int = ..., *, out: Tensor) -> Tensor: ...
 def conj(input: Tensor) -> Tensor: ...
 @overload
 def conj_physical(input: Tensor) -> Tensor: ...
@@ -1310,9 +1334,9 @@ def median(input: Tensor, dim: _int, keepdim: _bool = ...) -> tuple[Tensor, Tens
 @overload
 def median(input: Tensor, dim: _int, keepdim: _bool = ..., *, out: Sequence[Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
-def meshgrid(tensors: Sequence[Tensor], *, indexing: str = ...) -> tuple[Tensor, ...]: ...
+def meshgrid(tensors: Sequence[Tensor], *, indexing: str | None = ...) -> tuple[Tensor, ...]: ...
 @overload
-def meshgrid(*tensors: Tensor, indexing: str = ...) -> tuple[Tensor, ...]: ...
+def meshgrid(*tensors: Tensor, indexing: str | None = ...) -> tuple[Tensor, ...]: ...
 @overload
 def min(input: Tensor) -> Tensor: ...
 @overload
@@ -1618,6 +1642,10 @@ def round_(input: Tensor, *, decimals: _int) -> Tensor: ...
 def row_stack(tensors: Sequence[Tensor]) -> Tensor: ...
 @overload
 def row_stack(*tensors: Tensor) -> Tensor: ...
+@overload
+def row_stack(tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
+@overload
+def row_stack(*tensors: Tensor, out: Tensor) -> Tensor: ...
 @overload
 def rsqrt(input: Tensor) -> Tensor: ...
 @overload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,11 @@ def range(
     tensor([1., 2., 3., 4.])
     """
     strided_only("range", layout)
+    warnings.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+        "Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
+        stacklevel=2,
+    )
     if end is None:
         start, end = 0, start
     if step == 0:

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, return_types
 from tesserack._results import deliver
 
 __all__ = ["frexp", "gradient", "nextafter"]
@@ -70,7 +70,7 @@ def _nextafter_function() -> Any:
 def _stepped(x: Tensor, y: Tensor, dtype: Any) -> Tensor:
     """The numbers after ``x`` towards ``y``, of one floating dtype and shape."""
     whole = _INTEGERS[dtype]
-    bits = x.contiguous().view(whole)
+    bits = x.resolve_neg().contiguous().view(whole)
     # Away from zero the bit pattern grows by one; from zero itself it is the least number of y's sign.
     away = (y > x) == (x > 0)
     stepped = (bits + ts.where(away, 1, -1).to(whole)).view(dtype)
@@ -80,14 +80,16 @@ def _stepped(x: Tensor, y: Tensor, dtype: Any) -> Tensor:
     return ts.where(x.isnan() | y.isnan(), float("nan"), result)
 
 
-def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> return_types.frexp:
     """``(mantissa, exponent)``, input = mantissa * 2**exponent, with the mantissa in [0.5, 1) and the exponent int32.
 
     Zeros, infinities and NaN are their own mantissas. ``RuntimeError`` for other dtypes than floating ones.
 
     >>> import tesserack as ts
     >>> ts.frexp(ts.tensor([6.0]))
-    (tensor([0.7500]), tensor([3], dtype=tesserack.int32))
+    tesserack.return_types.frexp(
+    mantissa=tensor([0.7500]),
+    exponent=tensor([3], dtype=tesserack.int32))
     """
     _check_float("frexp", input)
     plain = (input == 0) | ~input.isfinite()
@@ -103,11 +105,11 @@ def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[T
     wide_mantissa = input.double() * ts.exp2(-half.double()) * ts.exp2(-(exponent - half).double())
     mantissa = ts.where(plain, input, wide_mantissa.to(input.dtype))
     if out is None:
-        return mantissa, exponent
+        return return_types.frexp((mantissa, exponent))
     if (out[0].dtype, out[1].dtype) != (mantissa.dtype, exponent.dtype):
         raise RuntimeError(f"frexp: expected out of {mantissa.dtype} and {exponent.dtype}, got {out[0].dtype} and "
                            f"{out[1].dtype}")  # fmt: skip
-    return deliver("frexp", mantissa, out[0]), deliver("frexp", exponent, out[1])
+    return return_types.frexp((deliver("frexp", mantissa, out[0]), deliver("frexp", exponent, out[1])))
 
 
 def gradient(

@@ -145,12 +145,12 @@ def asarray(
     dtype: dtype | None = None,
     device: device | str | None = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """``obj`` as a tensor: shared where possible, always copied with ``copy=True``, never with ``copy=False``.
 
     Takes tensors, storages, arrays, DLPack objects, buffers, numbers and sequences. ``ValueError`` when
-    ``copy=False`` is impossible.
+    ``copy=False`` is impossible. Gradients reach a tensor unless ``requires_grad`` says True, to make a leaf, or False.
     """
     source = _as_source(obj, dtype)
     result = _native.as_tensor(source, dtype=dtype, device=device)
@@ -159,9 +159,9 @@ def asarray(
         raise ValueError(f"asarray: cannot share the memory of a {type(obj).__name__} without a copy")
     if copy and shared:
         result = result.clone()
-    if requires_grad:
-        return result.detach().requires_grad_()
-    return result.detach() if result.requires_grad else result
+    if requires_grad is None or requires_grad == result.requires_grad:
+        return result
+    return result.requires_grad_() if requires_grad else result.detach()
 
 
 def _as_source(obj: Any, dtype: dtype | None) -> Any:
@@ -171,8 +171,8 @@ def _as_source(obj: Any, dtype: dtype | None) -> Any:
         return _native.from_numpy(obj) if hasattr(obj, "__array_interface__") and obj.ndim else obj
     if hasattr(obj, "__dlpack__"):
         return from_dlpack(obj)
-    if type(obj).__name__ in ("UntypedStorage", "TypedStorage"):
-        return obj._whole(_native.uint8) if type(obj).__name__ == "UntypedStorage" else obj._numbers()
+    if hasattr(obj, "_storage_numbers"):
+        return obj._storage_numbers(dtype)
     try:
         memoryview(obj)
     except TypeError:
@@ -201,12 +201,25 @@ class finfo:
         "float32": (32, 23, 127, 6),
         "float64": (64, 52, 1023, 15),
     }
+    # eps, min, max, exponent of the smallest normal number, as PyTorch says, also where its eps is doubtful
+    _EIGHT_BITS: ClassVar[dict[str, tuple[float, float, float, int]]] = {
+        "float8_e4m3fn": (0.125, -448.0, 448.0, -6),
+        "float8_e4m3fnuz": (0.125, -240.0, 240.0, -7),
+        "float8_e5m2": (0.25, -57344.0, 57344.0, -14),
+        "float8_e5m2fnuz": (0.125, -57344.0, 57344.0, -15),
+        "float8_e8m0fnu": (1.0, 2.0**-127, 2.0**127, -127),
+    }
 
     def __init__(self, type: dtype | None = None) -> None:
         kind = _native.get_default_dtype() if type is None else type
         if kind.is_complex:
             kind = kind.to_real()
         self.dtype = str(kind).rpartition(".")[2]
+        if self.dtype in self._EIGHT_BITS:
+            self.eps, self.min, self.max, exponent = self._EIGHT_BITS[self.dtype]
+            self.bits, self.resolution = 8, 1.0
+            self.smallest_normal = self.tiny = 2.0**exponent
+            return
         if self.dtype not in self._FORMATS:
             raise TypeError(f"finfo: expected a floating dtype, got {kind}; use tesserack.iinfo for integers")
         self.bits, mantissa, exponent, digits = self._FORMATS[self.dtype]

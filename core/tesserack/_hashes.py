@@ -15,6 +15,7 @@ def _words(x: Tensor) -> Tensor:
     """The elements as 64 bits each: of floats those of float64."""
     if x.is_complex():
         raise NotImplementedError(f"hash_tensor: expected a real dtype, got {x.dtype}; try view_as_real")
+    x = x.resolve_neg()
     if x.is_floating_point():
         return x.detach().double().view(ts.int64)
     return x.detach().view(ts.int64) if x.dtype is ts.uint64 else x.detach().to(ts.int64)

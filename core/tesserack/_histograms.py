@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, return_types
 from tesserack._results import deliver
 
 __all__ = ["histogram", "histogramdd"]
-
-
-class HistogramResult(NamedTuple):
-    """What :func:`histogram` returns."""
-
-    hist: Tensor
-    bin_edges: Tensor
-
-
-class HistogramddResult(NamedTuple):
-    """What :func:`histogramdd` returns."""
-
-    hist: Tensor
-    bin_edges: tuple[Tensor, ...]
 
 
 def _check(op: str, points: Tensor, weight: Tensor | None) -> None:
@@ -139,7 +125,7 @@ def histogram(
     weight: Tensor | None = None,
     density: bool = False,
     out: tuple[Tensor, Tensor] | None = None,
-) -> HistogramResult:
+) -> return_types.histogram:
     """How much weight of ``input``, float32 or float64 of any shape, lies in each bin: ``(hist, bin_edges)``.
 
     ``bins`` counts bins of one width between the ends of ``range`` (else the smallest and largest element), or is the
@@ -159,7 +145,7 @@ def histogram(
     hist, edges = _counts("histogram", points, [bins], range, flat, density)
     if out is not None:
         hist, edges = deliver("histogram", hist, out[0]), (deliver("histogram", edges[0], out[1]),)
-    return HistogramResult(hist, edges[0])
+    return return_types.histogram((hist, edges[0]))
 
 
 def histogramdd(
@@ -168,7 +154,7 @@ def histogramdd(
     range: Sequence[float] | None = None,
     weight: Tensor | None = None,
     density: bool = False,
-) -> HistogramddResult:
+) -> return_types.histogramdd:
     """A histogram of points (*, D) in D dimensions: ``(hist, bin_edges)``, one tensor of edges for each.
 
     ``bins`` is a number for all dimensions, one for each, or edges for each; ``range`` lists low and high end of each.
@@ -189,4 +175,4 @@ def histogramdd(
         )
     if not listed:
         raise RuntimeError("histogramdd: expected points of at least one dimension, got none")
-    return HistogramddResult(*_counts("histogramdd", input, listed, range, weight, density))
+    return return_types.histogramdd(_counts("histogramdd", input, listed, range, weight, density))

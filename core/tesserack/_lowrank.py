@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tesserack as ts
+from tesserack._warnings import warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,10 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     """(LU, pivots), and info with ``get_infos``: ``linalg.lu_factor_ex``, to be preferred. Raises ``LinAlgError`` for
     matrices with a zero on U's diagonal unless ``get_infos``.
     """
+    warn_once(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in "
+        "a future PyTorch release."
+    )
     found = ts.linalg.lu_factor_ex(A, pivot=pivot) if get_infos else ts.linalg.lu_factor(A, pivot=pivot)
     result = tuple(found)
     if out is None:

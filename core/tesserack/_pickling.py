@@ -60,7 +60,10 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
 
         return reduce(self)
     shape = tuple(self.shape)
-    plain = Tensor._make_subclass(Tensor, self.detach(), False)
+    from tesserack._pending import bits_of, physical
+
+    bits = bits_of(self)
+    plain = Tensor._make_subclass(Tensor, physical(self.detach()), False)
     if self.is_meta or not self.numel():
         data, stride = None, tuple(self.stride())
     else:
@@ -70,7 +73,10 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
         flat = plain.as_strided((self.numel(),), (1,), plain.storage_offset()).cpu().view(_native.uint8)
         view = memoryview(flat)
         data = pickle.PickleBuffer(view) if protocol >= 5 else bytes(view)
-    arguments = (type(self), data, name_of(self.dtype), shape, stride, str(self.device), self.requires_grad)
+    place = shape, stride, str(self.device), self.requires_grad
+    arguments: tuple[Any, ...] = (type(self), data, name_of(self.dtype), *place)
+    if bits:
+        arguments = (*arguments, bits)
     state = self.__dict__
     return (rebuild_tensor, arguments, state) if state else (rebuild_tensor, arguments)
 
@@ -83,6 +89,7 @@ def rebuild_tensor(
     stride: tuple[int, ...],
     device: str,
     requires_grad: bool,
+    bits: str = "",
 ) -> Tensor:
     """What a pickled tensor calls: a new tensor, over ``data`` itself where that is writable memory."""
     if data is None:
@@ -92,6 +99,10 @@ def rebuild_tensor(
     else:
         flat = _native._from_buffer(bytearray(data) if isinstance(data, bytes) else data, dtype_named(dtype), -1, 0)
         made = flat.as_strided(shape, stride).to(device)
+    if bits:
+        from tesserack._pending import with_bits
+
+        made = with_bits(made, bits)
     return Tensor._make_subclass(cls, made, requires_grad)
 
 

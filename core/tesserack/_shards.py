@@ -59,8 +59,10 @@ def save_shards(obj: Any, index: str, max_shard_size: int | str) -> None:
     if not isinstance(obj, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in obj.items()):
         raise TypeError("save: an index of several files expects a dict from names to tensors, such as a state_dict()")
     for name, tensor in obj.items():
-        if tensor.dtype is ts.complex128:
-            raise TypeError(f"save: {name!r} is complex128, which safetensors files have no code for; use view_as_real")
+        if tensor.dtype in (ts.complex128, ts.complex32):
+            raise TypeError(
+                f"save: {name!r} is {tensor.dtype}, which safetensors files have no code for; use view_as_real"
+            )
     limit = _bytes_of(max_shard_size)
     folder, stem = os.path.split(index.removesuffix(".index.json").removesuffix(".safetensors"))
     parts = _parts(obj, limit)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack._results import strided_only
+from tesserack._warnings import warn_once
 from tesserack.signal import windows
 
 if TYPE_CHECKING:
@@ -136,10 +137,16 @@ def stft(
     Frames of ``n_fft`` points are ``hop_length`` apart (n_fft // 4) and multiplied by ``window``; with ``center`` frame
     t is about point t * hop_length of the padded signal. Without ``return_complex`` the last dim holds both parts.
     """
-    hop, win = hop_length or n_fft // 4, win_length or n_fft
+    hop, win = n_fft // 4 if hop_length is None else hop_length, win_length or n_fft
     if return_complex is None and not (input.is_complex() or (window is not None and window.is_complex())):
         raise RuntimeError("stft: requires the return_complex parameter be given for real inputs, and will further "
                            "require that return_complex=True in a future PyTorch release.")  # fmt: skip
+    if return_complex is False:
+        warn_once("stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex "
+                  "tensors for all inputs, and return_complex=False will raise an error.")  # fmt: skip
+    if window is None:
+        warn_once("A window was not provided. A rectangular window will be applied, which is known to cause spectral "
+                  "leakage. Other windows such as torch.hann_window are recommended to reduce it.")  # fmt: skip
     if input.dim() not in (1, 2) or not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
             f"stft: expected a 1D or 2D tensor of floating types, got {list(input.shape)} of {input.dtype}"
@@ -197,7 +204,7 @@ def istft(
 
     Raises ``RuntimeError`` where the squares of the overlapping windows nearly vanish.
     """
-    hop, win = hop_length or n_fft // 4, win_length or n_fft
+    hop, win = n_fft // 4 if hop_length is None else hop_length, win_length or n_fft
     if not input.is_complex() or input.dim() not in (2, 3) or 0 in input.shape:
         raise RuntimeError(f"istft: requires a complex-valued input tensor with 2 or 3 dimensions and elements, got "
                            f"{list(input.shape)} of {input.dtype}")  # fmt: skip

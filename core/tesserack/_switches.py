@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tesserack import _native
+from tesserack import _native, _warnings
 from tesserack.amp import _autocast
 from tesserack.amp._autocast import (
     autocast,
@@ -55,7 +55,6 @@ _state: dict[str, Any] = {
     "warn_only": False,
     "matmul": "highest",
     "interop": 1,
-    "warn_always": False,
 }
 
 
@@ -198,12 +197,12 @@ def get_num_interop_threads() -> int:
 
 def set_warn_always(b: bool, /) -> None:
     """Whether warnings of the core are given every time."""
-    _state["warn_always"] = bool(b)
+    _warnings.set_always(bool(b))
 
 
 def is_warn_always_enabled() -> bool:
     """What :func:`set_warn_always` set."""
-    return bool(_state["warn_always"])
+    return _warnings.is_always()
 
 
 # --- compilation ---------------------------------------------------------------------------------------------------
@@ -219,12 +218,16 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """The function or module itself: it runs as it is, operator by operator. Without one, a decorator.
+    """The function itself, which runs as it is, operator by operator; a module within an ``OptimizedModule``, which
+    names it ``_orig_mod``, in its state dict too. Without one, a decorator.
 
     ``RuntimeError`` for ``mode`` together with ``options``.
     """
     if mode is not None and options is not None:
         raise RuntimeError("compile: expected mode or options, got both")
     if model is None:
-        return lambda function: function
-    return model
+        return lambda function: compile(function, disable=disable)
+    from tesserack.compiler import OptimizedModule
+    from tesserack.nn.modules.module import Module
+
+    return OptimizedModule(model) if isinstance(model, Module) and not disable else model

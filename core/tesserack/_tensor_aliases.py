@@ -105,11 +105,18 @@ def set_(
     ``source`` is a tensor or an untyped storage; without one the tensor becomes empty. ``RuntimeError`` where a
     gradient would be lost: under grad mode, if either tensor requires one.
     """
-    from tesserack.storage import UntypedStorage
+    from tesserack._pending import bits_of, physical, with_bits
+    from tesserack.storage import TypedStorage, UntypedStorage
 
     if source is None:
         self.data = self.detach().new_empty(0)
         return self
+    if isinstance(source, TypedStorage):
+        if source.dtype is not self.dtype:
+            raise RuntimeError(
+                f"set_: Expected a Storage of type {self.dtype} or an UntypedStorage, but got type {source.dtype}"
+            )
+        source = source.untyped()
     if isinstance(source, UntypedStorage):
         source, storage_offset = source._whole(self.dtype), storage_offset or 0
     if _native.is_grad_enabled() and (self.requires_grad or source.requires_grad):
@@ -123,7 +130,7 @@ def set_(
         size = tuple(size)
         steps = stride if stride is not None else [math.prod(size[d + 1 :]) for d in range(len(size))]
         source = source.as_strided(size, steps, storage_offset or 0)
-    self.data = source
+    self.data = with_bits(physical(source), bits_of(self))
     return self
 
 

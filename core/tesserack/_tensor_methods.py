@@ -67,6 +67,19 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 # --- copies --------------------------------------------------------------------------------------------------------
 
 
+def _deep_copy_of(x: Tensor, memo: dict[Any, Any]) -> Tensor:
+    """A copy whose memory is shared with the copies of all tensors that share this one's."""
+    from tesserack._untyped_storage import copied_memory
+
+    if x.layout is not _native.strided or getattr(x, "is_nested", False) or x.is_meta or not x.numel():
+        return x.clone()
+    if x.is_conj() or x.is_neg():
+        return x.clone()
+    memory = copied_memory(x, memo)
+    whole = len(memory) - len(memory) % x.element_size()
+    return memory[:whole].view(x.dtype).as_strided(tuple(x.shape), x.stride(), x.storage_offset())
+
+
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]  # type: ignore[no-any-return]
@@ -76,7 +89,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "use .detach().clone() for this one"
         )
     with _native.no_grad():
-        result = Tensor._make_subclass(type(self), self.detach().clone(), self.requires_grad)
+        result = Tensor._make_subclass(type(self), _deep_copy_of(self.detach(), memo), self.requires_grad)
     import copy
 
     memo[id(self)] = result
@@ -187,10 +200,11 @@ def __init_subclass__(cls: type[Any], /, **kwargs: Any) -> None:
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """A numpy.ndarray sharing this tensor's memory; with ``force``, a copy where sharing is impossible.
 
-    Raises ``RuntimeError`` if it requires grad, ``TypeError`` unless its memory is the host's or for bfloat16.
+    Raises ``RuntimeError`` if it requires grad, or if its conjugation or negation is pending (see ``resolve_conj``),
+    and ``TypeError`` unless its memory is the host's or for bfloat16.
     """
     if force:
-        return self.detach().cpu()._numpy()
+        return self.detach().cpu().resolve_conj().resolve_neg()._numpy()
     return self._numpy()
 
 
@@ -241,6 +255,10 @@ _LEGACY_NAMES = {
     _native.int32: "IntTensor",
     _native.int64: "LongTensor",
     _native.bool: "BoolTensor",
+    _native.complex64: "ComplexFloatTensor",
+    _native.complex128: "ComplexDoubleTensor",
+    _native.complex32: "ComplexHalfTensor",
+    **{kind: f"F{str(kind).rpartition('.f')[2]}Tensor" for kind in _native._dtypes if "float8" in str(kind)},
 }
 
 
@@ -297,6 +315,13 @@ def storage(self: Tensor) -> Any:
     return TypedStorage(self.detach())
 
 
+def storage_type(self: Tensor) -> Any:
+    """The class of this tensor's storage, by its dtype."""
+    from tesserack._typed_storage import class_for
+
+    return class_for(self.dtype)
+
+
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """The values in host memory that a device copies from by itself, so that ``to(device, non_blocking=True)`` only
     queues the copy. ``device`` names whose memory; the default device's, or the first in use that gives any. The
@@ -310,7 +335,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     name = _pinning_name(device)
     if not name and not _native._can_pin_memory():
         return self
-    pinned: Tensor = _native._pin_memory(self.detach().contiguous(), name)
+    pinned: Tensor = _native._pin_memory(self.detach().resolve_conj().resolve_neg().contiguous(), name)
     return pinned
 
 
@@ -407,7 +432,7 @@ def nextafter_(self: Tensor, other: Tensor) -> Tensor:
     return self.copy_(nextafter(self, other))
 
 
-def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
+def frexp(self: Tensor) -> Any:
     """``tesserack.frexp(self)``."""
     from tesserack import _floats
 
@@ -463,9 +488,30 @@ def _generator_set_state(self: Any, new_state: Tensor) -> Any:
     return self._set_position(*_unpack(new_state))
 
 
+def _generator_clone_state(self: Any) -> Any:
+    """A generator of its own at the same place."""
+    return type(self)(self.device)._set_position(*self._position())
+
+
+def _generator_get_offset(self: Any) -> int:
+    """How many numbers of 32 bits were drawn, rounded up to four."""
+    return int(self._position()[1])
+
+
+def _generator_set_offset(self: Any, offset: int) -> None:
+    """Go on after so many numbers of 32 bits. ``ValueError`` unless a multiple of 4."""
+    self._set_position(self._position()[0], offset)
+
+
+def _generator_take_state(self: Any, state: Any) -> Any:
+    """Go on where another generator is, as ``graphsafe_get_state`` returns it."""
+    return self._set_position(*state._position())
+
+
 _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "storage", "pin_memory", "is_pinned"),
+    "storage_type",
     *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
     *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "igamma", "igammac", "mvlgamma"),
     *("nextafter", "nextafter_", "frexp", "narrow_copy", "resize_as_", "new_empty_strided"),
@@ -492,3 +538,8 @@ def install(cls: type[Tensor]) -> None:
     _native._add_generator_method("get_state", _generator_get_state)
     _native._add_generator_method("set_state", _generator_set_state)
     _native._add_generator_method("__reduce__", _generator_reduce)
+    for name in ("clone_state", "graphsafe_get_state"):
+        _native._add_generator_method(name, _generator_clone_state)
+    _native._add_generator_method("graphsafe_set_state", _generator_take_state)
+    _native._add_generator_method("get_offset", _generator_get_offset)
+    _native._add_generator_method("set_offset", _generator_set_offset)

@@ -172,7 +172,7 @@ def _contents(tensor: Tensor, indent: int) -> str:
 
 def _has_usual_dtype(tensor: Tensor) -> bool:
     default = _native.get_default_dtype()
-    usual_complex = default.to_complex() if default.itemsize >= 4 else None
+    usual_complex = _native.complex128 if default is _native.float64 else _native.complex64
     return tensor.dtype in (default, _native.int64, _native.bool, usual_complex)
 
 

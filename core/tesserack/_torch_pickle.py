@@ -17,6 +17,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._pending import with_bits
 
 __all__ = ["STORAGES", "PickleRefused", "Storage", "StorageKind", "call_named", "end_of", "interpret"]
 
@@ -257,8 +258,8 @@ class _Machine:
     def _do_build(self, _: Any) -> None:
         state = self._pop()
         target = self._stack[-1]
-        if isinstance(target, _NumberType):
-            return  # byte order and sizes, which its code has already
+        if isinstance(target, (_NumberType, _Hint)):
+            return  # byte order and sizes, which its code has already; what a compiler marked
         if not isinstance(target, OrderedDict) or not isinstance(state, dict):
             raise PickleRefused(f"it sets attributes of a {type(target).__name__}")
         versions = state.get("_metadata")
@@ -294,7 +295,8 @@ def _tensor(_: _Machine, storage: Any, offset: Any, size: Any, stride: Any, *res
     """``_rebuild_tensor`` and ``_rebuild_tensor_v2(..., requires_grad, hooks, metadata)``."""
     if not isinstance(storage, Storage):
         raise PickleRefused("a tensor in it has no storage")
-    return _view(storage.elements, offset, size, stride, bool(rest[:1] and rest[0] is True))
+    made = _view(storage.elements, offset, size, stride, bool(rest[:1] and rest[0] is True))
+    return _with_metadata(made, rest[2:3])
 
 
 def _tensor_v3(
@@ -305,7 +307,20 @@ def _tensor_v3(
     elements = storage.elements
     if dtype is ts.bool and elements.dtype is not ts.bool:
         elements = elements != 0
-    return _view(elements.view(dtype), offset, size, stride, grad is True)
+    return _with_metadata(_view(elements.view(dtype), offset, size, stride, grad is True), rest[:1])
+
+
+def _with_metadata(made: Tensor, metadata: tuple[Any, ...]) -> Tensor:
+    """A tensor whose conjugation or negation was pending when it was written has it pending again."""
+    said = metadata[0] if metadata and isinstance(metadata[0], dict) else {}
+    bits = ",".join(name for name in ("conj", "neg") if said.get(name) is True)
+    if not bits:
+        return made
+    if "conj" in bits and not made.is_complex():
+        raise PickleRefused("a tensor in it is the conjugate of real numbers")
+    if "neg" in bits and made.dtype is ts.bool:
+        raise PickleRefused("a tensor in it is the negative of truth values")
+    return with_bits(made, bits).requires_grad_(made.requires_grad)
 
 
 def _view(elements: Tensor, offset: Any, size: Any, stride: Any, requires_grad: bool) -> Tensor:
@@ -340,6 +355,8 @@ def _from_type(machine: _Machine, function: Any, kind: Any, arguments: Any, stat
         return ts.nn.Buffer(_checked_tensor(made))
     if kind.name == "torch.nn.parameter.Parameter":
         return ts.nn.Parameter(_checked_tensor(made), requires_grad=made.requires_grad)
+    if kind.name == "torch.nested._internal.nested_tensor.NestedTensor" and isinstance(made, Tensor) and made.is_nested:
+        return made
     if kind.name != "torch.Tensor" or not isinstance(made, Tensor):
         raise PickleRefused("a tensor in it is of no known class")
     return made
@@ -458,6 +475,27 @@ def _sparse(machine: _Machine, layout: Any, data: Any) -> Any:
         raise PickleRefused(f"a sparse tensor in it is none: {error}") from None
 
 
+class _Hint(str):
+    """What PyTorch's compiler notes beside the sizes of nested tensors; ignored."""
+
+
+def _hint(_: _Machine, *arguments: Any) -> _Hint:
+    return _Hint()
+
+
+def _nested(machine: _Machine, *parts: Any) -> Any:
+    """``_rebuild_nested_tensor`` of a buffer and the places of its rows, ``_rebuild_njt`` of a dict of parts."""
+    from tesserack.nested._saving import rebuild_jagged, rebuild_strided
+
+    given = [*parts[0].values()] if len(parts) == 1 and isinstance(parts[0], dict) else parts
+    tensors = [part for part in given if isinstance(part, ts.Tensor)]
+    machine.spend(sum(part.nbytes for part in tensors[1:] or tensors))
+    try:
+        return rebuild_jagged(parts[0]) if len(parts) == 1 else rebuild_strided(*parts)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise PickleRefused(f"a nested tensor in it is none: {error}") from None
+
+
 def _class_only(_: _Machine, *arguments: Any) -> Any:
     raise PickleRefused("it makes an object of a class that is only named in tensors")
 
@@ -470,6 +508,10 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_parameter_with_state": _parameter,
     "torch._utils._rebuild_meta_tensor_no_storage": _meta,
     "torch._utils._rebuild_sparse_tensor": _sparse,
+    "torch._utils._rebuild_nested_tensor": _nested,
+    "torch.nested._internal.nested_tensor._rebuild_njt": _nested,
+    "torch.nested._internal.nested_tensor.NestedTensor": _class_only,
+    "torch._dynamo.decorators._DimRange": _hint,
     "torch._tensor._rebuild_from_type_v2": _from_type,
     "torch.Tensor": _class_only,
     "torch.nn.parameter.Parameter": _class_only,

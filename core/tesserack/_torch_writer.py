@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._pending import bits_of, physical
 
 __all__ = ["StorageTable", "write_archive", "write_records"]
 
@@ -74,9 +75,11 @@ class StorageTable:
         self._kept: list[Tensor] = []  # so that no address is used twice
 
     def stored(self, tensor: Tensor) -> tuple[int, int, Tensor]:
-        """The key and number of elements of a tensor's storage, and the tensor as it lies in what is written of it."""
+        """The key and number of elements of a tensor's storage, and the tensor as it lies in what is written of it,
+        whatever is pending."""
         if tensor.is_meta:
             raise TypeError("save: a meta tensor has no values to write")
+        tensor = physical(tensor)
         dtype, nbytes = str(tensor.dtype), tensor._storage_nbytes()
         whole = tensor.device.type == "cpu" and tensor.numel() > 0 and nbytes % tensor.element_size() == 0
         if not whole:
@@ -218,8 +221,8 @@ class _Writer:
 
     def _tensor(self, value: Tensor) -> None:
         if value.is_nested:
-            raise TypeError("save: cannot store a nested tensor; store its values() and offsets()")
-        if isinstance(value, ts.nn.Parameter):
+            self._nested(value)
+        elif isinstance(value, ts.nn.Parameter):
             self._global("torch._utils", "_rebuild_parameter")
             self._op(b"(")
             self._values(value.detach(), False)
@@ -230,6 +233,20 @@ class _Writer:
             self._sparse(value.detach())
         else:
             self._values(value.detach(), value.requires_grad)
+
+    def _nested(self, tensor: Any) -> None:
+        from tesserack.nested._saving import jagged_parts, strided_parts
+
+        if tensor.layout is ts.strided:
+            self._global("torch._utils", "_rebuild_nested_tensor")
+            self._op(b"(")
+            for part in strided_parts(tensor):
+                self._values(part, part.is_floating_point() and tensor.requires_grad)
+            self._op(b"tR")
+        else:
+            self._global("torch.nested._internal.nested_tensor", "_rebuild_njt")
+            self._tuple((jagged_parts(tensor),), ())
+            self._op(b"R")
 
     def _sparse(self, tensor: Tensor) -> None:
         from tesserack.sparse._parts import parts_of
@@ -247,6 +264,7 @@ class _Writer:
         self._op(b"t\x86R")
 
     def _values(self, tensor: Tensor, requires_grad: bool) -> None:
+        pending = bits_of(tensor)
         key, numel, tensor = self.table.stored(tensor)
         dtype = str(tensor.dtype).rpartition(".")[2]
         kind = _STORAGES.get(dtype)
@@ -265,6 +283,8 @@ class _Writer:
         self._no_hooks()
         if not kind:
             self._global("torch", dtype)
+        if pending:
+            self._write(dict.fromkeys(pending.split(","), True), ())
         self._op(b"tR")
 
     def _no_hooks(self) -> None:

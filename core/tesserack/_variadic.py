@@ -76,6 +76,12 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     >>> ts.chain_matmul(ts.ones(1, 2), ts.ones(2, 3), ts.ones(3, 1)).item()
     6.0
     """
+    from tesserack._warnings import warn_once
+
+    warn_once(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot "
+        "instead, which accepts a list of two or more tensors rather than multiple parameters."
+    )
     return deliver("chain_matmul", _chain_matmul(matrices), out)
 
 

@@ -34,9 +34,11 @@ __all__ = [
     "in_namespace",
     "infer_schema",
     "opcheck",
+    "register_autocast",
     "register_autograd",
     "register_fake",
     "register_kernel",
+    "register_vmap",
 ]
 
 Function = Callable[..., Any]
@@ -51,6 +53,7 @@ class CustomOp:
         self._kernels: dict[str | None, Function] = {None: function} if devices is None else {}
         self._fake: Function | None = None
         self._mutates = "!" in schema
+        self.vmap: Function | None = None
         self.__name__ = name.partition("::")[2]
         self.__doc__ = function.__doc__
         origin = getattr(function, "__module__", None) or "a custom operator"
@@ -59,6 +62,11 @@ class CustomOp:
             self._kernels[device] = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.vmap is not None:
+            from tesserack.func._batched import Batched, by_rule
+
+            if any(isinstance(arg, Batched) for arg in args):
+                return by_rule(self, args)
         return self._call(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -101,6 +109,19 @@ class CustomOp:
 
         _native._set_kernel(self.name, "Autocast", kernel, f"{self.name}.register_autocast")
 
+    def register_vmap(self, function: Function | None = None) -> Any:
+        """How :func:`tesserack.vmap` calls the operator for all entries at once. A decorator if no function is given.
+
+        ``function(info, in_dims, *args)`` returns the result and the dim that counts the entries in it, as
+        ``vmap`` of :class:`tesserack.autograd.Function`. Without it, it is called once for each entry.
+        """
+
+        def register(rule: Function) -> Function:
+            self.vmap = rule
+            return rule
+
+        return register if function is None else register(function)
+
     # --- running --------------------------------------------------------------------------------------------------
 
     def _run(self, call: Any, *args: Any) -> Any:
@@ -132,6 +153,7 @@ class CompiledOp(CustomOp):
         self.name, self.schema, self.__doc__ = name, schema, doc
         self.__name__ = name.partition("::")[2]
         self._mutates = "!" in schema
+        self.vmap = None
         self._call = _native._operator_function(name)
 
     def register_kernel(self, device_types: str | Iterable[str], function: Function | None = None) -> Any:
@@ -243,6 +265,16 @@ def register_fake(op: str | CustomOp, function: Function | None = None) -> Any:
 def register_autograd(op: str | CustomOp, backward: Function, *, setup_context: Function | None = None) -> None:
     """:meth:`CustomOp.register_autograd` of an operator or its name."""
     _resolve(op).register_autograd(backward, setup_context=setup_context)
+
+
+def register_vmap(op: str | CustomOp, function: Function | None = None) -> Any:
+    """:meth:`CustomOp.register_vmap` of an operator or its name."""
+    return _resolve(op).register_vmap(function)
+
+
+def register_autocast(op: str | CustomOp, device_type: str, cast_inputs: Any) -> None:
+    """:meth:`CustomOp.register_autocast` of an operator or its name."""
+    _resolve(op).register_autocast(device_type, cast_inputs)
 
 
 def _resolve(op: str | CustomOp) -> CustomOp:

@@ -201,9 +201,19 @@ class _Packer:
         held = [self._tensor(part, (*path, k)) for k, part in enumerate((*parts.indices, parts.values))]
         return {"sparse": [str(parts.layout).rpartition(".")[2], held, list(tensor.shape), parts.coalesced]}
 
+    def _nested(self, tensor: Any, path: tuple[Any, ...]) -> dict[str, list[Any]]:
+        from tesserack.nested._saving import strided_parts
+
+        if tensor.layout is ts.strided:
+            parts: Any = strided_parts(tensor)
+        else:
+            parts = (tensor._plain(), tensor._offsets, tensor._lengths)
+        held = [None if part is None else self._tensor(part, (*path, k)) for k, part in enumerate(parts)]
+        return {"nested": ["strided", held] if tensor.layout is ts.strided else ["jagged", held, tensor._ragged_idx]}
+
     def _tensor(self, tensor: Tensor, path: tuple[Any, ...]) -> dict[str, Any]:
         if tensor.is_nested:
-            raise TypeError(f"save: cannot store a nested tensor{_at(path)}; store its values() and offsets()")
+            return self._nested(tensor, path)
         if tensor.layout is not ts.strided:
             return self._sparse(tensor, path)
         identity = _identity(tensor)
@@ -226,7 +236,7 @@ class _Packer:
 
 def _identity(tensor: Tensor) -> Any:
     """Equal for tensors that show the same elements of the same memory."""
-    layout = tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype)
+    layout = tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype), tensor.is_conj(), tensor.is_neg()
     if tensor.numel() and tensor.device.type == "cpu":
         return tensor.data_ptr(), layout
     handle = tensor._storage_ptr()
@@ -234,13 +244,13 @@ def _identity(tensor: Tensor) -> Any:
 
 
 def _kind(tensor: Tensor) -> str:
-    """complex128 has no place in the safetensors format: such a tensor is stored as pairs of float64."""
-    return "pairs" if tensor.dtype is ts.complex128 else "tensor"
+    """complex128 and complex32 have no place in the safetensors format: such a tensor is stored as pairs."""
+    return "pairs" if tensor.dtype in (ts.complex128, ts.complex32) else "tensor"
 
 
 def _storable(tensor: Tensor) -> Tensor:
     """The values, contiguous, on the cpu."""
-    dense = tensor.detach().cpu().contiguous()
+    dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     return ts.view_as_real(dense) if _kind(tensor) == "pairs" else dense
 
 
@@ -325,8 +335,8 @@ def _load(file: BinaryIO, name: str, map_location: Any, mapped: bool) -> Any:
     def tensor(key: str, pairs: bool = False) -> Tensor:
         if key not in tensors:
             read = read_tensor(file, name, start, entries[key], memory)
-            if pairs and (read.dtype is not ts.float64 or read.shape[-1:] != (2,)):
-                raise ValueError(f"expected {key!r} to hold pairs of float64")
+            if pairs and (read.dtype not in (ts.float64, ts.float16) or read.shape[-1:] != (2,)):
+                raise ValueError(f"expected {key!r} to hold pairs of float64 or float16")
             tensors[key] = place(ts.view_as_complex(read) if pairs else read, "cpu")
         return tensors[key]
 
@@ -372,6 +382,15 @@ def _unpack(node: Any, tensor: Callable[..., Tensor]) -> Any:
         known = layout in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
         data = (*parts, tuple(size), coalesced) if layout == "sparse_coo" else (*parts, tuple(size))
         return rebuild_checked(getattr(ts, layout) if known else None, data)
+    if kind == "nested":
+        from tesserack.nested._saving import rebuild_jagged, rebuild_strided
+
+        layout, held, *ragged = content
+        parts = [_unpack(part, tensor) for part in held]
+        if layout == "strided":
+            return rebuild_strided(*parts)
+        names = dict(zip(("values", "offsets", "lengths"), parts, strict=True))
+        return rebuild_jagged({**names, "_ragged_idx": ragged[0]})
     if kind == "dict":
         return {_unpack(key, tensor): _unpack(item, tensor) for key, item in content}
     if kind == "state_dict":

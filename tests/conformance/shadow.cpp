@@ -158,8 +158,8 @@ int alloc(void*, int32_t device, size_t bytes, void* stream, void** handle) {
   }
   int status = cpu->alloc(cpu->ctx, device, 2 * bytes, stream, handle);
   if (status != TS_OK) return status;
-  blocks[*handle] = std::shared_ptr<Block>(new Block{*handle, 0}, [device](Block* b) {
-    cpu->free(cpu->ctx, device, b->base, 0, nullptr);
+  blocks[*handle] = std::shared_ptr<Block>(new Block{*handle, 0}, [device, bytes](Block* b) {
+    cpu->free(cpu->ctx, device, b->base, 2 * bytes, nullptr);
     delete b;
   });
   last = *handle;

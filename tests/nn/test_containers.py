@@ -42,7 +42,7 @@ def test_sequential_growing():
         net * 0
     with pytest.raises(IndexError):
         net.insert(9, a)
-    with pytest.raises(TypeError):
+    with pytest.raises(AssertionError):
         net.insert(0, 3)
     with pytest.raises(TypeError):
         net.append(3)

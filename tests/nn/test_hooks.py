@@ -119,6 +119,7 @@ def test_full_backward_hooks_replace_gradients(device):
     assert x.grad.tolist() == [20.0, 20.0]
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_full_backward_hook_without_input_gradients(device):
     layer = nn.Linear(2, 1, bias=False).to(device)
     seen = []

@@ -383,8 +383,17 @@ def test_embedding(device):
     with pytest.raises(IndexError):
         table(ts.tensor([5], device=device))
     for options, match in (({"padding_idx": 5}, "padding_idx"),):
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises(AssertionError, match=match):
             nn.Embedding(5, 3, **options)
+
+
+def test_bags_of_given_vectors(device):
+    rows = ts.arange(6.0, device=device).view(3, 2)
+    bags = nn.EmbeddingBag.from_pretrained(rows, mode="sum", padding_idx=0)
+    assert bags(ts.tensor([[0, 1], [1, 2]], device=device)).tolist() == [[2.0, 3.0], [6.0, 8.0]]
+    assert not bags.weight.requires_grad and nn.EmbeddingBag.from_pretrained(rows, False).weight.requires_grad
+    with pytest.raises(ValueError, match="2 dimensions"):
+        nn.EmbeddingBag.from_pretrained(rows[0])
 
 
 def test_embedding_from_pretrained_and_max_norm(device):
@@ -395,9 +404,9 @@ def test_embedding_from_pretrained_and_max_norm(device):
     out = limited(ts.tensor([0, 0, 1], device=device))
     np.testing.assert_allclose(array(out), [[0.6, 0.8], [0.6, 0.8], [0.3, 0.4]], rtol=1e-5)
     np.testing.assert_allclose(array(limited.weight), [[0.6, 0.8], [0.3, 0.4]], rtol=1e-5)
-    with pytest.raises(ValueError, match="2 dimensions"):
+    with pytest.raises(AssertionError, match="2 dimensions"):
         nn.Embedding.from_pretrained(rows[0])
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(AssertionError, match="shape"):
         nn.Embedding(3, 2, _weight=rows)
 
 

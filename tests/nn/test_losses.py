@@ -36,6 +36,7 @@ ELEMENTWISE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.parametrize("name", ELEMENTWISE)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_elementwise_losses(name, reduction, device):

@@ -49,7 +49,7 @@ def reference(name: str) -> Callable[[Any], Any]:
 
 
 def close(got: ts.Tensor, want: Any, tolerance: float = 1e-13) -> None:
-    array = got.detach().cpu().numpy()
+    array = got.detach().cpu().resolve_conj().numpy()
     assert array.shape == np.shape(want)
     assert np.iscomplexobj(array) == np.iscomplexobj(want)
     np.testing.assert_allclose(array, want, rtol=tolerance, atol=tolerance)

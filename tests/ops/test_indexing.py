@@ -226,8 +226,50 @@ def test_scatter_and_index_writes(device: str) -> None:
     want[:, [2, -1]] = 5
     np.testing.assert_array_equal(x.index_fill(1, ts.tensor([2, -1], device=device), 5).cpu().numpy(), want)
     y = x.clone()
-    y.index_add_(0, row, y[:2])  # source shares memory with the target
-    np.testing.assert_array_equal(y.cpu().numpy(), x.index_add(0, row, x[:2]).cpu().numpy())
+    writes: list[Callable[[], Any]] = [  # from the very memory that is written
+        lambda: y.index_add_(0, row, y[:2]),
+        lambda: y.index_copy_(0, row, y[:2]),
+        lambda: y.scatter_(0, row.view(2, 1), y),
+        lambda: y.scatter_add_(0, row.view(2, 1), y),
+        lambda: y.index_put_((row,), y[:2]),
+        lambda: row.index_fill_(0, row, 0),
+        lambda: y[1:].copy_(y[:-1]),
+    ]
+    for write in writes:
+        with pytest.raises(RuntimeError, match="single memory location"):
+            write()
+
+
+def test_filling_what_is_expanded(device: str) -> None:
+    at, mask = ts.tensor([2], device=device), ts.tensor([True, False, True], device=device)
+    for name, fill in (
+        ("index_fill_", lambda t: t.index_fill_(0, at, 5.0)),
+        ("index_put_", lambda t: t.index_put_((at,), ts.full((1,), 5.0, device=device))),
+        ("masked_fill_", lambda t: t.masked_fill_(mask, 5.0)),
+    ):
+        t = ts.ones(1, device=device)
+        with pytest.warns(UserWarning, match=f"{name} on expanded tensors"):
+            fill(t.expand(3))
+        assert t.item() == 5
+    t = ts.tensor([[1.0], [2.0]], device=device)
+    with pytest.warns(UserWarning, match="expanded"):
+        t.expand(2, 3).masked_fill_(ts.tensor([[False] * 3, [False, True, False]], device=device), 7.0)
+    assert t.tolist() == [[1.0], [7.0]]
+
+
+def test_indices_that_have_to_be_int64(device: str) -> None:
+    x, at = ts.zeros(3, 4, device=device), ts.tensor([0, 1], dtype=ts.int32, device=device)
+    calls: list[tuple[type[Exception], Callable[[], Any]]] = [
+        (RuntimeError, lambda: x.index_copy(1, at, ts.ones(3, 2, device=device))),
+        (IndexError, lambda: x.index_fill(1, at, 2.0)),
+        (RuntimeError, lambda: x.take(at)),
+        (RuntimeError, lambda: x.put(at, ts.ones(2, device=device))),
+        (RuntimeError, lambda: x.take_along_dim(at.view(1, 2), 1)),
+    ]
+    for error, call in calls:
+        with pytest.raises(error, match=r"(?i)long|int64"):
+            call()
+    assert x.index_select(1, at).shape == x[:, at].shape == (3, 2)
 
 
 def test_gradients_of_gather_and_scatter(device: str) -> None:
@@ -296,7 +338,7 @@ ERRORS: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
         "shape mismatch",
     ),
     "write_dtype": (lambda x, at: x.index_put_((at,), ts.zeros(4, device=x.device)), RuntimeError, "dtypes match"),
-    "write_expanded": (lambda x, at: x[:1].expand(3, 4).index_put_((at,), x[0]), RuntimeError, "more than one element"),
+    "write_expanded": (lambda x, at: x[:1].expand(3, 4).index_add_(0, at, x), RuntimeError, "more than one element"),
     "gather_bounds": (lambda x, at: x.gather(0, at.view(1, 2) + 2), IndexError, "out of bounds"),
     "gather_negative": (lambda x, at: x.gather(0, at.view(1, 2) - 1), IndexError, "out of bounds"),
     "gather_dims": (lambda x, at: x.gather(0, at), RuntimeError, "same number of dimensions"),

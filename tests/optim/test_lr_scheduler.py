@@ -110,6 +110,7 @@ def test_lambda_per_group_and_saved_callables():
         lrs.LambdaLR(opt, [lambda t: 1.0])
 
 
+@pytest.mark.filterwarnings("ignore:The epoch parameter")
 def test_stepping_to_an_epoch_uses_the_closed_form():
     opt = optimizer()
     schedule = lrs.StepLR(opt, 3, 0.5)

@@ -109,15 +109,39 @@ def test_loading_copies_and_converts_state():
     b = nn.Parameter(ts.ones(2, dtype=ts.float64))
     other = optim.Adam([b], lr=0.3)
     saved = opt.state_dict()
-    saved["state"][0]["step"] = ts.tensor(1.0)  # as PyTorch writes it
     other.load_state_dict(saved)
     state = other.state[b]
-    assert state["step"] == 1 and isinstance(state["step"], int)
+    assert state["step"].item() == 1 and state["step"].dtype == ts.float32 and state["step"].shape == ()
     assert state["exp_avg"].dtype == ts.float64 and other.param_groups[0]["lr"] == 0.1
     state["exp_avg"].zero_()
     assert opt.state[a]["exp_avg"].tolist() != [0.0, 0.0]
     with pytest.raises(ValueError, match="sizes"):
         optim.Adam(weights(2)).load_state_dict(saved)
+
+
+@pytest.mark.parametrize("step", [3, 3.0, ts.tensor(3), ts.tensor([3.0])[0], ts.tensor(3.0, dtype=ts.float64)])
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "ASGD", "RMSprop"])
+def test_counts_of_steps_are_tensors_and_taken_as_they_come(name, step):
+    (a,) = weights()
+    opt = getattr(optim, name)([a], lr=0.1)
+    give_grads([a])
+    opt.step()
+    counted = opt.state[a]["step"]
+    opt.step()
+    assert counted.item() == 2 and opt.state[a]["step"] is counted and counted._version == 2
+    opt.state[a]["step"] = step.clone() if isinstance(step, ts.Tensor) else step
+    opt.step()
+    assert opt.state[a]["step"].item() == 4 and opt.state[a]["step"].is_floating_point()
+
+
+def test_counting_steps_calls_no_operator():
+    params = weights(5)
+    opt = optim.AdamW(params, lr=0.1)
+    give_grads(params)
+    opt.step()
+    with ts.profiler.profile() as prof:
+        opt.step()
+    assert [event.name for event in prof.events() if not event.user] == ["adam_step_"]
 
 
 def test_state_may_be_edited_between_steps():

@@ -83,3 +83,28 @@ ERRORS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_refused(name: str, compare_errors: Callable[..., None]) -> None:
     compare_errors(ERRORS[name], numbers(3, 6))
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "rows expanded": lambda x: x[:1].expand(4, 3, 4),
+    "columns expanded": lambda x: x[..., :1].expand(2, 3, 6),
+    "one number": lambda x: x[0, 0, 0].expand(3, 4),
+    "overlapping": lambda x: x.flatten().unfold(0, 3, 1),
+    "every other": lambda x: x[..., ::2],
+}
+
+
+@pytest.mark.parametrize("transform", ["fft", "ifft", "fft2", "rfft", "irfftn", "hfft"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_views(view: str, transform: str) -> None:
+    """Elements that stand for several, or lie anywhere: libraries of transforms do not take all of them."""
+    torch = pytest.importorskip("torch")
+    import tesserack as ts
+
+    for whole in (False, True):
+        found = []
+        for m in (ts, torch):
+            x = m.arange(24.0).reshape(2, 3, 4) / 7
+            x = m.complex(x, x.flip(0)) if whole and transform != "rfft" else x
+            found.append(getattr(m.fft, transform)(VIEWS[view](x)).resolve_conj().numpy())
+        assert np.allclose(*found, atol=1e-4)

@@ -128,3 +128,105 @@ def test_batch_norm_without_running_statistics():
     assert ts.func.replace_all_batch_norm_modules_(net) is net
     net.eval()
     assert net[1].running_mean is None and net(ts.randn(6, 3)).mean(0).abs().max() < 1e-5
+
+
+def _cube(m):
+    calls = []
+
+    class Cube(m.autograd.Function):
+        @staticmethod
+        def forward(x, k):
+            return m.tensor(x.detach().numpy() ** 3 * k)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(inputs[0])
+            ctx.k = inputs[1]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 3 * ctx.saved_tensors[0] ** 2 * ctx.k * grad, None
+
+        @staticmethod
+        def vmap(info, in_dims, x, k):
+            calls.append((info.batch_size, info.randomness, type(in_dims), in_dims[1]))
+            return Cube.apply(x, k), in_dims[0]
+
+    return Cube, calls
+
+
+def test_vmap_asks_custom_functions_for_their_rule():
+    found = []
+    for m in (ts, torch):
+        cube, calls = _cube(m)
+        x = on(m, M).requires_grad_()
+        out = m.func.vmap(lambda row, f=cube: f.apply(row, 2.0), randomness="same")(x)
+        out.sum().backward()
+        found.append((out.detach().numpy(), x.grad.numpy(), calls))
+    assert np.allclose(found[0][0], found[1][0]) and np.allclose(found[0][1], found[1][1])
+    assert found[0][2] == found[1][2] == [(3, "same", tuple, None)]
+
+
+def test_vmap_over_custom_functions_keeps_gradients():
+    found = []
+    for m in (ts, torch):
+
+        class Square(m.autograd.Function):
+            generate_vmap_rule = True
+
+            @staticmethod
+            def forward(x):
+                return x * x
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.save_for_backward(inputs[0])
+
+            @staticmethod
+            def backward(ctx, grad):
+                return 2 * ctx.saved_tensors[0] * grad
+
+        x = on(m, M).requires_grad_()
+        m.func.vmap(Square.apply)(x).sum().backward()
+        found.append(x.grad.numpy())
+        assert m.autograd.Function.generate_vmap_rule is False
+        for name in ("vmap", "jvp"):
+            with pytest.raises(NotImplementedError):
+                getattr(m.autograd.Function, name)(None, None)
+    assert np.allclose(*found)
+
+
+RECORDS = {
+    "max": lambda m: lambda t: t.max(0), "sort": lambda m: lambda t: t.sort(), "topk": lambda m: lambda t: t.topk(1),
+    "aminmax": lambda m: lambda t: t.aminmax(dim=0), "cummax": lambda m: lambda t: t.cummax(0),
+    "nanmedian": lambda m: lambda t: t.nanmedian(0), "mode": lambda m: lambda t: t.mode(0),
+    "frexp": lambda m: lambda t: m.frexp(t),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_results_with_names_pass_through_transforms(name):
+    """Those of max, sort and their like are taken apart as tuples are; what has no gradient has tangents of zero."""
+    found = []
+    for m in (ts, torch):
+        f, x = RECORDS[name](m), on(m, M)
+        mapped = m.func.vmap(f)(x)
+        pushed = m.func.jvp(f, (x,), (m.ones_like(x),))[1] if name != "frexp" else mapped
+        leaves, spec = m.utils._pytree.tree_flatten(f(x))
+        again = m.utils._pytree.tree_unflatten(leaves, spec)
+        assert type(again) is type(f(x)) and len(leaves) == 2 and isinstance(mapped, tuple)
+        found.append([t.numpy() for t in (*mapped, *pushed)])
+    for mine, theirs in zip(*found, strict=True):
+        assert mine.dtype == theirs.dtype and np.allclose(mine, theirs)
+
+
+def test_integers_have_no_derivatives():
+    for m in (ts, torch):
+        whole = m.arange(3)
+        for call in (m.func.grad(lambda t: t.double().sum()), m.func.jacrev(lambda t: t * 1.0)):
+            with pytest.raises(RuntimeError, match="floating point"):
+                call(whole)
+        with pytest.raises(ValueError, match="floating point"):
+            m.func.jvp(lambda t: t * 1.0, (whole,), (whole,))
+        picked = m.func.jvp(lambda t: (t > 0, t.argsort()), (on(m, X),), (on(m, Y),))[1]
+        assert [t.dtype for t in picked] == [m.bool, m.int64] and not any(t.any() for t in picked)

@@ -31,7 +31,7 @@ TESTED = [torch.float64, torch.complex128, torch.int64, torch.uint8, torch.bool]
 TESTED += [torch.float32] * (os.environ.get("FULL") == "1")  # whose last digits depend on the processor
 
 
-def run(op: Any, dtype: Any, device: Any) -> int:
+def run(op: Any, dtype: Any, device: Any, made: Any = Sample) -> int:
     """How many samples were compared."""
     count = 0
     random = any(word in op.name for word in RANDOM)
@@ -41,7 +41,7 @@ def run(op: Any, dtype: Any, device: Any) -> int:
         if count == SAMPLES:
             break
         try:
-            sample = Sample(given, device)
+            sample = made(given, device)
         except Unsupported:
             continue
         drawn = random or any(given.kwargs.get(name) for name in ("dropout_p", "dropout"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import defaultdict, namedtuple
 from collections.abc import Callable
 from functools import partial
@@ -84,6 +85,76 @@ def paths_of_trees(m: Any) -> Any:
     return [paths, mapped, repr(tree.SequenceKey(0))]
 
 
+def specs_of_trees_as_text(m: Any) -> Any:
+    tree = m.utils._pytree
+    values = {"a": [1, (2, 3)], "b": None, "c": defaultdict(list, x=[1])}
+    spec = tree.tree_structure(values)
+    text = tree.treespec_dumps(spec)
+    bad = [_error(lambda t=t: tree.treespec_loads(t)) for t in ("[7, {}]", text.replace("builtins.list", "os.list"))]
+    back = tree.treespec_loads(text) == spec
+    return [text, back, tree.treespec_pprint(tree.tree_structure([1, (2, {"k": 3})])), bad]
+
+
+def dtypes_have_short_names(m: Any) -> Any:
+    names = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool", "int8", "uint8", "int64")
+    return [getattr(m, name).abbr for name in (*names, "uint16", "uint64")]
+
+
+def too_few_elements_are_warned_of(m: Any) -> Any:
+    one, none, column = m.ones(1), m.zeros(3, 0), m.ones(2, 1)
+    calls = [lambda: m.tensor(1.0).std(), lambda: one.var(0), lambda: none.std(1), lambda: none.std(0), one.cov,
+             column.cov, column.corrcoef, lambda: column.var(1), lambda: column.var(1, correction=0),
+             lambda: column.var((0, 1), correction=3), lambda: m.var_mean(one), lambda: column.var(0), column.std,
+             lambda: m.cov(one, correction=0), none.cov]  # fmt: skip
+    counts = []
+    for call in calls:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        counts.append([("degrees of freedom" in str(w.message), w.category.__name__) for w in caught])
+    return counts
+
+
+def resizing_counts_as_a_write(m: Any) -> Any:
+    x = m.ones(4)
+    x.resize_(2, 2)
+    mantissa, exponent = parts = m.frexp(m.tensor([6.0, 0.3]))
+    whole = x.contiguous(memory_format=m.preserve_format) is x
+    leaf = m.ones(2, 3, requires_grad=True)
+    view = leaf[:]
+    turned = [_error(lambda f=f: f()) for f in (view.t_, lambda: view.transpose_(0, 1), lambda: view.unsqueeze_(0))]
+    return [x._version, mantissa, exponent, parts.mantissa is mantissa, parts.exponent is exponent, whole, turned]
+
+
+def storages_are_copied_and_filled(m: Any) -> Any:
+    x = m.arange(4.0)
+    storage = x.untyped_storage()
+    other = storage.clone()
+    apart = other.data_ptr() != storage.data_ptr()
+    filled = other.fill_(1).tolist()[:3]
+    back = other.copy_(storage).tolist() == storage.tolist()
+    storage.fill_(0)
+    kinds = [storage.is_cuda, storage.is_shared(), storage.is_pinned(), storage.cpu() is storage]
+    return [apart, filled, back, x, kinds, _error(lambda: storage.copy_(m.zeros(9).untyped_storage()))]
+
+
+def trees_by_the_type_of_leaves(m: Any) -> Any:
+    tree = m.utils._pytree
+    nested = {"a": [1, 2.5], "b": (3, "x")}
+    seen: list[Any] = []
+    tree.tree_map_only_(int, seen.append, nested)
+    answers = [tree.tree_all_only(int, lambda n: n > 0, nested), tree.tree_any_only(float, lambda n: n > 9, nested)]
+    return [seen, answers, [*tree.tree_iter(nested)], tree.tree_is_leaf([1]), tree.tree_is_leaf(1)]
+
+
+def bags_of_given_embeddings(m: Any) -> Any:
+    table = m.arange(12.0).reshape(6, 2)
+    bags = m.nn.EmbeddingBag.from_pretrained(table, mode="sum", padding_idx=1)
+    free = m.nn.EmbeddingBag.from_pretrained(table, freeze=False, max_norm=2.0)
+    parts = [bags.weight.requires_grad, free.weight.requires_grad, bags.padding_idx, free.mode, free.max_norm]
+    return [bags(m.tensor([[0, 1], [2, 5]])), *parts, free.weight.shape]
+
+
 def draws_under_vmap(m: Any) -> Any:
     def draw(x: Any) -> Any:
         return x + m.rand(4)
@@ -131,6 +202,13 @@ def _error(call: Callable[[], Any], message: bool = False) -> Any:
         derivatives_that_are_strict,
         collated,
         paths_of_trees,
+        specs_of_trees_as_text,
+        dtypes_have_short_names,
+        too_few_elements_are_warned_of,
+        resizing_counts_as_a_write,
+        storages_are_copied_and_filled,
+        trees_by_the_type_of_leaves,
+        bags_of_given_embeddings,
         draws_under_vmap,
         optimizers_with_hooks_are_pickled,
     ],

@@ -176,6 +176,18 @@ def test_an_operator(acme: Any) -> None:
         _ = acme.nothing
 
 
+def test_kernels_meet_plain_memory(acme: Any, trap: ts.dispatch.Key) -> None:
+    """Values whose negation is pending: at a backend's key, and at a key above those that resolve it."""
+    x, y = ts.tensor([1.0, -2.0, 3.0]), ts.tensor([0.5, 0.5, 0.5])
+    loops = acme.loops()
+    assert acme.saxpy(x._neg_view(), y, 2.0).tolist() == [-1.5, 4.5, -5.5] and acme.loops() == loops + 1
+    with trap.enabled():
+        assert x._neg_view().view(3)[1:].tolist() == [2.0, -3.0]
+        assert x._neg_view().mul_(2).tolist() == [-2.0, 4.0, -6.0] and x.tolist() == [2.0, -4.0, 6.0]
+        with pytest.raises(ValueError, match="NaN at 1"):
+            ts.tensor([1.0, float("nan")])._neg_view()
+
+
 def test_gradient_shapes_and_checks(acme: Any) -> None:
     saxpy = library.get("acme::saxpy")
     x = ts.randn(3, requires_grad=True)

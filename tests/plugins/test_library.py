@@ -253,3 +253,25 @@ def test_a_kernel_may_replace_the_result() -> None:
 
         with pytest.raises(TypeError, match="misses the argument"):
             x.tanh()
+
+
+def test_rules_of_operators_for_vmap():
+    """The whole batch in one call."""
+    calls = []
+
+    @library.custom_op("vmap_demo::scaled", mutates_args=())
+    def scaled(x: ts.Tensor, by: float) -> ts.Tensor:
+        calls.append(tuple(x.shape))
+        return ts.from_numpy(x.numpy() * by)
+
+    assert ts.vmap(lambda x: scaled(x, 2.0))(ts.ones(3, 2)).tolist() == [[2.0, 2.0]] * 3
+    assert calls == [(2,)] * 3
+
+    @library.register_vmap("vmap_demo::scaled")
+    def rule(info, in_dims, x, by):
+        assert info.batch_size == 3 and in_dims == (0, None)
+        return scaled(x, by), 0
+
+    calls.clear()
+    assert ts.vmap(lambda x: scaled(x, 2.0), in_dims=1)(ts.ones(2, 3)).tolist() == [[2.0, 2.0]] * 3
+    assert calls == [(3, 2)]

@@ -104,7 +104,7 @@ def test_a_function_knows_which_gradients_are_asked_for() -> None:
         (lambda x: (x * 2).backward(), "scalar outputs"),
         (lambda x: x.detach().sum().backward(), "does not require grad"),
         (lambda x: (x * 2).backward(ts.ones(5, dtype=ts.float64)), "shape"),
-        (lambda x: grad(x.sum(), []), "at least one input"),
+        (lambda x: grad(x.sum(), []), "cannot be empty"),
         (lambda x: x.sum().backward(inputs=[]), "cannot be empty"),
     ],
 )
@@ -236,7 +236,7 @@ def test_node_hooks_and_structure() -> None:
     node = y.grad_fn
     assert node is y.grad_fn and node.name() == "MulBackward0" and repr(node).startswith("<MulBackward0 object at")
     ((accumulate, number),) = [pair for pair in node.next_functions if pair[0] is not None]
-    assert accumulate.name() == "AccumulateGrad" and number == 0 and accumulate.variable is x
+    assert accumulate.name() == "torch::autograd::AccumulateGrad" and number == 0 and accumulate.variable is x
     with pytest.raises(AttributeError):
         node.variable
     node.metadata["a"] = 1

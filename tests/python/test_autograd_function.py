@@ -274,3 +274,29 @@ def test_anomaly_mode_may_let_nan_pass_and_keeps_errors_of_functions() -> None:
             with warnings.catch_warnings(), pytest.raises(ZeroDivisionError):
                 warnings.simplefilter(action)
                 y.backward(retain_graph=True)
+
+
+def test_a_function_may_bring_a_jvp_and_tangents_are_those_of_backward() -> None:
+    class Cube(ts.autograd.Function):
+        @staticmethod
+        def forward(x):  # type: ignore[no-untyped-def]
+            return x * x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+            assert ctx.saved_for_forward == inputs
+
+        @staticmethod
+        def backward(ctx, grad):  # type: ignore[no-untyped-def]
+            return 3 * ctx.saved_tensors[0] ** 2 * grad
+
+        @staticmethod
+        def jvp(ctx, tangent):  # type: ignore[no-untyped-def]
+            return 3 * ctx.saved_tensors[0] ** 2 * tangent
+
+    _, tangent = ts.func.jvp(Cube.apply, (ts.tensor(2.0),), (ts.tensor(1.0),))
+    assert tangent.item() == 12
+    with pytest.raises(NotImplementedError, match="jvp"):
+        ts.autograd.Function.jvp(None)

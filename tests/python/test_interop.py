@@ -192,7 +192,7 @@ def test_asarray() -> None:
     assert ts.asarray([1, 2], dtype=ts.float64).dtype is ts.float64
     with pytest.raises(ValueError, match="copy"):
         ts.asarray([1, 2], copy=False)
-    assert ts.asarray(ts.ones(2, requires_grad=True)).requires_grad is False
+    assert ts.asarray(ts.ones(2, requires_grad=True), requires_grad=False).requires_grad is False
 
 
 def test_import_brings_no_numpy_and_no_backend() -> None:

@@ -42,8 +42,21 @@ enum {
   TS_INT8 = 5, TS_INT16 = 6, TS_INT32 = 7, TS_INT64 = 8,
   TS_FLOAT16 = 9, TS_BFLOAT16 = 10, TS_FLOAT32 = 11, TS_FLOAT64 = 12,
   TS_COMPLEX64 = 13, TS_COMPLEX128 = 14,
-  TS_NUM_DTYPES = 15
+  /* Storage above all: few operators compute with them. COMPLEX32 is two float16. */
+  TS_COMPLEX32 = 15,
+  TS_FLOAT8_E4M3FN = 16, TS_FLOAT8_E5M2 = 17, TS_FLOAT8_E4M3FNUZ = 18, TS_FLOAT8_E5M2FNUZ = 19, TS_FLOAT8_E8M0FNU = 20,
+  TS_NUM_DTYPES = 21
 };
+
+/* X(code without TS_, name, bytes of an element) for every dtype in the order of the codes: names and sizes in C and
+ * C++ come from here. */
+#define TS_EACH_DTYPE(X)                                                                                          \
+  X(BOOL, bool, 1) X(UINT8, uint8, 1) X(UINT16, uint16, 2) X(UINT32, uint32, 4) X(UINT64, uint64, 8)              \
+  X(INT8, int8, 1) X(INT16, int16, 2) X(INT32, int32, 4) X(INT64, int64, 8)                                       \
+  X(FLOAT16, float16, 2) X(BFLOAT16, bfloat16, 2) X(FLOAT32, float32, 4) X(FLOAT64, float64, 8)                   \
+  X(COMPLEX64, complex64, 8) X(COMPLEX128, complex128, 16) X(COMPLEX32, complex32, 4)                             \
+  X(FLOAT8_E4M3FN, float8_e4m3fn, 1) X(FLOAT8_E5M2, float8_e5m2, 1) X(FLOAT8_E4M3FNUZ, float8_e4m3fnuz, 1)        \
+  X(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 1) X(FLOAT8_E8M0FNU, float8_e8m0fnu, 1)
 
 /* Scalar instructions of a pointwise program. All registers of a program hold one type, the call's
  * compute_dtype (float32, float64, int32, int64 or uint64); truth values are 0 and 1 of that type. Integer
@@ -212,7 +225,7 @@ typedef struct ts_kernel {
   size_t struct_size;
   ts_kernel_fn run;
   void* ctx;         /* handed back as ts_call.kernel_ctx */
-  uint64_t dtypes;   /* bit per dtype that any tensor of the call may have; 0: all but complex */
+  uint64_t dtypes;   /* bit per dtype that any tensor of the call may have; 0: those below COMPLEX64 */
   uint32_t layouts;
   uint32_t flags;    /* TS_K_* */
   int (*prepare)(const ts_call* call, ts_step* out); /* optional: a call that will be run again and again. TS_DECLINED:
@@ -395,7 +408,7 @@ typedef struct ts_backend {
   int (*probe)(void* ctx, int32_t* device_count, char* reason, size_t reason_capacity); /* cheap; never fails loudly */
   int (*properties)(void* ctx, int32_t device, ts_properties* out);
   int (*alloc)(void* ctx, int32_t device, size_t bytes, void* stream, void** handle);
-  void (*free)(void* ctx, int32_t device, void* handle, size_t bytes, void* stream);
+  void (*free)(void* ctx, int32_t device, void* handle, size_t bytes, void* stream); /* as many bytes as were asked for */
   int (*copy_from_host)(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, size_t bytes, void* stream);
   int (*copy_to_host)(void* ctx, int32_t device, void* dst, const void* src, int64_t src_offset, size_t bytes, void* stream);
   int (*copy_within)(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, int64_t src_offset, size_t bytes, void* stream);

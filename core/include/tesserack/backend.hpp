@@ -91,19 +91,22 @@ private:
 }
 
 inline const char* dtype_name(int32_t dtype) {
-  constexpr const char* names[TS_NUM_DTYPES] = {"bool",     "uint8",   "uint16",  "uint32",    "uint64",
-                                                "int8",     "int16",   "int32",   "int64",     "float16",
-                                                "bfloat16", "float32", "float64", "complex64", "complex128"};
+#define TS_DTYPE_NAME(code, name, bytes) #name,
+  constexpr const char* names[TS_NUM_DTYPES] = {TS_EACH_DTYPE(TS_DTYPE_NAME)};
+#undef TS_DTYPE_NAME
   return dtype >= 0 && dtype < TS_NUM_DTYPES ? names[dtype] : "unknown";
 }
 
 // Bytes of one element; 0 for a dtype this header does not know.
 inline int64_t dtype_size(int32_t dtype) {
-  constexpr int8_t sizes[TS_NUM_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+#define TS_DTYPE_SIZE(code, name, bytes) bytes,
+  constexpr int8_t sizes[TS_NUM_DTYPES] = {TS_EACH_DTYPE(TS_DTYPE_SIZE)};
+#undef TS_DTYPE_SIZE
   return dtype >= 0 && dtype < TS_NUM_DTYPES ? sizes[dtype] : 0;
 }
-inline bool is_floating(int32_t dtype) { return dtype >= TS_FLOAT16 && dtype <= TS_FLOAT64; }
-inline bool is_complex(int32_t dtype) { return dtype == TS_COMPLEX64 || dtype == TS_COMPLEX128; }
+inline bool is_float8(int32_t dtype) { return dtype >= TS_FLOAT8_E4M3FN && dtype <= TS_FLOAT8_E8M0FNU; }
+inline bool is_floating(int32_t dtype) { return (dtype >= TS_FLOAT16 && dtype <= TS_FLOAT64) || is_float8(dtype); }
+inline bool is_complex(int32_t dtype) { return dtype >= TS_COMPLEX64 && dtype <= TS_COMPLEX32; }
 inline bool is_integral(int32_t dtype) { return dtype >= TS_BOOL && dtype <= TS_INT64; }
 
 // A borrowed tensor of a call.

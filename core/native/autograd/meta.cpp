@@ -176,8 +176,7 @@ void set_data(const Tensor& t, const Tensor& source) {
   d->byte_offset = s->byte_offset;
   d->dtype = s->dtype;
   d->device = s->device;
-  constexpr KeySet kOfData = backend_bits() | key_bit(key::Sparse);
-  d->keys = (d->keys & ~kOfData) | (s->keys & kOfData);
+  d->keys = (d->keys & ~data_bits()) | (s->keys & data_bits());
   delete std::exchange(d->payload, s->payload ? s->payload->copy() : nullptr);
   d->copy_geometry(*s);
   // Autograd state stays; a leaf made for other data must not accumulate into this one's shape.

@@ -10,6 +10,8 @@
 namespace ts {
 
 struct Node;
+struct ArgType;
+struct Value;
 class Stream;
 
 struct Edge {
@@ -47,6 +49,17 @@ template <class Entry> std::vector<Entry> snapshot(const std::vector<Entry>& hoo
 using EdgeMask = uint64_t;
 inline bool is_wanted(EdgeMask wanted, size_t edge) { return edge >= 64 || (wanted >> edge & 1); }
 
+// What a node keeps of its operator's call, under the name the schema has for it: tensors, or a value of a type.
+struct SavedPart {
+  std::string name;
+  std::function<Tensor(size_t)> tensor = nullptr; // unpacks one; RuntimeError once freed
+  size_t count = 1;
+  bool list = false;
+  const Value* value = nullptr;
+  const ArgType* type = nullptr;
+  IntSpan sizes = {}; // where all that is kept of a tensor is its shape
+};
+
 struct Node {
   std::atomic<int32_t> refs{1};
   uint32_t n_edges = 0;
@@ -70,7 +83,8 @@ struct Node {
   // grads: one per result, undefined where nothing arrived. Fills one per edge; undefined means zero. Several threads
   // may be in here at once, taking turns at kernels: what belongs to one run is no member of the node.
   virtual void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) = 0;
-  virtual void release_saved() {}                        // after backward without retain_graph
+  virtual void release_saved() {} // after backward without retain_graph
+  virtual std::vector<SavedPart> saved_parts() { return {}; }
   virtual void unlink() {}                               // nobody holds the node: it may wait to be deleted
   virtual Tensor* accumulates_into() { return nullptr; } // leaf nodes
 

@@ -31,6 +31,7 @@ struct OpNode final : Node {
     for (Slot& s : slots) s.saved.reset();
     for (SavedTensor& r : results) r.reset();
   }
+  std::vector<SavedPart> saved_parts() override;
   const Slot& slot(int k, int j) const { return slots[static_cast<size_t>(first_slot[static_cast<size_t>(k)] + j)]; }
 };
 
@@ -89,6 +90,30 @@ private:
 std::string OpNode::name() const {
   if (!forward->node_name_of) return backward_name(*forward);
   return forward->node_name_of(Evaluation(const_cast<OpNode&>(*this), {}, {}, ~EdgeMask{0}));
+}
+
+std::vector<SavedPart> OpNode::saved_parts() {
+  std::vector<SavedPart> parts;
+  const Schema& schema = *forward->schema;
+  for (size_t k = 0; k < schema.args.size(); ++k) {
+    const Argument& arg = schema.args[k];
+    size_t first = static_cast<size_t>(first_slot[k]), count = static_cast<size_t>(first_slot[k + 1]) - first;
+    if (forward->save_args >> k & 1) {
+      auto unpack = [this, first, count](size_t j) { return count ? slots[first + j].saved.unpack(this) : Tensor(); };
+      parts.push_back({.name = arg.name, .tensor = unpack, .count = arg.type.list ? count : 1, .list = arg.type.list});
+    } else if (!count && arg.type.kind != TypeKind::Tensor) {
+      parts.push_back({.name = arg.name, .value = &values[k], .type = &arg.type});
+    }
+    if (count == 1 && !arg.type.list)
+      parts.push_back({.name = arg.name + "_sym_sizes", .sizes = slots[first].meta.sizes});
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    if (!(forward->save_results >> r & 1)) continue;
+    bool named = r < schema.return_names.size() && !schema.return_names[r].empty();
+    std::string name = results.size() == 1 ? "result" : named ? schema.return_names[r] : concat("result", r);
+    parts.push_back({.name = name, .tensor = [this, r](size_t) { return results[r].unpack(this); }});
+  }
+  return parts;
 }
 
 void OpNode::backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) {

@@ -14,25 +14,42 @@ void split_parts(Dims& sizes, Dims& strides) {
   sizes.push_back(2);
   strides.push_back(1);
 }
-Tensor split(const Tensor& t, bool parts) { return parts ? ops::view_as_real(t) : t; }
+Tensor split(const Tensor& t, bool parts) {
+  static const Op resolve_conj("resolve_conj");
+  return parts ? ops::view_as_real(resolve_conj(t)) : t;
+}
 Tensor joined(const Tensor& t, bool parts) { return parts ? ops::view_as_complex(ops::contiguous(t)) : t; }
+
+// The gradient of the memory for that of the values, and the other way round, where some of it is pending: both steps
+// are their own inverses.
+Tensor across(Tensor grad, KeySet pending) {
+  if (pending & key_bit(key::Conjugate)) grad = ops::conj(grad);
+  return pending & key_bit(key::Negative) ? ops::neg(grad) : grad;
+}
 
 // How a view lies in its base. Where one is complex and the other real, both are counted in real elements.
 struct ViewGeometry {
   Dims base_sizes, base_strides, sizes, strides;
   ResultMeta base_meta, meta;
   bool base_parts, parts;
+  KeySet base_pending, pending;
   int64_t offset; // elements from the base's first
   ViewGeometry(const Tensor& base, const Tensor& view)
       : base_sizes(base.sizes()), base_strides(base.strides()), sizes(view.sizes()),
         strides(view.strides()), base_meta{base_sizes, base.dtype(), base.device()}, meta{sizes, view.dtype(),
                                                                                           view.device()},
         base_parts(is_complex(base.dtype()) && !is_complex(view.dtype())),
-        parts(is_complex(view.dtype()) && !is_complex(base.dtype())),
+        parts(is_complex(view.dtype()) && !is_complex(base.dtype())), base_pending(base.pending()),
+        pending(view.pending()),
         offset((view->byte_offset - base->byte_offset) / std::min(view.item_size(), base.item_size())) {
     if (base_parts) split_parts(base_sizes, base_strides);
     if (parts) split_parts(sizes, strides);
   }
+  // Gradients of the memory, by real elements where the two differ; and back.
+  Tensor of_base(const Tensor& grad) const { return split(across(grad, base_pending), base_parts); }
+  Tensor of_view(const Tensor& grad) const { return split(across(grad, pending), parts); }
+  Tensor to_base(const Tensor& grad) const { return across(joined(grad, base_parts), base_pending); }
+  Tensor to_view(const Tensor& grad) const { return across(joined(grad, parts), pending); }
 };
 
 // Whether strides can tell a view's place in its base.
@@ -50,9 +67,8 @@ struct AsStridedNode final : Node {
   void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask) override {
     if (!grads[0].defined() || !edges()[0].node) return; // a base detached since has no gradient
     static const Op scatter("as_strided_scatter_add");
-    Tensor base = scatter(split(grads[0], geometry.parts), geometry.base_sizes, geometry.base_strides, geometry.sizes,
-                          geometry.strides, geometry.offset);
-    out[0] = joined(base, geometry.base_parts);
+    out[0] = geometry.to_base(scatter(geometry.of_view(grads[0]), geometry.base_sizes, geometry.base_strides,
+                                      geometry.sizes, geometry.strides, geometry.offset));
   }
 };
 
@@ -70,10 +86,10 @@ struct CopySlices final : Node {
     if (!grads[0].defined()) return;
     static const Op take("as_strided_take"), clear("as_strided_clear");
     const ViewGeometry& g = geometry;
-    Tensor grad = split(grads[0], g.base_parts);
+    Tensor grad = g.of_base(grads[0]);
     if (edges()[0].node && is_wanted(wanted, 0))
-      out[0] = joined(clear(grad, g.base_strides, g.sizes, g.strides, g.offset), g.base_parts);
-    if (is_wanted(wanted, 1)) out[1] = joined(take(grad, g.base_strides, g.sizes, g.strides, g.offset), g.parts);
+      out[0] = g.to_base(clear(grad, g.base_strides, g.sizes, g.strides, g.offset));
+    if (is_wanted(wanted, 1)) out[1] = g.to_view(take(grad, g.base_strides, g.sizes, g.strides, g.offset));
   }
 };
 

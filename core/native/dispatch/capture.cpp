@@ -52,9 +52,10 @@ int run_prepared(const ts_call* call) {
 }
 } // namespace
 
-Capture::Capture(Device d) : CaptureState(d), backend_(backend_of(d)) {
+Capture::Capture(Device d, uint64_t pool) : CaptureState(d), backend_(backend_of(d)) {
   backend_.allocator(d.index);
   by_launches = backend_.table().capture != nullptr;
+  if (by_launches) pool_ = CapturePool::of(d, pool);
 }
 
 Capture::~Capture() {
@@ -70,12 +71,14 @@ void Capture::begin() {
   const ts_backend& t = backend_.table();
   if (by_launches) backend_.check(t.capture->begin(t.ctx, device.index, stream_), "capture");
   recording_now_ = true;
+  if (pool_) use_.emplace(pool_);
   thread_state().capture = static_cast<CaptureState*>(this);
   g_recording.fetch_add(1);
   kernel_watchers.fetch_or(kWatchCapture);
 }
 
 void Capture::leave() noexcept {
+  use_.reset();
   thread_state().capture = nullptr;
   recording_now_ = false;
   if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchCapture});

@@ -13,7 +13,7 @@ inline const Op eq("eq"), ne("ne"), lt("lt"), le("le"), gt("gt"), ge("ge"), isna
 inline const Op logical_not("logical_not"), logical_and("logical_and"), logical_or("logical_or");
 inline const Op bitwise_and("bitwise_and"), bitwise_or("bitwise_or");
 inline const Op maximum("maximum"), minimum("minimum"), clamp("clamp"), masked_fill("masked_fill");
-inline const Op real("real"), imag("imag"), conj("conj"), view_as_real("view_as_real"),
+inline const Op real("real"), imag("imag"), conj("conj"), conj_physical("conj_physical"), view_as_real("view_as_real"),
     view_as_complex("view_as_complex"), sgn("sgn"), complex("complex");
 inline const Op add_("add_"), mul_("mul_"), div_("div_");
 

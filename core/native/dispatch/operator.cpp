@@ -17,8 +17,10 @@ struct Registry {
   std::vector<const Operator*> order;
   const Kernel* defaults[Operator::kKeys] = {};
   std::map<std::string, int> keys = {
-      {"Autograd", key::Autograd}, {"Sparse", key::Sparse}, {"Batching", key::Batching}, {"Autocast", key::Autocast},
-      {"Profiler", key::Profiler}, {"Tracer", key::Tracer}, {"UserMode", key::UserMode}};
+      {"Conjugate", key::Conjugate}, {"Negative", key::Negative}, {"StorageDtype", key::StorageDtype},
+      {"Autograd", key::Autograd},   {"Sparse", key::Sparse},     {"Batching", key::Batching},
+      {"Autocast", key::Autocast},   {"Profiler", key::Profiler}, {"Tracer", key::Tracer},
+      {"UserMode", key::UserMode}};
 };
 Registry& registry() {
   static auto* r = new Registry;

@@ -53,6 +53,17 @@ struct Effects {
 // What ops/common/declare.h says of each. Opaque: registered at run time, with a kernel that nothing is known of.
 enum class OperatorKind : uint8_t { Composite, Pointwise, Primitive, DataDependent, View, Answer, Opaque };
 
+// What out= of an operator asks of the tensors it is given, where it is not that a result can be cast to their dtype.
+enum OutRule : uint8_t {
+  kCasts = 1,          // of several results, too: else those are of the outs' dtypes
+  kSameDtype = 2,      // out is of the dtype of the result
+  kSameOrByte = 4,     // that, or uint8
+  kLikeFirst = 8,      // out is of the dtype of the first operand
+  kApart = 16,         // out lies nowhere where an operand lies
+  kComputesInOut = 32, // the computation is in the dtype of out
+  kDtypeIsType = 64,   // a dtype that the result cannot be cast to is a TypeError
+};
+
 struct Operator {
   static constexpr int kKeys = 64;
 
@@ -78,6 +89,8 @@ struct Operator {
   bool is_function = true;           // tesserack.name
   bool is_method = true;             // Tensor.name
   bool hidden = false;               // internal: no public name
+  unsigned out_rules = 0;            // of a functional operator: OutRule
+  uint64_t keeps_bits = 0;           // bit per argument taken with a conjugation or negation pending
   uint64_t save_args = 0;            // bit per argument whose tensor the gradient reads
   uint64_t save_results = 0;         // bit per result it reads
   std::string node_name;             // of grad_fn; empty: from the schema, "MulBackward0"

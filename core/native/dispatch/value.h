@@ -51,7 +51,7 @@ struct Scalar {
   double imag() const { return is_complex() ? parts[1] : 0; }
   int64_t to_int() const; // RuntimeError if a float without an exact integer value in range
   DType dtype() const {
-    if (is_complex()) return default_dtype() == DType::Float64 ? DType::Complex128 : DType::Complex64;
+    if (is_complex()) return complex_type(default_dtype());
     return tag == Tag::Float ? default_dtype() : tag == Tag::Bool ? DType::Bool : DType::Int64;
   }
   [[noreturn]] static void refuse_complex();

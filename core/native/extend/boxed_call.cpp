@@ -2,6 +2,7 @@
 #include "autograd/meta.h"
 #include "dispatch/tensor_descriptor.h"
 #include "extend/custom.h"
+#include "extend/pending_bits.h"
 #include "runtime/backend.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
@@ -78,7 +79,7 @@ bool ts_boxed::run(const CKernel& kernel) {
 // --- tensors and their numbers -----------------------------------------------------------------------------------
 
 int64_t ts_boxed::add(Tensor t) {
-  tensors_.push_back({std::move(t)});
+  tensors_.push_back({std::move(t), false, Tensor()});
   return static_cast<int64_t>(tensors_.size()) - 1;
 }
 
@@ -97,18 +98,34 @@ const Tensor& ts_boxed::some_tensor_at(int64_t number) const {
 }
 
 void ts_boxed::describe(int64_t number, ts_tensor* out) {
-  const Tensor& t = entry(number).tensor;
+  const Tensor& t = memory_at(number);
   ts_tensor d{};
   if (t.defined())
     describe_impl(*t.impl(), d);
   else
     d.flags = TS_T_NONE;
+  if (is_written(number)) d.flags |= TS_T_MUTABLE;
+  if (t.defined() && t.pending()) d.handle = nullptr;
+  fill(out, d, "tensor");
+}
+
+bool ts_boxed::is_written(int64_t number) const {
   for (size_t k = 0; k < args_.size(); ++k) {
     const Argument& a = args_[k];
     int64_t count = a.value.tag == Tag::Tensor ? 1 : a.value.tag == Tag::Tensors ? a.value.len : 0;
-    if (op_.schema->args[k].type.mutated && number >= a.first && number < a.first + count) d.flags |= TS_T_MUTABLE;
+    if (op_.schema->args[k].type.mutated && number >= a.first && number < a.first + count) return true;
   }
-  fill(out, d, "tensor");
+  return false;
+}
+
+// Kernels in C know nothing of pending bits. What they write must be the memory itself, which they get below the keys
+// that resolve it.
+const Tensor& ts_boxed::memory_at(int64_t number) {
+  entry(number);
+  Entry& e = tensors_[static_cast<size_t>(number)];
+  if (!e.tensor.defined() || !e.tensor.pending() || is_written(number)) return e.tensor;
+  if (!e.plain.defined()) e.plain = materialized(e.tensor);
+  return e.plain;
 }
 
 void ts_boxed::place(int64_t number, ts_place* out) {
@@ -125,7 +142,10 @@ void ts_boxed::place(int64_t number, ts_place* out) {
 void ts_boxed::data(int64_t number, void** out) {
   check_out(out, "data");
   *out = nullptr;
-  const Tensor& t = some_tensor_at(number);
+  some_tensor_at(number);
+  const Tensor& t = memory_at(number);
+  TS_CHECK(!t.pending(), op_.name(), ": tensor ", number, " is written, and its ",
+           t.is_conj() ? "conjugation" : "negation", " is pending; redispatch, or give the backend a kernel");
   TS_CHECK(!t.device().is_meta() && backend_of(t.device()).host_memory(t.device().index), op_.name(), ": tensor ",
            number, " is on ", device_name(t.device()),
            ", whose memory the host cannot read; give the operator a kernel for it");
@@ -153,7 +173,7 @@ void ts_boxed::list(const int64_t* numbers, int32_t n, ts_value* out) {
 
 void ts_boxed::drop(int64_t number) {
   entry(number);
-  tensors_[static_cast<size_t>(number)] = {Tensor(), true};
+  tensors_[static_cast<size_t>(number)] = {Tensor(), true, Tensor()};
 }
 
 // --- values ------------------------------------------------------------------------------------------------------

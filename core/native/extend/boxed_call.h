@@ -49,6 +49,7 @@ private:
   struct Entry {
     ts::Tensor tensor; // undefined: None
     bool dropped = false;
+    ts::Tensor plain; // its values, where a conjugation or negation was pending
   };
   struct Argument {
     ts::Value value;
@@ -69,6 +70,8 @@ private:
   ts::Tensor tensor_at(int64_t number) const; // may be undefined; IndexError
   const ts::Tensor& some_tensor_at(int64_t number) const;
   const Entry& entry(int64_t number) const;
+  bool is_written(int64_t number) const;
+  const ts::Tensor& memory_at(int64_t number); // what the kernel may look at; undefined: None
   std::string argument_name(int32_t k) const;
   void check_results();
   void hand_over();

@@ -14,6 +14,22 @@ namespace {
 
 constexpr const char* kFormats[kNumDTypes] = {"?", "B", "H",     "I", "L", "b",  "h", "i",
                                               "l", "e", nullptr, "f", "d", "Zf", "Zd"};
+// What has no format character is shown as raw words of its size, as other libraries do.
+const char* format_of(DType t) {
+  const char* format = kFormats[static_cast<int>(t)];
+  return format ? format : t == DType::BFloat16 ? "H" : t == DType::Complex32 ? "I" : "B";
+}
+const char* torch_name(DType t) {
+  switch (t) {
+  case DType::BFloat16: return "BFloat16";
+  case DType::Complex32: return "ComplexHalf";
+  case DType::Float8E4M3FN: return "Float8_e4m3fn";
+  case DType::Float8E5M2: return "Float8_e5m2";
+  case DType::Float8E4M3FNUZ: return "Float8_e4m3fnuz";
+  case DType::Float8E5M2FNUZ: return "Float8_e5m2fnuz";
+  default: return "Float8_e8m0fnu";
+  }
+}
 
 // Keeps the storage alive while others look at it, whatever becomes of the tensor.
 struct ExportObject {
@@ -53,6 +69,8 @@ void check_exportable(const Tensor& t, int flags) {
   if (t->payload) buffer_error("a sparse tensor has no memory to look at; use tensor.to_dense() first");
   if (grad_enabled() && requires_grad(t))
     buffer_error("can't take a buffer of a tensor that requires grad; use tensor.detach()");
+  if (t.is_conj()) buffer_error("the tensor's memory holds the conjugates of its values; use tensor.resolve_conj()");
+  if (t.is_neg()) buffer_error("the tensor's memory holds the negatives of its values; use tensor.resolve_neg()");
   if (!t.data() && t.numel() != 0)
     buffer_error("the tensor's device memory has no host address; use tensor.cpu() first");
   bool read_only = t->has(TensorImpl::kConstantData);
@@ -70,8 +88,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     check_exportable(t, flags);
-    // bfloat16 has no format character: raw 16-bit words, as other libraries do.
-    const char* format = kFormats[static_cast<int>(t.dtype())] ? kFormats[static_cast<int>(t.dtype())] : "H";
+    const char* format = format_of(t.dtype());
     PyRef owner = make_export(t);
     auto* e = reinterpret_cast<ExportObject*>(owner.get());
     static char nothing;
@@ -239,8 +256,12 @@ PyRef to_numpy(const Tensor& t) {
   TS_CHECK_TYPE(!t->payload, "can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.");
   TS_CHECK_TYPE(!t.device().is_meta() && (t.data() || t.numel() == 0), "can't convert ", t.device(),
                 " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
-  TS_CHECK_TYPE(t.dtype() != DType::BFloat16,
-                "Got unsupported ScalarType BFloat16: NumPy has no such dtype; use .float() first");
+  TS_CHECK(!t.is_conj(),
+           "Can't call numpy() on Tensor that has conjugate bit set. Use tensor.resolve_conj().numpy() instead.");
+  TS_CHECK(!t.is_neg(),
+           "Can't call numpy() on Tensor that has negative bit set. Use tensor.resolve_neg().numpy() instead.");
+  TS_CHECK_TYPE(kFormats[static_cast<int>(t.dtype())], "Got unsupported ScalarType ", torch_name(t.dtype()),
+                ": NumPy has no such dtype; use .", is_complex(t.dtype()) ? "cfloat" : "float", "() first");
   PyRef object = PyRef::steal(wrap(t));
   PyRef view = checked(PyMemoryView_FromObject(object.get()));
   PyRef numpy = checked(PyImport_ImportModule("numpy"));

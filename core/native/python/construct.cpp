@@ -2,6 +2,7 @@
 #include "python/construct.h"
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
+#include "extend/pending_bits.h"
 #include "python/interop.h"
 #include "python/items.h"
 #include "runtime/backend.h"
@@ -85,7 +86,7 @@ DType scalar_dtype(PyObject* o) {
   if (is_numpy_scalar(o)) return numpy_scalar_dtype(o);
   if (PyFloat_Check(o)) return default_dtype();
   if (PyLong_Check(o)) return DType::Int64;
-  if (PyComplex_Check(o)) return default_dtype() == DType::Float64 ? DType::Complex128 : DType::Complex64;
+  if (PyComplex_Check(o)) return complex_type(default_dtype());
   TS_CHECK_TYPE(!is_text(o), "tensor: invalid data type '", type_name(o), "'");
   fail(ErrorKind::Runtime, "tensor: Could not infer dtype of ", type_name(o));
 }
@@ -117,7 +118,7 @@ void fill_block(const Target& target, size_t dim, char* at, PyObject* o) {
   TS_CHECK_VALUE(same(block.sizes(), target.sizes.subspan(dim)), "tensor: expected a block of shape ",
                  target.sizes.subspan(dim), ", got ", block.sizes());
   if (block.numel() == 0) return;
-  Tensor dense = ops::contiguous(ops::to_dtype(block, target.dtype));
+  Tensor dense = materialized(ops::contiguous(ops::to_dtype(block, target.dtype)));
   copy_bytes_to_host(at, dense, static_cast<size_t>(dense.nbytes()));
 }
 
@@ -125,7 +126,7 @@ void fill(const Target& target, size_t dim, char* at, PyObject* o) {
   if (is_block(o)) return fill_block(target, dim, at, o);
   if (dim == target.sizes.size()) {
     if (is_tensor(o)) {
-      Tensor cast = ops::to_dtype(detach(tensor_of(o)), target.dtype);
+      Tensor cast = materialized(ops::to_dtype(detach(tensor_of(o)), target.dtype));
       copy_bytes_to_host(at, cast, static_cast<size_t>(cast.nbytes()));
     } else if (!store_item(target.dtype, at, o)) {
       fail(ErrorKind::Type, "tensor: expected a number, got ", type_name(o));
@@ -160,6 +161,14 @@ Tensor copy_of(const Tensor& source, DType dtype, Device device) {
   return moves || casts ? t : ops::clone(t);
 }
 
+// The tensor that a storage holds, nothing for other data: lists and numbers are not even asked.
+PyRef storage_numbers(PyObject* data, DType dtype) {
+  if (PyList_CheckExact(data) || PyTuple_CheckExact(data) || !PyObject_HasAttrString(data, "_storage_numbers"))
+    return {};
+  PyObject* wanted = dtype == DType::Undefined ? Py_None : dtype_object(dtype);
+  return checked(PyObject_CallMethod(data, "_storage_numbers", "O", wanted));
+}
+
 } // namespace
 
 Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
@@ -167,6 +176,7 @@ Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
   TS_CHECK_TYPE(!is_text(data), "tensor: invalid data type '", type_name(data), "'");
   if (is_tensor(data)) return copy_of(tensor_of(data), dtype, device);
   if (is_numpy_array(data)) return copy_of(from_array(data), dtype, device);
+  if (PyRef numbers = storage_numbers(data, dtype)) return copy_of(tensor_of(numbers.get()), dtype, device);
   Dims sizes = find_sizes(data);
   if (dtype == DType::Undefined) dtype = infer_dtype(data, 0);
   Target target = make_target(dtype, sizes);

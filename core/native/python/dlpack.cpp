@@ -43,6 +43,7 @@ struct ManagedVersioned {
 constexpr int32_t kHostDevice = 1;
 constexpr uint64_t kReadOnly = 1, kCopied = 2;
 enum : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBFloat = 4, kComplex = 5, kBool = 6 };
+enum : uint8_t { kE4M3FN = 10, kE4M3FNUZ = 11, kE5M2 = 12, kE5M2FNUZ = 13, kE8M0FNU = 14 };
 
 constexpr const char *kPlain = "dltensor", *kPlainUsed = "used_dltensor";
 constexpr const char *kVersioned = "dltensor_versioned", *kVersionedUsed = "used_dltensor_versioned";
@@ -51,6 +52,14 @@ constexpr const char *kVersioned = "dltensor_versioned", *kVersionedUsed = "used
 
 DLDataType type_code(DType t) {
   auto bits = static_cast<uint8_t>(8 * item_size(t));
+  switch (t) {
+  case DType::Float8E4M3FN: return {kE4M3FN, 8, 1};
+  case DType::Float8E4M3FNUZ: return {kE4M3FNUZ, 8, 1};
+  case DType::Float8E5M2: return {kE5M2, 8, 1};
+  case DType::Float8E5M2FNUZ: return {kE5M2FNUZ, 8, 1};
+  case DType::Float8E8M0FNU: return {kE8M0FNU, 8, 1};
+  default: break;
+  }
   if (t == DType::Bool) return {kBool, 8, 1};
   if (t == DType::BFloat16) return {kBFloat, 16, 1};
   if (is_complex(t)) return {kComplex, bits, 1};
@@ -115,6 +124,9 @@ void check_exportable(const Tensor& t) {
   if (t->payload)
     raise(PyExc_BufferError, "__dlpack__: a sparse tensor has no memory to hand out; use to_dense() first");
   if (requires_grad(t)) raise(PyExc_BufferError, "Can't export tensors that require gradient, use tensor.detach()");
+  if (t.is_conj())
+    raise(PyExc_BufferError, "Can't export tensors with the conjugate bit set, use tensor.resolve_conj()");
+  if (t.is_neg()) raise(PyExc_BufferError, "Can't export tensors with the negative bit set, use tensor.resolve_neg()");
   if (t.device().is_meta() || (!t.data() && t.numel() != 0))
     raise(PyExc_BufferError,
           "__dlpack__: the memory of device " + to_string(t.device()) + " has no host address; use tensor.cpu() first");
@@ -128,13 +140,16 @@ PyObject* export_capsule(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   return guarded([&] {
     Tensor t = tensor_of(self);
-    check_exportable(t);
+    if (copy != Py_True) check_exportable(t);
     int type = kHostDevice, index = 0, major = 0, minor = 0;
     if (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &index)) throw_python();
     if (type != kHostDevice) raise(PyExc_BufferError, "__dlpack__: can only export to host memory, device type 1");
     if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) throw_python();
     static const Op clone("clone");
-    if (copy == Py_True) t = clone(t);
+    if (copy == Py_True) {
+      t = clone(t);
+      check_exportable(t);
+    }
     if (major >= 1) return versioned_capsule(t, copy == Py_True);
     if (t->has(TensorImpl::kConstantData))
       raise(PyExc_BufferError, "__dlpack__: read-only memory needs DLPack 1.0; pass max_version=(1, 0)");

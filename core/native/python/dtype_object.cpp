@@ -19,23 +19,20 @@ PyObject* dtype_reduce(PyObject* self, PyObject*) {
 PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLongLong(item_size(dtype_value(self))); }
 PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_floating(dtype_value(self))); }
 PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_value(self))); }
-PyObject* dtype_is_signed(PyObject* self, void*) { return PyBool_FromLong(!is_unsigned(dtype_value(self))); }
+PyObject* dtype_is_signed(PyObject* self, void*) {
+  return PyBool_FromLong(!is_unsigned(dtype_value(self)) && dtype_value(self) != DType::Float8E8M0FNU);
+}
 
 PyObject* dtype_to_complex(PyObject* self, PyObject*) {
   return guarded([&] {
     DType t = dtype_value(self);
-    // float16 would need a complex dtype of two halves; bfloat16 has none in PyTorch either.
-    TS_CHECK_TYPE(t >= DType::BFloat16,
-                  "dtype.to_complex: expected bfloat16, float32, float64 or a complex dtype, got ", t);
-    DType c = t == DType::Float64 || t == DType::Complex128 ? DType::Complex128 : DType::Complex64;
-    return Py_NewRef(dtype_object(c));
+    TS_CHECK(!is_float8(t), "dtype.to_complex: there is no complex dtype of two ", t);
+    TS_CHECK_TYPE(is_differentiable(t),
+                  "dtype.to_complex: expected float16, bfloat16, float32, float64 or a complex dtype, got ", t);
+    return Py_NewRef(dtype_object(complex_type(t)));
   });
 }
-PyObject* dtype_to_real(PyObject* self, PyObject*) {
-  DType t = dtype_value(self);
-  if (is_complex(t)) t = t == DType::Complex128 ? DType::Float64 : DType::Float32;
-  return Py_NewRef(dtype_object(t));
-}
+PyObject* dtype_to_real(PyObject* self, PyObject*) { return Py_NewRef(dtype_object(real_type(dtype_value(self)))); }
 
 PyMethodDef g_dtype_methods[] = {
     {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
@@ -43,7 +40,23 @@ PyMethodDef g_dtype_methods[] = {
     {"to_real", dtype_to_real, METH_NOARGS, "The real dtype of the same precision."},
     {nullptr, nullptr, 0, nullptr},
 };
+// "f32", "bf16", "c64", "b8": a letter or two and the bits.
+PyObject* dtype_abbr(PyObject* self, void*) {
+  return guarded([&] {
+    DType t = dtype_value(self);
+    const char* kind = t == DType::Bool       ? "b"
+                       : t == DType::BFloat16 ? "bf"
+                       : is_complex(t)        ? "c"
+                       : is_floating(t)       ? "f"
+                       : is_unsigned(t)       ? "u"
+                                              : "i";
+    std::string_view format = is_float8(t) ? name(t).substr(name(t).find('_') + 1) : "";
+    return to_python(concat(kind, 8 * item_size(t), format)).release();
+  });
+}
+
 PyGetSetDef g_dtype_properties[] = {
+    {"abbr", dtype_abbr, nullptr, "A short name, \"f32\".", nullptr},
     {"itemsize", dtype_itemsize, nullptr, "Bytes per element.", nullptr},
     {"is_floating_point", dtype_is_floating, nullptr, "Whether it is a floating dtype.", nullptr},
     {"is_complex", dtype_is_complex, nullptr, "Whether it is a complex dtype.", nullptr},
@@ -88,9 +101,10 @@ struct Alias {
   const char* name;
   DType type;
 };
-constexpr Alias kAliases[] = {{"float", DType::Float32},    {"double", DType::Float64},    {"half", DType::Float16},
-                              {"long", DType::Int64},       {"int", DType::Int32},         {"short", DType::Int16},
-                              {"cfloat", DType::Complex64}, {"cdouble", DType::Complex128}};
+constexpr Alias kAliases[] = {
+    {"float", DType::Float32},    {"double", DType::Float64},     {"half", DType::Float16},
+    {"long", DType::Int64},       {"int", DType::Int32},          {"short", DType::Int16},
+    {"cfloat", DType::Complex64}, {"cdouble", DType::Complex128}, {"chalf", DType::Complex32}};
 
 void add_dtypes(PyObject* module) {
   for (int k = 0; k < kNumDTypes; ++k) {
@@ -99,6 +113,9 @@ void add_dtypes(PyObject* module) {
     g_dtypes[k].value = t;
     add_object(module, std::string(name(t)).c_str(), dtype_object(t));
   }
+  PyRef all = checked(PyTuple_New(kNumDTypes)); // in the order of the codes
+  for (int k = 0; k < kNumDTypes; ++k) PyTuple_SET_ITEM(all.get(), k, Py_NewRef(dtype_object(static_cast<DType>(k))));
+  add_object(module, "_dtypes", all.get());
   for (const Alias& a : kAliases) add_object(module, a.name, dtype_object(a.type));
 }
 
@@ -153,6 +170,7 @@ void init_types(PyObject* module) {
   init_size_type(module);
   init_device_type(module);
   init_generator_type(module);
+  init_host_numbers(module);
 }
 
 } // namespace ts::py

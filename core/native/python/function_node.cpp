@@ -92,6 +92,12 @@ template <PyObject* ContextObject::*Slot> PyObject* keep_arguments(PyObject* sel
   return none();
 }
 
+// Tangents are taken through backward, so nothing reads them here but a jvp that a program calls itself.
+PyObject* save_for_forward(PyObject* self, PyObject* args) {
+  if (PyObject_SetAttrString(self, "saved_for_forward", args) < 0) return nullptr;
+  return none();
+}
+
 PyObject* set_materialize_grads(PyObject* self, PyObject* value) {
   int truth = PyObject_IsTrue(value);
   if (truth < 0) return nullptr;
@@ -134,6 +140,8 @@ PyObject* needs_input_grad(PyObject* self, void*) {
 PyMethodDef g_context_methods[] = {
     {"save_for_backward", keep_arguments<&ContextObject::to_save>, METH_VARARGS,
      "save_for_backward(*tensors)\n--\n\nKeep tensors for backward."},
+    {"save_for_forward", save_for_forward, METH_VARARGS,
+     "save_for_forward(*tensors)\n--\n\nNote tensors for jvp, as saved_for_forward."},
     {"mark_dirty", keep_arguments<&ContextObject::dirty>, METH_VARARGS,
      "mark_dirty(*args)\n--\n\nSay which inputs forward modified in place."},
     {"mark_non_differentiable", keep_arguments<&ContextObject::non_differentiable>, METH_VARARGS,

@@ -1,5 +1,6 @@
 #include "python/items.h"
 #include "python/parse.h"
+#include "tesserack/float8.hpp"
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -40,6 +41,9 @@ uint16_t float_to_bfloat(float value) {
 
 namespace {
 
+using tesserack::backend::float8_to_float;
+using tesserack::backend::float_to_float8;
+
 template <class T> T load(const void* at) {
   T v;
   std::memcpy(&v, at, sizeof v);
@@ -77,6 +81,9 @@ bool store_complex(DType t, void* at, PyObject* o) {
   if (t == DType::Complex128) {
     store(at, c.real);
     store(static_cast<char*>(at) + 8, c.imag);
+  } else if (t == DType::Complex32) {
+    store(at, float_to_half(static_cast<float>(c.real)));
+    store(static_cast<char*>(at) + 2, float_to_half(static_cast<float>(c.imag)));
   } else {
     store(at, static_cast<float>(c.real));
     store(static_cast<char*>(at) + 4, static_cast<float>(c.imag));
@@ -117,7 +124,9 @@ Value load_item(DType t, const void* at) {
   case DType::BFloat16: return Value(static_cast<double>(bfloat_to_float(load<uint16_t>(at))));
   case DType::Float32: return Value(static_cast<double>(load<float>(at)));
   case DType::Float64: return Value(load<double>(at));
-  default: fail(ErrorKind::Type, "a ", t, " value cannot be used as a real number");
+  default:
+    if (is_float8(t)) return Value(static_cast<double>(float8_to_float(static_cast<int32_t>(t), load<uint8_t>(at))));
+    fail(ErrorKind::Type, "a ", t, " value cannot be used as a real number");
   }
 }
 
@@ -126,6 +135,9 @@ PyObject* item_object(DType t, const void* at) {
     return PyComplex_FromDoubles(load<float>(at), load<float>(static_cast<const char*>(at) + 4));
   if (t == DType::Complex128)
     return PyComplex_FromDoubles(load<double>(at), load<double>(static_cast<const char*>(at) + 8));
+  if (t == DType::Complex32)
+    return PyComplex_FromDoubles(half_to_float(load<uint16_t>(at)),
+                                 half_to_float(load<uint16_t>(static_cast<const char*>(at) + 2)));
   if (t == DType::UInt64) return PyLong_FromUnsignedLongLong(load<uint64_t>(at));
   Value v = load_item(t, at);
   if (v.tag == Tag::Float) return PyFloat_FromDouble(v.f);
@@ -156,7 +168,8 @@ bool store_item(DType t, void* at, PyObject* o) {
   case DType::Float16: store(at, float_to_half(static_cast<float>(v.as_double()))); break;
   case DType::BFloat16: store(at, float_to_bfloat(static_cast<float>(v.as_double()))); break;
   case DType::Float32: store(at, static_cast<float>(v.as_double())); break;
-  default: store(at, v.as_double());
+  case DType::Float64: store(at, v.as_double()); break;
+  default: store(at, float_to_float8(static_cast<int32_t>(t), static_cast<float>(v.as_double())));
   }
   return true;
 }

@@ -34,7 +34,7 @@ int execute(PyObject* module) {
           init_node_type,     init_function_node,  init_autograd,        init_grad_mode, init_construct,
           init_buffer,        init_dlpack,         init_runtime,         init_streams,   init_operand_type,
           init_python_kernel, init_python_backend, init_python_dispatch, init_overrides, init_shown_package,
-          init_sparse})
+          init_sparse,        init_named_results})
       init(module);
     init_interpreter_hooks();
     return 0;

@@ -1,6 +1,9 @@
 #include "python/node_object.h"
+#include "dispatch/schema.h"
 #include "python/function_node.h"
+#include "python/python_dispatch.h"
 #include "python/tensor_object.h"
+#include "python/types.h"
 #include <map>
 
 namespace ts::py {
@@ -28,7 +31,15 @@ void dealloc(PyObject* self) {
 PyObject* repr(PyObject* self) { return PyUnicode_FromFormat("<%s object at %p>", Py_TYPE(self)->tp_name, self); }
 
 PyObject* get_name(PyObject* self, PyObject*) {
-  return guarded([&] { return to_python(value(self).name()).release(); });
+  return guarded([&] {
+    std::string name = value(self).name();
+    bool qualified = name == "AccumulateGrad" || name == "CopySlices"; // as PyTorch, whose C++ classes these are
+    return to_python(qualified ? "torch::autograd::" + name : name).release();
+  });
+}
+
+PyObject* get_sequence(PyObject* self, PyObject*) {
+  return guarded([&] { return PyLong_FromUnsignedLongLong(value(self).sequence); });
 }
 
 PyObject* next_functions(PyObject* self, void*) {
@@ -58,10 +69,58 @@ PyObject* variable(PyObject* self, void*) {
   });
 }
 
-// Attributes of a Python Function's context, through its node.
+constexpr std::string_view kSaved = "_saved_";
+
+PyObject* saved_object(const SavedPart& part) {
+  if (part.value) {
+    PyRef found = argument_object(*part.type, *part.value);
+    return PyList_Check(found.get()) ? checked(PyList_AsTuple(found.get())).release() : found.release();
+  }
+  if (!part.tensor) {
+    PyRef sizes = PyRef::steal(size_object(part.sizes));
+    return checked(PySequence_Tuple(sizes.get())).release();
+  }
+  if (!part.list) return wrap(part.tensor(0));
+  PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(part.count)));
+  for (size_t j = 0; j < part.count; ++j)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(j), wrap(part.tensor(j)));
+  return tuple.release();
+}
+
+// What the node keeps, as "_saved_" and the name of an argument or result; NULL without an error if it has none such.
+PyObject* saved_attribute(Node& node, std::string_view name) {
+  if (!name.starts_with(kSaved)) return nullptr;
+  for (const SavedPart& part : node.saved_parts())
+    if (part.name == name.substr(kSaved.size())) return saved_object(part);
+  return nullptr;
+}
+
+PyObject* directory(PyObject* self, PyObject*) {
+  return guarded([&] {
+    PyRef type = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__"));
+    PyRef names = checked(PyObject_CallOneArg(type.get(), self));
+    for (const SavedPart& part : value(self).saved_parts()) {
+      PyRef name = to_python(std::string(kSaved) + part.name);
+      checked_status(PyList_Append(names.get(), name.get()));
+    }
+    return names.release();
+  });
+}
+
+// What is kept of the call, and attributes of a Python Function's context, through its node.
 PyObject* get_attribute(PyObject* self, PyObject* name) {
   PyObject* found = PyObject_GenericGetAttr(self, name);
   if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  if (const char* text = PyUnicode_AsUTF8(name)) {
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    found = guarded([&] { return saved_attribute(value(self), text); });
+    if (found || PyErr_Occurred()) {
+      Py_XDECREF(kind), Py_XDECREF(error), Py_XDECREF(trace);
+      return found;
+    }
+    PyErr_Restore(kind, error, trace);
+  }
   PyObject* context = function_context(value(self));
   if (!context) return nullptr;
   PyErr_Clear();
@@ -131,6 +190,8 @@ PyObject* remove_hook(PyObject* self, PyObject* number) {
 
 PyMethodDef g_methods[] = {
     {"name", get_name, METH_NOARGS, "name()\n--\n\nThe node's name."},
+    {"_sequence_nr", get_sequence, METH_NOARGS, "_sequence_nr()\n--\n\nThe order of recording."},
+    {"__dir__", directory, METH_NOARGS, nullptr},
     {"_register_hook", register_hook, METH_O, nullptr},
     {"_register_prehook", register_prehook, METH_O, nullptr},
     {"_remove_hook", remove_hook, METH_O, nullptr},

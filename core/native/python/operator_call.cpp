@@ -1,7 +1,6 @@
 // Running a bound call and handing its results to Python.
 #include "autograd/meta.h"
 #include "python/operator_plan.h"
-#include "python/shown_package.h"
 #include <cstring>
 
 namespace ts::py {
@@ -47,20 +46,6 @@ PyObject* several_to_python(Value* rets, size_t n, PyTypeObject* tuple_type) {
   return out.release();
 }
 
-// max(values=..., indices=...) with a line for each, as PyTorch prints it.
-PyObject* tuple_repr(PyObject* self) {
-  return guarded([&] {
-    std::string name = Py_TYPE(self)->tp_name;
-    std::string out = shown_package() + name.substr(name.find('.')) + "(";
-    PyRef names = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__"));
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self); ++k) {
-      PyRef text = checked(PyObject_Repr(PyTuple_GET_ITEM(self, k)));
-      out += (k ? ",\n" : "\n") + to_utf8(PyTuple_GET_ITEM(names.get(), k)) + "=" + to_utf8(text.get());
-    }
-    return to_python(out + ")").release();
-  });
-}
-
 PyObject* run_single(const Operator& op, Frame& f, Value& result, bool want_grad) {
   call(op, f);
   if (want_grad) set_requires_grad(result.as_tensor(), true);
@@ -84,22 +69,6 @@ PyObject* run(const Operator& op, const Value* values, const Signature* s, const
 }
 
 } // namespace
-
-// Plain tuples for results without names.
-PyTypeObject* make_tuple_type(const Signature& s, const std::string& name) {
-  const std::vector<std::string>& names = s.op->schema->return_names;
-  for (const std::string& field : names)
-    if (field.empty()) return &PyTuple_Type;
-  // Names and fields are kept for good, as the types built from them are.
-  auto* fields = new std::vector<PyStructSequence_Field>(names.size() + 1);
-  for (size_t k = 0; k < names.size(); ++k) (*fields)[k] = {names[k].c_str(), nullptr};
-  auto* full_name = new std::string("tesserack.return_types." + name);
-  PyStructSequence_Desc desc = {full_name->c_str(), nullptr, fields->data(), static_cast<int>(names.size())};
-  auto* type =
-      reinterpret_cast<PyTypeObject*>(checked(reinterpret_cast<PyObject*>(PyStructSequence_NewType(&desc))).release());
-  type->tp_repr = tuple_repr;
-  return type;
-}
 
 PyObject* invoke(const Plan& plan, const Signature& s, Bound& bound) {
   bool want_grad = bound.requires_grad || (s.requires_grad_param >= 0 && bound.values()[s.requires_grad_param].i);

@@ -27,7 +27,10 @@ struct Signature {
   mutable PyTypeObject* tuple_type = nullptr; // of several named results, made when first needed
 };
 
+// Plain tuples for results without names.
 PyTypeObject* make_tuple_type(const Signature& s, const std::string& name);
+
+void init_named_results(PyObject* module);
 
 // All overloads behind one Python name.
 struct Plan {

@@ -1,5 +1,6 @@
 #include "python/parse.h"
 #include "autograd/meta.h"
+#include "extend/pending_bits.h"
 #include "python/items.h"
 #include "runtime/backend.h"
 #include <cmath>
@@ -116,7 +117,7 @@ Value item_value(const Tensor& t) {
   TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
   TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
   alignas(16) char bytes[16];
-  copy_bytes_to_host(bytes, t, static_cast<size_t>(t.item_size()), "item");
+  copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");
   return load_item(t.dtype(), bytes);
 }
 

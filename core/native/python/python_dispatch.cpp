@@ -38,7 +38,9 @@ template <class T, class F> PyRef number_list(std::span<const T> values, F&& mak
   return out;
 }
 
-PyRef argument(const ArgType& type, const Value& v) {
+} // namespace
+
+PyRef argument_object(const ArgType& type, const Value& v) {
   switch (v.tag) {
   case Tag::Tensor: return PyRef::steal(wrap(v.as_tensor()));
   case Tag::Tensors: return tensor_list(v.as_tensors());
@@ -57,6 +59,8 @@ PyRef argument(const ArgType& type, const Value& v) {
   default: return PyRef::borrow(Py_None);
   }
 }
+
+namespace {
 
 std::vector<Tensor> tensors_from(const Operator& op, PyObject* o) {
   PyRef items = checked(PySequence_Fast(o, "expected a list of tensors"));
@@ -99,7 +103,7 @@ void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, 
   std::vector<PyRef> owned = {call_ref};
   std::vector<PyObject*> args = {call_ref.get()};
   for (int32_t k = 0; k < f.nargs; ++k) {
-    owned.push_back(argument(op.schema->args[static_cast<size_t>(k)].type, f.args[k]));
+    owned.push_back(argument_object(op.schema->args[static_cast<size_t>(k)].type, f.args[k]));
     args.push_back(owned.back().get());
   }
   PyRef result = checked(PyObject_Vectorcall(function, args.data(), args.size(), nullptr));

@@ -2,8 +2,15 @@
 #pragma once
 #include "python/common.h"
 
+namespace ts {
+struct ArgType;
+struct Value;
+} // namespace ts
+
 namespace ts::py {
 
+// An argument of an operator as Python has it.
+PyRef argument_object(const ArgType& type, const Value& v);
 void init_python_dispatch(PyObject* module);
 
 } // namespace ts::py

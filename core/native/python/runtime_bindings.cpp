@@ -15,6 +15,7 @@
 #include "runtime/device_names.h"
 #include "runtime/pinned.h"
 #include "runtime/plugin.h"
+#include "runtime/warn_once.h"
 
 namespace pb = pybind11;
 
@@ -114,6 +115,7 @@ void define_backends(pb::module_& m) {
   m.def("_backend_kernels", backend_kernels);
   m.def("_set_device_alias", set_device_alias);
   m.def("_real_device_name", [](const std::string& name) { return real_device_name(name); });
+  m.def("_set_warn_always", [](bool on) { warn_always() = on; });
   m.def("_set_nameable_devices", set_nameable_devices);
   // A device that can be used: never one that only has a name.
   m.def("_resolve_device", [](const std::string& text) { return steal(ts::py::device_object(parse_device(text))); });

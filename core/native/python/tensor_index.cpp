@@ -262,7 +262,7 @@ Tensor without_leading_ones(const Tensor& value, int64_t at_most) {
 
 bool same_memory(const Tensor& a, const Tensor& b) {
   return a->storage == b->storage && a->storage && a->byte_offset == b->byte_offset && a.dtype() == b.dtype() &&
-         same(a.sizes(), b.sizes()) && same(a.strides(), b.strides());
+         a.pending() == b.pending() && same(a.sizes(), b.sizes()) && same(a.strides(), b.strides());
 }
 
 Tensor value_tensor(const Tensor& self, PyObject* value) {

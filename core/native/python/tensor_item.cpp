@@ -1,6 +1,7 @@
 // a.item() and a.tolist().
 #include "dispatch/boxing.h"
 #include "dispatch/op_handles.h"
+#include "extend/pending_bits.h"
 #include "python/items.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
@@ -15,7 +16,7 @@ PyObject* item(PyObject* self, PyObject*) {
     TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
     TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
     alignas(16) char bytes[16];
-    copy_bytes_to_host(bytes, t, static_cast<size_t>(t.item_size()), "item");
+    copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");
     return checked(item_object(t.dtype(), bytes)).release();
   });
 }
@@ -43,8 +44,8 @@ PyRef nested_list(const Tensor& t, const char* at, size_t dim) {
 
 PyObject* tolist(PyObject* self, PyObject*) {
   return guarded([&] {
-    const Tensor& t = tensor_of(self);
-    TS_CHECK(!t.device().is_meta(), "tolist: a meta tensor has no data");
+    TS_CHECK(!tensor_of(self).device().is_meta(), "tolist: a meta tensor has no data");
+    const Tensor t = materialized(tensor_of(self));
     check_recordable(t.device(), "a read of values by the host");
     if (const char* at = t.data<char>(); at || t.numel() == 0) return nested_list(t, at, 0).release();
     Tensor dense = ops::contiguous(t);
@@ -54,7 +55,56 @@ PyObject* tolist(PyObject* self, PyObject*) {
   });
 }
 
+// A number that the host keeps in a tensor without dims, as optimizers' counts of steps; anything else is an error.
+const Tensor& host_number(PyObject* o) {
+  bool fits = is_tensor(o) && tensor_of(o).sizes().empty() && tensor_of(o).data<char>() &&
+              (tensor_of(o).dtype() == DType::Float32 || tensor_of(o).dtype() == DType::Float64);
+  TS_CHECK_TYPE(fits, "expected a tensor of no dims on the cpu, of float32 or float64");
+  return tensor_of(o);
+}
+
+// They are read and written without a call of an operator: a step has one for each parameter.
+PyObject* host_numbers(PyObject*, PyObject* tensors) {
+  return guarded([&] {
+    PyRef items = checked(PySequence_Fast(tensors, "_host_numbers: expected a list"));
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
+    PyRef list = checked(PyList_New(n));
+    for (Py_ssize_t k = 0; k < n; ++k) {
+      const Tensor& t = host_number(PySequence_Fast_GET_ITEM(items.get(), k));
+      double value = t.dtype() == DType::Float32 ? static_cast<double>(*t.data<float>()) : *t.data<double>();
+      PyList_SET_ITEM(list.get(), k, checked(PyFloat_FromDouble(value)).release());
+    }
+    return list.release();
+  });
+}
+PyObject* set_host_numbers(PyObject*, PyObject* args) {
+  PyObject *tensors, *values;
+  if (!PyArg_ParseTuple(args, "OO:_set_host_numbers", &tensors, &values)) return nullptr;
+  return guarded([&] {
+    PyRef items = checked(PySequence_Fast(tensors, "_set_host_numbers: expected a list"));
+    PyRef numbers = checked(PySequence_Fast(values, "_set_host_numbers: expected a list"));
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
+    TS_CHECK(n == PySequence_Fast_GET_SIZE(numbers.get()), "_set_host_numbers: expected one number for each tensor");
+    for (Py_ssize_t k = 0; k < n; ++k) {
+      const Tensor& t = host_number(PySequence_Fast_GET_ITEM(items.get(), k));
+      double value = PyFloat_AsDouble(PySequence_Fast_GET_ITEM(numbers.get(), k));
+      if (PyErr_Occurred()) throw_python();
+      if (t.dtype() == DType::Float32)
+        *t.data<float>() = static_cast<float>(value);
+      else
+        *t.data<double>() = value;
+      t.impl()->bump_version();
+    }
+    return none();
+  });
+}
+PyMethodDef number_functions[] = {{"_host_numbers", host_numbers, METH_O, nullptr},
+                                  {"_set_host_numbers", set_host_numbers, METH_VARARGS, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
+
 } // namespace
+
+void init_host_numbers(PyObject* module) { checked_status(PyModule_AddFunctions(module, number_functions)); }
 
 std::vector<PyMethodDef> item_methods() {
   return {

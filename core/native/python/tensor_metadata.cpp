@@ -1,5 +1,6 @@
 // Methods that answer questions about shape and memory, and resize_.
 #include "autograd/meta.h"
+#include "extend/pending_bits.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
 #include "runtime/backend.h"
@@ -67,7 +68,9 @@ PyObject* storage_offset(PyObject* self, PyObject*) {
 }
 PyObject* is_floating_point(PyObject* self, PyObject*) { return PyBool_FromLong(is_floating(tensor_of(self).dtype())); }
 PyObject* is_complex_method(PyObject* self, PyObject*) { return PyBool_FromLong(is_complex(tensor_of(self).dtype())); }
-PyObject* is_signed(PyObject* self, PyObject*) { return PyBool_FromLong(!is_unsigned(tensor_of(self).dtype())); }
+PyObject* is_signed(PyObject* self, PyObject*) {
+  return PyBool_FromLong(!is_unsigned(tensor_of(self).dtype()) && tensor_of(self).dtype() != DType::Float8E8M0FNU);
+}
 PyObject* is_inference(PyObject* self, PyObject*) {
   return PyBool_FromLong(tensor_of(self)->has(TensorImpl::kInference));
 }
@@ -133,8 +136,8 @@ PyObject* is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs) {
 PyObject* is_set_to(PyObject* self, PyObject* other) {
   return guarded([&] {
     const Tensor &a = tensor_of(self), &b = expect_tensor(other, "is_set_to");
-    bool equal = a->storage == b->storage && a->byte_offset == b->byte_offset && same(a.sizes(), b.sizes()) &&
-                 same(a.strides(), b.strides());
+    bool equal = a->storage == b->storage && a.pending() == b.pending() && a->byte_offset == b->byte_offset &&
+                 same(a.sizes(), b.sizes()) && same(a.strides(), b.strides());
     return PyBool_FromLong(equal);
   });
 }
@@ -147,7 +150,7 @@ void grow_storage(const Tensor& t, size_t nbytes) {
   Tensor fresh = empty_tensor(IntSpan(&n, 1), DType::UInt8, t.device());
   if (t->storage && t->storage->nbytes) {
     int64_t old = static_cast<int64_t>(t->storage->nbytes);
-    Tensor source = shallow_copy(t);
+    Tensor source = physical(t);
     source->byte_offset = 0;
     copy_bytes_within(fresh, source, static_cast<size_t>(old));
   }
@@ -173,6 +176,7 @@ void resize(const Tensor& t, IntSpan sizes, std::optional<MemoryFormat> format) 
     grow_storage(t, static_cast<size_t>(bytes));
   }
   t->set_geometry(sizes, strides_for(sizes, format.value_or(MemoryFormat::Contiguous)));
+  t->bump_version();
 }
 
 PyObject* resize_(PyObject* self, PyObject* args, PyObject* kwargs) {

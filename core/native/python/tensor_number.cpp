@@ -1,6 +1,7 @@
 // Operators of the language: a + b, -a, a < b, a += b, bool(a), int(a).
 #include "dispatch/boxing.h"
 #include "dispatch/op_handles.h"
+#include "extend/pending_bits.h"
 #include "python/interop.h"
 #include "python/operator_plan.h"
 #include "python/overrides.h"
@@ -220,7 +221,7 @@ bool is_lone_uint64(const Tensor& t) { return t.dtype() == DType::UInt64 && t.nu
 PyRef uint64_item(const Tensor& t) {
   TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
   uint64_t element = 0;
-  copy_bytes_to_host(&element, t, sizeof element);
+  copy_bytes_to_host(&element, materialized(t), sizeof element);
   return checked(PyLong_FromUnsignedLongLong(element));
 }
 

@@ -8,6 +8,7 @@
 #include "python/types.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
+#include "runtime/warn_once.h"
 #include "tensor/sparse.h"
 
 namespace ts::py {
@@ -69,13 +70,23 @@ Tensor reversed_dims(const Tensor& t) {
   for (size_t k = 0; k < order.size(); ++k) order[k] = t.ndim() - 1 - static_cast<int64_t>(k);
   return ops::permute(t, order);
 }
+Tensor reversed_with_warning(const Tensor& t) {
+  static std::atomic<bool> warned{false}, warned_of_none{false};
+  if (t.ndim() == 0)
+    warn_once(warned_of_none, "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.");
+  else if (t.ndim() != 2)
+    warn_once(warned, "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and "
+                      "it will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+                      "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.");
+  return reversed_dims(t);
+}
 Tensor matrix_transpose(const Tensor& t, const char* name) {
   TS_CHECK(t.ndim() >= 2, "tensor.", name, " is only supported on matrices or batches of matrices. Got ", t.ndim(),
            "-D tensor.");
   return ops::transpose(t, -2, -1);
 }
 const Op matrix_H("matrix_H");
-TS_GETTER(get_T, wrap(reversed_dims(t)))
+TS_GETTER(get_T, wrap(reversed_with_warning(t)))
 TS_GETTER(get_mT, wrap(matrix_transpose(t, "mT")))
 TS_GETTER(get_mH, wrap(ops::conj(matrix_transpose(t, "mH"))))
 TS_GETTER(get_H, wrap(matrix_H(t)))

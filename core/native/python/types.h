@@ -49,6 +49,7 @@ std::optional<Layout> as_layout(PyObject* o);
 void init_types(PyObject* module);
 void init_device_type(PyObject* module);
 void init_generator_type(PyObject* module);
+void init_host_numbers(PyObject* module); // tensor_item.cpp
 void init_size_type(PyObject* module);
 
 } // namespace ts::py

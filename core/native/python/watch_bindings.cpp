@@ -36,9 +36,10 @@ void define_watch(pb::module_& m) {
     return names;
   });
   pb::class_<Capture>(m, "_Capture")
-      .def(pb::init(
-               [](const pb::object& device) { return new Capture(ts::py::expect_device(device.ptr(), "capture")); }),
-           pb::arg("device"))
+      .def(pb::init([](const pb::object& device, uint64_t pool) {
+             return new Capture(ts::py::expect_device(device.ptr(), "capture"), pool);
+           }),
+           pb::arg("device"), pb::arg("pool") = 0)
       .def("begin", &Capture::begin)
       .def("end", &Capture::end, pb::arg("run") = true)
       .def("cancel", &Capture::cancel)

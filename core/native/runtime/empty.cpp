@@ -17,7 +17,7 @@ inline TensorImpl* bare(DType dtype, Device device) {
   TensorImpl* t = TensorImpl::make();
   t->dtype = dtype;
   t->device = device;
-  t->keys = key_bit(device.backend);
+  t->keys = key_bit(device.backend) | TensorImpl::keys_of(dtype);
   return t;
 }
 
@@ -38,9 +38,10 @@ Tensor outline_strided(IntSpan sizes, IntSpan strides, DType dtype, Device devic
 }
 
 Tensor outline_like(const Tensor& like, DType dtype) {
-  if (like.is_contiguous() || !is_dense(like.sizes(), like.strides()))
-    return outline(like.sizes(), dtype, like.device());
-  return outline_strided(like.sizes(), like.strides(), dtype, like.device());
+  if (like.is_contiguous()) return outline(like.sizes(), dtype, like.device());
+  bool dense = is_dense(like.sizes(), like.strides());
+  Dims strides = dense ? Dims(like.strides()) : dense_strides(like.sizes(), like.strides());
+  return outline_strided(like.sizes(), strides, dtype, like.device());
 }
 
 void give_memory(TensorImpl& t) {
@@ -63,9 +64,10 @@ Tensor empty_strided_tensor(IntSpan sizes, IntSpan strides, DType dtype, Device 
 }
 
 Tensor empty_like_tensor(const Tensor& like, DType dtype) {
-  if (like.is_contiguous() || !is_dense(like.sizes(), like.strides()))
-    return empty_tensor(like.sizes(), dtype, like.device());
-  return empty_strided_tensor(like.sizes(), like.strides(), dtype, like.device());
+  if (like.is_contiguous()) return empty_tensor(like.sizes(), dtype, like.device());
+  Tensor t = outline_like(like, dtype);
+  give_memory(*t.impl());
+  return t;
 }
 
 Tensor from_external(void* handle, IntSpan sizes, IntSpan strides, DType dtype, Device device,

@@ -92,7 +92,7 @@ bool is_pinned(const Tensor& t, const Backend* backend) {
 Tensor pin_memory(const Tensor& t, Backend& backend) {
   TS_CHECK(t.data() || t.numel() == 0, "pin_memory: expected a dense cpu tensor, got one on ", t.device());
   TS_CHECK(pins(backend), "pin_memory: backend '", backend.name(), "' gives no pinned memory");
-  TS_CHECK(t.is_contiguous(), "pin_memory: expected a contiguous tensor");
+  TS_CHECK(t.is_contiguous() && !t.pending(), "pin_memory: expected a contiguous tensor with nothing pending");
   if (t.numel() == 0 || is_pinned(t, &backend)) return t;
   free_idle(nullptr);
   auto bytes = static_cast<size_t>(t.nbytes());

@@ -175,8 +175,15 @@ void synchronize(Device device) {
   synchronize_device(device);
 }
 
+// Bytes are not values where something is pending: who moves them resolves it first.
+static void check_plain(const Tensor& t) {
+  TS_CHECK(!t.pending(), "expected plain memory, got a tensor whose ", t.is_conj() ? "conjugation" : "negation",
+           " is pending; use resolve_conj(), resolve_neg()");
+}
+
 void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes) {
   if (bytes == 0) return;
+  check_plain(dst);
   check_recordable(dst.device(), "a copy from the host");
   if (void* host = dst.data()) {
     std::memcpy(host, src, bytes);
@@ -197,6 +204,7 @@ void copy_bytes_to_host(void* dst, const Tensor& src, size_t bytes, const char* 
 
 void move_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
   if (bytes == 0) return;
+  check_plain(src);
   check_recordable(src.device(), "a read of values by the host");
   if (const void* host = src.data()) {
     std::memcpy(dst, host, bytes);

@@ -1,13 +1,21 @@
 #include "tensor/dtype.h"
 #include "tensor/error.h"
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 
 namespace ts {
 namespace {
 
-constexpr std::string_view kNames[kNumDTypes] = {"bool",     "uint8",   "uint16",  "uint32",    "uint64",
-                                                 "int8",     "int16",   "int32",   "int64",     "float16",
-                                                 "bfloat16", "float32", "float64", "complex64", "complex128"};
+#define TS_DTYPE_NAME(code, name, bytes) #name,
+constexpr std::string_view kNames[kNumDTypes] = {TS_EACH_DTYPE(TS_DTYPE_NAME)};
+#undef TS_DTYPE_NAME
+#define TS_DTYPE_CODE(code, name, bytes) TS_##code,
+constexpr int kCodes[] = {TS_EACH_DTYPE(TS_DTYPE_CODE)};
+#undef TS_DTYPE_CODE
+static_assert(std::size(kCodes) == kNumDTypes && std::ranges::is_sorted(kCodes) && kCodes[0] == 0 &&
+                  kCodes[kNumDTypes - 1] == kNumDTypes - 1,
+              "the table names every dtype, in the order of the codes");
 std::atomic<DType> g_default{DType::Float32};
 
 constexpr int bits(DType t) { return static_cast<int>(item_size(t)) * 8; }
@@ -33,6 +41,12 @@ DType promote_floats(DType a, DType b) {
   return bits(a) >= bits(b) ? a : b;
 }
 
+// Integers leave the other's precision as it is.
+DType promote_complex(DType a, DType b) {
+  if (is_integral(a, true) || is_integral(b, true)) return complex_type(is_integral(a, true) ? b : a);
+  return complex_type(promote_floats(a, b));
+}
+
 } // namespace
 
 std::string_view name(DType t) { return t == DType::Undefined ? "undefined" : kNames[static_cast<int>(t)]; }
@@ -48,10 +62,10 @@ void append_to(std::string& out, DType t) { out += name(t); }
 DType promote_types(DType a, DType b) {
   if (a == b || b == DType::Undefined) return a;
   if (a == DType::Undefined) return b;
-  if (is_complex(a) || is_complex(b)) {
-    bool wide = a == DType::Complex128 || b == DType::Complex128 || a == DType::Float64 || b == DType::Float64;
-    return wide ? DType::Complex128 : DType::Complex64;
-  }
+  TS_CHECK(!is_float8(a) && !is_float8(b),
+           "promote_types: Promotion for Float8 Types is not supported, attempted to promote ", a, " and ", b,
+           "; try .to() one dtype");
+  if (is_complex(a) || is_complex(b)) return promote_complex(real_type(a), real_type(b));
   if (is_floating(a) && is_floating(b)) return promote_floats(a, b);
   if (is_floating(a)) return a;
   if (is_floating(b)) return b;
@@ -61,7 +75,8 @@ DType promote_types(DType a, DType b) {
 DType default_dtype() { return g_default.load(std::memory_order_relaxed); }
 
 void set_default_dtype(DType t) {
-  TS_CHECK_TYPE(is_floating(t), "set_default_dtype: expected a floating dtype, got ", t);
+  TS_CHECK_TYPE(is_floating(t) && !is_float8(t), "set_default_dtype: expected a floating dtype, not of 8 bits, got ",
+                t);
   g_default.store(t, std::memory_order_relaxed);
 }
 

@@ -24,16 +24,29 @@ enum class DType : int8_t {
   Float64 = TS_FLOAT64,
   Complex64 = TS_COMPLEX64,
   Complex128 = TS_COMPLEX128,
+  Complex32 = TS_COMPLEX32,
+  Float8E4M3FN = TS_FLOAT8_E4M3FN,
+  Float8E5M2 = TS_FLOAT8_E5M2,
+  Float8E4M3FNUZ = TS_FLOAT8_E4M3FNUZ,
+  Float8E5M2FNUZ = TS_FLOAT8_E5M2FNUZ,
+  Float8E8M0FNU = TS_FLOAT8_E8M0FNU,
   Undefined = -1
 };
 inline constexpr int kNumDTypes = TS_NUM_DTYPES;
 
 namespace detail {
-inline constexpr int8_t kItemSize[kNumDTypes] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
-}
+#define TS_DTYPE_SIZE(code, name, bytes) bytes,
+inline constexpr int8_t kItemSize[kNumDTypes] = {TS_EACH_DTYPE(TS_DTYPE_SIZE)};
+#undef TS_DTYPE_SIZE
+} // namespace detail
 inline constexpr int64_t item_size(DType t) { return detail::kItemSize[static_cast<int>(t)]; }
-inline constexpr bool is_complex(DType t) { return t >= DType::Complex64; }
-inline constexpr bool is_floating(DType t) { return t >= DType::Float16 && t <= DType::Float64; }
+// Of which pointwise programs compute elements as they stand: neither by parts, as complex ones, nor not at all.
+inline constexpr bool is_plain(DType t) { return t < DType::Complex64; }
+// Storage above all: most operators refuse it, see ops/common/storage_dtypes.cpp.
+inline constexpr bool is_storage_dtype(DType t) { return t > DType::Complex128; }
+inline constexpr bool is_float8(DType t) { return t >= DType::Float8E4M3FN; }
+inline constexpr bool is_complex(DType t) { return t >= DType::Complex64 && t <= DType::Complex32; }
+inline constexpr bool is_floating(DType t) { return (t >= DType::Float16 && t <= DType::Float64) || is_float8(t); }
 inline constexpr bool is_bool(DType t) { return t == DType::Bool; }
 inline constexpr bool is_integral(DType t, bool include_bool) {
   return (t >= DType::UInt8 && t <= DType::Int64) || (include_bool && t == DType::Bool);
@@ -41,10 +54,15 @@ inline constexpr bool is_integral(DType t, bool include_bool) {
 inline constexpr bool is_unsigned(DType t) { return t >= DType::Bool && t <= DType::UInt64; }
 // The dtype of a complex one's parts; any other itself.
 inline constexpr DType real_type(DType t) {
-  return t == DType::Complex64 ? DType::Float32 : t == DType::Complex128 ? DType::Float64 : t;
+  return t == DType::Complex64    ? DType::Float32
+         : t == DType::Complex128 ? DType::Float64
+         : t == DType::Complex32  ? DType::Float16
+                                  : t;
 }
 inline constexpr DType complex_type(DType t) {
-  return t == DType::Float64 || t == DType::Complex128 ? DType::Complex128 : DType::Complex64;
+  return t == DType::Float64 || t == DType::Complex128  ? DType::Complex128
+         : t == DType::Float16 || t == DType::Complex32 ? DType::Complex32
+                                                        : DType::Complex64;
 }
 // Only floating and complex tensors take part in differentiation.
 inline constexpr bool is_differentiable(DType t) { return t >= DType::Float16; }
@@ -67,8 +85,9 @@ inline constexpr DType compute_type(DType t) {
   case DType::Int64:
   case DType::UInt32: return DType::Int64;
   case DType::Complex64:
-  case DType::Complex128: return t;
-  default: return DType::Int32;
+  case DType::Complex128:
+  case DType::Complex32: return t;
+  default: return is_float8(t) ? DType::Float32 : DType::Int32;
   }
 }
 // Accumulation type of matmul and floating reductions: float32 for half types.

@@ -113,6 +113,30 @@ bool is_dense(IntSpan sizes, IntSpan strides) {
   return true;
 }
 
+// PyTorch's order of dims of which no stride says more: a stride of 0 leaves them as they are written.
+Dims dense_strides(IntSpan sizes, IntSpan strides) {
+  Dims order(sizes.size()); // innermost first
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
+  auto compare = [&](int64_t a, int64_t b) {
+    int64_t left = std::abs(strides[a]), right = std::abs(strides[b]);
+    if (left == 0 || right == 0) return 0;
+    return left != right ? (left < right ? -1 : 1) : sizes[a] > sizes[b] ? 1 : 0;
+  };
+  for (size_t i = 1; i < order.size(); ++i)
+    for (size_t at = i, j = i; j-- > 0;) {
+      int c = compare(order[j], order[at]);
+      if (c < 0) break;
+      if (c > 0) std::swap(order[j], order[at]), at = j;
+    }
+  Dims found(sizes.size());
+  int64_t step = 1;
+  for (int64_t d : order) {
+    found[d] = step;
+    step *= std::max<int64_t>(sizes[d], 1);
+  }
+  return found;
+}
+
 bool may_overlap(IntSpan sizes, IntSpan strides) {
   for (int64_t s : sizes)
     if (s == 0) return false;

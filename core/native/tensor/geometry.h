@@ -19,6 +19,8 @@ bool geometry_is_contiguous(IntSpan sizes, IntSpan strides);
 bool geometry_is_channels_last(IntSpan sizes, IntSpan strides, int ndim);
 // True when distinct indices reach distinct elements, no gaps: some permutation of dims is contiguous.
 bool is_dense(IntSpan sizes, IntSpan strides);
+// Strides without gaps that keep the order of the dims in memory: their own where they are dense.
+Dims dense_strides(IntSpan sizes, IntSpan strides);
 // True when several indices may reach one element (expanded or overlapping): in-place writes are refused.
 bool may_overlap(IntSpan sizes, IntSpan strides);
 // Bytes from the first element: lowest and one past the highest byte reached.

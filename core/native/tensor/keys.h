@@ -11,6 +11,10 @@ using KeySet = uint64_t;
 // Gaps are left for keys that plugins register "before" or "after" one of these.
 namespace key {
 inline constexpr int kBackendBits = kMaxBackends;
+inline constexpr int Conjugate = 29; // the tensor's values are the conjugates of what is in memory
+inline constexpr int Negative = 30;  // they are its negatives
+inline constexpr int StorageDtype =
+    31; // its dtype is one that most operators refuse, see ops/common/storage_dtypes.cpp
 inline constexpr int Autograd = 32;
 inline constexpr int Sparse = 38; // tensors that are made of parts, whatever their layout
 inline constexpr int Batching = 39;
@@ -23,6 +27,12 @@ inline constexpr int UserMode = 60;
 inline constexpr KeySet key_bit(int key) { return KeySet{1} << key; }
 inline constexpr KeySet backend_bits() { return key_bit(key::kBackendBits) - 1; }
 inline constexpr KeySet below(int key) { return key_bit(key) - 1; }
+// What a tensor says of its memory by a key. Views carry it on; kernels never see it (ops/common/pending_bits.cpp).
+inline constexpr KeySet pending_bits() { return key_bit(key::Conjugate) | key_bit(key::Negative); }
+// What follows from a tensor's data, and not from what is done with it.
+inline constexpr KeySet data_bits() {
+  return backend_bits() | pending_bits() | key_bit(key::Sparse) | key_bit(key::StorageDtype);
+}
 inline int highest_key(KeySet keys) { return 63 - std::countl_zero(keys); }
 
 } // namespace ts

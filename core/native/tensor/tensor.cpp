@@ -97,9 +97,10 @@ TensorImpl* share_storage(const TensorImpl& of) {
   TensorImpl* t = TensorImpl::make();
   t->dtype = of.dtype;
   t->device = of.device;
-  t->keys = of.keys & (backend_bits() | key_bit(key::Sparse));
+  t->keys = of.keys & data_bits();
   t->byte_offset = of.byte_offset;
-  t->flags |= of.flags & (TensorImpl::kConstantData | TensorImpl::kInference);
+  constexpr uint8_t kOfMemory = TensorImpl::kConstantData | TensorImpl::kInference; // a view is what its base is
+  t->flags = static_cast<uint8_t>((t->flags & ~kOfMemory) | (of.flags & kOfMemory));
   if (of.storage) {
     retain(of.storage);
     t->storage = of.storage;
@@ -136,7 +137,7 @@ Tensor shallow_copy(const Tensor& of, bool own_version) {
 
 Tensor make_view(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_offset) {
   Tensor t = alias(of, sizes, strides, byte_offset);
-  if (thread_state().inference) return t;
+  if (t->has(TensorImpl::kInference) && thread_state().inference) return t;
   TensorImpl* base = of->base ? of->base : of.impl();
   retain(base);
   t->base = base;

@@ -81,6 +81,12 @@ struct TensorImpl {
     auto bits = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
     return bits(autograd) | bits(own_version) | bits(payload) | bits(heap_dims);
   }
+  // The only way to change a dtype: its key follows.
+  void set_dtype(DType t) {
+    dtype = t;
+    keys = (keys & ~key_bit(key::StorageDtype)) | keys_of(t);
+  }
+  static constexpr KeySet keys_of(DType t) { return KeySet{is_storage_dtype(t)} << key::StorageDtype; }
   void set_geometry(IntSpan sizes, IntSpan strides); // updates numel and the contiguity flag
   void set_contiguous(IntSpan sizes);
   void copy_geometry(const TensorImpl& other);
@@ -89,14 +95,16 @@ struct TensorImpl {
            : storage   ? storage->version.load(std::memory_order_relaxed)
                        : 0;
   }
-  void bump_version() {
-    if (own_version)
-      own_version->value.fetch_add(1, std::memory_order_relaxed);
-    else if (storage)
-      storage->version.fetch_add(1, std::memory_order_relaxed);
-  }
+  void bump_version() { add_to_version(1); }
+  void undo_bump() { add_to_version(~uint32_t{0}); }
 
 private:
+  void add_to_version(uint32_t n) {
+    if (own_version)
+      own_version->value.fetch_add(n, std::memory_order_relaxed);
+    else if (storage)
+      storage->version.fetch_add(n, std::memory_order_relaxed);
+  }
   int64_t* reserve_dims(size_t ndim);
 };
 
@@ -138,6 +146,9 @@ public:
   bool is_contiguous() const { return p_->has(TensorImpl::kContiguous); }
   bool is_contiguous(MemoryFormat format) const;
   bool is_view() const { return p_->base != nullptr; }
+  bool is_conj() const { return p_->keys & key_bit(key::Conjugate); }
+  bool is_neg() const { return p_->keys & key_bit(key::Negative); }
+  KeySet pending() const { return p_->keys & pending_bits(); } // what is to be done to its memory to have its values
   uint32_t version() const { return p_->version(); }
   // Host address of the first element; NULL when not host-addressable.
   void* data() const {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +93,14 @@ def grad(
     """
     roots, wanted = _places(outputs), _places(inputs)
     if not only_inputs:
-        raise ValueError("grad: only_inputs=False is not supported; use backward to accumulate into leaves")
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if not wanted:
-        raise ValueError("grad: expected at least one input, got none")
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     if allow_unused is None:
         allow_unused = materialize_grads
     if materialize_grads and not allow_unused:

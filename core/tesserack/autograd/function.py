@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tesserack import _native
 from tesserack._native import FunctionCtx, Tensor
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+
+class VmapInfo(NamedTuple):
+    """What the ``vmap`` of a custom function is told of the call of :func:`tesserack.vmap` it is in."""
+
+    batch_size: int
+    randomness: str
+
+
+batching: list[VmapInfo] = []  # of calls of vmap that run on all entries at once; the innermost last
 
 
 class Function:
@@ -66,10 +76,48 @@ class Function:
 
     vjp = backward
 
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """Answer a call under :func:`tesserack.vmap` for all entries: the result, and the dim that counts them in it.
+
+        ``info`` has ``batch_size`` and ``randomness``; ``in_dims`` has for each argument the dim of its entries, or
+        None. Without one, ``forward`` is called for each entry.
+        """
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Never asked for: forward-mode derivatives come of ``backward``."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
     @classmethod
-    def apply(cls, *args: Any) -> Any:
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` on the arguments and record ``backward`` for them."""
+        if kwargs:
+            args = _in_order(cls, args, kwargs)
+        if batching:
+            from tesserack.func._batched import Batched, by_rule
+
+            if any(isinstance(arg, Batched) for arg in args):
+                return by_rule(cls, args)
         return _native._function_apply(cls, cls.setup_context is not Function.setup_context, *args)
+
+
+def _in_order(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments given by name at their places in ``forward``, whose first parameter may be the context."""
+    import inspect
+
+    own = cls.setup_context is Function.setup_context
+    bound = inspect.signature(cls.forward).bind(*((None, *args) if own else args), **kwargs)
+    bound.apply_defaults()
+    return bound.args[1:] if own else bound.args
 
 
 class _OnceOnly(Function):

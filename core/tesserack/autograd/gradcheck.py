@@ -142,7 +142,8 @@ def _parts(tensor: Tensor) -> Tensor:
     """Without history, complex numbers as pairs of real ones; shares memory."""
     from tesserack import view_as_real
 
-    return view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    return view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _of_parts(values: Tensor, like: Tensor) -> Tensor:

@@ -15,11 +15,9 @@ from tesserack.backends._loader import load as load_backend
 
 __all__ = ["BackendInfo", "DeviceProperties", "capabilities", "device_properties", "get"]
 
-# In the order of the ABI's numbers.
-DTYPES = (
-    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
-    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
-)
+# In the order of the ABI's numbers. What a backend takes unless it says more: those before complex64.
+DTYPES = tuple(str(dtype).rpartition(".")[2] for dtype in _native._dtypes)
+USUAL_DTYPES = DTYPES[: DTYPES.index("complex64")]
 _FLAGS = ("host_memory", "atomics", "asynchronous", "simulated")
 
 
@@ -118,8 +116,8 @@ def _loaded(name: str, claimed: list[Claim]) -> BackendInfo:
 
 
 def _dtype_names(mask: int) -> list[str]:
-    """Names of the bits of a mask; none set means all but complex ones, as everywhere in the ABI."""
-    return [name for k, name in enumerate(DTYPES) if mask >> k & 1 or (not mask and not name.startswith("complex"))]
+    """Names of the bits of a mask; none set means the usual ones, as everywhere in the ABI."""
+    return [name for k, name in enumerate(DTYPES) if mask >> k & 1] or [*USUAL_DTYPES]
 
 
 def device_properties(device: Any = None) -> DeviceProperties:

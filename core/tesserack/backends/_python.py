@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from tesserack import _native
 from tesserack._native import _Operand as Operand
 from tesserack._native import _Program as Program
-from tesserack.backends._info import DTYPES
+from tesserack.backends._info import DTYPES, USUAL_DTYPES
 
 __all__ = ["LAYOUTS", "Backend", "Operand", "Program"]
 
@@ -22,7 +22,6 @@ LAYOUTS = {"strided": 0, "contiguous": 1, "channels_last": 2}
 
 _MAX_DEVICES = 4096
 _MAX_CHANGING = 64
-_REAL_DTYPES = DTYPES[: DTYPES.index("complex64")]
 _PROPERTIES = {
     "name": "",
     "total_memory": 0,
@@ -41,8 +40,8 @@ _FLAGS = {"host_memory": 1, "atomics": 2, "asynchronous": 4, "simulated": 8}
 
 
 def dtype_bits(dtypes: Iterable[Any] | None) -> int:
-    """The set of dtypes as ``abi.h`` writes it; None stands for all but the complex ones."""
-    names = _REAL_DTYPES if dtypes is None else [str(dtype).rpartition(".")[2] for dtype in dtypes]
+    """The set of dtypes as ``abi.h`` writes it; None stands for all but complex ones and 8-bit floats."""
+    names = USUAL_DTYPES if dtypes is None else [str(dtype).rpartition(".")[2] for dtype in dtypes]
     unknown = {*names} - {*DTYPES}
     if unknown:
         raise ValueError(f"dtypes: expected dtypes of Tesserack, got {', '.join(sorted(unknown))}")
@@ -155,7 +154,7 @@ class Backend:
 
         Args:
             names: kernels of the required set, or operators by full name ("softmax", "mean.dim") to override.
-            dtypes: those it takes; all but complex by default.
+            dtypes: those it takes; all but complex and float8 ones by default.
             layout: "strided", "contiguous" or "channels_last" (or contiguous); the core copies what lies otherwise.
             when: a predicate, called with the same arguments; false declines.
             changing: indices of parameters that are numbers and differ from call to call, such as a seed and an

@@ -119,8 +119,9 @@ def _exponential_family(p: Any, q: Any) -> Tensor:
         normaliser = p._log_normalizer(*p_params)
         gradients = ts.autograd.grad(normaliser.sum(), p_params, create_graph=True)
     result = q._log_normalizer(*q_params) - normaliser
-    for p_param, q_param, gradient in zip(p_params, q_params, gradients, strict=True):
-        result = result - sum_rightmost((q_param - p_param) * gradient, len(q.event_shape))
+    terms = [(b - a) * gradient for a, b, gradient in zip(p_params, q_params, gradients, strict=True)]
+    for term in terms:  # not every parameter has the event's dims: Wishart's degrees of freedom are numbers
+        result = result - sum_rightmost(term, max(term.dim() - result.dim(), 0))
     return result  # type: ignore[no-any-return]
 
 

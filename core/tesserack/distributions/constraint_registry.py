@@ -89,16 +89,8 @@ for _registry in (biject_to, transform_to):
 
 
 @_both(constraints.positive)
-def _to_positive(constraint: Any) -> Any:
-    if isinstance(constraint.lower_bound, numbers.Number) and not constraint.lower_bound:
-        return transforms.ExpTransform()
-    return _to_greater_than(constraint)
-
-
 @_both(constraints.nonnegative)
 def _to_greater_than(constraint: Any) -> Any:
-    if isinstance(constraint.lower_bound, numbers.Number) and not constraint.lower_bound:
-        return transforms.ExpTransform()
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
     )

@@ -105,7 +105,10 @@ class _Plan:
 
 
 def _layout(shape: tuple[int, ...], strides: tuple[int, ...], dims: tuple[int, ...]) -> _Layout | None:
-    """How the transforms along ``dims`` lie in memory; None where they are not at one distance from each other."""
+    """How the transforms along ``dims`` lie in memory; None where they are not at one distance from each other, or one
+    element stands for several, as in what was expanded."""
+    if any(step == 0 and n > 1 for step, n in zip(strides, shape, strict=True)):
+        return None
     count, distance, ahead = 1, 0, 0
     for d in range(len(shape) - 1, -1, -1):
         if d in dims or shape[d] == 1:

@@ -188,10 +188,10 @@ def _compute(map: Map, x: Tensor) -> Tensor:
         return ts.zeros(shape, dtype=dtype, device=x.device)
     sizes = _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
     if _mkl.is_available():
-        made = _mkl.compute(map, _fitted(x.resolve_conj(), map.dims, sizes))
+        made = _mkl.compute(map, _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes))
         if made is not None:
             return _fitted(made, map.dims, map.result)
-    array = _resized(x.resolve_conj().numpy(force=True), map.dims, sizes)
+    array = _resized(x.numpy(force=True), map.dims, sizes)
     found = _direct(map, array)
     if found is None:
         found = _run(map, array)

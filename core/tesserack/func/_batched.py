@@ -13,6 +13,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack._registry import operators
+from tesserack.autograd.function import Function, batching
 
 __all__ = ["Batched", "Unbatchable", "entries"]
 
@@ -108,6 +109,23 @@ class Batched:
         if name.startswith("_") or name not in operators():
             raise AttributeError(name)
         return lambda *args, **kwargs: _run(name, (self, *args), kwargs)
+
+
+def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
+    """What the ``vmap`` of a custom function makes of its arguments, batched again."""
+    if function.vmap is Function.vmap:
+        raise Unbatchable(f"{function.__name__}, a custom function without vmap()")
+    in_dims = tuple(0 if isinstance(arg, Batched) else None for arg in args)
+    values = [arg.value if isinstance(arg, Batched) else arg for arg in args]
+    result, out_dims = function.vmap(batching[-1], in_dims, *values)
+
+    def batched(value: Any, dim: Any) -> Any:
+        return value if dim is None else Batched(value.movedim(dim, 0))
+
+    if not isinstance(result, (tuple, list)):
+        return batched(result, out_dims)
+    dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)
+    return tuple(batched(value, dim) for value, dim in zip(result, dims, strict=True))
 
 
 def _refuse(name: str) -> Any:

@@ -32,12 +32,18 @@ def depth() -> int:
     return getattr(_state, "depth", 0)
 
 
-def tracked(tree: Any) -> Any:
-    """The same with tensors that gradients can be taken by: views of those that are recorded already, or new leaves."""
+def tracked(tree: Any, error: type[Exception] = RuntimeError) -> Any:
+    """The same with tensors that gradients can be taken by: views of those that are recorded already, or new leaves.
+
+    ``error`` is raised for tensors of integers, which have no gradient.
+    """
 
     def track(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+        if not isinstance(leaf, Tensor):
             return leaf
+        if not (leaf.is_floating_point() or leaf.is_complex()):
+            raise error(f"func: Expected floating point or complex tensors to differentiate by, got {leaf.dtype}; only "
+                        "those can require gradients")  # fmt: skip
         return leaf.view_as(leaf) if leaf.requires_grad else leaf.detach().requires_grad_()
 
     return tree_map(track, tree)
@@ -192,9 +198,23 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 def push_forward(outputs: list[Tensor], inputs: list[Tensor], tangents: list[Tensor]) -> list[Tensor]:
     """J v for each output: the backward pass is linear in its cotangents, and differentiated by them gives J."""
-    seeds = [ts.zeros_like(y).requires_grad_() for y in outputs]
-    pulled = gradients(outputs, inputs, seeds)
-    return gradients(pulled, seeds, tangents)
+    smooth = [y for y in outputs if y.is_floating_point() or y.is_complex()]
+    seeds = [ts.zeros_like(y).requires_grad_() for y in smooth]
+    pulled = gradients(smooth, inputs, seeds)
+    pushed = iter(gradients(pulled, seeds, tangents) if seeds else [])
+    return [next(pushed) if y.is_floating_point() or y.is_complex() else ts.zeros_like(y) for y in outputs]
+
+
+def _writable(tree: Any) -> Any:
+    """Copies, which the function may write to in place: what is differentiated by may not be."""
+    return tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, tree)
+
+
+def _write_back(primals: Any, handed: Any) -> None:
+    """What a function wrote to its arguments, in the caller's tensors."""
+    for primal, made in zip(tree_leaves(primals), tree_leaves(handed), strict=True):
+        if isinstance(made, Tensor) and made._version and not primal.requires_grad:
+            primal.copy_(made.detach())
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
@@ -210,9 +230,11 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         raise RuntimeError("jvp: expected tuples of primals and of tangents")
     keep = outer_gradients(primals, tangents)
     with level():
-        inputs = [tracked(primal) for primal in primals]
-        output, aux = split_aux("jvp", func(*inputs), has_aux)
+        inputs = [tracked(primal, ValueError) for primal in primals]
         leaves = tensors_of("jvp", inputs, "the primals")
+        handed = _writable(inputs)
+        output, aux = split_aux("jvp", func(*handed), has_aux)
+        _write_back(primals, handed)
         given = tensors_of("jvp", tangents, "the tangents")
         if [t.shape for t in given] != [x.shape for x in leaves]:
             raise RuntimeError(

@@ -8,6 +8,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.autograd.function import VmapInfo, batching
 from tesserack.func._batched import Batched, entries
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
@@ -83,7 +84,7 @@ def vmap(
         for leaf, dim in zip(leaves, dims, strict=True):
             _check(leaf, dim)
         count = _count(leaves, dims)
-        found = _at_once(func, leaves, dims, spec, kwargs, out_dims, count)
+        found = _at_once(func, leaves, dims, spec, kwargs, out_dims, VmapInfo(count, randomness))
         if found is not None:
             return found[0]
         results: list[list[Any]] = []
@@ -105,14 +106,15 @@ def vmap(
 
 
 def _at_once(
-    func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, kwargs: Any, out_dims: Any, count: int
+    func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, kwargs: Any, out_dims: Any, info: VmapInfo
 ) -> tuple[Any] | None:
     """The results of one call on all entries, in a tuple; None where some operator has no rule for that."""
     hidden = [x if dim is None else Batched(x.movedim(dim, 0)) for x, dim in zip(leaves, dims, strict=True)]
     before = ts.get_rng_state()
+    batching.append(info)
     try:
         flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs))
-        values = [entries(value, count) for value in flat]
+        values = [entries(value, info.batch_size) for value in flat]
         places = _spread(out_dims, tree_unflatten(values, out_spec), "out_dims")
         if any(place is None for place in places):
             return None
@@ -120,6 +122,7 @@ def _at_once(
     except Exception:  # whatever it is, the calls one by one say it as it is
         return None
     finally:
+        batching.pop()
         drew = not ts.equal(before, ts.get_rng_state())
         if drew:
             ts.set_rng_state(before)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack._pending import bits_of, with_bits
 from tesserack._pickling import dtype_named, name_of
 from tesserack.multiprocessing import _shared
 
@@ -64,17 +65,17 @@ def _reduce(tensor: Tensor) -> tuple[Any, ...]:
     segment = _shared.segment_of(tensor)
     assert segment is not None
     place = name_of(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
-    arguments = (type(tensor), _handle(segment), *place, tensor.requires_grad)
+    arguments = (type(tensor), _handle(segment), *place, tensor.requires_grad, bits_of(tensor))
     state = tensor.__dict__
     return (_rebuild, arguments, state) if state else (_rebuild, arguments)
 
 
 def _rebuild(
-    cls: type[Tensor], handle: Any, dtype: str, shape: Any, stride: Any, offset: int, requires_grad: bool
+    cls: type[Tensor], handle: Any, dtype: str, shape: Any, stride: Any, offset: int, requires_grad: bool, bits: str
 ) -> Tensor:
     segment = _shared.attach(handle.detach())
     flat = _shared.whole(segment, dtype_named(dtype))
-    return Tensor._make_subclass(cls, flat.as_strided(shape, stride, offset), requires_grad)
+    return Tensor._make_subclass(cls, with_bits(flat.as_strided(shape, stride, offset), bits), requires_grad)
 
 
 def install() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack._pending import physical
 
 __all__ = ["Segment", "attach", "get_sharing_strategy", "is_shared", "segment_of", "set_sharing_strategy", "share"]
 
@@ -111,7 +112,7 @@ def is_shared(tensor: Tensor) -> bool:
 
 def _bytes_of(tensor: Tensor, nbytes: int) -> Tensor:
     """The whole storage of a tensor."""
-    return tensor.detach().as_strided((1,), (1,), 0).view(_native.uint8).as_strided((nbytes,), (1,), 0)
+    return physical(tensor.detach()).as_strided((1,), (1,), 0).view(_native.uint8).as_strided((nbytes,), (1,), 0)
 
 
 def share(tensor: Tensor) -> Tensor:

@@ -62,12 +62,12 @@ def embedding(
     The row ``padding_idx`` gets no gradient. ``max_norm`` first scales, in place, the rows in use down to that norm.
     ``scale_grad_by_freq`` divides the gradient of a row by how often it is in ``input``; with ``sparse`` the gradient
     of ``weight`` is a sparse tensor of the rows in use. Raises ``IndexError`` for an index outside the table,
-    ``ValueError`` for a bad ``padding_idx``.
+    ``AssertionError`` for a bad ``padding_idx``.
     """
     if padding_idx is not None:
         rows = weight.shape[0]
         if not -rows <= padding_idx < rows:
-            raise ValueError(f"embedding: expected padding_idx within {rows} rows, got {padding_idx}")
+            raise AssertionError(f"embedding: expected padding_idx within {rows} rows, got {padding_idx}")
         padding_idx %= rows
     if max_norm is not None:
         _renorm_rows(weight, input, max_norm, norm_type)

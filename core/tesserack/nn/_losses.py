@@ -172,6 +172,13 @@ def kl_div(
 ) -> Tensor:
     """``target * (log(target) - input)`` for log probabilities ``input``; reduction may also be ``"batchmean"``."""
     reduction = asked_reduction(reduction, size_average, reduce)
+    if reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "
+            "only by the batch size, and aligns with the KL div math definition. 'mean' will be changed to behave the "
+            "same as 'batchmean' in the next major release.",
+            stacklevel=2,
+        )
     if reduction == "batchmean":
         total = ts.kl_div(input, target, reduction="sum", log_target=log_target)
         return total / input.shape[0] if input.ndim else total

@@ -307,6 +307,8 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     >>> gumbel_softmax(ts.zeros(2, 3), hard=True).sum(1).tolist()
     [1.0, 1.0]
     """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     waiting = ts.empty_like(logits, memory_format=ts.contiguous_format).exponential_()
     noise = -waiting.clamp_(min=ts.finfo(logits.dtype).tiny).log()
     soft = ((logits + noise) / tau).softmax(dim)
@@ -475,6 +477,8 @@ def _max_unpool(
     kernel, pad = to_tuple(kernel_size, n), to_tuple(padding, n)
     step = kernel if stride is None else to_tuple(stride, n)
     default = [(i - 1) * s + k - 2 * p for i, s, k, p in zip(input.shape[-n:], step, kernel, pad, strict=True)]
+    if output_size is not None and len(output_size) not in (n, n + 2):
+        raise ValueError(f"max_unpool{n}d: expected output_size of {n} or {n + 2} elements, got {len(output_size)}")
     sizes = default if output_size is None else list(output_size)[-n:]
     if any(abs(size - usual) >= s for size, usual, s in zip(sizes, default, step, strict=True)):
         raise ValueError(f"max_unpool{n}d: expected output_size within a stride of {default}, got {sizes}")
@@ -530,4 +534,5 @@ def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
     """:func:`interpolate` under its old name."""
+    warnings.warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
     return interpolate(input, size, scale_factor, mode, align_corners)

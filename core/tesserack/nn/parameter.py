@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor, empty
+from tesserack._pickling import dtype_named, name_of
 from tesserack._tensor_methods import no_override
 
 __all__ = [
@@ -120,6 +121,14 @@ class UninitializedTensorMixin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        tensor: Any = self
+        return (
+            _placeholder,
+            (type(self), tensor.requires_grad, str(tensor.device), name_of(tensor.dtype)),
+            tensor.__dict__,
+        )
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             tensor: Any = self
@@ -127,6 +136,11 @@ class UninitializedTensorMixin:
                 requires_grad=tensor.requires_grad, device=tensor.device, dtype=tensor.dtype
             )
         return memo[id(self)]
+
+
+def _placeholder(cls: Any, requires_grad: bool, device: str, dtype: str) -> Any:
+    """What a pickled placeholder calls."""
+    return cls(requires_grad=requires_grad, device=device, dtype=dtype_named(dtype))
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[override]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import tesserack as ts
-from tesserack import Tensor, ops
+from tesserack import Tensor, _native, ops
+from tesserack.optim._counts import NUMBERS, as_counter, count_steps, counter, numbers_of
 from tesserack.optim.optimizer import Group, Optimizer, require
 
 State = dict[str, Any]
+_COUNTS = ("step", *NUMBERS)
 
 
 class Rule(NamedTuple):
@@ -27,6 +29,7 @@ class EachOptimizer(Optimizer):
     """
 
     _takes_sparse = False
+    _counts_in_tensors = True
 
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         """Fill the state of a parameter at its first step."""
@@ -49,24 +52,48 @@ class EachOptimizer(Optimizer):
                 raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
             state = self.state[param]
             if not state:
-                state["step"] = 0
+                state["step"] = counter(0.0) if self._counts_in_tensors else 0
                 self._start(state, param, group)
-            state["step"] += 1
-            rule = self._rule(state, group) if _is_plain(param, group) else None
+            if self._counts_in_tensors:
+                (step,) = count_steps([state])
+            else:
+                step = state["step"] = int(state["step"]) + 1
+            seen = _Seen(state, step, param.is_complex())
+            rule = self._rule(seen, group) if _is_plain(param, group) else None
             if rule is not None:
                 together.setdefault((rule, param.dtype, param.device), []).append(param)
-                continue
-            grad = -param.grad if group.get("maximize") else param.grad
-            if not param.is_complex():
-                self._step_one(param, grad, state, group)
-                continue
-            seen = {key: _as_real(value) for key, value in state.items()}
-            self._step_one(as_real(param), as_real(grad.resolve_conj()), seen, group)
-            state.update({key: value for key, value in seen.items() if not isinstance(value, Tensor)})
+            else:
+                grad = -param.grad if group.get("maximize") else param.grad
+                if param.is_complex():
+                    self._step_one(as_real(param), as_real(grad.resolve_conj()), seen, group)
+                else:
+                    self._step_one(param, grad, seen, group)
+            seen.keep(state)
         for (rule, _, _), params in together.items():
             lists: list[list[Tensor]] = [[self.state[param][name] for param in params] for name in rule.states]
             lists += [[]] * (3 - len(lists))
             ops._optimizer_step_(rule.name, params, [param.grad for param in params], *lists, *rule.numbers)
+
+
+class _Seen(dict[str, Any]):
+    """A state as a step sees it: counts and rates as numbers, complex values as pairs."""
+
+    def __init__(self, state: State, step: float, is_complex: bool) -> None:
+        super().__init__(state, step=step)
+        self._numbers, self._is_complex = [name for name in NUMBERS if name in state], is_complex
+        if self._numbers:
+            values = numbers_of([as_counter(state, name) for name in self._numbers])
+            self.update(zip(self._numbers, values, strict=True))
+        if is_complex:
+            self.update({key: _as_real(value) for key, value in self.items()})
+
+    def keep(self, state: State) -> None:
+        """Write back what has changed; tensors change in place."""
+        if self._numbers:
+            _native._set_host_numbers([state[name] for name in self._numbers], [self[name] for name in self._numbers])
+        for key, value in self.items():
+            if value is not state.get(key) and key not in _COUNTS and not (self._is_complex and key in state):
+                state[key] = value
 
 
 def _is_plain(param: Tensor, group: Group) -> bool:
@@ -96,9 +123,11 @@ def as_real(tensor: Tensor) -> Tensor:
     return module.view_as_real(tensor)  # type: ignore[no-any-return]
 
 
-def as_reals(tensors: list[Tensor]) -> list[Tensor]:
+def as_reals(tensors: list[Tensor], read: bool = False) -> list[Tensor]:
     """Tensors of one dtype as the fused steps take them: complex ones as pairs."""
-    return [as_real(tensor) for tensor in tensors] if tensors and tensors[0].is_complex() else tensors
+    if not tensors or not tensors[0].is_complex():
+        return tensors
+    return [as_real(tensor.resolve_conj() if read else tensor) for tensor in tensors]
 
 
 def refuse_capturable(group: Group, param: Tensor) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.optim._counts import counter
 from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay
 from tesserack.optim.optimizer import Group, require
 
@@ -57,7 +58,7 @@ class Adagrad(EachOptimizer):
         # The state is there from the start, so that other programs may share it before the first step.
         for group in self.param_groups:
             for param in group["params"]:
-                self.state[param]["step"] = 0
+                self.state[param]["step"] = counter(0.0)
                 self._start(self.state[param], param, group)
 
     _takes_sparse = True
@@ -75,6 +76,7 @@ class Adagrad(EachOptimizer):
     def share_memory(self) -> None:
         """Let other processes see the state; see ``Tensor.share_memory_``."""
         for state in self.state.values():
+            state["step"].share_memory_()
             state["sum"].share_memory_()
 
     def _rule(self, state: State, group: Group) -> Rule:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.optim._counts import count_steps, counter
 from tesserack.optim._each import as_reals, kept, moments, refuse_capturable
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
@@ -81,41 +82,41 @@ class Adam(Optimizer):
         for params in same_kind(group["params"]):
             refuse_capturable(group, params[0])
             if group.get("differentiable"):
-                for param, state in zip(params, self._counted_states(params, group["amsgrad"]), strict=True):
-                    self._recorded(group, param, cast("Tensor", param.grad), state)
+                states = self._started_states(params, group["amsgrad"])
+                for param, state, step in zip(params, states, count_steps(states), strict=True):
+                    self._recorded(group, param, cast("Tensor", param.grad), state, step)
                 continue
-            states = self._counted_states(params, group["amsgrad"])
-            steps = [state["step"] for state in states]
+            states = self._started_states(params, group["amsgrad"])
+            steps = count_steps(states)
             if steps.count(steps[0]) == len(steps):
                 self._fused(group, params, states, steps[0])
                 continue
             for step in dict.fromkeys(steps):
-                rows = [row for row in zip(params, states, strict=True) if row[1]["step"] == step]
-                self._fused(group, [param for param, _ in rows], [state for _, state in rows], step)
+                rows = [row for row in zip(params, states, steps, strict=True) if row[2] == step]
+                self._fused(group, [param for param, _, _ in rows], [state for _, state, _ in rows], step)
 
-    def _counted_states(self, params: list[Tensor], amsgrad: bool) -> list[dict[str, Any]]:
-        """The states of ``params``, started if need be, with their step counted."""
+    def _started_states(self, params: list[Tensor], amsgrad: bool) -> list[dict[str, Any]]:
+        """The states of ``params``, started if need be."""
         states = [self.state[param] for param in params]
         for param, state in zip(params, states, strict=True):
             if not state:
-                state["step"] = 0
+                state["step"] = counter(0.0)
                 state["exp_avg"] = ts.zeros_like(param)
                 state["exp_avg_sq"] = ts.zeros_like(param)
             if amsgrad and "max_exp_avg_sq" not in state:
                 state["max_exp_avg_sq"] = ts.zeros_like(param)
-            state["step"] += 1
         return states
 
-    def _fused(self, group: Group, params: list[Tensor], states: list[dict[str, Any]], step: int) -> None:
+    def _fused(self, group: Group, params: list[Tensor], states: list[dict[str, Any]], step: float) -> None:
         beta1, beta2 = group["betas"]
         amsgrad = group["amsgrad"]
         ts.adam_step_(
             as_reals(params),
-            as_reals([cast("Tensor", param.grad) for param in params]),
+            as_reals([cast("Tensor", param.grad) for param in params], read=True),
             as_reals([state["exp_avg"] for state in states]),
             as_reals([state["exp_avg_sq"] for state in states]),
             as_reals([state["max_exp_avg_sq"] for state in states] if amsgrad else []),
-            step,
+            int(step),
             float(group["lr"]),
             float(beta1),
             float(beta2),
@@ -126,10 +127,10 @@ class Adam(Optimizer):
             group.get("decoupled_weight_decay", False),
         )
 
-    def _recorded(self, group: Group, param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _recorded(self, group: Group, param: Tensor, grad: Tensor, state: dict[str, Any], step: float) -> None:
         """The step by operations that autograd sees."""
         grad = -grad if group["maximize"] else grad
-        rate, decay, step = float(group["lr"]), group["weight_decay"], state["step"]
+        rate, decay = float(group["lr"]), group["weight_decay"]
         if decay and group.get("decoupled_weight_decay", False):
             param.mul_(1 - rate * decay)
         elif decay:

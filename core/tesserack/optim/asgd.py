@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.optim._counts import counter
 from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, sign_and_decay, zeros
 from tesserack.optim.optimizer import Group
 
@@ -57,7 +58,7 @@ class ASGD(EachOptimizer):
         check_usual(group)
 
     def _start(self, state: State, param: Tensor, group: Group) -> None:
-        state["eta"], state["mu"], state["ax"] = float(group["lr"]), 1.0, zeros(param)
+        state["eta"], state["mu"], state["ax"] = counter(float(group["lr"])), counter(1.0), zeros(param)
 
     def _rule(self, state: State, group: Group) -> Rule:
         eta, mu = state["eta"], state["mu"]

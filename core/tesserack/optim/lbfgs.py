@@ -73,7 +73,7 @@ class LBFGS(Optimizer):
 
     def _flat_grad(self) -> Tensor:
         parts = [ts.zeros_like(p) if p.grad is None else p.grad for p in self._params]
-        return ts.cat([_real(part).reshape(-1) for part in parts])
+        return ts.cat([_real(part.resolve_conj()).reshape(-1) for part in parts])
 
     def _move(self, distance: float, direction: Tensor) -> None:
         start = 0

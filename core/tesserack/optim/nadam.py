@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.optim._counts import counter
 from tesserack.optim._each import (
     EachOptimizer,
     Rule,
@@ -98,7 +99,7 @@ class NAdam(_Decaying):
         require(group["momentum_decay"] >= 0, "momentum_decay value", group["momentum_decay"], "momentum_decay >= 0")
 
     def _start(self, state: State, param: Tensor, group: Group) -> None:
-        state["mu_product"] = 1.0
+        state["mu_product"] = counter(1.0)
         super()._start(state, param, group)
 
     def _rule(self, state: State, group: Group) -> Rule:
@@ -186,7 +187,7 @@ class RAdam(_Decaying):
         param.add_(update, alpha=-float(group["lr"]))
 
 
-def _rectified(betas: tuple[float, float], step: int) -> float | None:
+def _rectified(betas: tuple[float, float], step: float) -> float | None:
     """What the update is multiplied by before it is divided by the second moment's root; None while that is unsure."""
     beta2 = float(betas[1])
     correction = 1 - beta2**step

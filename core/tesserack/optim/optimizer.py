@@ -14,6 +14,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.optim._counts import NUMBERS
 from tesserack.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -317,24 +318,21 @@ def _add(table: Hooks, hook: Callable[..., Any], prepend: bool = False) -> Remov
     return handle
 
 
-# What PyTorch keeps in tensors of no dims.
-_NUMBERS = ("eta", "mu", "mu_product")
+_COUNTS = ("step", *NUMBERS)
 
 
 def _state_for(param: Tensor, value: Any, key: str = "") -> Any:
-    """A copy of saved state that fits ``param``; step counts and other single numbers become plain ones."""
+    """A copy of saved state that fits ``param``; step counts and other single numbers stay on the cpu."""
     if isinstance(value, Tensor):
-        if key == "step":
-            return int(value.item())
-        if key in _NUMBERS and value.ndim == 0:
-            return float(value.item())
+        if key in _COUNTS and value.ndim == 0:
+            return value.detach().cpu().clone()
         dtype = param.dtype if param.is_floating_point() and value.is_floating_point() else value.dtype
         return value.detach().to(param.device, dtype).clone()
     if isinstance(value, Mapping):
         return {name: _state_for(param, item, name) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(_state_for(param, item) for item in value)
-    return int(value) if key == "step" else value
+    return value
 
 
 def same_kind(params: Iterable[Tensor]) -> Iterator[list[Tensor]]:

@@ -87,7 +87,7 @@ class SGD(Optimizer):
     def _fused(self, group: Group, params: list[Tensor], buffers: list[Tensor], first_step: bool) -> None:
         ts.sgd_step_(
             as_reals(params),
-            as_reals([cast("Tensor", param.grad) for param in params]),
+            as_reals([cast("Tensor", param.grad) for param in params], read=True),
             as_reals(buffers),
             float(group["lr"]),
             float(group["momentum"]),

@@ -54,6 +54,8 @@ class SparseAdam(EachOptimizer):
         state["exp_avg"] = zeros(param)
         state["exp_avg_sq"] = zeros(param)
 
+    _counts_in_tensors = False
+
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
         if grad.layout is ts.strided:
             raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")

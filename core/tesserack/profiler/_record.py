@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -15,10 +18,13 @@ from tesserack._native import Tensor
 __all__ = ["Event", "KernelEvent", "Recorder", "gather_kernels", "record_function", "recording"]
 
 
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
 class Event:
     """One call of an operator, or one named range. Times are in microseconds."""
 
-    __slots__ = ("children", "device", "end", "memory", "name", "own", "shapes", "start", "thread", "user")
+    __slots__ = ("children", "device", "end", "memory", "name", "own", "shapes", "stack", "start", "thread", "user")
 
     def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
         self.name, self.start, self.thread, self.user = name, start, thread, user
@@ -26,6 +32,7 @@ class Event:
         self.own = 0.0
         self.children: list[Event] = []
         self.shapes: list[list[int]] = []
+        self.stack: list[str] = []
         self.memory = 0
         self.device = ""
 
@@ -59,8 +66,8 @@ class KernelEvent(NamedTuple):
 class Recorder:
     """Events of the threads that enter it, and the kernels of all threads."""
 
-    def __init__(self, shapes: bool = False, memory: bool = False) -> None:
-        self.shapes, self.memory = shapes, memory
+    def __init__(self, shapes: bool = False, memory: bool = False, stacks: bool = False) -> None:
+        self.shapes, self.memory, self.stacks = shapes, memory, stacks
         self.events: list[Event] = []
         self.kernels: list[KernelEvent] = []
         self._lines: dict[int, _Line] = {}
@@ -74,6 +81,8 @@ class Recorder:
             line.open[-1].children.append(event)
         line.open.append(event)
         self.events.append(event)
+        if self.stacks:
+            event.stack = _stack()
         if self.memory:
             event.memory = -_allocated()
         return event
@@ -107,6 +116,18 @@ class _Line:
             self.open[-1].own += now - self.last
         self.last = now
         return now
+
+
+def _stack() -> list[str]:
+    """Where the program is, the innermost place first; frames of this package are left out."""
+    found: list[str] = []
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            found.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+        frame = frame.f_back
+    return found
 
 
 def _allocated() -> int:

@@ -102,6 +102,7 @@ class profile:
         on_trace_ready: called with the profile when a cycle of steps, or everything, was recorded.
         record_shapes: note the shapes of arguments.
         profile_memory: note how many bytes each call leaves allocated on the default device.
+        with_stack: note where in the program each call is made.
 
     >>> import tesserack as ts
     >>> with profile() as prof:
@@ -127,7 +128,7 @@ class profile:
         **options: Any,
     ) -> None:
         self._schedule, self._ready = schedule, on_trace_ready
-        self._options = (record_shapes, profile_memory)
+        self._options = (record_shapes, profile_memory, with_stack)
         self._recorder: Recorder | None = None
         self._running: ExitStack | None = None
         self._events: list[Event] = []
@@ -218,6 +219,25 @@ class profile:
     def export_chrome_trace(self, path: str) -> None:
         """Write a trace for Chrome's and Perfetto's viewers."""
         write_trace(path, self.events(), self._metadata, self.kernels())
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Write where time is spent, for flame graphs: a line ``outer;inner microseconds`` for each place that calls.
+
+        ``ValueError`` for another metric than the total times of cpu and device, RuntimeError without stacks.
+        """
+        known = ("self_cpu_time_total", "self_cuda_time_total", "self_device_time_total", "self_xpu_time_total")
+        if metric not in known:
+            raise ValueError(f"export_stacks: expected metric one of {known}, got {metric!r}")
+        if not self._options[2]:
+            raise RuntimeError("export_stacks: nothing was noted; profile with with_stack=True")
+        times: dict[str, float] = {}
+        for event in self.events():
+            time = event.self_cpu_time_total if metric == "self_cpu_time_total" else 0.0
+            if event.stack and time > 0:
+                place = ";".join(part.replace(";", ":").replace(" ", "_") for part in reversed(event.stack))
+                times[place] = times.get(place, 0.0) + time
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{place} {int(time)}\n" for place, time in times.items())
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the trace."""

@@ -36,7 +36,8 @@ _LINEAR_PARTS = ("real", "imag")
 
 
 def _register_unary(name: str, linear: bool) -> None:
-    function = _native._operator_function(name)
+    # Nothing stays pending for the values: they are read in many places.
+    function = _native._operator_function("conj_physical" if name == "conj" else name)
 
     def forward(self: Tensor, *args: Any) -> Tensor:
         t = self if linear or parts_of(self).layout is not COO else coalesce(self)

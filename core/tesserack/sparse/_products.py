@@ -432,7 +432,7 @@ def spmm_reduce(op: str, a: Tensor, b: Tensor, reduce: str) -> Tensor:
         raise RuntimeError(f"{op}: expected a csr and a dense matrix with reduce, got {layout_name(a)} and "
                            f"{layout_name(b)}")  # fmt: skip
     _check_matrices(op, a, b)
-    names = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}
+    names = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin", "max": "amax", "min": "amin"}
     if reduce not in names:
         raise RuntimeError(f"{op}: reduce argument must be either sum, mean, amax or amin, got {reduce}")
     if reduce == "sum":

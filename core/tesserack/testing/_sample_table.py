@@ -51,6 +51,8 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
 
 # The dtypes of operators that do not take all of them.
 DTYPES: dict[str, str] = {
+    **dict.fromkeys(("argmax", "argmin", "median", "nanmedian", "median.dim", "nanmedian.dim"), "numeric"),
+    **dict.fromkeys(("topk", "kthvalue"), "numeric"),
     **dict.fromkeys(("relu", "neg", "sub", "rsub", "floor_divide", "remainder", "fmod"), "numeric"),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "conv1d.padding", "conv2d.padding", "conv3d.padding"), "numeric"),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), "numeric"),

@@ -184,6 +184,6 @@ def values(tensor: Any) -> NDArray[Any]:
     """A result as float64, int64 or bool numbers."""
     if not isinstance(tensor, ts.Tensor):
         return np.asarray(tensor)
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     kind = ts.float64 if tensor.dtype.is_floating_point else ts.bool if tensor.dtype == ts.bool else ts.int64
     return np.array(tensor.to(kind).numpy())

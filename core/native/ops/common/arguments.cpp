@@ -7,6 +7,12 @@ namespace {
 
 double largest(DType t) {
   switch (t) {
+  case DType::Complex32: return INFINITY; // as in PyTorch: what is too large becomes infinite
+  case DType::Float8E4M3FN: return 448.0;
+  case DType::Float8E5M2:
+  case DType::Float8E5M2FNUZ: return 57344.0;
+  case DType::Float8E4M3FNUZ: return 240.0;
+  case DType::Float8E8M0FNU: return 1.7014118346046923e38; // 2^127
   case DType::Float16: return 65504.0;
   case DType::BFloat16: return 3.3895313892515355e38; // (2 - 2^-7) * 2^127
   case DType::Float32:
@@ -55,8 +61,10 @@ Scalar convert_scalar(Scalar value, DType t, const char* op) {
     return Scalar(value.is_float() ? truncated(value.f) : value.i);
   }
   double v = value.to_double();
-  TS_CHECK(std::isinf(v) || std::isnan(v) || std::fabs(v) <= largest(t), op, ": value cannot be converted to type ", t,
-           " without overflow: ", v);
+  bool finite = is_float8(t) && t != DType::Float8E5M2;
+  bool fits = std::isnan(v) || (std::isinf(v) ? !finite : std::fabs(v) <= largest(t));
+  if (t == DType::Float8E8M0FNU) fits = fits && !(v < 0x1p-127); // which has powers of two alone
+  TS_CHECK(fits, op, ": value cannot be converted to type ", t, " without overflow: ", v);
   return Scalar(v);
 }
 
@@ -72,6 +80,10 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
 void check_index_dtype(const Tensor& index, const char* op) {
   TS_CHECK(index.dtype() == DType::Int64 || index.dtype() == DType::Int32, op,
            ": Expected dtype int32 or int64 for index, got ", index.dtype());
+}
+
+void check_long_index(const Tensor& index, const char* op) {
+  TS_CHECK(index.dtype() == DType::Int64, op, "(): Expected a long tensor for index, but got ", index.dtype());
 }
 
 void check_not_meta(const Tensor& t, const char* op) {

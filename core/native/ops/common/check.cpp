@@ -3,6 +3,7 @@
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include "tensor/thread_state.h"
+#include "tesserack/float8.hpp"
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -71,6 +72,29 @@ bool overlaps_partly(const Tensor& out, const Tensor& in, const char* op) {
   return true;
 }
 
+void check_no_overlap(const Tensor& written, const Tensor& read, const char* op) {
+  if (!written->storage || written->storage != read->storage || written.numel() == 0 || read.numel() == 0) return;
+  if (!is_dense(written.sizes(), written.strides()) || !is_dense(read.sizes(), read.strides())) return;
+  auto end = [](const Tensor& t) { return t->byte_offset + t.numel() * t.item_size(); };
+  TS_CHECK(written->byte_offset >= end(read) || read->byte_offset >= end(written), op,
+           ": unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+           "single memory location. Please clone() the tensor before performing the operation.");
+}
+
+bool is_expanded(const Tensor& t) {
+  for (int64_t d = 0; d < t.ndim(); ++d)
+    if (t.strides()[d] == 0 && t.sizes()[d] > 1) return t.numel() > 0;
+  return false;
+}
+
+void check_filled(const Tensor& t, const char* op) {
+  if (!is_expanded(t)) return check_inplace(t, op);
+  check_writable(t, op);
+  warn(concat("Use of ", op,
+              " on expanded tensors is deprecated. Please clone() the tensor before performing this "
+              "operation. This also applies to advanced indexing e.g. tensor[indices] = tensor"));
+}
+
 void resize_output(const Tensor& out, IntSpan sizes, const char* op, bool quiet) {
   if (same(out.sizes(), sizes)) return;
   if (out.numel() != 0 && !quiet)
@@ -114,12 +138,18 @@ Scalar read_scalar(const void* at, DType dtype) {
   case DType::Float64: return Scalar(read<double>(at));
   case DType::Complex64: return Scalar(double{read<float>(at)}, double{read<float>(static_cast<const char*>(at) + 4)});
   case DType::Complex128: return Scalar(read<double>(at), read<double>(static_cast<const char*>(at) + 8));
-  default: fail(ErrorKind::NotImplemented, "item: no element of dtype ", dtype);
+  case DType::Complex32:
+    return Scalar(half_to_double(read<uint16_t>(at)), half_to_double(read<uint16_t>(static_cast<const char*>(at) + 2)));
+  default:
+    if (is_float8(dtype))
+      return Scalar(double{tesserack::backend::float8_to_float(static_cast<int32_t>(dtype), read<uint8_t>(at))});
+    fail(ErrorKind::NotImplemented, "item: no element of dtype ", dtype);
   }
 }
 
 std::optional<Scalar> host_number(const TensorImpl& t) {
-  if (t.ndim != 0 || !t.storage || !t.storage->host || is_complex(t.dtype)) return std::nullopt;
+  if (t.ndim != 0 || !t.storage || !t.storage->host || is_complex(t.dtype) || t.keys & pending_bits())
+    return std::nullopt;
   return read_scalar(static_cast<const char*>(t.storage->host) + t.byte_offset, t.dtype);
 }
 

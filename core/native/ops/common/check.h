@@ -12,6 +12,12 @@ void check_inplace(const Tensor& t, const char* op);
 // Whether `in` may share some, but not exactly all, of the memory `out` covers, so that writing could change it on the
 // way. RuntimeError when both are dense: PyTorch refuses just these.
 bool overlaps_partly(const Tensor& out, const Tensor& in, const char* op);
+// RuntimeError when both are dense and share memory, be it the same.
+void check_no_overlap(const Tensor& written, const Tensor& read, const char* op);
+// Whether some dim repeats one place in memory, as those of expand() do.
+bool is_expanded(const Tensor& t);
+// check_inplace for what writes one value wherever it lands: an expanded tensor brings a warning only, as in PyTorch.
+void check_filled(const Tensor& t, const char* op);
 // Gives an out= tensor the shape it needs, with a warning when it held elements of another shape.
 void resize_output(const Tensor& out, IntSpan sizes, const char* op, bool quiet = false);
 // RuntimeError naming both dtypes.

@@ -8,7 +8,7 @@ Tensor raw_parts(const Tensor& t) {
   sizes.push_back(2);
   strides.push_back(1);
   Tensor out = alias(t, sizes, strides, t->byte_offset);
-  out->dtype = real_type(t.dtype());
+  out->set_dtype(real_type(t.dtype()));
   return out;
 }
 
@@ -17,13 +17,13 @@ Tensor raw_part(const Tensor& t, bool imaginary) {
   for (int64_t& s : strides) s *= 2;
   DType real = real_type(t.dtype());
   Tensor out = alias(t, t.sizes(), strides, t->byte_offset + (imaginary ? item_size(real) : 0));
-  out->dtype = real;
+  out->set_dtype(real);
   return out;
 }
 
 Tensor of_parts(Tensor fresh) {
   Dims sizes(fresh.sizes().first(fresh.sizes().size() - 1));
-  fresh->dtype = complex_type(fresh.dtype());
+  fresh->set_dtype(complex_type(fresh.dtype()));
   fresh->set_contiguous(sizes);
   return fresh;
 }

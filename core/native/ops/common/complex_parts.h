@@ -12,7 +12,7 @@ Tensor raw_part(const Tensor& t, bool imaginary);
 // A fresh contiguous real tensor (..., 2) as the complex one (...) of the same memory.
 Tensor of_parts(Tensor fresh);
 
-// An operator call for complex tensors only.
-inline Tensor conjugate(const Tensor& t) { return is_complex(t.dtype()) ? ops::conj(t) : t; }
+// An operator call for complex tensors only; in memory, since gradients read it more than once.
+inline Tensor conjugate(const Tensor& t) { return is_complex(t.dtype()) ? ops::conj_physical(t) : t; }
 
 } // namespace ts

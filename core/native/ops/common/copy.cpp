@@ -4,8 +4,10 @@
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
+#include "ops/common/pending_bits.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
+#include <algorithm>
 #include <atomic>
 
 namespace ts {
@@ -25,6 +27,8 @@ void copy_rule(const Tensor& self, const Tensor& src, bool) {
   if (self.is(src)) return;
   check_inplace(self, "copy_");
   if (self.numel() == 0) return;
+  // PyTorch has no backward strides, and refuses the rest.
+  if (std::ranges::all_of(src.strides(), [](int64_t s) { return s >= 0; })) overlaps_partly(self, src, "copy_");
   warn_of_discarding(src.dtype(), self.dtype());
   TS_CHECK_KIND(ErrorKind::NotImplemented, !src.device().is_meta() || self.device().is_meta(),
                 "copy_: Cannot copy out of meta tensor; no data!");
@@ -62,6 +66,7 @@ void clone(const Tensor& out, const Tensor& self, Format) { raw_copy(out, self);
 
 Tensor contiguous(const Tensor& self, Format format) {
   MemoryFormat f = format.value_or(MemoryFormat::Contiguous);
+  if (f == MemoryFormat::Preserve && self.is_contiguous()) return self;
   TS_CHECK(f != MemoryFormat::Preserve, "contiguous: preserve memory format is unsupported by the contiguous operator");
   return self.is_contiguous(f) ? self : ops::clone(self, f);
 }
@@ -139,6 +144,7 @@ void declare_casts() {
   CAST("bool", Bool);
   CAST("cfloat", Complex64);
   CAST("cdouble", Complex128);
+  CAST("chalf", Complex32);
 #undef CAST
 }
 
@@ -204,6 +210,7 @@ TS_OPERATORS(copy) {
       .method_only()
       .doc("self in host memory.");
   declare_casts();
+  install_copies_of_pending();
   def("_local_scalar_dense(Tensor self) -> Scalar")
       .answer<local_scalar_dense>()
       .reads_host()

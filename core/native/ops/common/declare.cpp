@@ -109,6 +109,16 @@ Operator& register_variant(const Operator& functional, Variant variant, const Po
 
 } // namespace
 
+// The arguments that results look at: these carry their pending bits on.
+static uint64_t viewed_arguments(const Operator& op) {
+  uint64_t viewed = op.kind == OperatorKind::View ? 1 : 0;
+  for (size_t k = 0; k < op.schema->args.size(); ++k) {
+    const ArgType& type = op.schema->args[k].type;
+    if (type.alias && !type.mutated) viewed |= uint64_t{1} << k;
+  }
+  return viewed;
+}
+
 Def::Def(const char* schema) : op_(std::make_unique<Operator>()), pointwise_(nullptr, delete_info) {
   op_->schema = parse_schema(schema);
 }
@@ -127,6 +137,7 @@ const Operator& Def::finish() {
     finish_primitive();
   else if (!info)
     finish_body();
+  op_->keeps_bits |= viewed_arguments(*op_);
   Operator& op = register_operator(std::move(op_));
   if (inplace_) op.inplace = &register_variant(op, Variant::Inplace, info, inplace_body_);
   if (out_) op.out = &register_variant(op, Variant::Out, info, nullptr);
@@ -316,6 +327,10 @@ Def& Def::untracked_view() {
   op_->kind = OperatorKind::View;
   return *this;
 }
+Def& Def::keeps_bits() {
+  op_->keeps_bits = ~uint64_t{0};
+  return *this;
+}
 Def& Def::any_device() {
   op_->any_device = true;
   return *this;
@@ -325,8 +340,9 @@ Def& Def::inplace(BodyFn fn) {
   inplace_body_ = fn;
   return *this;
 }
-Def& Def::out() {
+Def& Def::out(unsigned rules) {
   out_ = true;
+  op_->out_rules = rules;
   return *this;
 }
 Def& Def::function_only() {

@@ -110,12 +110,14 @@ public:
   Def& not_differentiable();
   Def& view(); // results alias argument 0; made with make_view
   Def& untracked_view();
+  // Takes every tensor with a conjugation or negation pending, as views take the tensor they look at.
+  Def& keeps_bits();
   Def& any_device(); // tensor arguments may be on different devices
 
   Def& inplace(BodyFn fn = nullptr); // also declare name_(Tensor(a!) self, ...)
   // The same with a body of its own; without, an operator made of others is computed, then copied.
   template <auto Fn> Def& inplace() { return inplace(&Body<Fn>::run); }
-  Def& out(); // also declare the out= form
+  Def& out(unsigned rules = 0); // also declare the out= form; rules: OutRule
   Def& function_only();
   Def& method_only();
   Def& hidden();                      // no public name: reached from C++ and by tesserack.ops.<name>

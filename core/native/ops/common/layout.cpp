@@ -1,4 +1,5 @@
 #include "ops/common/layout.h"
+#include "dispatch/op_handles.h"
 #include "ops/common/raw.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
@@ -21,6 +22,11 @@ Tensor in_layout(const Tensor& t, bool channels_last) {
   Tensor out = empty_strided_tensor(t.sizes(), channels_last_strides(t.sizes()), t.dtype(), t.device());
   raw_copy(out, t);
   return out;
+}
+
+Tensor as_laid_out(const Tensor& like, const Tensor& result) {
+  if (!is_channels_last(like) || has_channels_innermost(result)) return result;
+  return ops::contiguous(result, result.ndim() == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d);
 }
 
 Tensor outline_in_layout(IntSpan sizes, DType dtype, Device device, bool channels_last) {

@@ -8,6 +8,8 @@ namespace ts {
 bool is_channels_last(const Tensor& t);
 // t in one of the two layouts; a copy where it is in neither, or in the other.
 Tensor in_layout(const Tensor& t, bool channels_last);
+// `result`, recorded, in the layout of `like`: a copy where that has its channels innermost and the result has not.
+Tensor as_laid_out(const Tensor& like, const Tensor& result);
 // A result in outline.
 Tensor outline_in_layout(IntSpan sizes, DType dtype, Device device, bool channels_last);
 

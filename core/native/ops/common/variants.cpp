@@ -11,7 +11,6 @@
 #include "ops/common/raw.h"
 #include "tensor/geometry.h"
 #include <algorithm>
-#include <string_view>
 
 namespace ts {
 namespace {
@@ -56,80 +55,11 @@ bool laid_out_as(const Tensor& target, const TensorImpl& outline) {
          (target.is_contiguous() ? outline.has(TensorImpl::kContiguous) : same(target.strides(), outline.strides()));
 }
 
-// Those of which PyTorch takes an out of no other dtype than the result's; those of several results, too.
-bool casts_no_result(const Operator& op) {
-  const std::string& base = op.functional->schema->base;
-  if (op.schema->returns.size() > 1) return base != "linalg_eig";
-  constexpr std::string_view kNames[] = {"addmm",
-                                         "addmv",
-                                         "amax",
-                                         "amin",
-                                         "argmax",
-                                         "argmin",
-                                         "baddbmm",
-                                         "bitwise_not",
-                                         "bmm",
-                                         "bucketize",
-                                         "ceil",
-                                         "cross",
-                                         "diag",
-                                         "dot",
-                                         "floor",
-                                         "frac",
-                                         "heaviside",
-                                         "histc",
-                                         "index_add",
-                                         "index_select",
-                                         "inner",
-                                         "isin",
-                                         "isneginf",
-                                         "isposinf",
-                                         "linalg_cholesky",
-                                         "linalg_cross",
-                                         "linalg_det",
-                                         "linalg_eigvalsh",
-                                         "linalg_inv",
-                                         "linalg_matrix_power",
-                                         "linalg_multi_dot",
-                                         "linalg_solve",
-                                         "linalg_svdvals",
-                                         "linalg_vector_norm",
-                                         "logcumsumexp",
-                                         "masked_select",
-                                         "matmul",
-                                         "mm",
-                                         "msort",
-                                         "multinomial",
-                                         "mv",
-                                         "nan_to_num",
-                                         "nanquantile",
-                                         "neg",
-                                         "nonzero",
-                                         "quantile",
-                                         "renorm",
-                                         "round",
-                                         "scatter",
-                                         "searchsorted",
-                                         "sgn",
-                                         "sign",
-                                         "signbit",
-                                         "softmax",
-                                         "take",
-                                         "tensordot",
-                                         "tril",
-                                         "triu",
-                                         "trunc",
-                                         "vdot",
-                                         "where"};
-  return std::binary_search(std::begin(kNames), std::end(kNames), std::string_view(base));
-}
+bool has_rule(const Operator& op, OutRule rule) { return (op.functional->out_rules & rule) != 0; }
 
-// What joins tensors refuses another dtype by a TypeError, as in PyTorch.
 void check_cast(const Operator& op, DType result, DType target) {
-  const std::string& base = op.functional->schema->base;
-  bool joins = base.ends_with("stack") || base.starts_with("cat") || base.starts_with("concat");
-  TS_CHECK_KIND(joins ? ErrorKind::Type : ErrorKind::Runtime, can_cast(result, target), op.name(), ": result type ",
-                result, " can't be cast to the desired output type ", target);
+  TS_CHECK_KIND(has_rule(op, kDtypeIsType) ? ErrorKind::Type : ErrorKind::Runtime, can_cast(result, target), op.name(),
+                ": result type ", result, " can't be cast to the desired output type ", target);
 }
 
 // What makes tensors of numbers resizes what it is given without a word.
@@ -139,12 +69,8 @@ bool is_factory(const Schema& functional) {
   return true;
 }
 
-// Those of which PyTorch refuses that the result lies where an operand lies.
 void check_apart(const Operator& op, const Frame& f, TensorList targets) {
-  constexpr std::string_view kNames[] = {"bernoulli",    "cat",      "concat",        "concatenate", "gather",
-                                         "index_select", "kthvalue", "masked_select", "take"};
-  const std::string& base = op.functional->schema->base;
-  if (std::find(std::begin(kNames), std::end(kNames), base) == std::end(kNames)) return;
+  if (!has_rule(op, kApart)) return;
   auto begin = [](const Tensor& t) { return t->byte_offset; };
   auto end = [](const Tensor& t) {
     int64_t last = 0;
@@ -242,6 +168,7 @@ void inplace_by_copy(const Operator& op, Frame& f) {
   TS_CHECK(can_cast(result.dtype(), self.dtype()), op.name(), ": result type ", result.dtype(),
            " can't be cast to the desired output type ", self.dtype());
   ops::copy_(self, result);
+  self->undo_bump(); // the caller counts the write
   f.give(0, self);
 }
 
@@ -252,14 +179,14 @@ void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
            ": expected out on the device of the result, got out on another device");
   resize_output(out, result.sizes(), op.name().c_str(), is_factory(*op.functional->schema));
   ops::copy_(out, result);
+  out->undo_bump(); // the caller counts the write
 }
 
 // A factory makes what `out` holds, where the call does not say.
-void default_to_out(const Schema& functional, std::vector<Value>& args, const Tensor& out) {
-  // Running sums are computed in the dtype of `out`, where other operators cast their result to it.
-  bool running = functional.base == "cumsum" || functional.base == "cumprod";
+void default_to_out(const Operator& op, std::vector<Value>& args, const Tensor& out) {
+  const Schema& functional = *op.functional->schema;
   for (const Value& v : args)
-    if (!running && (v.tag == Tag::Tensor || v.tag == Tag::Tensors)) return;
+    if (!has_rule(op, kComputesInOut) && (v.tag == Tag::Tensor || v.tag == Tag::Tensors)) return;
   auto fill = [&](const char* name, Value v) {
     int k = functional.find(name);
     if (k >= 0 && args[static_cast<size_t>(k)].is_none()) args[static_cast<size_t>(k)] = v;
@@ -276,10 +203,10 @@ void default_to_out(const Schema& functional, std::vector<Value>& args, const Te
 } // namespace
 
 void check_output_dtype(const Operator& op, DType result, DType out) {
-  const std::string& base = op.functional->schema->base;
-  const bool truth = (base == "any" || base == "all") && out != DType::UInt8;
-  TS_CHECK(result == out || !(truth || casts_no_result(op)), op.name(), ": expected out of dtype ", result, ", got ",
-           out, "; try out= of that dtype, or .to() of the result");
+  const bool several = op.schema->returns.size() > 1 && !has_rule(op, kCasts);
+  const bool exact = several || has_rule(op, kSameDtype) || (has_rule(op, kSameOrByte) && out != DType::UInt8);
+  TS_CHECK(result == out || !exact, op.name(), ": expected out of dtype ", result, ", got ", out,
+           "; try out= of that dtype, or .to() of the result");
 }
 
 void run_inplace_form(const Operator& op, Frame& f) {
@@ -300,11 +227,11 @@ void run_out_form(const Operator& op, Frame& f) {
                 " tensors");
   TensorList targets = n == 1 ? TensorList(&out.as_tensor(), 1) : out.as_tensors();
   std::vector<Value> args(f.args, f.args + f.nargs - 1);
-  if (n == 1) default_to_out(*op.functional->schema, args, out.as_tensor());
+  if (n == 1) default_to_out(op, args, out.as_tensor());
   Results r;
   Frame inner{args.data(), r.data(), f.nargs - 1, n};
   check_apart(op, inner, targets);
-  if (op.functional->schema->base == "gather" && f.args[0].tag == Tag::Tensor)
+  if (has_rule(op, kLikeFirst) && f.args[0].tag == Tag::Tensor)
     TS_CHECK(targets[0].dtype() == f.args[0].as_tensor().dtype(), op.name(), ": Expected out tensor to have dtype ",
              f.args[0].as_tensor().dtype(), ", but got ", targets[0].dtype(), " instead");
   if (!compute_into(op, inner, targets)) {

@@ -1,10 +1,13 @@
 // New tensors: empty, full, zeros, ones and their *_like and new_* forms, fill_ and zero_, eye, scalar_tensor.
 #include "dispatch/op_handles.h"
+#include "dispatch/watch.h"
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/like.h"
+#include "ops/common/storage_dtypes.h"
+#include <cmath>
 
 namespace ts {
 namespace {
@@ -20,8 +23,20 @@ Tensor sized(IntSpan sizes, DType t, Device device, const char* op) {
   return outline(sizes, or_default(t), or_default(device));
 }
 
-// Whatever the memory held.
-template <class... A> void leave(const Tensor&, A...) {}
+// The largest integer, or NaN.
+Scalar largest(DType t) {
+  if (is_bool(t)) return Scalar(true);
+  if (is_floating(t) || is_complex(t)) return Scalar(std::nan(""));
+  int bits = static_cast<int>(8 * item_size(t));
+  bool is_unsigned = t == DType::UInt8 || t == DType::UInt16 || t == DType::UInt32;
+  return Scalar(is_unsigned ? (int64_t{1} << bits) - 1 : INT64_MAX >> (64 - bits));
+}
+
+// Whatever the memory held; the same in every run where that is asked for.
+template <class... A> void leave(const Tensor& out, A...) {
+  if ((call_flags.load(std::memory_order_relaxed) & TS_C_DETERMINISTIC) == 0) return;
+  raw_fill(out, largest(out.dtype()));
+}
 
 Tensor empty_rule(IntSpan size, DType dtype, Device device, bool, Format format) {
   check_sizes(size, "empty");
@@ -138,7 +153,9 @@ Tensor eye_rule(int64_t n, int64_t m, DType dtype, Device device, bool) {
   TS_CHECK(n >= 0, "eye: n must be greater or equal to 0, got ", n);
   TS_CHECK(m >= 0, "eye: m must be greater or equal to 0, got ", m);
   int64_t sizes[] = {n, m};
-  return sized(sizes, dtype, device, "eye");
+  Tensor out = sized(sizes, dtype, device, "eye");
+  if (is_complex(out.dtype())) refuse_storage_dtype(out.dtype(), "eye");
+  return out;
 }
 void eye(const Tensor& out, int64_t n, int64_t m, DType, Device, bool) {
   int64_t length[] = {std::min(n, m)}, step[] = {m + (m < INT64_MAX)};
@@ -160,8 +177,10 @@ Tensor outline_as(const Tensor& self, DType dtype, Device device, std::optional<
   Device d = device.defined() ? device : self.device();
   MemoryFormat f = format.value_or(MemoryFormat::Preserve);
   if (f != MemoryFormat::Preserve) return outline_strided(self.sizes(), strides_for(self.sizes(), f), t, d);
-  bool strided = !self.is_contiguous() && is_dense(self.sizes(), self.strides());
-  return strided ? outline_strided(self.sizes(), self.strides(), t, d) : outline(self.sizes(), t, d);
+  if (self.is_contiguous()) return outline(self.sizes(), t, d);
+  bool dense = is_dense(self.sizes(), self.strides());
+  return outline_strided(self.sizes(), dense ? Dims(self.strides()) : dense_strides(self.sizes(), self.strides()), t,
+                         d);
 }
 
 TS_OPERATORS(factory) {

@@ -6,6 +6,7 @@
 #include "ops/common/complex_parts.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/storage_dtypes.h"
 #include <cmath>
 
 namespace ts {
@@ -46,6 +47,7 @@ int64_t whole(Scalar s) { return convert_scalar(s, DType::Int64, "arange").i; }
 Tensor arange_step_rule(Scalar start, Scalar end, Scalar step, DType dtype, Device device, bool) {
   bool integers = !start.is_float() && !end.is_float() && !step.is_float();
   DType t = dtype != DType::Undefined ? dtype : integers ? DType::Int64 : default_dtype();
+  refuse_storage_dtype(t, "arange");
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t) && !is_complex(t), "arange: not implemented for dtype ", t);
   bool exact = integers || t == DType::Int64;
   if (is_integral(t, false)) whole(start), whole(step);
@@ -90,10 +92,13 @@ Tensor spaced(double start, double end, int64_t steps, DType t, Device device) {
   return out;
 }
 
-DType spaced_dtype(DType dtype, int64_t steps, const char* op) {
+DType spaced_dtype(Scalar start, Scalar end, DType dtype, int64_t steps, const char* op) {
   TS_CHECK(steps >= 0, op, ": number of steps must be non-negative, got ", steps);
-  DType t = or_default(dtype);
+  bool complex = start.is_complex() || end.is_complex();
+  DType t = complex && dtype == DType::Undefined ? complex_type(or_default(dtype)) : or_default(dtype);
+  TS_CHECK(!complex || is_complex(t), op, ": complex bounds can't be safely cast to dtype ", t);
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t), op, ": not implemented for dtype ", t);
+  refuse_storage_dtype(t, op);
   return t;
 }
 
@@ -110,15 +115,15 @@ Tensor spaced(Scalar start, Scalar end, int64_t steps, DType t, Device device) {
   return out;
 }
 
-Tensor linspace_rule(Scalar, Scalar, int64_t steps, DType dtype, Device device, bool) {
-  return outline(IntSpan(&steps, 1), spaced_dtype(dtype, steps, "linspace"), or_default(device));
+Tensor linspace_rule(Scalar start, Scalar end, int64_t steps, DType dtype, Device device, bool) {
+  return outline(IntSpan(&steps, 1), spaced_dtype(start, end, dtype, steps, "linspace"), or_default(device));
 }
 void linspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, DType, Device, bool) {
   raw_copy(out, spaced(start, end, steps, spacing_dtype(out.dtype()), out.device()));
 }
 
-Tensor logspace_rule(Scalar, Scalar, int64_t steps, double, DType dtype, Device device, bool) {
-  return outline(IntSpan(&steps, 1), spaced_dtype(dtype, steps, "logspace"), or_default(device));
+Tensor logspace_rule(Scalar start, Scalar end, int64_t steps, double, DType dtype, Device device, bool) {
+  return outline(IntSpan(&steps, 1), spaced_dtype(start, end, dtype, steps, "logspace"), or_default(device));
 }
 void logspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, double base, DType, Device, bool) {
   DType computed = spacing_dtype(out.dtype());
@@ -198,7 +203,7 @@ TS_OPERATORS(range) {
       .rule<triangle_rule<false>>()
       .compute<triangle<false>>()
       .inplace()
-      .out()
+      .out(kSameDtype)
       .gradient([](GradContext& c) {
         static const Op tril("tril");
         c.set(0, tril(c.grad(), c.value<int64_t>(1)));
@@ -208,7 +213,7 @@ TS_OPERATORS(range) {
       .rule<triangle_rule<true>>()
       .compute<triangle<true>>()
       .inplace()
-      .out()
+      .out(kSameDtype)
       .gradient([](GradContext& c) {
         static const Op triu("triu");
         c.set(0, triu(c.grad(), c.value<int64_t>(1)));

@@ -77,14 +77,15 @@ void index_select(const Tensor& out, const Tensor& self, int64_t dim, const Tens
 }
 
 Tensor take(const Tensor& self, const Tensor& index) {
-  check_index_dtype(index, "take");
+  check_long_index(index, "take");
   Tensor flat = ops::reshape(self, Dims{-1});
   return ops::index(flat, TensorList(&index, 1));
 }
 
 Tensor take_along_dim(const Tensor& self, const Tensor& positions, std::optional<int64_t> dim) {
   static const Op wrap("_wrap_index"); // negative positions count from the end
-  check_index_dtype(positions, "take_along_dim");
+  TS_CHECK(positions.dtype() == DType::Int64, "take_along_dim: dtype of indices should be Long but got ",
+           positions.dtype());
   if (!dim) {
     Tensor flat = ops::reshape(self, Dims{-1});
     return ops::gather(flat, 0, wrap(ops::reshape(positions, Dims{-1}), Scalar(flat.numel())));
@@ -111,7 +112,7 @@ TS_OPERATORS(gather) {
       .rule<gather_rule>()
       .compute<gather>()
       .saves("index")
-      .out()
+      .out(kApart | kLikeFirst)
       .gradient([](GradContext& c) {
         c.set(0, ops::scatter_add(ops::zeros(c.sizes(0), c.grad().dtype(), c.grad().device()), c.value<int64_t>(1),
                                   c.arg(2), c.grad()));
@@ -122,7 +123,7 @@ TS_OPERATORS(gather) {
       .rule<index_select_rule>()
       .compute<index_select>()
       .saves("index")
-      .out()
+      .out(kSameDtype | kApart)
       .gradient([](GradContext& c) {
         c.set(0, ops::index_add(ops::zeros(c.sizes(0), c.grad().dtype(), c.grad().device()), c.value<int64_t>(1),
                                 c.arg(2), c.grad()));
@@ -130,7 +131,7 @@ TS_OPERATORS(gather) {
       .doc("The slices of self along `dim` at the positions of a one-dimensional index.");
   def("take(Tensor self, Tensor index) -> Tensor")
       .body<take>()
-      .out()
+      .out(kSameDtype | kApart)
       .doc("Elements of the flattened self at index, whose shape the result has; negative positions count from the "
            "end.");
   def("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor")

@@ -139,15 +139,19 @@ Tensor index(const Tensor& self, TensorList indices) {
 
 // --- writing
 // x[mask] = number needs no positions.
-bool fill_masked(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {
+bool fills_mask(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {
   if (accumulate || value.numel() != 1 || indices.empty() || !indices[0].defined() || indices[0].dtype() != DType::Bool)
     return false;
   for (const Tensor& t : indices.subspan(1))
     if (t.defined()) return false;
   const Tensor& mask = indices[0];
-  if (mask.ndim() > self.ndim() || mask.ndim() == 0 || !same(mask.sizes(), self.sizes().first(mask.sizes().size())))
-    return false;
+  return mask.ndim() <= self.ndim() && mask.ndim() > 0 && same(mask.sizes(), self.sizes().first(mask.sizes().size())) &&
+         !is_expanded(self);
+}
+bool fill_masked(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {
+  if (!fills_mask(self, indices, value, accumulate)) return false;
   if (self.numel() == 0) return true;
+  const Tensor& mask = indices[0];
   Dims shape(mask.sizes());
   shape.resize(self.sizes().size(), 1);
   check_index_device(self, mask);
@@ -175,9 +179,13 @@ void put_into(const Tensor& self, TensorList indices, const Tensor& values, bool
   write(x, p, from, accumulate);
 }
 
-void index_put_rule_(const Tensor& self, TensorList indices, const Tensor& values, bool) {
-  check_inplace(self, "index_put_");
+void index_put_rule_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  check_filled(self, "index_put_");
   check_put(self, indices, values);
+  if (fills_mask(self, indices, values, accumulate)) return;
+  check_no_overlap(self, values, "index_put_");
+  for (const Tensor& t : indices)
+    if (t.defined()) check_no_overlap(self, t, "index_put_");
 }
 void index_put_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   put_into(self, indices, values, accumulate);
@@ -194,15 +202,24 @@ void index_put(const Tensor& out, const Tensor& self, TensorList indices, const 
 
 // By positions in the flattened tensor.
 Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
-  check_index_dtype(index, "put_");
+  check_long_index(index, "put_");
   check_same_dtype(self, source, "put_");
-  TS_CHECK(index.numel() == source.numel(),
-           "put_: Expected source and index to have the same number of elements, but got source.numel() = ",
-           source.numel(), ", index.numel() = ", index.numel());
+  TS_CHECK_INDEX(index.numel() == source.numel(),
+                 "put_: Expected source and index to have the same number of elements, but got source.numel() = ",
+                 source.numel(), ", index.numel() = ", index.numel());
   TS_CHECK_INDEX(self.numel() > 0 || index.numel() == 0, "put_: index is out of bounds for an empty tensor");
   Tensor flat = ops::reshape(self, Dims{-1}), at = ops::reshape(index, Dims{-1});
   Tensor written = ops::index_put(flat, TensorList(&at, 1), ops::reshape(source, Dims{-1}), accumulate);
   return ops::reshape(written, self.sizes());
+}
+
+Tensor put_inplace(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
+  check_inplace(self, "put_");
+  check_no_overlap(self, index, "put_");
+  check_no_overlap(self, source, "put_");
+  ops::copy_(self, put(self, index, source, accumulate));
+  self->undo_bump(); // the caller counts the write
+  return self;
 }
 
 std::vector<Tensor> saved_indices(GradContext& c) {
@@ -278,7 +295,7 @@ TS_OPERATORS(index) {
       .doc("In-place version of index_put.");
   def("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor")
       .body<put>()
-      .inplace()
+      .inplace<put_inplace>()
       .doc("self with the elements of source written, or added, at positions in its flattened elements.");
   def("_wrap_index(Tensor self, Scalar size) -> Tensor")
       .pointwise("select(self < 0, self + size, self)")

@@ -56,6 +56,8 @@ void index_add(const Tensor& out, const Tensor& self, int64_t dim, const Tensor&
 }
 void index_add_rule_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
   check_inplace(self, "index_add_");
+  check_no_overlap(self, index, "index_add_");
+  check_no_overlap(self, source, "index_add_");
   index_add_rule(self, dim, index, source, alpha);
 }
 void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
@@ -63,6 +65,11 @@ void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tens
 }
 
 Tensor index_copy_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  int64_t d = wrap_dim(dim, self.ndim(), "index_copy");
+  bool alike = source.ndim() == self.ndim() && self.ndim() > 0;
+  check_long_index(index, "index_copy_");
+  TS_CHECK_INDEX(!alike || source.sizes()[d] == index.numel(), "index_copy: Number of indices (", index.numel(),
+                 ") should be equal to source.size(dim) (", source.sizes()[d], ")");
   check_slices(self, dim, index, source, "index_copy");
   return outline_of(self);
 }
@@ -72,6 +79,8 @@ void index_copy(const Tensor& out, const Tensor& self, int64_t dim, const Tensor
 }
 void index_copy_rule_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   check_inplace(self, "index_copy_");
+  check_no_overlap(self, index, "index_copy_");
+  check_no_overlap(self, source, "index_copy_");
   index_copy_rule(self, dim, index, source);
 }
 void index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
@@ -79,7 +88,7 @@ void index_copy_(const Tensor& self, int64_t dim, const Tensor& index, const Ten
 }
 
 void check_fill(const Tensor& self, int64_t dim, const Tensor& index) {
-  check_index_dtype(index, "index_fill_");
+  TS_CHECK_INDEX(index.dtype() == DType::Int64, "index_fill_(): Expected dtype int64 for index, got ", index.dtype());
   check_same_device(self, index, "index_fill_");
   TS_CHECK_INDEX(index.ndim() <= 1, "index_fill_: Index has to be a vector/scalar, got sizes ", index.sizes());
   wrap_dim(dim, self.ndim(), "index_fill_");
@@ -103,7 +112,8 @@ void index_fill_scalar(const Tensor& out, const Tensor& self, int64_t dim, const
   fill_slices(out, dim, index, number(self, value, {}, "index_fill_"));
 }
 void index_fill_scalar_rule_(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
-  check_inplace(self, "index_fill_");
+  check_filled(self, "index_fill_");
+  check_no_overlap(self, index, "index_fill_");
   index_fill_scalar_rule(self, dim, index, value);
 }
 void index_fill_scalar_(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
@@ -122,7 +132,8 @@ void index_fill_tensor(const Tensor& out, const Tensor& self, int64_t dim, const
   fill_slices(out, dim, index, apart_from(raw_cast(transfer(value, self.device()), self.dtype()), out));
 }
 void index_fill_tensor_rule_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
-  check_inplace(self, "index_fill_");
+  check_filled(self, "index_fill_");
+  check_no_overlap(self, index, "index_fill_");
   index_fill_tensor_rule(self, dim, index, value);
 }
 void index_fill_tensor_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
@@ -158,7 +169,7 @@ TS_OPERATORS(index_write) {
       .reuses_self()
       .saves("index")
       .gradient(index_add_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("self with alpha times the slices of source added at the positions index along `dim`; duplicates add up.");
   def("index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)")
       .rule<index_add_rule_>()

@@ -118,7 +118,7 @@ TS_OPERATORS(mask) {
       .rule<nonzero_rule>()
       .make<nonzero>()
       .not_differentiable()
-      .out()
+      .out(kSameDtype)
       .doc("Indices (n, ndim) of the elements that are not zero, in row-major order. Waits for the device.");
   def("nonzero_numpy(Tensor self) -> Tensor[]")
       .body<nonzero_numpy>()
@@ -136,7 +136,7 @@ TS_OPERATORS(mask) {
   def("masked_select(Tensor self, Tensor mask) -> Tensor")
       .body<masked_select>()
       .data_dependent()
-      .out()
+      .out(kSameDtype | kApart)
       .doc("The elements of self where mask is true, one-dimensional; both are broadcast. Waits for the device.");
   def("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor")
       .body<masked_scatter>()

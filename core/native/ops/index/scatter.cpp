@@ -21,6 +21,12 @@ void scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Ten
     if (d != dim && to.sizes()[d] != n) to = raw_narrow(to, d, 0, n);
     if (from.sizes()[d] != n) from = raw_narrow(from, d, 0, n);
   }
+  if (opcode != TS_S_SET && is_storage_dtype(out.dtype())) { // no kernel adds these
+    DType wide = is_complex(out.dtype()) ? DType::Complex64 : DType::Float32;
+    Tensor sums = raw_cast(to, wide);
+    scatter_into(sums, dim, index, raw_cast(src, wide), opcode);
+    return raw_copy(to, sums);
+  }
   Launch(kScatter, out.device()).out(to).in(at).in(from).opcode(opcode).param(dim).run_required();
 }
 
@@ -83,6 +89,8 @@ void scatter_src(const Tensor& out, const Tensor& self, int64_t dim, const Tenso
 }
 template <int opcode> void scatter_src_rule_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   check_inplace(self, "scatter_");
+  check_no_overlap(self, index, "scatter_");
+  check_no_overlap(self, src, "scatter_");
   check_scatter(self, dim, index, &src, name_of(opcode));
 }
 template <int opcode> void scatter_src_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
@@ -101,6 +109,7 @@ void scatter_value(const Tensor& out, const Tensor& self, int64_t dim, const Ten
 }
 void scatter_value_rule_(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
   check_inplace(self, "scatter_");
+  check_no_overlap(self, index, "scatter_");
   scatter_value_rule(self, dim, index, value);
 }
 void scatter_value_(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
@@ -142,7 +151,7 @@ TS_OPERATORS(scatter) {
       .reuses_self()
       .saves("index")
       .gradient(scatter_src_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("self with the elements of src written at index along `dim`. Among duplicate positions any one wins.");
   def("scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
       .rule<scatter_src_rule_<TS_S_SET>>()
@@ -157,7 +166,7 @@ TS_OPERATORS(scatter) {
       .reuses_self()
       .saves("index")
       .gradient(scatter_value_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("self with value written at index along `dim`.");
   def("scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
       .rule<scatter_value_rule_>()

@@ -201,12 +201,12 @@ TS_OPERATORS(scatter_reduce) {
   def("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor")
       .body<scatter_with>()
       .inplace()
-      .out()
+      .out(kSameDtype)
       .doc("scatter_reduce with reduce 'add' or 'multiply'.");
   def("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor")
       .body<scatter_value_with>()
       .inplace()
-      .out()
+      .out(kSameDtype)
       .doc("scatter_reduce of one value with reduce 'add' or 'multiply'.");
   def("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> "
       "Tensor")

@@ -3,6 +3,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/declare.h"
 #include "ops/linalg/lapack.h"
+#include "runtime/warn_once.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -57,6 +58,12 @@ void cholesky_gradient(GradContext& c) {
 }
 
 Tensor cholesky(const Tensor& self, bool up) { return cholesky_ex_op.multi<2>(self, up, true)[0]; }
+Tensor cholesky_old(const Tensor& self, bool up) {
+  static std::atomic<bool> warned{false};
+  warn_once(warned, "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future "
+                    "PyTorch release.");
+  return cholesky(self, up);
+}
 
 Tensor cholesky_solve_rule(const Tensor& b, const Tensor& factor, bool) {
   const char* op = "cholesky_solve";
@@ -169,11 +176,11 @@ void declare_cholesky() {
       .doc("As cholesky, with info instead of an error: 0, or the order of the first minor that is not positive.");
   def("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
       .body<cholesky>()
-      .out()
+      .out(kSameDtype)
       .hidden()
       .in("linalg")
       .doc(kDoc);
-  def("cholesky(Tensor self, bool upper=False) -> Tensor").body<cholesky>().out().doc(kDoc);
+  def("cholesky(Tensor self, bool upper=False) -> Tensor").body<cholesky_old>().out().doc(kDoc);
   def("_cholesky_solve(Tensor self, Tensor input2, bool upper) -> Tensor")
       .rule<cholesky_solve_rule>()
       .compute<cholesky_solve_left>()

@@ -3,6 +3,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "runtime/warn_once.h"
 #include "tensor/geometry.h"
 #include <cmath>
 
@@ -64,6 +65,9 @@ Tensor cross_along(const Tensor& a, const Tensor& b, int64_t dim) {
 // Without dim: the first one of size three.
 Tensor cross(const Tensor& a, const Tensor& b, std::optional<int64_t> dim) {
   if (dim) return cross_along(a, b, *dim);
+  static std::atomic<bool> warned{false};
+  warn_once(warned, "Using torch.cross without specifying the dim arg is deprecated; the default will change to -1, "
+                    "that of linalg.cross.");
   for (int64_t d = 0; d < a.ndim(); ++d)
     if (a.size(d) == 3) return cross_along(a, b, d);
   fail(ErrorKind::Runtime, "cross: no dimension of size 3 in input of shape ", a.sizes());
@@ -91,17 +95,17 @@ TS_OPERATORS(distance) {
   def("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
       .body<renorm>()
       .inplace()
-      .out()
+      .out(kSameDtype)
       .doc("self with each slice along `dim` whose p-norm is greater than maxnorm scaled down to it.");
   def("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
       .body<cross>()
-      .out()
+      .out(kSameDtype)
       .doc("Cross products of vectors of three along dim.");
   def("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor")
       .body<cross_along>()
       .hidden()
       .in("linalg")
-      .out()
+      .out(kSameDtype)
       .doc("Cross products of vectors of three along dim.");
   def("trace(Tensor self) -> Tensor").body<trace>().doc("Sum of the diagonal of a matrix.");
 }

@@ -311,12 +311,12 @@ TS_OPERATORS(einsum) {
   def("tensordot(Tensor self, Tensor other, int dims=2) -> Tensor")
       .body<tensordot_count>()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("Products summed over the last dims of self and the first of other.");
   def("tensordot.dims(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor")
       .body<tensordot>()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("Products summed over pairs of dims.");
   def("kron(Tensor self, Tensor other) -> Tensor")
       .body<kron>()

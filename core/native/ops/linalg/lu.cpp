@@ -3,6 +3,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/declare.h"
 #include "ops/linalg/lapack.h"
+#include "runtime/warn_once.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -63,6 +64,10 @@ Tensor solve_triangular_any(const Tensor& a, const Tensor& b, bool upper, bool l
 }
 
 Pair triangular_solve(const Tensor& b, const Tensor& a, bool upper, bool transpose, bool unit) {
+  static std::atomic<bool> warned{false};
+  warn_once(warned,
+            "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangular and will be removed "
+            "in a future PyTorch release.");
   check_matrix(a, "triangular_solve"), check_matrix(b, "triangular_solve", "b");
   Tensor x = triangular(transpose ? transposed(a) : a, b, upper != transpose, unit);
   return {x, ops::clone(a)};
@@ -226,7 +231,12 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
   check_sides(lu, b, false, "linalg.lu_solve");
   return adjoint(lu_left(lu, pivots, adjoint(b), !adjoint_of));
 }
-Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) { return lu_left(lu, pivots, b, false); }
+Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) {
+  static std::atomic<bool> warned{false};
+  warn_once(warned, "torch.lu_solve is deprecated in favor of torch.linalg.lu_solve and will be removed in a future "
+                    "PyTorch release.");
+  return lu_left(lu, pivots, b, false);
+}
 void declare_triangular() {
   def("_linalg_solve_triangular(Tensor self, Tensor B, bool upper, bool unitriangular) -> Tensor")
       .rule<solve_triangular_rule>()

@@ -239,7 +239,7 @@ TS_OPERATORS(matmul) {
       .saves("self other")
       .gradient(matmul_gradient)
       .node_name(product_name)
-      .out()
+      .out(kSameDtype)
       .doc("Matrix product of the last two dims; leading dims broadcast, 1-d operands are a row (left) or a column "
            "(right).");
   def("mm(Tensor self, Tensor mat2) -> Tensor")
@@ -247,14 +247,14 @@ TS_OPERATORS(matmul) {
       .compute<matmul>()
       .saves("self mat2")
       .gradient(mm_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("Product of two matrices (M, K) and (K, N).");
   def("bmm(Tensor self, Tensor mat2) -> Tensor")
       .rule<bmm_rule>()
       .compute<matmul>()
       .saves("self mat2")
       .gradient(bmm_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("Products of two stacks of matrices (B, M, K) and (B, K, N).");
   def("_matmul_turned(Tensor self, Tensor mat2, bool turn_self, bool turn_mat2) -> Tensor")
       .rule<turned_rule>()
@@ -263,15 +263,21 @@ TS_OPERATORS(matmul) {
       .gradient(turned_gradient)
       .hidden()
       .doc("Product of two matrices, either one transposed first.");
-  def("mv(Tensor self, Tensor vec) -> Tensor").body<mv>().out().doc("Product of a matrix (M, K) and a vector (K).");
+  def("mv(Tensor self, Tensor vec) -> Tensor")
+      .body<mv>()
+      .out(kSameDtype)
+      .doc("Product of a matrix (M, K) and a vector (K).");
   def("dot(Tensor self, Tensor tensor) -> Tensor")
       .body<dot>()
-      .out()
+      .out(kSameDtype)
       .doc("Sum of the products of two vectors of one length, 0-d.");
-  def("vdot(Tensor self, Tensor other) -> Tensor").body<vdot>().out().doc("dot, the first vector conjugated.");
+  def("vdot(Tensor self, Tensor other) -> Tensor")
+      .body<vdot>()
+      .out(kSameDtype)
+      .doc("dot, the first vector conjugated.");
   def("inner(Tensor self, Tensor other) -> Tensor")
       .body<inner>()
-      .out()
+      .out(kSameDtype)
       .doc("Sums of products over the last dims of both.");
   def("outer(Tensor self, Tensor vec2) -> Tensor")
       .body<outer>()
@@ -284,7 +290,7 @@ TS_OPERATORS(matmul) {
       .saves("mat1 mat2")
       .gradient(blend_gradient)
       .inplace()
-      .out()
+      .out(kSameDtype)
       .doc("beta * self + alpha * (mat1 @ mat2); self broadcasts. With beta 0 self is not read.");
   def("_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, "
       "bool use_gelu=False) -> Tensor")
@@ -300,12 +306,12 @@ TS_OPERATORS(matmul) {
       .saves("batch1 batch2")
       .gradient(blend_gradient)
       .inplace()
-      .out()
+      .out(kSameDtype)
       .doc("beta * self + alpha * (batch1 @ batch2) for stacks of matrices.");
   def("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
       .body<addmv>()
       .inplace()
-      .out()
+      .out(kSameDtype)
       .doc("beta * self + alpha * (mat @ vec).");
   def("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
       .body<addr>()

@@ -260,7 +260,9 @@ void declare_powers() {
   for (const char* schema :
        {"linalg_matrix_power(Tensor self, int n) -> Tensor", "matrix_power(Tensor self, int n) -> Tensor"}) {
     Def d = def(schema);
-    d.body<matrix_power>().out().doc("Square matrices (..., n, n) to the power n; of the inverse if n is negative.");
+    d.body<matrix_power>()
+        .out(schema[0] == 'l' ? kSameDtype : 0)
+        .doc("Square matrices (..., n, n) to the power n; of the inverse if n is negative.");
     if (schema[0] == 'l') d.hidden().in("linalg");
   }
   constexpr const char* kDoc =
@@ -277,7 +279,7 @@ void declare_powers() {
   def("matrix_exp(Tensor self) -> Tensor").body<matrix_exp_old>().doc(kDoc);
   def("linalg_multi_dot(Tensor[] tensors) -> Tensor")
       .body<multi_dot>()
-      .out()
+      .out(kSameDtype)
       .hidden()
       .in("linalg")
       .doc("The product of two or more matrices, multiplied in the cheapest order; the first and last may be vectors.");

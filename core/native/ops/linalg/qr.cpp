@@ -4,6 +4,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/linalg/lapack.h"
+#include "runtime/warn_once.h"
 #include "tensor/geometry.h"
 #include <cstring>
 
@@ -93,6 +94,9 @@ void qr_gradient(GradContext& c) {
   c.set(0, ops::cat(std::vector<Tensor>{gx, ops::matmul(q, gv)}, int64_t{-1}));
 }
 Pair qr_old(const Tensor& a, bool some) {
+  static std::atomic<bool> warned{false};
+  warn_once(warned, "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future PyTorch "
+                    "release; some=False is mode='complete' there.");
   auto found = qr_op.multi<2>(a, some ? "reduced" : "complete");
   return {found[0], found[1]};
 }

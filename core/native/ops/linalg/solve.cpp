@@ -263,7 +263,7 @@ TS_OPERATORS(linalg_solve) {
       .doc("As solve, with info instead of an error: 0, or the first diagonal element of U that is zero, from 1.");
   def("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor")
       .body<solve>()
-      .out()
+      .out(kSameDtype)
       .hidden()
       .in("linalg")
       .doc("X of A X = B, or of X A = B, for square A (..., n, n); B is (..., n, k), or vectors (..., n). LinAlgError "
@@ -280,7 +280,9 @@ TS_OPERATORS(linalg_solve) {
       .doc("As inv, with info instead of an error: 0, or the first diagonal element of U that is zero, from 1.");
   for (const char* schema : {"linalg_inv(Tensor A) -> Tensor", "inverse(Tensor self) -> Tensor"}) {
     Def d = def(schema);
-    d.body<inv>().out().doc("The inverse of square matrices (..., n, n). LinAlgError if one is singular.");
+    d.body<inv>()
+        .out(schema[0] == 'l' ? kSameDtype : 0)
+        .doc("The inverse of square matrices (..., n, n). LinAlgError if one is singular.");
     if (schema[0] == 'l') d.hidden().in("linalg");
   }
   def("_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)")
@@ -293,7 +295,7 @@ TS_OPERATORS(linalg_solve) {
   for (const char* schema : {"linalg_det(Tensor A) -> Tensor", "det(Tensor self) -> Tensor"}) {
     Def d = def(schema);
     d.body<det>().doc("Determinants of square matrices (..., n, n).");
-    if (schema[0] == 'l') d.out().hidden().in("linalg");
+    if (schema[0] == 'l') d.out(kSameDtype).hidden().in("linalg");
   }
   def("_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)")
       .rule<slogdet_rule>()

@@ -243,7 +243,7 @@ void declare_singular() {
           "LinAlgError for matrices with infinities or NaN. Gradients through U and Vh want distinct singular values.");
   def("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor")
       .body<svdvals>()
-      .out()
+      .out(kSameDtype)
       .hidden()
       .in("linalg")
       .doc("Singular values of A (..., m, n), in descending order.");
@@ -272,7 +272,7 @@ void declare_eigen() {
           "the triangle UPLO is read.");
   def("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor")
       .body<eigvalsh>()
-      .out()
+      .out(kSameDtype)
       .hidden()
       .in("linalg")
       .doc("Eigenvalues, ascending, of symmetric or Hermitian matrices, of which the triangle UPLO is read.");
@@ -286,7 +286,7 @@ void declare_eigen() {
       .doc("Eigenvalues of square matrices, and vectors if asked for.");
   def("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)")
       .body<eig_any>()
-      .out()
+      .out(kCasts)
       .hidden()
       .in("linalg")
       .doc("Complex eigenvalues, in no order, and eigenvectors (columns of length 1) of square matrices (..., n, n).");

@@ -132,6 +132,14 @@ Tensor with_matrix_dims(Tensor x, IntSpan dims, bool keepdim) {
   return ops::unsqueeze(x, std::max(dims[0], dims[1]));
 }
 
+// The greatest of nothing is 0; there is no least.
+Tensor extreme_or_zero(const Tensor& x, int64_t dim, bool greatest) {
+  IntSpan dims(&dim, 1);
+  if (greatest && x.ndim() && x.sizes()[wrap_dim(dim, x.ndim(), "linalg.matrix_norm")] == 0)
+    return ops::sum_dim(x, dims, true);
+  return (greatest ? ops::amax : ops::amin)(x, dims, true);
+}
+
 // The greatest or least singular value (2), or sum of magnitudes of a column (1) or a row (infinity).
 Tensor matrix_norm(const Tensor& self, Scalar ord, IntSpan dim, bool keepdim, DType dtype) {
   const char* op = "linalg.matrix_norm";
@@ -143,12 +151,12 @@ Tensor matrix_norm(const Tensor& self, Scalar ord, IntSpan dim, bool keepdim, DT
   Dims dims = two_dims(self, dim, op);
   if (size == 2) {
     Tensor s = singular_values(self, dims, dtype);
-    return with_matrix_dims((p > 0 ? ops::amax : ops::amin)(s, Dims{-1}, false), dims, keepdim);
+    return with_matrix_dims(ops::squeeze(extreme_or_zero(s, -1, p > 0), Dims{-1}), dims, keepdim);
   }
   if (std::isinf(p)) std::swap(dims[0], dims[1]);
   Tensor x = ops::abs(dtype == DType::Undefined ? self : ops::to_dtype(self, dtype));
   Tensor sums = ops::sum_dim(x, IntSpan(&dims[0], 1), true);
-  Tensor out = (p > 0 ? ops::amax : ops::amin)(sums, IntSpan(&dims[1], 1), true);
+  Tensor out = extreme_or_zero(sums, dims[1], p > 0);
   return keepdim ? out : ops::squeeze(out, dims);
 }
 Tensor matrix_norm_of(const Tensor& self, const char* ord, IntSpan dim, bool keepdim, DType dtype) {
@@ -222,7 +230,7 @@ TS_OPERATORS(vector_norm) {
       .gradient(norm_gradient)
       .hidden()
       .in("linalg")
-      .out()
+      .out(kSameDtype)
       .doc(kDoc);
   constexpr const char* kMatrixDoc = "Norm of the matrices along two dims: 'fro', 'nuc' (the sum of singular values), "
                                      "or for 2, 1 and infinity the greatest singular value, sum of magnitudes of a "

@@ -39,7 +39,7 @@ constexpr BinaryRow kBinary[] = {
     {"copysign", "copysign(self, other)", Promote::Float, "grad * select(self == 0, 0, result / self)", nullptr,
      "Magnitude of self with the sign of other."},
     {"heaviside", "select(self == 0, other, self > 0)", Promote::Arith, nullptr, nullptr,
-     "Step function: 0 below zero, 1 above, other at zero."},
+     "Step function: 0 below zero, 1 above, other at zero.", nullptr, kSameDtype},
     {"logaddexp",
      "select(self == other, self + 0.69314718055994531, max(self, other) + log1p(exp(-abs(self - other))))",
      Promote::Float, "grad * sigmoid(self - other)", "grad * sigmoid(other - self)",
@@ -55,9 +55,9 @@ constexpr BinaryRow kBinary[] = {
 constexpr UnaryRow kUnary[] = {
     {"abs", "abs(self)", Promote::Arith, nullptr, "Absolute value, elementwise.", "_abs_complex"},
     {"absolute", "abs(self)", Promote::Arith, nullptr, "Alias of abs.", "_abs_complex"},
-    {"sign", "sign(self)", Promote::Arith, nullptr, "-1, 0 or 1 by the sign of each element."},
+    {"sign", "sign(self)", Promote::Arith, nullptr, "-1, 0 or 1 by the sign of each element.", nullptr, kSameDtype},
     {"sgn", "sign(self)", Promote::Arith, nullptr, "The sign; of complex elements their quotient by their magnitude.",
-     "_sgn_complex"},
+     "_sgn_complex", kSameDtype},
     {"reciprocal", "recip(self)", Promote::Float, "-grad * result * result", "1 / self."},
 };
 
@@ -101,11 +101,17 @@ Tensor clamp(const Tensor& self, const Value& min, const Value& max) {
 
 const Op kClampMinInplace("clamp_min_"), kClampMaxInplace("clamp_max_"), kClampBothInplace("clamp_both_");
 
+// What an in-place form made of another gives: the write is counted once, by the caller.
+Tensor counted_once(Tensor result) {
+  result->undo_bump();
+  return result;
+}
+
 Tensor clamp_inplace(const Tensor& self, const Value& min, const Value& max) {
   TS_CHECK(!min.is_none() || !max.is_none(), "clamp_: At least one of 'min' or 'max' must not be None");
-  if (max.is_none()) return kClampMinInplace(self, min);
-  if (min.is_none()) return kClampMaxInplace(self, max);
-  return kClampBothInplace(self, min, max);
+  if (max.is_none()) return counted_once(kClampMinInplace(self, min));
+  if (min.is_none()) return counted_once(kClampMaxInplace(self, max));
+  return counted_once(kClampBothInplace(self, min, max));
 }
 
 // A number decides once which end the rounding must leave exact.
@@ -120,8 +126,8 @@ Tensor lerp(const Tensor& self, const Value& end, const Value& weight) {
 }
 Tensor lerp_inplace(const Tensor& self, const Value& end, const Value& weight) {
   if (weight.tag == Tag::Tensor)
-    return (is_complex(self.dtype()) ? kLerpNearInplace : kLerpEachInplace)(self, end, weight);
-  return (magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight);
+    return counted_once((is_complex(self.dtype()) ? kLerpNearInplace : kLerpEachInplace)(self, end, weight));
+  return counted_once((magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight));
 }
 
 struct Limits {
@@ -171,10 +177,10 @@ void declare_sums() {
   }
   for (const char* name : {"neg", "negative"}) {
     Def d((std::string(name) + "(Tensor self) -> Tensor").c_str());
-    d.pointwise("-self").no_bool().inplace().out().doc("-self, elementwise.");
+    d.pointwise("-self").no_bool().inplace().out(std::strcmp(name, "neg") ? 0 : kSameDtype).doc("-self, elementwise.");
   }
   def("rsub(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor").body<rsub>().doc("other - alpha * self.");
-  def("positive(Tensor self) -> Tensor").body<positive>().doc("self itself.");
+  def("positive(Tensor self) -> Tensor").body<positive>().keeps_bits().doc("self itself.");
 }
 
 void declare_clamps() {
@@ -298,7 +304,7 @@ TS_OPERATORS(arithmetic) {
   def("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor")
       .body<nan_to_num>()
       .inplace()
-      .out()
+      .out(kSameDtype)
       .doc("Replaces NaN by nan (0) and infinities by posinf and neginf (the dtype's extremes).");
   def("nan_to_num_values(Tensor self, Scalar nan, Scalar posinf, Scalar neginf) -> Tensor")
       .pointwise("select(self != self, nan, select(self == inf, posinf, select(self == -inf, neginf, self)))")

@@ -122,12 +122,12 @@ TS_OPERATORS(comparison) {
   def("isposinf(Tensor self) -> Tensor")
       .body<isposinf>()
       .not_differentiable()
-      .out()
+      .out(kSameDtype)
       .doc("True where self is plus infinity.");
   def("isneginf(Tensor self) -> Tensor")
       .body<isneginf>()
       .not_differentiable()
-      .out()
+      .out(kSameDtype)
       .doc("True where self is minus infinity.");
   def("isfinite(Tensor self) -> Tensor")
       .body<isfinite>()
@@ -136,13 +136,13 @@ TS_OPERATORS(comparison) {
   def("signbit(Tensor self) -> Tensor")
       .body<signbit>()
       .not_differentiable()
-      .out()
+      .out(kSameDtype)
       .doc("True where the sign is negative, -0.0 included.");
   def("bitwise_not(Tensor self) -> Tensor")
       .body<bitwise_not>()
       .not_differentiable()
       .inplace()
-      .out()
+      .out(kSameDtype)
       .doc("Bitwise complement; logical not of bools.");
   def("bitwise_not_integer(Tensor self) -> Tensor")
       .pointwise("bitnot(self)")
@@ -154,7 +154,7 @@ TS_OPERATORS(comparison) {
       .boolean("condition")
       .derivative("self", "select(condition, grad, 0)")
       .derivative("other", "select(condition, 0, grad)")
-      .out()
+      .out(kSameDtype)
       .doc("self where condition is True, other elsewhere; all three broadcast.");
   def("masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor")
       .pointwise("select(mask, value, self)")

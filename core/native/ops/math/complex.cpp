@@ -1,5 +1,6 @@
 // Complex numbers: their parts as views, conjugates, magnitude and angle, and how they are made.
 #include "dispatch/op_handles.h"
+#include "extend/pending_bits.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
 #include "ops/common/promotion.h"
@@ -14,19 +15,23 @@ namespace {
 
 Tensor view_as_real(const Tensor& self) {
   TS_CHECK(is_complex(self.dtype()), "view_as_real: only supported for complex tensors, got ", self.dtype());
+  TS_CHECK(!self.is_conj(),
+           "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor "
+           "so you can view it as real, use self.resolve_conj(); however, be warned that the resulting "
+           "tensor will NOT alias the original.");
   Dims sizes(self.sizes()), strides(self.strides());
   for (int64_t& s : strides) s *= 2;
   sizes.push_back(2);
   strides.push_back(1);
   Tensor out = make_view(self, sizes, strides, self->byte_offset);
-  out->dtype = real_type(self.dtype());
+  out->set_dtype(real_type(self.dtype()));
   return out;
 }
 
 Tensor view_as_complex(const Tensor& self) {
   DType t = self.dtype();
-  TS_CHECK(t == DType::Float32 || t == DType::Float64,
-           "view_as_complex: only supported for float and double tensors, but got a tensor of dtype ", t);
+  TS_CHECK(t == DType::Float16 || t == DType::Float32 || t == DType::Float64,
+           "view_as_complex: only supported for half, float and double tensors, but got a tensor of dtype ", t);
   TS_CHECK(self.ndim() > 0, "view_as_complex: Input tensor must have one or more dimensions");
   TS_CHECK(self.sizes().back() == 2, "view_as_complex: Tensor must have a last dimension of size 2, got ",
            self.sizes().back());
@@ -41,24 +46,45 @@ Tensor view_as_complex(const Tensor& self) {
   }
   TS_CHECK(self.storage_offset() % 2 == 0, "view_as_complex: Tensor must have a storage_offset divisible by 2");
   Tensor out = make_view(self, sizes, strides, self->byte_offset);
-  out->dtype = complex_type(t);
+  out->set_dtype(complex_type(t));
   return out;
 }
 
+const Op conjugate_view("_conj"), negative_view("_neg_view");
+
+// The same memory with one bit turned over: two conjugations are none.
+Tensor turned(const Tensor& self, int key) {
+  Tensor out = make_view(self, self.sizes(), self.strides(), self->byte_offset);
+  out->keys ^= key_bit(key);
+  return out;
+}
+Tensor conj_view(const Tensor& self) {
+  TS_CHECK(is_complex(self.dtype()), "_conj: expected a complex tensor, got ", self.dtype());
+  return turned(self, key::Conjugate);
+}
+Tensor neg_view(const Tensor& self) {
+  TS_CHECK(!is_bool(self.dtype()), "_neg_view: expected numbers, got ", self.dtype());
+  return turned(self, key::Negative);
+}
+
+// The real numbers behind complex ones whose conjugation is not pending, or no longer.
+Tensor parts_of(const Tensor& self) { return ops::view_as_real(self.is_conj() ? conjugate_view(self) : self); }
+
 Tensor real(const Tensor& self) {
-  return is_complex(self.dtype()) ? ops::select(ops::view_as_real(self), int64_t{-1}, int64_t{0}) : self;
+  return is_complex(self.dtype()) ? ops::select(parts_of(self), int64_t{-1}, int64_t{0}) : self;
 }
 Tensor imag(const Tensor& self) {
   TS_CHECK(is_complex(self.dtype()), "imag: is not implemented for tensors with non-complex dtypes, got ",
            self.dtype());
-  return ops::select(ops::view_as_real(self), int64_t{-1}, int64_t{1});
+  Tensor parts = parts_of(self);
+  return ops::select(self.is_conj() ? negative_view(parts) : parts, int64_t{-1}, int64_t{1});
 }
 
-const Op conj_physical("conj_physical");
-
-Tensor conj(const Tensor& self) { return is_complex(self.dtype()) ? conj_physical(self) : self; }
-bool is_conj(const Tensor&) { return false; }
-Tensor itself(const Tensor& self) { return self; }
+Tensor conj(const Tensor& self) { return is_complex(self.dtype()) ? conjugate_view(self) : self; }
+bool is_conj(const Tensor& self) { return self.is_conj(); }
+bool is_neg(const Tensor& self) { return self.is_neg(); }
+Tensor resolve_conj(const Tensor& self) { return self.is_conj() ? ops::clone(self) : self; }
+Tensor resolve_neg(const Tensor& self) { return self.is_neg() ? ops::clone(self) : self; }
 
 Tensor adjoint(const Tensor& self) {
   TS_CHECK(self.ndim() >= 2, "adjoint: only supported on matrices or batches of matrices, got a ", self.ndim(),
@@ -115,9 +141,9 @@ Tensor angle_complex(const Tensor& self) {
 }
 
 void check_parts(const char* op, const Tensor& a, const Tensor& b) {
-  auto suits = [](DType t) { return t == DType::Float32 || t == DType::Float64; };
-  TS_CHECK(suits(a.dtype()) && suits(b.dtype()), op, ": Expected both inputs to be float32 or float64 tensors but got ",
-           a.dtype(), " and ", b.dtype());
+  auto suits = [](DType t) { return t == DType::Float16 || t == DType::Float32 || t == DType::Float64; };
+  TS_CHECK(suits(a.dtype()) && suits(b.dtype()), op,
+           ": Expected both inputs to be float16, float32 or float64 tensors but got ", a.dtype(), " and ", b.dtype());
   TS_CHECK(a.dtype() == b.dtype(), op, ": Expected both inputs to have the same dtype but got ", a.dtype(), " and ",
            b.dtype());
 }
@@ -132,6 +158,7 @@ Tensor complex(const Tensor& real, const Tensor& imag) {
 Tensor polar(const Tensor& abs, const Tensor& angle) {
   static const Op cos("cos"), sin("sin");
   check_parts("polar", abs, angle);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, abs.dtype() != DType::Float16, "polar: not implemented for dtype float16");
   return complex(ops::mul(abs, cos(angle)), ops::mul(abs, sin(angle)));
 }
 
@@ -144,7 +171,7 @@ void declare_parts() {
   def("view_as_complex(Tensor(a) self) -> Tensor(a)")
       .body<view_as_complex>()
       .view()
-      .gradient([](GradContext& c) { c.set(0, ops::view_as_real(c.grad())); })
+      .gradient([](GradContext& c) { c.set(0, ops::view_as_real(resolve_conj(c.grad()))); })
       .doc("The same memory as complex numbers: a real tensor of shape (..., 2) as a complex one of shape (...).");
   def("real(Tensor(a) self) -> Tensor(a)")
       .body<real>()
@@ -153,12 +180,12 @@ void declare_parts() {
   def("imag(Tensor(a) self) -> Tensor(a)")
       .body<imag>()
       .function_only()
-      .doc("The imaginary part, a view. RuntimeError for real dtypes.");
+      .doc("The imaginary part, a view; of a conjugate, one whose negation is pending. RuntimeError for real dtypes.");
   def("complex(Tensor real, Tensor imag) -> Tensor")
       .body<complex>()
       .function_only()
       .out()
-      .doc("real + 1j * imag, of two tensors of the same dtype, float32 or float64.");
+      .doc("real + 1j * imag, of two tensors of the same dtype: float16, float32 or float64.");
   def("polar(Tensor abs, Tensor angle) -> Tensor")
       .body<polar>()
       .function_only()
@@ -167,17 +194,48 @@ void declare_parts() {
 }
 
 void declare_conjugates() {
-  def("conj(Tensor(a) self) -> Tensor(a)").body<conj>().doc("The conjugate; self itself, of real dtypes.");
+  def("conj(Tensor(a) self) -> Tensor(a)")
+      .body<conj>()
+      .doc("The conjugate, a view: nothing is computed before an operator reads the values, and what is written to it "
+           "is written to self, conjugated. self itself, of real dtypes.");
+  def("_conj(Tensor(a) self) -> Tensor(a)")
+      .body<conj_view>()
+      .view()
+      .gradient([](GradContext& c) { c.set(0, ops::conj(c.grad())); })
+      .node_name("ConjBackward0")
+      .hidden()
+      .doc("conj of complex tensors.");
+  def("_neg_view(Tensor(a) self) -> Tensor(a)")
+      .body<neg_view>()
+      .view()
+      .gradient([](GradContext& c) { c.set(0, ops::neg(c.grad())); })
+      .doc("The negative, a view: nothing is computed before an operator reads the values.");
   def("conj_physical(Tensor self) -> Tensor")
       .pointwise("self")
       .conjugated(1, false)
       .inplace()
       .out()
       .doc("The conjugate in fresh memory.");
-  def("is_conj(Tensor self) -> bool").answer<is_conj>().doc("Whether a conjugation is pending.");
-  def("is_neg(Tensor self) -> bool").answer<is_conj>().doc("Whether a negation is pending: never.");
-  def("resolve_conj(Tensor(a) self) -> Tensor(a)").body<itself>().doc("self with a pending conjugation carried out.");
-  def("resolve_neg(Tensor(a) self) -> Tensor(a)").body<itself>().doc("self: no negation is ever pending.");
+  def("is_conj(Tensor self) -> bool")
+      .answer<is_conj>()
+      .keeps_bits()
+      .doc("Whether a conjugation is pending: the memory holds the conjugates of the values.");
+  def("is_neg(Tensor self) -> bool")
+      .answer<is_neg>()
+      .keeps_bits()
+      .doc("Whether a negation is pending: the memory holds the negatives of the values.");
+  def("_physical(Tensor(a) self) -> Tensor(a)")
+      .body<physical>()
+      .untracked_view()
+      .not_differentiable()
+      .hidden()
+      .doc("The same memory as it is, whatever is pending.");
+  def("resolve_conj(Tensor(a) self) -> Tensor(a)")
+      .body<resolve_conj>()
+      .doc("self, or a copy in which a pending conjugation is carried out.");
+  def("resolve_neg(Tensor(a) self) -> Tensor(a)")
+      .body<resolve_neg>()
+      .doc("self, or a copy in which a pending negation is carried out.");
   def("mH(Tensor(a) self) -> Tensor(a)").body<adjoint>().hidden().doc("The conjugate of mT: Tensor.mH.");
   def("matrix_H(Tensor(a) self) -> Tensor(a)")
       .body<matrix_H>()

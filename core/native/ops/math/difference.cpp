@@ -85,10 +85,12 @@ Tensor trapezoid_dx(const Tensor& samples, Scalar dx, int64_t dim) {
 }
 Tensor cumulative_x(const Tensor& y, const Tensor& x, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");
+  if (y.sizes()[d] == 0) return ops::mul(y, 1.0);
   return ops::cumsum(scaled_pairs(roomy(y), d, roomy(x), "cumulative_trapezoid"), d);
 }
 Tensor cumulative_dx(const Tensor& y, Scalar dx, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");
+  if (y.sizes()[d] == 0) return ops::mul(y, 1.0);
   return ops::cumsum(scaled_pairs(roomy(y), d, dx), d);
 }
 

@@ -48,12 +48,14 @@ constexpr UnaryRow kRows[] = {
      "sin(pi self) / (pi self), 1 at 0."},
     {"deg2rad", "self * 0.017453292519943295", Promote::Float, nullptr, "Degrees to radians."},
     {"rad2deg", "self * 57.295779513082323", Promote::Float, nullptr, "Radians to degrees."},
-    {"floor", "floor(self)", Promote::Arith, nullptr, "Largest integer not above self, in self's dtype."},
-    {"ceil", "ceil(self)", Promote::Arith, nullptr, "Smallest integer not below self, in self's dtype."},
-    {"trunc", "trunc(self)", Promote::Arith, nullptr, "Integer part of self, in self's dtype."},
+    {"floor", "floor(self)", Promote::Arith, nullptr, "Largest integer not above self, in self's dtype.", nullptr,
+     kSameDtype},
+    {"ceil", "ceil(self)", Promote::Arith, nullptr, "Smallest integer not below self, in self's dtype.", nullptr,
+     kSameDtype},
+    {"trunc", "trunc(self)", Promote::Arith, nullptr, "Integer part of self, in self's dtype.", nullptr, kSameDtype},
     {"fix", "trunc(self)", Promote::Arith, nullptr, "Alias of trunc."},
-    {"frac", "self - trunc(self)", Promote::Arith, "grad", "Fractional part, with self's sign."},
-    {"round", "round(self)", Promote::Arith, nullptr, "Nearest integer, halves to even."},
+    {"frac", "self - trunc(self)", Promote::Arith, "grad", "Fractional part, with self's sign.", nullptr, kSameDtype},
+    {"round", "round(self)", Promote::Arith, nullptr, "Nearest integer, halves to even.", nullptr, kSameDtype},
 };
 
 Tensor round_decimals(const Tensor& self, int64_t decimals) {

@@ -12,6 +12,7 @@ struct UnaryRow {
   const char* derivative; // NULL: symbolic
   const char* doc;
   const char* complex_form = nullptr; // the operator for complex operands, where the expression is not theirs
+  unsigned out = 0;                   // OutRule
 };
 
 // name(Tensor self) -> Tensor, with in-place and out= forms.
@@ -19,7 +20,7 @@ inline void declare_unary(std::span<const UnaryRow> rows) {
   for (const UnaryRow& row : rows) {
     std::string schema = std::string(row.name) + "(Tensor self) -> Tensor";
     Def d(schema.c_str());
-    d.pointwise(row.expression).promote(row.promote).inplace().out().doc(row.doc);
+    d.pointwise(row.expression).promote(row.promote).inplace().out(row.out).doc(row.doc);
     if (row.derivative) d.derivative("self", row.derivative);
     if (row.complex_form) d.complex_form(row.complex_form);
   }
@@ -33,6 +34,7 @@ struct BinaryRow {
   const char* by_other;
   const char* doc;
   const char* complex_form = nullptr;
+  unsigned out = 0; // OutRule
 };
 
 // name(Operand self, Operand other) -> Tensor, with in-place and out= forms.
@@ -40,7 +42,7 @@ inline void declare_binary(std::span<const BinaryRow> rows) {
   for (const BinaryRow& row : rows) {
     std::string schema = std::string(row.name) + "(Operand self, Operand other) -> Tensor";
     Def d(schema.c_str());
-    d.pointwise(row.expression).promote(row.promote).inplace().out().doc(row.doc);
+    d.pointwise(row.expression).promote(row.promote).inplace().out(row.out).doc(row.doc);
     if (row.by_self) d.derivative("self", row.by_self);
     if (row.by_other) d.derivative("other", row.by_other);
     if (row.complex_form) d.complex_form(row.complex_form);

@@ -5,6 +5,7 @@
 #include "ops/common/declare.h"
 #include "ops/random/random_bits.h"
 #include "runtime/capture_state.h"
+#include "runtime/interpreter.h"
 
 namespace ts {
 namespace {
@@ -57,15 +58,32 @@ Tensor dropout(const Tensor& input, double p, bool training, bool inplace) {
 }
 Tensor dropout_(const Tensor& self, double p, bool training) { return dropout(self, p, training, true); }
 
+// How many dims number what is dropped at once. Without a batch it is the first alone, but dropout2d has always taken
+// three dims for (N, C, L), as it takes, with a warning, any two or more.
+int64_t leading_dims(const Tensor& input, int64_t spatial, const char* op) {
+  int64_t n = input.ndim();
+  TS_CHECK(n >= 2 && (spatial != 1 || n <= 3), op, ": expected a ", spatial + 1, "-d or ", spatial + 2,
+           "-d input, got sizes ", input.sizes());
+  if (n != spatial + 1 && n != spatial + 2)
+    warn(concat(op, ": Received a ", n, "-D input to ", op,
+                ", which is deprecated and will result in an error in a future "
+                "release; expected ",
+                spatial + 1, " or ", spatial + 2, " dims."));
+  if (spatial == 2 && n == 3)
+    warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
+         "input is interpreted as shape (N, C, L). Try dropout1d for that, or unsqueeze(0) for an image without a "
+         "batch.");
+  return spatial == 2 || n == spatial + 2 ? 2 : 1;
+}
+
 // Whole channels at once: one draw for each (sample, channel).
 Tensor channel_dropout(const Tensor& input, double p, bool training, bool inplace, int64_t spatial, const char* op) {
   check_probability(p, op);
-  TS_CHECK(input.ndim() == spatial + 1 || input.ndim() == spatial + 2, op, ": expected a ", spatial + 1, "-d or ",
-           spatial + 2, "-d input, got sizes ", input.sizes());
+  int64_t leading = leading_dims(input, spatial, op);
   if (!training || p == 0 || input.numel() == 0) return input;
   TS_CHECK(is_floating(input.dtype()), op, ": expected a floating input, got ", input.dtype());
   Dims sizes(input.sizes());
-  for (size_t d = sizes.size() - static_cast<size_t>(spatial); d < sizes.size(); ++d) sizes[d] = 1;
+  for (size_t d = static_cast<size_t>(leading); d < sizes.size(); ++d) sizes[d] = 1;
   Tensor out = apply_op(input, keep_mask(sizes, p, input.device()), Scalar(scale_of(p)));
   return inplace ? ops::copy_(input, out) : out;
 }

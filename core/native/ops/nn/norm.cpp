@@ -1,5 +1,6 @@
 // Normalisations made of others: per group, per instance, by root mean square, by length, over neighbours.
 #include "ops/common/declare.h"
+#include "ops/common/layout.h"
 #include "ops/common/traced.h"
 #include "ops/nn/norm_parts.h"
 #include <cmath>
@@ -47,7 +48,7 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
   if (input.numel() == 0) return scale_channels(ops::mul(input, 1), weight, bias);
   int64_t grouped[] = {n, num_groups, per_group}, shape[] = {per_group};
   Tensor y = native_layer_norm(ops::reshape(input, IntSpan(grouped)), IntSpan(shape), Value(), Value(), eps);
-  return scale_channels(ops::reshape(y, input.sizes()), weight, bias);
+  return as_laid_out(input, scale_channels(ops::reshape(y, input.sizes()), weight, bias));
 }
 
 // A batch of one with a channel per instance. Running statistics take the mean of the instances'.

@@ -3,6 +3,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/layout.h"
 #include "tensor/geometry.h"
 #include <cstring>
 
@@ -106,7 +107,7 @@ Tensor selected_pad(const Tensor& self, IntSpan pad, Mode mode, const char* op) 
     for (int64_t i = 0; i < total; ++i) from[static_cast<size_t>(i)] = source_of(i - p.left, first, n, mode);
     x = ops::index_select(x, p.dim, from_host(from, self.device()));
   }
-  return x.is(self) ? ops::clone(self) : x;
+  return x.is(self) ? ops::clone(self) : as_laid_out(self, x);
 }
 
 Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<double> value) {

@@ -1,6 +1,7 @@
 // Pooling in the signatures of torch.nn.functional: one dim, adaptive, and resizing.
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
+#include "ops/common/layout.h"
 #include "ops/common/raw.h"
 #include "ops/nn/pool_shape.h"
 #include <cmath>
@@ -93,7 +94,7 @@ Tensor adaptive_avg_pool2d(const Tensor& self, IntSpan output_size) {
   }
   int64_t kernel[] = {h / output[0], w / output[1]};
   if (h % output[0] == 0 && w % output[1] == 0) return avg_op(self, IntSpan(kernel), IntSpan(kernel));
-  return adaptive_along(adaptive_along(self, -2, output[0], false), -1, output[1], false);
+  return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], false), -1, output[1], false));
 }
 Tensor adaptive_avg_pool1d(const Tensor& self, IntSpan output_size) {
   TS_CHECK(output_size.size() == 1, "adaptive_avg_pool1d: expected output_size to be one number, got ", output_size);
@@ -109,7 +110,7 @@ Tensor adaptive_max_pool2d(const Tensor& self, IntSpan output_size) {
   TS_CHECK(output[0] > 0 && output[1] > 0, op, ": expected positive output sizes, got ", output_size);
   int64_t h = self.size(-2), w = self.size(-1), kernel[] = {h / output[0], w / output[1]};
   if (h % output[0] == 0 && w % output[1] == 0) return max_pool2d(self, kernel, kernel, Dims{0}, Dims{1}, false);
-  return adaptive_along(adaptive_along(self, -2, output[0], true), -1, output[1], true);
+  return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], true), -1, output[1], true));
 }
 
 } // namespace

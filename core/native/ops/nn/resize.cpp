@@ -2,6 +2,7 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/layout.h"
 #include <cmath>
 #include <cstring>
 
@@ -211,7 +212,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
     x = apply(x, dim, taps);
     if (bytes) x = ops::clamp(floor_op(ops::add(x, Scalar(0.5))), Scalar(0), Scalar(255)); // cubic weights overshoot
   }
-  return wide == input.dtype() ? x : ops::to_dtype(x, input.dtype());
+  return as_laid_out(input, wide == input.dtype() ? x : ops::to_dtype(x, input.dtype()));
 }
 
 } // namespace

@@ -27,8 +27,8 @@ Tensor sum_along(const Tensor& x, int64_t dim) {
 
 Tensor soft_rule(const char* op, const Tensor& self, int64_t dim, DType asked) {
   DType dtype = asked == DType::Undefined ? self.dtype() : asked;
-  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(dtype), op, ": \"", op, "\" not implemented for '", dtype,
-                "'; expected a floating tensor, or dtype=");
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_floating(dtype) && !is_float8(dtype), op, ": \"", op,
+                "\" not implemented for '", dtype, "'; expected a floating tensor, or dtype=");
   wrap_dim(dim, self.ndim(), op);
   return outline(self.sizes(), dtype, self.device());
 }
@@ -126,7 +126,7 @@ TS_OPERATORS(softmax) {
       .compute<softmax>()
       .saves("result")
       .gradient(softmax_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("exp(x) / exp(x).sum(dim), without overflow; computed in dtype if given.");
   def("log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .rule<log_softmax_rule>()

@@ -224,6 +224,7 @@ Tensor one_hot_any(const Tensor& self, int64_t num_classes) {
     num_classes = std::max<int64_t>(top[0].i, 0) + 1;
   }
   TS_CHECK(num_classes >= -1, "one_hot: expected num_classes of -1 or more, got ", num_classes);
+  TS_CHECK(num_classes != 0 || self.numel() == 0, "one_hot: Class values must be smaller than num_classes, got 0");
   return one_hot_of(self, std::max<int64_t>(num_classes, 0));
 }
 
@@ -258,7 +259,7 @@ TS_OPERATORS(search) {
       .compute<searchsorted>()
       .not_differentiable()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("Where each value would be inserted to keep the last dimension of sorted_sequence sorted: before equal "
            "elements, or after with right.");
   def("searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? "
@@ -266,19 +267,19 @@ TS_OPERATORS(search) {
       .body<searchsorted_scalar>()
       .not_differentiable()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("searchsorted of one number.");
   def("bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor")
       .body<bucketize>()
       .not_differentiable()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("The bucket of each element between one-dimensional sorted boundaries.");
   def("bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor")
       .body<bucketize_scalar>()
       .not_differentiable()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("The bucket of one number between one-dimensional sorted boundaries.");
   def("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor")
       .rule<bincount_rule>()
@@ -290,7 +291,7 @@ TS_OPERATORS(search) {
       .compute<histc>()
       .reads_host()
       .not_differentiable()
-      .out()
+      .out(kSameDtype)
       .doc("Counts in equal bins between min and max, or between the extremes when these are equal. Waits for the "
            "device.");
   def("one_hot(Tensor self, int num_classes=-1) -> Tensor")
@@ -313,7 +314,7 @@ TS_OPERATORS(search) {
       .reads_host()
       .not_differentiable()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("Whether each element occurs in test_elements.");
   def("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> "
       "Tensor")
@@ -321,7 +322,7 @@ TS_OPERATORS(search) {
       .reads_host()
       .not_differentiable()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("Whether each element equals a number.");
   def("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> "
       "Tensor")
@@ -329,7 +330,7 @@ TS_OPERATORS(search) {
       .reads_host()
       .not_differentiable()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("Whether a number occurs in test_elements.");
 
   def("_search_middle(Tensor low, Tensor high) -> Tensor")

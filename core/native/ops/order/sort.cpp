@@ -23,6 +23,12 @@ void check_orderable(const Tensor& t, const char* op) {
                 t.dtype());
 }
 
+// Selections, which PyTorch does not make of bool tensors either.
+void check_selectable(const Tensor& t, const char* op) {
+  check_orderable(t, op);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t.dtype()), op, ": not implemented for bool; try .to(uint8)");
+}
+
 Pair sort_rule(const Tensor& self, int64_t dim, bool, bool) {
   check_orderable(self, "sort");
   wrap_dim(dim, self.ndim(), "sort");
@@ -55,6 +61,7 @@ void selection_gradient(GradContext& c, int dim_argument) {
 
 Pair topk_rule(const Tensor& self, int64_t k, int64_t dim, bool, bool) {
   check_orderable(self, "topk");
+  TS_CHECK(!is_bool(self.dtype()), "topk does not support bool dtypes; try .to(uint8)");
   int64_t d = wrap_dim(dim, self.ndim(), "topk");
   int64_t size = self.ndim() ? self.sizes()[d] : 1;
   TS_CHECK(k >= 0 && k <= size, "topk: selected index k out of range, got k = ", k, " for dimension ", d, " of size ",
@@ -153,7 +160,7 @@ Pair picked(const Tensor& self, int64_t d, const Tensor& positions, bool keepdim
 
 // --- composites over sort
 Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
-  check_orderable(self, "kthvalue");
+  check_selectable(self, "kthvalue");
   int64_t d = wrap_dim(dim, self.ndim(), "kthvalue"), size = self.ndim() ? self.sizes()[d] : 1;
   TS_CHECK(k >= 1 && k <= size, "kthvalue: selected number k out of range for dimension ", dim, ", got k = ", k,
            " for size ", size);
@@ -167,7 +174,7 @@ Pair kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
 // The lower middle; NaN if there is any (or, ignoring them, the middle of the rest).
 Pair median_dim(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) {
   const char* op = ignore_nan ? "nanmedian" : "median";
-  check_orderable(self, op);
+  check_selectable(self, op);
   int64_t d = wrap_dim(dim, self.ndim(), op), size = self.ndim() ? self.sizes()[d] : 1;
   TS_CHECK_INDEX(size > 0, op, ": Expected reduction dim ", d, " to have non-zero size.");
   if (self.ndim() == 0) return {ops::clone(self), ops::zeros(IntSpan(), DType::Int64, self.device())};
@@ -208,7 +215,7 @@ TS_OPERATORS(sort) {
       .compute<argsort>()
       .not_differentiable()
       .doc("Positions that sort self along `dim`; equal elements keep their order.");
-  def("msort(Tensor self) -> Tensor").body<msort>().out().doc("self sorted along its first dimension.");
+  def("msort(Tensor self) -> Tensor").body<msort>().out(kSameDtype).doc("self sorted along its first dimension.");
   def("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)")
       .rule<topk_rule>()
       .compute<topk, 2>()
@@ -218,7 +225,7 @@ TS_OPERATORS(sort) {
       .doc("The k largest (or smallest) elements along `dim`, and where they came from.");
   def("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .body<kthvalue>()
-      .out()
+      .out(kApart)
       .doc("The k-th smallest element along `dim`, counted from 1, and where it came from.");
   def("median(Tensor self) -> Tensor")
       .body<median_all<false>>()

@@ -171,6 +171,24 @@ struct PointwiseNode final : Node {
     return ops::mul(g.conjugate_grad && is_complex(grad.dtype()) ? ops::conj(grad) : grad, d);
   }
 
+  std::vector<SavedPart> saved_parts() override {
+    std::vector<SavedPart> parts;
+    uint64_t kept = 0;
+    for (int k = 0; k < n_args; ++k)
+      if (needed >> k & 1 || numbers[k].is_number()) kept |= op->pointwise->gradient(*op, k).save_args;
+    for (size_t k = 0; k < n_args; ++k) {
+      const Argument& arg = op->schema->args[k];
+      if (numbers[k].is_number())
+        parts.push_back({.name = arg.name, .value = &numbers[k], .type = &arg.type});
+      else if (kept >> k & 1)
+        parts.push_back({.name = arg.name, .tensor = [this, k](size_t) { return saved[k].unpack(this); }});
+    }
+    bool of_result = false;
+    for (int k = 0; k < n_args; ++k) of_result |= needed >> k & 1 && op->pointwise->gradient(*op, k).save_result;
+    if (of_result) parts.push_back({.name = "result", .tensor = [this](size_t) { return result.unpack(this); }});
+    return parts;
+  }
+
   void release_saved() override {
     for (SavedTensor& s : saved) s.reset();
     result.reset();

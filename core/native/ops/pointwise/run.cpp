@@ -1,8 +1,11 @@
 // Running a pointwise operator: a fast path for operands of one shape and dtype, and the general one.
 #include "ops/pointwise/run.h"
 #include "dispatch/describe.h"
+#include "dispatch/op_handles.h"
+#include "ops/common/check.h"
 #include "ops/common/copy.h"
 #include "ops/common/promotion.h"
+#include "ops/common/raw.h"
 #include "ops/common/variants.h"
 #include "ops/pointwise/kernel_call.h"
 #include "runtime/empty.h"
@@ -64,7 +67,7 @@ bool is_uniform(const TensorImpl& t) {
       if (!v.is_number() || v.tag == Tag::Complex) return false;
     }
   }
-  if (!first || first->numel == 0 || first->device.is_meta() || is_complex(first->dtype)) return false;
+  if (!first || first->numel == 0 || first->device.is_meta() || !is_plain(first->dtype)) return false;
   if (any_number && !is_floating(first->dtype) && (float_number || is_bool(first->dtype))) return false;
   if (is_integral(first->dtype, true) && (info.no_integer || info.no_bool || info.boolean_arg >= 0)) return false;
   DType result = fast_result(info, first->dtype);
@@ -114,6 +117,18 @@ void add_to(CallShape& shape, const ts_tensor& t) {
   shape.strided |= !(t.flags & TS_T_CONTIGUOUS);
 }
 
+// Operands that no kernel takes, beside others that decide on the dtype: a float of 8 bits without dims.
+bool widen_float8(PointwisePlan& plan) {
+  bool any = false;
+  for (PointwiseOperand& o : plan.operands) {
+    if (!o.tensor || !is_float8(o.tensor->dtype)) continue;
+    plan.copies.push_back(raw_cast(Tensor::share(const_cast<TensorImpl*>(o.tensor)), DType::Float32));
+    o.tensor = plan.copies.back().impl();
+    any = true;
+  }
+  return any;
+}
+
 void run_merged(const Operator& op, const pointwise::Program& p, const PointwisePlan& plan, const Tensor& out) {
   Merged m = merge_dims(op, plan, out);
   int ndim = static_cast<int>(m.sizes.size());
@@ -135,6 +150,7 @@ void run_merged(const Operator& op, const pointwise::Program& p, const Pointwise
   int status = run_kernel(plan.device, p, plan.compute, &od, in, static_cast<int>(plan.operands.size()), shape, n);
   if (status == TS_OK) return;
   if (status != TS_DECLINED) backend_of(plan.device).check(status, op.name().c_str());
+  if (PointwisePlan wide = plan; widen_float8(wide)) return run_merged(op, p, wide, out);
   Launch launch(kPointwise, plan.device); // on copies: contiguous ones, or on the cpu
   std::vector<Tensor> shared;             // the launch only refers to its tensors
   launch.out(out, m.sizes, m.strides_of(0)).program(&p.c).compute(plan.compute);
@@ -162,7 +178,7 @@ void keep_operands(const Tensor& t, PointwisePlan& plan) {
 // And a program over real numbers writes none with an imaginary part.
 bool narrows_first(const Operator& op, const PointwiseInfo& info, const PointwisePlan& plan, const Tensor& out) {
   if (op.variant != Variant::Out || out.dtype() == plan.result) return false;
-  if (is_complex(out.dtype())) return true;
+  if (!is_plain(out.dtype())) return true;
   if (info.promote == Promote::Compare) return false;
   return is_half(plan.result) || (is_integral(plan.result, true) && plan.result != DType::Int64);
 }
@@ -193,12 +209,32 @@ Tensor pointwise_target(const Operator& op, Frame& f, PointwisePlan& plan) {
   return t;
 }
 
+// masked_fill_ of an expanded tensor: a place is filled where any of its elements is masked.
+void fill_expanded(const Operator& op, Frame& f) {
+  const Tensor& self = f.args[0].as_tensor();
+  check_filled(self, op.name().c_str());
+  Dims sizes(self.sizes()), repeated;
+  for (int64_t d = 0; d < self.ndim(); ++d)
+    if (self.strides()[d] == 0 && sizes[d] > 1) sizes[d] = 1, repeated.push_back(d);
+  static const Op any_of("any.dims");
+  Tensor mask = any_of(raw_expand(f.args[1].as_tensor(), self.sizes(), "masked_fill_"), IntSpan(repeated), true);
+  Tensor once = alias(self, sizes, self.strides(), self->byte_offset);
+  Value args[] = {once, mask, f.args[2]};
+  Results made;
+  Frame inner{args, made.data(), 3, 1};
+  run_pointwise(op, inner);
+  f.give(0, self);
+}
+
 void run_pointwise(const Operator& op, Frame& f) {
   const PointwiseInfo& info = *op.pointwise;
   const pointwise::Program& p = choose(info, op.functional ? *op.functional : op, f);
   if (run_fast(op, info, p, f) || run_complex_form(op, f)) return;
+  static const Operator& masked_fill_ = get_operator("masked_fill_");
+  if (&op == &masked_fill_ && is_expanded(f.args[0].as_tensor())) return fill_expanded(op, f);
   PointwisePlan plan = make_plan(op, info, p, f);
-  if (is_complex(plan.common)) return run_over_parts(op, info, p, f, plan);
+  if (!is_plain(plan.common))
+    return is_complex(plan.common) ? run_over_parts(op, info, p, f, plan) : run_float8(op, f, plan);
   Tensor out = pointwise_target(op, f, plan);
   if (!plan.device.is_meta() && out.numel() > 0) {
     bool narrow = narrows_first(op, info, plan, out);

@@ -1,5 +1,6 @@
 // Pointwise operators of complex operands: a program over their real and imaginary parts.
 #include "dispatch/describe.h"
+#include "ops/common/storage_dtypes.h"
 #include "ops/pointwise/kernel_call.h"
 #include "ops/pointwise/run.h"
 
@@ -21,7 +22,7 @@ Tensor part(const Tensor& t, bool imaginary, IntSpan sizes, IntSpan strides) {
   for (int64_t& s : doubled) s *= 2;
   DType real = real_type(t.dtype());
   Tensor out = alias(t, sizes, doubled, t->byte_offset + (imaginary ? item_size(real) : 0));
-  out->dtype = real;
+  out->set_dtype(real);
   return out;
 }
 
@@ -66,7 +67,8 @@ const ComplexProgram& choose_complex(const Operator& op, const PointwiseInfo& in
 
 void run_over_parts(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p, Frame& f,
                     PointwisePlan& plan) {
-  choose_complex(op, info, p, f, plan, plan.result); // complains before anything is written
+  if (is_storage_dtype(plan.common)) check_storage_dtype(op, plan.common); // float16 beside a complex number, too
+  choose_complex(op, info, p, f, plan, plan.result);                       // complains before anything is written
   Tensor out = pointwise_target(op, f, plan);
   if (!plan.device.is_meta() && out.numel() > 0)
     run_complex(op, choose_complex(op, info, p, f, plan, out.dtype()), p, plan, out);

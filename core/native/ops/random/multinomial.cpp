@@ -80,7 +80,7 @@ TS_OPERATORS(multinomial) {
       .compute<multinomial>()
       .reads_host()
       .not_differentiable()
-      .out()
+      .out(kSameDtype)
       .doc("Indices drawn by the weights in each row of self, which need not sum to one. Waits for the device.");
 }
 

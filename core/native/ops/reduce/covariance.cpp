@@ -3,6 +3,7 @@
 #include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "runtime/interpreter.h"
 
 namespace ts {
 namespace {
@@ -35,6 +36,8 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   DType floating = is_floating(x.dtype()) ? x.dtype() : is_complex(x.dtype()) ? real_type(x.dtype()) : default_dtype();
   Tensor total = w.defined() ? ops::sum(w) : ops::full(IntSpan(), Scalar(n), floating, x.device());
   Tensor sums = ops::sum_dim(w.defined() ? ops::mul(x, w) : x, IntSpan(observations), true);
+  if (!w.defined() && n <= correction)
+    warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.");
   Tensor freedom = total;
   if (correction != 0 && aweights.defined())
     freedom = ops::sub(total, ops::div(ops::mul(ops::sum(ops::mul(w, aweights)), Scalar(correction)), total));

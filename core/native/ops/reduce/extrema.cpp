@@ -69,6 +69,7 @@ DimSet searched(const Tensor& self, std::optional<int64_t> dim, const char* op) 
 template <int Opcode> Tensor position_rule(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   const char* op = Opcode == TS_R_ARGMAX ? "argmax" : "argmin";
   check_real(self, op);
+  TS_CHECK(!is_bool(self.dtype()), op, "(): does not support bool input; try .to(uint8)");
   TS_CHECK_INDEX(dim || self.numel() > 0, op,
                  "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
                  "the 'dim' argument.");
@@ -165,14 +166,14 @@ TS_OPERATORS(extrema) {
       .compute<extreme_over<TS_R_MAX>>()
       .saves("self result")
       .gradient(extreme_over_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("Greatest elements over the dims (all if none are given); equal ones share the gradient.");
   def("amin(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor")
       .rule<extreme_over_rule<TS_R_MIN>>()
       .compute<extreme_over<TS_R_MIN>>()
       .saves("self result")
       .gradient(extreme_over_gradient)
-      .out()
+      .out(kSameDtype)
       .doc("Least elements over the dims (all if none are given); equal ones share the gradient.");
   def("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)")
       .body<aminmax>()
@@ -182,13 +183,13 @@ TS_OPERATORS(extrema) {
       .rule<position_rule<TS_R_ARGMAX>>()
       .compute<position<TS_R_ARGMAX>>()
       .not_differentiable()
-      .out()
+      .out(kSameDtype)
       .doc("First position of the greatest element along dim, or in the flattened tensor: int64.");
   def("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
       .rule<position_rule<TS_R_ARGMIN>>()
       .compute<position<TS_R_ARGMIN>>()
       .not_differentiable()
-      .out()
+      .out(kSameDtype)
       .doc("First position of the least element along dim, or in the flattened tensor: int64.");
 }
 

@@ -4,6 +4,7 @@
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include <cmath>
 
@@ -21,6 +22,16 @@ double correction_of(const std::optional<Scalar>& given) { return given ? given-
 void copy_flat(const Tensor& to, const Tensor& from) {
   Tensor dense = raw_contiguous(from);
   raw_copy(to, alias(dense, to.sizes(), contiguous_strides(to.sizes()), dense->byte_offset));
+}
+
+// Fewer elements than are corrected for: the result is NaN or infinite.
+void warn_of_freedom(const char* op, const Tensor& self, DimSet dims, const std::optional<Scalar>& correction) {
+  int64_t count = self.numel() == 0 ? 0 : reduced_count(self.sizes(), dims);
+  if (correction_of(correction) > 0 && static_cast<double>(count) <= correction_of(correction))
+    warn(concat(op,
+                "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+                "(input numel divided by output numel); got ",
+                count, " elements to reduce"));
 }
 
 Tensor moment_outline(const char* op, const Tensor& self, DimSet dims, bool keepdim, DType dtype) {
@@ -71,23 +82,31 @@ void variance_into(const Tensor& var, const Tensor& self, OptionalDims dim, doub
   moments_into(var, mean, self, dim_set(dim, self.ndim(), "var"), correction);
 }
 
-Tensor var_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
-  return moment_outline("var", self, dim_set(dim, self.ndim(), "var"), keepdim, real_type(self.dtype()));
+Tensor var_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool keepdim) {
+  DimSet dims = dim_set(dim, self.ndim(), "var");
+  Tensor made = moment_outline("var", self, dims, keepdim, real_type(self.dtype()));
+  warn_of_freedom("var", self, dims, correction);
+  return made;
 }
 void var(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool) {
   variance_into(out, self, dim, correction_of(correction));
 }
-Two var_mean_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
+Two var_mean_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool keepdim) {
   DimSet dims = dim_set(dim, self.ndim(), "var_mean");
-  return {moment_outline("var_mean", self, dims, keepdim, real_type(self.dtype())),
-          moment_outline("var_mean", self, dims, keepdim, self.dtype())};
+  Two made{moment_outline("var_mean", self, dims, keepdim, real_type(self.dtype())),
+           moment_outline("var_mean", self, dims, keepdim, self.dtype())};
+  warn_of_freedom("var_mean", self, dims, correction);
+  return made;
 }
 void var_mean(const Tensor& var, const Tensor& mean, const Tensor& self, OptionalDims dim,
               std::optional<Scalar> correction, bool) {
   moments_into(var, mean, self, dim_set(dim, self.ndim(), "var_mean"), correction_of(correction));
 }
-Tensor std_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar>, bool keepdim) {
-  return moment_outline("std", self, dim_set(dim, self.ndim(), "std"), keepdim, real_type(self.dtype()));
+Tensor std_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool keepdim) {
+  DimSet dims = dim_set(dim, self.ndim(), "std");
+  Tensor made = moment_outline("std", self, dims, keepdim, real_type(self.dtype()));
+  warn_of_freedom("std", self, dims, correction);
+  return made;
 }
 void std_(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool) {
   variance_into(out, self, dim, correction_of(correction));

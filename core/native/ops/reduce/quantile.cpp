@@ -120,8 +120,11 @@ Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
 
 template <bool ignore_nan> void declare_quantile(const char* name, const char* doc) {
   constexpr const char* kRest = " q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor";
-  def(concat(name, "(Tensor self, Tensor", kRest).c_str()).body<quantile<ignore_nan>>().out().doc(doc);
-  def(concat(name, ".scalar(Tensor self, float", kRest).c_str()).body<quantile_number<ignore_nan>>().out().doc(doc);
+  def(concat(name, "(Tensor self, Tensor", kRest).c_str()).body<quantile<ignore_nan>>().out(kSameDtype).doc(doc);
+  def(concat(name, ".scalar(Tensor self, float", kRest).c_str())
+      .body<quantile_number<ignore_nan>>()
+      .out(kSameDtype)
+      .doc(doc);
 }
 
 } // namespace

@@ -242,7 +242,7 @@ TS_OPERATORS(reduce) {
       .rule<truth_along_rule<TS_R_ANY>>()
       .compute<truth_along<TS_R_ANY>>()
       .not_differentiable()
-      .out()
+      .out(kSameOrByte)
       .doc("Whether some element along the dims is not zero.");
   def("all(Tensor self) -> Tensor")
       .rule<truth_rule<TS_R_ALL>>()
@@ -253,7 +253,7 @@ TS_OPERATORS(reduce) {
       .rule<truth_along_rule<TS_R_ALL>>()
       .compute<truth_along<TS_R_ALL>>()
       .not_differentiable()
-      .out()
+      .out(kSameOrByte)
       .doc("Whether no element along the dims is zero.");
   def("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor")
       .rule<count_nonzero_rule>()

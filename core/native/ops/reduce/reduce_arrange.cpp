@@ -1,6 +1,7 @@
 #include "dispatch/launch.h"
 #include "ops/common/complex_parts.h"
 #include "ops/common/raw.h"
+#include "ops/common/storage_dtypes.h"
 #include "ops/pointwise/fused_programs.h"
 
 namespace ts {
@@ -103,6 +104,7 @@ Arranged arrange(const Tensor& self, DimSet dims, bool ordered) {
 }
 
 Tensor reduce_outline(const char* op, int opcode, const Tensor& self, DimSet dims, bool keepdim, DType dtype) {
+  refuse_storage_dtype(dtype, op);
   TS_CHECK_KIND(ErrorKind::NotImplemented, has_identity(opcode) || !is_complex(self.dtype()), op,
                 ": complex numbers have no order, got ", self.dtype());
   if (self.numel() == 0 && !has_identity(opcode)) check_not_empty(op, self, dims);
@@ -183,6 +185,7 @@ void reduce_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims)
   if (out.numel() == 0) return;
   if (self.numel() == 0) return raw_fill(out, opcode == TS_R_PROD || opcode == TS_R_ALL ? 1 : 0);
   if (is_complex(self.dtype()) || is_complex(out.dtype())) return reduce_complex_into(out, opcode, self, dims);
+  if (is_float8(self.dtype())) return reduce_into(out, opcode, raw_cast(self, DType::Float32), dims);
   if (launch_reduce(out, opcode, self, dims, false)) return;
   // A backend may take only operands of the result's dtype.
   launch_reduce(out, opcode, is_arithmetic(opcode) ? raw_cast(self, out.dtype()) : self, dims, true);

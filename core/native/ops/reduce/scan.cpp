@@ -3,6 +3,7 @@
 #include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "ops/common/storage_dtypes.h"
 #include "ops/reduce/reduce_arrange.h"
 
 namespace ts {
@@ -31,6 +32,7 @@ void products_by_doubling(const Tensor& out, const Tensor& self, int64_t d) {
 template <int Opcode> Tensor cumulate_rule(const Tensor& self, int64_t dim, DType asked) {
   wrap_dim(dim, self.ndim(), Opcode == TS_R_SUM ? "cumsum" : "cumprod");
   DType dtype = asked != DType::Undefined ? asked : is_integral(self.dtype(), true) ? DType::Int64 : self.dtype();
+  refuse_storage_dtype(dtype, Opcode == TS_R_SUM ? "cumsum" : "cumprod");
   return outline(self.sizes(), dtype, self.device());
 }
 
@@ -157,7 +159,7 @@ TS_OPERATORS(scan) {
       .compute<cumulate<TS_R_SUM>>()
       .gradient(cumsum_gradient)
       .inplace()
-      .out()
+      .out(kComputesInOut)
       .doc("Running sums along dim. Integers are summed as int64 unless dtype says otherwise.");
   def("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .rule<cumulate_rule<TS_R_PROD>>()
@@ -165,7 +167,7 @@ TS_OPERATORS(scan) {
       .saves("self result")
       .gradient(cumprod_gradient)
       .inplace()
-      .out()
+      .out(kComputesInOut)
       .doc("Running products along dim.");
   def("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
       .rule<running_extreme_rule<TS_R_MAX>>()
@@ -183,7 +185,7 @@ TS_OPERATORS(scan) {
       .doc("Running minima along dim and the last position of each (int64).");
   def("logcumsumexp(Tensor self, int dim) -> Tensor")
       .body<logcumsumexp>()
-      .out()
+      .out(kSameDtype)
       .doc("Running log(sum(exp(x))) along dim, without overflow.");
 }
 

@@ -72,7 +72,7 @@ Tensor block_diag(TensorList tensors) {
 TS_OPERATORS(diagonal) {
   def("diag(Tensor self, int diagonal=0) -> Tensor")
       .body<diag>()
-      .out()
+      .out(kSameDtype)
       .doc("A matrix with a vector on the given diagonal, or a copy of a matrix's diagonal.");
   def("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
       .body<diag_embed>()

@@ -171,37 +171,45 @@ TS_OPERATORS(join) {
       .compute<cat>()
       .gradient(cat_gradient)
       .function_only()
-      .out()
+      .out(kApart | kDtypeIsType)
       .doc("Joins tensors along an existing dimension; other sizes must match, dtypes are promoted.");
-  def("concat(Tensor[] tensors, int dim=0) -> Tensor").body<cat_alias>().function_only().out().doc("Same as cat.");
-  def("concatenate(Tensor[] tensors, int dim=0) -> Tensor").body<cat_alias>().function_only().doc("Same as cat.");
+  def("concat(Tensor[] tensors, int dim=0) -> Tensor")
+      .body<cat_alias>()
+      .function_only()
+      .out(kApart | kDtypeIsType)
+      .doc("Same as cat.");
+  def("concatenate(Tensor[] tensors, int dim=0) -> Tensor")
+      .body<cat_alias>()
+      .function_only()
+      .out(kApart | kDtypeIsType)
+      .doc("Same as cat.");
   def("stack(Tensor[] tensors, int dim=0) -> Tensor")
       .rule<stack_rule>()
       .compute<stack>()
       .gradient(stack_gradient)
       .function_only()
-      .out()
+      .out(kDtypeIsType)
       .doc("Joins tensors of one shape along a new dimension.");
   def("hstack(Tensor[] tensors) -> Tensor")
       .body<hstack>()
       .function_only()
-      .out()
+      .out(kDtypeIsType)
       .doc("Joins along dimension 1, or 0 for one-dimensional tensors.");
   def("vstack(Tensor[] tensors) -> Tensor")
       .body<vstack>()
       .function_only()
-      .out()
+      .out(kDtypeIsType)
       .doc("Joins along dimension 0 after making every tensor at least two-dimensional.");
-  def("row_stack(Tensor[] tensors) -> Tensor").body<vstack>().function_only().doc("Same as vstack.");
+  def("row_stack(Tensor[] tensors) -> Tensor").body<vstack>().function_only().out(kDtypeIsType).doc("Same as vstack.");
   def("dstack(Tensor[] tensors) -> Tensor")
       .body<dstack>()
       .function_only()
-      .out()
+      .out(kDtypeIsType)
       .doc("Joins along dimension 2 after making every tensor at least three-dimensional.");
   def("column_stack(Tensor[] tensors) -> Tensor")
       .body<column_stack>()
       .function_only()
-      .out()
+      .out(kDtypeIsType)
       .doc("Joins along dimension 1 after turning one-dimensional tensors into columns.");
 }
 

@@ -28,6 +28,10 @@ const Op unsafe_view_op("_unsafe_view");
 
 // Bits reinterpreted: only the last dimension changes, by the ratio of the item sizes.
 Tensor view_dtype(const Tensor& self, DType dtype) {
+  TS_CHECK(!self.is_conj(), "view: is not supported for conjugate view tensors when converting to a different dtype; "
+                            "use resolve_conj() first");
+  TS_CHECK(!self.is_neg(), "view: is not supported for tensors with negative bit set when converting to a different "
+                           "dtype; use resolve_neg() first");
   int64_t have = self.item_size(), want = item_size(dtype);
   Dims sizes(self.sizes()), strides(self.strides());
   if (have != want) {
@@ -56,7 +60,7 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
   TS_CHECK(self->byte_offset % want == 0, "view: self.storage_offset() must be a multiple of ",
            want / std::min(have, want), " to view ", self.dtype(), " as ", dtype);
   Tensor out = make_view(self, sizes, strides, self->byte_offset);
-  out->dtype = dtype;
+  out->set_dtype(dtype);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // Views made of other views: flatten, movedim, atleast_nd, meshgrid and their like.
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
+#include "runtime/warn_once.h"
 #include "tensor/geometry.h"
 #include <cstring>
 
@@ -96,6 +97,9 @@ std::vector<Tensor> broadcast_tensors(TensorList tensors) {
 
 std::vector<Tensor> meshgrid(TensorList tensors, const char* indexing) {
   TS_CHECK(!tensors.empty(), "meshgrid: expects a non-empty TensorList");
+  static std::atomic<bool> warned{false};
+  if (!indexing)
+    warn_once(warned, "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.");
   bool xy = indexing && std::strcmp(indexing, "xy") == 0;
   TS_CHECK(xy || !indexing || std::strcmp(indexing, "ij") == 0,
            "meshgrid: indexing must be one of \"xy\" or \"ij\", but received: ", indexing);
@@ -174,10 +178,11 @@ TS_OPERATORS(view_more) {
       .body<broadcast_tensors>()
       .function_only()
       .doc("Views of all tensors at their common broadcast shape.");
-  def("meshgrid(Tensor(a)[] tensors, *, str indexing='ij') -> Tensor(a)[]")
+  def("meshgrid(Tensor(a)[] tensors, *, str? indexing=None) -> Tensor(a)[]")
       .body<meshgrid>()
       .function_only()
-      .doc("Coordinate grids of one-dimensional tensors; indexing 'ij' (matrix order) or 'xy' (Cartesian).");
+      .doc("Coordinate grids of one-dimensional tensors; indexing 'ij' (matrix order, as without it) or 'xy' "
+           "(Cartesian).");
 }
 
 } // namespace ts

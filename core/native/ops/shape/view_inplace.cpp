@@ -1,5 +1,6 @@
 // In-place forms of views: the tensor itself takes the view's shape. Its data stays where it is.
 #include "autograd/meta.h"
+#include "autograd/record.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 
@@ -10,6 +11,8 @@ namespace {
 Tensor become(const Tensor& self, const Tensor& view, const char* op) {
   if (grad_enabled() && requires_grad(self)) {
     TS_CHECK(!is_leaf(self), op, ": a leaf Variable that requires grad is being used in an in-place operation.");
+    TS_CHECK(!is_view_of_leaf(self), op,
+             ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
     TS_CHECK(!self->has(TensorImpl::kViewMulti), op, ": the tensor is one of several views made by one operator; use ",
              op, " without the underscore");
     set_history(self, grad_fn(view), autograd_meta(view.impl())->output_nr);
@@ -37,26 +40,34 @@ Tensor as_strided_(const Tensor& self, IntSpan size, IntSpan stride, std::option
 } // namespace
 
 TS_OPERATORS(view_inplace) {
-  def("t_(Tensor(a!) self) -> Tensor(a!)").body<t_>().method_only().doc("In-place version of t.");
+  def("t_(Tensor(a!) self) -> Tensor(a!)").body<t_>().keeps_bits().method_only().doc("In-place version of t.");
   for (const char* schema : {"transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
                              "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
                              "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"})
-    def(schema).body<transpose_>().method_only().doc("In-place version of transpose.");
+    def(schema).body<transpose_>().keeps_bits().method_only().doc("In-place version of transpose.");
   def("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)")
       .body<unsqueeze_>()
+      .keeps_bits()
       .method_only()
       .doc("In-place version of unsqueeze.");
-  def("squeeze_(Tensor(a!) self) -> Tensor(a!)").body<squeeze_>().method_only().doc("In-place version of squeeze.");
+  def("squeeze_(Tensor(a!) self) -> Tensor(a!)")
+      .body<squeeze_>()
+      .keeps_bits()
+      .method_only()
+      .doc("In-place version of squeeze.");
   def("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)")
       .body<squeeze_dim_>()
+      .keeps_bits()
       .method_only()
       .doc("In-place version of squeeze.");
   def("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)")
       .body<squeeze_dims_>()
+      .keeps_bits()
       .method_only()
       .doc("In-place version of squeeze.");
   def("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)")
       .body<as_strided_>()
+      .keeps_bits()
       .method_only()
       .doc("In-place version of as_strided.");
 }

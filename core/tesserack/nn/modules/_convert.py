@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import tesserack as ts
 from tesserack import Tensor, no_grad
 from tesserack.nn.modules._registry import Registry
+from tesserack.nn.parameter import is_lazy
 
 Self = TypeVar("Self", bound="ConvertMixin")
 
@@ -90,7 +92,7 @@ class ConvertMixin:
 
     def type(self: Self, dst_type: Any) -> Self:
         """Cast every parameter and buffer, integer ones included."""
-        return self._apply(lambda tensor: tensor.to(dst_type))
+        return self._apply(lambda tensor: tensor.type(dst_type))
 
     def float(self: Self) -> Self:
         """Cast floating-point parameters and buffers to float32."""
@@ -110,6 +112,10 @@ class ConvertMixin:
 
     def share_memory(self: Self) -> Self:
         """Move all parameters and buffers to shared memory: see :meth:`tesserack.Tensor.share_memory_`."""
+        module: Any = self
+        for tensor in (*module.parameters(), *module.buffers()):
+            if is_lazy(tensor):
+                tensor.share_memory_()  # says that there is no memory yet
         return self._apply(lambda tensor: tensor.share_memory_())
 
     def cpu(self: Self) -> Self:
@@ -138,4 +144,10 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
         device, dtype = like.device, like.dtype
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise TypeError(f"Module.to: expected a floating-point or complex dtype, got {dtype}")
+    if dtype is not None and dtype.is_complex:
+        warnings.warn(
+            "Complex modules are a new feature under active development whose design may change, and some modules "
+            "might not work as expected when using complex tensors as parameters or buffers.",
+            stacklevel=3,
+        )
     return device, dtype, options

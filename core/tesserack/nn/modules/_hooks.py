@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tesserack import is_grad_enabled
-from tesserack.nn.modules._backward_hooks import BackwardHooks
+from tesserack.nn.modules._backward_hooks import BackwardHooks, warn_of_last_operator
 from tesserack.utils.hooks import RemovableHandle
 
 Hooks = OrderedDict[int, Callable[..., Any]]
@@ -140,16 +140,19 @@ class HookMixin:
             self._run_always_called(args, kwargs, called)
             raise
         if not self._full_backward_hooks and is_grad_enabled():
-            self._watch_last_operator(result)
+            self._watch_last_operator(args, result)
         return result if backward is None else backward.watch_outputs(result)
 
-    def _watch_last_operator(self, result: Any) -> None:
+    def _watch_last_operator(self, args: tuple[Any, ...], output: Any) -> None:
+        result = output
         while isinstance(result, (dict, list, tuple)) and result:
             result = next(iter(result.values())) if isinstance(result, dict) else result[0]
         node = getattr(result, "grad_fn", None)
         if node is not None:
             for hook in self._backward_hooks.values():
                 node.register_hook(functools.partial(hook, self))
+            if self._backward_hooks:
+                warn_of_last_operator(args, output, node)
 
     def _any_hooks(self) -> bool:
         own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks

@@ -56,7 +56,7 @@ class StateDictMixin:
         raise RuntimeError(f"{type(self).__name__}.set_extra_state is not defined, yet the state dict has extra state")
 
     def state_dict(
-        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+        self, *args: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
         """All parameters and persistent buffers by dotted name, in registration order.
 
@@ -67,6 +67,9 @@ class StateDictMixin:
         >>> list(nn.Sequential(nn.Linear(2, 3), nn.ReLU()).state_dict())
         ['0.weight', '0.bias']
         """
+        if args:  # the old form, where they came by position
+            given = dict(zip(("destination", "prefix", "keep_vars"), args, strict=False))
+            return self.state_dict(**{"destination": destination, "prefix": prefix, "keep_vars": keep_vars, **given})
         if destination is None:
             destination = StateDict()
             destination._metadata = OrderedDict()
@@ -160,6 +163,8 @@ class StateDictMixin:
         if not isinstance(value, Tensor):
             error_msgs.append(f"{key}: expected a Tensor, got {type(value).__name__}")
             return
+        if tensor.dim() == 0 and value.dim() == 1 and len(value):  # numbers were saved as vectors once
+            value = value[0]
         if tuple(value.shape) != tuple(tensor.shape):
             error_msgs.append(
                 f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
@@ -181,6 +186,8 @@ class StateDictMixin:
         if isinstance(tensor, Parameter):
             if not isinstance(value, Parameter):
                 value = Parameter(value, requires_grad=tensor.requires_grad)
+            else:
+                value.requires_grad_(tensor.requires_grad)
             self._parameters[name] = value
         else:
             self._buffers[name] = value
@@ -267,7 +274,9 @@ class _Load:
         self.errors: list[str] = []
 
     def into(self, module: Any, prefix: str, state: dict[str, Any]) -> None:
-        local = dict(self.metadata.get(prefix[:-1], {}), assign_to_params_buffers=self.assign)
+        local = dict(self.metadata.get(prefix[:-1], {}))
+        if self.assign:
+            local["assign_to_params_buffers"] = True
         # Always strict here: what did not match is reported to the caller even if it is no error.
         module._load_from_state_dict(state, prefix, local, True, self.missing, self.unexpected, self.errors)
         for name, child in module._modules.items():
@@ -276,7 +285,10 @@ class _Load:
                 self.into(child, below, {key: value for key, value in state.items() if key.startswith(below)})
         for hook in list(module._load_state_dict_post_hooks.values()):
             if hook(module, IncompatibleKeys(self.missing, self.unexpected)) is not None:
-                raise RuntimeError("load_state_dict post-hook: expected None, edit the two lists in place")
+                raise AssertionError(
+                    "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
+                    "values; edit the two lists of incompatible keys in place"
+                )
 
     def complain_about_names(self) -> None:
         """Turn missing and unexpected names into errors, before those about shapes."""

@@ -116,12 +116,18 @@ class TraversalMixin:
             module = found
         return module  # type: ignore[no-any-return]
 
-    def set_submodule(self, target: str, module: Module) -> None:
-        """Replace the module at a dotted path, which must exist up to its last part."""
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Replace the module at a dotted path, which must exist up to its last part, and with ``strict`` whole.
+
+        Raises ``ValueError`` for an empty path or what is no module, ``AttributeError`` where the path leads nowhere.
+        """
         parent, _, name = target.rpartition(".")
         if not name:
             raise ValueError("set_submodule: expected a path such as 'features.0', got an empty one")
-        setattr(self.get_submodule(parent), name, module)
+        owner = self.get_submodule(parent)
+        if strict and name not in owner._modules:
+            raise AttributeError(f"set_submodule: {type(owner).__name__} has no module {name!r} (in {target!r})")
+        setattr(owner, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted path, for example ``"0.weight"``."""

@@ -116,6 +116,10 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        if query.is_nested:
+            from tesserack.nested._attention import attend
+
+            return attend(self, query, key, value, key_padding_mask, need_weights, attn_mask, is_causal)
         turned = self.batch_first and query.ndim == 3
         if turned:
             query, key, value = _turned(query, key, value)

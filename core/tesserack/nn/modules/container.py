@@ -60,7 +60,7 @@ class _NumberedModules(Module):
     def insert(self: Self, index: int, module: Module) -> Self:
         """Put a module before position ``index``; returns the container."""
         if not isinstance(module, Module):
-            raise TypeError(f"{type(self).__name__}.insert: expected a Module, got {type(module).__name__}")
+            raise AssertionError(f"{type(self).__name__}.insert: expected a Module, got {type(module).__name__}")
         modules = list(self._modules.values())
         if not -len(modules) <= index <= len(modules):
             raise IndexError(f"{type(self).__name__}.insert: index {index} is out of range for {len(modules)} modules")
@@ -129,7 +129,7 @@ class Sequential(_NumberedModules):
 
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
-            raise TypeError(f"Sequential + other: expected a Sequential, got {type(other).__name__}")
+            raise ValueError(f"Sequential + other: expected a Sequential, got {type(other).__name__}")
         return Sequential(*self, *other)
 
     def __mul__(self, times: int) -> Sequential:
@@ -247,6 +247,8 @@ class ModuleDict(Module):
         if not isinstance(pairs, Iterable):
             raise TypeError(f"ModuleDict.update: expected a mapping or pairs, got {type(modules).__name__}")
         for i, pair in enumerate(pairs):
-            if not isinstance(pair, Iterable) or len(pair := tuple(pair)) != 2:
+            if not isinstance(pair, Iterable):
+                raise TypeError(f"ModuleDict.update: expected (name, module) pairs, item {i} is {pair!r}")
+            if len(pair := tuple(pair)) != 2:
                 raise ValueError(f"ModuleDict.update: expected (name, module) pairs, item {i} is {pair!r}")
             self[pair[0]] = pair[1]

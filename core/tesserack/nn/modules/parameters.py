@@ -18,13 +18,13 @@ def _as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _summary(key: Any, value: Any) -> str:
+def _summary(key: Any, value: Any, name: str = "") -> str:
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(str(length) for length in value.shape)
     place = "" if value.device.type == "cpu" else f" ({value.device})"
-    return f"  ({key}): {kind} containing: [{value.dtype} of size {size}{place}]"
+    return f"  ({key}): {kind} containing: [{name or value.dtype} of size {size}{place}]"
 
 
 class ParameterList(Module):
@@ -65,6 +65,10 @@ class ParameterList(Module):
     def __iadd__(self, values: Iterable[Any]) -> ParameterList:
         return self.extend(values)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: a list computes nothing."""
+        raise RuntimeError("ParameterList should not be called.")
+
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
 
@@ -103,7 +107,12 @@ class ParameterDict(Module):
         if parameters is not None:
             self.update(parameters)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: it has no forward."""
+        raise RuntimeError("ParameterDict should not be called.")
+
     def __getitem__(self, key: str) -> Any:
+        self._check_key(key)
         if key not in self._keys:
             raise KeyError(key)
         return getattr(self, key)
@@ -114,7 +123,32 @@ class ParameterDict(Module):
         setattr(self, key, _as_parameter(value))
         self._keys[key] = None
 
+    @staticmethod
+    def _check_key(key: Any) -> None:
+        if not isinstance(key, str):
+            raise TypeError(f"ParameterDict: expected a string as a key, got {type(key).__name__}")
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        both = self.copy()
+        both.update(other)
+        return both
+
+    def __ror__(self, other: ParameterDict) -> ParameterDict:
+        both = other.copy()
+        both.update(self)
+        return both
+
+    def __ior__(self, other: ParameterDict) -> ParameterDict:
+        self.update(other)
+        return self
+
+    @staticmethod
+    def fromkeys(keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A dictionary of ``default`` under every key."""
+        return ParameterDict((key, default) for key in keys)
+
     def __delitem__(self, key: str) -> None:
+        self._check_key(key)
         del self._keys[key]
         delattr(self, key)
 
@@ -184,4 +218,6 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_summary(key, value) for key, value in self.items())
+        """One line for each; of the tensor's class in older days, as PyTorch prints it here and not for lists."""
+        lines = ((key, value, value.type() if isinstance(value, Tensor) else "") for key, value in self.items())
+        return "\n".join(_summary(*line) for line in lines)

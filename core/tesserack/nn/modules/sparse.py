@@ -45,7 +45,7 @@ class Embedding(Module):
         super().__init__()
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(f"Embedding: expected padding_idx within {num_embeddings} rows, got {padding_idx}")
+                raise AssertionError(f"Embedding: expected padding_idx within {num_embeddings} rows, got {padding_idx}")
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -60,7 +60,7 @@ class Embedding(Module):
             self.reset_parameters()
             return
         if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-            raise ValueError(
+            raise AssertionError(
                 f"Embedding: expected weights of shape {(num_embeddings, embedding_dim)}, got {tuple(_weight.shape)}"
             )
         self.weight = Parameter(_weight, requires_grad=not _freeze)
@@ -78,7 +78,9 @@ class Embedding(Module):
     ) -> Embedding:
         """A table holding ``embeddings`` (num, dim), not trained unless ``freeze=False``."""
         if embeddings.ndim != 2:
-            raise ValueError(f"Embedding.from_pretrained: expected 2 dimensions, got shape {tuple(embeddings.shape)}")
+            raise AssertionError(
+                f"Embedding.from_pretrained: expected 2 dimensions, got shape {tuple(embeddings.shape)}"
+            )
         rows, cols = embeddings.shape
         return cls(rows, cols, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
@@ -139,7 +141,9 @@ class EmbeddingBag(Module):
         super().__init__()
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(f"EmbeddingBag: expected padding_idx within {num_embeddings} rows, got {padding_idx}")
+                raise AssertionError(
+                    f"EmbeddingBag: expected padding_idx within {num_embeddings} rows, got {padding_idx}"
+                )
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -155,10 +159,34 @@ class EmbeddingBag(Module):
             self.reset_parameters()
             return
         if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-            raise ValueError(
+            raise AssertionError(
                 f"EmbeddingBag: expected weights of shape {(num_embeddings, embedding_dim)}, got {tuple(_weight.shape)}"
             )
         self.weight = Parameter(_weight)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """Bags over a table holding ``embeddings`` (num, dim), not trained unless ``freeze=False``."""
+        if embeddings.ndim != 2:
+            raise ValueError(
+                f"EmbeddingBag.from_pretrained: expected 2 dimensions, got shape {tuple(embeddings.shape)}"
+            )
+        rows, cols = embeddings.shape
+        options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse)
+        made = cls(rows, cols, *options, embeddings, include_last_offset, padding_idx)
+        made.weight.requires_grad = not freeze
+        return made
 
     def reset_parameters(self) -> None:
         """Draw new initial values."""

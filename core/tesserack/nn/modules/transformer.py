@@ -250,7 +250,25 @@ class TransformerEncoder(Module):
         causal = _is_causal(mask, is_causal)
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
+        if src_key_padding_mask is not None and self._packs(src, mask, src_key_padding_mask):
+            src = src.masked_fill(src_key_padding_mask.unsqueeze(-1), 0.0)
         return src if self.norm is None else self.norm(src)
+
+    def _packs(self, src: Tensor, mask: Tensor | None, padding: Tensor) -> bool:
+        """Whether PyTorch would take the rows without their padding, which then comes out as zeros."""
+        first: Any = self.layers[0] if len(self.layers) else None
+        if not self.enable_nested_tensor or self.training or mask is not None or src.dim() != 3:
+            return False
+        attention = first.self_attn if isinstance(first, TransformerEncoderLayer) else None
+        if attention is None or not attention.batch_first or attention.num_heads % 2 or first.norm_first:
+            return False
+        if first.activation not in (F.relu, F.gelu) or attention.in_proj_bias is None or padding.dtype is not ts.bool:
+            return False
+        if first.norm1.eps != first.norm2.eps or ts.is_autocast_enabled(src.device.type):
+            return False
+        if ts.is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in first.parameters())):
+            return False
+        return not self.mask_check or bool((padding[:, 1:] >= padding[:, :-1]).all())
 
 
 class TransformerDecoder(Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import tesserack as ts
 from tesserack import Tensor, no_grad
@@ -76,6 +76,8 @@ def clip_grad_norm_(
     (5.0, [0.6, 0.8])
     """
     listed = _listed(parameters)
+    if not listed and isinstance(parameters, Iterator):
+        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
     total = get_total_norm(_grads(listed), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(listed, max_norm, total)
     return total

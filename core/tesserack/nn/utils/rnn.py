@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import tesserack as ts
@@ -281,6 +281,10 @@ def pad_sequence(
     """
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"pad_sequence: expected padding_side to be 'left' or 'right', got {padding_side!r}")
+    if not isinstance(sequences, (Tensor, Iterable)):
+        raise RuntimeError(f"pad_sequence: expected an iterable of tensors, got {type(sequences).__name__}")
+    if not isinstance(sequences, Tensor):
+        sequences = list(sequences)
     if not len(sequences):
         raise RuntimeError("pad_sequence: expected at least one sequence")
     first = sequences[0]

@@ -18,6 +18,9 @@ class LRScheduler:
     """
 
     optimizer: Optimizer
+    # Of PyTorch's schedules' states; here nothing depends on them.
+    _is_initial = False
+    _get_lr_called_within_step = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -33,6 +36,7 @@ class LRScheduler:
         self.optimizer = optimizer
         self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
+        self._is_initial = self._get_lr_called_within_step = False
         self._step_count = 0
         self._last_lr: list[float] = []
         self._initial_step()
@@ -47,6 +51,13 @@ class LRScheduler:
         if self._step_count == 1 and self.optimizer._steps_taken == 0:
             warnings.warn(
                 "lr_scheduler.step() before optimizer.step(): the first learning rate is skipped; swap the two calls",
+                stacklevel=2,
+            )
+        if epoch is not None:
+            warnings.warn(
+                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
+                "Please use `scheduler.step()` to step the scheduler.",
+                UserWarning,
                 stacklevel=2,
             )
         self._advance(epoch)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tesserack.optim.lr_scheduler._base import LRScheduler
+from tesserack.optim.lr_scheduler._plateau import ReduceLROnPlateau
 from tesserack.optim.optimizer import Optimizer
 
 __all__ = ["ChainedScheduler", "SequentialLR"]
@@ -17,6 +18,10 @@ def _check(name: str, schedulers: Sequence[LRScheduler], optimizer: Optimizer | 
         raise ValueError(f"{name}: expected at least one scheduler, got none")
     optimizer = schedulers[0].optimizer if optimizer is None else optimizer
     for i, scheduler in enumerate(schedulers):
+        if name == "ChainedScheduler" and isinstance(scheduler, ReduceLROnPlateau):
+            raise ValueError(
+                f"{name}: does not take ReduceLROnPlateau, whose step() needs metrics, got one at index {i}"
+            )
         if scheduler.optimizer is not optimizer:
             raise ValueError(f"{name}: all schedulers must act on one optimizer, number {i} has another")
     return optimizer
@@ -85,6 +90,7 @@ class SequentialLR(_Combined):
         scheduler = self._schedulers[turn]
         if turn > 0 and self._milestones[turn - 1] == self.last_epoch:
             scheduler._advance(0)
+            scheduler._step_count -= 1  # PyTorch does not count the step that begins a schedule
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()

@@ -78,6 +78,7 @@ class CyclicLR(LRScheduler):
     def _start_momentum(self, base_momentum: Any, max_momentum: Any, last_epoch: int) -> None:
         if not {"momentum", "betas"} & self.optimizer.defaults.keys():
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        self.use_beta1 = "betas" in self.optimizer.defaults
         self.base_momentums = _per_group("base_momentum", self.optimizer, base_momentum)
         self.max_momentums = _per_group("max_momentum", self.optimizer, max_momentum)
         for group, low, high in zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True):

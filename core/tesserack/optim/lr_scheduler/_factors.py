@@ -28,20 +28,20 @@ __all__ = [
 class _FactorLR(LRScheduler):
     """``lr(t) = base_lr * factor(t)``, reached step by step as ``lr *= ratio(t)`` so that schedules can be chained."""
 
-    def factor(self, epoch: int) -> float:
+    def _factor_at(self, epoch: int) -> float:
         """What multiplies the base rate at ``epoch``."""
         raise NotImplementedError
 
-    def ratio(self, epoch: int) -> float:
+    def _ratio_at(self, epoch: int) -> float:
         """``factor(epoch) / factor(epoch - 1)``, for epoch > 0."""
         raise NotImplementedError
 
     def get_lr(self) -> list[float]:
-        change = self.factor(0) if self.last_epoch == 0 else self.ratio(self.last_epoch)
+        change = self._factor_at(0) if self.last_epoch == 0 else self._ratio_at(self.last_epoch)
         return [rate * change for rate in self._group_lrs()]
 
     def _get_closed_form_lr(self) -> list[float]:
-        factor = self.factor(self.last_epoch)
+        factor = self._factor_at(self.last_epoch)
         return [base * factor for base in self.base_lrs]
 
 
@@ -120,10 +120,10 @@ class StepLR(_FactorLR):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def factor(self, epoch: int) -> float:
+    def _factor_at(self, epoch: int) -> float:
         return float(self.gamma ** (epoch // self.step_size))
 
-    def ratio(self, epoch: int) -> float:
+    def _ratio_at(self, epoch: int) -> float:
         return self.gamma if epoch % self.step_size == 0 else 1.0
 
 
@@ -144,10 +144,10 @@ class MultiStepLR(_FactorLR):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def factor(self, epoch: int) -> float:
+    def _factor_at(self, epoch: int) -> float:
         return float(self.gamma ** bisect_right(sorted(self.milestones.elements()), epoch))
 
-    def ratio(self, epoch: int) -> float:
+    def _ratio_at(self, epoch: int) -> float:
         return float(self.gamma ** self.milestones[epoch])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -169,10 +169,10 @@ class ExponentialLR(_FactorLR):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def factor(self, epoch: int) -> float:
+    def _factor_at(self, epoch: int) -> float:
         return float(self.gamma**epoch)
 
-    def ratio(self, epoch: int) -> float:
+    def _ratio_at(self, epoch: int) -> float:
         return self.gamma
 
 
@@ -190,15 +190,15 @@ class ConstantLR(_FactorLR):
     ) -> None:
         if not 0 < factor <= 1:
             raise ValueError(f"ConstantLR: expected 0 < factor <= 1, got {factor}")
-        self.start_factor = factor
+        self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def factor(self, epoch: int) -> float:
-        return self.start_factor if epoch < self.total_iters else 1.0
+    def _factor_at(self, epoch: int) -> float:
+        return self.factor if epoch < self.total_iters else 1.0
 
-    def ratio(self, epoch: int) -> float:
-        return 1.0 / self.start_factor if epoch == self.total_iters else 1.0
+    def _ratio_at(self, epoch: int) -> float:
+        return 1.0 / self.factor if epoch == self.total_iters else 1.0
 
 
 class LinearLR(_FactorLR):
@@ -228,12 +228,15 @@ class LinearLR(_FactorLR):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def factor(self, epoch: int) -> float:
+    def _factor_at(self, epoch: int) -> float:
         done = min(epoch, self.total_iters) / self.total_iters if self.total_iters else 1.0
         return self.start_factor + (self.end_factor - self.start_factor) * done
 
-    def ratio(self, epoch: int) -> float:
-        return 1.0 if epoch > self.total_iters else self.factor(epoch) / self.factor(epoch - 1)
+    def _ratio_at(self, epoch: int) -> float:
+        if epoch > self.total_iters:
+            return 1.0
+        rise = self.end_factor - self.start_factor  # as PyTorch rounds it
+        return 1.0 + rise / (self.total_iters * self.start_factor + (epoch - 1) * rise)
 
 
 class PolynomialLR(_FactorLR):
@@ -251,11 +254,11 @@ class PolynomialLR(_FactorLR):
         self.power = power
         super().__init__(optimizer, last_epoch)
 
-    def factor(self, epoch: int) -> float:
+    def _factor_at(self, epoch: int) -> float:
         return float((1.0 - min(self.total_iters, epoch) / self.total_iters) ** self.power)
 
-    def ratio(self, epoch: int) -> float:
-        return 1.0 if epoch > self.total_iters else self.factor(epoch) / self.factor(epoch - 1)
+    def _ratio_at(self, epoch: int) -> float:
+        return 1.0 if epoch > self.total_iters else self._factor_at(epoch) / self._factor_at(epoch - 1)
 
 
 class CosineAnnealingLR(LRScheduler):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tesserack.optim.lr_scheduler._base import LRScheduler
 from tesserack.optim.optimizer import Optimizer
@@ -12,12 +12,13 @@ from tesserack.optim.optimizer import Optimizer
 __all__ = ["OneCycleLR"]
 
 
-class _Phase(NamedTuple):
-    """A stretch of steps over which rate and momentum go from one group entry to another."""
+# A stretch of steps over which rate and momentum go from one group entry to another, as PyTorch's files have it.
+_Phase = dict[str, Any]
 
-    end: float
-    rates: tuple[str, str]
-    momenta: tuple[str, str]
+
+def _phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> _Phase:
+    names = ("end_step", "start_lr", "end_lr", "start_momentum", "end_momentum")
+    return dict(zip(names, (end, *rates, *momenta), strict=True))
 
 
 def _cosine(start: float, end: float, done: float) -> float:
@@ -68,9 +69,9 @@ class OneCycleLR(LRScheduler):
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"OneCycleLR: expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
         self.optimizer = optimizer
-        self._anneal_strategy = anneal_strategy
+        self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
-        self._phases = _phases(self.total_steps, pct_start, three_phase)
+        self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
         peaks = self._per_group("max_lr", max_lr)
         if last_epoch == -1:
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
@@ -91,6 +92,7 @@ class OneCycleLR(LRScheduler):
     def _start_momentum(self, base_momentum: Any, max_momentum: Any, last_epoch: int) -> None:
         if not {"momentum", "betas"} & self.optimizer.defaults.keys():
             raise ValueError("OneCycleLR: cycle_momentum=True needs an optimizer with momentum or betas")
+        self.use_beta1 = "betas" in self.optimizer.defaults
         if last_epoch != -1:
             return
         lows = self._per_group("base_momentum", base_momentum)
@@ -113,22 +115,16 @@ class OneCycleLR(LRScheduler):
 
     def _rate(self, group: dict[str, Any]) -> float:
         """The rate of one group; sets its momentum as well."""
-        anneal: Callable[[float, float, float], float] = _cosine if self._anneal_strategy == "cos" else _linear
+        anneal: Callable[[float, float, float], float] = _cosine if self._anneal_func_type == "cos" else _linear
         begin = 0.0
-        for phase in self._phases:
-            if self.last_epoch <= phase.end or phase is self._phases[-1]:
+        for phase in self._schedule_phases:
+            if self.last_epoch <= phase["end_step"] or phase is self._schedule_phases[-1]:
                 break
-            begin = phase.end
-        done = (self.last_epoch - begin) / (phase.end - begin) if phase.end != begin else 1.0
+            begin = phase["end_step"]
+        done = (self.last_epoch - begin) / (phase["end_step"] - begin) if phase["end_step"] != begin else 1.0
         if self.cycle_momentum:
-            first, last = phase.momenta
-            self._set_momentum(group, anneal(group[first], group[last], done))
-        first, last = phase.rates
-        return anneal(group[first], group[last], done)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and the phases, which follow from the arguments."""
-        return {key: value for key, value in super().state_dict().items() if key != "_phases"}
+            self._set_momentum(group, anneal(group[phase["start_momentum"]], group[phase["end_momentum"]], done))
+        return anneal(group[phase["start_lr"]], group[phase["end_lr"]], done)
 
 
 def _length(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
@@ -147,8 +143,8 @@ def _phases(total_steps: int, pct_start: float, three_phase: bool) -> list[_Phas
     last = total_steps - 1
     if three_phase:
         return [
-            _Phase(peak, up, down),
-            _Phase(2 * pct_start * total_steps - 2, up[::-1], down[::-1]),
-            _Phase(last, ("initial_lr", "min_lr"), ("max_momentum", "max_momentum")),
+            _phase(peak, up, down),
+            _phase(2 * pct_start * total_steps - 2, up[::-1], down[::-1]),
+            _phase(last, ("initial_lr", "min_lr"), ("max_momentum", "max_momentum")),
         ]
-    return [_Phase(peak, up, down), _Phase(last, ("max_lr", "min_lr"), down[::-1])]
+    return [_phase(peak, up, down), _phase(last, ("max_lr", "min_lr"), down[::-1])]

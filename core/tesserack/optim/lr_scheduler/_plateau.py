@@ -53,6 +53,7 @@ class ReduceLROnPlateau(LRScheduler):
         if len(self.min_lrs) != groups:
             raise ValueError(f"ReduceLROnPlateau: expected {groups} values of min_lr, got {len(self.min_lrs)}")
         self.optimizer = optimizer
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.mode, self.factor, self.patience = mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.eps = cooldown, eps
@@ -61,7 +62,7 @@ class ReduceLROnPlateau(LRScheduler):
         self._reset()
 
     def _reset(self) -> None:
-        self.best = math.inf if self.mode == "min" else -math.inf
+        self.best = self.mode_worse = math.inf if self.mode == "min" else -math.inf
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 

@@ -39,6 +39,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
 
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next epoch, or to ``epoch``, which may lie within one: a part of the batches is behind."""
+        self._advance(epoch)
+
     def get_lr(self) -> list[float]:
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
@@ -52,6 +56,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             self._place(0 if epoch is None else epoch)
         super()._advance(None if epoch is None else epoch)  # type: ignore[arg-type]
+        self._step_count = 0  # not counted, as in PyTorch
 
     def _place(self, epoch: float) -> None:
         """Find the period that ``epoch`` falls in, and how far."""

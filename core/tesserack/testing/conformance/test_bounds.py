@@ -49,7 +49,8 @@ def _reduce(new: Target, rows: int, columns: int, dtype: ts.dtype, device: Any) 
     x = matrix(rows, columns, dtype, device)
     for dim, kept in ((0, columns), (1, rows)):
         ts.amax(x, dim, out=new(kept))
-        ts.argmax(x, dim, out=new(kept, dtype=ts.int64))
+        if dtype != ts.bool:
+            ts.argmax(x, dim, out=new(kept, dtype=ts.int64))
         ts.any(x, dim, out=new(kept, dtype=ts.uint8 if dtype == ts.uint8 else ts.bool))
         if dtype.is_floating_point:
             ts.sum(x, dim, out=new(kept))

@@ -1,0 +1,63 @@
+// Memory of recorded work whose addresses must stay: what it lets go is used again by later work of its own, and by
+// that of other recordings with the same pool.
+#pragma once
+#include "tensor/storage.h"
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace ts {
+
+class DeviceAllocator;
+
+// Recordings that share one are replayed in the order in which they were made, and not at once. It lives as long as
+// one of them, or a tensor in it, does; then its memory goes back to the allocator.
+class CapturePool : public std::enable_shared_from_this<CapturePool> {
+public:
+  // The pool of a number; 0: one that nobody else has.
+  static std::shared_ptr<CapturePool> of(Device device, uint64_t number);
+  ~CapturePool();
+  CapturePool(const CapturePool&) = delete;
+  CapturePool& operator=(const CapturePool&) = delete;
+  // Where this thread's recording allocates on a device; NULL: as always.
+  static CapturePool* current(Device device);
+
+  // From what was let go on the stream; `fresh` makes a storage of so many bytes, which the pool keeps.
+  template <class Fresh> Storage* allocate(size_t nbytes, void* stream, Fresh&& fresh) {
+    size_t bytes = rounded(nbytes);
+    Storage* block = take(bytes, stream);
+    if (!block) block = keep(fresh(bytes));
+    return lease(block, nbytes, bytes, stream);
+  }
+  static void release(Storage& s); // the deleter of what `allocate` gave
+
+  // While it lives, the thread's allocations are the pool's.
+  class Use {
+  public:
+    explicit Use(std::shared_ptr<CapturePool> pool);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+  private:
+    std::shared_ptr<CapturePool> pool_;
+    CapturePool* before_;
+  };
+
+private:
+  struct Lease;
+  explicit CapturePool(Device device) : device_(device) {}
+  static size_t rounded(size_t nbytes);
+  Storage* take(size_t& bytes, void* stream);
+  Storage* keep(Storage* block);
+  Storage* lease(Storage* block, size_t nbytes, size_t bytes, void* stream);
+
+  Device device_;
+  std::mutex mutex_;
+  std::vector<Storage*> blocks_; // all of them
+  std::map<void*, std::multimap<size_t, Storage*>> free_;
+};
+
+} // namespace ts

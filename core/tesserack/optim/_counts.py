@@ -1,0 +1,51 @@
+"""Counts of steps and other numbers of optimizers' states, which are tensors of no dims on the cpu as in PyTorch.
+
+They are read and written as numbers, without a call of an operator: there is one for each parameter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor, _native
+
+__all__ = ["NUMBERS", "as_counter", "count_steps", "counter", "numbers_of"]
+
+State = dict[str, Any]
+
+# Those beside "step".
+NUMBERS = ("eta", "mu", "mu_product")
+
+
+def counter(value: float) -> Tensor:
+    """A number as states have it: of float64 if that is the default dtype, and of float32 else."""
+    dtype = ts.float64 if ts.get_default_dtype() is ts.float64 else ts.float32
+    return ts.tensor(value, dtype=dtype, device="cpu")
+
+
+def as_counter(state: State, name: str) -> Tensor:
+    """The number of a state; what a program or a file has put there instead is made one."""
+    value = state[name]
+    if not isinstance(value, Tensor) or value.device.type != "cpu" or value.ndim or not value.is_floating_point():
+        value = state[name] = counter(float(value))
+    return value
+
+
+def numbers_of(tensors: list[Tensor]) -> list[float]:
+    """What the tensors hold."""
+    found: list[float] = _native._host_numbers(tensors)
+    return found
+
+
+def count_steps(states: list[State]) -> list[float]:
+    """Count one step more in each state; the counts."""
+    try:
+        tensors = [state["step"] for state in states]
+        before = numbers_of(tensors)
+    except TypeError:
+        tensors = [as_counter(state, "step") for state in states]
+        before = numbers_of(tensors)
+    counts = [number + 1 for number in before]
+    _native._set_host_numbers(tensors, counts)
+    return counts
