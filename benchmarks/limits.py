@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from rows import Cost, Row
+from threadpoolctl import threadpool_limits
 
 PRODUCT = 2048  # rows and columns of the products that the rate of products is taken from
 PRODUCT_FLOPS = 2 * PRODUCT**3
@@ -75,9 +76,9 @@ def numpy_seconds(cost: Cost, threads: int, seconds: float) -> float:
     if cost.flops:
         if cost.dtype not in ("float32", "float64"):
             return float("inf")
-        a, b = (np.ones((PRODUCT // threads, PRODUCT), cost.dtype) for _ in range(2))
-        products = in_threads(lambda _: a @ b.T, 1, seconds)  # the library has threads of its own
-        return products * cost.flops / (2 * a.shape[0] * b.shape[0] * PRODUCT)
+        a, b = (np.ones((PRODUCT, PRODUCT), cost.dtype) for _ in range(2))
+        with threadpool_limits(threads):  # the library has threads of its own
+            return in_threads(lambda _: a @ b, 1, seconds) * cost.flops / PRODUCT_FLOPS
     elements = _copied(cost) if cost.written else cost.read // 4
     sources = np.array_split(np.ones(elements, np.float32), threads)
     if not cost.written:
