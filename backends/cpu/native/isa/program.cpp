@@ -19,6 +19,10 @@ bool is_linear(const ts_tensor* t) { return (t->flags & (TS_T_CONTIGUOUS | TS_T_
 // Work below which a second thread does not pay, in additions.
 constexpr int64_t kParallelWork = 32768;
 
+[[noreturn]] __attribute__((cold)) void divided_by_zero() {
+  fail(TS_ERROR, "ZeroDivisionError: integer division or modulo by zero");
+}
+
 } // namespace
 
 template <typename T>
@@ -283,7 +287,43 @@ int Program<T>::run_box(const BoxWalk& walk, T* workspace, T* values, const T** 
   return status;
 }
 
+// One instruction over rows, operands as they lie or one value for each row: `x - mean`, `x / total`.
+template <typename T> bool Program<T>::is_one_loop_a_row() const {
+  if (program_->n_instructions != 1 || program_->n_outputs != 1 || steps_[0].sink != 0) return false;
+  if (space_.nd != 2 || tiling_.rows != 1 || tiling_.col_blocks != 1) return false;
+  for (int k = 0; k < program_->n_inputs; ++k) {
+    const Source& source = sources_[k];
+    if (source.kind == kStaged || (source.kind == kUniform && operands_[source.operand].dtype != dtype_of<T>()))
+      return false;
+  }
+  return true;
+}
+
+template <typename T> void Program<T>::run_rows(int64_t first, int64_t last) const {
+  const Step& step = steps_[0];
+  const T* operand[3];
+  int64_t stride[3];
+  const uint16_t registers[3] = {step.a, step.b, step.c};
+  for (int k = 0; k < 3; ++k) {
+    const Source& source = sources_[registers[k]];
+    stride[k] = source.kind == kConstant ? 0 : operands_[source.operand].stride[0];
+    operand[k] = source.kind == kConstant
+                     ? &source.value
+                     : reinterpret_cast<const T*>(operands_[source.operand].base) + first * stride[k];
+  }
+  const int64_t cols = tiling_.cols, out_stride = operands_[0].stride[0];
+  T* out = reinterpret_cast<T*>(operands_[0].base) + first * out_stride;
+  int status = 0;
+  for (int64_t r = first; r < last; ++r) {
+    status |= step.run(out, operand[0], operand[1], operand[2], cols);
+    out += out_stride;
+    for (int k = 0; k < 3; ++k) operand[k] += stride[k];
+  }
+  if (status != 0) divided_by_zero();
+}
+
 template <typename T> void Program<T>::run_range(int64_t first, int64_t last) const {
+  if (is_one_loop_a_row()) return run_rows(first, last);
   const int total = n_registers();
   SmallArray<T, 64> values(total);
   SmallArray<const T*, 64> regs(total);
@@ -306,8 +346,7 @@ template <typename T> void Program<T>::run_range(int64_t first, int64_t last) co
   T* spread = workspace + n_slots_ * kTileElements<T>;
   BoxWalk walk(space_, tiling_, first);
   for (int64_t box = first; box < last; ++box, box < last ? walk.next() : void()) {
-    if (run_box(walk, workspace, values.data(), regs.data(), loaded.data()) != 0)
-      fail(TS_ERROR, "ZeroDivisionError: integer division or modulo by zero");
+    if (run_box(walk, workspace, values.data(), regs.data(), loaded.data()) != 0) divided_by_zero();
     for (int k = 0; k < program_->n_outputs; ++k) {
       const Sink& sink = sinks_[k];
       if (sink.place == kInPlace) continue;

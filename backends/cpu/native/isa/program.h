@@ -61,6 +61,8 @@ private:
   bool lies_beside_next(int sink) const;
   bool may_write_in_place(int sink, int instruction) const;
   int last_use(int reg) const;
+  bool is_one_loop_a_row() const;
+  void run_rows(int64_t first, int64_t last) const;
   void run_range(int64_t first, int64_t last) const;
   int run_box(const BoxWalk& walk, T* workspace, T* values, const T** regs, const char** loaded) const;
 
