@@ -37,20 +37,26 @@ class Row:
     limit: float | None  # the ratio to stay under, tesserack's over torch's
     memory: bool = False  # measured is not the time but what the process comes to hold at most, in bytes
     cost: Cost | None = None  # the machine takes some time for it; within a tenth of that, the ratio may be any
+    fresh: bool = False  # each pair in new processes: where the pages of its tensors came to lie decides
 
 
 _rows: dict[str, Row] = {}
 
 
 def row(
-    name: str, statement: str, limit: float | None = None, memory: bool = False, cost: Cost | None = None
+    name: str,
+    statement: str,
+    limit: float | None = None,
+    memory: bool = False,
+    cost: Cost | None = None,
+    fresh: bool = False,
 ) -> Callable[[Setup], Setup]:
     """Register the decorated setup as the row ``name`` of the family its module is called after."""
 
     def register(setup: Setup) -> Setup:
         if name in _rows:
             raise ValueError(f"benchmarks: two rows are called {name!r}")
-        _rows[name] = Row(setup.__module__, name, statement, setup, limit, memory, cost)
+        _rows[name] = Row(setup.__module__, name, statement, setup, limit, memory, cost, fresh)
         return setup
 
     return register

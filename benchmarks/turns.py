@@ -136,13 +136,13 @@ def measure_row(row: Row, workers: tuple[Worker, Worker], pairs: int, seconds: f
     result = Result(row)
     try:
         for index in range(2 if row.memory else pairs + 1):
-            if row.memory:
+            if row.memory or row.fresh:
                 for worker in workers:
                     worker.restart()
             first, second = (worker.measure(row.name, seconds) for worker in workers)
             if index > 0:
                 result.pairs.append((first, second))
-            if row.cost is not None and index % LIMIT_EVERY == 1:
+            if row.cost is not None and (row.fresh or index % LIMIT_EVERY == 1):
                 result.machines.append(machine_seconds(row, workers[1], seconds))
     except WorkerError as error:
         result.error = str(error)
