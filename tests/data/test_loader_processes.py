@@ -144,6 +144,24 @@ def test_persistent_workers_stay():
     assert not pids(go) & pids(go)
 
 
+class Seeds:
+    """The seed of the worker that is asked."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return ts.utils.data.get_worker_info().seed
+
+
+def test_persistent_threads_have_new_seeds_in_every_epoch():
+    loader = ts.utils.data.DataLoader(
+        Seeds(), batch_size=None, num_workers=2, persistent_workers=True, worker_type="thread"
+    )
+    seeds = [int(seed) for _ in range(3) for seed in loader]
+    assert sorted(seed - min(seeds) for seed in seeds) == list(range(6))
+
+
 def test_persistent_streams_start_again():
     loader = processes({"dataset": Parts(), "batch_size": 2, "persistent_workers": True})
     assert [b.tolist() for b in loader] == [b.tolist() for b in loader] == [[0, 2], [1, 3], [4, 6], [5]]

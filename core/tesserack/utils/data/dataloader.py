@@ -88,6 +88,7 @@ class DataLoader(Generic[T_co]):
         self.in_order = in_order
         self.worker_type = worker_type
         self._processes: Any = None
+        self._seed: int | None = None
         self._streams = isinstance(dataset, IterableDataset)
         if isinstance(dataset, IterDataPipe) and shuffle is not None:
             from tesserack.utils.data.graph_settings import apply_shuffle_settings
@@ -167,14 +168,25 @@ class DataLoader(Generic[T_co]):
         return whole if self.drop_last or not rest else whole + 1
 
     def __iter__(self) -> Iterator[Any]:
-        # Drawn whatever the number of workers, which must not change the order of what follows.
-        seed = int(ts.empty((), dtype=ts.int64).random_(generator=self.generator).item())
+        seed = self._base_seed()
         if self.num_workers == 0:
             return self._here(seed)
         infos = [WorkerInfo(i, self.num_workers, seed + i, self.dataset) for i in range(self.num_workers)]
         after = _pinned if self.pin_memory else None
         ahead = self.prefetch_factor or 2
         return Batches(self._start(infos), self._tasks(), ahead, self.timeout, self.in_order, after)
+
+    def _base_seed(self) -> int:
+        """The seed of the first worker, drawn whatever their number, which must not change what is drawn afterwards.
+
+        Persistent workers take theirs once, and no more numbers are drawn; threads, which are new in each epoch, go on
+        from the last one's. Seeds of datapipes are new in every epoch.
+        """
+        if self._seed is None or not self.persistent_workers or isinstance(self.dataset, IterDataPipe):
+            self._seed = int(ts.empty((), dtype=ts.int64).random_(generator=self.generator).item())
+        else:
+            self._seed += self.num_workers
+        return self._seed
 
     def _start(self, infos: list[WorkerInfo]) -> Workers:
         """The workers of an epoch: threads, new processes, or those of the epoch before."""
