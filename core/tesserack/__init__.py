@@ -179,7 +179,7 @@ _LAZY_NAMES = {
         "_spectral",
     ),
     **dict.fromkeys(("lobpcg", "lu", "pca_lowrank", "svd_lowrank"), "_lowrank"),
-    **dict.fromkeys(("binomial", "poisson"), "distributions._samplers"),
+    **dict.fromkeys(("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "distributions._samplers"),
     "summary": "utils.summary",
     "cmake_dir": "_headers",
     "get_include": "_headers",

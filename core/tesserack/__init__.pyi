@@ -298,6 +298,8 @@ from tesserack._variadic import tensordot as tensordot
 from tesserack.autograd.anomaly_mode import set_anomaly_enabled as set_anomaly_enabled
 from tesserack.autograd.function import FunctionCtx as FunctionCtx
 from tesserack.autograd.graph import Node as Node
+from tesserack.distributions._samplers import _sample_dirichlet as _sample_dirichlet
+from tesserack.distributions._samplers import _standard_gamma as _standard_gamma
 from tesserack.distributions._samplers import binomial as binomial
 from tesserack.distributions._samplers import poisson as poisson
 from tesserack.func import vmap as vmap

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import threading
 
 from tesserack import _native
 from tesserack._native import Generator, Tensor
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+
+
+class _Substitutes(threading.local):
+    """What draws in this thread in place of loops of Tesserack's own, by name (``compat.torch_random``)."""
+
+    samplers: dict[str, Callable[..., Tensor]] = {}  # noqa: RUF012 - replaced as a whole
+
+
+substitutes = _Substitutes()
 
 
 def default_generator(device: Any = None) -> Generator:

@@ -25,6 +25,12 @@ def layer(make):
     return lambda t: t.cat([p.flatten() for p in make(t.nn).parameters()])
 
 
+def epochs(t, count, **options):
+    """What shuffled loaders give in some epochs."""
+    loader = t.utils.data.DataLoader(t.arange(20), batch_size=3, shuffle=True, **options)
+    return t.cat([batch for _ in range(count) for batch in loader])
+
+
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 DRAWS = {
     **{f"rand {d}": lambda t, d=d: t.rand(50, dtype=getattr(t, d)) for d in FLOATS},
@@ -83,10 +89,36 @@ DRAWS = {
     "Linear": layer(lambda nn: nn.Linear(5, 6)),
     "LSTM": layer(lambda nn: nn.LSTM(4, 5)),
     "Transformer": layer(lambda nn: nn.TransformerEncoderLayer(8, 2, 16)),
-    "loader": lambda t: t.cat([*t.utils.data.DataLoader(t.arange(20), batch_size=3, shuffle=True)]),
+    "loader": lambda t: epochs(t, 2),
+    "loader with a worker": lambda t: epochs(t, 2, num_workers=1),
+    "loader with one that stays": lambda t: epochs(t, 3, num_workers=1, persistent_workers=True),
     "random_split": lambda t: t.tensor([*t.utils.data.random_split(range(20), [15, 5])[0].indices]),
     "Normal": lambda t: t.distributions.Normal(t.zeros(3), 1.0).sample((20,)),
     "Categorical": lambda t: t.distributions.Categorical(t.ones(5)).sample((20,)),
+    **{
+        f"gamma {d}": lambda t, d=d: t._standard_gamma(t.arange(1, 60, dtype=getattr(t, d)) / 4)
+        for d in ("float32", "float64")
+    },
+    "Gamma": lambda t: t.distributions.Gamma(t.tensor([0.3, 5.0]), t.tensor([2.0, 0.5])).sample((20,)),
+    "Beta": lambda t: t.distributions.Beta(t.tensor([0.3, 5.0]), t.tensor([2.0, 0.5])).sample((20,)),
+    "Dirichlet": lambda t: t.distributions.Dirichlet(t.tensor([0.02, 0.3, 5.0, 40.0])).sample((20,)),
+    "Dirichlet float64": lambda t: t.distributions.Dirichlet(t.tensor([0.3, 5.0]).double()).sample((20,)),
+    "StudentT": lambda t: t.distributions.StudentT(t.tensor([3.0, 20.0])).sample((20,)),
+    "VonMises": lambda t: t.distributions.VonMises(t.tensor([0.0, 2.0]), t.tensor([0.3, 9.0])).sample((20,)),
+    **{
+        f"poisson {d}": lambda t, d=d: t.poisson((t.arange(200, dtype=getattr(t, d)) / 4).reshape(10, 20))
+        for d in FLOATS
+    },
+    "poisson of much": lambda t: t.poisson(t.full((200,), 1e4)),
+    "NegativeBinomial": lambda t: t.distributions.NegativeBinomial(t.tensor([3.0, 40.0]), 0.7).sample((20,)),
+    **{
+        f"binomial of {n}": lambda t, n=n: t.binomial(t.full((99,), float(n)), t.arange(99.0) / 98)
+        for n in (0, 3, 25, 400, 20000)
+    },
+    "binomial float64": lambda t: t.binomial(t.full((99,), 70.0).double(), t.arange(99).double() / 98),
+    "Binomial": lambda t: t.distributions.Binomial(30, t.tensor([0.1, 0.8])).sample((20,)),
+    "rrelu float64": lambda t: t.nn.functional.rrelu(t.arange(-20, 20).double(), 0.1, 0.4, True),
+    "rrelu": lambda t: t.nn.functional.rrelu((t.arange(-20, 20) / 7).reshape(5, 8), 0.1, 0.4, True),
 }
 
 
@@ -125,6 +157,20 @@ def test_gradients_of_what_was_drawn():
     leaf = ts.zeros(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="leaf"):
         leaf.normal_()
+
+
+def test_gradients_of_gamma_variates():
+    results = []
+    for library in (ts, torch):
+        library.manual_seed(4)
+        alpha = library.linspace(0.2, 40, 30, dtype=library.float64).requires_grad_()
+        library.distributions.Gamma(alpha, 1.0).rsample().sum().backward()
+        results.append(alpha.grad.numpy())
+    np.testing.assert_allclose(*results, rtol=2e-3)
+    alpha = ts.ones(3, 2, requires_grad=True)
+    drawn = ts.distributions.Dirichlet(alpha).rsample()
+    drawn[:, 0].sum().backward()
+    assert bool((alpha.grad[:, 0] > 0).all()) and bool((alpha.grad[:, 1] < 0).all())
 
 
 def test_arguments_are_checked_as_ever():

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd import Function
+from tesserack.random import substitutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["binomial", "poisson", "standard_log_gamma"]
+__all__ = ["_sample_dirichlet", "_standard_gamma", "binomial", "poisson"]
 
 
 def _decide(shape: Any, like: Tensor, attempt: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
@@ -35,7 +36,7 @@ def _rand(count: int, like: Tensor, generator: Any = None) -> Tensor:
     return uniforms.clamp(min=ts.finfo(like.dtype).tiny)
 
 
-def _log_gamma_variates(alpha: Tensor) -> Tensor:
+def _log_gamma_variates(alpha: Tensor, generator: Any) -> Tensor:
     """Logarithms of gamma variates (Marsaglia and Tsang 2000); below one, by alpha + 1 and a power of a uniform."""
     boosted = alpha < 1
     shape = ts.where(boosted, alpha + 1, alpha)
@@ -43,17 +44,17 @@ def _log_gamma_variates(alpha: Tensor) -> Tensor:
     c = 1 / (3 * d.sqrt())
 
     def attempt(index: Tensor) -> tuple[Tensor, Tensor]:
-        x = ts.randn(index.numel(), dtype=alpha.dtype, device=alpha.device)
+        x = ts.randn(index.numel(), dtype=alpha.dtype, device=alpha.device, generator=generator)
         v = (1 + c[index] * x) ** 3
         positive = v > 0
         log_v = v.clamp(min=ts.finfo(alpha.dtype).tiny).log()
-        log_u = _rand(index.numel(), alpha).log()
+        log_u = _rand(index.numel(), alpha, generator).log()
         accepted = positive & (log_u < 0.5 * x * x + d[index] * (1 - v + log_v))
         # Shapes that are not finite are their own variates; they would never be accepted.
         return d[index].log() + log_v, accepted | ~d[index].isfinite()
 
     drawn = _decide(alpha.shape, alpha, attempt)
-    return ts.where(boosted, drawn + _rand(alpha.numel(), alpha).log() / alpha, drawn)
+    return ts.where(boosted, drawn + _rand(alpha.numel(), alpha, generator).log() / alpha, drawn)
 
 
 def _series_gradient(alpha: Tensor, x: Tensor) -> Tensor:
@@ -126,24 +127,81 @@ class _StandardLogGamma(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, alpha: Tensor) -> Tensor:
+    def forward(ctx: Any, alpha: Tensor, generator: Any) -> Tensor:
         flat = alpha.detach().reshape(-1)
         wide = flat if flat.dtype == ts.float64 else flat.float()
-        out = _log_gamma_variates(wide).to(alpha.dtype).reshape(alpha.shape)
+        out = _log_gamma_variates(wide, generator).to(alpha.dtype).reshape(alpha.shape)
         ctx.save_for_backward(alpha, out)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         alpha, out = ctx.saved_tensors
         with ts.no_grad():
             slope = _log_gamma_gradient(alpha.detach(), out.detach())
-        return grad * slope
+        return grad * slope, None
 
 
-def standard_log_gamma(alpha: Tensor) -> Tensor:
-    """Logarithms of gamma variates with shapes ``alpha`` and rate one, differentiable by ``alpha`` once."""
-    return _StandardLogGamma.apply(alpha)  # type: ignore[no-any-return]
+class _SubstitutedGamma(Function):
+    """Gamma variates of shape ``alpha`` by a substitute, and their logarithms, which have the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, alpha: Tensor, generator: Any) -> tuple[Tensor, Tensor]:
+        out = substitutes.samplers["gamma"](alpha.detach(), generator)
+        log_out = out.log()
+        ctx.save_for_backward(alpha, log_out)
+        ctx.mark_non_differentiable(out)
+        return out, log_out
+
+    @staticmethod
+    def backward(ctx: Any, _: Any, grad: Tensor) -> tuple[Tensor, None]:
+        alpha, log_out = ctx.saved_tensors
+        with ts.no_grad():
+            slope = _log_gamma_gradient(alpha.detach().double(), log_out.detach())
+        return (grad * slope).to(alpha.dtype), None
+
+
+class _Replaced(Function):
+    """``exact`` as the value, ``smooth`` for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, smooth: Tensor, exact: Tensor) -> Tensor:
+        return exact.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
+def _standard_gamma(alpha: Tensor, generator: Any = None) -> Tensor:
+    """Gamma variates of shapes ``alpha`` and rate one, differentiable by ``alpha`` once.
+
+    They may underflow to zero. It waits for the device.
+
+    >>> import tesserack as ts
+    >>> tuple(_standard_gamma(ts.ones(3, 2)).shape)
+    (3, 2)
+    """
+    _checked_real("_standard_gamma", alpha)
+    if "gamma" not in substitutes.samplers:
+        return ts.exp(_StandardLogGamma.apply(alpha, generator))
+    drawn, log_drawn = _SubstitutedGamma.apply(alpha, generator)
+    return _Replaced.apply(log_drawn.exp().to(alpha.dtype), drawn.to(alpha.dtype))  # type: ignore[no-any-return]
+
+
+def _sample_dirichlet(concentration: Tensor, generator: Any = None) -> Tensor:
+    """Dirichlet variates along the last dim, differentiable once: gamma variates over their sum.
+
+    By logarithms, as those of small concentrations would all underflow.
+    """
+    _checked_real("_sample_dirichlet", concentration)
+    if "gamma" not in substitutes.samplers:
+        return ts.softmax(_StandardLogGamma.apply(concentration, generator), -1)
+    dtype = concentration.dtype
+    drawn, log_drawn = _SubstitutedGamma.apply(concentration.double(), generator)
+    largest = 1 - ts.finfo(dtype).eps / 2
+    shares = (drawn / drawn.sum(-1, keepdim=True)).to(dtype).clamp(ts.finfo(dtype).tiny, largest)
+    return _Replaced.apply(ts.softmax(log_drawn, -1).to(dtype), shares)  # type: ignore[no-any-return]
 
 
 def _search_poisson(rate: Tensor, generator: Any) -> Tensor:
@@ -214,6 +272,8 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     flat = input.detach().reshape(-1).double()
     if not bool((flat >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    if substitute := substitutes.samplers.get("poisson"):
+        return substitute(input, generator).to(input.dtype)
     large = flat >= 10
     drawn = _split(
         flat, large, lambda i: _search_poisson(flat[i], generator), lambda i: _reject_poisson(flat[i], generator)
@@ -277,6 +337,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     chance = chances.detach().reshape(-1).double()
     if not bool(((n >= 0) & (chance >= 0) & (chance <= 1)).all()):
         raise RuntimeError("binomial: expected counts from 0 on and probabilities in [0, 1]")
+    if substitute := substitutes.samplers.get("binomial"):
+        return substitute(trials, chances, generator).to(prob.dtype)
     flipped = chance > 0.5
     p = ts.where(flipped, 1 - chance, chance)
     drawn = _split(

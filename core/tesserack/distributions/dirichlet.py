@@ -7,7 +7,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributions import constraints
-from tesserack.distributions._samplers import standard_log_gamma
+from tesserack.distributions._samplers import _sample_dirichlet
 from tesserack.distributions.exp_family import ExponentialFamily
 from tesserack.nn import functional as F
 
@@ -31,9 +31,7 @@ class Dirichlet(ExponentialFamily):
         return self._expanded(Dirichlet, batch_shape, ("concentration",), _instance, event_dims=1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        # Gamma variates over their sum, by logarithms: those of small concentrations would all underflow.
-        return F.softmax(standard_log_gamma(self.concentration.expand(shape)), dim=-1)
+        return _sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._checked(value)

@@ -7,7 +7,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Size, Tensor
 from tesserack.distributions import constraints
-from tesserack.distributions._samplers import standard_log_gamma
+from tesserack.distributions._samplers import _standard_gamma
 from tesserack.distributions.exp_family import ExponentialFamily
 from tesserack.distributions.utils import broadcast_all, is_number
 
@@ -44,7 +44,7 @@ class Gamma(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        value = ts.exp(standard_log_gamma(self.concentration.expand(shape))) / self.rate.expand(shape)
+        value = _standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
         # Not zero, where the density may be infinite.
         return value + (value.detach().clamp(min=ts.finfo(value.dtype).tiny) - value.detach())
 

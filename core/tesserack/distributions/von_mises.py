@@ -8,7 +8,6 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributions import constraints
-from tesserack.distributions._samplers import _decide
 from tesserack.distributions.distribution import Distribution
 from tesserack.distributions.utils import broadcast_all, lazy_property
 
@@ -48,22 +47,19 @@ class VonMises(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws by rejection from a wrapped Cauchy distribution (Best and Fisher 1979)."""
-        shape = self._extended_shape(sample_shape)
         with ts.no_grad():
-            kappa = self.concentration.double().expand(shape).reshape(-1)
-            r = self._proposal_r.expand(shape).reshape(-1)
-
-            def attempt(index: Tensor) -> tuple[Tensor, Tensor]:
-                u = ts.rand((3, index.numel()), dtype=r.dtype, device=r.device)
-                z = ts.cos(math.pi * u[0])
-                f = (1 + r[index] * z) / (r[index] + z)
-                c = kappa[index] * (r[index] - f)
-                accepted = (c * (2 - c) - u[1] > 0) | ((c / u[1]).log() + 1 - c >= 0)
-                return (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos(), accepted | ~kappa[index].isfinite()
-
-            angle = _decide((kappa.numel(),), kappa, attempt).reshape(shape)
-            loc = self.loc.double()
-            return ((angle + loc + math.pi) % (2 * math.pi) - math.pi).to(self.loc.dtype)
+            kappa, r, loc = self.concentration.double(), self._proposal_r, self.loc.double()
+            angle = ts.zeros(self._extended_shape(sample_shape), dtype=ts.float64, device=loc.device)
+            done = ~kappa.isfinite().expand(angle.shape)  # their angles would never be accepted
+            while not bool(done.all()):
+                u1, u2, u3 = ts.rand((3, *angle.shape), dtype=ts.float64, device=loc.device)
+                z = ts.cos(math.pi * u1)
+                f = (1 + r * z) / (r + z)
+                c = kappa * (r - f)
+                accepted = (c * (2 - c) - u2 > 0) | ((c / u2).log() + 1 - c >= 0)
+                angle = ts.where(accepted, (u3 - 0.5).sign() * f.clamp(min=-1, max=1).acos(), angle)
+                done = done | accepted
+            return ((angle + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
 
     @property
     def mean(self) -> Tensor:

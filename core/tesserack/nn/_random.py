@@ -39,7 +39,10 @@ def rrelu(
             f"rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and {upper}"
         )
     if training:
-        slopes = ts.empty_like(input.detach()).uniform_(lower, upper)
+        if substitute := ts.random.substitutes.samplers.get("rrelu"):
+            slopes = substitute(input, lower, upper).to(input.dtype)
+        else:
+            slopes = ts.empty_like(input.detach()).uniform_(lower, upper)
         result = ts.where(input <= 0, input * slopes, input)
     else:
         result = ts.leaky_relu(input, (lower + upper) / 2)

@@ -5,12 +5,12 @@ drawn on the host, by NumPy, and copied to the device, which takes longer; a gen
 of the stream it has taken, so that saving and setting states goes on working.
 
 Of PyTorch's kernels for normal numbers in float32 it follows the one for AVX2, which all x86 processors of the last ten
-years run. Gamma, Poisson and binomial variates, and ``rrelu``, are still drawn from Tesserack's streams.
+years run. The gradient of Dirichlet variates stays that of the gamma variates that they are made of.
 """
 
 from __future__ import annotations
 
-from tesserack import _native
+from tesserack import _native, random
 
 __all__ = ["switch"]
 
@@ -21,11 +21,12 @@ _registered = False
 def switch(on: bool) -> None:
     """Draw as PyTorch does in this thread, or no longer."""
     global _registered
-    if not _registered:
-        if not on:
-            return
-        from tesserack.compat.torch_random import _kernels
+    if not _registered and not on:
+        return
+    from tesserack.compat.torch_random import _kernels, _rejection
 
+    if not _registered:
         _kernels.register(_KEY)
         _registered = True
     _native._enable_key(_KEY, on)
+    random.substitutes.samplers = _rejection.SAMPLERS if on else {}

@@ -64,6 +64,13 @@ class Stream:
         """Uniform numbers in [0, 1) of 53 bits."""
         return (self.bits64(n) & np.uint64((1 << 53) - 1)) * 2.0**-53
 
+    def double(self) -> float:
+        """One of them."""
+        high, low = int(self._engine.random_raw()), int(self._engine.random_raw())
+        self.words += 2
+        self.back += 2 if self.back else 0
+        return ((high << 32 | low) & ((1 << 53) - 1)) * 2.0**-53
+
     def uniforms(self, n: int) -> Any:
         """Uniform numbers in [0, 1) of 24 bits, as float32."""
         return ((self.bits32(n) & np.uint64((1 << 24) - 1)) * 2.0**-24).astype(np.float32)
