@@ -86,6 +86,7 @@ inline void accumulate_runs(float* tile, int64_t n, double& carry) {
 }
 
 #if defined(__AVX512F__)
+#define TESSERACK_CPU_SUM_RUNS 1
 // Eight at a time: three shifted additions make their own sums, then the carry joins. In float64 the order of additions
 // does not show.
 inline int64_t accumulate_registers(const float* from, float* to, int64_t n, double& carry) {
@@ -109,7 +110,31 @@ inline int64_t accumulate_registers(const float* from, float* to, int64_t n, dou
   carry = _mm512_cvtsd_f64(before);
   return i;
 }
+#elif defined(__AVX2__)
+#define TESSERACK_CPU_SUM_RUNS 1
+// The same, four at a time.
+inline int64_t accumulate_registers(const float* from, float* to, int64_t n, double& carry) {
+  const __m256d zero = _mm256_setzero_pd();
+  const auto sums = [&](__m256d x) {
+    x = _mm256_add_pd(x, _mm256_blend_pd(_mm256_permute4x64_pd(x, 0x90), zero, 1));
+    return _mm256_add_pd(x, _mm256_permute2f128_pd(x, x, 0x08));
+  };
+  __m256d before = _mm256_set1_pd(carry);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m256d low = sums(_mm256_cvtps_pd(_mm_loadu_ps(from + i)));
+    const __m256d high = sums(_mm256_cvtps_pd(_mm_loadu_ps(from + i + 4)));
+    const __m256d middle = _mm256_add_pd(before, _mm256_permute4x64_pd(low, 0xff));
+    _mm_storeu_ps(to + i, _mm256_cvtpd_ps(_mm256_add_pd(before, low)));
+    _mm_storeu_ps(to + i + 4, _mm256_cvtpd_ps(_mm256_add_pd(middle, high)));
+    before = _mm256_add_pd(middle, _mm256_permute4x64_pd(high, 0xff));
+  }
+  carry = _mm256_cvtsd_f64(before);
+  return i;
+}
+#endif
 
+#ifdef TESSERACK_CPU_SUM_RUNS
 // A row of float32 that lies in one run, read and written where it lies.
 inline void sum_run(const float* from, float* to, int64_t n, double carry) {
   constexpr int64_t part = 256;
@@ -156,7 +181,7 @@ void scan_row(const Row& row, int64_t n, LoadFn<T> load, StoreFn<T> store, int64
   Carry<T> carry = Op == TS_R_SUM ? 0 : 1;
   T best{};
   int64_t best_at = -1;
-#if defined(__AVX512F__)
+#ifdef TESSERACK_CPU_SUM_RUNS
   if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>)
     if (row.in_stride == 1 && row.out_stride == 1 && load == loader<float>(TS_FLOAT32) &&
         store == storer<float>(TS_FLOAT32))
@@ -266,7 +291,7 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
           });
     }
   }
-#if defined(__AVX512F__)
+#ifdef TESSERACK_CPU_SUM_RUNS
   if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>) {
     const Row first = row(0);
     if (rows == 1 && n >= kSharedFrom && in->dtype == TS_FLOAT32 && out->dtype == TS_FLOAT32 && first.in_stride == 1 &&
