@@ -173,6 +173,13 @@ def test_gradients_of_gamma_variates():
     assert bool((alpha.grad[:, 0] > 0).all()) and bool((alpha.grad[:, 1] < 0).all())
 
 
+def test_variates_of_impossible_parameters():
+    shapes = ts.tensor([-5.0, -0.001, float("nan"), float("inf"), 0.0])
+    assert ts._standard_gamma(shapes).isnan().tolist() == [True, True, True, False, False]
+    assert ts.poisson(ts.tensor([0.0, float("inf")])).tolist() == [0.0, float("inf")]
+    assert ts.binomial(ts.tensor([float("inf")]), ts.tensor([0.3])).tolist() == [float("inf")]
+
+
 def test_arguments_are_checked_as_ever():
     with pytest.raises(RuntimeError, match="std >= 0"):
         ts.empty(3).normal_(0, -1)

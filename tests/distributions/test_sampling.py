@@ -179,3 +179,12 @@ def test_transforms_reach_their_constraint(constraint):
     y = transform(x)
     assert constraint.check(y).all()
     np.testing.assert_allclose(np.array(transform(transform.inv(y)).tolist()), np.array(y.tolist()), rtol=1e-6)
+
+
+def test_variates_of_impossible_parameters():
+    shapes = ts.tensor([-5.0, -1.0, float("nan"), float("inf"), 0.0])
+    assert ts._standard_gamma(shapes).isnan().tolist() == [True, True, True, False, False]
+    assert ts._standard_gamma(shapes)[3:].tolist() == [float("inf"), 0.0]
+    assert ts.poisson(ts.tensor([0.0, float("inf")])).tolist() == [0.0, float("inf")]
+    with pytest.raises(RuntimeError, match="non-negative"):
+        ts.poisson(ts.tensor([float("nan")]))

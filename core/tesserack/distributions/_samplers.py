@@ -50,8 +50,8 @@ def _log_gamma_variates(alpha: Tensor, generator: Any) -> Tensor:
         log_v = v.clamp(min=ts.finfo(alpha.dtype).tiny).log()
         log_u = _rand(index.numel(), alpha, generator).log()
         accepted = positive & (log_u < 0.5 * x * x + d[index] * (1 - v + log_v))
-        # Shapes that are not finite are their own variates; they would never be accepted.
-        return d[index].log() + log_v, accepted | ~d[index].isfinite()
+        # Without a shape there are no variates, and an infinite one is its own: neither would ever be accepted.
+        return d[index].log() + log_v, accepted | ~((d[index] > 0) & d[index].isfinite())
 
     drawn = _decide(alpha.shape, alpha, attempt)
     return ts.where(boosted, drawn + _rand(alpha.numel(), alpha, generator).log() / alpha, drawn)

@@ -21,6 +21,8 @@ _third, _0331 = np.float32(1.0) / np.float32(3.0), float(np.float32(0.0331))
 
 def _gamma(stream: Stream, alpha: Any) -> float:
     """Marsaglia and Tsang 2000; parts of it in the dtype of ``alpha``, a NumPy scalar."""
+    if not 0 <= alpha < math.inf:
+        return math.inf if alpha > 0 else math.nan
     scale = 1.0
     if alpha < 1:
         if alpha == 0:
@@ -29,8 +31,6 @@ def _gamma(stream: Stream, alpha: Any) -> float:
         alpha = alpha + type(alpha)(1)
     d = float(alpha - _third)
     c = 1 / math.sqrt(9 * d)
-    if not d < math.inf:  # never accepted below
-        return d
     while True:
         x = float(one_by_one(stream, 1)[0])
         if (y := 1 + c * x) <= 0:
@@ -44,8 +44,8 @@ def _gamma(stream: Stream, alpha: Any) -> float:
 
 def _poisson(stream: Stream, rate: float) -> float:
     """Hörmann 1993, algorithm PTRS, from ten on; below, uniform numbers are multiplied."""
-    if rate == 0:
-        return 0.0
+    if rate in (0, math.inf):
+        return rate
     if rate < 10:
         end, product, count = math.exp(-rate), stream.double(), 0
         while product > end:
@@ -126,7 +126,7 @@ def _many_successes(stream: Stream, count: Any, p: Any) -> Any:
 def _binomial(stream: Stream, count: Any, p: Any) -> Any:
     if count <= 0 or p <= 0:
         return 0
-    if p >= 1:
+    if p >= 1 or count == math.inf:
         return count
     if p > 0.5:
         return count - _binomial(stream, count, type(p)(1.0 - float(p)))
