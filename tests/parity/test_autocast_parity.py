@@ -66,7 +66,12 @@ def test_recurrent_layers(layer: str, name: str) -> None:
         module = getattr(lib.nn, layer)(3, 5)
         with lib.autocast("cpu", dtype=lib.bfloat16):
             x = lib.ones(2, 3) if layer.endswith("Cell") else lib.ones(4, 2, 3)
-            result = module(x.to(getattr(lib, name)))
+            try:
+                result = module(x.to(getattr(lib, name)))
+            except RuntimeError as error:
+                if lib is torch and "primitive descriptor" in str(error):
+                    pytest.skip("PyTorch has no LSTM of bfloat16 on processors without AVX-512")
+                raise
         found.append(dtypes_of(result))
         flat(result)[0].float().sum().backward()
         assert all(str(p.grad.dtype).endswith(".float32") for p in module.parameters())
