@@ -186,6 +186,11 @@ def test_arguments_are_checked_as_ever():
     with pytest.raises(RuntimeError, match="less than"):
         ts.randint(5, 5, (2,))
     assert ts.rand(3, device="meta").is_meta
+    assert ts.nn.functional.rrelu(ts.ones(3, device="meta"), training=True).is_meta
+    with pytest.raises(RuntimeError, match="floating"):
+        ts._standard_gamma(ts.ones(3, dtype=ts.int64))
+    with pytest.raises(RuntimeError, match="floating"):
+        ts._sample_dirichlet(ts.ones(3, dtype=ts.int64))
 
 
 def test_it_is_an_option_of_run(program):

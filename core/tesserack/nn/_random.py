@@ -39,7 +39,8 @@ def rrelu(
             f"rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and {upper}"
         )
     if training:
-        if substitute := ts.random.substitutes.samplers.get("rrelu"):
+        substitute = None if input.is_meta else ts.random.substitutes.samplers.get("rrelu")
+        if substitute is not None:
             slopes = substitute(input, lower, upper).to(input.dtype)
         else:
             slopes = ts.empty_like(input.detach()).uniform_(lower, upper)
