@@ -41,8 +41,7 @@ void gather_rows(const Call& call, int dim, int split, int64_t split_begin, int6
       continue;
     }
     if (at_step == 1 && to_step == 1 && from_step == 0 && step == 1) {
-      check_indices("gather", at_row, n, dim, limit);
-      for (int64_t j = 0; j < n; ++j) to_row[j] = from_row[at_row[j]];
+      each_checked("gather", at_row, n, dim, limit, [=](int64_t j, Index picked) { to_row[j] = from_row[picked]; });
       continue;
     }
     for (int64_t j = 0; j < n; ++j) {

