@@ -81,18 +81,19 @@ struct Shape {
   int taps() const { return mode == kNearest ? 1 : mode == kCubic ? 16 : 1 << dims; }
 };
 
-// What a block of places reads: element numbers (-1: none), weights, and derivatives of those by each coordinate. A
-// plane has fewer than 2^31 elements.
+// What a block of places reads: element numbers (-1: none), weights, and, if asked for, derivatives of those by each
+// coordinate. A plane has fewer than 2^31 elements.
 template <class A> struct Taps {
   int count;
+  bool with_slopes;
   std::vector<int32_t> index;
   std::vector<A> weight;
   std::array<std::vector<A>, 3> slope; // of grid[..., 0], ...
 
-  explicit Taps(const Shape& s) : count(s.taps()) {
+  Taps(const Shape& s, bool slopes) : count(s.taps()), with_slopes(slopes) {
     const size_t n = static_cast<size_t>(count * kBlock);
     index.resize(n), weight.resize(n);
-    for (int d = 0; d < s.dims; ++d) slope[static_cast<size_t>(d)].resize(n);
+    for (int d = 0; slopes && d < s.dims; ++d) slope[static_cast<size_t>(d)].resize(n);
   }
   size_t at(int tap, int64_t p) const { return static_cast<size_t>(tap * kBlock + p); }
 };
@@ -156,7 +157,7 @@ template <int Dims, class A> void set_linear(Taps<A>& taps, const Shape& s, cons
       index[p] = least < 0 ? -1 : place;
       weight[p] = product;
     }
-    for (size_t d = 0; d < Dims; ++d) {
+    for (size_t d = 0; taps.with_slopes && d < Dims; ++d) {
       A* __restrict slope = taps.slope[d].data() + taps.at(tap, 0);
       const A sign = tap >> d & 1 ? A{1} : A{-1};
       for (int64_t k = 0; k < count; ++k) {
@@ -179,7 +180,7 @@ template <class A> void set_nearest(Taps<A>& taps, const Shape& s, const Located
       const int64_t size = s.size[static_cast<size_t>(s.dims) - 1 - d], n = whole(std::nearbyint(where.at[d][p]));
       inside = inside && n >= 0 && n < size;
       index = index * size + n;
-      taps.slope[d][p] = 0;
+      if (taps.with_slopes) taps.slope[d][p] = 0;
     }
     taps.index[p] = inside ? static_cast<int32_t>(index) : -1;
     taps.weight[p] = 1;
@@ -207,6 +208,7 @@ template <class A> void set_cubic(Taps<A>& taps, const Shape& s, const Located<A
         const bool inside = at[0][i] >= 0 && at[1][j] >= 0;
         taps.index[to] = inside ? static_cast<int32_t>(at[1][j] * s.size[1] + at[0][i]) : -1;
         taps.weight[to] = weights[0][i] * weights[1][j];
+        if (!taps.with_slopes) continue;
         taps.slope[0][to] = slopes[0][i] * weights[1][j] * where.slope[0][q];
         taps.slope[1][to] = weights[0][i] * slopes[1][j] * where.slope[1][q];
       }
@@ -248,7 +250,7 @@ template <class T> void forward(const Call& call) {
   T* out = call.out(0).data<T>();
   const int64_t blocks = (s.places + kBlock - 1) / kBlock, work = kBlock * s.taps() * s.channels;
   parallel_for(0, s.batch * blocks, std::max<int64_t>(1, 16384 / work), [&](int64_t begin, int64_t end) {
-    Taps<A> taps(s);
+    Taps<A> taps(s, false);
     std::array<A, kBlock> sums;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t n = b / blocks, first = b % blocks * kBlock, count = std::min(kBlock, s.places - first);
@@ -292,7 +294,7 @@ template <class T> void grid_gradient(const Call& call, const Shape& s) {
   T* out = call.out(1).data<T>();
   const int64_t blocks = (s.places + kBlock - 1) / kBlock, work = kBlock * s.taps() * s.channels;
   parallel_for(0, s.batch * blocks, std::max<int64_t>(1, 16384 / work), [&](int64_t begin, int64_t end) {
-    Taps<A> taps(s);
+    Taps<A> taps(s, true);
     std::array<std::array<A, kBlock>, 3> sums;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t n = b / blocks, first = b % blocks * kBlock, count = std::min(kBlock, s.places - first);
@@ -318,7 +320,7 @@ template <class T> void input_gradient(const Call& call, const Shape& s) {
   T* out = call.out(0).data<T>();
   const int64_t work = (s.places * s.taps() + s.elements);
   parallel_for(0, s.batch * s.channels, std::max<int64_t>(1, 16384 / work), [&](int64_t begin, int64_t end) {
-    Taps<A> taps(s);
+    Taps<A> taps(s, false);
     for (int64_t next = begin; next < end;) {
       const int64_t n = next / s.channels, last = std::min(end, (n + 1) * s.channels);
       std::vector<A> planes(static_cast<size_t>((last - next) * s.elements), A{0});
