@@ -7,17 +7,46 @@ from typing import Any
 
 __all__ = ["ALIASES", "find"]
 
+_LAYERS = "tesserack.nn.modules"
+_TUPLES = "tesserack.compat.shims.nn.modules.utils"
+
 # Name in PyTorch: module and attribute here. Entries without an attribute are the module itself.
 ALIASES = {
     "torch.torch": "torch",
+    "torch.nn.functional._Reduction": "torch.nn._reduction",
+    "torch.utils.data._utils.pin_memory.pin_memory": "tesserack.utils.data.dataloader:_pinned",
+    "torch.utils.data._utils.worker.WorkerInfo": "tesserack.utils.data.workers:WorkerInfo",
+    "torch.utils.data._utils.worker.get_worker_info": "tesserack.utils.data.workers:get_worker_info",
     "torch.distributions.utils._standard_normal": "tesserack.distributions.utils:standard_normal",
     "torch.distributions.utils._sum_rightmost": "tesserack.distributions.utils:sum_rightmost",
     "torch.hub._get_torch_home": "tesserack.hub:torch_home",
-    "torch.nn.modules.module._addindent": "tesserack.nn.modules.module:indented",
-    "torch.nn.modules.module._IncompatibleKeys": "tesserack.nn.modules._state_dict:IncompatibleKeys",
+    "torch.nn.init._no_grad_fill_": "tesserack.nn.init:constant_",
+    "torch.nn.init._no_grad_normal_": "tesserack.nn.init:normal_",
+    "torch.nn.init._no_grad_trunc_normal_": "tesserack.nn.init:trunc_normal_",
+    "torch.nn.init._no_grad_uniform_": "tesserack.nn.init:uniform_",
+    "torch.nn.init._no_grad_zero_": "tesserack.nn.init:zeros_",
+    "torch.nn.modules.batchnorm._LazyNormBase": f"{_LAYERS}.lazy_layers:_LazyNormBase",
+    "torch.nn.modules.container._addindent": f"{_LAYERS}.module:indented",
+    "torch.nn.modules.conv._ConvTransposeNd": f"{_LAYERS}.conv_transpose:_ConvTransposeNd",
+    "torch.nn.modules.conv._reverse_repeat_tuple": f"{_TUPLES}:_reverse_repeat_tuple",
+    "torch.nn.modules.instancenorm._LazyNormBase": f"{_LAYERS}.lazy_layers:_LazyNormBase",
+    "torch.nn.modules.module._addindent": f"{_LAYERS}.module:indented",
+    "torch.nn.modules.module._IncompatibleKeys": f"{_LAYERS}._state_dict:IncompatibleKeys",
+    "torch.nn.modules.pooling._LPPoolNd": f"{_LAYERS}.pooling_more:_LPPoolNd",
+    "torch.nn.modules.transformer._detect_is_causal_mask": f"{_LAYERS}.transformer:_is_causal",
+    "torch.nn.modules.transformer._generate_square_subsequent_mask": f"{_LAYERS}.transformer:_causal_mask",
+    "torch.nn.modules.transformer._get_activation_fn": f"{_LAYERS}.transformer:_activation",
+    "torch.nn.modules.transformer._get_clones": f"{_LAYERS}.transformer:_copies",
+    "torch.nn.utils.clip_grad._clip_grads_with_norm_": "tesserack.nn.utils:clip_grads_with_norm_",
+    "torch.nn.utils.clip_grad._get_total_norm": "tesserack.nn.utils:get_total_norm",
+    **{
+        f"{module}.{name}": f"{_TUPLES}:{name}"
+        for module in ("torch.nn.functional", *(f"torch.nn.modules.{m}" for m in ("conv", "padding", "pooling")))
+        for name in ("_list_with_default", "_ntuple", "_pair", "_quadruple", "_single", "_triple")
+    },
     **{
         f"torch.utils.data._utils.collate.{name}": f"tesserack.utils.data.collate:{name}"
-        for name in ("default_collate", "default_convert")
+        for name in ("collate", "default_collate", "default_collate_fn_map", "default_convert")
     },
 }
 

@@ -10,9 +10,27 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.compat._old_forms import functions
+from tesserack.compat.shims._checks import (
+    _check,
+    _check_index,
+    _check_is_size,
+    _check_not_implemented,
+    _check_tensor_all,
+    _check_type,
+    _check_value,
+    _check_with,
+)
 from tesserack.compat.shims._object_files import load, save
 
 __all__ = [
+    "_check",
+    "_check_index",
+    "_check_is_size",
+    "_check_not_implemented",
+    "_check_tensor_all",
+    "_check_type",
+    "_check_value",
+    "_check_with",
     "add",
     "addbmm",
     "addcdiv",

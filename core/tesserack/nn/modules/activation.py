@@ -127,7 +127,19 @@ class ReLU6(Hardtanh):
         return _inplace_repr(self.inplace)
 
 
-class ELU(Module):
+class _Exponential(Module):
+    """What ELU and CELU keep."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return _inplace_repr(self.inplace, f"alpha={self.alpha}")
+
+
+class ELU(_Exponential):
     """``x`` where positive, else ``alpha * (exp(x) - 1)`` (arXiv:1511.07289).
 
     >>> from tesserack import nn, tensor
@@ -135,19 +147,11 @@ class ELU(Module):
     [0.0, 2.0]
     """
 
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        return _inplace_repr(self.inplace, f"alpha={self.alpha}")
 
-
-class CELU(ELU):
+class CELU(_Exponential):
     """``x`` where positive, else ``alpha * (exp(x / alpha) - 1)`` (arXiv:1704.07483).
 
     >>> from tesserack import nn, tensor
@@ -425,7 +429,18 @@ class GLU(Module):
         return f"dim={self.dim}"
 
 
-class Softmax(Module):
+class _AlongDim(Module):
+    """What those over one dim keep."""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Softmax(_AlongDim):
     """``exp(x) / exp(x).sum(dim)``.
 
     >>> from tesserack import nn, zeros
@@ -433,18 +448,11 @@ class Softmax(Module):
     [[0.5, 0.5]]
     """
 
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim, _stacklevel=5)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class LogSoftmax(Softmax):
+class LogSoftmax(_AlongDim):
     """``log(softmax(x))``, computed directly.
 
     >>> from tesserack import nn, zeros
@@ -456,7 +464,7 @@ class LogSoftmax(Softmax):
         return F.log_softmax(input, self.dim, _stacklevel=5)
 
 
-class Softmin(Softmax):
+class Softmin(_AlongDim):
     """``softmax(-x)``.
 
     >>> from tesserack import nn, zeros

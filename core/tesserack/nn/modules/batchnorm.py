@@ -15,12 +15,11 @@ from tesserack.nn.parameter import Parameter
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 
-class _BatchNorm(Module):
-    """What the batch normalisations share; a subclass states which numbers of dimensions it takes."""
+class _NormBase(Module):
+    """What normalisations by running statistics share; a subclass states which numbers of dimensions it takes."""
 
     _version = 2  # 2 added num_batches_tracked to the state
     _dimensions: tuple[int, ...]
-    _converts = True  # by SyncBatchNorm.convert_sync_batchnorm
     weight: Parameter | None
     bias: Parameter | None
     running_mean: Tensor | None
@@ -82,20 +81,6 @@ class _BatchNorm(Module):
                 f"{tuple(input.shape)}"
             )
 
-    def forward(self, input: Tensor) -> Tensor:
-        self._check_input_dim(input)
-        training = self.training
-        momentum = 0.0 if self.momentum is None else self.momentum
-        if training and self.track_running_stats and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:  # a plain average over all batches
-                momentum = 1.0 / float(self.num_batches_tracked.item())
-        mean, var = self.running_mean, self.running_var
-        use_batch = training or (mean is None and var is None)
-        if training and not self.track_running_stats:
-            mean = var = None
-        return F.batch_norm(input, mean, var, self.weight, self.bias, use_batch, momentum, self.eps)
-
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],
@@ -119,6 +104,24 @@ class _BatchNorm(Module):
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
+
+
+class _BatchNorm(_NormBase):
+    """Normalisation by the statistics of a batch, or those kept."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        training = self.training
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # a plain average over all batches
+                momentum = 1.0 / float(self.num_batches_tracked.item())
+        mean, var = self.running_mean, self.running_var
+        use_batch = training or (mean is None and var is None)
+        if training and not self.track_running_stats:
+            mean = var = None
+        return F.batch_norm(input, mean, var, self.weight, self.bias, use_batch, momentum, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -208,7 +211,7 @@ class SyncBatchNorm(_BatchNorm):
         2
         """
         converted: Module = module
-        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm) and module._converts:
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
             converted = cls(
                 module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
                 process_group,

@@ -9,7 +9,7 @@ from tesserack.nn.modules.module import Module
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
-class _Dropout(Module):
+class _DropoutNd(Module):
     """Keeps the probability."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
@@ -23,7 +23,7 @@ class _Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout(_Dropout):
+class Dropout(_DropoutNd):
     """In training, zero each element with probability ``p`` and scale the rest by ``1 / (1 - p)``; else the identity.
 
     Raises ``ValueError`` for ``p`` outside [0, 1]. From arXiv:1207.0580.
@@ -40,7 +40,7 @@ class Dropout(_Dropout):
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
-class Dropout1d(_Dropout):
+class Dropout1d(_DropoutNd):
     """:class:`Dropout` of whole channels of (N, C, L): all of a channel is zeroed, or nothing of it.
 
     >>> from tesserack import nn, ones
@@ -53,7 +53,7 @@ class Dropout1d(_Dropout):
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
-class Dropout2d(_Dropout):
+class Dropout2d(_DropoutNd):
     """:class:`Dropout` of whole channels of (N, C, H, W): all of a channel is zeroed, or nothing of it.
 
     >>> from tesserack import nn, ones
@@ -66,7 +66,7 @@ class Dropout2d(_Dropout):
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
-class Dropout3d(_Dropout):
+class Dropout3d(_DropoutNd):
     """:class:`Dropout` of whole channels of (N, C, D, H, W): all of a channel is zeroed, or nothing of it.
 
     >>> from tesserack import nn, ones
@@ -79,7 +79,7 @@ class Dropout3d(_Dropout):
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
-class AlphaDropout(_Dropout):
+class AlphaDropout(_DropoutNd):
     """:class:`Dropout` that keeps mean and variance of the outputs of :class:`SELU` (arXiv:1706.02515).
 
     >>> from tesserack import nn, ones
@@ -91,7 +91,7 @@ class AlphaDropout(_Dropout):
         return F.alpha_dropout(input, self.p, self.training)
 
 
-class FeatureAlphaDropout(_Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """:class:`AlphaDropout` of whole channels of (N, C, *).
 
     >>> from tesserack import nn, ones

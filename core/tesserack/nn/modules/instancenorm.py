@@ -6,15 +6,13 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.nn import functional as F
-from tesserack.nn.modules.batchnorm import _BatchNorm
+from tesserack.nn.modules.batchnorm import _NormBase
 
 __all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
 
 
-class _InstanceNorm(_BatchNorm):
+class _InstanceNorm(_NormBase):
     """What the instance normalisations share; ``_dimensions`` are those without and with a batch."""
-
-    _converts = False
 
     def __init__(
         self,

@@ -6,10 +6,10 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from tesserack.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
 from tesserack.nn.modules.conv import Conv1d, Conv2d, Conv3d
 from tesserack.nn.modules.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from tesserack.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from tesserack.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, _InstanceNorm
 from tesserack.nn.modules.lazy import LazyModuleMixin
 from tesserack.nn.modules.linear import Linear
 from tesserack.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
@@ -163,7 +163,7 @@ def _lazy_conv_transpose(dims: int, base: Any) -> Any:
     return _named(Lazy, f"LazyConvTranspose{dims}d", text)
 
 
-class _LazyNorm(LazyModuleMixin):
+class _LazyNormBase(LazyModuleMixin):
     """Takes ``num_features`` from the first input."""
 
     def _make_lazy(self, affine: bool, bias: bool, track: bool, device: Any, dtype: Any) -> None:
@@ -196,16 +196,19 @@ class _LazyNorm(LazyModuleMixin):
         return 1
 
 
-def _lazy_norm(base: Any, affine_default: bool, track_default: bool) -> Any:
-    class Lazy(_LazyNorm, base):  # type: ignore[misc]
+def _lazy_norm(base: Any, kind: Any) -> Any:
+    """The lazy form of a normalisation: one of its kind, but as in PyTorch none of its class until it has shapes."""
+
+    class Lazy(_LazyNormBase, kind):  # type: ignore[misc]
         cls_to_become = base
+        _dimensions = base._dimensions
 
         def __init__(
             self,
             eps: float = 1e-5,
             momentum: float | None = 0.1,
-            affine: bool = affine_default,
-            track_running_stats: bool = track_default,
+            affine: bool = True,
+            track_running_stats: bool = True,
             device: Any = None,
             dtype: Any = None,
             *,
@@ -215,7 +218,7 @@ def _lazy_norm(base: Any, affine_default: bool, track_default: bool) -> Any:
             self._make_lazy(affine, bias, track_running_stats, device, dtype)
 
         def _channel_dim(self, input: Tensor) -> int:
-            if not base.__name__.startswith("Instance"):
+            if kind is _BatchNorm:
                 return 1
             return 1 if input.ndim == max(self._dimensions) else 0
 
@@ -237,10 +240,10 @@ LazyConv3d = _lazy_conv(3, Conv3d)
 LazyConvTranspose1d = _lazy_conv_transpose(1, ConvTranspose1d)
 LazyConvTranspose2d = _lazy_conv_transpose(2, ConvTranspose2d)
 LazyConvTranspose3d = _lazy_conv_transpose(3, ConvTranspose3d)
-LazyBatchNorm1d = _lazy_norm(BatchNorm1d, True, True)
-LazyBatchNorm2d = _lazy_norm(BatchNorm2d, True, True)
-LazyBatchNorm3d = _lazy_norm(BatchNorm3d, True, True)
+LazyBatchNorm1d = _lazy_norm(BatchNorm1d, _BatchNorm)
+LazyBatchNorm2d = _lazy_norm(BatchNorm2d, _BatchNorm)
+LazyBatchNorm3d = _lazy_norm(BatchNorm3d, _BatchNorm)
 # PyTorch's lazy forms start as batch normalisations do, unlike InstanceNorm itself.
-LazyInstanceNorm1d = _lazy_norm(InstanceNorm1d, True, True)
-LazyInstanceNorm2d = _lazy_norm(InstanceNorm2d, True, True)
-LazyInstanceNorm3d = _lazy_norm(InstanceNorm3d, True, True)
+LazyInstanceNorm1d = _lazy_norm(InstanceNorm1d, _InstanceNorm)
+LazyInstanceNorm2d = _lazy_norm(InstanceNorm2d, _InstanceNorm)
+LazyInstanceNorm3d = _lazy_norm(InstanceNorm3d, _InstanceNorm)

@@ -45,7 +45,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     """Also keeps the value; it takes inputs of any rank."""
 
     mode = "constant"
@@ -61,15 +61,15 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class _ZeroPad(_ConstantPad):
-    def __init__(self, padding: int | Sequence[int]) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
+class _ReflectionPadNd(_Pad):
+    mode = "reflect"
 
 
-class _CircularPad(_Pad):
+class _ReplicationPadNd(_Pad):
+    mode = "replicate"
+
+
+class _CircularPadNd(_Pad):
     mode = "circular"
 
     def forward(self, input: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class _CircularPad(_Pad):
         return super().forward(input)
 
 
-class CircularPad1d(_CircularPad):
+class CircularPad1d(_CircularPadNd):
     """Pads the last dimension with values from the other end.
 
     >>> from tesserack import nn, tensor
@@ -89,7 +89,7 @@ class CircularPad1d(_CircularPad):
     dims = 1
 
 
-class CircularPad2d(_CircularPad):
+class CircularPad2d(_CircularPadNd):
     """Pads the last 2 dimensions with values from the other end.
 
     >>> from tesserack import nn, ones
@@ -100,7 +100,7 @@ class CircularPad2d(_CircularPad):
     dims = 2
 
 
-class CircularPad3d(_CircularPad):
+class CircularPad3d(_CircularPadNd):
     """Pads the last 3 dimensions with values from the other end.
 
     >>> from tesserack import nn, ones
@@ -111,7 +111,7 @@ class CircularPad3d(_CircularPad):
     dims = 3
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd):
     """Pads the last dimension with ``value``.
 
     >>> from tesserack import nn, tensor
@@ -122,7 +122,7 @@ class ConstantPad1d(_ConstantPad):
     dims = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Pads the last 2 dimensions with ``value``.
 
     >>> from tesserack import nn, ones
@@ -133,7 +133,7 @@ class ConstantPad2d(_ConstantPad):
     dims = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Pads the last 3 dimensions with ``value``.
 
     >>> from tesserack import nn, ones
@@ -144,7 +144,7 @@ class ConstantPad3d(_ConstantPad):
     dims = 3
 
 
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_ReflectionPadNd):
     """Pads the last dimension with the mirror image, without the edge itself.
 
     >>> from tesserack import nn, tensor
@@ -153,10 +153,9 @@ class ReflectionPad1d(_Pad):
     """
 
     dims = 1
-    mode = "reflect"
 
 
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Pads the last 2 dimensions with the mirror image, without the edge itself.
 
     >>> from tesserack import nn, ones
@@ -165,10 +164,9 @@ class ReflectionPad2d(_Pad):
     """
 
     dims = 2
-    mode = "reflect"
 
 
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Pads the last 3 dimensions with the mirror image, without the edge itself.
 
     >>> from tesserack import nn, ones
@@ -177,10 +175,9 @@ class ReflectionPad3d(_Pad):
     """
 
     dims = 3
-    mode = "reflect"
 
 
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pads the last dimension with the value at the edge.
 
     >>> from tesserack import nn, tensor
@@ -189,10 +186,9 @@ class ReplicationPad1d(_Pad):
     """
 
     dims = 1
-    mode = "replicate"
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Pads the last 2 dimensions with the value at the edge.
 
     >>> from tesserack import nn, ones
@@ -201,10 +197,9 @@ class ReplicationPad2d(_Pad):
     """
 
     dims = 2
-    mode = "replicate"
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Pads the last 3 dimensions with the value at the edge.
 
     >>> from tesserack import nn, ones
@@ -213,10 +208,21 @@ class ReplicationPad3d(_Pad):
     """
 
     dims = 3
-    mode = "replicate"
 
 
-class ZeroPad1d(_ZeroPad):
+class _Zeros:
+    """Put before a constant padding whose value is 0."""
+
+    padding: tuple[int, ...]
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__(padding, 0.0)  # type: ignore[call-arg]
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_Zeros, ConstantPad1d):
     """Pads the last dimension with zeros.
 
     >>> from tesserack import nn, tensor
@@ -224,10 +230,8 @@ class ZeroPad1d(_ZeroPad):
     [[0.0, 1.0, 2.0, 3.0, 0.0]]
     """
 
-    dims = 1
 
-
-class ZeroPad2d(_ZeroPad):
+class ZeroPad2d(_Zeros, ConstantPad2d):
     """Pads the last 2 dimensions with zeros.
 
     >>> from tesserack import nn, ones
@@ -235,15 +239,11 @@ class ZeroPad2d(_ZeroPad):
     (1, 2, 6, 6)
     """
 
-    dims = 2
 
-
-class ZeroPad3d(_ZeroPad):
+class ZeroPad3d(_Zeros, ConstantPad3d):
     """Pads the last 3 dimensions with zeros.
 
     >>> from tesserack import nn, ones
     >>> tuple(nn.ZeroPad3d(1)(ones(1, 2, 4, 4, 4)).shape)
     (1, 2, 6, 6, 6)
     """
-
-    dims = 3

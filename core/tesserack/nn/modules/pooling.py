@@ -22,17 +22,8 @@ __all__ = [
 ]
 
 
-class MaxPool2d(Module):
-    """Maximum of each window: (N, C, H, W) or (C, H, W) -> (N, C, H', W').
-
-    ``stride`` defaults to ``kernel_size``; ``padding`` adds minus infinity, at most half the kernel. ``ceil_mode``
-    keeps windows that start inside and end outside. ``return_indices`` also returns where, in the H*W plane, each
-    maximum was.
-
-    >>> from tesserack import arange, nn
-    >>> nn.MaxPool2d(2)(arange(16.0).reshape(1, 1, 4, 4)).tolist()
-    [[[[5.0, 7.0], [13.0, 15.0]]]]
-    """
+class _MaxPoolNd(Module):
+    """What maxima of windows of any number of dims keep."""
 
     def __init__(
         self,
@@ -51,11 +42,6 @@ class MaxPool2d(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Tensor) -> Any:
-        return F.max_pool2d(
-            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
-        )
-
     def extra_repr(self) -> str:
         return (
             f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
@@ -63,7 +49,25 @@ class MaxPool2d(Module):
         )
 
 
-class MaxPool1d(MaxPool2d):
+class MaxPool2d(_MaxPoolNd):
+    """Maximum of each window: (N, C, H, W) or (C, H, W) -> (N, C, H', W').
+
+    ``stride`` defaults to ``kernel_size``; ``padding`` adds minus infinity, at most half the kernel. ``ceil_mode``
+    keeps windows that start inside and end outside. ``return_indices`` also returns where, in the H*W plane, each
+    maximum was.
+
+    >>> from tesserack import arange, nn
+    >>> nn.MaxPool2d(2)(arange(16.0).reshape(1, 1, 4, 4)).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
+    """
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool2d(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
+
+
+class MaxPool1d(_MaxPoolNd):
     """Maximum of each window: (N, C, L) or (C, L) -> (N, C, L'). Arguments as those of :class:`MaxPool2d`.
 
     >>> from tesserack import arange, nn
@@ -77,15 +81,19 @@ class MaxPool1d(MaxPool2d):
         )
 
 
-class AvgPool2d(Module):
-    """Mean of each window: (N, C, H, W) or (C, H, W) -> (N, C, H', W').
+class _AvgPoolNd(Module):
+    """What means of windows of any number of dims keep."""
 
-    ``count_include_pad`` lets padding zeros count in the mean; ``divisor_override`` divides by that number instead.
+    kernel_size: Any
+    stride: Any
+    padding: Any
 
-    >>> from tesserack import arange, nn
-    >>> nn.AvgPool2d(2)(arange(16.0).reshape(1, 1, 4, 4)).tolist()
-    [[[[2.5, 4.5], [10.5, 12.5]]]]
-    """
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _AvgPoolWhole(_AvgPoolNd):
+    """Means of planes and blocks, which may be divided by any number."""
 
     def __init__(
         self,
@@ -104,6 +112,17 @@ class AvgPool2d(Module):
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
+
+class AvgPool2d(_AvgPoolWhole):
+    """Mean of each window: (N, C, H, W) or (C, H, W) -> (N, C, H', W').
+
+    ``count_include_pad`` lets padding zeros count in the mean; ``divisor_override`` divides by that number instead.
+
+    >>> from tesserack import arange, nn
+    >>> nn.AvgPool2d(2)(arange(16.0).reshape(1, 1, 4, 4)).tolist()
+    [[[[2.5, 4.5], [10.5, 12.5]]]]
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool2d(
             input,
@@ -115,11 +134,8 @@ class AvgPool2d(Module):
             self.divisor_override,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class AvgPool1d(Module):
+class AvgPool1d(_AvgPoolNd):
     """Mean of each window: (N, C, L) or (C, L) -> (N, C, L').
 
     >>> from tesserack import arange, nn
@@ -145,11 +161,8 @@ class AvgPool1d(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class _Adaptive(Module):
+class _AdaptiveNd(Module):
     """A grid of ``output_size`` windows that cover the input; ``None`` keeps that size."""
 
     def __init__(self, output_size: Any) -> None:
@@ -165,7 +178,19 @@ class _Adaptive(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_Adaptive):
+class _AdaptiveAvgPoolNd(_AdaptiveNd):
+    """Means of any number of dims."""
+
+
+class _AdaptiveMaxPoolNd(_AdaptiveNd):
+    """Maxima of any number of dims, with their indices if asked for."""
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means over ``output_size`` windows that cover each line: (N, C, L) or (C, L) -> (N, C, output_size).
 
     >>> from tesserack import arange, nn
@@ -177,7 +202,7 @@ class AdaptiveAvgPool1d(_Adaptive):
         return F.adaptive_avg_pool1d(input, self.sizes(input, 1))
 
 
-class AdaptiveAvgPool2d(_Adaptive):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means over a grid of ``output_size`` windows that cover each plane of (N, C, H, W) or (C, H, W).
 
     >>> from tesserack import arange, nn
@@ -189,7 +214,7 @@ class AdaptiveAvgPool2d(_Adaptive):
         return F.adaptive_avg_pool2d(input, self.sizes(input, 2))
 
 
-class AdaptiveMaxPool2d(_Adaptive):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maxima over a grid of ``output_size`` windows that cover each plane of (N, C, H, W) or (C, H, W).
 
     ``return_indices`` also returns where, in the H*W plane, each maximum was.
@@ -199,15 +224,26 @@ class AdaptiveMaxPool2d(_Adaptive):
     [[[[3.0]]]]
     """
 
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__(output_size)
-        self.return_indices = return_indices
-
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool2d(input, self.sizes(input, 2), self.return_indices)
 
 
-class MaxUnpool2d(Module):
+class _MaxUnpoolNd(Module):
+    """What the inverses of maxima keep."""
+
+    _spatial: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = to_tuple(kernel_size, self._spatial)
+        self.stride = to_tuple(kernel_size if stride is None else stride, self._spatial)
+        self.padding = to_tuple(padding, self._spatial)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool2d(_MaxUnpoolNd):
     """The partial inverse of :class:`MaxPool2d`: maxima put back at their indices, zeros elsewhere.
 
     >>> from tesserack import arange, nn
@@ -218,20 +254,11 @@ class MaxUnpool2d(Module):
 
     _spatial = 2
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = to_tuple(kernel_size, self._spatial)
-        self.stride = to_tuple(kernel_size if stride is None else stride, self._spatial)
-        self.padding = to_tuple(padding, self._spatial)
-
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class MaxUnpool1d(MaxUnpool2d):
+class MaxUnpool1d(_MaxUnpoolNd):
     """The partial inverse of :class:`MaxPool1d`.
 
     >>> from tesserack import arange, nn

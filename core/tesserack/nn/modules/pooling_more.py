@@ -8,7 +8,13 @@ from tesserack import Tensor
 from tesserack.nn import functional as F
 from tesserack.nn._sizes import to_tuple
 from tesserack.nn.modules.module import Module
-from tesserack.nn.modules.pooling import AvgPool2d, MaxPool2d, MaxUnpool2d, _Adaptive
+from tesserack.nn.modules.pooling import (
+    _AdaptiveAvgPoolNd,
+    _AdaptiveMaxPoolNd,
+    _AvgPoolWhole,
+    _MaxPoolNd,
+    _MaxUnpoolNd,
+)
 
 __all__ = [
     "AdaptiveAvgPool3d",
@@ -25,7 +31,7 @@ __all__ = [
 ]
 
 
-class MaxPool3d(MaxPool2d):
+class MaxPool3d(_MaxPoolNd):
     """Maximum of each window of (N, C, D, H, W) or (C, D, H, W). Arguments as those of :class:`MaxPool2d`.
 
     >>> from tesserack import arange, nn
@@ -39,7 +45,7 @@ class MaxPool3d(MaxPool2d):
         )
 
 
-class AvgPool3d(AvgPool2d):
+class AvgPool3d(_AvgPoolWhole):
     """Mean of each window of (N, C, D, H, W) or (C, D, H, W). Arguments as those of :class:`AvgPool2d`.
 
     >>> from tesserack import arange, nn
@@ -59,7 +65,7 @@ class AvgPool3d(AvgPool2d):
         )
 
 
-class AdaptiveAvgPool3d(_Adaptive):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means over a grid of ``output_size`` windows that cover each block of (N, C, D, H, W) or (C, D, H, W).
 
     >>> from tesserack import arange, nn
@@ -71,7 +77,7 @@ class AdaptiveAvgPool3d(_Adaptive):
         return F.adaptive_avg_pool3d(input, self.output_size)
 
 
-class AdaptiveMaxPool1d(_Adaptive):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maxima of ``output_size`` windows that cover each line of (N, C, L) or (C, L).
 
     >>> from tesserack import arange, nn
@@ -79,15 +85,11 @@ class AdaptiveMaxPool1d(_Adaptive):
     [[1.0, 3.0]]
     """
 
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__(output_size)
-        self.return_indices = return_indices
-
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool3d(AdaptiveMaxPool1d):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima over a grid of ``output_size`` windows that cover each block of (N, C, D, H, W) or (C, D, H, W).
 
     >>> from tesserack import arange, nn
@@ -99,17 +101,10 @@ class AdaptiveMaxPool3d(AdaptiveMaxPool1d):
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
-class FractionalMaxPool2d(Module):
-    """Maxima of windows whose steps are drawn at random (Graham, arXiv:1412.6071), in evaluation as well.
+class _FractionalMaxPoolNd(Module):
+    """What both keep, and check."""
 
-    To ``output_size``, or to the fraction ``output_ratio`` of the input: give one of them, ``ValueError`` otherwise.
-
-    >>> from tesserack import nn, ones
-    >>> tuple(nn.FractionalMaxPool2d(2, output_ratio=0.5)(ones(1, 3, 8, 8)).shape)
-    (1, 3, 4, 4)
-    """
-
-    _spatial = 2
+    _spatial: int
 
     def __init__(
         self,
@@ -141,7 +136,20 @@ class FractionalMaxPool2d(Module):
         )
 
 
-class FractionalMaxPool3d(FractionalMaxPool2d):
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """Maxima of windows whose steps are drawn at random (Graham, arXiv:1412.6071), in evaluation as well.
+
+    To ``output_size``, or to the fraction ``output_ratio`` of the input: give one of them, ``ValueError`` otherwise.
+
+    >>> from tesserack import nn, ones
+    >>> tuple(nn.FractionalMaxPool2d(2, output_ratio=0.5)(ones(1, 3, 8, 8)).shape)
+    (1, 3, 4, 4)
+    """
+
+    _spatial = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """:class:`FractionalMaxPool2d` of (N, C, D, H, W) or (C, D, H, W).
 
     >>> from tesserack import nn, ones
@@ -152,13 +160,8 @@ class FractionalMaxPool3d(FractionalMaxPool2d):
     _spatial = 3
 
 
-class LPPool1d(Module):
-    """The ``norm_type``-th root of the sum of that power of each window of (N, C, L) or (C, L).
-
-    >>> from tesserack import nn, tensor
-    >>> nn.LPPool1d(2, 2)(tensor([[3.0, 4.0]])).tolist()
-    [[5.0]]
-    """
+class _LPPoolNd(Module):
+    """What pooling by powers keeps."""
 
     def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
         super().__init__()
@@ -167,9 +170,6 @@ class LPPool1d(Module):
         self.stride = stride
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
-
     def extra_repr(self) -> str:
         return (
             f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
@@ -177,7 +177,19 @@ class LPPool1d(Module):
         )
 
 
-class LPPool2d(LPPool1d):
+class LPPool1d(_LPPoolNd):
+    """The ``norm_type``-th root of the sum of that power of each window of (N, C, L) or (C, L).
+
+    >>> from tesserack import nn, tensor
+    >>> nn.LPPool1d(2, 2)(tensor([[3.0, 4.0]])).tolist()
+    [[5.0]]
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool2d(_LPPoolNd):
     """:class:`LPPool1d` of planes (N, C, H, W) or (C, H, W).
 
     >>> from tesserack import nn, ones
@@ -189,7 +201,7 @@ class LPPool2d(LPPool1d):
         return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool3d(LPPool1d):
+class LPPool3d(_LPPoolNd):
     """:class:`LPPool1d` of blocks (N, C, D, H, W) or (C, D, H, W).
 
     >>> from tesserack import nn, ones
@@ -201,7 +213,7 @@ class LPPool3d(LPPool1d):
         return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class MaxUnpool3d(MaxUnpool2d):
+class MaxUnpool3d(_MaxUnpoolNd):
     """The partial inverse of :class:`MaxPool3d`.
 
     >>> from tesserack import arange, nn

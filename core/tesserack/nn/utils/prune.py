@@ -238,8 +238,8 @@ class L1Unstructured(_Amount):
         return mask
 
 
-class RandomStructured(_Amount):
-    """Prunes whole slices along ``dim`` at random."""
+class _Structured(_Amount):
+    """Prunes the slices along ``dim`` of the lowest scores."""
 
     PRUNING_TYPE = "structured"
 
@@ -247,8 +247,9 @@ class RandomStructured(_Amount):
         super().__init__(amount)
         self.dim = dim
 
+    @abc.abstractmethod
     def _scores(self, t: Tensor) -> Tensor:
-        return ts.rand(t.shape[self.dim], device=t.device)
+        """A number for each slice."""
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         if t.ndim < 2:
@@ -262,7 +263,14 @@ class RandomStructured(_Amount):
         return default_mask.index_fill(self.dim, chosen, 0)
 
 
-class LnStructured(RandomStructured):
+class RandomStructured(_Structured):
+    """Prunes whole slices along ``dim`` at random."""
+
+    def _scores(self, t: Tensor) -> Tensor:
+        return ts.rand(t.shape[self.dim], device=t.device)
+
+
+class LnStructured(_Structured):
     """Prunes the slices along ``dim`` of the least norm of order ``n``."""
 
     def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:

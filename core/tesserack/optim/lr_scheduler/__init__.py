@@ -18,7 +18,10 @@ from tesserack.optim.lr_scheduler._one_cycle import OneCycleLR
 from tesserack.optim.lr_scheduler._plateau import ReduceLROnPlateau
 from tesserack.optim.lr_scheduler._restarts import CosineAnnealingWarmRestarts
 
-_LRScheduler = LRScheduler  # the name before PyTorch 2.0, still imported by programs
+
+class _LRScheduler(LRScheduler):
+    """The base under its name before PyTorch 2.0, from which programs still derive theirs."""
+
 
 __all__ = [
     "ChainedScheduler",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["default_collate", "default_convert", "rebuilt_mapping"]
+__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "rebuilt_mapping"]
 
 
 def _is_numpy(value: Any) -> bool:
@@ -36,37 +36,79 @@ def default_convert(data: Any) -> Any:
     return data
 
 
-def default_collate(batch: Sequence[Any]) -> Any:
-    """Stack a list of samples along a new first dimension.
+def collate(batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:
+    """Join samples by a function for each type: ``collate_fn_map`` maps a type, or a tuple of types, to one.
 
-    Tensors and NumPy arrays are stacked, floats become a float64 and integers an int64 tensor, strings stay as
-    they are; dicts, named tuples and sequences are taken apart, and their fields collated. Raises ``RuntimeError`` for
-    sequences of different lengths and ``TypeError`` for anything else.
+    The function of the first sample's type is called with the batch and ``collate_fn_map=``; where there is none, that
+    of the first entry which the sample is an instance of. Samples of no such type are taken apart if they are
+    mappings, named tuples or sequences, and their fields collated. Raises ``RuntimeError`` for sequences of different
+    lengths and ``TypeError`` for anything else.
 
-    >>> default_collate([{"x": 1, "y": "a"}, {"x": 2, "y": "b"}])
-    {'x': tensor([1, 2]), 'y': ['a', 'b']}
+    >>> class Label(str): ...
+    >>> collate([{"x": 1, "y": Label("a")}], collate_fn_map={int: lambda b, **_: sum(b), Label: lambda b, **_: len(b)})
+    {'x': 1, 'y': 1}
     """
     first = batch[0]
-    if isinstance(first, Tensor):
-        return ts.stack(list(batch), 0)
-    if _is_numpy(first):
-        return _collate_numpy(batch)
-    if isinstance(first, float):
-        return ts.tensor(list(batch), dtype=ts.float64)
-    if isinstance(first, int):
-        return ts.tensor(list(batch))
-    if isinstance(first, (str, bytes)):
-        return batch
+    if collate_fn_map is not None:
+        join = collate_fn_map.get(type(first))
+        if join is None:
+            join = next((each for kind, each in collate_fn_map.items() if isinstance(first, kind)), None)
+        if join is not None:
+            return join(batch, collate_fn_map=collate_fn_map)
+        if collate_fn_map is default_collate_fn_map and _is_numpy(first):
+            return _collate_numpy(batch)
     if isinstance(first, Mapping):
-        return rebuilt_mapping(first, {key: default_collate([sample[key] for sample in batch]) for key in first})
+        fields = {key: [sample[key] for sample in batch] for key in first}
+        joined = {key: collate(field, collate_fn_map=collate_fn_map) for key, field in fields.items()}
+        return rebuilt_mapping(first, joined)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(default_collate(field) for field in _fields(batch)))
+        return type(first)(*(collate(field, collate_fn_map=collate_fn_map) for field in _fields(batch)))
     if isinstance(first, Sequence):
-        return [default_collate(field) for field in _fields(batch)]
+        return [collate(field, collate_fn_map=collate_fn_map) for field in _fields(batch)]
     raise TypeError(
         "default_collate: expected tensors, NumPy arrays, numbers, strings, dicts or sequences, "
         f"got {type(first).__name__}; give the DataLoader a collate_fn"
     )
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Stack a list of samples along a new first dimension.
+
+    Tensors and NumPy arrays are stacked, floats become a float64 and integers an int64 tensor, strings stay as
+    they are; dicts, named tuples and sequences are taken apart, and their fields collated: :func:`collate` by
+    ``default_collate_fn_map``, to which programs may add types of their own. Raises ``RuntimeError`` for sequences of
+    different lengths and ``TypeError`` for anything else.
+
+    >>> default_collate([{"x": 1, "y": "a"}, {"x": 2, "y": "b"}])
+    {'x': tensor([1, 2]), 'y': ['a', 'b']}
+    """
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+    return ts.stack(list(batch), 0)
+
+
+def _collate_floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+    return ts.tensor(list(batch), dtype=ts.float64)
+
+
+def _collate_ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+    return ts.tensor(list(batch))
+
+
+def _as_they_are(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    return batch
+
+
+# Without NumPy's types, which are found by the name of their module.
+default_collate_fn_map: dict[Any, Callable[..., Any]] = {
+    Tensor: _collate_tensors,
+    float: _collate_floats,
+    int: _collate_ints,
+    str: _as_they_are,
+    bytes: _as_they_are,
+}
 
 
 def _collate_numpy(batch: Sequence[Any]) -> Any:

@@ -95,9 +95,6 @@ def _is_torch_function_enabled() -> Any:
     return not before
 
 
-_nn: Any = None
-
-
 class DispatchKeySet:
     """Names of dispatch keys, as programs pass them about."""
 

@@ -1,0 +1,59 @@
+"""``torch._check`` and its kin: conditions that programs state, with the error that each raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__: list[str] = []
+
+Message = Callable[[], Any] | None
+
+
+def _raise(kind: type[Exception], condition: Any, message: Message) -> None:
+    if not isinstance(condition, (bool, int)) and not hasattr(condition, "__bool__"):
+        raise TypeError(f"cond must be a bool, but got {type(condition)}")
+    if condition:
+        return
+    if message is not None and not callable(message):
+        raise TypeError("message must be a callable")
+    text = "Expected cond to be True, but got False." if message is None else str(message())
+    raise kind(text)
+
+
+def _check(cond: Any, message: Message = None) -> None:
+    """``RuntimeError`` with ``message()`` unless the condition holds.
+
+    >>> _check(1 + 1 == 2, lambda: "arithmetic")
+    """
+    _raise(RuntimeError, cond, message)
+
+
+def _check_with(error_type: type[Exception], cond: Any, message: Message) -> None:
+    _raise(error_type, cond, message)
+
+
+def _check_index(cond: Any, message: Message = None) -> None:
+    _raise(IndexError, cond, message)
+
+
+def _check_value(cond: Any, message: Message = None) -> None:
+    _raise(ValueError, cond, message)
+
+
+def _check_type(cond: Any, message: Message = None) -> None:
+    _raise(TypeError, cond, message)
+
+
+def _check_not_implemented(cond: Any, message: Message = None) -> None:
+    _raise(NotImplementedError, cond, message)
+
+
+def _check_is_size(i: Any, message: Message = None, *, max: Any = None) -> None:
+    """``RuntimeError`` for a negative size, or one above ``max``."""
+    _raise(RuntimeError, i >= 0 and (max is None or i <= max), message)
+
+
+def _check_tensor_all(cond: Any, message: Message = None) -> None:
+    """``RuntimeError`` unless all elements are true."""
+    _raise(RuntimeError, bool(cond.all()), message)

@@ -1,0 +1,111 @@
+"""Names with an underscore that programs and packages take from PyTorch's modules."""
+
+from __future__ import annotations
+
+LAYERS = """
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm, _LazyNormBase, _NormBase
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd, _pair, _triple
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.pooling import _AdaptiveAvgPoolNd, _AvgPoolNd, _LPPoolNd, _MaxPoolNd
+from torch.nn.modules.transformer import _get_activation_fn, _get_clones, _get_seq_len
+from torch.nn.init import _no_grad_trunc_normal_
+
+kinds = (
+    _BatchNorm, _NormBase, _ConvNd, _ConvTransposeNd, _DropoutNd, _AdaptiveAvgPoolNd, _AvgPoolNd, _LPPoolNd, _MaxPoolNd,
+)
+layers = (
+    nn.BatchNorm2d(2), nn.InstanceNorm2d(2), nn.ConvTranspose1d(2, 2, 1), nn.Dropout2d(), nn.AdaptiveAvgPool3d(1),
+    nn.AvgPool1d(2), nn.LPPool2d(2, 2), nn.MaxPool1d(2),
+)
+for layer in layers:
+    print(type(layer).__name__, *[kind.__name__ for kind in kinds if isinstance(layer, kind)])
+relu = _get_activation_fn("relu")
+print(_pair(3), _triple((1, 2, 3)), len(_get_clones(nn.Linear(2, 2), 3)), relu(torch.tensor(-1.0)).item())
+print(_get_seq_len(torch.ones(2, 5, 3), True), issubclass(nn.LazyBatchNorm1d, _LazyNormBase))
+print(bool((_no_grad_trunc_normal_(torch.empty(100), 0.0, 1.0, -0.5, 0.5).abs() <= 0.5).all()))
+"""
+
+PIECES = """
+import torch
+from torch._utils import _flatten_dense_tensors, _get_device_index, _take_tensors, _unflatten_dense_tensors
+from torch.nn import functional as F
+from torch.optim.optimizer import Optimizer, _get_value, _use_grad_for_differentiable
+from torch.types import _dtype, _size
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
+
+a, b = torch.arange(6.0).reshape(2, 3), torch.ones(4)
+flat = _flatten_dense_tensors([a, b])
+print(flat.tolist(), [t.shape for t in _unflatten_dense_tensors(flat, [a, b])])
+print([len(chunk) for chunk in _take_tensors([a, b, b], 32)], _get_device_index("cpu", allow_cpu=True))
+print(F._Reduction.get_enum("sum"), F._Reduction.legacy_get_string(False, None, emit_warning=False))
+print(F._canonical_mask(torch.tensor([True, False]), "mask", None, "", torch.float32).tolist())
+q = torch.arange(4.0).reshape(2, 1, 2)
+print([t.shape for t in F._in_projection_packed(q, q, q, torch.ones(6, 2))], isinstance(torch.float32, _dtype))
+print(torch._C._nn.gelu(torch.zeros(2)).tolist(), torch._C._nn._parse_to("cpu", torch.float64, non_blocking=True)[1:3])
+for check, kind in ((torch._check, RuntimeError), (torch._check_value, ValueError), (torch._check_index, IndexError)):
+    check(True)
+    try:
+        check(False, lambda: "told")
+    except kind as error:
+        print(type(error).__name__, error)
+
+
+class Halving(Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {"differentiable": False})
+
+    @_use_grad_for_differentiable
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.mul_(0.5)
+
+
+w = torch.nn.Parameter(torch.ones(1))
+Halving([w]).step()
+print(w.item(), _get_value(torch.tensor(2.5)))
+
+
+class Word(str):
+    pass
+
+
+default_collate_fn_map[Word] = lambda batch, collate_fn_map=None: "+".join(batch)
+print(torch.utils.data.default_collate([{"x": 1, "w": Word("a")}, {"x": 2, "w": Word("b")}]))
+print(collate([(1, 2.5), (3, 4.5)], collate_fn_map={int: lambda b, **_: sum(b), float: lambda b, **_: max(b)}))
+"""
+
+
+def test_bases_of_layers_and_what_layers_are_built_with(program):
+    assert program.run(LAYERS) == [
+        "BatchNorm2d _BatchNorm _NormBase",
+        "InstanceNorm2d _NormBase",
+        "ConvTranspose1d _ConvNd _ConvTransposeNd",
+        "Dropout2d _DropoutNd",
+        "AdaptiveAvgPool3d _AdaptiveAvgPoolNd",
+        "AvgPool1d _AvgPoolNd",
+        "LPPool2d _LPPoolNd",
+        "MaxPool1d _MaxPoolNd",
+        "(3, 3) (1, 2, 3) 3 0.0",
+        "5 True",
+        "True",
+    ]
+
+
+def test_pieces_of_training_code(program):
+    assert program.run(PIECES) == [
+        "[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 1.0, 1.0, 1.0] [torch.Size([2, 3]), torch.Size([4])]",
+        "[1, 2] -1",
+        "2 sum",
+        "[-inf, 0.0]",
+        "[torch.Size([2, 1, 2]), torch.Size([2, 1, 2]), torch.Size([2, 1, 2])] True",
+        "[0.0, 0.0] (torch.float64, True)",
+        "RuntimeError told",
+        "ValueError told",
+        "IndexError told",
+        "0.5 2.5",
+        "{'x': tensor([1, 2]), 'w': 'a+b'}",
+        "[4, 4.5]",
+    ]
