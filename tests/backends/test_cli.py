@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import tesserack as ts
 from tesserack import cli
-from tesserack.cli import _environment, _output
+from tesserack.cli import _environment, _output, devices
 from tesserack.cli import ops as ops_command
 from tesserack.cli._checks import settings
 from tesserack.plugins import Finding
@@ -76,6 +76,13 @@ def test_version_and_no_command(site):
 def test_wrong_usage(site, arguments):
     done = site.cli(*arguments)
     assert done.returncode == 2 and "error:" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_memory_of_a_device_is_said_as_far_as_it_is_known():
+    gib = 1 << 30
+    sizes = ((0, 0), (gib, 0), (gib, gib))
+    said = [devices._device(0, {"name": "x", "total_memory": total, "free_memory": free}) for total, free in sizes]
+    assert said == ["0: x", "0: x, 1.0 GiB", "0: x, 1.0 GiB free of 1.0 GiB"]
 
 
 def test_devices(acme, library):

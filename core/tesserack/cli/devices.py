@@ -73,7 +73,8 @@ def _devices(record: dict[str, Any]) -> str:
 
 def _device(index: int, properties: dict[str, Any]) -> str:
     total, free = properties["total_memory"], properties["free_memory"]
-    memory = f", {size(free)} free of {size(total)}" if total else ""
+    known = f"{size(free)} free of " if free else ""  # 0: the driver does not tell
+    memory = f", {known}{size(total)}" if total else ""
     return f"{index}: {properties['name'] or 'unnamed'}{memory}"
 
 
