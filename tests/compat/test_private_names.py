@@ -33,6 +33,7 @@ from torch._utils import _flatten_dense_tensors, _get_device_index, _take_tensor
 from torch.nn import functional as F
 from torch.optim.optimizer import Optimizer, _get_value, _use_grad_for_differentiable
 from torch.types import _dtype, _size
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 a, b = torch.arange(6.0).reshape(2, 3), torch.ones(4)
@@ -72,6 +73,9 @@ class Word(str):
     pass
 
 
+with _disable_current_modes():
+    print(is_traceable_wrapper_subclass(w), torch._disable_dynamo(lambda x: x)(1))
+print(torch._C.default_generator.initial_seed() == torch.initial_seed())
 default_collate_fn_map[Word] = lambda batch, collate_fn_map=None: "+".join(batch)
 print(torch.utils.data.default_collate([{"x": 1, "w": Word("a")}, {"x": 2, "w": Word("b")}]))
 print(collate([(1, 2.5), (3, 4.5)], collate_fn_map={int: lambda b, **_: sum(b), float: lambda b, **_: max(b)}))
@@ -106,6 +110,8 @@ def test_pieces_of_training_code(program):
         "ValueError told",
         "IndexError told",
         "0.5 2.5",
+        "False 1",
+        "True",
         "{'x': tensor([1, 2]), 'w': 'a+b'}",
         "[4, 4.5]",
     ]

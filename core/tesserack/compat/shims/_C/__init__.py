@@ -10,6 +10,7 @@ from tesserack._native import Generator, Size, device, dtype, layout, memory_for
 from tesserack._tensor_methods import no_override
 from tesserack.futures import Future
 from tesserack.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _modes
+from tesserack.random import default_generator as _default_generator
 
 __all__ = [
     "DisableTorchFunction",
@@ -137,3 +138,9 @@ class _ExcludeDispatchKeyGuard(contextlib.AbstractContextManager[Any]):
     def __exit__(self, *exc: object) -> None:
         if self._autocast:
             _native._enable_key("Autocast", self._before)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "default_generator":
+        return _default_generator()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
