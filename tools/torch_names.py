@@ -1,7 +1,8 @@
 """Writes core/tesserack/compat/torch_names.txt: which modules the installed torch has, and the names in public ones.
 
 By it a program under ``tesserack.compat`` is told "PyTorch has this, Tesserack does not" from "there is no such name".
-Run it with a torch of the version named in core/tesserack/compat/_version.py.
+Beside it torch_imports.txt: what modules import from elsewhere, which editors like to import from there again. Run it
+with a torch of the version named in core/tesserack/compat/_version.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = ROOT / "core" / "tesserack" / "compat" / "torch_names.txt"
+COMPAT = ROOT / "core" / "tesserack" / "compat"
+TARGET, IMPORTS = COMPAT / "torch_names.txt", COMPAT / "torch_imports.txt"
+# Parts of PyTorch whose imports nobody takes from them.
+INNER = ("torch.ao", "torch.compiler", "torch.cpu", "torch.distributed", "torch.export", "torch.fx.", "torch.mtia",
+         "torch.nested.", "torch.onnx", "torch.package", "torch.quantization", "torch.utils.benchmark.",
+         "torch.utils.data.datapipes", "torch.utils.hipify", "torch.xpu")  # fmt: skip
 # Folders whose modules nobody imports by name from outside.
 LEFT_OUT = ("_internal", "_vendor", "_native", "kernel", "codegen", "fx_passes", "variables", "polyfills")
 
@@ -55,22 +61,55 @@ def names_in(module: ModuleType) -> list[str]:
     return sorted(found)
 
 
+def home_of(name: str, value: object) -> str:
+    """Where an imported value comes from, as ``module`` or ``module:attribute``; empty for what no module names."""
+    if inspect.ismodule(value):
+        return value.__name__
+    home, own = getattr(value, "__module__", None), getattr(value, "__name__", name)
+    if not isinstance(home, str) or not isinstance(own, str) or not own.isidentifier():
+        return ""
+    home = {"typing_extensions": "typing", "_warnings": "warnings"}.get(home, home)
+    found = getattr(importlib.import_module(home), own, None) if home in sys.modules else None
+    return f"{home}:{own}" if found is value else ""
+
+
+def imports_in(module: ModuleType) -> list[str]:
+    """``name=origin`` of what a module imports from elsewhere."""
+    found = []
+    for name, value in vars(module).items():
+        if name.startswith("_") or not name.isidentifier():
+            continue
+        origin = home_of(name, value)
+        module_name, _, attribute = origin.partition(":")
+        below = module_name == f"{module.__name__}.{name}"
+        known = module_name.split(".")[0] in (*sys.stdlib_module_names, "torch", "numpy")
+        private = any(part.startswith("_") for part in origin.replace(":", ".").split("."))
+        if origin and known and not private and not below and (module_name, attribute) != (module.__name__, name):
+            found.append(f"{name}={origin}")
+    return sorted(found)
+
+
 def main() -> None:
-    """Write the file."""
+    """Write the files."""
     import torch
 
     warnings.simplefilter("ignore")
-    lines = [f"# torch {torch.__version__.partition('+')[0]}: written by tools/torch_names.py"]
+    head = f"# torch {torch.__version__.partition('+')[0]}: written by tools/torch_names.py"
+    lines, imports = [head], [head]
     for name in modules(Path(torch.__file__).parent):
         names: list[str] = []
         if is_public(name):
             try:
-                names = names_in(importlib.import_module(name))
+                module = importlib.import_module(name)
+                names = names_in(module)
+                if not name.startswith(INNER):
+                    imports.append(" ".join((name, *imports_in(module))))
             except BaseException as error:
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
         lines.append(" ".join((name, *names)))
     lines.append(" ".join(("torch.Tensor", *(n for n in dir(torch.Tensor) if not n.startswith("_")))))
     TARGET.write_text("\n".join(lines) + "\n", "utf-8")
+    IMPORTS.write_text("\n".join(line for line in imports if " " in line) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ _LAZY_MODULES = (
     "overrides",
     "plugins",
     "profiler",
+    "quasirandom",
     "random",
     "return_types",
     "signal",

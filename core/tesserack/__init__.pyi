@@ -30,6 +30,7 @@ from tesserack import optim as optim
 from tesserack import overrides as overrides
 from tesserack import plugins as plugins
 from tesserack import profiler as profiler
+from tesserack import quasirandom as quasirandom
 from tesserack import random as random
 from tesserack import return_types as return_types
 from tesserack import signal as signal

@@ -1,4 +1,4 @@
-"""Names with an underscore that programs and packages take from PyTorch's modules."""
+"""Names that programs and packages take from modules which do not list them: with an underscore, or imported there."""
 
 from __future__ import annotations
 
@@ -115,3 +115,81 @@ def test_pieces_of_training_code(program):
         "{'x': tensor([1, 2]), 'w': 'a+b'}",
         "[4, 4.5]",
     ]
+
+
+IMPORTED = """
+import math, typing
+import torch
+from torch.autograd.function import InplaceFunction
+from torch.functional import einsum, split
+from torch.nn.functional import Optional, Tensor, handle_torch_function, has_torch_function, warnings
+from torch.nn.modules.transformer import LayerNorm, Linear
+from torch.optim.lr_scheduler import Optimizer
+from torch.optim.optimizer import ParamsT, overload
+from torch.quasirandom import SobolEngine
+from torch.utils.data.dataloader import _utils
+from torch._C import _LinAlgError
+from torch._utils import ExceptionWrapper
+
+print(torch.math is math, torch.nn.init.math is math, Optional is typing.Optional, overload is typing.overload)
+print(Tensor is torch.Tensor, Linear is torch.nn.Linear, Optimizer is torch.optim.Optimizer)
+print(einsum("i,i->", torch.ones(3), torch.ones(3)).item(), [len(s) for s in split(torch.ones(5), 2)])
+print(_utils.collate.default_collate([1, 2]).tolist(), issubclass(InplaceFunction, torch.autograd.Function))
+print(hasattr(torch.nn.functional, "nosuch"), hasattr(torch.nn, "_checks"), has_torch_function((torch.ones(1),)))
+try:
+    torch.linalg.cholesky(-torch.eye(2))
+except _LinAlgError as error:
+    wrapper = ExceptionWrapper(where="in a worker")
+try:
+    wrapper.reraise()
+except torch.linalg.LinAlgError as error:
+    print("in a worker" in str(error), "Traceback" in str(error))
+"""
+
+STEPS = """
+import torch
+from torch.optim import _functional as F
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
+
+torch.manual_seed(0)
+start, grads = torch.randn(2, 3), [torch.randn(2, 3) for _ in range(4)]
+
+
+def by_class(kind, **options):
+    w = torch.nn.Parameter(start.clone())
+    optimizer = kind([w], **options)
+    for grad in grads:
+        w.grad = grad.clone()
+        optimizer.step()
+    return w.detach()
+
+
+w, step, mean, square = start.clone(), torch.tensor(0.0), torch.zeros(2, 3), torch.zeros(2, 3)
+w.grad = kept = torch.ones(2, 3)
+for grad in grads:
+    adamw([w], [grad], [mean], [square], [], [step], amsgrad=False, beta1=0.8, beta2=0.9, lr=0.1, weight_decay=0.2,
+          eps=1e-6, maximize=False, foreach=False)
+expected = by_class(torch.optim.AdamW, betas=(0.8, 0.9), lr=0.1, weight_decay=0.2, eps=1e-6)
+print(torch.equal(w, expected), step.item(), bool(mean.abs().sum() > 0), w.grad is kept)
+w, buffers = start.clone(), [None]
+for grad in grads:
+    sgd([w], [grad], buffers, weight_decay=0.1, momentum=0.9, lr=0.1, dampening=0.0, nesterov=True, maximize=True)
+expected = by_class(torch.optim.SGD, weight_decay=0.1, momentum=0.9, lr=0.1, nesterov=True, maximize=True)
+print(torch.equal(w, expected), buffers[0].shape, F.sgd is sgd)
+"""
+
+
+def test_what_modules_import_from_elsewhere(program):
+    assert program.run(IMPORTED) == [
+        "True True True True",
+        "True True True",
+        "3.0 [2, 2, 1]",
+        "[1, 2] True",
+        "False False False",
+        "True True",
+    ]
+
+
+def test_steps_of_optimizers_as_functions(program):
+    assert program.run(STEPS) == ["True 4.0 True True", "True torch.Size([2, 3]) True"]

@@ -13,7 +13,14 @@ _TUPLES = "tesserack.compat.shims.nn.modules.utils"
 # Name in PyTorch: module and attribute here. Entries without an attribute are the module itself.
 ALIASES = {
     "torch.torch": "torch",
+    "torch._C._LinAlgError": "tesserack.linalg:LinAlgError",
     "torch.nn.functional._Reduction": "torch.nn._reduction",
+    **{
+        f"torch.optim.{module}.{name}": f"tesserack.compat.shims.optim._functional:{name}"
+        for module in ("adadelta", "adagrad", "adam", "adamax", "adamw", "rmsprop", "sgd")
+        for name in (module,)
+    },
+    "torch.utils.data.dataloader._utils": "torch.utils.data._utils",
     "torch.utils.data._utils.pin_memory.pin_memory": "tesserack.utils.data.dataloader:_pinned",
     "torch.utils.data._utils.worker.WorkerInfo": "tesserack.utils.data.workers:WorkerInfo",
     "torch.utils.data._utils.worker.get_worker_info": "tesserack.utils.data.workers:get_worker_info",

@@ -124,9 +124,14 @@ class Facade(ModuleType):
                 module = importlib.import_module(target)
                 if name in vars(module) or name in _names.names(self.__name__):
                     try:
-                        return getattr(module, name)
+                        value = getattr(module, name)
                     except AttributeError:
                         continue
+                    if not isinstance(value, ModuleType) or name in _names.names(self.__name__):
+                        return value  # else a private module of ours, which only shares the name
+        origin = _names.origin(self.__name__, name)
+        if origin:
+            return _imported(*origin.split(":"))
         raise AttributeError(name)
 
     def __getattr__(self, name: str) -> Any:
@@ -193,6 +198,12 @@ class Facade(ModuleType):
 
     def __repr__(self) -> str:
         return f"<module {self.__name__!r} by tesserack.compat>"
+
+
+def _imported(module: str, attribute: str = "") -> Any:
+    """What a module of PyTorch's imports from elsewhere: a module, or what one holds."""
+    found: Any = get(module) if module.partition(".")[0] == "torch" else importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
 
 
 def _as_facade(full: str, value: ModuleType) -> Any:

@@ -1,20 +1,42 @@
-"""What PyTorch has: its modules, and the names in its public ones, read from ``torch_names.txt``."""
+"""What PyTorch has: its modules, and the names in its public ones, read from ``torch_names.txt``; and what those import
+from elsewhere, from ``torch_imports.txt``."""
 
 from __future__ import annotations
 
 import functools
 import os
 
-__all__ = ["has_module", "has_name", "home", "names"]
+__all__ = ["has_module", "has_name", "home", "names", "origin"]
+
+
+def _read(file_name: str) -> dict[str, str]:
+    """The words after each module's name, as one text."""
+    with open(os.path.join(os.path.dirname(__file__), file_name), encoding="utf-8") as file:
+        text = file.read()
+    lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {module: words for module, _, words in lines}
 
 
 @functools.cache
 def _table() -> dict[str, str]:
-    """The names in each module, as one text."""
-    with open(os.path.join(os.path.dirname(__file__), "torch_names.txt"), encoding="utf-8") as file:
-        text = file.read()
-    lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
-    return {module: names for module, _, names in lines}
+    """The names in each module."""
+    return _read("torch_names.txt")
+
+
+@functools.cache
+def _imports() -> dict[str, str]:
+    """What each module imports from elsewhere."""
+    return _read("torch_imports.txt")
+
+
+def origin(module: str, name: str) -> str:
+    """Where a module of PyTorch's has a name from that it does not define, as ``module`` or ``module:attribute``.
+
+    >>> origin("torch.nn.functional", "math"), origin("torch.nn.functional", "nosuch")
+    ('math', '')
+    """
+    words = (word.partition("=") for word in _imports().get(module, "").split())
+    return next((place for each, _, place in words if each == name), "")
 
 
 @functools.cache

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +12,46 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.nn.parameter import Parameter
 
-__all__: list[str] = []
+__all__ = ["ExceptionWrapper"]
+
+
+class ExceptionWrapper:
+    """An exception with its traceback as text, to be raised again in another thread or process.
+
+    >>> try:
+    ...     raise KeyError("k")
+    ... except KeyError:
+    ...     wrapper = ExceptionWrapper(where="in a worker")
+    >>> try:
+    ...     wrapper.reraise()
+    ... except KeyError as error:
+    ...     "in a worker" in str(error), "KeyError: 'k'" in str(error)
+    (True, True)
+    """
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        kind, error, trace = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type: Any = kind
+        self.exc_msg = "".join(traceback.format_exception(kind, error, trace))
+        self.where = where
+
+    def reraise(self) -> None:
+        """Raise one of that class with the traceback as its message; ``RuntimeError`` if the class takes none."""
+        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            message = _Plain(message)
+        try:
+            raised = self.exc_type(message)
+        except Exception:
+            raise RuntimeError(message) from None
+        raise raised
+
+
+class _Plain(str):
+    """A message that KeyError shows as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:

@@ -8,8 +8,14 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.nn._attention import _check_ranks, _projected
+from tesserack.overrides import (
+    handle_torch_function,
+    has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+)
 
-__all__: list[str] = []
+__all__ = ["handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"]
 
 
 def _none_or_dtype(input: Tensor | None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import tesserack as ts
@@ -13,6 +13,9 @@ from tesserack.compat.shims.utils._foreach_utils import _group_tensors_by_device
 __all__: list[str] = []
 
 F = TypeVar("F", bound=Callable[..., Any])
+ParamsT = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+StateDict = dict[str, Any]
+DeviceDict = dict[ts.device | None, Tensor]
 
 _params_doc = "params (iterable): parameters, pairs of names and parameters, or dicts that define groups"
 _foreach_doc = "foreach (bool, optional): whether to step on lists of tensors (default: None)"
