@@ -130,3 +130,30 @@ def test_arguments(path: str) -> None:
 
 def is_within(expected: list[str], got: list[str]) -> bool:
     return expected == [name for name in got if name in expected]
+
+
+@pytest.mark.parametrize(
+    "path", ["nn", "optim", "optim.lr_scheduler", "optim.swa_utils", "utils.data", "distributions"]
+)
+def test_arguments_of_methods(path: str) -> None:
+    """The public methods of torch's classes are there, and take what torch's take, by the same names."""
+    theirs, ours = importlib.import_module(f"torch.{path}"), importlib.import_module(f"tesserack.{path}")
+    different = []
+    for name in vars(theirs):
+        a, b = getattr(theirs, name), getattr(ours, name, None)
+        if name.startswith("_") or not inspect.isclass(a) or not inspect.isclass(b) or issubclass(a, torch.Tensor):
+            continue
+        for method, function in inspect.getmembers(a, inspect.isfunction):
+            home = next(base for base in a.__mro__ if method in vars(base)).__name__
+            if method.startswith("_") or {f"{path}.{n}.{method}()" for n in (name, home)} & set(REASONS):
+                continue
+            expected, got = parameters(function), parameters(getattr(b, method, None))
+            if expected is not None and (not hasattr(b, method) or (got is not None and not is_covered(expected, got))):
+                different.append((f"{path}.{name}.{method}", expected, got))
+    assert not different
+
+
+def is_covered(expected: list[str], got: list[str]) -> bool:
+    """Whether torch's public names are all there, in their order."""
+    names = [name for name in expected if not name.startswith("_") and name not in ("self", "cls")]
+    return names == [name for name in got if name in names]

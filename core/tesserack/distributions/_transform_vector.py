@@ -130,7 +130,7 @@ class CorrCholeskyTransform(_Simple):
         t = y_vec / tril_matrix_to_vec(left, diag=-1).sqrt()
         return (t.log1p() - t.neg().log1p()) / 2
 
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor, intermediates: Any = None) -> Any:
         left = 1 - (y * y).cumsum(dim=-1)
         scales = 0.5 * tril_matrix_to_vec(left, diag=-2).log().sum(-1)
         tanhs = -2 * (x + F.softplus(-2 * x) - math.log(2.0)).sum(dim=-1)

@@ -78,10 +78,10 @@ class _NumberedModules(Module):
             self.append(module)
         return self
 
-    def pop(self, position: int | slice) -> Any:
-        """Remove and return the module at ``position``."""
-        taken = self[position]  # type: ignore[index]
-        del self[position]
+    def pop(self, key: int | slice) -> Any:
+        """Remove and return the module at position ``key``."""
+        taken = self[key]  # type: ignore[index]
+        del self[key]
         return taken
 
     def __iadd__(self: Self, modules: Iterable[Module]) -> Self:

@@ -142,7 +142,12 @@ class ConcatDataset(Dataset[T_co]):
             raise AssertionError("ConcatDataset: datasets should not be an empty iterable")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
             raise ValueError("ConcatDataset: does not take IterableDatasets; use ChainDataset")
-        self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    @staticmethod
+    def cumsum(sequence: Iterable[Any]) -> list[int]:
+        """The running sums of lengths."""
+        return list(itertools.accumulate(len(dataset) for dataset in sequence))
 
     def __getitem__(self, index: int) -> T_co:
         size = len(self)
