@@ -56,6 +56,7 @@ MODULES = [
     "torch.library",
     "torch.overrides",
     "torch.random",
+    "torch.quasirandom",
 ]
 HEAD = f"""\
 # What is there of PyTorch

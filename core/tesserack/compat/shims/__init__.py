@@ -46,6 +46,9 @@ __all__ = [
     "where",
 ]
 
+# What PyTorch was built with.
+has_lapack = has_openmp = has_spectral = True
+has_mkl = False
 _OLD = functions()
 add, sub, addcmul, addcdiv = _OLD["add"], _OLD["sub"], _OLD["addcmul"], _OLD["addcdiv"]
 addmm, addbmm, baddbmm, addmv, addr = (_OLD[name] for name in ("addmm", "addbmm", "baddbmm", "addmv", "addr"))
