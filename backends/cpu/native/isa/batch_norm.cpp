@@ -12,12 +12,35 @@ namespace {
 
 constexpr int64_t kParallelElements = 16384;
 constexpr int64_t kRowBlock = 32; // channels-last rows folded in T before they move to float64
+constexpr int64_t kShortRow = 32; // elements of one channel, below which samples are read whole
 
 int64_t grain(int64_t work) { return kParallelElements / (work + 1) + 1; }
 int64_t row_parts(const Channels& shape) {
-  const int64_t rows = shape.per_channel();
-  return shape.total() < 2 * kParallelElements ? 1 : rows < 16 ? rows : 16;
+  const int64_t blocks = shape.per_channel() / kRowBlock;
+  return shape.total() < 2 * kParallelElements || blocks < 2 ? 1 : blocks < 16 ? blocks : 16;
 }
+
+// Samples whose rows of one channel are short are seen as rows of columns, `inner` side by side for each channel.
+Channels columns_of(const Channels& s) {
+  const bool is_short = s.inner == 1 || (s.inner < kShortRow && s.n >= 4);
+  return s.last || !is_short ? s : Channels{s.n, s.c * s.inner, 1, true};
+}
+
+// A number for each channel as one for each column.
+template <typename T> class Spread {
+public:
+  Spread(const T* values, const Channels& s, const Channels& columns)
+      : space_(columns.c == s.c ? 0 : columns.c), values_(columns.c == s.c ? values : space_.get()) {
+    if (columns.c == s.c) return;
+    T* to = space_.get();
+    for (int64_t c = 0; c < s.c; ++c, to += s.inner) std::fill_n(to, s.inner, values[c]);
+  }
+  const T* get() const { return values_; }
+
+private:
+  Buffer<T> space_;
+  const T* values_;
+};
 
 template <typename T>
 void moments_row_major(const Channels& s, const RowReader<T>& input, std::vector<Moments>& found) {
@@ -75,6 +98,15 @@ void moments_channels_last(const Channels& s, const RowReader<T>& input, std::ve
     for (int64_t j = 0; j < s.c; ++j) found[static_cast<size_t>(j)].merge(partial[static_cast<size_t>(p * s.c + j)]);
 }
 
+template <typename T>
+void moments_of_columns(const Channels& s, const Channels& columns, const RowReader<T>& input,
+                        std::vector<Moments>& found) {
+  if (columns.c == s.c) return moments_channels_last(columns, input, found);
+  std::vector<Moments> each(static_cast<size_t>(columns.c));
+  moments_channels_last(columns, input, each);
+  for (int64_t j = 0; j < columns.c; ++j) found[static_cast<size_t>(j / s.inner)].merge(each[static_cast<size_t>(j)]);
+}
+
 // y = (x - mean) * scale + shift, channel by channel
 template <typename T>
 void apply(const Channels& s, const RowReader<T>& input, const RowWriter<T>& out, const T* mean, const T* scale,
@@ -120,12 +152,13 @@ template <typename T> void forward_as(const backend::Call& call) {
   const Dense in(call.in(0).raw(), s, true), result(call.out(0).raw(), s, false);
   const RowReader<T> input(in.tensor());
   const Parameter<T> weight(call, 1, s.c, T(1)), bias(call, 2, s.c, T(0));
+  const Channels columns = columns_of(s);
   const Buffer<T> space(3 * s.c);
   T *mean = space.get(), *rstd = mean + s.c, *scale = rstd + s.c;
   if (training) {
     std::vector<Moments> found(static_cast<size_t>(s.c));
-    if (s.last)
-      moments_channels_last(s, input, found);
+    if (columns.last)
+      moments_of_columns(s, columns, input, found);
     else
       moments_row_major(s, input, found);
     std::vector<double> means(found.size()), variances(found.size());
@@ -148,7 +181,8 @@ template <typename T> void forward_as(const backend::Call& call) {
     }
   }
   for (int64_t j = 0; j < s.c; ++j) scale[j] = rstd[j] * weight[j];
-  apply(s, input, RowWriter<T>(result.tensor()), mean, scale, bias.data());
+  const Spread<T> means(mean, s, columns), scales(scale, s, columns), shifts(bias.data(), s, columns);
+  apply(columns, input, RowWriter<T>(result.tensor()), means.get(), scales.get(), shifts.get());
   result.write_back();
   RowWriter<T>(call.out(1).raw()).write(0, s.c, 1, mean);
   RowWriter<T>(call.out(2).raw()).write(0, s.c, 1, rstd);
@@ -163,8 +197,8 @@ struct GradSums {
 };
 
 template <typename T>
-GradSums sums_row_major(const Channels& s, const RowReader<T>& grad, const RowReader<T>& input,
-                        const Parameter<T>& mean, const Parameter<T>& rstd) {
+GradSums sums_row_major(const Channels& s, const RowReader<T>& grad, const RowReader<T>& input, const T* mean,
+                        const T* rstd) {
   GradSums sums{std::vector<double>(static_cast<size_t>(s.c)), std::vector<double>(static_cast<size_t>(s.c))};
   parallel_for(0, s.c, grain(s.per_channel()), [&](int64_t first, int64_t last) {
     const Buffer<T> scratch(2 * s.inner);
@@ -187,8 +221,8 @@ GradSums sums_row_major(const Channels& s, const RowReader<T>& grad, const RowRe
 }
 
 template <typename T>
-GradSums sums_channels_last(const Channels& s, const RowReader<T>& grad, const RowReader<T>& input,
-                            const Parameter<T>& mean, const Parameter<T>& rstd) {
+GradSums sums_channels_last(const Channels& s, const RowReader<T>& grad, const RowReader<T>& input, const T* mean,
+                            const T* rstd) {
   const int64_t rows = s.per_channel(), parts = row_parts(s);
   std::vector<double> partial(static_cast<size_t>(2 * parts * s.c), 0.0);
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
@@ -201,11 +235,10 @@ GradSums sums_channels_last(const Channels& s, const RowReader<T>& grad, const R
         for (int64_t j = 0; j < s.c; ++j) g_sum[j] = gx_sum[j] = T(0);
         for (; r < stop; ++r) {
           const T *g = grad.read(r * s.c, s.c, 1, scratch.get()), *x = input.read(r * s.c, s.c, 1, scratch.get() + s.c);
-          const T* m = mean.data();
 #pragma GCC ivdep
           for (int64_t j = 0; j < s.c; ++j) {
             g_sum[j] += g[j];
-            gx_sum[j] = fused(g[j], x[j] - m[j], gx_sum[j]);
+            gx_sum[j] = fused(g[j], x[j] - mean[j], gx_sum[j]);
           }
         }
         for (int64_t j = 0; j < s.c; ++j) {
@@ -222,6 +255,20 @@ GradSums sums_channels_last(const Channels& s, const RowReader<T>& grad, const R
       sums.gx[static_cast<size_t>(j)] +=
           partial[static_cast<size_t>((2 * p + 1) * s.c + j)] * static_cast<double>(rstd[j]);
     }
+  return sums;
+}
+
+template <typename T>
+GradSums sums_of_columns(const Channels& s, const Channels& columns, const RowReader<T>& grad,
+                         const RowReader<T>& input, const T* mean, const T* rstd) {
+  const Spread<T> means(mean, s, columns), rstds(rstd, s, columns);
+  GradSums each = sums_channels_last(columns, grad, input, means.get(), rstds.get());
+  if (columns.c == s.c) return each;
+  GradSums sums{std::vector<double>(static_cast<size_t>(s.c)), std::vector<double>(static_cast<size_t>(s.c))};
+  for (int64_t j = 0; j < columns.c; ++j) {
+    sums.g[static_cast<size_t>(j / s.inner)] += each.g[static_cast<size_t>(j)];
+    sums.gx[static_cast<size_t>(j / s.inner)] += each.gx[static_cast<size_t>(j)];
+  }
   return sums;
 }
 
@@ -257,8 +304,9 @@ template <typename T> void backward_as(const backend::Call& call) {
   const Dense g(call.in(0).raw(), s, true), x(call.in(1).raw(), s, true), result(call.out(0).raw(), s, false);
   const RowReader<T> grad(g.tensor()), input(x.tensor());
   const Parameter<T> weight(call, 2, s.c, T(1)), mean(call, 3, s.c, T(0)), rstd(call, 4, s.c, T(1));
-  const GradSums sums =
-      s.last ? sums_channels_last(s, grad, input, mean, rstd) : sums_row_major(s, grad, input, mean, rstd);
+  const Channels columns = columns_of(s);
+  const GradSums sums = columns.last ? sums_of_columns(s, columns, grad, input, mean.data(), rstd.data())
+                                     : sums_row_major(s, grad, input, mean.data(), rstd.data());
   const Buffer<T> space(5 * s.c);
   T *scale = space.get(), *offset = scale + s.c, *slope = offset + s.c, *dw = slope + s.c, *db = dw + s.c;
   const double count = static_cast<double>(s.per_channel());
@@ -270,7 +318,10 @@ template <typename T> void backward_as(const backend::Call& call) {
     dw[j] = static_cast<T>(sum_gx);
     db[j] = static_cast<T>(sum_g);
   }
-  apply_backward(s, grad, input, RowWriter<T>(result.tensor()), mean.data(), scale, offset, slope);
+  const Spread<T> means(mean.data(), s, columns), scales(scale, s, columns), offsets(offset, s, columns),
+      slopes(slope, s, columns);
+  apply_backward(columns, grad, input, RowWriter<T>(result.tensor()), means.get(), scales.get(), offsets.get(),
+                 slopes.get());
   result.write_back();
   RowWriter<T>(call.out(1).raw()).write(0, s.c, 1, dw);
   RowWriter<T>(call.out(2).raw()).write(0, s.c, 1, db);
