@@ -2,6 +2,7 @@
 #include "rows.h"
 #include "threads.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -10,6 +11,7 @@ inline namespace TESSERACK_VARIANT {
 namespace {
 
 constexpr int64_t kParallelElements = 16384;
+constexpr int64_t kRowsOfPart = 8; // at least, in the gradient: sums of fewer cost as much as the rows
 
 int64_t row_size(const backend::Call& call, int param) {
   int64_t n = 1;
@@ -102,7 +104,7 @@ template <typename T> void backward_as(const backend::Call& call) {
   const Parameter<T> weight(call, 4, n, T(1));
   const RowWriter<T> dx_out(call.out(0).raw()), dw_out(call.out(1).raw()), db_out(call.out(2).raw());
   // Cut by sizes alone, so that the sums over rows do not depend on the number of threads.
-  const int64_t parts = rows * n < 2 * kParallelElements ? 1 : rows < 16 ? rows : 16;
+  const int64_t parts = rows * n < 2 * kParallelElements ? 1 : std::clamp<int64_t>(rows / kRowsOfPart, 1, 16);
   std::vector<double> sums(static_cast<size_t>(2 * parts * n), 0.0);
   parallel_for(0, parts, 1, [&](int64_t first_part, int64_t last_part) {
     const Buffer<T> scratch(5 * n);
