@@ -406,9 +406,9 @@ def _lp_pool(dims: int, input: Tensor, norm_type: float, kernel_size: Any, strid
     step = kernel if stride is None else stride
     if isinstance(norm_type, float) and math.isinf(norm_type):
         sign = math.copysign(1.0, norm_type)
-        extremes = getattr(functional, f"max_pool{dims}d")(input.abs() * sign, kernel, step, 0, 1, ceil_mode)
+        extremes: Tensor = getattr(functional, f"max_pool{dims}d")(input.abs() * sign, kernel, step, 0, 1, ceil_mode)
         return extremes if sign > 0 else -extremes
-    mean = getattr(functional, f"avg_pool{dims}d")(input.pow(norm_type), kernel, step, 0, ceil_mode)
+    mean: Tensor = getattr(functional, f"avg_pool{dims}d")(input.pow(norm_type), kernel, step, 0, ceil_mode)
     return _power_mean(mean, math.prod(kernel), norm_type)
 
 
