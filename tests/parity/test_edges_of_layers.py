@@ -1,5 +1,5 @@
-"""Edges that random modules beside torch's showed: rows that see nothing, infinite powers, sizes that stay, parameters wider
-than their input, writes in place."""
+"""Edges that random modules beside torch's showed: rows that see nothing, infinite powers, sizes that stay, parameters
+wider than their input, writes in place."""
 
 from __future__ import annotations
 
