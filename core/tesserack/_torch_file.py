@@ -182,7 +182,7 @@ def _declared_sizes(data: bytes, start: int, order: dict[str, int]) -> dict[str,
                 return Storage(ts.empty(numel, dtype=identity[1].dtype, device="meta"))
         raise PickleRefused("a storage in it is named in no known way")
 
-    interpret(data, note, start)
+    interpret(data, note, start, outline=True)
     return sizes
 
 

@@ -70,12 +70,13 @@ def _operations(data: bytes, start: int = 0) -> Any:
     return pickletools.genops(file)
 
 
-def interpret(data: bytes, persistent: Callable[[Any], Any], start: int = 0) -> Any:
-    """The object that a pickle describes. ``persistent`` makes objects of persistent ids.
+def interpret(data: bytes, persistent: Callable[[Any], Any], start: int = 0, outline: bool = False) -> Any:
+    """The object that a pickle describes. ``persistent`` makes objects of persistent ids; with ``outline`` their memory
+    is not there yet, and what is made of tensors stays one of them.
 
     Raises :class:`PickleRefused`, or for damaged ones ``ValueError``, ``TypeError``, ``LookupError`` and their like.
     """
-    return _Machine(len(data), persistent).run(_operations(data, start))
+    return _Machine(len(data), persistent, outline).run(_operations(data, start))
 
 
 _MARK = object()
@@ -93,7 +94,8 @@ _EMPTY: dict[str, Callable[[], Any]] = {"EMPTY_LIST": list, "EMPTY_DICT": dict, 
 class _Machine:
     """Pickle's stack machine. Every operation takes time and memory bounded by its own bytes, or by the budget."""
 
-    def __init__(self, size: int, persistent: Callable[[Any], Any]) -> None:
+    def __init__(self, size: int, persistent: Callable[[Any], Any], outline: bool = False) -> None:
+        self.outline = outline
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._persistent = persistent
@@ -355,7 +357,8 @@ def _from_type(machine: _Machine, function: Any, kind: Any, arguments: Any, stat
         return ts.nn.Buffer(_checked_tensor(made))
     if kind.name == "torch.nn.parameter.Parameter":
         return ts.nn.Parameter(_checked_tensor(made), requires_grad=made.requires_grad)
-    if kind.name == "torch.nested._internal.nested_tensor.NestedTensor" and isinstance(made, Tensor) and made.is_nested:
+    nested = isinstance(made, Tensor) and (made.is_nested or machine.outline)
+    if kind.name == "torch.nested._internal.nested_tensor.NestedTensor" and nested:
         return made
     if kind.name != "torch.Tensor" or not isinstance(made, Tensor):
         raise PickleRefused("a tensor in it is of no known class")
@@ -468,7 +471,10 @@ def _sparse(machine: _Machine, layout: Any, data: Any) -> Any:
 
     if not isinstance(layout, ts.layout) or layout is ts.strided or not isinstance(data, tuple):
         raise PickleRefused("a sparse tensor in it has no known layout")
-    machine.spend(sum(part.nbytes for part in data if isinstance(part, ts.Tensor)))
+    tensors = [part for part in data if isinstance(part, ts.Tensor)]
+    machine.spend(sum(part.nbytes for part in tensors))
+    if machine.outline and tensors:
+        return tensors[0]
     try:
         return rebuild_checked(layout, data)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -490,6 +496,8 @@ def _nested(machine: _Machine, *parts: Any) -> Any:
     given = [*parts[0].values()] if len(parts) == 1 and isinstance(parts[0], dict) else parts
     tensors = [part for part in given if isinstance(part, ts.Tensor)]
     machine.spend(sum(part.nbytes for part in tensors[1:] or tensors))
+    if machine.outline and tensors:
+        return tensors[0]
     try:
         return rebuild_jagged(parts[0]) if len(parts) == 1 else rebuild_strided(*parts)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:

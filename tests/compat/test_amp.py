@@ -6,6 +6,7 @@ import pytest
 import tesserack as ts
 from tesserack import nn
 from tesserack.amp import GradScaler, autocast, custom_bwd, custom_fwd
+from tesserack.utils.checkpoint import checkpoint
 
 
 def test_regions_choose_dtypes():
@@ -156,3 +157,44 @@ def test_switches():
         ts.set_default_tensor_type(ts.FloatTensor)
     with pytest.raises(TypeError):
         ts.set_default_tensor_type("torch.LongTensor")
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_what_is_checkpointed_runs_again_in_the_regions_of_its_first_run(use_reentrant):
+    net = ts.nn.Sequential(ts.nn.Linear(3, 4), ts.nn.Tanh(), ts.nn.Linear(4, 3))
+    x, seen = ts.ones(2, 3, requires_grad=True), []
+
+    def run(value):
+        seen.append((ts.is_autocast_enabled("cpu"), ts.get_autocast_dtype("cpu")))
+        return net(value)
+
+    with autocast("cpu", dtype=ts.float16):
+        inside = checkpoint(run, x, use_reentrant=use_reentrant)
+    inside.float().sum().backward()
+    assert inside.dtype is ts.float16 and seen == [(True, ts.float16)] * 2
+    outside = checkpoint(run, x, use_reentrant=use_reentrant)
+    with autocast("cpu"):
+        outside.sum().backward()
+        assert ts.is_autocast_enabled("cpu")
+    assert outside.dtype is ts.float32 and [on for on, _ in seen[2:]] == [False, False]
+    assert not ts.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_gradients_taken_within_what_is_checkpointed(early_stop):
+    x = ts.tensor([0.5, -1.0], dtype=ts.float64, requires_grad=True)
+
+    def slope(value):
+        return ts.autograd.grad(value.sin().sum(), value, create_graph=True)[0]
+
+    y = checkpoint(slope, x, use_reentrant=False, early_stop=early_stop)
+    y.sum().backward()
+    assert ts.allclose(y, x.cos()) and ts.allclose(x.grad, -x.detach().sin())
+
+
+def test_fourier_transforms_take_float32():
+    with autocast("cpu"):
+        product = ts.ones(4, 4) @ ts.ones(4, 4)
+        assert product.dtype is ts.bfloat16 and ts.fft.rfft(product).dtype is ts.complex64
+    with pytest.raises(RuntimeError, match="Unsupported dtype"):
+        ts.fft.rfft(product)

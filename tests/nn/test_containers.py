@@ -144,3 +144,13 @@ def test_parameter_dict():
         held["a"]
     with pytest.raises(KeyError, match="already exists"):
         held["keys"] = ts.ones(1)
+
+
+def test_dicts_of_parameters_are_added_by_name():
+    one = {"b": ts.ones(1), "a": ts.ones(1)}
+    assert [*nn.ParameterDict(one)] == ["a", "b"]
+    assert [*nn.ParameterDict(OrderedDict(one))] == ["b", "a"] == [*nn.ParameterDict([*one.items()])]
+    kept = nn.ParameterDict()
+    with pytest.raises(TypeError, match="expected a string"):
+        kept[3] = ts.ones(1)
+    assert len(kept) == 0

@@ -234,3 +234,60 @@ def test_milestones_survive_a_file():
     opt.load_state_dict(states[0])
     again.load_state_dict(states[1])
     assert walk(opt, again, 3) == whole[2:]
+
+
+def test_rates_that_are_tensors_are_written_in_place():
+    """As a recorded graph expects, which reads the tensor; what schedules keep and tell are copies."""
+    weight = nn.Parameter(ts.zeros(1))
+    makers = [
+        lambda o: lrs.StepLR(o, 1, 0.5),
+        lambda o: lrs.LambdaLR(o, lambda epoch: 0.5**epoch),
+        lambda o: lrs.CyclicLR(o, 0.5, 1.0, 1, cycle_momentum=False),
+        lambda o: lrs.SequentialLR(o, [lrs.ConstantLR(o, 0.5, 2), lrs.StepLR(o, 1, 0.5)], [1]),
+        lambda o: lrs.ChainedScheduler([lrs.StepLR(o, 1, 0.5)]),
+    ]
+    for make in makers:
+        rate = ts.tensor(1.0)
+        opt = optim.SGD([weight], lr=rate)
+        schedule = make(opt)
+        told, seen = [*schedule.get_last_lr()], rate.item()
+        opt.step()
+        schedule.step()
+        assert opt.param_groups[0]["lr"] is rate and [t.item() for t in told] == [seen] != [rate.item()]
+        assert [t.item() for t in schedule.get_last_lr()] == [rate.item()]
+    rate = ts.tensor(1.0)
+    opt = optim.SGD([weight], lr=rate)
+    plateau = lrs.ReduceLROnPlateau(opt, factor=0.5, patience=0)
+    for _ in range(2):
+        plateau.step(1.0)
+    assert opt.param_groups[0]["lr"] is rate and rate.item() == 0.5
+
+
+def test_a_plateau_knows_the_bound_of_groups_added_since():
+    opt = optim.SGD([nn.Parameter(ts.zeros(1))], lr=1.0)
+    shared = lrs.ReduceLROnPlateau(opt, factor=0.5, patience=0, min_lr=0.75)
+    listed = lrs.ReduceLROnPlateau(opt, factor=0.5, patience=0, min_lr=[0.75])
+    opt.add_param_group({"params": [nn.Parameter(ts.zeros(1))]})
+    for _ in range(2):
+        shared.step(1.0)
+    assert [group["lr"] for group in opt.param_groups] == [0.75, 0.75]
+    listed.step(1.0)
+    with pytest.raises(RuntimeError, match="min_lrs for 2 parameter groups, got 1"):
+        listed.step(1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "rate"),
+    [
+        (lambda o: lrs.ConstantLR(o, 0.5, 0), 0.5),
+        (lambda o: lrs.LinearLR(o, 0.25, total_iters=0), 0.25),
+        (lambda o: lrs.PolynomialLR(o, 0), 1.0),
+    ],
+)
+def test_schedules_of_no_epochs_keep_their_first_rate(make, rate):
+    opt = optim.SGD([nn.Parameter(ts.zeros(1))], lr=1.0)
+    schedule = make(opt)
+    for _ in range(3):
+        assert schedule.get_last_lr() == [rate]
+        opt.step()
+        schedule.step()

@@ -163,6 +163,10 @@ def undefined(line: str, scope: dict[str, Any]) -> bool:
     unsigned = any(t.dtype is torch.uint8 for t in named) or "uint8" in line
     if whole and (wild or (unsigned and negative)):
         return True
+    # PyTorch's gradient multiplies the integers by value in their own dtype, where bits seen as integers overflow.
+    integers = [t for t in named if t.dtype in (torch.int32, torch.int64) and t.numel()]
+    if "addcmul" in line and any(int(t.abs().max()) >= 2**29 for t in integers):
+        return True
     # A number, or a 0-d tensor, is converted to uint8 before it is looked at.
     below = "-" in expression_of(line) or any(t.ndim == 0 and t.numel() and float(t.detach()) < 0 for t in named)
     if below and any(t.dtype is torch.uint8 for t in named):

@@ -107,6 +107,22 @@ def test_plain_values_are_read(older):
 
 
 @OLDER
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "jagged"])
+def test_sparse_and_nested_tensors_are_read(layout, older):
+    """The older form has the structure before what is in the storages."""
+    if layout == "jagged":
+        given = torch.nested.nested_tensor([torch.ones(2, 1), torch.zeros(3, 1)], layout=torch.jagged)
+        again = read([given, torch.ones(2)], older)
+        assert [row.tolist() for row in again[0].unbind()] == [row.tolist() for row in given.unbind()]
+    else:
+        given = torch.diag(torch.arange(3.0)).to_sparse(layout=getattr(torch, layout))
+        again = read([given, torch.ones(2)], older)
+        assert again[0].layout is getattr(ts, layout) and again[0].to_dense().tolist() == given.to_dense().tolist()
+    assert again[1].tolist() == [1, 1]
+
+
+@OLDER
 def test_objects_are_refused_by_name(older):
     with pytest.raises(SerializationError, match=r"torch\.nn\.modules\.linear\.Linear.*state_dict"):
         read(torch.nn.Linear(1, 1), older)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from tesserack import _native
@@ -212,3 +213,20 @@ def _cast(value: Any, device_type: str, dtype: _native.dtype) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_cast(v, device_type, dtype) for v in value)
     return value
+
+
+def kept_regions() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """What enters the calling thread's regions of now again, and leaves whatever is entered by then."""
+    kept = {kind: (enabled, get_autocast_dtype(kind)) for kind, enabled in _state.enabled.items()}
+    cache = _state.cache
+
+    @contextlib.contextmanager
+    def again() -> Iterator[None]:
+        with contextlib.ExitStack() as regions:
+            for kind in {**kept, **_state.enabled}:
+                enabled, dtype = kept.get(kind, (False, get_autocast_dtype(kind)))
+                if enabled or is_autocast_enabled(kind):
+                    regions.enter_context(autocast(kind, dtype, enabled, cache))
+            yield
+
+    return again

@@ -35,6 +35,8 @@ def _scale(norm: str | None, count: int, forward: bool, op: str) -> float:
 
 def _floating(x: Tensor, op: str) -> Tensor:
     if x.dtype in (ts.float16, ts.bfloat16):
+        if ts.is_autocast_enabled(x.device.type):
+            return x.float()
         raise RuntimeError(
             f"{op}: Unsupported dtype {x.dtype}; expected float32, float64 or a complex dtype, try .float()"
         )

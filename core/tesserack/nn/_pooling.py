@@ -400,6 +400,18 @@ def _power_mean(mean: Tensor, count: int, norm_type: float) -> Tensor:
     return (ts.sign(mean) * ts.relu(ts.abs(mean))).mul(count).pow(1.0 / norm_type)
 
 
+def _lp_pool(dims: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
+    """Of an infinite power the greatest magnitude, or the least where that is negative."""
+    kernel, functional = to_tuple(kernel_size, dims), ts.nn.functional
+    step = kernel if stride is None else stride
+    if isinstance(norm_type, float) and math.isinf(norm_type):
+        sign = math.copysign(1.0, norm_type)
+        extremes: Tensor = getattr(functional, f"max_pool{dims}d")(input.abs() * sign, kernel, step, 0, 1, ceil_mode)
+        return extremes if sign > 0 else -extremes
+    mean: Tensor = getattr(functional, f"avg_pool{dims}d")(input.pow(norm_type), kernel, step, 0, ceil_mode)
+    return _power_mean(mean, math.prod(kernel), norm_type)
+
+
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The ``norm_type``-th root of the sum of that power of each window of (N, C, L) or (C, L).
 
@@ -407,20 +419,14 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     >>> lp_pool1d(ts.tensor([[3.0, 4.0]]), 2, 2).tolist()
     [[5.0]]
     """
-    (k,) = to_tuple(kernel_size, 1)
-    mean = ts.nn.functional.avg_pool1d(input.pow(norm_type), k, k if stride is None else stride, 0, ceil_mode)
-    return _power_mean(mean, k, norm_type)
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """:func:`lp_pool1d` of planes (N, C, H, W) or (C, H, W)."""
-    kernel = to_tuple(kernel_size, 2)
-    mean = ts.nn.functional.avg_pool2d(input.pow(norm_type), kernel, kernel if stride is None else stride, 0, ceil_mode)
-    return _power_mean(mean, math.prod(kernel), norm_type)
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """:func:`lp_pool1d` of blocks (N, C, D, H, W) or (C, D, H, W)."""
-    kernel = to_tuple(kernel_size, 3)
-    mean = avg_pool3d(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-    return _power_mean(mean, math.prod(kernel), norm_type)
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

@@ -44,10 +44,9 @@ def rrelu(
             slopes = substitute(input, lower, upper).to(input.dtype)
         else:
             slopes = ts.empty_like(input.detach()).uniform_(lower, upper)
-        result = ts.where(input <= 0, input * slopes, input)
-    else:
-        result = ts.leaky_relu(input, (lower + upper) / 2)
-    return input.copy_(result) if inplace else result
+        factors = ts.where(input.detach() <= 0, slopes, 1.0)
+        return input.mul_(factors) if inplace else input * factors
+    return ts.nn.functional.leaky_relu(input, (lower + upper) / 2, inplace)
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
@@ -63,7 +62,9 @@ def _alpha_dropout(name: str, input: Tensor, p: float, training: bool, inplace: 
     if p == 1:
         result = input * 0
     else:
-        kept = ts.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+        whole = shape == input.shape  # drawn in the order of memory, as PyTorch does
+        kept = ts.empty_like(input.detach()) if whole else ts.empty(shape, dtype=input.dtype, device=input.device)
+        kept = kept.bernoulli_(1 - p)
         scale = 1 / math.sqrt((_SATURATED * _SATURATED * p + 1) * (1 - p))
         result = input * (kept * scale) + ((kept - 1) * (-_SATURATED * scale) - _SATURATED * scale * p)
     return input.copy_(result) if inplace else result

@@ -177,8 +177,9 @@ class Optimizer:
             raise TypeError(f"add_param_group: expected a dict, got {type(param_group).__name__}")
         if "params" not in param_group:
             raise ValueError(f"add_param_group: expected the key 'params', got {sorted(param_group)}")
-        group = {**self.defaults, **param_group}
+        group = dict(param_group)
         group["params"] = self._listed(group)
+        group |= {key: value for key, value in self.defaults.items() if key not in group}
         self._check_group(group)
         self._check_params(group["params"])
         self.param_groups.append(group)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack.amp._autocast import kept_regions
 from tesserack.autograd import Function, backward
 from tesserack.autograd.graph import saved_tensors_hooks
 from tesserack.random import default_generator
@@ -96,7 +97,9 @@ def checkpoint(
     if debug if _settings.debug is None else _settings.debug:
         run.operators = []
     with saved_tensors_hooks(run.pack, run.unpack), first, recorded_operators(run.operators):
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    run.complete = True
+    return result
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -228,9 +231,11 @@ class _Run:
     ) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
         self._state, self._context, self._check = state, context, check
+        self._regions = kept_regions()
         self._holders: list[weakref.ref[_Holder]] = []
         self._values: weakref.WeakKeyDictionary[_Holder, Tensor] = weakref.WeakKeyDictionary()
         self.stops_early = True
+        self.complete = False  # gradients taken within the first run need what it saved so far
         self.operators: list[str] | None = None  # of the first run, in debug mode
 
     def pack(self, tensor: Tensor) -> _Holder:
@@ -264,7 +269,7 @@ class _Run:
             if holder is not None:
                 self._compare(holder, tensor)
                 self._values[holder] = tensor.detach()
-            if count >= len(self._holders) and self.stops_early:
+            if count >= len(self._holders) and (self.stops_early or not self.complete):
                 raise _Enough
             return tensor
 
@@ -274,6 +279,7 @@ class _Run:
             contextlib.suppress(_Enough),
             _native.enable_grad(),
             again,
+            self._regions(),
             self._context,
             recorded_operators(self._again if self.operators is not None else None),
             saved_tensors_hooks(keep, lambda tensor: tensor),
@@ -304,6 +310,7 @@ class CheckpointFunction(Function):
     def forward(ctx: Any, function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         ctx.function = function
         ctx.state = _RandomState(args) if preserve_rng_state else None
+        ctx.regions = kept_regions()
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.is_tensor = [isinstance(a, Tensor) for a in args]
         ctx.save_for_backward(*(a for a in args if isinstance(a, Tensor)))
@@ -314,7 +321,8 @@ class CheckpointFunction(Function):
         saved = iter(ctx.saved_tensors)
         args = [next(saved) if tensor else other for tensor, other in zip(ctx.is_tensor, ctx.others, strict=True)]
         inputs = [a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in args]
-        with _native.enable_grad(), ctx.state.again() if ctx.state else contextlib.nullcontext():
+        again = ctx.state.again() if ctx.state else contextlib.nullcontext()
+        with _native.enable_grad(), again, ctx.regions():
             outputs = ctx.function(*inputs)
         results = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
         pairs = [(o, g) for o, g in zip(results, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad]

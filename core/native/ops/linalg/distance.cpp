@@ -17,14 +17,19 @@ Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double ep
   return vector_norm(ops::add(ops::sub(x1, x2), eps), p, IntSpan(last), keepdim);
 }
 
-// x1 . x2 / (max(|x1|, eps) max(|x2|, eps))
+// x1 . x2 / (max(|x1|, eps) max(|x2|, eps)). As in PyTorch, the gradient of a norm is not cut where eps takes its
+// place.
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
   TS_CHECK(is_floating(x1.dtype()) && is_floating(x2.dtype()),
            "cosine_similarity: expected common dtype to be floating point, yet got ", x1.dtype(), " and ", x2.dtype());
   Dims sizes = broadcast_sizes(x1.sizes(), x2.sizes(), "cosine_similarity");
   int64_t dims[] = {wrap_dim(dim, static_cast<int64_t>(sizes.size()), "cosine_similarity")};
   Tensor a = ops::expand(x1, sizes), b = ops::expand(x2, sizes);
-  auto unit = [&](const Tensor& x) { return ops::div(x, ops::clamp(vector_norm(x, 2, IntSpan(dims), true), eps)); };
+  auto unit = [&](const Tensor& x) {
+    Tensor norm = vector_norm(x, 2, IntSpan(dims), true);
+    Tensor missing = ops::clamp(ops::sub(eps, ops::detach(norm)), 0.0);
+    return ops::div(x, ops::add(norm, missing));
+  };
   Tensor products = ops::mul(unit(a), unit(b));
   return sizes.empty() ? products : ops::sum_dim(products, IntSpan(dims));
 }

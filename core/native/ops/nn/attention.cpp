@@ -118,11 +118,15 @@ AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor&
   Tensor allowed = is_causal                                       ? causal_mask(q.size(-2), k.size(-2), q.device())
                    : mask.defined() && mask.dtype() == DType::Bool ? mask
                                                                    : Tensor();
-  if (allowed.defined())
-    scores = ops::masked_fill(scores, ops::logical_not(allowed), -std::numeric_limits<double>::infinity());
-  else if (mask.defined())
-    scores = ops::add(scores, as_dtype(mask, scores.dtype()));
-  return {scores, allowed};
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (allowed.defined()) return {ops::masked_fill(scores, ops::logical_not(allowed), -infinity), allowed};
+  if (!mask.defined()) return {scores, allowed};
+  if (mask.ndim() == 0) return {ops::add(scores, as_dtype(mask, scores.dtype())), allowed};
+  // Rows that are all -inf see nothing. Their softmax is taken without them, as it and its gradient would be NaN.
+  int64_t last[] = {-1};
+  allowed = any_dims(ops::ne(mask, -infinity), IntSpan(last), true);
+  Tensor added = ops::masked_fill(mask, ops::logical_not(allowed), 0.0);
+  return {ops::add(scores, as_dtype(added, scores.dtype())), allowed};
 }
 
 Tensor attention_weights(const AttentionScores& s) {

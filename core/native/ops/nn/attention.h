@@ -9,7 +9,8 @@ void check_attention_operands(const Tensor& q, const Tensor& k, const Tensor& v)
 // A mask is bool, float32 or of the query's dtype.
 void check_attention_mask(const Tensor& mask, DType query);
 
-// scale * q @ k^T with what the mask adds; what may not be seen is -inf. `allowed`: what may be, undefined: all.
+// scale * q @ k^T with what the mask adds; what a mask of bool hides is -inf. `allowed`: what may be seen, by key or by
+// row, undefined: all.
 struct AttentionScores {
   Tensor scores, allowed;
 };

@@ -41,7 +41,7 @@ void check_channel_vector(const Tensor& t, const Tensor& input, const char* name
   TS_CHECK(is_floating(t.dtype()), "batch_norm: expected a floating ", name, ", got ", t.dtype());
 }
 
-// Kernels keep statistics, and take parameters, contiguous and in one dtype.
+// Kernels keep statistics, and take parameters, contiguous.
 Tensor as_statistic(const Tensor& t, DType dtype) { return t.defined() ? raw_contiguous(raw_cast(t, dtype)) : t; }
 
 // running = (1 - momentum) * running + momentum * batch
@@ -99,8 +99,8 @@ void normalize_batch(const Tensor& out, const Tensor& mean, const Tensor& rstd, 
     raw_fill(mean, 0.0);
     return raw_fill(rstd, 0.0);
   }
-  Tensor x = in_layout(input, is_channels_last(input)), w = as_statistic(weight, input.dtype()),
-         b = as_statistic(bias, input.dtype());
+  Tensor x = in_layout(input, is_channels_last(input)), w = as_statistic(weight, parameter_type(input, weight)),
+         b = as_statistic(bias, parameter_type(input, bias));
   Tensor run_mean = as_statistic(running_mean, mean.dtype()), run_var = as_statistic(running_var, mean.dtype());
   Launch launch(kForward, x.device());
   launch.out(out).out(mean).out(rstd).in(x).in(w).in(b);
@@ -128,8 +128,8 @@ Three backward_parts(const Tensor& grad, const Tensor& input, const Tensor& weig
     inner = ops::sub(ops::sub(gw, ops::mean_dim(gw, c.others, true)), projected);
   }
   Tensor dx = as_dtype(ops::mul(rstd, inner), input.dtype());
-  return {dx, as_dtype(ops::sum_dim(ops::mul(g, xhat), c.others), input.dtype()),
-          as_dtype(ops::sum_dim(g, c.others), input.dtype())};
+  DType kept = parameter_type(input, weight);
+  return {dx, as_dtype(ops::sum_dim(ops::mul(g, xhat), c.others), kept), as_dtype(ops::sum_dim(g, c.others), kept)};
 }
 
 Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
@@ -145,8 +145,8 @@ Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weigh
     TS_CHECK(same(t->sizes(), channels) && t->dtype() == wide,
              "native_batch_norm_backward: expected statistics of shape ", IntSpan(channels), " in ", wide, ", got ",
              t->dtype(), t->sizes());
-  return {outline_as(input), outline(channels, input.dtype(), input.device()),
-          outline(channels, input.dtype(), input.device())};
+  DType kept = parameter_type(input, weight);
+  return {outline_as(input), outline(channels, kept, input.device()), outline(channels, kept, input.device())};
 }
 
 void batch_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
@@ -156,7 +156,8 @@ void batch_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, c
     return raw_fill(db, 0.0);
   }
   bool last = is_channels_last(input);
-  Tensor x = in_layout(input, last), g = in_layout(grad, last), w = as_statistic(weight, input.dtype());
+  Tensor x = in_layout(input, last), g = in_layout(grad, last);
+  Tensor w = as_statistic(weight, parameter_type(input, weight));
   Tensor m = raw_contiguous(mean), r = raw_contiguous(rstd);
   if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(w).in(m).in(r).param(training).run()) return;
   auto [px, pw, pb] = backward_parts(g, x, w, m, r, training);

@@ -25,8 +25,8 @@ void check_shapes(const Tensor& input, IntSpan shape, const Tensor& weight, cons
     TS_CHECK(same(t->sizes(), shape),
              "layer_norm: Expected weight and bias to be of same shape as normalized_shape, but got ", t->sizes(),
              " and normalized_shape = ", shape);
-    TS_CHECK(t->dtype() == input.dtype(), "layer_norm: expected weight and bias of the input's dtype ", input.dtype(),
-             ", got ", t->dtype());
+    TS_CHECK(t->dtype() == parameter_type(input, *t), "layer_norm: expected weight and bias of the input's dtype ",
+             input.dtype(), " or of its statistics' ", accumulate_type(input.dtype()), ", got ", t->dtype());
   }
 }
 
@@ -88,8 +88,9 @@ Three backward_parts(const Tensor& grad, const Tensor& input, IntSpan shape, con
   Tensor gw = weight.defined() ? ops::mul(g, widened(weight)) : g;
   Tensor projected = ops::mul(xhat, ops::mean_dim(ops::mul(gw, xhat), inner, true));
   Tensor dx = ops::mul(rstd, ops::sub(ops::sub(gw, ops::mean_dim(gw, inner, true)), projected));
-  return {as_dtype(dx, input.dtype()), as_dtype(sum_over_dims(ops::mul(g, xhat), outer), input.dtype()),
-          as_dtype(sum_over_dims(g, outer), input.dtype())};
+  DType kept = parameter_type(input, weight);
+  return {as_dtype(dx, input.dtype()), as_dtype(sum_over_dims(ops::mul(g, xhat), outer), kept),
+          as_dtype(sum_over_dims(g, outer), kept)};
 }
 
 Three backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, const Tensor& mean, const Tensor& rstd,
@@ -103,8 +104,9 @@ Three backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, cons
   TS_CHECK(same(mean.sizes(), stats) && same(rstd.sizes(), stats) && mean.dtype() == wide && rstd.dtype() == wide,
            "native_layer_norm_backward: expected mean and rstd of shape ", IntSpan(stats), " in ", wide, ", got ",
            mean.sizes(), " and ", rstd.sizes());
-  auto like = [&](IntSpan sizes) { return outline(sizes, input.dtype(), input.device()); };
-  return {like(input.sizes()), like(shape), like(shape)};
+  auto like = [&](IntSpan sizes, DType dtype) { return outline(sizes, dtype, input.device()); };
+  DType kept = parameter_type(input, weight);
+  return {like(input.sizes(), input.dtype()), like(shape, kept), like(shape, kept)};
 }
 
 void layer_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
@@ -126,18 +128,19 @@ void layer_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, c
 void layer_norm_gradient(GradContext& c) {
   auto [dx, dw, db] = backward_op.multi<3>(c.grad(), c.arg(0), c.value(1), c.result(1), c.result(2), c.arg(2));
   if (c.needs(0)) c.set(0, dx);
-  if (c.needs(2)) c.set(2, dw);
-  if (c.needs(3)) c.set(3, db);
+  if (c.needs(2)) c.set(2, as_dtype(dw, c.dtype(2)));
+  if (c.needs(3)) c.set(3, as_dtype(db, c.dtype(3)));
 }
 
 Tensor layer_norm_rule(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double) {
-  auto fit = [&](const Tensor& t) { return t.defined() ? outline(t.sizes(), input.dtype(), t.device()) : t; };
+  auto fit = [&](const Tensor& t) {
+    return t.defined() ? outline(t.sizes(), parameter_type(input, t), t.device()) : t;
+  };
   check_shapes(input, shape, fit(weight), fit(bias));
   return outline(input.sizes(), input.dtype(), input.device());
 }
 Tensor layer_norm(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
-  // Parameters kept in float32 beside a half input: as the input's dtype, traced.
-  auto fit = [&](const Tensor& t) { return t.defined() ? as_dtype(t, input.dtype()) : t; };
+  auto fit = [&](const Tensor& t) { return t.defined() ? as_dtype(t, parameter_type(input, t)) : t; };
   return forward_op(input, shape, fit(weight), fit(bias), eps);
 }
 

@@ -23,6 +23,11 @@ Tensor scale_channels(Tensor x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined()) x = ops::add(x, per_channel(as_dtype(bias, x.dtype()), x.ndim()));
   return x;
 }
+// A half input beside wider parameters, as they are; other inputs as they are.
+Tensor as_parameters(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  DType of_weight = parameter_type(input, weight);
+  return as_dtype(input, of_weight == input.dtype() ? parameter_type(input, bias) : of_weight);
+}
 void check_channels(const char* op, const char* name, const Tensor& t, int64_t channels) {
   TS_CHECK(!t.defined() || (t.ndim() == 1 && t.numel() == channels), op, ": Expected ", name,
            " to be a vector of size equal to the number of channels in input, ", channels, ", but got shape ",
@@ -46,9 +51,11 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
   int64_t n = input.size(0);
   int64_t per_group = n && num_groups ? input.numel() / (n * num_groups) : 0;
   if (input.numel() == 0) return scale_channels(ops::mul(input, 1), weight, bias);
+  Tensor x = as_parameters(input, weight, bias);
   int64_t grouped[] = {n, num_groups, per_group}, shape[] = {per_group};
-  Tensor y = native_layer_norm(ops::reshape(input, IntSpan(grouped)), IntSpan(shape), Value(), Value(), eps);
-  return as_laid_out(input, scale_channels(ops::reshape(y, input.sizes()), weight, bias));
+  Tensor y = native_layer_norm(ops::reshape(x, IntSpan(grouped)), IntSpan(shape), Value(), Value(), eps);
+  Tensor scaled = scale_channels(ops::reshape(y, input.sizes()), weight, bias);
+  return as_laid_out(input, as_dtype(scaled, input.dtype()));
 }
 
 // A batch of one with a channel per instance. Running statistics take the mean of the instances'.
@@ -74,7 +81,8 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
                        : Tensor();
   };
   Tensor mean = repeated(running_mean), var = repeated(running_var);
-  Tensor y = batch_norm_op(ops::reshape(input, as_batch), mean, var, Value(), Value(), use_input_stats, momentum, eps);
+  Tensor x = ops::reshape(as_parameters(input, weight, bias), as_batch);
+  Tensor y = batch_norm_op(x, mean, var, Value(), Value(), use_input_stats, momentum, eps);
   if (use_input_stats && n > 0) {
     GradMode no_grad(false);
     if (mean.defined())
@@ -82,7 +90,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
     if (var.defined())
       ops::copy_(running_var, ops::mean_dim(ops::reshape(var, IntSpan(per_instance)), IntSpan(instances)));
   }
-  return scale_channels(ops::reshape(y, input.sizes()), weight, bias);
+  return as_dtype(scale_channels(ops::reshape(y, input.sizes()), weight, bias), input.dtype());
 }
 
 double epsilon_of(DType t) {

@@ -9,6 +9,13 @@ namespace ts {
 // In the type statistics are kept in; an operator call, so it can be traced.
 inline Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t.dtype())); }
 
+// In which kernels take a weight or bias, and give its gradient: as the input, or wide where it is kept so beside a
+// half input, that neither be rounded.
+inline DType parameter_type(const Tensor& input, const Tensor& parameter) {
+  DType wide = accumulate_type(input.dtype());
+  return parameter.defined() && parameter.dtype() == wide ? wide : input.dtype();
+}
+
 // A saved 1 / sqrt(var + eps) once more, now as a function of x: eps is what the saved value implies.
 inline Tensor rstd_of(const Tensor& centered, IntSpan dims, const Tensor& saved) {
   Tensor var = ops::mean_dim(ops::square(centered), dims, true);

@@ -32,9 +32,11 @@ double step_of(int64_t in, int64_t out, bool align_corners, OptionalScale scale)
   return scale && *scale > 0 ? 1 / *scale : static_cast<double>(in) / static_cast<double>(out);
 }
 
-// In float32, as PyTorch works out these positions for every dtype.
-Taps nearest(int64_t in, int64_t out, OptionalScale scale, bool exact) {
+// In float32, as PyTorch works out these positions for every dtype. Its images are repeated evenly where the size stays
+// or doubles, whatever the scale.
+Taps nearest(int64_t in, int64_t out, OptionalScale scale, bool exact, bool image) {
   Taps taps(1, out, false);
+  if (image && !exact && (out == in || out == 2 * in)) scale.reset();
   auto step = static_cast<float>(step_of(in, out, false, scale));
   for (int64_t o = 0; o < out; ++o) {
     float at = exact ? static_cast<float>((static_cast<double>(o) + 0.5) * static_cast<double>(step))
@@ -46,6 +48,7 @@ Taps nearest(int64_t in, int64_t out, OptionalScale scale, bool exact) {
 
 Taps linear(int64_t in, int64_t out, bool align_corners, OptionalScale scale) {
   Taps taps(2, out, true);
+  if (in == out) scale.reset(); // as PyTorch: the size stays, and so do the values
   double step = step_of(in, out, align_corners, scale);
   for (int64_t o = 0; o < out; ++o) {
     double x = static_cast<double>(o), at = align_corners ? step * x : std::max(step * (x + 0.5) - 0.5, 0.0);
@@ -205,7 +208,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
     int64_t dim = static_cast<int64_t>(d) + 2, n = plane[d];
     bool align = align_corners.value_or(false);
     Taps taps = m == Mode::Area     ? area(n, out[d])
-                : !smooth           ? nearest(n, out[d], scale, m == Mode::NearestExact)
+                : !smooth           ? nearest(n, out[d], scale, m == Mode::NearestExact, plane.size() == 2)
                 : antialias         ? antialiased(n, out[d], align, scale, m == Mode::Cubic)
                 : m == Mode::Linear ? linear(n, out[d], align, scale)
                                     : cubic(n, out[d], align, scale);

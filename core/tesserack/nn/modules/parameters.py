@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -118,6 +119,7 @@ class ParameterDict(Module):
         return getattr(self, key)
 
     def __setitem__(self, key: str, value: Any) -> None:
+        self._check_key(key)
         if key not in self._keys:
             self._check_name(key, "parameter", self._parameters)
         setattr(self, key, _as_parameter(value))
@@ -209,12 +211,13 @@ class ParameterDict(Module):
         return ParameterDict(dict(self.items()))
 
     def update(self, parameters: Any) -> None:
-        """Add or replace values from a mapping or from (name, value) pairs."""
+        """Add or replace values from a mapping, by name unless it is an OrderedDict, or from (name, value) pairs."""
         mapping = isinstance(parameters, (Mapping, ParameterDict))
         pairs = parameters.items() if mapping else parameters
         if not isinstance(pairs, Iterable):
             raise TypeError(f"ParameterDict.update: expected a mapping or pairs, got {type(parameters).__name__}")
-        for key, value in pairs:
+        ordered = isinstance(parameters, (OrderedDict, ParameterDict)) or not mapping
+        for key, value in pairs if ordered else sorted(pairs, key=lambda pair: pair[0]):
             self[key] = value
 
     def extra_repr(self) -> str:

@@ -6,7 +6,21 @@ import math
 import warnings
 from typing import Any
 
+from tesserack import Tensor
 from tesserack.optim.optimizer import Optimizer
+
+
+def current(optimizer: Optimizer, key: str = "lr") -> list[Any]:
+    """What the groups hold under ``key``; copies of tensors, which schedules write to."""
+    return [group[key].clone() if isinstance(group[key], Tensor) else group[key] for group in optimizer.param_groups]
+
+
+def set_rate(group: dict[str, Any], rate: Any) -> None:
+    """A rate that is a tensor stays the tensor it is: others, as recorded graphs, may look at it."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(float(rate))
+    else:
+        group["lr"] = rate
 
 
 class LRScheduler:
@@ -14,7 +28,8 @@ class LRScheduler:
 
     ``last_epoch`` counts the steps taken; -1 starts anew, any other value resumes (the groups then need their
     ``"initial_lr"``). A subclass defines :meth:`get_lr`, from the current rates, and if it can ``_get_closed_form_lr``,
-    from the base rates alone. Works on what the groups hold, so several schedules can act on one optimizer.
+    from the base rates alone. Works on what the groups hold, so several schedules can act on one optimizer. Rates that
+    are tensors are written in place.
     """
 
     optimizer: Optimizer
@@ -27,14 +42,14 @@ class LRScheduler:
             raise TypeError(f"{type(self).__name__}: {type(optimizer).__name__} is not an Optimizer")
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", group["lr"].clone() if isinstance(group["lr"], Tensor) else group["lr"])
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"{type(self).__name__}: param 'initial_lr' is not specified in param_groups[{i}], "
                     "needed to resume with last_epoch != -1"
                 )
         self.optimizer = optimizer
-        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        self.base_lrs = current(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         self._is_initial = self._get_lr_called_within_step = False
         self._step_count = 0
@@ -72,8 +87,8 @@ class LRScheduler:
             closed = self._get_closed_form_lr()
             rates = self.get_lr() if closed is None else closed
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
+            set_rate(group, rate)
+        self._last_lr = current(self.optimizer)
 
     def get_lr(self) -> list[float]:
         """The rates of ``last_epoch``, computed from the rates the groups have now."""
@@ -88,7 +103,7 @@ class LRScheduler:
         return self._last_lr
 
     def _group_lrs(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return current(self.optimizer)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer."""

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from tesserack.optim.lr_scheduler._base import LRScheduler
+from tesserack.optim.lr_scheduler._base import LRScheduler, current, set_rate
 from tesserack.optim.lr_scheduler._plateau import ReduceLROnPlateau
 from tesserack.optim.optimizer import Optimizer
 
@@ -75,7 +75,7 @@ class SequentialLR(_Combined):
         self.last_epoch = last_epoch + 1
         # Every scheduler took its first step when it was made: undo that, then start the first one alone.
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            set_rate(group, group["initial_lr"])
         for scheduler in self._schedulers:
             scheduler.last_epoch -= 1
         self._schedulers[0]._initial_step()
@@ -110,7 +110,7 @@ class ChainedScheduler(_Combined):
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         self.optimizer = _check("ChainedScheduler", schedulers, optimizer)
         self._schedulers = list(schedulers)
-        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self._last_lr = current(self.optimizer)
 
     def step(self, epoch: int | None = None) -> None:
         """Step every schedule."""
@@ -118,4 +118,4 @@ class ChainedScheduler(_Combined):
             raise ValueError("ChainedScheduler.step: takes no epoch")
         for scheduler in self._schedulers:
             scheduler.step()
-        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self._last_lr = current(self.optimizer)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tesserack.optim.lr_scheduler._base import LRScheduler
+from tesserack.optim.lr_scheduler._base import LRScheduler, set_rate
 from tesserack.optim.optimizer import Optimizer
 
 __all__ = ["SWALR", "CyclicLR"]
@@ -61,7 +61,7 @@ class CyclicLR(LRScheduler):
         lows = _per_group("base_lr", optimizer, base_lr)
         if last_epoch == -1:
             for group, low in zip(optimizer.param_groups, lows, strict=True):
-                group["lr"] = low
+                set_rate(group, low)
         self.max_lrs = _per_group("max_lr", optimizer, max_lr)
         down = float(step_size_up) if step_size_down is None else float(step_size_down)
         self.total_size = float(step_size_up) + down

@@ -194,6 +194,11 @@ class ConstantLR(_FactorLR):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0:  # even where there is no epoch to end it
+            return [rate * self.factor for rate in self._group_lrs()]
+        return super().get_lr()
+
     def _factor_at(self, epoch: int) -> float:
         return self.factor if epoch < self.total_iters else 1.0
 
@@ -229,7 +234,7 @@ class LinearLR(_FactorLR):
         super().__init__(optimizer, last_epoch)
 
     def _factor_at(self, epoch: int) -> float:
-        done = min(epoch, self.total_iters) / self.total_iters if self.total_iters else 1.0
+        done = min(epoch, self.total_iters) / self.total_iters if epoch else 0.0
         return self.start_factor + (self.end_factor - self.start_factor) * done
 
     def _ratio_at(self, epoch: int) -> float:
@@ -255,7 +260,8 @@ class PolynomialLR(_FactorLR):
         super().__init__(optimizer, last_epoch)
 
     def _factor_at(self, epoch: int) -> float:
-        return float((1.0 - min(self.total_iters, epoch) / self.total_iters) ** self.power)
+        done = min(self.total_iters, epoch) / self.total_iters if epoch else 0.0
+        return float((1.0 - done) ** self.power)
 
     def _ratio_at(self, epoch: int) -> float:
         return 1.0 if epoch > self.total_iters else self._factor_at(epoch) / self._factor_at(epoch - 1)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
-from tesserack.optim.lr_scheduler._base import LRScheduler
+from tesserack.optim.lr_scheduler._base import LRScheduler, current, set_rate
 from tesserack.optim.optimizer import Optimizer
 
 __all__ = ["ReduceLROnPlateau"]
@@ -58,7 +57,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.eps = cooldown, eps
         self.last_epoch = 0
-        self._last_lr = [float(group["lr"]) for group in optimizer.param_groups]
+        self._last_lr = current(optimizer)
         self._reset()
 
     def _reset(self) -> None:
@@ -73,10 +72,10 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Take note of ``metrics`` (a number or a 0-dim tensor), and lower the rates if it is time."""
-        current = float(metrics)
+        metric = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self.is_better(current, self.best):
-            self.best = current
+        if self.is_better(metric, self.best):
+            self.best = metric
             self.num_bad_epochs = 0
         else:
             self.num_bad_epochs += 1
@@ -87,17 +86,22 @@ class ReduceLROnPlateau(LRScheduler):
             self._reduce()
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
-        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self._last_lr = current(self.optimizer)
 
     def _reduce(self) -> None:
         groups = self.optimizer.param_groups
         if len(groups) != len(self.min_lrs):
-            warnings.warn("ReduceLROnPlateau: groups were added since; they have no lower bound", stacklevel=3)
-            self.min_lrs += [0.0] * (len(groups) - len(self.min_lrs))
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"ReduceLROnPlateau: expected min_lrs for {len(groups)} parameter groups, got {len(self.min_lrs)}; "
+                    "extend min_lrs where a group is added"
+                )
+            self.min_lrs = [self.default_min_lr] * len(groups)
         for group, lowest in zip(groups, self.min_lrs, strict=True):
-            new = max(group["lr"] * self.factor, lowest)
-            if group["lr"] - new > self.eps:
-                group["lr"] = new
+            rate = float(group["lr"])
+            new = max(rate * self.factor, lowest)
+            if rate - new > self.eps:
+                set_rate(group, new)
 
     def is_better(self, a: float, best: float) -> bool:
         """Whether ``a`` improves on ``best`` by more than the threshold."""
