@@ -264,12 +264,22 @@ def _joined(name: str, tensors: Any, dim: int = 0) -> Batched:
     return Batched(operators()[name](whole, dim % rank + 1))
 
 
+def _as_strided(x: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Batched:
+    """Places count from where an entry begins."""
+    if not _batched(x) or _batched(x.value):
+        raise Unbatchable("as_strided")
+    whole, start = x.value, x.value.storage_offset() + (storage_offset or 0)
+    return Batched(whole.as_strided((whole.shape[0], *size), (whole.stride(0), *stride), start))
+
+
 def _where(condition: Any, *args: Any) -> Batched:
     return _elementwise("where", (condition, *args), {}) if len(args) == 2 else _refuse("where")
 
 
 _RULES: dict[str, Callable[..., Any]] = {
     "getitem": _item,
+    "as_strided": _as_strided,
+    "as_strided_copy": lambda *args, **kwargs: Batched(_as_strided(*args, **kwargs).value.clone()),
     "max": functools.partial(_extreme, "max"),
     "min": functools.partial(_extreme, "min"),
     "prod": _product,
