@@ -12,6 +12,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import tesserack as ts
@@ -164,7 +165,7 @@ class Batched:
             raise AttributeError(f"'Tensor' object has no attribute {name!r}")
         if isinstance(found, _native.OperatorMethod):
             return lambda *args, **kwargs: run(found, (self, *args), kwargs)
-        if type(found) is type(_level):  # written in Python: its parts come here again
+        if isinstance(found, FunctionType):  # written in Python: its parts come here again
             return functools.partial(found, self)
         if name in _ASKED:
             return lambda *args, **kwargs: run(found, (self, *args), kwargs)
@@ -248,7 +249,8 @@ def _picked(level: int, k: int) -> Callable[[Any], Any]:
 
 def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whole | None) -> Any:
     """The function on one entry after another, and the results joined."""
-    rows, spec = [], None
+    rows: list[Any] = []
+    spec: Any = None
     for k in range(count):
         here, here_kwargs = tree_map(_picked(level, k), (args, kwargs))
         flat, spec = tree_flatten(func(*here, **here_kwargs))
