@@ -43,6 +43,8 @@ def hash_tensor(
         if not -rank <= d < rank:
             raise IndexError(f"hash_tensor: Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
                              f"but got {d})")  # fmt: skip
+        if input.dim() and input.shape[d] == 0:
+            raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
     words = _words(input)
     dims = sorted({d % rank for d in listed} or range(input.dim()))
     for d in dims if input.dim() else ():

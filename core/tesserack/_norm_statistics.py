@@ -43,9 +43,8 @@ def native_group_norm(
     if input.numel() != N * C * HxW:
         raise RuntimeError(f"native_group_norm: expected {N} * {C} * {HxW} elements, got shape {tuple(input.shape)}")
     result = ts.nn.functional.group_norm(input, group, weight, bias, eps)
-    with ts.no_grad():
-        wide = _wide(input.detach()).reshape(N, group, math.prod((C // group, HxW)))
-        mean, rstd = wide.mean(-1), (wide.var(-1, correction=0) + eps).rsqrt()
+    wide = _wide(input).reshape(N, group, math.prod((C // group, HxW)))
+    mean, rstd = wide.mean(-1), (wide.var(-1, correction=0) + eps).rsqrt()
     return result, mean.to(input.dtype), rstd.to(input.dtype)
 
 
@@ -62,10 +61,12 @@ def native_batch_norm(
     """``batch_norm`` of (N, C, *), and in training the (C) means and 1 / sqrt(variance + eps), else nothing."""
     result = ts.nn.functional.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     wide = _wide(input.detach())
+    mixed = any(x is not None and x.dtype is not input.dtype for x in (weight, bias, running_mean, running_var))
+    kept = wide.dtype if mixed else input.dtype
     if not training:
-        return result, wide.new_empty(0), wide.new_empty(0)
+        return result, wide.new_empty(0, dtype=kept), wide.new_empty(0, dtype=kept)
     mean, var = _channel_moments(wide)
-    return result, mean, (var + eps).rsqrt()
+    return result, mean.to(kept), (var + eps).rsqrt().to(kept)
 
 
 def _channel_moments(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -136,8 +136,8 @@ def set_(
 
 def __array_namespace__(self: Tensor, /, *, api_version: str | None = None) -> Any:
     """The Array API standard's namespace, ``tesserack.array_api``. ``ValueError`` for a version it does not follow."""
-    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
-        raise ValueError(f"__array_namespace__: expected a version of the standard up to 2024.12, got {api_version!r}")
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
+        raise ValueError(f"__array_namespace__: expected a version of the standard up to 2025.12, got {api_version!r}")
     return importlib.import_module("tesserack.array_api")
 
 

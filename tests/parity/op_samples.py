@@ -176,8 +176,8 @@ class Sample:
     def _copy(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        if value.layout != torch.strided or value.dtype not in DTYPES:
-            raise Unsupported(str(value.layout))
+        if value.layout != torch.strided or value.dtype not in DTYPES or value.dim() > 64:  # NumPy's most
+            raise Unsupported(f"{value.layout}, {value.dim()} dims")
         tensor = self._placed(value)
         if value.requires_grad:
             tensor = tensor.detach().requires_grad_()

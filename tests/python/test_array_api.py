@@ -183,7 +183,7 @@ def test_inspection_and_promotion():
 
 def test_protocol():
     x = ts.ones(2)
-    assert x.__array_namespace__() is xp is x.__array_namespace__(api_version="2024.12")
+    assert x.__array_namespace__() is xp is x.__array_namespace__(api_version="2025.12")
     with pytest.raises(ValueError, match="1999"):
         x.__array_namespace__(api_version="1999.12")
     assert x.to_device(x.device) is x

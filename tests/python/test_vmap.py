@@ -48,15 +48,37 @@ ONCE: dict[str, Callable[[Any, Any], Any]] = {
     "rows": lambda x, y: sum(row * k for k, row in enumerate(y)),
     "like": lambda x, y: ts.ones_like(x) + y.to(ts.float32).double(),
     "constant": lambda x, y: W,
+    "no rule": lambda x, y: ts.linalg.inv(y @ y.T + 9 * ts.eye(3, dtype=ts.float64)),
+    "no rule, several results": lambda x, y: tuple(ts.linalg.eigh(y @ y.T)) + (ts.linalg.slogdet(y @ y.T).logabsdet,),
+    "indices that are tensors": lambda x, y: y[y[:, 0].argmax()] + y[ts.tensor([2, 0, 1])].sum(0),
+    "in place": lambda x, y: x.clone().add_(1).mul_(y[0]).clamp_(min=0.2),
+    "written by a view": lambda x, y: _added(y.clone(), x),
+    "items": lambda x, y: _items(x.clone(), y),
+    "kinds": lambda x, y: x if isinstance(x, ts.Tensor) and ts.is_tensor(y) else W,
+    "shown": lambda x, y: x.real + x.stride(0) + x.new_zeros(4) + y.H[:, 0] + (x.to(ts.int64) << 1),
+    "functions in Python": lambda x, y: F.normalize(y, dim=0)[0] + F.cosine_similarity(y, W).sum(),
+    "nested": lambda x, y: ts.vmap(lambda row, z: (row * x + z * y[0]).sum())(y, W) + ts.vmap(ts.dot, (0, None))(y, x),
+    "nested, none of ours": lambda x, y: ts.vmap(lambda row: row * x)(W) + y,
     "several": lambda x, y: (x + 1, {"a": y.sum(0), "b": W[0]}),
 }
 EACH: dict[str, Callable[[Any, Any], Any]] = {
     "branches": lambda x, y: x if x.sum() > 0 else -x,
-    "no rule": lambda x, y: ts.linalg.inv(y @ y.T + 9 * ts.eye(3, dtype=ts.float64)),
-    "indices that are tensors": lambda x, y: y[y[:, 0].argmax()],
     "gradients": lambda x, y: ts.func.grad(lambda z: (z**3).sum())(x),
-    "in place": lambda x, y: x.clone().add_(1),
 }
+
+
+def _added(y: Any, x: Any) -> Any:
+    row = y[0]
+    row += x
+    y[1:] *= 2
+    return y
+
+
+def _items(x: Any, y: Any) -> Any:
+    x[1] = 7.0
+    x[2:] = y[0, 2:]
+    x[ts.tensor([0])] = y[1, 1]
+    return x
 
 
 def inputs() -> tuple[ts.Tensor, ts.Tensor]:
@@ -136,3 +158,52 @@ def test_draws_differ() -> None:
 def test_errors_are_those_of_single_calls() -> None:
     with pytest.raises(RuntimeError, match=r"multiplied|shapes|size"):
         ts.vmap(lambda x: x @ W)(ts.ones(2, 5, dtype=ts.float64))
+
+
+def test_arguments_are_written_once() -> None:
+    x, shared = ts.zeros(3, 4), ts.zeros(2)
+
+    def function(row: Any) -> Any:
+        shared.add_(1)
+        row[1:] += 1
+        return ts.linalg.vector_norm(row, 3)
+
+    assert ts.allclose(ts.vmap(function)(x), ts.full((3,), 3 ** (1 / 3)))
+    assert x.tolist() == [[0, 1, 1, 1]] * 3 and shared.tolist() == [1, 1]
+
+    def branches(row: Any) -> Any:
+        row.add_(1)
+        return row if row.sum() > 0 else -row
+
+    with pytest.raises(RuntimeError, match="copy the argument"):
+        ts.vmap(branches)(x)
+    with pytest.raises(RuntimeError, match="copy the argument"):
+        ts.vmap(lambda row: row.add_(1) + ts.rand(4), randomness="different")(x)
+    with pytest.raises(RuntimeError, match=r"shape|broadcast|size"):
+        ts.vmap(lambda row: row.add_(1) @ ts.ones(5))(x)
+
+
+def test_a_view_that_was_copied_is_not_written() -> None:
+    def diagonal(y: Any) -> Any:
+        y = y.clone()
+        y.diagonal().fill_(5)
+        return y
+
+    def turned(y: Any) -> Any:
+        y = y.clone()
+        y.view(9)[::2] = 0
+        return y
+
+    y = ts.arange(36.0).reshape(3, 3, 4)
+    for function in (diagonal, turned):
+        assert ts.equal(ts.vmap(function, in_dims=2)(y), ts.stack([function(y[..., k]) for k in range(4)]))
+
+
+def test_shared_statistics_are_not_written() -> None:
+    norm = ts.nn.BatchNorm1d(4)
+    with pytest.raises(RuntimeError, match="running_mean"):
+        ts.vmap(norm)(ts.randn(3, 5, 4))
+    assert norm.running_mean.tolist() == [0, 0, 0, 0]
+    own = ts.nn.BatchNorm1d(4, track_running_stats=False)
+    x = ts.randn(3, 5, 4)
+    assert ts.allclose(ts.vmap(own)(x), ts.stack([own(row) for row in x]), atol=1e-6)

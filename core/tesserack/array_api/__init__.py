@@ -1,4 +1,4 @@
-"""The Array API standard, 2024.12, with 2025.12's ``top_k``: what ``x.__array_namespace__()`` gives.
+"""The Array API standard, 2025.12: what ``x.__array_namespace__()`` gives.
 
 Arrays are tensors; the functions are those of the package with the standard's names, ``axis`` and ``keepdims``.
 
@@ -34,8 +34,6 @@ from tesserack import (
     ones,
     ones_like,
     pi,
-    tril,
-    triu,
     uint8,
     uint16,
     uint32,
@@ -74,6 +72,8 @@ from tesserack.array_api._shapes import (
     take,
     take_along_axis,
     tile,
+    tril,
+    triu,
     unstack,
 )  # fmt: skip
 from tesserack.array_api._statistics import (
@@ -105,7 +105,7 @@ from tesserack.array_api._statistics import (
 )  # fmt: skip
 from tesserack.array_api.linalg import tensordot, vecdot
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 globals().update(_FUNCTIONS)
 
 __all__ = [

@@ -32,9 +32,13 @@ def _unary(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _numbers(op: str, x1: Any, x2: Any) -> tuple[Any, Any]:
-    """A number beside a tensor as a tensor of its dtype, where its kind allows."""
+    """A number beside a tensor as a tensor of its dtype, where its kind allows. Dtypes alone decide what two tensors
+    are promoted to, whether they have dims or not."""
     if isinstance(x1, Tensor) and isinstance(x2, Tensor):
-        return x1, x2
+        if x1.dtype is x2.dtype or (x1.dim() == 0) == (x2.dim() == 0):
+            return x1, x2
+        kind = ts.promote_types(x1.dtype, x2.dtype)
+        return x1.to(kind), x2.to(kind)
     if isinstance(x1, Tensor):
         return x1, _like(op, x1, x2)
     if isinstance(x2, Tensor):
@@ -48,11 +52,11 @@ def _like(op: str, x: Tensor, value: Any) -> Tensor:
         isinstance(value, bool)
         or (isinstance(value, int) and kind is not ts.bool)
         or (isinstance(value, float) and (kind.is_floating_point or kind.is_complex))
-        or (isinstance(value, complex) and kind.is_complex)
+        or (isinstance(value, complex) and (kind.is_floating_point or kind.is_complex))
     )
     if not fits or (isinstance(value, bool) and kind is not ts.bool):
         raise TypeError(f"{op}: expected a number of the kind of {kind}, got {value!r}")
-    return ts.tensor(value, dtype=kind, device=x.device)
+    return ts.tensor(value, dtype=kind.to_complex() if isinstance(value, complex) else kind, device=x.device)
 
 
 def _binary(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -83,6 +87,21 @@ def _equal(x1: Tensor, x2: Tensor) -> Tensor:
     return ts.eq(x1, x2)
 
 
+def _remainder(x1: Tensor, x2: Tensor) -> Tensor:
+    """A remainder of zero has the sign of the divisor."""
+    found = ts.remainder(x1, x2)
+    return ts.where(found == 0, ts.copysign(found, x2), found) if found.is_floating_point() else found
+
+
+def _floor_divide(x1: Tensor, x2: Tensor) -> Tensor:
+    """Infinity by a finite number is infinite."""
+    found = ts.floor_divide(x1, x2)
+    if not found.is_floating_point():
+        return found
+    return ts.where(x1.isinf() & x2.isfinite(), ts.copysign(x1, 1) * ts.copysign(ts.ones_like(x2), x1)
+                    * ts.copysign(ts.ones_like(x2), x2), found)  # fmt: skip
+
+
 def _real(x: Tensor) -> Tensor:
     return ts.real(x) if x.is_complex() else x
 
@@ -106,6 +125,8 @@ FUNCTIONS |= {
     "square": _unary("square", _squared),
     "bitwise_invert": _unary("bitwise_invert", ts.bitwise_not),
     "equal": _binary("equal", _equal),
+    "remainder": _binary("remainder", _remainder),
+    "floor_divide": _binary("floor_divide", _floor_divide),
 }
 
 

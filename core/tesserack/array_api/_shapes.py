@@ -215,10 +215,24 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return ts.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """The lower triangles of matrices, zeros elsewhere; ``k`` moves the boundary up."""
+    return ts.tril(x, k)
+
+
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """The upper triangles of matrices, zeros elsewhere; ``k`` moves the boundary up."""
+    return ts.triu(x, k)
+
+
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether promotion with ``to`` gives ``to``."""
+    """Whether both dtypes are of one kind, bool, integers or floating and complex, and promotion gives ``to``."""
     source = from_.dtype if isinstance(from_, Tensor) else from_
-    return result_type(source, to) is to
+    return _rank(source) == _rank(to) and result_type(source, to) is to
+
+
+def _rank(dtype: Any) -> int:
+    return 0 if dtype is ts.bool else 2 if dtype.is_floating_point or dtype.is_complex else 1
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -71,8 +72,8 @@ def mean(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def var(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """The squared distance from the mean, over count - ``correction``, along axes or of everything."""
-    if _kept(x, axis):
-        return ts.zeros_like(x)
+    if _kept(x, axis):  # of one element each
+        return (x - x) / builtins.max(1 - correction, 0)
     return ts.var(x, _axes(x, axis), correction=correction, keepdim=keepdims)
 
 
@@ -201,8 +202,16 @@ class UniqueInverseResult(NamedTuple):
 
 
 def unique_all(x: Tensor, /) -> UniqueAllResult:
-    """The distinct elements, where each is first, which one each element is, and their counts; NaNs differ."""
-    values, inverse, counts = ts.unique(x, return_inverse=True, return_counts=True)
+    """The distinct elements, where each is first, which one each element is, and their counts; NaNs differ.
+
+    Complex numbers go by their real parts first.
+    """
+    if x.is_complex():
+        pairs = ts.view_as_real(x.reshape(-1).resolve_conj())
+        rows, inverse, counts = ts.unique(pairs, return_inverse=True, return_counts=True, dim=0)
+        values = ts.view_as_complex(rows.contiguous())
+    else:
+        values, inverse, counts = ts.unique(x, return_inverse=True, return_counts=True)
     places = ts.arange(x.numel(), device=x.device)
     first = ts.full((values.numel(),), x.numel(), dtype=ts.int64, device=x.device)
     first = first.scatter_reduce(0, inverse.reshape(-1), places, "amin")

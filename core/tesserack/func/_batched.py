@@ -1,47 +1,102 @@
-"""Tensors with a hidden first dim, and what operators do with them: the batching rules of :func:`vmap`.
+"""Tensors with a hidden first dim, and how operators are called on them: what :func:`vmap` gives its function.
 
-A rule is tried for every call; where one is missing, :class:`Unbatchable` is raised and the function is called once for
-each entry instead. So a rule is either exact or absent.
+An operator runs once, on all entries, by its batching rule (``_rules.py``); where it has none, or none for these
+arguments, it runs entry by entry and the results are joined. What is no operator, and a truth value, which may differ
+from entry to entry, raises :class:`Unbatchable`: the whole function is then called for each entry.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack._registry import operators
 from tesserack.autograd.function import Function, batching
+from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-__all__ = ["Batched", "Unbatchable", "entries"]
+__all__ = ["Batched", "Unbatchable", "Whole", "by_rule", "entries", "run", "whole"]
 
-# Composites that go element by element.
-_ELEMENTWISE = {"pow", "float_power", "gelu", "clamp", "clip", "lerp", "isclose", "nan_to_num", "true_divide", "square"}
-_MANY_DIMS = {"sum", "mean", "amax", "amin", "any", "all", "nansum", "nanmean", "logsumexp", "var", "std"}
-_ONE_DIM = {"softmax", "log_softmax", "cumsum", "cumprod", "argmax", "argmin", "sort", "argsort", "cummax", "cummin"}
-_LIKE = {"clone", "detach", "contiguous", "zeros_like", "ones_like", "full_like", "empty_like", "to", "float", "double",
-         "half", "bfloat16", "long", "int", "bool", "conj"}  # fmt: skip
+_state = threading.local()
+# Attributes and methods that tell of an entry's outline, or show an entry another way.
+_ASKED = {"stride", "storage_offset", "element_size", "is_contiguous", "is_signed", "ndimension", "nelement"}
+_SHOWN = {"itemsize", "layout", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_meta", "real", "imag",
+          "H", "mH"}  # fmt: skip
+# Those whose results are views of their argument where its layout allows it.
+_MAYBE_VIEWS = {"reshape", "view", "flatten", "contiguous", "to", "float", "double", "half", "bfloat16", "long", "int",
+                "bool"}  # fmt: skip
 
 
 class Unbatchable(Exception):
-    """No rule for a call: the function is to be called for each entry."""
+    """No way to go on with all entries at once: the function is to be called for each entry."""
+
+
+class Whole:
+    """What is known of a function's run on all entries: what it wrote to, and whether views were copied on the way."""
+
+    def __init__(self, level: int, given: list[Any]) -> None:
+        self.level = level
+        self.given = {_memory(value) for value in given}
+        self.wrote = False
+        self.copied = False
+
+
+@contextmanager
+def whole(level: int, given: list[Any]) -> Iterator[Whole]:
+    """A run on all entries, of arguments whose values are ``given``."""
+    runs = _state.__dict__.setdefault("runs", {})
+    runs[level] = Whole(level, given)
+    try:
+        yield runs[level]
+    finally:
+        del runs[level]
+
+
+def _level() -> int:
+    return getattr(_state, "level", 0)
+
+
+def _memory(value: Any) -> int:
+    while _is_batched(value):
+        value = value.value
+    return int(value._storage_ptr())
+
+
+def _is_batched(x: Any) -> bool:
+    return type(x) is Batched
 
 
 class Batched:
-    """Stands for one entry of ``value``, whose first dim counts the entries."""
+    """Stands for one entry of ``value``, whose first dim counts the entries of the call of vmap at ``level``.
 
-    __slots__ = ("value",)
+    In a call of vmap within another, ``value`` may be a batched tensor itself.
+    """
 
-    def __init__(self, value: Tensor) -> None:
+    __slots__ = ("level", "value")
+
+    def __init__(self, value: Any, level: int | None = None) -> None:
         self.value = value
+        self.level = _level() if level is None else level
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Tensor, since functions ask ``isinstance(x, Tensor)`` and go another way where it is none."""
+        return Tensor
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, (_native.Operator, _native.OperatorMethod)):
             raise Unbatchable(str(func))
-        return _run(func.__name__, args, kwargs or {})
+        return run(func, args, kwargs or {})
+
+    def __repr__(self) -> str:
+        return f"BatchedTensor(lvl={self.level}, bdim=0, value={self.value!r})"
 
     @property
     def shape(self) -> ts.Size:
@@ -49,7 +104,7 @@ class Batched:
 
     @property
     def ndim(self) -> int:
-        return self.value.ndim - 1
+        return int(self.value.ndim) - 1
 
     @property
     def dtype(self) -> Any:
@@ -60,12 +115,14 @@ class Batched:
         return self.value.device
 
     @property
-    def T(self) -> Batched:
-        return _permuted(self, range(self.ndim - 1, -1, -1))
+    def T(self) -> Any:
+        return self.permute(*range(self.ndim - 1, -1, -1))
 
     @property
-    def mT(self) -> Batched:
-        return Batched(self.value.transpose(-1, -2)) if self.ndim >= 2 else _refuse("mT")
+    def mT(self) -> Any:
+        if self.ndim < 2:
+            raise Unbatchable("mT")
+        return self.transpose(-1, -2)
 
     def dim(self) -> int:
         return self.ndim
@@ -77,10 +134,10 @@ class Batched:
         return int(self.shape.numel())
 
     def is_floating_point(self) -> bool:
-        return self.value.is_floating_point()
+        return bool(self.value.is_floating_point())
 
     def is_complex(self) -> bool:
-        return self.value.is_complex()
+        return bool(self.value.is_complex())
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -88,39 +145,181 @@ class Batched:
         return int(self.shape[0])
 
     def __iter__(self) -> Any:
-        return iter(_run("unbind", (self, 0), {}))
+        return iter(self.unbind(0))
 
     def __bool__(self) -> bool:
         raise Unbatchable("a truth value, which differs from entry to entry")
 
-    def __getitem__(self, index: Any) -> Batched:
-        index = index if isinstance(index, tuple) else (index,)
-        for item in index:
-            plain = isinstance(item, slice) and not any(
-                isinstance(v, Batched) for v in (item.start, item.stop, item.step)
-            )
-            if not (
-                plain or item is None or item is Ellipsis or (isinstance(item, int) and not isinstance(item, bool))
-            ):
-                raise Unbatchable("an index that is a tensor or a list")
-        return Batched(self.value[(slice(None), *index)])
+    def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, slice) and any(map(_is_batched, (part.start, part.stop, part.step))) for part in parts):
+            raise Unbatchable("a slice by tensors")
+        return run(operator.getitem, (self, index), {})
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        run(operator.setitem, (self, index, value), {})
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in operators():
-            raise AttributeError(name)
-        return lambda *args, **kwargs: _run(name, (self, *args), kwargs)
+        found = getattr(Tensor, name, None)
+        if found is None:
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+        if isinstance(found, _native.OperatorMethod):
+            return lambda *args, **kwargs: run(found, (self, *args), kwargs)
+        if isinstance(found, FunctionType):  # written in Python: its parts come here again
+            return functools.partial(found, self)
+        if name in _ASKED:
+            return lambda *args, **kwargs: run(found, (self, *args), kwargs)
+        if name in _SHOWN:
+            return run(operator.attrgetter(name), (self,), {})
+        raise Unbatchable(name)
+
+
+def _slot(name: str) -> Callable[..., Any]:
+    turned = name.startswith("r") and name[1:] in _BINARY
+    called = getattr(operator, f"__{name.removeprefix('r') if turned else name}__")
+    rule = _BINARY.get(name.removeprefix("r") if turned else name)
+
+    def method(self: Any, *others: Any) -> Any:
+        args = (*others, self) if turned else (self, *others)
+        return run(called if rule is None else operators()[rule], args, {})
+
+    return method
+
+
+_BINARY = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": None,
+    "rshift": None,
+}  # fmt: skip
+_UNARY = {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+_WRITING = {f"i{name}": f"{rule}_" for name, rule in _BINARY.items() if rule and name != "matmul"}
+_BINARY |= {name: name for name in _COMPARED}
+for _name in (*_BINARY, *(f"r{name}" for name in _BINARY if name not in _COMPARED)):
+    setattr(Batched, f"__{_name}__", _slot(_name))
+for _name, _rule in _UNARY.items():
+    setattr(Batched, f"__{_name}__", lambda self, rule=_rule: run(operators()[rule], (self,), {}))
+for _name, _rule in _WRITING.items():
+    setattr(Batched, f"__{_name}__", lambda self, other, rule=_rule: run(operators()[rule], (self, other), {}))
+Batched.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def _levelled(args: Any, kwargs: Any) -> tuple[int, int, Any, Any]:
+    """The innermost level of the arguments, how many entries it has, and the arguments all of that level: those of
+    outer ones are the same for each of its entries."""
+    leaves, spec = tree_flatten((args, kwargs))
+    found = [x for x in leaves if _is_batched(x)]
+    level = max(x.level for x in found)
+    count = next(int(x.value.shape[0]) for x in found if x.level == level)
+    if all(x.level == level for x in found):
+        return level, count, args, kwargs
+    lifted = [Batched(x.expand((count, *x.shape)), level) if _is_batched(x) and x.level < level else x for x in leaves]
+    return (level, count, *tree_unflatten(lifted, spec))
+
+
+def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator, or one of Python's, on arguments of which some are batched."""
+    from tesserack.func import _rules
+
+    name = getattr(func, "__name__", "attribute")
+    writes = name in ("setitem", *_MUTATING) or (name.endswith("_") and not name.endswith("__"))
+    given = args[0] if args else None
+    level, count, args, kwargs = _levelled(args, kwargs)
+    state, before = _state.__dict__.setdefault("runs", {}).get(level), _level()
+    if state is None:
+        raise Unbatchable("a tensor of a call of vmap that is over")
+    _state.level = level
+    try:
+        if writes or kwargs.get("out") is not None:
+            return _written(func, name, level, count, given if writes else kwargs["out"], args, kwargs)
+        try:
+            found = _rules.by_name(name, args, kwargs)
+        except Unbatchable:
+            return _each(func, level, count, args, kwargs, state)
+        if name in _MAYBE_VIEWS and found.dtype is args[0].dtype and _memory(found) != _memory(args[0]):
+            state.copied = True  # an entry might have been a view
+        return found
+    finally:
+        _state.level = before
+
+
+def _picked(level: int, k: int) -> Callable[[Any], Any]:
+    return lambda x: x.value.select(0, k) if _is_batched(x) and x.level == level else x
+
+
+def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whole | None) -> Any:
+    """The function on one entry after another, and the results joined."""
+    rows: list[Any] = []
+    spec: Any = None
+    for k in range(count):
+        here, here_kwargs = tree_map(_picked(level, k), (args, kwargs))
+        flat, spec = tree_flatten(func(*here, **here_kwargs))
+        if k == 0 and state is not None:
+            sources = {_memory(x) for x in tree_flatten((here, here_kwargs))[0] if isinstance(x, Tensor)}
+            state.copied |= any(isinstance(x, Tensor) and _memory(x) in sources for x in flat)
+        rows.append(flat)
+    joined = []
+    for parts in zip(*rows, strict=True):
+        if isinstance(parts[0], Tensor):
+            joined.append(Batched(ts.stack(list(parts)), level))
+        elif all(type(part) is type(parts[0]) and part == parts[0] for part in parts):
+            joined.append(parts[0])
+        else:
+            raise Unbatchable("numbers that differ from entry to entry")
+    return tree_unflatten(joined, spec)
+
+
+def _written(func: Any, name: str, level: int, count: int, target: Any, args: Any, kwargs: Any) -> Any:
+    """A call that writes to its first argument, or to ``out=``."""
+    from tesserack.func import _rules
+
+    if name in _MUTATING:  # the statistics of a batch
+        _refuse_statistics(name, args, kwargs)
+        return _each(func, level, count, args, kwargs, None)
+    state = _state.runs[level]
+    if not _is_batched(target) or target.level != level or state.copied:
+        raise Unbatchable(f"{name} to what is the same for every entry, or to a view that was copied")
+    if not _rules.written(func, name, args, kwargs):
+        for k in range(count):
+            here, here_kwargs = tree_map(_picked(level, k), (args, kwargs))
+            func(*here, **here_kwargs)
+    state.wrote |= _memory(target) in state.given
+    return target
+
+
+# Operators that may write to further arguments, and which those are.
+_MUTATING = {"batch_norm": ("running_mean", "running_var"), "instance_norm": ("running_mean", "running_var"),
+             "native_batch_norm": ("running_mean", "running_var")}  # fmt: skip
+
+
+def _refuse_statistics(name: str, args: Any, kwargs: Any) -> None:
+    order = {"batch_norm": (1, 2, 5), "instance_norm": (1, 2, 5), "native_batch_norm": (3, 4, 5)}[name]
+    keys = ("running_mean", "running_var", "use_input_stats" if name == "instance_norm" else "training")
+    mean, var, training = (
+        args[place] if len(args) > place else kwargs.get(key) for place, key in zip(order, keys, strict=True)
+    )
+    if training and any(x is not None and not _is_batched(x) for x in (mean, var)):
+        raise SharedWrite(
+            f"{name}: got a batched tensor as input while the running_mean or running_var, which will be updated in "
+            "place, were not batched; use track_running_stats=False, or tesserack.func.replace_all_batch_norm_modules_"
+        )
+
+
+class SharedWrite(RuntimeError):
+    """A function of one entry that would change what all entries share."""
 
 
 def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
     """What the ``vmap`` of a custom function makes of its arguments, batched again."""
     if function.vmap is Function.vmap:
         raise Unbatchable(f"{function.__name__}, a custom function without vmap()")
-    in_dims = tuple(0 if isinstance(arg, Batched) else None for arg in args)
-    values = [arg.value if isinstance(arg, Batched) else arg for arg in args]
+    level, _, args, _ = _levelled(args, {})
+    in_dims = tuple(0 if _is_batched(arg) else None for arg in args)
+    values = [arg.value if _is_batched(arg) else arg for arg in args]
     result, out_dims = function.vmap(batching[-1], in_dims, *values)
 
     def batched(value: Any, dim: Any) -> Any:
-        return value if dim is None else Batched(value.movedim(dim, 0))
+        return value if dim is None else Batched(value.movedim(dim, 0), level)
 
     if not isinstance(result, (tuple, list)):
         return batched(result, out_dims)
@@ -128,272 +327,9 @@ def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
     return tuple(batched(value, dim) for value, dim in zip(result, dims, strict=True))
 
 
-def _refuse(name: str) -> Any:
-    raise Unbatchable(name)
-
-
-def _binary(name: str, turned: bool) -> Any:
-    def method(self: Batched, other: Any) -> Any:
-        return _run(name, (other, self) if turned else (self, other), {})
-
-    return method
-
-
-for _dunder, _name in {
-    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
-    "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-}.items():  # fmt: skip
-    setattr(Batched, f"__{_dunder}__", _binary(_name, False))
-    setattr(Batched, f"__r{_dunder}__", _binary(_name, True))
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(Batched, f"__{_name}__", _binary(_name, False))
-for _dunder, _name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
-    setattr(Batched, f"__{_dunder}__", lambda self, name=_name: _run(name, (self,), {}))
-Batched.__hash__ = object.__hash__  # type: ignore[method-assign]
-
-
-@functools.cache
-def _pointwise() -> frozenset[str]:
-    found = {r["base"] for r in _native._operators() if r["kind"] == "pointwise" and r["variant"] == "functional"}
-    return frozenset(found | _ELEMENTWISE)
-
-
-def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if kwargs.get("out") is not None:
-        raise Unbatchable("out=")
-    rule = _RULES.get(name)
-    if rule is not None:
-        return rule(*args, **kwargs)
-    if name in _pointwise():
-        return _elementwise(name, args, kwargs)
-    if name in _MANY_DIMS:
-        return _reduced(name, *args, **kwargs)
-    if name in _ONE_DIM:
-        return _along(name, *args, **kwargs)
-    if name in _LIKE:
-        x, *rest = args
-        if not isinstance(x, Batched) or any(isinstance(v, (Tensor, Batched)) for v in (*rest, *kwargs.values())):
-            raise Unbatchable(name)
-        return Batched(operators()[name](x.value, *rest, **kwargs))
-    raise Unbatchable(name)
-
-
-def _rank(x: Any) -> int:
-    return int(x.ndim)
-
-
-def _padded(x: Any, rank: int) -> Any:
-    """The tensor of an operand, with dims of size 1 behind the hidden one, to meet others of ``rank`` dims."""
-    if not isinstance(x, Batched) or x.ndim == rank:
-        return x.value if isinstance(x, Batched) else x
-    return x.value.reshape((x.value.shape[0], *(1,) * (rank - x.ndim), *x.shape))
-
-
-def _elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batched:
-    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, (Tensor, Batched))]
-    ranks = {_rank(x) for x in tensors}
-    # A tensor without dims gives way to others in promotion; with the hidden dim it would not.
-    if 0 in ranks and len({x.dtype for x in tensors}) > 1:
-        raise Unbatchable(f"{name} of a 0-d tensor beside another dtype")
-    rank = max(ranks)
-    moved = [_padded(x, rank) for x in args]
-    return Batched(operators()[name](*moved, **{key: _padded(x, rank) for key, x in kwargs.items()}))
-
-
-def _dim(x: Batched, dim: int) -> int:
-    """A dim of an entry as one of the whole."""
-    if isinstance(dim, bool) or not isinstance(dim, int) or not -max(x.ndim, 1) <= dim < max(x.ndim, 1):
-        raise Unbatchable(f"dim {dim}")
-    return dim % max(x.ndim, 1) + 1
-
-
-def _wrapped(result: Any) -> Any:
-    if isinstance(result, Tensor):
-        return Batched(result)
-    return type(result)(map(Batched, result))
-
-
-def _reduced(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-    if not isinstance(x, Batched) or isinstance(dim, bool) or any(isinstance(v, Batched) for v in args):
-        raise Unbatchable(name)
-    if not x.ndim or 0 in x.shape:
-        raise Unbatchable(f"{name} of entries without dims or elements")
-    dims = tuple(range(x.ndim)) if dim is None or dim == () else (dim,) if isinstance(dim, int) else tuple(dim)
-    return Batched(operators()[name](x.value, tuple(_dim(x, d) for d in dims), *args, **kwargs))
-
-
-def _along(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-    if not isinstance(x, Batched) or not x.ndim:
-        raise Unbatchable(name)
-    if dim is None:
-        if name not in ("argmax", "argmin") or args or kwargs:
-            raise Unbatchable(f"{name} without dim")
-        return Batched(operators()[name](x.value.flatten(1), 1))
-    return _wrapped(operators()[name](x.value, _dim(x, dim), *args, **kwargs))
-
-
-def _extreme(name: str, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if isinstance(dim, (Tensor, Batched)):
-        return _elementwise("maximum" if name == "max" else "minimum", (x, dim), {})
-    if dim is None:
-        return _reduced("a" + name, x)
-    return _wrapped(operators()[name](x.value, _dim(x, dim), keepdim)) if x.ndim else _refuse(name)
-
-
-def _product(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Batched:
-    if dim is None:
-        return Batched(x.value.flatten(1).prod(1, dtype=dtype)) if x.ndim else _refuse("prod")
-    return Batched(x.value.prod(_dim(x, dim), keepdim, dtype=dtype)) if x.ndim else _refuse("prod")
-
-
-def _matmul(a: Any, b: Any) -> Batched:
-    rows, columns = _rank(a) == 1, _rank(b) == 1
-    if not _rank(a) or not _rank(b):
-        raise Unbatchable("matmul of tensors without dims")
-    if rows:
-        a = Batched(a.value.unsqueeze(-2)) if isinstance(a, Batched) else a.unsqueeze(-2)
-    if columns:
-        b = Batched(b.value.unsqueeze(-1)) if isinstance(b, Batched) else b.unsqueeze(-1)
-    rank = max(_rank(a), _rank(b))
-    found = ts.matmul(_padded(a, rank), _padded(b, rank))
-    found = found.squeeze(-1) if columns else found
-    return Batched(found.squeeze(-1 if columns else -2) if rows else found)
-
-
-def _of_ranks(*ranks: int) -> Callable[[Any, Any], Batched]:
-    def product(a: Any, b: Any) -> Batched:
-        return _matmul(a, b) if (_rank(a), _rank(b)) == ranks else _refuse("a product")
-
-    return product
-
-
-def _linear(x: Any, weight: Any, bias: Any = None) -> Batched:
-    if isinstance(x, Batched) and x.ndim and not isinstance(weight, Batched) and not isinstance(bias, Batched):
-        return Batched(ts.nn.functional.linear(x.value, weight, bias))
-    turned = Batched(weight.value.transpose(-1, -2)) if isinstance(weight, Batched) else weight.transpose(-1, -2)
-    if _rank(weight) != 2:
-        raise Unbatchable("linear by a vector")
-    made = _matmul(x, turned)
-    return made if bias is None else _elementwise("add", (made, bias), {})
-
-
-def _fixed(name: str, x: Any, *args: Any, **kwargs: Any) -> Batched:
-    """Over the last dims by parameters that are the same for every entry."""
-    if not isinstance(x, Batched) or any(isinstance(v, Batched) for v in (*args, *kwargs.values())):
-        raise Unbatchable(name)
-    return Batched(operators()[name](x.value, *args, **kwargs))
-
-
-def _images(name: str, dims: int, x: Any, *args: Any, **kwargs: Any) -> Batched:
-    """A layer of images (N, C, ...) or (C, ...) by parameters that are the same for every entry."""
-    if not isinstance(x, Batched) or any(isinstance(v, Batched) for v in (*args, *kwargs.values())):
-        raise Unbatchable(name)
-    if x.ndim == dims + 1:
-        return Batched(operators()[name](x.value, *args, **kwargs))
-    found = operators()[name](x.value.flatten(0, 1), *args, **kwargs) if x.ndim == dims + 2 else _refuse(name)
-    return Batched(found.unflatten(0, tuple(x.value.shape[:2])))
-
-
-def _permuted(x: Batched, dims: Any) -> Batched:
-    return Batched(x.value.permute((0, *(_dim(x, d) for d in dims))))
-
-
-def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
-
-
-def _reshape(x: Any, *sizes: Any, shape: Any = None) -> Batched:
-    sizes = _sizes(sizes) if shape is None else tuple(shape)
-    if not all(isinstance(n, int) for n in sizes) or 0 in x.shape:
-        raise Unbatchable("reshape")
-    return Batched(x.value.reshape((x.value.shape[0], *sizes)))
-
-
-def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Batched:
-    return Batched(x.value.flatten(_dim(x, start_dim), _dim(x, end_dim))) if x.ndim else _refuse("flatten")
-
-
-def _transpose(x: Any, dim0: int, dim1: int) -> Batched:
-    return Batched(x.value.transpose(_dim(x, dim0), _dim(x, dim1))) if x.ndim else _refuse("transpose")
-
-
-def _unsqueeze(x: Any, dim: int) -> Batched:
-    if not -x.ndim - 1 <= dim <= x.ndim:
-        raise Unbatchable("unsqueeze")
-    return Batched(x.value.unsqueeze(dim + 1 if dim >= 0 else dim))
-
-
-def _squeeze(x: Any, *dims: Any) -> Batched:
-    if len(dims) != 1 or not isinstance(dims[0], int):
-        raise Unbatchable("squeeze of several dims")
-    return Batched(x.value.squeeze(_dim(x, dims[0]))) if x.ndim else _refuse("squeeze")
-
-
-def _expand(x: Any, *sizes: Any) -> Batched:
-    sizes = _sizes(sizes)
-    return Batched(_padded(x, len(sizes)).expand((x.value.shape[0], *sizes)))
-
-
-def _select(x: Any, dim: int, index: int) -> Batched:
-    return Batched(x.value.select(_dim(x, dim), index)) if isinstance(index, int) and x.ndim else _refuse("select")
-
-
-def _parts(name: str, x: Any, count: Any = None, dim: int = 0) -> tuple[Batched, ...]:
-    if not x.ndim:
-        raise Unbatchable(name)
-    if name == "unbind":
-        return tuple(map(Batched, x.value.unbind(_dim(x, count or 0))))
-    return tuple(map(Batched, getattr(x.value, name)(count, _dim(x, dim))))
-
-
-def _joined(name: str, tensors: Any, dim: int = 0) -> Batched:
-    count = next(x.value.shape[0] for x in tensors if isinstance(x, Batched))
-    ranks = {_rank(x) for x in tensors}
-    if len(ranks) > 1 or (ranks == {0} and (name == "cat" or len({x.dtype for x in tensors}) > 1)):
-        raise Unbatchable(name)
-    whole = [x.value if isinstance(x, Batched) else x.expand((count, *x.shape)) for x in tensors]
-    rank = ranks.pop() + (name == "stack")
-    if not -rank <= dim < rank:
-        raise Unbatchable(name)
-    return Batched(operators()[name](whole, dim % rank + 1))
-
-
-def _where(condition: Any, *args: Any) -> Batched:
-    return _elementwise("where", (condition, *args), {}) if len(args) == 2 else _refuse("where")
-
-
-_RULES: dict[str, Callable[..., Any]] = {
-    "max": functools.partial(_extreme, "max"),
-    "min": functools.partial(_extreme, "min"),
-    "prod": _product,
-    "matmul": _matmul,
-    "mm": _of_ranks(2, 2),
-    "mv": _of_ranks(2, 1),
-    "dot": _of_ranks(1, 1),
-    "bmm": _of_ranks(3, 3),
-    "linear": _linear,
-    "layer_norm": functools.partial(_fixed, "layer_norm"),
-    **{f"conv{d}d": functools.partial(_images, f"conv{d}d", d) for d in (1, 2, 3)},
-    **{f"{kind}_pool2d": functools.partial(_images, f"{kind}_pool2d", 2) for kind in ("max", "avg", "adaptive_avg")},
-    "permute": lambda x, *dims: _permuted(x, _sizes(dims)),
-    "reshape": _reshape,
-    "view": _reshape,
-    "flatten": _flatten,
-    "transpose": _transpose,
-    "t": lambda x: _permuted(x, range(x.ndim - 1, -1, -1)) if x.ndim <= 2 else _refuse("t"),
-    "unsqueeze": _unsqueeze,
-    "squeeze": _squeeze,
-    "expand": _expand,
-    "select": _select,
-    "where": _where,
-    **{name: functools.partial(_parts, name) for name in ("unbind", "chunk", "split")},
-    **{name: functools.partial(_joined, name) for name in ("stack", "cat")},
-}
-
-
-def entries(result: Any, count: int) -> Tensor:
+def entries(result: Any, level: int, count: int) -> Any:
     """What a function gave, for each entry: the same for all where it did not depend on them."""
-    if isinstance(result, Batched):
+    if _is_batched(result) and result.level == level:
         return result.value
     if not isinstance(result, Tensor):
         raise Unbatchable("a result that is no tensor")

@@ -45,7 +45,7 @@ def _by_columns(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     for place, x in enumerate(inputs):
         columns = []
         for k in range(x.numel()):
-            tangents = [ts.zeros_like(other) for other in inputs]
+            tangents = [ts.zeros_like(other, memory_format=ts.contiguous_format) for other in inputs]
             tangents[place].view(-1)[k] = 1
             columns.append(push_forward([output], inputs, tangents)[0])
         joined = ts.stack(columns, -1) if columns else output.new_zeros((*output.shape, 0))

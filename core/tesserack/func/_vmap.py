@@ -9,7 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd.function import VmapInfo, batching
-from tesserack.func._batched import Batched, entries
+from tesserack.func._batched import Batched, SharedWrite, Unbatchable, entries, whole
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -61,12 +61,14 @@ def vmap(
 ) -> Callable[..., Any]:
     """``func`` for each entry along a dimension of its arguments, results stacked along ``out_dims``.
 
-    The function is called once, on all entries, where each of its operators has a rule for that (elementwise functions,
-    products, reductions, views, convolutions); otherwise, and where it draws random numbers, once more for each entry,
-    with the same values and gradients in the time of single calls. ``in_dims`` is a dimension, or a structure of
-    dimensions and None (not mapped) like the arguments; keyword arguments are not mapped. Random
-    numbers are refused with ``RuntimeError`` under ``randomness="error"``, and under "same" every entry gets the same.
-    ``chunk_size`` changes nothing. ``ValueError`` for dims that do not fit.
+    The function is called once, on all entries. Operators without a batching rule run entry by entry, elementwise
+    functions, products, reductions, views, convolutions on all entries together. Where the function asks for the truth
+    or the number of an entry, draws random numbers, or takes gradients, it is called once more for each entry, with the
+    same values and gradients in the time of single calls; ``RuntimeError`` if it had written to its arguments by then.
+
+    ``in_dims`` is a dimension, or a structure of dimensions and None (not mapped) like the arguments; keyword arguments
+    are not mapped. Random numbers are refused with ``RuntimeError`` under ``randomness="error"``, and "same" gives
+    every entry the same ones. ``chunk_size`` changes nothing. ``ValueError`` for dims that do not fit.
 
     >>> import tesserack as ts
     >>> ts.vmap(ts.dot)(ts.ones(2, 3), ts.ones(2, 3))
@@ -109,23 +111,40 @@ def _at_once(
     func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, kwargs: Any, out_dims: Any, info: VmapInfo
 ) -> tuple[Any] | None:
     """The results of one call on all entries, in a tuple; None where some operator has no rule for that."""
-    hidden = [x if dim is None else Batched(x.movedim(dim, 0)) for x, dim in zip(leaves, dims, strict=True)]
     before = ts.get_rng_state()
     batching.append(info)
+    level = len(batching)
+    hidden = [x if dim is None else Batched(x.movedim(dim, 0), level) for x, dim in zip(leaves, dims, strict=True)]
+    drew = False
     try:
-        flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs))
-        values = [entries(value, info.batch_size) for value in flat]
-        places = _spread(out_dims, tree_unflatten(values, out_spec), "out_dims")
-        if any(place is None for place in places):
+        with whole(level, [x for x, dim in zip(leaves, dims, strict=True) if dim is not None]) as state:
+            flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs))
+            values = [entries(value, level, info.batch_size) for value in flat]
+            places = _spread(out_dims, tree_unflatten(values, out_spec), "out_dims")
+            if any(place is None for place in places):
+                raise Unbatchable("a result without a dim")
+            made = [value.movedim(0, place) for value, place in zip(values, places, strict=True)]
+    except SharedWrite:
+        raise
+    except Exception as error:  # whatever it is, the calls one by one say it as it is
+        if not state.wrote:
             return None
-        made = [value.movedim(0, place) for value, place in zip(values, places, strict=True)]
-    except Exception:  # whatever it is, the calls one by one say it as it is
-        return None
+        if not isinstance(error, Unbatchable):
+            raise
+        raise RuntimeError(
+            f"vmap: expected a function that runs on all entries at once, since it writes to its arguments in place, "
+            f"got {error} after that; copy the argument first"
+        ) from None
     finally:
         batching.pop()
         drew = not ts.equal(before, ts.get_rng_state())
-        if drew:
+        if drew and not state.wrote:
             ts.set_rng_state(before)
+    if drew and state.wrote:
+        raise RuntimeError(
+            "vmap: expected a function that runs on all entries at once, since it writes to its arguments in place, "
+            "got random numbers, which are drawn entry by entry; copy the argument first"
+        )
     return None if drew else (tree_unflatten(made, out_spec),)
 
 

@@ -57,7 +57,12 @@ def _dims(x: Tensor, dim: Dims) -> list[int]:
     """Every dim for None."""
     if dim is None:
         return list(range(x.dim()))
-    return [dim] if isinstance(dim, int) else list(dim) or list(range(x.dim()))
+    dims = [dim] if isinstance(dim, int) else list(dim) or list(range(x.dim()))
+    rank = max(x.dim(), 1)
+    for d in dims:
+        if not -rank <= d < rank:
+            raise IndexError(f"masked: expected dims in the range of [{-rank}, {rank - 1}], got {d}")
+    return dims
 
 
 def _floating(op: str, input: Tensor, dtype: DType | None) -> DType:

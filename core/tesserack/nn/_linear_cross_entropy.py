@@ -200,15 +200,19 @@ class _Parts(Function):
         dtype = options.accumulation_dtype(input.dtype)
         computed = dtype if options.acc_policy == "accurate" else input.dtype
         leaves = [None if t is None else t.detach().to(computed) for t in (weight, bias)]
-        wanted = ctx.needs_input_grad[:3]
+        wanted, by_target = ctx.needs_input_grad[:3], ctx.needs_input_grad[3]
         sums: list[Any] = [None if t is None else ts.zeros_like(t, dtype=dtype) for t in leaves]
-        pieces, total = [], ts.zeros((), dtype=dtype, device=input.device)
+        pieces: list[Tensor] = []
+        target_pieces: list[Tensor] = []
+        total = ts.zeros((), dtype=dtype, device=input.device)
         for begin in range(0, len(input), rows):
             part = [input.detach()[begin : begin + rows].to(computed), *leaves]
             with ts.enable_grad():
                 asked = [t.requires_grad_() for t, want in zip(part, wanted, strict=True) if want and t is not None]
-                logits = _linear(*part)
-                loss = cross_entropy(logits, target[begin : begin + rows], reduction="sum", **chosen)
+                goal = target.detach()[begin : begin + rows]
+                if by_target:
+                    asked.append(goal.requires_grad_())
+                loss = cross_entropy(_linear(*part), goal, reduction="sum", **chosen)
             total += loss.detach()
             grads = iter(ts.autograd.grad(loss, asked)) if asked else iter(())
             if wanted[0]:
@@ -216,11 +220,14 @@ class _Parts(Function):
             for k in (1, 2):
                 if wanted[k] and part[k] is not None:
                     sums[k - 1] += next(grads)
+            if by_target:
+                target_pieces.append(next(grads).to(target.dtype))
         kept = [
             ts.cat(pieces) if pieces else None,
             *(g if want else None for g, want in zip(sums, wanted[1:], strict=True)),
+            ts.cat(target_pieces) if by_target else None,
         ]
-        dtypes = [None if t is None else t.dtype for t in (input, weight, bias)]
+        dtypes = [None if t is None else t.dtype for t in (input, weight, bias, target)]
         ctx.save_for_backward(*(None if g is None else g.to(d) for g, d in zip(kept, dtypes, strict=True)))
         return total.to(input.dtype)
 
@@ -228,4 +235,4 @@ class _Parts(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         parts = (None if g is None else g * grad.to(g.dtype) for g in ctx.saved_tensors)
-        return (*parts, None, None, None, None)
+        return (*parts, None, None, None)

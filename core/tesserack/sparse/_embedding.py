@@ -25,6 +25,8 @@ class _Embedding(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        if ctx.by_freq and ctx.sparse:
+            raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
         (indices,) = ctx.saved_tensors
         flat = indices.reshape(-1).long()
         values = grad.reshape(flat.numel(), grad.shape[-1])
@@ -43,8 +45,6 @@ class _Embedding(Function):
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int | None, by_freq: bool, sparse: bool) -> Tensor:
     """Rows of ``weight`` at ``indices``; ``padding_idx`` is not negative."""
-    if by_freq and sparse:
-        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
     found: Tensor = _Embedding.apply(weight, indices, padding_idx, by_freq, sparse)
     return found
 

@@ -1,4 +1,4 @@
-// var_mean over the last dimensions, arranged like reduce: out0 the variance, out1 the mean.
+// var_mean over the last dimensions, arranged like reduce: out0 the variance, out1 the mean. std_mean: its root.
 #include "reduce_space.h"
 #include "rows.h"
 
@@ -38,12 +38,12 @@ Moments moments_of_one(const ReduceSpace& space, const char* base, LoadFn<T> loa
 
 class Output {
 public:
-  Output(const ReduceSpace& space, double correction)
-      : space_(space), correction_(correction), store_var_(storer<double>(space.kept.operands[1].dtype)),
+  Output(const ReduceSpace& space, double correction, bool root)
+      : space_(space), correction_(correction), root_(root), store_var_(storer<double>(space.kept.operands[1].dtype)),
         store_mean_(storer<double>(space.kept.operands[2].dtype)) {}
   void write(int64_t unit, const Moments& m) const {
     const Operand &var = space_.kept.operands[1], &mean = space_.kept.operands[2];
-    const double value = variance(m, correction_);
+    const double squared = variance(m, correction_), value = root_ ? std::sqrt(squared) : squared;
     store_var_(var.base + space_.kept_offset(1, unit) * var.item, &value, Box{1, 1, 0, 0});
     store_mean_(mean.base + space_.kept_offset(2, unit) * mean.item, &m.mean, Box{1, 1, 0, 0});
   }
@@ -51,6 +51,7 @@ public:
 private:
   const ReduceSpace& space_;
   double correction_;
+  bool root_;
   StoreFn<double> store_var_, store_mean_;
 };
 
@@ -119,10 +120,11 @@ template <typename T> void by_columns(const ReduceSpace& space, const Output& ou
   });
 }
 
-void var_mean(const backend::Call& call) {
-  if (call.n_outputs() != 2) backend::fail(TS_ERROR, "var_mean: expected 2 outputs, got %d", call.n_outputs());
+template <bool Root> void moments(const backend::Call& call) {
+  const char* name = Root ? "std_mean" : "var_mean";
+  if (call.n_outputs() != 2) backend::fail(TS_ERROR, "%s: expected 2 outputs, got %d", name, call.n_outputs());
   const ReduceSpace space(call, static_cast<int>(call.param(0).as_int()), false);
-  const Output output(space, call.param(1).as_float());
+  const Output output(space, call.param(1).as_float(), Root);
   with_row_type(call, call.in(0).dtype(), [&]<typename T>() {
     if (space.by_columns())
       by_columns<T>(space, output);
@@ -133,7 +135,8 @@ void var_mean(const backend::Call& call) {
 
 } // namespace
 
-TS_KERNEL("var_mean", var_mean);
+TS_KERNEL("var_mean", moments<false>);
+TS_KERNEL("std_mean", moments<true>);
 
 } // namespace TESSERACK_VARIANT
 } // namespace tesserack::cpu

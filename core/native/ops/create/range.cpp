@@ -115,10 +115,17 @@ Tensor spaced(Scalar start, Scalar end, int64_t steps, DType t, Device device) {
   return out;
 }
 
+// Bounds of integers are integers, as PyTorch has it.
+void to_whole(Scalar& start, Scalar& end, DType t) {
+  if (!is_integral(t, false)) return;
+  start = Scalar(std::trunc(start.to_double())), end = Scalar(std::trunc(end.to_double()));
+}
+
 Tensor linspace_rule(Scalar start, Scalar end, int64_t steps, DType dtype, Device device, bool) {
   return outline(IntSpan(&steps, 1), spaced_dtype(start, end, dtype, steps, "linspace"), or_default(device));
 }
 void linspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, DType, Device, bool) {
+  to_whole(start, end, out.dtype());
   raw_copy(out, spaced(start, end, steps, spacing_dtype(out.dtype()), out.device()));
 }
 
@@ -127,6 +134,7 @@ Tensor logspace_rule(Scalar start, Scalar end, int64_t steps, double, DType dtyp
 }
 void logspace(const Tensor& out, Scalar start, Scalar end, int64_t steps, double base, DType, Device, bool) {
   DType computed = spacing_dtype(out.dtype());
+  to_whole(start, end, out.dtype());
   Tensor exponents = spaced(start, end, steps, computed, out.device());
   raw_copy(out, ops::pow(filled({}, Scalar(base), computed, out.device()), exponents));
 }

@@ -165,6 +165,10 @@ Term contract(Term a, Term b, uint64_t wanted) {
   uint64_t in_a = a.set(), in_b = b.set();
   a = sum_out(a, wanted | in_b);
   b = sum_out(b, wanted | in_a);
+  if (a.tensor.dtype() != b.tensor.dtype()) { // a sum of small integers is wider
+    DType t = promote_types(a.tensor.dtype(), b.tensor.dtype());
+    a.tensor = ops::to_dtype(a.tensor, t), b.tensor = ops::to_dtype(b.tensor, t);
+  }
   in_a = a.set(), in_b = b.set();
   Labels stack, summed, left, right, all;
   Dims stack_sizes, left_sizes, right_sizes, summed_sizes, all_sizes;

@@ -73,10 +73,8 @@ void svd_gradient(GradContext& c) {
   int64_t m = sizes[sizes.size() - 2], n = sizes.back(), k = std::min(m, n);
   if (s.numel() == 0) return c.set(0, ops::zeros(sizes, c.dtype(0), c.device(0)));
   bool of_vectors = c.has_grad(0) || c.has_grad(2);
-  TS_CHECK(!full || m == n || !of_vectors,
-           "linalg.svd: The singular vectors in the case of full_matrices=True are not "
-           "differentiable beyond the first ",
-           k, "; use full_matrices=False");
+  // Those beyond the first k are any basis of the rest, and have no gradient; what comes of them is dropped, as PyTorch
+  // does.
   if (full) u = slice(u, -1, 0, k), gu = slice(gu, -1, 0, k), vh = slice(vh, -2, 0, k), gvh = slice(gvh, -2, 0, k);
   if (!of_vectors) return c.set(0, ops::matmul(ops::mul(u, row(gs)), vh));
   Tensor v = adjoint(vh), gv = adjoint(gvh), squares = ops::square(s);

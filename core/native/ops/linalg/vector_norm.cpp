@@ -28,13 +28,14 @@ Tensor vector_norm_gradient(const Tensor& x, const Tensor& grad, const Tensor& n
   if (p == 0) return ops::mul(ops::mul(x, 0), grad);
   if (p == 1) return ops::mul(ops::sgn(x), grad);
   Tensor zero = ops::eq(norm, 0);
-  if (p == 2) return ops::mul(x, ops::masked_fill(ops::div(grad, norm), zero, 0.0));
+  // A divisor of one where the norm is zero, so that derivatives of this are 0 there too, and not 0 / 0.
+  if (p == 2) return ops::mul(x, ops::masked_fill(ops::div(grad, ops::masked_fill(norm, zero, 1.0)), zero, 0.0));
   if (std::isinf(p)) {
     Tensor mask = ops::to_dtype(
         ops::logical_or(ops::eq(ops::abs(x), norm), ops::logical_and(ops::isnan(x), ops::isnan(norm))), norm.dtype());
     return ops::mul(ops::mul(ops::sgn(x), mask), ops::div(grad, sum_over(mask, dims, true)));
   }
-  Tensor scale = ops::masked_fill(ops::div(grad, ops::pow(norm, p - 1)), zero, 0.0);
+  Tensor scale = ops::masked_fill(ops::div(grad, ops::pow(ops::masked_fill(norm, zero, 1.0), p - 1)), zero, 0.0);
   // |x|^(p-2) is not finite at zero for p < 2, but x |x|^(p-2) is zero there for p > 1 and taken so below.
   Tensor at_zero = ops::eq(x, 0);
   Tensor power = ops::pow(ops::masked_fill(ops::abs(x), at_zero, 1.0), p - 1);

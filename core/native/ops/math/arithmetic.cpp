@@ -8,6 +8,12 @@
 namespace ts {
 namespace {
 
+// Zero where the square of the distance is, as PyTorch has it.
+constexpr const char *kTurnBySelf =
+                         "select(self * self + other * other == 0, 0, grad * other / (self * self + other * other))",
+                     *kTurnByOther =
+                         "select(self * self + other * other == 0, 0, -grad * self / (self * self + other * other))";
+
 constexpr BinaryRow kBinary[] = {
     {"mul", "self * other", Promote::Arith, nullptr, nullptr,
      "Product of self and other, elementwise, with broadcasting and type promotion."},
@@ -31,9 +37,9 @@ constexpr BinaryRow kBinary[] = {
     {"fmin", "select(self != self, other, select(other != other, self, min(self, other)))", Promote::Arith,
      "select(self <= other, grad, select(other != other, grad, 0))",
      "select(self <= other, 0, select(other != other, 0, grad))", "Elementwise minimum; a number wins over NaN."},
-    {"atan2", "atan2(self, other)", Promote::Float, nullptr, nullptr,
+    {"atan2", "atan2(self, other)", Promote::Float, kTurnBySelf, kTurnByOther,
      "Angle of the point (other, self) in radians, in [-pi, pi]."},
-    {"arctan2", "atan2(self, other)", Promote::Float, nullptr, nullptr, "Alias of atan2."},
+    {"arctan2", "atan2(self, other)", Promote::Float, kTurnBySelf, kTurnByOther, "Alias of atan2."},
     {"hypot", "hypot(self, other)", Promote::Arith, nullptr, nullptr,
      "sqrt(self**2 + other**2) without overflow in between."},
     {"copysign", "copysign(self, other)", Promote::Float, "grad * select(self == 0, 0, result / self)", nullptr,
@@ -163,7 +169,7 @@ Tensor float_power(const Value& self, const Value& exponent) {
   DType widest = complex(self) || complex(exponent) ? DType::Complex128 : DType::Float64;
   auto wide = [&](const Value& v) { return v.tag == Tag::Tensor ? ops::to_dtype(v, widest) : Tensor(); };
   Tensor a = wide(self), b = wide(exponent);
-  return kPow(a.defined() ? Value(a) : self, b.defined() ? Value(b) : exponent);
+  return pow(a.defined() ? Value(a) : self, b.defined() ? Value(b) : exponent);
 }
 
 void declare_sums() {

@@ -184,12 +184,12 @@ void declare_parts() {
   def("complex(Tensor real, Tensor imag) -> Tensor")
       .body<complex>()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("real + 1j * imag, of two tensors of the same dtype: float16, float32 or float64.");
   def("polar(Tensor abs, Tensor angle) -> Tensor")
       .body<polar>()
       .function_only()
-      .out()
+      .out(kSameDtype)
       .doc("abs * exp(1j * angle), of two tensors of the same dtype, float32 or float64.");
 }
 

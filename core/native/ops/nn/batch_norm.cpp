@@ -175,6 +175,7 @@ void batch_norm_gradient(GradContext& c) {
 
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                   const Tensor& bias, bool training, double momentum, double eps) {
+  if (input.ndim() == 1 && input.numel() == 0) return ops::clone(input); // no channels, as PyTorch takes it
   check_input(input);
   if (training) {
     Channels c(input.sizes());

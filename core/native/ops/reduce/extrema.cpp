@@ -34,6 +34,7 @@ template <int Opcode> void extreme(const Tensor& out, const Tensor& self) {
 template <int Opcode> Tensor extreme_over_rule(const Tensor& self, OptionalDims dim, bool keepdim) {
   const char* op = Opcode == TS_R_MAX ? "amax" : "amin";
   check_real(self, op);
+  if (!dim || dim->empty()) check_some(self, op);
   return reduce_outline(op, Opcode, self, dim_set(dim, self.ndim(), op), keepdim, self.dtype());
 }
 template <int Opcode> void extreme_over(const Tensor& out, const Tensor& self, OptionalDims dim, bool) {

@@ -11,7 +11,7 @@
 namespace ts {
 namespace {
 
-const KernelId kVarMean("var_mean");
+const KernelId kVarMean("var_mean"), kStdMean("std_mean");
 const Op sqrt_in_place("sqrt_");
 using OptionalDims = std::optional<IntSpan>;
 using Two = std::tuple<Tensor, Tensor>;
@@ -53,6 +53,17 @@ void moments_of_parts(const Tensor& var, const Tensor& mean, const Tensor& self,
   ops::add_(var, other);
 }
 
+// Whether the backend has a kernel for both.
+bool run_moments(KernelId kernel, const Tensor& var, const Tensor& mean, const Tensor& self, DimSet dims,
+                 double correction) {
+  Arranged a = arrange(self, dims, false);
+  Dims strides = contiguous_strides(a.kept);
+  Launch launch(kernel, self.device());
+  launch.out(var, a.kept, strides).out(mean, a.kept, strides);
+  a.sizes.empty() ? launch.in(self) : launch.in(self, a.sizes, a.strides);
+  return launch.param(a.n_reduced).param(correction).run();
+}
+
 // Sums of squared distances over (count - correction), in the accumulation type.
 void moments_into(const Tensor& var, const Tensor& mean, const Tensor& self, DimSet dims, double correction) {
   if (self.numel() == 0) {
@@ -60,12 +71,7 @@ void moments_into(const Tensor& var, const Tensor& mean, const Tensor& self, Dim
     return raw_fill(mean, std::nan(""));
   }
   if (is_complex(self.dtype())) return moments_of_parts(var, mean, self, dims, correction);
-  Arranged a = arrange(self, dims, false);
-  Dims strides = contiguous_strides(a.kept);
-  Launch launch(kVarMean, self.device());
-  launch.out(var, a.kept, strides).out(mean, a.kept, strides);
-  a.sizes.empty() ? launch.in(self) : launch.in(self, a.sizes, a.strides);
-  if (launch.param(a.n_reduced).param(correction).run()) return;
+  if (run_moments(kVarMean, var, mean, self, dims, correction)) return;
   Tensor x = raw_cast(self, accumulate_type(self.dtype()));
   Dims list = dim_list(dims);
   double count = static_cast<double>(reduced_count(self.sizes(), dims));
@@ -108,9 +114,18 @@ Tensor std_rule(const Tensor& self, OptionalDims dim, std::optional<Scalar> corr
   warn_of_freedom("std", self, dims, correction);
   return made;
 }
+// The variance may overflow the dtype where its root does not.
 void std_(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional<Scalar> correction, bool) {
-  variance_into(out, self, dim, correction_of(correction));
-  sqrt_in_place(out);
+  double by = correction_of(correction);
+  if (self.numel() > 0 && !is_complex(self.dtype())) {
+    Tensor mean = empty_tensor(out.sizes(), self.dtype(), out.device());
+    if (run_moments(kStdMean, out, mean, self, dim_set(dim, self.ndim(), "std"), by)) return;
+  }
+  DType wide = accumulate_type(out.dtype());
+  Tensor squared = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
+  variance_into(squared, wide == out.dtype() ? self : raw_cast(self, wide), dim, by);
+  sqrt_in_place(squared);
+  if (!squared.is(out)) raw_copy(out, squared);
 }
 
 Tensor centered(const Tensor& self, DimSet dims) {

@@ -168,7 +168,8 @@ Tensor nanmean(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) 
 const Op raw_sum_to_size("_sum_to_size");
 
 Tensor sum_to_size(const Tensor& self, IntSpan size) {
-  bool ready = same(self.sizes(), size) && !is_integral(self.dtype(), true); // integers are summed as int64
+  // Integers are summed as int64; to no dims PyTorch sums always.
+  bool ready = same(self.sizes(), size) && (!size.empty() || !is_integral(self.dtype(), true));
   return ready ? self : raw_sum_to_size(self, size);
 }
 

@@ -1,0 +1,308 @@
+"""The batching rules of operators: one call for all entries. A rule is exact, or raises :class:`Unbatchable`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor, _native
+from tesserack._registry import operators
+from tesserack.func._batched import Batched, Unbatchable
+
+__all__ = ["by_name", "written"]
+
+# Composites that go element by element.
+_ELEMENTWISE = {"pow", "float_power", "gelu", "clamp", "clip", "lerp", "isclose", "nan_to_num", "true_divide", "square"}
+_MANY_DIMS = {"sum", "mean", "amax", "amin", "any", "all", "nansum", "nanmean", "logsumexp", "var", "std"}
+_ONE_DIM = {"softmax", "log_softmax", "cumsum", "cumprod", "argmax", "argmin", "sort", "argsort", "cummax", "cummin"}
+_LIKE = {"clone", "detach", "contiguous", "zeros_like", "ones_like", "full_like", "empty_like", "to", "float", "double",
+         "half", "bfloat16", "long", "int", "bool", "conj"}  # fmt: skip
+_WRITES = {"copy_", "fill_", "zero_", "masked_fill_", "clamp_", "clip_", "pow_"}
+
+
+def _refuse(name: str) -> Any:
+    raise Unbatchable(name)
+
+
+def _batched(x: Any) -> bool:
+    return type(x) is Batched
+
+
+@functools.cache
+def _pointwise() -> frozenset[str]:
+    found = {r["base"] for r in _native._operators() if r["kind"] == "pointwise" and r["variant"] == "functional"}
+    return frozenset(found | _ELEMENTWISE)
+
+
+def by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of an operator on arguments of which some are batched, all at one level."""
+    rule = _RULES.get(name)
+    if rule is not None:
+        return rule(*args, **kwargs)
+    if name in _pointwise():
+        return _elementwise(name, args, kwargs)
+    if name in _MANY_DIMS:
+        return _reduced(name, *args, **kwargs)
+    if name in _ONE_DIM:
+        return _along(name, *args, **kwargs)
+    if name in _LIKE:
+        x, *rest = args
+        if not _batched(x) or any(isinstance(v, Tensor) for v in (*rest, *kwargs.values())):
+            raise Unbatchable(name)
+        return Batched(operators()[name](x.value, *rest, **kwargs))
+    raise Unbatchable(name)
+
+
+def written(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Write to the first argument, a batched one, for all entries; False where that takes one call for each."""
+    target = args[0]
+    if name == "setitem":
+        try:
+            target, func, args = _item(target, args[1]), Tensor.copy_, (target, args[2])
+        except Unbatchable:
+            return False
+        if not isinstance(args[1], Tensor):
+            target.value.fill_(args[1])
+            return True
+    elif name not in _WRITES and name.removesuffix("_") not in _pointwise():
+        return False
+    others = [x for x in (*args[1:], *kwargs.values()) if isinstance(x, Tensor)]
+    if any(x.ndim > target.ndim or (not x.ndim and x.dtype is not target.dtype) for x in others):
+        return False
+    rest = [_padded(x, target.ndim) for x in args[1:]]
+    func(target.value, *rest, **{key: _padded(x, target.ndim) for key, x in kwargs.items()})
+    return True
+
+
+def _item(x: Any, index: Any) -> Batched:
+    index = index if isinstance(index, tuple) else (index,)
+    for item in index:
+        if not (isinstance(item, (slice, int)) or item is None or item is Ellipsis) or isinstance(item, bool):
+            raise Unbatchable("an index that is a tensor or a list")
+    return Batched(x.value[(slice(None), *index)]) if _batched(x) else _refuse("an index into what all share")
+
+
+def _rank(x: Any) -> int:
+    return int(x.ndim)
+
+
+def _padded(x: Any, rank: int) -> Any:
+    """The tensor of an operand, with dims of size 1 behind the hidden one, to meet others of ``rank`` dims."""
+    if not _batched(x) or x.ndim == rank:
+        return x.value if _batched(x) else x
+    return x.value.reshape((x.value.shape[0], *(1,) * (rank - x.ndim), *x.shape))
+
+
+def _elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batched:
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    ranks = {_rank(x) for x in tensors}
+    # A tensor without dims gives way to others in promotion; with the hidden dim it would not.
+    if 0 in ranks and len({x.dtype for x in tensors}) > 1:
+        raise Unbatchable(f"{name} of a 0-d tensor beside another dtype")
+    rank = max(ranks)
+    moved = [_padded(x, rank) for x in args]
+    return Batched(operators()[name](*moved, **{key: _padded(x, rank) for key, x in kwargs.items()}))
+
+
+def _dim(x: Batched, dim: int) -> int:
+    """A dim of an entry as one of the whole."""
+    if isinstance(dim, bool) or not isinstance(dim, int) or not -max(x.ndim, 1) <= dim < max(x.ndim, 1):
+        raise Unbatchable(f"dim {dim}")
+    return dim % max(x.ndim, 1) + 1
+
+
+def _wrapped(result: Any) -> Any:
+    if isinstance(result, Tensor):
+        return Batched(result)
+    return type(result)(map(Batched, result))
+
+
+def _reduced(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    if not _batched(x) or isinstance(dim, bool) or any(_batched(v) for v in args):
+        raise Unbatchable(name)
+    if not x.ndim or 0 in x.shape:
+        raise Unbatchable(f"{name} of entries without dims or elements")
+    dims = tuple(range(x.ndim)) if dim is None or dim == () else (dim,) if isinstance(dim, int) else tuple(dim)
+    return Batched(operators()[name](x.value, tuple(_dim(x, d) for d in dims), *args, **kwargs))
+
+
+def _along(name: str, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    if not _batched(x) or not x.ndim:
+        raise Unbatchable(name)
+    if dim is None:
+        if name not in ("argmax", "argmin") or args or kwargs:
+            raise Unbatchable(f"{name} without dim")
+        return Batched(operators()[name](x.value.flatten(1), 1))
+    return _wrapped(operators()[name](x.value, _dim(x, dim), *args, **kwargs))
+
+
+def _extreme(name: str, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if isinstance(dim, Tensor):
+        return _elementwise("maximum" if name == "max" else "minimum", (x, dim), {})
+    if dim is None:
+        return _reduced("a" + name, x)
+    return _wrapped(operators()[name](x.value, _dim(x, dim), keepdim)) if x.ndim else _refuse(name)
+
+
+def _product(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Batched:
+    if dim is None:
+        return Batched(x.value.flatten(1).prod(1, dtype=dtype)) if x.ndim else _refuse("prod")
+    return Batched(x.value.prod(_dim(x, dim), keepdim, dtype=dtype)) if x.ndim else _refuse("prod")
+
+
+def _matmul(a: Any, b: Any) -> Batched:
+    rows, columns = _rank(a) == 1, _rank(b) == 1
+    if not _rank(a) or not _rank(b):
+        raise Unbatchable("matmul of tensors without dims")
+    if rows:
+        a = Batched(a.value.unsqueeze(-2)) if _batched(a) else a.unsqueeze(-2)
+    if columns:
+        b = Batched(b.value.unsqueeze(-1)) if _batched(b) else b.unsqueeze(-1)
+    rank = max(_rank(a), _rank(b))
+    found = ts.matmul(_padded(a, rank), _padded(b, rank))
+    found = found.squeeze(-1) if columns else found
+    return Batched(found.squeeze(-1 if columns else -2) if rows else found)
+
+
+def _of_ranks(*ranks: int) -> Callable[[Any, Any], Batched]:
+    def product(a: Any, b: Any) -> Batched:
+        return _matmul(a, b) if (_rank(a), _rank(b)) == ranks else _refuse("a product")
+
+    return product
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> Batched:
+    if _batched(x) and x.ndim and not _batched(weight) and not _batched(bias):
+        return Batched(ts.nn.functional.linear(x.value, weight, bias))
+    turned = Batched(weight.value.transpose(-1, -2)) if _batched(weight) else weight.transpose(-1, -2)
+    if _rank(weight) != 2:
+        raise Unbatchable("linear by a vector")
+    made = _matmul(x, turned)
+    return made if bias is None else _elementwise("add", (made, bias), {})
+
+
+def _fixed(name: str, x: Any, *args: Any, **kwargs: Any) -> Batched:
+    """Over the last dims by parameters that are the same for every entry."""
+    if not _batched(x) or any(_batched(v) for v in (*args, *kwargs.values())):
+        raise Unbatchable(name)
+    return Batched(operators()[name](x.value, *args, **kwargs))
+
+
+def _images(name: str, dims: int, x: Any, *args: Any, **kwargs: Any) -> Batched:
+    """A layer of images (N, C, ...) or (C, ...) by parameters that are the same for every entry."""
+    if not _batched(x) or any(_batched(v) for v in (*args, *kwargs.values())):
+        raise Unbatchable(name)
+    if x.ndim == dims + 1:
+        return Batched(operators()[name](x.value, *args, **kwargs))
+    found = operators()[name](x.value.flatten(0, 1), *args, **kwargs) if x.ndim == dims + 2 else _refuse(name)
+    return Batched(found.unflatten(0, tuple(x.value.shape[:2])))
+
+
+def _permuted(x: Batched, dims: Any) -> Batched:
+    return Batched(x.value.permute((0, *(_dim(x, d) for d in dims))))
+
+
+def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
+
+
+def _reshape(x: Any, *sizes: Any, shape: Any = None) -> Batched:
+    sizes = _sizes(sizes) if shape is None else tuple(shape)
+    if not all(isinstance(n, int) for n in sizes) or 0 in x.shape:
+        raise Unbatchable("reshape")
+    return Batched(x.value.reshape((x.value.shape[0], *sizes)))
+
+
+def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Batched:
+    return Batched(x.value.flatten(_dim(x, start_dim), _dim(x, end_dim))) if x.ndim else _refuse("flatten")
+
+
+def _transpose(x: Any, dim0: int, dim1: int) -> Batched:
+    return Batched(x.value.transpose(_dim(x, dim0), _dim(x, dim1))) if x.ndim else _refuse("transpose")
+
+
+def _unsqueeze(x: Any, dim: int) -> Batched:
+    if not -x.ndim - 1 <= dim <= x.ndim:
+        raise Unbatchable("unsqueeze")
+    return Batched(x.value.unsqueeze(dim + 1 if dim >= 0 else dim))
+
+
+def _squeeze(x: Any, *dims: Any) -> Batched:
+    if len(dims) != 1 or not isinstance(dims[0], int):
+        raise Unbatchable("squeeze of several dims")
+    return Batched(x.value.squeeze(_dim(x, dims[0]))) if x.ndim else _refuse("squeeze")
+
+
+def _expand(x: Any, *sizes: Any) -> Batched:
+    sizes = _sizes(sizes)
+    return Batched(_padded(x, len(sizes)).expand((x.value.shape[0], *sizes)))
+
+
+def _select(x: Any, dim: int, index: int) -> Batched:
+    return Batched(x.value.select(_dim(x, dim), index)) if isinstance(index, int) and x.ndim else _refuse("select")
+
+
+def _parts(name: str, x: Any, count: Any = None, dim: int = 0) -> tuple[Batched, ...]:
+    if not x.ndim:
+        raise Unbatchable(name)
+    if name == "unbind":
+        return tuple(map(Batched, x.value.unbind(_dim(x, count or 0))))
+    return tuple(map(Batched, getattr(x.value, name)(count, _dim(x, dim))))
+
+
+def _joined(name: str, tensors: Any, dim: int = 0) -> Batched:
+    count = next(x.value.shape[0] for x in tensors if _batched(x))
+    ranks = {_rank(x) for x in tensors}
+    if len(ranks) > 1 or (ranks == {0} and (name == "cat" or len({x.dtype for x in tensors}) > 1)):
+        raise Unbatchable(name)
+    whole = [x.value if _batched(x) else x.expand((count, *x.shape)) for x in tensors]
+    rank = ranks.pop() + (name == "stack")
+    if not -rank <= dim < rank:
+        raise Unbatchable(name)
+    return Batched(operators()[name](whole, dim % rank + 1))
+
+
+def _as_strided(x: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Batched:
+    """Places count from where an entry begins."""
+    if not _batched(x) or _batched(x.value):
+        raise Unbatchable("as_strided")
+    whole, start = x.value, x.value.storage_offset() + (storage_offset or 0)
+    return Batched(whole.as_strided((whole.shape[0], *size), (whole.stride(0), *stride), start))
+
+
+def _where(condition: Any, *args: Any) -> Batched:
+    return _elementwise("where", (condition, *args), {}) if len(args) == 2 else _refuse("where")
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "getitem": _item,
+    "as_strided": _as_strided,
+    "as_strided_copy": lambda *args, **kwargs: Batched(_as_strided(*args, **kwargs).value.clone()),
+    "max": functools.partial(_extreme, "max"),
+    "min": functools.partial(_extreme, "min"),
+    "prod": _product,
+    "matmul": _matmul,
+    "mm": _of_ranks(2, 2),
+    "mv": _of_ranks(2, 1),
+    "dot": _of_ranks(1, 1),
+    "bmm": _of_ranks(3, 3),
+    "linear": _linear,
+    "layer_norm": functools.partial(_fixed, "layer_norm"),
+    **{f"conv{d}d": functools.partial(_images, f"conv{d}d", d) for d in (1, 2, 3)},
+    **{f"{kind}_pool2d": functools.partial(_images, f"{kind}_pool2d", 2) for kind in ("max", "avg", "adaptive_avg")},
+    "permute": lambda x, *dims: _permuted(x, _sizes(dims)),
+    "reshape": _reshape,
+    "view": _reshape,
+    "flatten": _flatten,
+    "transpose": _transpose,
+    "t": lambda x: _permuted(x, range(x.ndim - 1, -1, -1)) if x.ndim <= 2 else _refuse("t"),
+    "unsqueeze": _unsqueeze,
+    "squeeze": _squeeze,
+    "expand": _expand,
+    "select": _select,
+    "where": _where,
+    **{name: functools.partial(_parts, name) for name in ("unbind", "chunk", "split")},
+    **{name: functools.partial(_joined, name) for name in ("stack", "cat")},
+}
