@@ -56,50 +56,29 @@ class Convolutions:
             self._backend.kernel(op)(self._kernel(op))
 
     def _kernel(self, op: str) -> Callable[..., Any]:
-        generated = self._card._serve(TEMPLATES[op])
+        generated = TEMPLATES[op]
 
-        def kernel(
-            *,
-            outputs: tuple[Any, ...],
-            inputs: tuple[Any, ...],
-            params: tuple[Any, ...],
-            op: str,
-            opcode: Any,
-            compute_dtype: Any,
-            program: Any,
-            device: int,
-            precision: str,
-            deterministic: bool,
-        ) -> Any:
-            tensors = [x for x in (*outputs, *inputs) if x is not None]
+        def planned(call: Call) -> Any:
+            tensors = [x for x in (*call.outputs, *call.inputs) if x is not None]
             known = all(hasattr(x, "strides") and name_of(x.dtype) in TYPES for x in tensors)
             if known and self.library is not None:
                 with self._lock, self._backend.relaxed():
-                    plan = self._plan(op, [*outputs, *inputs], params, device, precision, deterministic)
+                    plan = self._plan(call)
                 if plan is not None:
                     return plan
-            return generated(
-                outputs=outputs,
-                inputs=inputs,
-                params=params,
-                op=op,
-                opcode=opcode,
-                compute_dtype=compute_dtype,
-                program=program,
-                device=device,
-            )
+            return generated(call)
 
-        return kernel
+        return self._card.serve(planned)
 
-    def _plan(
-        self, op: str, operands: list[Any], params: Sequence[Any], device: int, precision: str, deterministic: bool
-    ) -> LaunchPlan | None:
+    def _plan(self, call: Call) -> LaunchPlan | None:
         """The launches of a call; None where cuDNN has no engine for it. :class:`Status` where it fails."""
+        device, operands = call.device.index, [*call.outputs, *call.inputs]
         self._backend.on(device)
         first, *rest = (Placed.of(x, k) for k, x in enumerate(operands[:3]))
-        window = params[_DIRECTIONS[op][3] :][:3]
+        window = call.params[_DIRECTIONS[call.op][3] :][:3]
         bias = operands[_BIAS] if len(operands) > _BIAS else None
-        work = _Work(self, device, op, [first, *rest], window, _unwanted(first, precision, deterministic))
+        unwanted = _unwanted(first, call.precision, call.deterministic)
+        work = _Work(self, device, call.op, [first, *rest], window, unwanted)
         if bias is not None:
             # As one graph, else apart: engines without tensor cores, which float32 may ask for, add no bias.
             return work.plan(bias) or work.plan(None, added=bias)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tesserack.backends import WORKSPACE, Block, Buffer, Launch, LaunchPlan, Patch
 from tesserack_kernelgen import launcher
+from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import name_of
 from tesserack_kernelgen.layout import merge
 from tesserack_kernelgen.templates import TEMPLATES
@@ -111,40 +112,20 @@ class Products:
         self._backend.kernel("linear")(self._kernel("linear", _linear))
 
     def _kernel(self, op: str, read: Callable[..., _Product | None]) -> Callable[..., Any]:
-        generated = self._card._serve(TEMPLATES[op])
+        generated = TEMPLATES[op]
 
-        def kernel(
-            *,
-            outputs: tuple[Any, ...],
-            inputs: tuple[Any, ...],
-            params: tuple[Any, ...],
-            op: str,
-            opcode: Any,
-            compute_dtype: Any,
-            program: Any,
-            device: int,
-            epilogue: Any,
-            precision: str,
-        ) -> Any:
-            dtype = name_of(outputs[0].dtype)
-            product = read(outputs[0], inputs, epilogue) if self.library and dtype in _SIZES else None
-            if product is not None and (plan := self._plan(product, device, precision)):
+        def planned(call: Call) -> Any:
+            dtype = name_of(call.outputs[0].dtype)
+            known = self.library is not None and dtype in _SIZES
+            product = read(call.outputs[0], call.inputs, call.epilogue) if known else None
+            if product is not None and (plan := self._plan(product, call.device.index, call.precision)):
                 return plan
             apart = product is not None and product.bias is not None and dtype == "float64"
-            if apart or epilogue is not None or dtype.startswith("complex"):
+            if apart or call.epilogue is not None or dtype.startswith("complex"):
                 return LaunchPlan(None)  # the core computes it in parts
-            return generated(
-                outputs=outputs,
-                inputs=inputs,
-                params=params,
-                op=op,
-                opcode=opcode,
-                compute_dtype=compute_dtype,
-                program=program,
-                device=device,
-            )
+            return generated(call)
 
-        return kernel
+        return self._card.serve(planned)
 
     def _plan(self, p: _Product, device: int, precision: str) -> LaunchPlan | None:
         """The launch of a product; None where cuBLASLt has none for it."""

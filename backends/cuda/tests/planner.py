@@ -7,8 +7,10 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import tesserack as ts
 import tesserack_reference
 from tesserack import _native
+from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.cuda import CUDA
 from tesserack_kernelgen.record import Recorder
 from tesserack_kernelgen.templates import TEMPLATES
@@ -33,27 +35,17 @@ class Planner(tesserack_reference.Reference):
         register._register_python_backend(self, __file__)
 
     def _planned(self, template: Any, function: Callable[..., Any] | None) -> Callable[..., Any]:
-        def kernel(
-            *,
-            outputs: Any,
-            inputs: Any,
-            params: Any,
-            op: Any,
-            opcode: Any,
-            compute_dtype: Any,
-            program: Any,
-            device: Any,
-        ) -> Any:
-            call = {"outputs": outputs, "inputs": inputs, "params": params, "op": op, "opcode": opcode}
-            call |= {"compute_dtype": compute_dtype, "program": program, "device": device}
-            self.recorder.plan(template, call)
+        def planned(call: Call) -> Any:
+            template(call)
             return NotImplemented if function is None else _as_asked(function, call)
 
-        return kernel
+        return self.recorder.serve(planned)
 
 
-def _as_asked(function: Callable[..., Any], call: dict[str, Any]) -> Any:
+def _as_asked(function: Callable[..., Any], call: Call) -> Any:
     """Call a kernel with the fields of a call that its signature names, as the core does."""
+    fields = {**call._asdict(), "device": call.device.index}
+    fields["compute_dtype"] = None if call.compute is None else getattr(ts, call.compute)
     named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    rest = [x for field in ("outputs", "inputs", "params") if field not in named for x in call[field]]
-    return function(*rest, **{name: call[name] for name in named})
+    rest = [x for field in ("outputs", "inputs", "params") if field not in named for x in fields[field]]
+    return function(*rest, **{name: fields[name] for name in named})

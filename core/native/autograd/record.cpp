@@ -134,7 +134,13 @@ template <class F> void each_tensor(const Frame& f, F visit) {
   }
 }
 
-bool wants_gradient(const Tensor& t) { return t.defined() && is_differentiable(t.dtype()) && requires_grad(t); }
+inline bool wants_gradient(const Tensor& t) { return requires_grad(t) && is_differentiable(t.dtype()); }
+
+inline bool any_wants_gradient(const Frame& f) {
+  bool any = false;
+  each_tensor(f, [&](int32_t, const Tensor& t) { any = any || wants_gradient(t); });
+  return any;
+}
 
 // The node with edges and saved arguments; before the kernel, which may overwrite argument 0.
 Ref<OpNode> prepare(const Operator& op, const Frame& f, bool overwrites) {
@@ -214,6 +220,7 @@ void attach(const Operator& op, Frame& f, Ref<OpNode> node, bool inplace) {
 
 // Steps of optimizers write lists of tensors and record nothing: for them a history may not matter.
 void check_written_lists(const Operator& op, const Frame& f) {
+  if (!op.effects.mutates) return;
   for (int32_t k = 0; k < f.nargs; ++k) {
     if (f.args[k].tag != Tag::Tensors || !op.schema->args[static_cast<size_t>(k)].type.mutated) continue;
     for (const Tensor& t : f.args[k].as_tensors()) {
@@ -254,11 +261,13 @@ void refuse_out_gradient(const Operator& op) {
 
 void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
   KeySet rest = keys & below(key::Autograd);
-  check_written_lists(op, f);
-  if (op.traced() && !(op.gradient && (op.overridden & keys))) return redispatch(op, f, rest);
-  bool inplace = !op.schema->args.empty() && op.schema->args[0].type.mutated && f.args[0].tag == Tag::Tensor;
-  bool needed = false;
-  each_tensor(f, [&](int32_t, const Tensor& t) { needed |= wants_gradient(t); });
+  if (op.traced() && !(op.gradient && (op.overridden & keys))) {
+    check_written_lists(op, f);
+    return redispatch(op, f, rest);
+  }
+  const bool inplace = (op.effects.mutates & 1) && f.args[0].tag == Tag::Tensor;
+  bool needed = any_wants_gradient(f);
+  if (needed) check_written_lists(op, f);
   if (inplace) {
     const Tensor& self = f.args[0].as_tensor();
     if (self->has(TensorImpl::kInference) || needed) check_inplace_history(op, self);

@@ -103,6 +103,14 @@ KernelFn kernel_of_body(const Operator& op) {
   return op.composite() && std::ranges::none_of(op.schema->returns, aliases) ? run_composite_body : run_body;
 }
 
+// Then there are no devices to compare.
+static bool takes_one_tensor(const Schema& schema) {
+  int tensors = 0;
+  for (const Argument& a : schema.args)
+    if (a.type.kind == TypeKind::Tensor || a.type.kind == TypeKind::Operand) tensors += a.type.list ? 2 : 1;
+  return tensors <= 1;
+}
+
 Operator& register_operator(std::unique_ptr<Operator> op) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
@@ -114,6 +122,7 @@ Operator& register_operator(std::unique_ptr<Operator> op) {
     if (type.mutated) op->effects.mutates |= uint64_t{1} << k;
     op->effects.random |= type.kind == TypeKind::Generator;
   }
+  op->any_device |= takes_one_tensor(*op->schema);
   const Kernel* body = keep_kernel({kernel_of_body(*op), nullptr, op->origin});
   for (int k = 0; k < Operator::kKeys; ++k)
     if (!op->table.find(k)) op->table.set_kept(k, k < key::kBackendBits ? body : r.defaults[k]);

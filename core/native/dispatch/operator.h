@@ -85,7 +85,7 @@ struct Operator {
   bool differentiable = true;        // false: results never require gradients (comparisons, argmax)
   bool view = false;                 // results alias the first argument
   bool reuses_self = false;          // compute may be given argument 0 itself as result 0
-  bool any_device = false;           // tensors may live on different devices (copies, indexing)
+  bool any_device = false;           // tensors may live on different devices (copies, indexing), or there is but one
   bool is_function = true;           // tesserack.name
   bool is_method = true;             // Tensor.name
   bool hidden = false;               // internal: no public name

@@ -1,5 +1,7 @@
 #include "python/operator_plan.h"
 #include "python/factory_layout.h"
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace ts::py {
@@ -158,9 +160,13 @@ bool bind_keywords(const Signature& s, const CallArgs& call, Bound& bound, uint3
   return true;
 }
 
-bool bind_one(const Signature& s, const CallArgs& call, Bound& bound, bool lenient) {
+void fill_defaults(const Signature& s, Bound& bound) {
   if (!s.defaults.empty()) // memcpy takes no NULL, also not for nothing
     std::memcpy(static_cast<void*>(bound.values()), s.defaults.data(), s.defaults.size() * sizeof(Value));
+}
+
+bool bind_one(const Signature& s, const CallArgs& call, Bound& bound, bool lenient) {
+  fill_defaults(s, bound);
   uint32_t filled = 0;
   // Keywords first: they tell overloads apart soonest.
   if (call.kwnames && !bind_keywords(s, call, bound, filled, lenient)) return false;
@@ -222,11 +228,69 @@ int find_keyword(const Signature& s, PyObject* name) {
   return k;
 }
 
+namespace {
+
+const KnownKeywords* find_known(const Plan& plan, const CallArgs& call) {
+  size_t n = call.nkw();
+  for (const KnownKeywords& known : plan.known) {
+    if (known.count != n) continue;
+    size_t k = 0;
+    while (k < n && known.names[k] == call.kwname(k)) ++k;
+    if (k == n) return &known;
+  }
+  return nullptr;
+}
+
+bool bind_known(const Signature& s, const KnownKeywords& known, const CallArgs& call, Bound& bound) {
+  fill_defaults(s, bound);
+  uint32_t filled = 0;
+  for (size_t k = 0; k < known.count; ++k) {
+    size_t p = known.params[k];
+    if (!convert(s.params[p].type, call.kwvalue(k), bound.values()[p], bound.scratch, false)) return false;
+    filled |= uint32_t{1} << p;
+  }
+  return std::popcount(filled) == known.count && bind_positional(s, call, bound, filled, false) &&
+         (filled & s.required) == s.required;
+}
+
+// Keeps what the keywords mean, where it depends on nothing but them: `s`, of `plan.plain`, took the call.
+void learn_keywords(const Plan& plan, const Signature& s, const CallArgs& call) {
+  size_t n = call.nkw(), first = static_cast<size_t>(&s - plan.plain.data());
+  if (n == 0 || n > KnownKeywords::kMost || first > UINT8_MAX) return;
+  KnownKeywords found;
+  for (size_t k = 0; k < n; ++k) {
+    PyObject* name = call.kwname(k);
+    int p = PyUnicode_CHECK_INTERNED(name) ? find_keyword(s, name) : -1;
+    if (p < 0) return;
+    found.names[k] = name;
+    found.params[k] = static_cast<uint8_t>(p);
+  }
+  for (size_t before = 0; before < first; ++before) {
+    const Signature& other = plan.plain[before];
+    auto knows = [&](PyObject* name) { return find_keyword(other, name) >= 0; };
+    if (other.factory || std::all_of(found.names, found.names + n, knows)) return;
+  }
+  found.count = static_cast<uint8_t>(n);
+  found.first = static_cast<uint8_t>(first);
+  plan.known[plan.next_known++ % plan.known.size()] = found;
+}
+
+} // namespace
+
 const Signature* bind(const Plan& plan, const CallArgs& call, Bound& bound) {
+  if (call.kwnames)
+    if (const KnownKeywords* known = find_known(plan, call)) [[likely]] {
+      const Signature& s = plan.plain[known->first];
+      if (bind_known(s, *known, call, bound)) [[likely]]
+        return &s;
+      bound.scratch.reset();
+    }
   const auto& list = call.kwnames && !plan.with_out.empty() && wants_out(call) ? plan.with_out : plan.plain;
   for (const Signature& s : list) {
-    if (bind_one(s, call, bound, false)) [[likely]]
+    if (bind_one(s, call, bound, false)) [[likely]] {
+      if (call.kwnames && &list == &plan.plain) learn_keywords(plan, s, call);
       return &s;
+    }
     bound.scratch.reset();
   }
   // Once more, where an int may stand for int[].

@@ -2,6 +2,7 @@
 #pragma once
 #include "dispatch/operator.h"
 #include "python/parse.h"
+#include <array>
 #include <vector>
 
 namespace ts::py {
@@ -32,6 +33,15 @@ PyTypeObject* make_tuple_type(const Signature& s, const std::string& name);
 
 void init_named_results(PyObject* module);
 
+// What the keywords of a call mean, found once: the overloads before `first` lack one of them, and it has them all.
+struct KnownKeywords {
+  static constexpr size_t kMost = 6;
+  uint8_t count = 0; // 0: nothing is known yet
+  uint8_t first = 0; // in Plan::plain
+  uint8_t params[kMost];
+  PyObject* names[kMost]; // interned ones of the signature
+};
+
 // All overloads behind one Python name.
 struct Plan {
   std::string name;      // "sum"
@@ -39,6 +49,8 @@ struct Plan {
   bool method = false;
   std::vector<Signature> plain;
   std::vector<Signature> with_out;
+  mutable std::array<KnownKeywords, 4> known; // guarded by the interpreter lock
+  mutable uint8_t next_known = 0;
 };
 
 std::unique_ptr<Plan> compile_plan(const std::string& name, const std::vector<const Operator*>& overloads, bool method);

@@ -47,14 +47,34 @@ int64_t* TensorImpl::reserve_dims(size_t n) {
 }
 
 void TensorImpl::set_geometry(IntSpan new_sizes, IntSpan new_strides) {
-  Dims size_copy(new_sizes), stride_copy(new_strides); // the spans may point into this very tensor
-  int64_t* s = reserve_dims(size_copy.size());
-  int64_t* st = heap_dims ? s + ndim : inline_dims + kInlineDims;
-  std::copy(size_copy.begin(), size_copy.end(), s);
-  std::copy(stride_copy.begin(), stride_copy.end(), st);
-  numel = checked_numel(sizes());
-  flags = static_cast<uint8_t>(flags & ~kContiguous);
-  if (geometry_is_contiguous(sizes(), strides())) flags |= kContiguous;
+  auto is_inside = [this](IntSpan span) {
+    return reinterpret_cast<uintptr_t>(span.data()) - reinterpret_cast<uintptr_t>(this) < sizeof(TensorImpl);
+  };
+  if (heap_dims || is_inside(new_sizes) || is_inside(new_strides)) [[unlikely]] {
+    Dims size_copy(new_sizes), stride_copy(new_strides); // what is overwritten may be what is read
+    return put_geometry(size_copy, stride_copy);
+  }
+  put_geometry(new_sizes, new_strides);
+}
+
+void TensorImpl::put_geometry(IntSpan new_sizes, IntSpan new_strides) {
+  size_t n = new_sizes.size();
+  int64_t* s = reserve_dims(n);
+  int64_t* st = heap_dims ? s + n : inline_dims + kInlineDims;
+  int64_t total = 1;
+  bool dense = true, empty = false, wrong = false;
+  for (size_t i = n; i-- > 0;) {
+    int64_t extent = new_sizes[i], stride = new_strides[i];
+    s[i] = extent;
+    st[i] = stride;
+    dense &= extent == 1 || stride == total;
+    empty |= extent == 0;
+    wrong |= extent < 0 || __builtin_mul_overflow(total, extent, &total);
+  }
+  if (wrong) [[unlikely]]
+    total = checked_numel(new_sizes); // tells what is wrong, if something is
+  numel = empty ? 0 : total;
+  flags = static_cast<uint8_t>((flags & ~kContiguous) | (dense || empty ? kContiguous : 0));
 }
 
 void TensorImpl::set_contiguous(IntSpan new_sizes) {

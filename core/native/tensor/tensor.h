@@ -106,6 +106,7 @@ private:
       storage->version.fetch_add(n, std::memory_order_relaxed);
   }
   int64_t* reserve_dims(size_t ndim);
+  void put_geometry(IntSpan sizes, IntSpan strides); // of spans that lie elsewhere
 };
 
 // Asked before a tensor whose wrapper it owns dies; true keeps the tensor, now owned by the wrapper alone.

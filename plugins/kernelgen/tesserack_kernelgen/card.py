@@ -73,7 +73,11 @@ class Device:
 
 
 class Call(NamedTuple):
-    """One call of a kernel. Inputs without storage are numbers, absent ones None."""
+    """One call of a kernel. Inputs without storage are numbers, absent ones None.
+
+    ``epilogue`` is there for templates of kernels registered as taking one; ``deterministic`` and ``precision`` are
+    what :meth:`tesserack.backends.Backend.kernel` says of them.
+    """
 
     card: Card
     device: Device
@@ -84,6 +88,9 @@ class Call(NamedTuple):
     inputs: tuple[Any, ...]
     params: tuple[Any, ...]
     program: Any
+    epilogue: Any = None
+    deterministic: bool = False
+    precision: str = "highest"
 
 
 @dataclass
@@ -162,11 +169,16 @@ class Card:
 
         for op, template in (TEMPLATES if templates is None else templates).items():
             changing, takes = CHANGING.get(op, ()), TAKES.get(op, ())
-            backend.kernel(op, changing=changing, takes=takes)(self._serve(template))
+            backend.kernel(op, changing=changing, takes=takes)(self.serve(template))
         # Which kernel adds up by index depends on it, and the core keeps plans.
         _switches._on_deterministic.append(lambda: _native._kernel_changed(backend.name, "scatter"))
 
-    def _serve(self, template: Template) -> Callable[..., Any]:
+    def serve(self, template: Template) -> Callable[..., Any]:
+        """A template as a kernel for :meth:`tesserack.backends.Backend.kernel`.
+
+        Its keyword-only parameters are what the core reads to know which fields of a call to make.
+        """
+
         def kernel(
             *,
             outputs: tuple[Any, ...],
@@ -177,11 +189,15 @@ class Card:
             compute_dtype: Any,
             program: Any,
             device: int,
+            epilogue: Any,
+            deterministic: bool,
+            precision: str,
         ) -> Any:
             compute = None if compute_dtype is None else str(compute_dtype).rpartition(".")[2]
             found = self.device(device)
             self.statistics.plans += 1
-            return template(Call(self, found, op, opcode, compute, outputs, inputs, params, program))
+            said = epilogue, deterministic, precision
+            return template(Call(self, found, op, opcode, compute, outputs, inputs, params, program, *said))
 
         return kernel
 

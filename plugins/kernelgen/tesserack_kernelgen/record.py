@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
-from tesserack_kernelgen.card import Call, Card, Device
+from tesserack_kernelgen.card import Card, Device
 from tesserack_kernelgen.dialect import Dialect
 
 __all__ = ["GPU", "Recorder"]
@@ -43,7 +41,3 @@ class Recorder(Card):
     def compile(self, device: Device, source: str, name: str) -> int:
         self.sources[source] = name
         return 1
-
-    def plan(self, template: Callable[[Call], Any], call: dict[str, Any]) -> Any:
-        """Run a template for a call as the core describes it; what it answered."""
-        return self._serve(template)(**call)

@@ -1,7 +1,9 @@
-// Entry point `pointwise`: one instruction over contiguous operands runs as its bare loop, the rest as a Program.
+// Entry point `pointwise`: one instruction over contiguous operands runs as its bare loop, several over few elements as
+// theirs in turn, the rest as a Program.
 #include "fusions.h"
 #include "idioms.h"
 #include "program.h"
+#include "small_program.h"
 #include "stream.h"
 
 #include "measured.h"
@@ -130,6 +132,11 @@ template <typename T> void run_compute(const ts_call* call) {
   if (program->n_instructions == 1 && program->n_outputs == 1 && call->n_outputs == 1 &&
       program->outputs[0] == program->n_inputs + program->n_constants && run_single<T>(call, program))
     return;
+  int status = 0;
+  if (run_small<T>(call, program, status)) {
+    if (status != 0) divided_by_zero();
+    return;
+  }
   Program<T>(call, program).run();
 }
 
