@@ -148,7 +148,9 @@ def _sum_planes(call: Call, narrow: bool) -> Launch:
     given, places = k.input(0), k.input(1)
     n = len(out.shape) - 2
     planes, size = math.prod(out.shape[:n]), math.prod(out.shape[n:])
-    digits = coordinates("GROUP(0)", [k.own_index(s) for s in out.shape[:n]], [f"c{d}" for d in range(n)])
+    at_once = max(1, _CHUNK // max(size, 1))
+    limit, step = k.own_index(planes), k.own_index(at_once)
+    digits = coordinates("number", [k.own_index(s) for s in out.shape[:n]], [f"c{d}" for d in range(n)])
 
     def start(strides: Sequence[int]) -> str:
         return " + ".join(f"c{d} * {k.own_index(strides[d])}" for d in range(n))
@@ -160,12 +162,14 @@ def _sum_planes(call: Call, narrow: bool) -> Launch:
     count, height, width = k.own_index(size), k.own_index(grad.shape[-2]), k.own_index(grad.shape[-1])
     finish = ""
     if target is not None:
-        line, step = k.own_index(out.strides[-2]), k.own_index(out.strides[-1])
-        final = f"{start(out.strides)} + e / {sums.width} * {line} + e % {sums.width} * {step}"
+        line, column = k.own_index(out.strides[-2]), k.own_index(out.strides[-1])
+        final = f"{start(out.strides)} + e / {sums.width} * {line} + e % {sums.width} * {column}"
         finish = (
             f"for (idx e = 0; e < {count}; e++) {{ {target.store(final, sums.tensor.load(element, sums.c), sums.c)} }}"
         )
     body = f"""
+  const idx first = (idx)GROUP(0) * {step}, last = {limit} - first < {step} ? {limit} : first + {step};
+  for (idx number = first; number < last; number++) {{
   {digits}
   const idx to = {start(sums.strides)}, from = {start(grad.strides)}, found = {start(where.strides)};
   for (idx e = 0; e < {count}; e++) {{ {sums.tensor.store(element, "0", sums.c)} }}
@@ -177,8 +181,9 @@ def _sum_planes(call: Call, narrow: bool) -> Launch:
       {sums.tensor.store("at", f"{sums.tensor.load('at', sums.c)} + value", sums.c)}
     }}
   {finish}
+  }}
 """
-    return k.launch(body, (planes,), (1,))
+    return k.launch(body, (-(-planes // at_once),), (1,))
 
 
 def _clear(call: Call, narrow: bool) -> Launch:
