@@ -11,7 +11,7 @@ from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.dtypes import STORAGE, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
-from tesserack_kernelgen.layout import coordinates
+from tesserack_kernelgen.layout import contiguous, coordinates
 from tesserack_kernelgen.templates import _block, _dots, _panel
 from tesserack_kernelgen.templates._factor import Factor, FactorText
 from tesserack_kernelgen.templates.pointwise import launch_chunks
@@ -241,11 +241,15 @@ def combine(call: Call, p: Product, splits: int) -> Launch:
     sizes = (*p.batch, *p.sizes[:2])
     count = math.prod(sizes)
     names = [f"c{d}" for d in range(len(sizes))]
-    digits = coordinates("i", [k.own_index(size) for size in sizes], names)
-    column = names[-1]
-    inner = k.own_index(p.out_inner)
-    moves = [f"{name} * {k.own_index(s)}" for name, s in zip(names, (*p.out_batch, p.out_m), strict=False)]
-    moves.append(f"{column} / {inner} * {k.own_index(p.out_n[0])} + {column} % {inner} * {k.own_index(p.out_n[1])}")
+    in_order = p.out_inner == sizes[-1] and contiguous(sizes, (*p.out_batch, p.out_m, p.out_n[1]))
+    if in_order and p.addend is None:  # as the parts are: no divisions
+        digits, place = "", "i"
+    else:
+        digits = coordinates("i", [k.own_index(size) for size in sizes], names)
+        column, inner = names[-1], k.own_index(p.out_inner)
+        moves = [f"{name} * {k.own_index(s)}" for name, s in zip(names, (*p.out_batch, p.out_m), strict=False)]
+        moves.append(f"{column} / {inner} * {k.own_index(p.out_n[0])} + {column} % {inner} * {k.own_index(p.out_n[1])}")
+        place = " + ".join(moves)
     addend, strides, batch = addend_of(k, p.addend, acc)
     value = "sum"
     if isinstance(addend, str):
@@ -258,7 +262,7 @@ def combine(call: Call, p: Product, splits: int) -> Launch:
     {acc} sum = 0;
     for (idx s = 0; s < {number}; s++) sum += {parts.load(f"s * {total} + i", acc)};
     {digits}
-    {out.store(" + ".join(moves), value, acc)}
+    {out.store(place, value, acc)}
 """
     if call.device.serial:
         return launch_chunks(k, count, f"for (idx i = begin; i < end; ++i) {{{element}  }}")

@@ -87,18 +87,22 @@ def max_pool2d(call: Call) -> LaunchPlan:
     )
     h, w = k.own_index(x.shape[-2]), k.own_index(x.shape[-1])
     row, column = k.own_index(x.strides[-2]), k.own_index(x.strides[-1])
-    better = "value > best || value != value" if c in REAL else "value > best"
+    better = "(value > best) | (value != value)" if c in REAL else "value > best"
     body = f"""
   const idx top = c{n} * {sh} - {ph}, left = c{n + 1} * {sw} - {pw};
   const idx plane = {items.place(x.strides, n)};
   idx y = top < 0 ? top + (-top + {dh} - 1) / {dh} * {dh} : top;
   const idx first = left < 0 ? left + (-left + {dw} - 1) / {dw} * {dw} : left;
+  const idx below = top + {kh} * {dh}, beyond = left + {kw} * {dw};
+  const idx bottom = below < {h} ? below : {h}, right = beyond < {w} ? beyond : {w};
   {c} best = {k.number(_lowest(source.dtype), c)};
   idx at = y * {w} + first;
-  for (; y < {h} && y < top + {kh} * {dh}; y += {dh})
-    for (idx x = first; x < {w} && x < left + {kw} * {dw}; x += {dw}) {{
+  for (; y < bottom; y += {dh})
+    for (idx x = first; x < right; x += {dw}) {{
       const {c} value = {source.load(f"plane + y * {row} + x * {column}", c)};
-      if ({better}) {{ best = value; at = y * {w} + x; }}
+      const i32 better = {better};  // which of two is larger nobody foresees: no branch
+      best = better ? value : best;
+      at = better ? y * {w} + x : at;
     }}
   {values.store(items.place(out.strides), "best", c)}
   {places.store(items.place(where.strides), "(i64)at", "i64")}"""
