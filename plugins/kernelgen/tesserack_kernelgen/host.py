@@ -27,10 +27,18 @@ class HostCompiler:
         header: text that kernels begin with, as a rule ``dialect.text("", f64)`` of the device.
         flags: for the compiler, beside those for a library with the headers of Tesserack.
         compiler: the command.
+        link: for the linker, after the kernel. ``("-nostdlib", "-lm")`` spares it the search of libraries that kernels
+            without C++'s own library do not need.
     """
 
-    def __init__(self, header: str, flags: Sequence[str] = ("-std=c++20", "-O1", "-w"), compiler: str = "g++"):
-        self.header, self.compiler = header, compiler
+    def __init__(
+        self,
+        header: str,
+        flags: Sequence[str] = ("-std=c++20", "-O1", "-w"),
+        compiler: str = "g++",
+        link: Sequence[str] = (),
+    ):
+        self.header, self.compiler, self.link = header, compiler, tuple(link)
         # What a kernel of one process wraps, another wraps too; overflow of integers is defined.
         self.flags = (*flags, "-fwrapv", "-fPIC", "-I", tesserack.get_include())
         self.cache = DiskCache()
@@ -42,7 +50,7 @@ class HostCompiler:
         """The address of an ``extern "C"`` function of a text, and whether it had to be compiled. Not for several
         threads at once: :meth:`Card.compile` is called by one.
         """
-        key = self.cache.key(text, self.compiler, *self.flags)
+        key = self.cache.key(text, self.compiler, *self.flags, *self.link)
         library = self._folder / f"{key}.so"
         binary = self.cache.get(key)
         if binary is None:
@@ -58,7 +66,7 @@ class HostCompiler:
         if text.startswith(self.header):
             text, first = text[len(self.header) :], ["-include", str(self._prepare())]
         source.write_text(text)
-        self._run(*first, "-shared", str(source), "-o", str(library))
+        self._run(*first, "-shared", str(source), "-o", str(library), *self.link)
         source.unlink()
 
     def _prepare(self) -> Path:

@@ -17,6 +17,13 @@ CASES = {
     "stride beyond kernel": ((2, 3, 12, 12), (4, 3, 2, 2), 3, 0, 1, 1),
     "long padding": ((1, 2, 4, 4), (3, 2, 3, 3), 1, 4, 1, 1),
     "one row": ((2, 3, 1, 40), (4, 3, 1, 5), (1, 2), (0, 2), 1, 1),
+    "short line": ((5, 3, 17), (4, 3, 3), 1, 1, 1, 1),
+    "no border": ((2, 3, 9, 11), (5, 3, 3, 2), 1, 0, 1, 1),
+    "far taps": ((2, 2, 40, 43), (3, 2, 3, 3), 1, (9, 13), (9, 13), 1),
+    "strips of rows": ((2, 3, 21, 203), (70, 3, 3, 3), 1, 1, 1, 1),
+    "rows beyond a tile": ((1, 2, 3, 2100), (3, 2, 3, 3), 1, 1, 1, 1),
+    "many channels": ((3, 130, 6, 7), (11, 130, 3, 3), 1, 1, 1, 1),
+    "groups of several": ((9, 8, 7, 5), (12, 4, 3, 3), 1, 1, 1, 2),
 }
 
 
@@ -88,3 +95,43 @@ def test_vectors_stay_within_the_memory_of_images(schedule: str) -> None:
         (wanted,) = ts.autograd.grad(expected.square().sum(), theirs)
         ts.testing.assert_close(y.detach().cpu(), expected.detach(), rtol=1e-4, atol=1e-4)
         ts.testing.assert_close(grad.cpu(), wanted, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_what_is_not_finite_stays_where_it_belongs(schedule: str, value: float) -> None:
+    """Positions between images, which vectors go over, add nothing to the gradient of a weight."""
+    ts.manual_seed(3)
+    x, w = ts.randn(3, 2, 4, 5), ts.randn(3, 2, 3, 3)
+    x[1, 1, 2, 4] = value  # at the border: three taps never read it
+    seed = ts.ones(3, 3, 4, 5)
+    found = []
+    for device in ("opencl", "cpu"):
+        weight = w.to(device).requires_grad_()
+        y = ts.nn.functional.conv2d(x.to(device), weight, padding=1)
+        (grad,) = ts.autograd.grad(y, weight, seed.to(device))
+        found.append((y.detach().cpu(), grad.cpu()))
+    for ours, theirs in zip(*found, strict=True):
+        assert ts.equal(ours.isfinite(), theirs.isfinite())
+        finite = theirs.isfinite()
+        ts.testing.assert_close(ours[finite], theirs[finite], rtol=1e-4, atol=1e-4)
+
+
+def test_images_are_read_once(opencl: Any) -> None:
+    """On processors convolutions of stride 1 are computed from images in local memory, forward and backward."""
+    if not opencl.device(0).serial:
+        pytest.skip("the first device is no processor")
+    plans: list[str] = []
+    compiled = opencl.kernel
+
+    def kernel(device: Any, source: str, name: str) -> int:
+        plans.append(name)
+        return compiled(device, source, name)
+
+    opencl.kernel = kernel
+    try:
+        x = ts.randn(3, 2, 6, 13, device="opencl").requires_grad_()
+        w = ts.randn(4, 2, 3, 3, device="opencl").requires_grad_()
+        ts.nn.functional.conv2d(x, w, padding=1).sum().backward()
+    finally:
+        del opencl.kernel
+    assert plans.count("direct") == 2 and plans.count("direct_weight") == 1

@@ -14,10 +14,7 @@ from tesserack_kernelgen import PORTABLE_HALF, Card, Device, Dialect, HostCompil
 
 # The words of the dialect.
 WORDS = """
-#include <cmath>
-#include <utility>
 #include <tesserack/launch.h>
-using namespace std;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long u64;
 typedef signed char i8; typedef short i16; typedef int i32; typedef long i64; typedef float f32; typedef double f64;
 static thread_local i32 group_[3], lane_[3];
@@ -48,13 +45,22 @@ template <class T, int N> struct vec { // see Dialect.vectors
 };
 template <class T, int N> vec<T, N> fma(vec<T, N> a, vec<T, N> b, vec<T, N> c) { return a * b + c; }
 """
+# Functions of C under one name for both types. Headers of the library would be most of what a kernel costs to compile.
+ONE = "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc"
+for names, takes in (
+    (f"{ONE} lgamma floor ceil trunc rint fabs", "x"),
+    ("fmod pow atan2 hypot copysign", "xy"),
+    ("fma", "xyz"),
+):
+    for name in names.split():
+        for c, suffix in (("f32", "f"), ("f64", "")):
+            given = ", ".join(f"{c} {x}" for x in takes)
+            WORDS += f"inline {c} {name}({given}) {{ return __builtin_{name}{suffix}({', '.join(takes)}); }}\n"
 TYPES = "f32", "f64", "i32", "i64", "u64"
 WORDS += "".join(f"template <int N> using {c}_vec = vec<{c}, N>;\n" for c in TYPES)
 # The launcher: every item of every group in turn. A real one queues the kernel on the stream.
 WORDS += """
-template <class... A, size_t... K> void call(void (*kernel)(A...), const ts_launch* l, std::index_sequence<K...>) {
-  kernel(*(std::remove_const_t<A>*)TS_LAUNCH_ARGUMENT(l, K)->value...);
-}
+template <class... A> struct Call { Call(void (*kernel)(A...), A... a) { kernel(a...); } };
 template <class... A> int launch(void (*kernel)(A...), const ts_launch* l) {
   const auto &n = l->groups;
   const auto &m = l->group_size;
@@ -62,7 +68,8 @@ template <class... A> int launch(void (*kernel)(A...), const ts_launch* l) {
     for (u64 i = 0; i < (u64)m[0] * m[1] * m[2]; ++i) {
       group_[0] = g % n[0], group_[1] = g / n[0] % n[1], group_[2] = g / (n[0] * n[1]);
       lane_[0] = i % m[0], lane_[1] = i / m[0] % m[1], lane_[2] = i / (m[0] * m[1]);
-      call(kernel, l, std::index_sequence_for<A...>());
+      int k = 0; // in braces arguments are taken from first to last
+      Call<A...>{kernel, *(A*)TS_LAUNCH_ARGUMENT(l, k++)->value...};
     }
   return TS_OK;
 }
@@ -78,7 +85,7 @@ class ToyCard(Card):
 
     def __init__(self, backend: Toy) -> None:
         super().__init__()
-        self.compiler = HostCompiler(self.dialect.text("", True))
+        self.compiler = HostCompiler(self.dialect.text("", True), link=("-nostdlib", "-lm"))
         self.faults = (ctypes.c_uint32 * 4)()
         self.limits = Device(0, "toy", 1, 1, 4, True, True, True, struct.pack("Q", ctypes.addressof(self.faults)))
         self.entry, _ = self.compiler.function(ENTRY, "run")

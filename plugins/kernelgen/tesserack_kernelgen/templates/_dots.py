@@ -15,7 +15,7 @@ from tesserack_kernelgen.templates._panel import LEAST, Lanes, copy, store
 if TYPE_CHECKING:
     from tesserack_kernelgen.templates._product import Text
 
-__all__ = ["LEAST_DEPTH", "Dots", "choose", "text"]
+__all__ = ["LEAST_DEPTH", "Dots", "choose", "registers", "text", "total"]
 
 LEAST_DEPTH = 256  # terms of a sum from which adding up the vectors costs little
 
@@ -68,7 +68,7 @@ class _Lines:
 
 def text(t: Text, d: Dots, lanes: Lanes, halves: list[str]) -> tuple[str, str]:
     """Body and helpers of the kernel; ``halves`` are the types of half as many lanes, and so on, down to two."""
-    side = max(d.tile_m, d.tile_n)
+    side, step = max(d.tile_m, d.tile_n), str(d.leading)
     arrays = [  # declared as vectors, so that they are aligned for them
         f"LOCAL_ARRAY({lanes.type}, {name}_, {count // d.vector}); "
         f"LOCAL {t.acc}* const {name} = (LOCAL {t.acc}*){name}_;"
@@ -92,41 +92,47 @@ def text(t: Text, d: Dots, lanes: Lanes, halves: list[str]) -> tuple[str, str]:
       for (i32 s = 0; s < nn; s++) for (i32 e = kk; e < whole; e++) pb[s * {d.leading} + e] = 0;
     }}
     for (i32 j = 0; j < nn; j += {d.columns}) for (i32 i = 0; i < mm; i += {d.rows}) {{
-      {_registers(t.acc, d, lanes.type)}
+      {registers(t.acc, d, lanes.type, f"pa + i * {step}", step, _lines(d, lanes.type), str(d.tile_n), "k0 == begin")}
     }}
   }}
   if (begin >= end) for (i32 e = 0; e < {d.tile_m * d.tile_n}; e++) sums[e] = 0;
   {store(t, d)}
 """
-    return body, f"{LEAST}\n{_total(t.acc, lanes, halves)}"
+    return body, f"{LEAST}\n{total(t.acc, lanes, halves)}"
 
 
-def _registers(acc: str, d: Dots, v: str) -> str:
-    """Statements that multiply a few rows by a few columns, and add to the sums of the tile."""
-    rows, columns = range(d.rows), range(d.columns)
-    declare = " ".join(f"{v} s{r}_{c} = ({v})(0);" for r in rows for c in columns)
-    load = " ".join(
-        f"const {v} {x}{k} = *(LOCAL const {v}*)(q{which} + {k * d.leading} + k);"
-        for x, which, side in (("x", "a", rows), ("y", "b", columns))
-        for k in side
+def _lines(d: Dots, v: str) -> str:
+    """Statements that load vectors of the columns from lines of local memory."""
+    return " ".join(
+        f"const {v} y{c} = *(LOCAL const {v}*)(pb + (j + {c}) * {d.leading} + k);" for c in range(d.columns)
     )
-    steps = " ".join(f"s{r}_{c} = fma(x{r}, y{c}, s{r}_{c});" for r in rows for c in columns)
+
+
+def registers(acc: str, d: Dots, v: str, rows: str, step: str, load: str, leading: str, first: str) -> str:
+    """Statements that multiply a few rows by a few columns, and add to the sums of the tile.
+
+    Rows begin at ``rows``, ``step`` apart; ``load`` declares the vectors ``y0``... of columns; rows of sums are
+    ``leading`` apart, and new where ``first``.
+    """
+    cells = [(r, c) for r in range(d.rows) for c in range(d.columns)]
+    declare = " ".join(f"{v} s{r}_{c} = ({v})(0);" for r, c in cells)
+    given = " ".join(f"const {v} x{r} = *(LOCAL const {v}*)(qa + {r} * {step} + k);" for r in range(d.rows))
+    steps = " ".join(f"s{r}_{c} = fma(x{r}, y{c}, s{r}_{c});" for r, c in cells)
     finish = "\n      ".join(
-        f"{{ LOCAL {acc}* o = sums + (i + {r}) * {d.tile_n} + j + {c}; const {acc} v = total(s{r}_{c}); "
-        f"*o = k0 == begin ? v : *o + v; }}"
-        for r in rows
-        for c in columns
+        f"{{ LOCAL {acc}* o = sums + (i + {r}) * {leading} + j + {c}; const {acc} v = total(s{r}_{c}); "
+        f"*o = {first} ? v : *o + v; }}"
+        for r, c in cells
     )
     return f"""{declare}
-      LOCAL const {acc}* const qa = pa + i * {d.leading}; LOCAL const {acc}* const qb = pb + j * {d.leading};
+      LOCAL const {acc}* const qa = {rows};
       for (i32 k = 0; k < whole; k += {d.vector}) {{
-        {load}
+        {given} {load}
         {steps}
       }}
       {finish}"""
 
 
-def _total(acc: str, lanes: Lanes, halves: list[str]) -> str:
+def total(acc: str, lanes: Lanes, halves: list[str]) -> str:
     """The function that adds up a vector, by halves."""
     lines, name = [], "v"
     for number, half in enumerate(halves):

@@ -16,7 +16,7 @@ from tesserack_kernelgen.templates._factor import FactorText
 if TYPE_CHECKING:
     from tesserack_kernelgen.templates._product import Text
 
-__all__ = ["LEAST", "Lanes", "Panel", "choose", "copy", "store", "text"]
+__all__ = ["LEAST", "Lanes", "Panel", "Rows", "choose", "copy", "registers", "store", "text"]
 
 LEAST = "#define LEAST(x, y) ((x) < (y) ? (x) : (y))\n#define MOST(x, y) ((x) > (y) ? (x) : (y))"
 
@@ -95,11 +95,12 @@ def text(t: Text, p: Panel, vector_type: str, lanes: Lanes | None = None) -> tup
     }}
     {{
       const i32 count = mm; const idx first = m0;
-      {copy(t.a, t.acc, _Rows(p.rows, p.tile_k), "za", side)}
-      for (i32 e = mm; e < tall; e++) for (i32 s = 0; s < kk; s++) pa[{_Rows(p.rows, p.tile_k).place("e", "s")}] = 0;
+      {copy(t.a, t.acc, Rows(p.rows, p.tile_k), "za", side)}
+      for (i32 e = mm; e < tall; e++) for (i32 s = 0; s < kk; s++) pa[{Rows(p.rows, p.tile_k).place("e", "s")}] = 0;
     }}
     for (i32 j = 0; j < nn; j += {p.columns}) for (i32 i = 0; i < mm; i += {p.rows}) {{
-      {_registers(t.acc, p, vector_type, leading)}
+      LOCAL const {t.acc}* const qb = pb + j;
+      {registers(t.acc, p, vector_type, _side_by_side(p, vector_type, leading), str(p.tile_n), "k0 == begin")}
     }}
   }}
   if (begin >= end) for (i32 e = 0; e < {p.tile_m * p.tile_n}; e++) sums[e] = 0;
@@ -121,7 +122,7 @@ class _Columns:
         return f"({inner}) * {self.leading} + {outer}"
 
 
-class _Rows:
+class Rows:
     """Local memory of the left factor: panels of a few rows, and in each the values of one k side by side."""
 
     name, side, lanes = "pa", "", None
@@ -251,15 +252,22 @@ def _copy_vectors(f: FactorText, acc: str, target: str, lanes: Lanes) -> str:
           }}"""
 
 
-def _registers(acc: str, p: Panel, vector_type: str, leading: int) -> str:
-    """Statements that multiply one panel of rows by a few vectors of columns, and add to the sums of the tile."""
-    cells = [(r, v) for r in range(p.rows) for v in range(p.vectors)]
-    multiply = "{s} = fma(x, {y}, {s});" if acc in ("f32", "f64") else "{s} += x * {y};"
-    declare = " ".join(f"{vector_type} s{r}_{v} = ({vector_type})(0);" for r, v in cells)
-    load = " ".join(
+def _side_by_side(p: Panel, vector_type: str, leading: int) -> str:
+    """Statements that load the vectors of term ``k`` from rows of local memory."""
+    return " ".join(
         f"const {vector_type} y{v} = *(LOCAL const {vector_type}*)(qb + k * {leading} + {v * p.vector});"
         for v in range(p.vectors)
     )
+
+
+def registers(acc: str, p: Panel, vector_type: str, load: str, leading: str, first: str) -> str:
+    """Statements that multiply one panel of rows by a few vectors of columns, and add to the sums of the tile.
+
+    ``load`` declares the vectors ``y0``... of term ``k``; rows of sums are ``leading`` apart, and new where ``first``.
+    """
+    cells = [(r, v) for r in range(p.rows) for v in range(p.vectors)]
+    multiply = "{s} = fma(x, {y}, {s});" if acc in ("f32", "f64") else "{s} += x * {y};"
+    declare = " ".join(f"{vector_type} s{r}_{v} = ({vector_type})(0);" for r, v in cells)
     steps = "\n        ".join(
         f"{{ const {vector_type} x = ({vector_type})(qa[k * {p.rows} + {r}]); "
         + " ".join(multiply.format(y=f"y{v}", s=f"s{r}_{v}") for v in range(p.vectors))
@@ -267,12 +275,12 @@ def _registers(acc: str, p: Panel, vector_type: str, leading: int) -> str:
         for r in range(p.rows)
     )
     store = "\n      ".join(
-        f"{{ LOCAL {vector_type}* o = (LOCAL {vector_type}*)(sums + (i + {r}) * {p.tile_n} + j + {v * p.vector}); "
-        f"*o = k0 == begin ? s{r}_{v} : *o + s{r}_{v}; }}"
+        f"{{ LOCAL {vector_type}* o = (LOCAL {vector_type}*)(sums + (i + {r}) * {leading} + j + {v * p.vector}); "
+        f"*o = {first} ? s{r}_{v} : *o + s{r}_{v}; }}"
         for r, v in cells
     )
     return f"""{declare}
-      LOCAL const {acc}* const qa = pa + i * {p.tile_k}; LOCAL const {acc}* const qb = pb + j;
+      LOCAL const {acc}* const qa = pa + i * {p.tile_k};
       for (i32 k = 0; k < kk; k++) {{
         {load}
         {steps}

@@ -11,14 +11,15 @@ from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.dtypes import STORAGE, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
-from tesserack_kernelgen.layout import coordinates
+from tesserack_kernelgen.layout import contiguous, coordinates
 from tesserack_kernelgen.templates import _block, _dots, _panel
 from tesserack_kernelgen.templates._factor import Factor, FactorText
+from tesserack_kernelgen.templates.pointwise import launch_chunks
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.card import Call
 
-__all__ = ["Addend", "Product", "Text", "plan"]
+__all__ = ["Addend", "Product", "Text", "addend_of", "combine", "halves_of", "lanes_of", "plan"]
 
 _LARGE = 256  # rows and columns from which the large tile of groups is used
 _SPLIT_DEPTH = 512  # the least k a part of a split product has
@@ -97,7 +98,7 @@ def plan(call: Call, p: Product) -> Any:
         return LaunchPlan([_launch(call, p, tiles)])
     count = math.prod((*p.batch, *p.sizes[:2]))
     itemsize = 4 if STORAGE[p.accumulate] == "f32" else 8
-    return LaunchPlan([_launch(call, p, tiles), _combine(call, p, tiles.splits)], tiles.splits * count * itemsize)
+    return LaunchPlan([_launch(call, p, tiles), combine(call, p, tiles.splits)], tiles.splits * count * itemsize)
 
 
 class _Tiles:
@@ -149,7 +150,7 @@ def _launch(call: Call, p: Product, tiles: _Tiles) -> Launch:
         out_m, out_n, inner = p.sizes[1], (0, 1), p.sizes[1]
         out_batch = [math.prod((*p.batch[d + 1 :], *p.sizes[:2])) for d in range(len(p.batch))]
     part = math.prod((*p.batch, *p.sizes[:2])) if split else 0
-    addend, at, batch_of_addend = _addend(k, None if split else p.addend, acc)
+    addend, at, batch_of_addend = addend_of(k, None if split else p.addend, acc)
     bases = {"za": p.a.batch, "zb": p.b.batch, "zc": out_batch} | ({"zd": batch_of_addend} if batch_of_addend else {})
     tile_m, tile_n = k.own_index(tiles.m), k.own_index(tiles.n)
     prologue = _prologue(k, p, tiles, bases, (tile_m, tile_n), depth, part)
@@ -159,11 +160,10 @@ def _launch(call: Call, p: Product, tiles: _Tiles) -> Launch:
     )
     if tiles.serial:
         vector = call.card.dialect.vector(acc, tiles.panel.vector)
-        lanes = _lanes(call, acc, tiles.panel.vector)
+        lanes = lanes_of(call, acc, tiles.panel.vector)
         if isinstance(tiles.panel, _dots.Dots):
             assert lanes is not None  # or it had not been chosen
-            halves = [call.card.dialect.vector(acc, lanes.count >> k) for k in range(1, lanes.count.bit_length() - 1)]
-            body, helpers = _dots.text(t, tiles.panel, lanes, halves)
+            body, helpers = _dots.text(t, tiles.panel, lanes, halves_of(call, acc, lanes))
         else:
             body, helpers = _panel.text(t, tiles.panel, vector, lanes)
         return k.launch(body, (tiles.groups,), (1,), helpers)
@@ -176,13 +176,13 @@ def _along_sum(call: Call, p: Product) -> bool:
     operands = [call.inputs[f.operand] for f in (p.a, p.b)]
     return (
         p.sizes[2] >= _dots.LEAST_DEPTH
-        and _lanes(call, STORAGE[p.accumulate], 4) is not None
+        and lanes_of(call, STORAGE[p.accumulate], 4) is not None
         and all(name_of(x.dtype) == p.accumulate for x in operands)
         and all(f.run == "inner" and f.side_by_side(x) for f, x in zip((p.a, p.b), operands, strict=True))
     )
 
 
-def _lanes(call: Call, acc: str, count: int) -> _panel.Lanes | None:
+def lanes_of(call: Call, acc: str, count: int) -> _panel.Lanes | None:
     """The vectors of a dialect that can be masked; other dialects and integers copy one by one."""
     dialect, numbers = call.card.dialect, {"f32": "i32", "f64": "i64"}.get(acc)
     if not dialect.vector_functions or numbers is None:
@@ -190,7 +190,12 @@ def _lanes(call: Call, acc: str, count: int) -> _panel.Lanes | None:
     return _panel.Lanes(dialect.vector(acc, count), dialect.vector(numbers, count), count)
 
 
-def _addend(k: Kernel, addend: Addend | None, acc: str) -> tuple[Tensor | str | None, tuple[str, str], Sequence[int]]:
+def halves_of(call: Call, acc: str, lanes: _panel.Lanes) -> list[str]:
+    """The types of vectors of half as many lanes, and so on, down to two."""
+    return [call.card.dialect.vector(acc, lanes.count >> k) for k in range(1, lanes.count.bit_length() - 1)]
+
+
+def addend_of(k: Kernel, addend: Addend | None, acc: str) -> tuple[Tensor | str | None, tuple[str, str], Sequence[int]]:
     if addend is None:
         return None, ("0", "0"), ()
     if not hasattr(k.call.inputs[addend.operand], "strides"):
@@ -228,7 +233,7 @@ def _prologue(
     return "\n  ".join(lines)
 
 
-def _combine(call: Call, p: Product, splits: int) -> Launch:
+def combine(call: Call, p: Product, splits: int) -> Launch:
     """The parts of a split product, added in order, and the addend."""
     k = Kernel(call, "combine")
     acc = STORAGE[p.accumulate]
@@ -236,12 +241,16 @@ def _combine(call: Call, p: Product, splits: int) -> Launch:
     sizes = (*p.batch, *p.sizes[:2])
     count = math.prod(sizes)
     names = [f"c{d}" for d in range(len(sizes))]
-    digits = coordinates("i", [k.own_index(size) for size in sizes], names)
-    column = names[-1]
-    inner = k.own_index(p.out_inner)
-    moves = [f"{name} * {k.own_index(s)}" for name, s in zip(names, (*p.out_batch, p.out_m), strict=False)]
-    moves.append(f"{column} / {inner} * {k.own_index(p.out_n[0])} + {column} % {inner} * {k.own_index(p.out_n[1])}")
-    addend, strides, batch = _addend(k, p.addend, acc)
+    in_order = p.out_inner == sizes[-1] and contiguous(sizes, (*p.out_batch, p.out_m, p.out_n[1]))
+    if in_order and p.addend is None:  # as the parts are: no divisions
+        digits, place = "", "i"
+    else:
+        digits = coordinates("i", [k.own_index(size) for size in sizes], names)
+        column, inner = names[-1], k.own_index(p.out_inner)
+        moves = [f"{name} * {k.own_index(s)}" for name, s in zip(names, (*p.out_batch, p.out_m), strict=False)]
+        moves.append(f"{column} / {inner} * {k.own_index(p.out_n[0])} + {column} % {inner} * {k.own_index(p.out_n[1])}")
+        place = " + ".join(moves)
+    addend, strides, batch = addend_of(k, p.addend, acc)
     value = "sum"
     if isinstance(addend, str):
         value = f"sum + {addend}"
@@ -249,14 +258,17 @@ def _combine(call: Call, p: Product, splits: int) -> Launch:
         steps = zip(names, (*(k.own_index(s) for s in batch[: len(p.batch)]), *strides), strict=False)
         value = f"sum + {addend.load(' + '.join(f'{name} * {s}' for name, s in steps), acc)}"
     total, number = k.own_index(count), k.own_index(splits)
-    group = 1 if call.device.serial else call.device.group
-    body = f"""
-  const idx i = (idx)GROUP(0) * {group} + LANE(0);
-  if (i < {total}) {{
+    element = f"""
     {acc} sum = 0;
     for (idx s = 0; s < {number}; s++) sum += {parts.load(f"s * {total} + i", acc)};
     {digits}
-    {out.store(" + ".join(moves), value, acc)}
-  }}
+    {out.store(place, value, acc)}
+"""
+    if call.device.serial:
+        return launch_chunks(k, count, f"for (idx i = begin; i < end; ++i) {{{element}  }}")
+    group = call.device.group
+    body = f"""
+  const idx i = (idx)GROUP(0) * {group} + LANE(0);
+  if (i < {total}) {{{element}  }}
 """
     return k.launch(body, (-(-count // group),), (group,))

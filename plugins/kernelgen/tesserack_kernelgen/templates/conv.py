@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tesserack_kernelgen.dtypes import name_of
+from tesserack_kernelgen.templates import _direct, _direct_weight
 from tesserack_kernelgen.templates._factor import Axis, Coordinate, Factor
+from tesserack_kernelgen.templates._images import Images, Space
 from tesserack_kernelgen.templates._product import Addend, Product, plan
 from tesserack_kernelgen.templates.matmul import accumulate_dtype
 
@@ -84,6 +86,27 @@ class _Geometry:
         start = sum(p * m for p, m in zip(self.padding, moves, strict=True))
         return Factor(operand, positions, taps, limits, start, "outer", (self.filters * result.strides[1],))
 
+    def plane(self, operand: int, tensor: Any, channels: int) -> Images:
+        """Images or results as planes of two dims, a line as one of height 1."""
+        shape, strides = tuple(tensor.shape), tuple(tensor.strides)
+        if len(shape) == 3:
+            shape, strides = (*shape[:2], 1, shape[2]), (*strides[:2], 0, strides[2])
+        n, _, h, w = shape
+        return Images(operand, (n, channels, h, w), strides, channels * tensor.strides[1])
+
+    def space(self, back: bool = False) -> Space | None:
+        """How windows of stride 1, of several taps, lie over planes; ``back``: of results seen from images."""
+        if len(self.kernel) > 2 or self.taps == 1 or any(s != 1 for s in self.stride):
+            return None
+        missing = (0,) * (2 - len(self.kernel))
+        taps = (*(1 for _ in missing), *self.kernel)
+        steps, borders = (*missing, *self.dilation), (*missing, *self.padding)
+        halo = tuple((t - 1) * s for t, s in zip(taps, steps, strict=True))
+        if not back:
+            return Space(taps, halo, (0, 0), steps, borders)
+        outside = tuple(h - b for h, b in zip(halo, borders, strict=True))
+        return Space(taps, halo, halo, tuple(-s for s in steps), outside)
+
 
 def _positions(tensor: Any) -> tuple[int, int] | None:
     """How many positions an image has, and their distance in memory; None where that is not the same between all."""
@@ -124,6 +147,10 @@ def convolution(call: Call) -> Any:
         out_batch=(g.filters * out.strides[1],),
         addend=addend,
     )
+    if space := g.space():
+        images, results = g.plane(0, image, g.channels), g.plane(-1, out, g.filters)
+        if direct := _direct.plan(call, product, images, results, space):
+            return direct
     return plan(call, product)
 
 
@@ -147,6 +174,10 @@ def backward_input(call: Call) -> Any:
         batch=(g.groups,),
         out_batch=(g.channels * out.strides[1],),
     )
+    if space := g.space(back=True):
+        results, images = g.plane(0, grad, g.filters), g.plane(-1, out, g.channels)
+        if direct := _direct.plan(call, product, results, images, space):
+            return direct
     return plan(call, product)
 
 
@@ -176,4 +207,8 @@ def backward_weight(call: Call) -> Any:
         batch=(g.groups,),
         out_batch=(g.filters * depth,),
     )
+    if space := g.space():
+        results, images = g.plane(0, grad, g.filters), g.plane(1, image, g.channels)
+        if direct := _direct_weight.plan(call, product, results, images, space):
+            return direct
     return plan(call, product)

@@ -87,18 +87,22 @@ def max_pool2d(call: Call) -> LaunchPlan:
     )
     h, w = k.own_index(x.shape[-2]), k.own_index(x.shape[-1])
     row, column = k.own_index(x.strides[-2]), k.own_index(x.strides[-1])
-    better = "value > best || value != value" if c in REAL else "value > best"
+    better = "(value > best) | (value != value)" if c in REAL else "value > best"
     body = f"""
   const idx top = c{n} * {sh} - {ph}, left = c{n + 1} * {sw} - {pw};
   const idx plane = {items.place(x.strides, n)};
   idx y = top < 0 ? top + (-top + {dh} - 1) / {dh} * {dh} : top;
   const idx first = left < 0 ? left + (-left + {dw} - 1) / {dw} * {dw} : left;
+  const idx below = top + {kh} * {dh}, beyond = left + {kw} * {dw};
+  const idx bottom = below < {h} ? below : {h}, right = beyond < {w} ? beyond : {w};
   {c} best = {k.number(_lowest(source.dtype), c)};
   idx at = y * {w} + first;
-  for (; y < {h} && y < top + {kh} * {dh}; y += {dh})
-    for (idx x = first; x < {w} && x < left + {kw} * {dw}; x += {dw}) {{
+  for (; y < bottom; y += {dh})
+    for (idx x = first; x < right; x += {dw}) {{
       const {c} value = {source.load(f"plane + y * {row} + x * {column}", c)};
-      if ({better}) {{ best = value; at = y * {w} + x; }}
+      const i32 better = {better};  // which of two is larger nobody foresees: no branch
+      best = better ? value : best;
+      at = better ? y * {w} + x : at;
     }}
   {values.store(items.place(out.strides), "best", c)}
   {places.store(items.place(where.strides), "(i64)at", "i64")}"""
@@ -148,7 +152,9 @@ def _sum_planes(call: Call, narrow: bool) -> Launch:
     given, places = k.input(0), k.input(1)
     n = len(out.shape) - 2
     planes, size = math.prod(out.shape[:n]), math.prod(out.shape[n:])
-    digits = coordinates("GROUP(0)", [k.own_index(s) for s in out.shape[:n]], [f"c{d}" for d in range(n)])
+    at_once = max(1, _CHUNK // max(size, 1))
+    limit, step = k.own_index(planes), k.own_index(at_once)
+    digits = coordinates("number", [k.own_index(s) for s in out.shape[:n]], [f"c{d}" for d in range(n)])
 
     def start(strides: Sequence[int]) -> str:
         return " + ".join(f"c{d} * {k.own_index(strides[d])}" for d in range(n))
@@ -160,12 +166,14 @@ def _sum_planes(call: Call, narrow: bool) -> Launch:
     count, height, width = k.own_index(size), k.own_index(grad.shape[-2]), k.own_index(grad.shape[-1])
     finish = ""
     if target is not None:
-        line, step = k.own_index(out.strides[-2]), k.own_index(out.strides[-1])
-        final = f"{start(out.strides)} + e / {sums.width} * {line} + e % {sums.width} * {step}"
+        line, column = k.own_index(out.strides[-2]), k.own_index(out.strides[-1])
+        final = f"{start(out.strides)} + e / {sums.width} * {line} + e % {sums.width} * {column}"
         finish = (
             f"for (idx e = 0; e < {count}; e++) {{ {target.store(final, sums.tensor.load(element, sums.c), sums.c)} }}"
         )
     body = f"""
+  const idx first = (idx)GROUP(0) * {step}, last = {limit} - first < {step} ? {limit} : first + {step};
+  for (idx number = first; number < last; number++) {{
   {digits}
   const idx to = {start(sums.strides)}, from = {start(grad.strides)}, found = {start(where.strides)};
   for (idx e = 0; e < {count}; e++) {{ {sums.tensor.store(element, "0", sums.c)} }}
@@ -177,8 +185,9 @@ def _sum_planes(call: Call, narrow: bool) -> Launch:
       {sums.tensor.store("at", f"{sums.tensor.load('at', sums.c)} + value", sums.c)}
     }}
   {finish}
+  }}
 """
-    return k.launch(body, (planes,), (1,))
+    return k.launch(body, (-(-planes // at_once),), (1,))
 
 
 def _clear(call: Call, narrow: bool) -> Launch:

@@ -129,7 +129,7 @@ def randn_fill(call: Call) -> LaunchPlan:
 def dropout(call: Call) -> LaunchPlan:
     """Outputs y and mask of ``in0``: an element is dropped where its uniform number lies below ``params[0]``.
 
-    An item makes a block of four words, for four elements in row-major order.
+    An item makes a block of four words, for the elements in row-major order whose numbers stand in it.
     """
     (out, mask), (x,), (p, _, _) = call.outputs, call.inputs, call.params
     kernel = Kernel(call, "dropout")
@@ -140,20 +140,19 @@ def dropout(call: Call) -> LaunchPlan:
     size_names = [kernel.own_index(size) for size in sizes]
     places = [offset_text(names, kernel.indices(steps)) for steps in strides]
     group = 16 if call.device.serial else call.device.group
-    items = x.numel // 4 + 1
+    items = x.numel // 4 + 2
     key, offset, count = kernel.param(1, "u64"), kernel.param(2, "u64"), kernel.own_index(x.numel)
     bound, scale = kernel.number(p, "f32"), kernel.number(0 if p >= 1 else 1 / (1 - p), c)
     body = f"""
   const idx t = (idx)GROUP(0) * {group} + LANE(0);
-  u32 word[8];
-  const u64 start = {offset} + 4 * (u64)t;
-  philox({key}, start / 4, word);
-  if (start % 4) philox({key}, start / 4 + 1, word + 4);
+  u32 word[4];
+  philox({key}, {offset} / 4 + (u64)t, word);
+  const idx first = 4 * t - (idx)({offset} % 4);
   for (i32 j = 0; j < 4; ++j) {{
-    const idx number = 4 * t + j;
-    if (number < {count}) {{
+    const idx number = first + j;
+    if (number >= 0 && number < {count}) {{
       {coordinates("number", size_names, names)}
-      const i32 keep = (f32)(word[(i32)(start % 4) + j] >> 8) * {2.0**-24!r}f >= {bound};
+      const i32 keep = (f32)(word[j] >> 8) * {2.0**-24!r}f >= {bound};
       const {c} v = {given.load(places[2], c)};
       {kept.store(places[1], "keep", "i32")}
       {result.store(places[0], f"keep ? v * {scale} : 0", c)}
