@@ -38,6 +38,13 @@ DRAWS = {
     **{f"normal_ {d}": lambda t, d=d: t.empty(1000, dtype=getattr(t, d)).normal_(0.3, 0.7) for d in FLOATS},
     **{f"few normal {d}": lambda t, d=d: t.empty(7, dtype=getattr(t, d)).normal_(0.3, 0.7) for d in FLOATS},
     **{f"uniform_ {d}": lambda t, d=d: t.empty(1000, dtype=getattr(t, d)).uniform_(-0.3, 0.7) for d in FLOATS},
+    **{f"many normal {d}": lambda t, d=d: t.randn(100_005, dtype=getattr(t, d)) for d in ("float32", "bfloat16")},
+    "many uniform": lambda t: t.rand(100_005),
+    "many uniform_": lambda t: t.empty(100_005).uniform_(-0.3, 0.7),
+    "many uneven uniform_": lambda t: t.empty(100_005).uniform_(-0.07, 0.11),
+    "many symmetric uniform_": lambda t: t.empty(100_005).uniform_(-0.3, 0.3),
+    "many randint": lambda t: t.randint(0, 10, (100_005,)),
+    "many exponential_": lambda t: t.empty(100_005).exponential_(),
     "rand complex64": lambda t: t.rand(30, dtype=t.complex64),
     "randn complex64": lambda t: t.randn(30, dtype=t.complex64),
     "randn of nothing": lambda t: t.randn(0),
@@ -223,3 +230,11 @@ def test_it_ends_with_the_hook():
 
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, check=True)
     assert "'numpy'" in done.stdout
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (3, 7), (7, 3), (4, 2, 3)])
+def test_orthogonal_matrices_are_pytorchs(shape):
+    torch.manual_seed(3)
+    ts.manual_seed(3)
+    theirs, ours = torch.nn.init.orthogonal_(torch.empty(shape), 2.0), ts.nn.init.orthogonal_(ts.empty(shape), 2.0)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=2e-6)

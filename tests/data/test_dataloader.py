@@ -85,6 +85,22 @@ def test_generator_and_sampler_set_the_order():
     assert seen(loader) == [[8], [0, 1]] and len(loader) == 2 and loader.batch_size is None
 
 
+def test_nobody_asks_for_a_length_before_it_is_known():
+    class Endless:
+        def __getitem__(self, i):
+            return i
+
+    class Late(list):
+        def __iter__(self):
+            self[:] = [4, 2, 0]
+            return super().__iter__()
+
+    assert seen(DataLoader(Endless(), 2, sampler=[3, 1, 2])) == [[3, 1], [2]]
+    assert seen(DataLoader(range(9), 2, sampler=Late())) == [[4, 2], [0]]
+    with pytest.raises(TypeError, match=r"has no len\(\)"):
+        len(DataLoader(Endless(), 2))
+
+
 @WORKERS
 def test_tensor_datasets_give_the_same_as_collated_samples(workers, device):
     tensors = ts.arange(20.0, device=device).reshape(10, 2), ts.arange(10, device=device)

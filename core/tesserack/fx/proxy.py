@@ -54,7 +54,10 @@ class TracerBase:
 
     def to_bool(self, obj: Proxy) -> bool:
         """The truth of a value that is not known."""
-        raise TraceError("fx: control flow depends on the value of a traced tensor; keep it out of the traced part")
+        raise TraceError(
+            "symbolically traced variables cannot be used as inputs to control flow: fx: a branch or loop depends on "
+            "the value of a traced tensor; keep it out of the traced part"
+        )
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
         """The items of a value that is not known: of a known number where it is unpacked."""

@@ -45,9 +45,9 @@ def ctc_loss(
     labels = _padded_targets(log_probs, targets, lengths, sizes, blank)
     if has_kernel("ctc_loss", log_probs) and log_probs.dtype in (ts.float32, ts.float64):
         tables = [ts.tensor(numbers, dtype=ts.int64, device=log_probs.device) for numbers in (lengths, sizes)]
-        loss = _Fused.apply(log_probs, labels, *tables, blank, zero_infinity)
+        loss = CtcLoss.apply(log_probs, labels, *tables, blank, zero_infinity)
     else:
-        loss = _Ctc.apply(log_probs, labels, lengths, sizes, blank, zero_infinity)
+        loss = _CtcByParts.apply(log_probs, labels, lengths, sizes, blank, zero_infinity)
     if zero_infinity:
         loss = ts.where(loss == float("inf"), ts.zeros_like(loss), loss)
     if reduction == "mean":
@@ -94,7 +94,7 @@ def _padded_targets(log_probs: Tensor, targets: Tensor, lengths: list[int], size
     return rows.to(log_probs.device)
 
 
-class _Fused(ts.autograd.Function):
+class CtcLoss(ts.autograd.Function):
     """Both directions by kernels of the card."""
 
     @staticmethod
@@ -113,7 +113,7 @@ class _Fused(ts.autograd.Function):
         return found, None, None, None, None, None
 
 
-class _Ctc(ts.autograd.Function):
+class _CtcByParts(ts.autograd.Function):
     """Forward and backward variables of the labels with blanks between them."""
 
     @staticmethod

@@ -89,7 +89,7 @@ def grid_sample(
         align_corners = False
     _check_grid(input, grid, mode)
     if has_kernel("grid_sample", input):
-        return _Fused.apply(input, grid, mode, padding_mode, align_corners)  # type: ignore[no-any-return]
+        return GridSampler.apply(input, grid, mode, padding_mode, align_corners)  # type: ignore[no-any-return]
     return _by_parts(input, grid, mode, padding_mode, align_corners)
 
 
@@ -97,7 +97,7 @@ _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 
 
-class _Fused(Function):
+class GridSampler(Function):
     """Both directions by kernels of the card; a second derivative goes through the parts."""
 
     @staticmethod

@@ -220,8 +220,8 @@ def _nothing_to_fill(tensor: Tensor) -> bool:
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """A matrix with orthonormal rows or columns (whichever are fewer), times ``gain`` (Saxe et al., arXiv:1312.6120).
 
-    Later dimensions are flattened into columns. Gram-Schmidt, done twice per row for full accuracy, of a random
-    normal matrix: the same distribution as the sign-corrected QR factorisation.
+    Later dimensions are flattened into columns. It is the Q of a random normal matrix, its signs those that make R's
+    diagonal positive, so that all such matrices are as likely.
     """
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: expected at least 2 dimensions, got shape {tuple(tensor.shape)}")
@@ -230,20 +230,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
     rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
     with no_grad():
         flat = ts.empty((rows, cols), dtype=tensor.dtype, device=tensor.device).normal_(0, 1, generator=generator)
-        short = flat.double().t() if rows > cols else flat.double()
-        basis = _orthonormal_rows(short)
-        basis = basis.t() if rows > cols else basis
-        return tensor.copy_(basis.reshape(tensor.shape)).mul_(gain)
-
-
-def _orthonormal_rows(vectors: Tensor) -> Tensor:
-    basis = ts.zeros_like(vectors)
-    for i in range(vectors.shape[0]):
-        vector, done = vectors[i], basis[:i]
-        for _ in range(2 if i else 0):
-            vector = vector - done.t() @ (done @ vector)
-        basis[i] = vector / (vector * vector).sum().sqrt()
-    return basis
+        if flat.dtype in (ts.float16, ts.bfloat16):  # no factorisation has these
+            flat = flat.float()
+        basis, upper = ts.linalg.qr(flat.t() if rows < cols else flat)
+        basis = basis * upper.diagonal().sgn()
+        return tensor.copy_((basis.t() if rows < cols else basis).reshape(tensor.shape)).mul_(gain)
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tesserack.compat.torch_random._engine import Stream
-from tesserack.compat.torch_random._normal import fma64, normals, one_by_one
+from tesserack.compat.torch_random._engine import Stream, in_pieces
+from tesserack.compat.torch_random._normal import fma32, fma64, normals, one_by_one
 
 __all__ = ["bernoulli", "cauchy", "exponential", "geometric", "integers", "log_normal", "naturals", "normal"]
 __all__ += ["order", "uniform"]
@@ -19,12 +19,14 @@ _log1p, _tan, _exp = (np.frompyfunc(f, 1, 1) for f in (math.log1p, math.tan, mat
 
 def uniform(stream: Stream, n: int, dtype: str, low: float, high: float) -> Any:
     """Uniform numbers in [low, high)."""
+    if (low, high) == (0, 1):
+        return in_pieces(n, stream.doubles if dtype == "float64" else stream.uniforms)
     if dtype == "float64":
-        return fma64(stream.doubles(n), high - low, low)
-    u, (first, last) = stream.uniforms(n), np.array([low, high], np.float32)
+        return in_pieces(n, lambda k: fma64(stream.doubles(k), high - low, low))
+    first, last = np.array([low, high], np.float32)
     if dtype == "float32":
-        return fma64(u, float(last) - float(first), float(first))
-    return u * (last - first) + first
+        return in_pieces(n, lambda k: fma32(stream.uniforms(k), last - first, first))
+    return in_pieces(n, lambda k: stream.uniforms(k) * (last - first) + first)
 
 
 def normal(stream: Stream, n: int, dtype: str, mean: float, std: float, dense: bool) -> Any:
@@ -36,10 +38,14 @@ def normal(stream: Stream, n: int, dtype: str, mean: float, std: float, dense: b
 
 def integers(stream: Stream, n: int, low: int, span: int) -> Any:
     """Integers in [low, low + span), modulo 2^64."""
-    words = stream.bits64(n) if span >= _WIDE else stream.bits32(n)
-    if span < 1 << 64:
-        words = words % np.uint64(span)
-    return (words + np.uint64(low & 0xFFFF_FFFF_FFFF_FFFF)).astype(np.int64)
+
+    def some(k: int) -> Any:
+        words = stream.bits64(k) if span >= _WIDE else stream.bits32(k)
+        if span < 1 << 64:
+            words = words % np.uint64(span)
+        return (words + np.uint64(low & 0xFFFF_FFFF_FFFF_FFFF)).astype(np.int64)
+
+    return in_pieces(n, some)
 
 
 def naturals(stream: Stream, n: int, dtype: str, limit: int) -> Any:
@@ -59,7 +65,7 @@ def order(stream: Stream, n: int) -> Any:
 
 def exponential(stream: Stream, n: int, rate: float) -> Any:
     """Exponential numbers."""
-    return (-1.0 / rate) * _log1p(-stream.doubles(n)).astype(np.float64)
+    return in_pieces(n, lambda k: (-1.0 / rate) * _log1p(-stream.doubles(k)).astype(np.float64))
 
 
 def cauchy(stream: Stream, n: int, median: float, sigma: float) -> Any:

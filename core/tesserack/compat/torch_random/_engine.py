@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tesserack import Generator, _native
 
-__all__ = ["Stream"]
+__all__ = ["Stream", "in_pieces"]
 
 # An offset holds the words taken, times four as generators want it; above, if a normal number is kept for the next
 # draw (see _normal.py), how many words back it was drawn.
 _WORD_BITS = 44
 _FURTHEST = (1 << 18) - 1
 _KEPT = 16
+_PIECE = 1 << 15  # numbers whose intermediate results stay in the processor's cache; a multiple of sixteen
 _engines: OrderedDict[tuple[int, int], Any] = OrderedDict()
 
 
@@ -26,6 +28,19 @@ def _engine(seed: int, words: int) -> Any:
         engine = np.random.RandomState(seed & 0xFFFF_FFFF)._bit_generator  # seeded as the authors' init_genrand
         engine.random_raw(words, output=False)
     return engine
+
+
+def in_pieces(n: int, draw: Callable[[int], Any]) -> Any:
+    """``draw(n)``, called for a part at a time where it is many: for draws that take as many words for each number."""
+    first = draw(min(n, _PIECE))
+    if n <= _PIECE:
+        return first
+    out = np.empty(n, first.dtype)
+    out[:_PIECE] = first
+    for start in range(_PIECE, n, _PIECE):
+        stop = min(n, start + _PIECE)
+        out[start:stop] = draw(stop - start)
+    return out
 
 
 class Stream:

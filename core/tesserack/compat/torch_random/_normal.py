@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tesserack.compat.torch_random._engine import Stream
+from tesserack.compat.torch_random._engine import Stream, in_pieces
 
 __all__ = ["fma32", "fma64", "normals", "one_by_one"]
 
@@ -20,6 +20,7 @@ _SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 _COS = (2.443315711809948e-005, -1.388731625493765e-003, 4.166664568298827e-002)
 _QUARTER_PI = (0.78515625, 2.4187564849853515625e-4, 3.77489497744594108e-8)
 _f32 = np.float32
+_BELOW_F32, _HALF_F32 = (1 << 29) - 1, 1 << 28  # the bits of a float64 below those of a normal float32
 
 
 def _odd_sum(a: Any, b: Any) -> Any:
@@ -47,8 +48,12 @@ def _split(a: Any) -> tuple[Any, Any]:
 
 def fma32(a: Any, b: Any, c: Any) -> Any:
     """a * b + c in float32, rounded once."""
-    product = np.asarray(a, np.float64) * np.asarray(b, np.float64)  # exact
-    return _odd_sum(product, np.asarray(c, np.float64)).astype(_f32)
+    product = np.multiply(a, b, dtype=np.float64)  # exact
+    total = np.add(product, c, dtype=np.float64)
+    # Rounding twice differs only where the first rounding ends in the middle of two float32 numbers.
+    if ((np.asarray(total).view(np.int64) & _BELOW_F32) == _HALF_F32).any():
+        total = _odd_sum(product, np.asarray(c, np.float64))
+    return total.astype(_f32)
 
 
 def fma64(a: Any, b: float, c: float) -> Any:
@@ -97,8 +102,7 @@ def _blocks32(u: Any, mean: float, std: float) -> Any:
     """Rows of sixteen uniform numbers to as many normal ones, as PyTorch's AVX2 kernel for float32 does."""
     radius = np.sqrt(_f32(-2) * _log(_f32(1) - u[:, :8]))
     sine, cosine = _sin_cos(_f32(2 * math.pi) * u[:, 8:])
-    both = np.concatenate([radius * cosine, radius * sine], axis=1)
-    return fma32(both, _f32(std), _f32(mean))
+    return fma32(np.concatenate([radius * cosine, radius * sine], axis=1), _f32(std), _f32(mean))
 
 
 # NumPy has loops of its own for these in float64; PyTorch calls the C library.
@@ -119,11 +123,14 @@ def normals(stream: Stream, n: int, dtype: str, mean: float, std: float) -> Any:
     """
     draw, turn = (stream.doubles, _blocks64) if dtype == "float64" else (stream.uniforms, _blocks32)
     whole = n // 16 * 16
-    u = draw(n if dtype in ("float32", "float64") else whole)
-    out = np.empty(n, u.dtype)
-    out[:whole] = turn(u[:whole].reshape(-1, 16), mean, std).ravel()
-    if n % 16:
-        out[-16:] = turn(draw(16).reshape(1, 16), mean, std)[0]
+    blocks = in_pieces(whole, lambda k: turn(draw(k).reshape(-1, 16), mean, std).ravel())
+    if n == whole:
+        return blocks
+    if dtype in ("float32", "float64"):
+        draw(n - whole)
+    out = np.empty(n, blocks.dtype)
+    out[:whole] = blocks
+    out[-16:] = turn(draw(16).reshape(1, 16), mean, std)[0]
     return out
 
 

@@ -99,8 +99,8 @@ class DataLoader(Generic[T_co]):
             batch_size, drop_last = None, False
         if sampler is None and not self._streams:
             sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
-        if batch_size is not None and not self._streams:
-            batch_sampler = BatchSampler(sampler or (), batch_size, drop_last)
+        if batch_size is not None and sampler is not None:  # streams have none
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.sampler = sampler
