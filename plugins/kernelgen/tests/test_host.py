@@ -58,6 +58,15 @@ def test_a_header_that_cannot_be_precompiled_is_read_each_time(monkeypatch: pyte
     assert call(compiler.function(kernel(5), "run")[0], 3) == 11
 
 
+def test_what_to_link_stands_after_the_kernel_and_in_the_key() -> None:
+    """Functions of another library are found; without it the same text is another kernel."""
+    text = f'{HEADER}\nextern "C" int run(int x) {{ return twice((int)lgamma(x)); }}'  # log(4!) is 3.178
+    address, compiled = HostCompiler(HEADER, link=("-nostdlib", "-lm")).function(text, "run")
+    assert compiled and call(address, 5) == 6
+    assert not HostCompiler(HEADER, link=("-nostdlib", "-lm")).function(text, "run")[1]
+    assert HostCompiler(HEADER).function(text, "run")[1]
+
+
 def test_what_does_not_compile_is_told() -> None:
     with pytest.raises(RuntimeError, match=r"g\+\+: a kernel does not compile:[^$]*nowhere"):
         HostCompiler(HEADER).function(f'{HEADER}\nextern "C" int run(int x) {{ return nowhere(x); }}', "run")

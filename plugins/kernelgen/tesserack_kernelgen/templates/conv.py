@@ -88,24 +88,24 @@ class _Geometry:
 
     def plane(self, operand: int, tensor: Any, channels: int) -> Images:
         """Images or results as planes of two dims, a line as one of height 1."""
-        shape, strides = tuple(tensor.shape), tuple(tensor.strides)
-        if len(shape) == 3:
-            shape, strides = (*shape[:2], 1, shape[2]), (*strides[:2], 0, strides[2])
-        n, _, h, w = shape
-        return Images(operand, (n, channels, h, w), strides, channels * tensor.strides[1])
+        (n, _, *size), (to_n, to_c, *steps) = tensor.shape, tensor.strides
+        (h, w), (to_y, to_x) = _pair(size, 1), _pair(steps, 0)
+        return Images(operand, (n, channels, h, w), (to_n, to_c, to_y, to_x), channels * to_c)
 
     def space(self, back: bool = False) -> Space | None:
         """How windows of stride 1, of several taps, lie over planes; ``back``: of results seen from images."""
         if len(self.kernel) > 2 or self.taps == 1 or any(s != 1 for s in self.stride):
             return None
-        missing = (0,) * (2 - len(self.kernel))
-        taps = (*(1 for _ in missing), *self.kernel)
-        steps, borders = (*missing, *self.dilation), (*missing, *self.padding)
-        halo = tuple((t - 1) * s for t, s in zip(taps, steps, strict=True))
+        taps, step, border = _pair(self.kernel, 1), _pair(self.dilation, 0), _pair(self.padding, 0)
+        halo = ((taps[0] - 1) * step[0], (taps[1] - 1) * step[1])
         if not back:
-            return Space(taps, halo, (0, 0), steps, borders)
-        outside = tuple(h - b for h, b in zip(halo, borders, strict=True))
-        return Space(taps, halo, halo, tuple(-s for s in steps), outside)
+            return Space(taps, halo, (0, 0), step, border)
+        return Space(taps, halo, halo, (-step[0], -step[1]), (halo[0] - border[0], halo[1] - border[1]))
+
+
+def _pair(values: Sequence[int], absent: int) -> tuple[int, int]:
+    """Values by dim of one dim or two, as those of two."""
+    return (absent, values[0]) if len(values) == 1 else (values[0], values[1])
 
 
 def _positions(tensor: Any) -> tuple[int, int] | None:
