@@ -69,7 +69,7 @@ bool is_uniform(const TensorImpl& t) {
   }
   if (!first || first->numel == 0 || first->device.is_meta() || !is_plain(first->dtype)) return false;
   if (any_number && !is_floating(first->dtype) && (float_number || is_bool(first->dtype))) return false;
-  if (is_integral(first->dtype, true) && (info.no_integer || info.no_bool || info.boolean_arg >= 0)) return false;
+  if (info.boolean_arg >= 0 || (is_integral(first->dtype, true) && (info.no_integer || info.no_bool))) return false;
   DType result = fast_result(info, first->dtype);
   if (result == DType::Undefined) return false;
   Tensor out;
