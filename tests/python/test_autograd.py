@@ -484,3 +484,12 @@ def test_nested_disabling_of_saved_tensor_hooks_ends_with_the_outer() -> None:
         with pytest.raises(RuntimeError, match="outer"):
             use()
     use()
+
+
+def test_fifth_derivatives_are_programs_of_moderate_size() -> None:
+    """As trees, those of lgamma took many seconds to write down."""
+    x = ts.tensor([0.5, 2.5], dtype=ts.float64, requires_grad=True)
+    y = ts.lgamma(x)
+    for _ in range(5):
+        (y,) = ts.autograd.grad(y.sum(), x, create_graph=True)
+    assert ts.allclose(y, ts.polygamma(4, x), rtol=1e-9)

@@ -94,6 +94,8 @@ class RandomSampler(Sampler[int]):
         while wanted > 0 and size > 0:
             yield from ts.randperm(size, generator=generator).tolist()[:wanted]
             wanted -= size
+        if wanted == 0 and self.generator is not None:  # PyTorch draws one order more, of which it takes nothing
+            ts.randperm(size, generator=generator)
 
     def __len__(self) -> int:
         return self.num_samples
