@@ -131,7 +131,28 @@ def view_of_nothing(module: Any) -> Any:
     return [list(view.shape), list(x.grad.shape)]
 
 
+def layouts_of_gradients(module: Any) -> Any:
+    """A leaf that is dense has a gradient of its strides, whatever arrives first; else it is contiguous."""
+    x = leaf(module)
+    (x.t() * module.ones(2, 2)).sum().backward()
+    turned = module.ones(3, 2).t().requires_grad_()
+    (turned * 2).sum().backward()
+    expanded = module.ones(1).expand(3).requires_grad_()
+    (expanded * 2).sum().backward()
+    thin = module.ones(4, 1).t().requires_grad_()
+    (thin * 2).sum().backward()
+    return [list(t.grad.stride()) for t in (x, turned, expanded)], thin.grad.view(-1).tolist(), x.grad.view(-1).tolist()
+
+
+def parts_not_needed(module: Any) -> Any:
+    """A node names what its formula reads, and has None where nobody asks for that gradient."""
+    x, w = leaf(module), leaf(module).detach()
+    node = (x * w).grad_fn
+    return node._saved_self is None, node._saved_other.tolist(), (x / w).grad_fn._saved_other.tolist()
+
+
 CASES: list[Callable[[Any], Any]] = [
+    layouts_of_gradients, parts_not_needed,
     write_through_detached, view_of_detached_base, clamp_twice, view_of_view, no_grad_view,
     double_backward_through_write, base_requires_grad_later, strided_beyond_its_view,
     detached_after_saving, composite_beyond_its_view, detached_copies,

@@ -249,3 +249,29 @@ def test_hidden_operators_are_reached_through_ops() -> None:
     for items in ([0, 9, 0, 0], [1, 0, 5, 1], [1, 2, 4, -1], [1, 0, 2, 0], [1, 0, 2**62, 2**62], [2, 0]):
         with pytest.raises((IndexError, ValueError)):
             ts.ops.basic_index(ts.arange(3), items)
+
+
+def test_what_keywords_mean_is_kept_by_their_names_alone() -> None:
+    """Calls bind by kept keywords from the second time on: other types, doubles and overloads are told apart still."""
+    x = ts.arange(6.0).reshape(2, 3)
+    options = {"dim": 1, "keepdim": False}
+    for _ in range(3):
+        assert x.sum(dim=1, keepdim=True).shape == (2, 1)
+        assert x.sum(keepdim=True, dim=(0, 1)).shape == (1, 1)
+        assert x.sum(axis=0).tolist() == [3.0, 5.0, 7.0]
+        assert x.sum(dtype=ts.float64).dtype == ts.float64
+        assert ts.sum(input=x, dim=0, dtype=ts.float64).dtype == ts.float64
+        assert x.sum(dim=None, keepdim=True).shape == (1, 1)
+        out = ts.empty(2)
+        assert ts.sum(x, dim=1, out=out) is out
+        assert ts.sum(x, dim=1, out=None).tolist() == [3.0, 12.0]
+        assert x.sum(**options).tolist() == [3.0, 12.0]
+        for wrong in ({"dim": "x"}, {"dim": 1, "axis": 1}, {"dim": 1, "keepdims": 3}, {"nothing": 1}):
+            with pytest.raises(TypeError):
+                x.sum(**wrong)
+        with pytest.raises(TypeError):
+            x.sum(1, dim=1)
+        assert ts.max(x, dim=1).indices.tolist() == [2, 2]
+        assert ts.zeros(2, dtype=ts.int64, requires_grad=False).dtype == ts.int64
+        assert ts.zeros(2, dtype=ts.float64, requires_grad=True).requires_grad
+        assert ts.add(input=x, other=x, alpha=2)[1, 2] == 15

@@ -499,3 +499,26 @@ def test_erfc_to_the_last_digits() -> None:
             for got, value in zip(out.tolist(), exact, strict=True):
                 unit = float(np.spacing(np.array(float(value), dtype)))
                 assert abs(mpmath.mpf(got) - value) <= limit * unit, (dtype, got, value)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1023, 1024, 1025])
+def test_small_programs_compute_what_tiles_do(size: int, rng: np.random.Generator) -> None:
+    """Few elements take a way of their own: in place, of numbers alone, with what only tiles can do."""
+    x, y = rng.normal(size=size).astype("f4"), rng.normal(size=size).astype("f4")
+    out = np.empty_like(x)
+    h.pointwise(out, [x, y, (2, "i8", 1)], [("mul", 1, 2), ("add", 0, 3)], "f4")
+    np.testing.assert_array_equal(out, x + y * np.float32(2))
+    h.pointwise(out, [x, y], [("mul", 2, 3), ("mul", 0, 4), ("sub", 5, 1)], "f4", constants=[3.0, 0.5])
+    np.testing.assert_array_equal(out, x * np.float32(1.5) - y)
+    h.pointwise(out, [x, y], [("mul", 2, 2), ("add", 3, 2)], "f4", constants=[3.0])  # one value for all
+    assert (out == 12).all()
+    target = x.copy()
+    h.pointwise(target, [target, y], [("mul", 1, 1), ("sub", 2, 0), ("add", 3, 0)], "f4")  # read again after a step
+    np.testing.assert_array_equal(target, (y * y - x) + x)
+    n = rng.integers(1, 9, size)
+    integers = np.empty_like(n)
+    h.pointwise(integers, [n, n], [("mul", 0, 1), ("floordiv", 2, 0)], "i8")
+    np.testing.assert_array_equal(integers, n)
+    n[-1] = 0
+    with pytest.raises(Exception, match="division"):
+        h.pointwise(integers, [n, n], [("mul", 0, 1), ("floordiv", 2, 0)], "i8")

@@ -1,7 +1,9 @@
 #include "autograd/accumulate.h"
 #include "autograd/view_history.h"
 #include "dispatch/op_handles.h"
+#include "runtime/empty.h"
 #include "runtime/interpreter.h"
+#include "tensor/geometry.h"
 
 namespace ts {
 
@@ -29,6 +31,16 @@ bool is_private(const Tensor& g) {
   bool sole = g->refs.load() == 1 && g->storage && g->storage->refs.load() == 1 && !g->wrapper;
   return sole && !g->autograd && !(g->keys & ~backend_bits()) && !(g->flags & ~TensorImpl::kContiguous);
 }
+
+// A copy that nobody else sees, laid out as .grad is.
+Tensor private_copy(const Tensor& g, const Tensor& variable) {
+  if (g->payload || !same(g.sizes(), variable.sizes())) return detach(ops::clone(g));
+  bool dense = is_dense(variable.sizes(), variable.strides());
+  Tensor copy = dense ? empty_strided_tensor(g.sizes(), variable.strides(), g.dtype(), g.device())
+                      : empty_tensor(g.sizes(), g.dtype(), g.device());
+  ops::copy_(copy, g);
+  return copy;
+}
 } // namespace
 
 void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>, EdgeMask) {
@@ -52,8 +64,8 @@ void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {
   GradLock lock(m);
   if (!m.grad.defined()) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
-    bool keep = grad_enabled() || (is_private(g) && (g->payload || is_dense_like(g, variable)));
-    m.grad = keep ? std::move(g) : detach(ops::clone(g));
+    bool keep = grad_enabled() || (is_private(g) && (g->payload || is_laid_out_for(g, variable)));
+    m.grad = keep ? std::move(g) : private_copy(g, variable);
   } else if (m.grad->payload && !g->payload) {
     m.grad = ops::add(g, m.grad); // dense and sparse make dense
   } else if (grad_enabled()) {

@@ -1,7 +1,6 @@
 #include "python/operator_plan.h"
 #include "python/factory_layout.h"
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace ts::py {
@@ -246,11 +245,11 @@ bool bind_known(const Signature& s, const KnownKeywords& known, const CallArgs& 
   uint32_t filled = 0;
   for (size_t k = 0; k < known.count; ++k) {
     size_t p = known.params[k];
+    if (filled >> p & 1) return false;
     if (!convert(s.params[p].type, call.kwvalue(k), bound.values()[p], bound.scratch, false)) return false;
     filled |= uint32_t{1} << p;
   }
-  return std::popcount(filled) == known.count && bind_positional(s, call, bound, filled, false) &&
-         (filled & s.required) == s.required;
+  return bind_positional(s, call, bound, filled, false) && (filled & s.required) == s.required;
 }
 
 // Keeps what the keywords mean, where it depends on nothing but them: `s`, of `plan.plain`, took the call.

@@ -173,15 +173,20 @@ struct PointwiseNode final : Node {
 
   std::vector<SavedPart> saved_parts() override {
     std::vector<SavedPart> parts;
-    uint64_t kept = 0;
-    for (int k = 0; k < n_args; ++k)
-      if (needed >> k & 1 || numbers[k].is_number()) kept |= op->pointwise->gradient(*op, k).save_args;
+    uint64_t kept = 0, known = 0; // known: some argument's gradient would have read it
+    for (int k = 0; k < n_args; ++k) {
+      uint64_t read = op->pointwise->gradient(*op, k).save_args;
+      known |= read;
+      if (needed >> k & 1 || numbers[k].is_number()) kept |= read;
+    }
     for (size_t k = 0; k < n_args; ++k) {
       const Argument& arg = op->schema->args[k];
       if (numbers[k].is_number())
         parts.push_back({.name = arg.name, .value = &numbers[k], .type = &arg.type});
       else if (kept >> k & 1)
         parts.push_back({.name = arg.name, .tensor = [this, k](size_t) { return saved[k].unpack(this); }});
+      else if (known >> k & 1)
+        parts.push_back({.name = arg.name, .tensor = [](size_t) { return Tensor(); }});
     }
     bool of_result = false;
     for (int k = 0; k < n_args; ++k) of_result |= needed >> k & 1 && op->pointwise->gradient(*op, k).save_result;
