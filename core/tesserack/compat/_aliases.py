@@ -15,6 +15,7 @@ ALIASES = {
     "torch.hub._get_torch_home": "tesserack.hub:torch_home",
     "torch.nn.modules.module._addindent": "tesserack.nn.modules.module:indented",
     "torch.nn.modules.module._IncompatibleKeys": "tesserack.nn.modules._state_dict:IncompatibleKeys",
+    "torch.nn.utils.stateless._reparametrize_module": "tesserack.nn.utils.stateless:replaced",
     **{
         f"torch.utils.data._utils.collate.{name}": f"tesserack.utils.data.collate:{name}"
         for name in ("default_collate", "default_convert")

@@ -95,7 +95,17 @@ def _is_torch_function_enabled() -> Any:
     return not before
 
 
-_nn: Any = None
+class _nn:
+    """What packages take from the functions behind ``torch.nn``."""
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """Device, dtype, ``non_blocking`` and memory format of a ``to`` call."""
+        from tesserack.nn.modules._convert import parse_to
+
+        device, dtype, options = parse_to(args, kwargs)
+        where = None if device is None else _native.device(device)
+        return where, dtype, options.get("non_blocking", False), options.get("memory_format")
 
 
 class DispatchKeySet:
