@@ -34,7 +34,8 @@ def operands(m: Any, device: str) -> dict[str, Any]:
     y = on(2, 3, 4, 5).to(**last)
     return {
         "m": m, "x": on(3, 4, 5).permute(2, 0, 1), "y": y, "z": on(4, 5).t(),
-        "gaps": on(2, 3, 4, 8).to(**last)[..., ::2], "thin": on(2, 1, 4, 5).as_strided((2, 1, 4, 5), (20, 1, 5, 1)), "single": on(2, 3, 1, 1).as_strided((2, 3, 1, 1), (3, 1, 3, 3)),
+        "gaps": on(2, 3, 4, 8).to(**last)[..., ::2], "thin": on(2, 1, 4, 5).as_strided((2, 1, 4, 5), (20, 1, 5, 1)),
+        "single": on(2, 3, 1, 1).as_strided((2, 3, 1, 1), (3, 1, 3, 3)),
         "w": on(2, 2, 3, 2, 2).permute(0, 4, 1, 2, 3),
         "slab": y[:, :, 0], "one": on(1), "none": on(0, 3, 2, 2).to(**last), "a": on(4, 5, 7, 4), "b": on(3, 5, 4),
     }  # fmt: skip
