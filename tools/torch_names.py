@@ -7,6 +7,7 @@ with a torch of the version named in core/tesserack/compat/_version.py.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -89,24 +90,40 @@ def imports_in(module: ModuleType) -> list[str]:
     return sorted(found)
 
 
+def redirected(found: list[str]) -> list[str]:
+    """Names without a file that a package puts into ``sys.modules``, once all packages of ``found`` are imported."""
+    for name in found:
+        if not is_public(name) and any(other.startswith(name + ".") for other in found):
+            with contextlib.suppress(BaseException):
+                importlib.import_module(name)
+    left_out = tuple(f".{part}." for part in LEFT_OUT)
+    loaded = [name for name in [*sys.modules] if name.startswith("torch.")]
+    names = {name for name in loaded if not any(part in name + "." for part in left_out)}
+    return sorted(name for name in names.difference(found) if name.rpartition(".")[0] in found)
+
+
 def main() -> None:
     """Write the files."""
     import torch
 
     warnings.simplefilter("ignore")
     head = f"# torch {torch.__version__.partition('+')[0]}: written by tools/torch_names.py"
-    lines, imports = [head], [head]
-    for name in modules(Path(torch.__file__).parent):
-        names: list[str] = []
+    imports = [head]
+    listed: dict[str, list[str]] = {}
+    found = modules(Path(torch.__file__).parent)
+    for name in found:
+        listed[name] = []
         if is_public(name):
             try:
                 module = importlib.import_module(name)
-                names = names_in(module)
+                listed[name] = names_in(module)
                 if not name.startswith(INNER):
                     imports.append(" ".join((name, *imports_in(module))))
             except BaseException as error:
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
-        lines.append(" ".join((name, *names)))
+    listed.update((name, []) for name in redirected(found))
+    lines = [head]
+    lines += [" ".join((name, *names)) for name, names in sorted(listed.items())]
     lines.append(" ".join(("torch.Tensor", *(n for n in dir(torch.Tensor) if not n.startswith("_")))))
     TARGET.write_text("\n".join(lines) + "\n", "utf-8")
     IMPORTS.write_text("\n".join(line for line in imports if " " in line) + "\n", "utf-8")

@@ -133,6 +133,25 @@ def test_missing_names_import_and_fail_when_used(program):
     assert lines[3:] == ["MissingNameError True True"] * 4
 
 
+def test_modules_that_torch_redirects_import_and_fail_when_used(program):
+    lines = program.run("""
+        import torch
+        from torch.distributed._tensor.experimental import implicit_replication
+        try:
+            implicit_replication()
+        except NotImplementedError as error:
+            print(str(error).partition(":")[0])
+        try:
+            import torch.distributed._tensor.nosuch
+        except ModuleNotFoundError as error:
+            print(error)
+    """)
+    assert lines == [
+        "torch.distributed._tensor.experimental.implicit_replication",
+        "No module named 'torch.distributed._tensor.nosuch'",
+    ]
+
+
 def test_the_report_names_every_cause_at_once(program):
     path = program.write(
         "program.py",
@@ -285,8 +304,22 @@ def test_private_names_packages_take(program):
         from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
         print(torch.torch is torch, _pair(3), _reverse_repeat_tuple((1, 2), 2))
         print(isinstance(iter([]), _MultiProcessingDataLoaderIter))
+        print(torch._C._nn._parse_to("cpu", torch.float64, True), torch._C._nn._parse_to(torch.ones(1)))
+        layer = torch.nn.Linear(2, 1)
+        with torch.nn.utils.stateless._reparametrize_module(layer, {"weight": torch.zeros(1, 2)}):
+            print(layer.weight)
+        print(torch.nn.utils._per_sample_grad.call_for_per_sample_grads(layer)(torch.ones(3, 2)).shape)
+        direct = {c.__name__ for c in torch.optim.Optimizer.__subclasses__()}
+        print(sorted({"Adadelta", "Adagrad", "NAdam", "RMSprop", "SparseAdam"} - direct))
     """)
-    assert lines == ["True (3, 3) (2, 2, 1, 1)", "False"]
+    assert lines == [
+        "True (3, 3) (2, 2, 1, 1)",
+        "False",
+        "(device(type='cpu'), torch.float64, True, None) (device(type='cpu'), torch.float32, False, None)",
+        "tensor([[0., 0.]])",
+        "torch.Size([3, 1])",
+        "[]",
+    ]
 
 
 def test_operators_by_schema_name(program):

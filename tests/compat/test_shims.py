@@ -165,7 +165,13 @@ def test_scripts_run_as_python():
             return self.twice(x) if not jit.is_scripting() else x
 
     net = Net()
-    assert jit.script(net) is net and jit.trace(net, ts.ones(1)) is net
+    with pytest.warns(DeprecationWarning, match="`torch.jit.script` is deprecated"):
+        assert jit.script(net) is net
+    with pytest.warns(DeprecationWarning, match="`torch.jit.trace` is deprecated"):
+        assert jit.trace(net, ts.ones(1)) is net
+    with pytest.warns(DeprecationWarning), pytest.raises(RuntimeError, match="expected a class, got Net"):
+        jit.interface(net)
+    assert issubclass(jit.TracerWarning, Warning) and issubclass(jit.ScriptWarning, Warning)
     assert jit.script_if_tracing(len) is len and jit.annotate(int, 3) == 3 and not jit.is_tracing()
     assert jit.wait(jit.fork(lambda x: x + 1, 1)) == 2
     assert jit.freeze(net.eval()) is net

@@ -46,6 +46,7 @@ ALIASES = {
     "torch.nn.modules.transformer._get_clones": f"{_LAYERS}.transformer:_copies",
     "torch.nn.utils.clip_grad._clip_grads_with_norm_": "tesserack.nn.utils:clip_grads_with_norm_",
     "torch.nn.utils.clip_grad._get_total_norm": "tesserack.nn.utils:get_total_norm",
+    "torch.nn.utils.stateless._reparametrize_module": "tesserack.nn.utils.stateless:replaced",
     **{
         f"{module}.{name}": f"{_TUPLES}:{name}"
         for module in ("torch.nn.functional", *(f"torch.nn.modules.{m}" for m in ("conv", "padding", "pooling")))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -21,6 +22,9 @@ __all__ = [
     "RecursiveScriptModule",
     "ScriptFunction",
     "ScriptModule",
+    "ScriptWarning",
+    "TracerWarning",
+    "TracingCheckError",
     "annotate",
     "enable_onednn_fusion",
     "export",
@@ -55,6 +59,23 @@ class Error(RuntimeError):
     """What a scripted program raises in PyTorch."""
 
 
+class TracingCheckError(Exception):
+    """What a trace that does not repeat the function raises in PyTorch; here nothing is traced."""
+
+
+class ScriptWarning(Warning):
+    """The category of PyTorch's warnings about scripts, for filters; nothing here warns so."""
+
+
+class TracerWarning(Warning):
+    """The category of PyTorch's warnings about traces, for filters; nothing here warns so."""
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Let those that the library itself causes pass."""
+        warnings.filterwarnings("ignore", category=TracerWarning, module="torch.(?!jit)")
+
+
 class ScriptModule(Module):
     """A base that modules may have; it adds nothing."""
 
@@ -82,21 +103,29 @@ class Attribute:
         self.value, self.type = value, type
 
 
+def _deprecated(name: str, instead: str = "switch to `torch.compile` or `torch.export`") -> None:
+    """PyTorch's warning, which it gives with its compiler switched off too."""
+    warnings.warn(f"`torch.jit.{name}` is deprecated. Please {instead}.", DeprecationWarning, stacklevel=2)
+
+
 # --- marks on functions --------------------------------------------------------------------------------------------
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """The function, module or class itself, which runs as Python."""
+    _deprecated("script")
     return obj
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
     """The function or module itself, which runs as Python; it is not called."""
+    _deprecated("trace")
     return func
 
 
 def trace_module(mod: Any, inputs: Any, *args: Any, **options: Any) -> Any:
     """The module itself."""
+    _deprecated("trace_method")
     return mod
 
 
@@ -107,6 +136,7 @@ def script_if_tracing(fn: F) -> F:
 
 def script_method(fn: F) -> F:
     """The method itself."""
+    _deprecated("script_method")
     return fn
 
 
@@ -126,7 +156,10 @@ def export(fn: F) -> F:
 
 
 def interface(obj: Any) -> Any:
-    """The class itself."""
+    """The class itself. ``RuntimeError`` for what is none."""
+    _deprecated("interface", "use `torch.compile` instead")
+    if not _isinstance(obj, type):
+        raise RuntimeError("jit.interface: expected a class, got " + type(obj).__name__)
     return obj
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tesserack as ts
 from tesserack import Tensor, _native, ops
 from tesserack.optim._counts import NUMBERS, as_counter, count_steps, counter, numbers_of
-from tesserack.optim.optimizer import Group, Optimizer, require
+from tesserack.optim.optimizer import Group, require
 
 State = dict[str, Any]
 _COUNTS = ("step", *NUMBERS)
@@ -21,13 +21,15 @@ class Rule(NamedTuple):
     numbers: tuple[float, ...]
 
 
-class EachOptimizer(Optimizer):
+class EachOptimizer:
     """A step of one parameter at a time: subclasses define ``_start``, ``_rule`` and ``_step_one``.
 
+    Stands before ``Optimizer`` among the bases, whose direct subclasses programs list to find optimizers by name.
     The rule is used where nothing of the step is recorded, one call for all parameters that share it.
     Complex parameters are seen as pairs of real numbers.
     """
 
+    state: Any
     _takes_sparse = False
     _counts_in_tensors = True
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, sign_and_decay, zeros
-from tesserack.optim.optimizer import Group, require
+from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["Adadelta"]
 
 
-class Adadelta(EachOptimizer):
+class Adadelta(EachOptimizer, Optimizer):
     """Adadelta (Zeiler, arXiv:1212.5701).
 
     ``v = rho * v + (1 - rho) * g * g``, ``d = g * sqrt(u + eps) / sqrt(v + eps)``, ``u = rho * u + (1 - rho) * d * d``

@@ -7,12 +7,12 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.optim._each import EachOptimizer, State, check_usual
-from tesserack.optim.optimizer import Group, require
+from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["Adafactor"]
 
 
-class Adafactor(EachOptimizer):
+class Adafactor(EachOptimizer, Optimizer):
     """Adafactor (Shazeer and Stern, arXiv:1804.04235): the second moment of a matrix kept as a row and a column.
 
     The step is relative to the parameter's root mean square, at least ``eps[1]``, and the update is clipped to a root

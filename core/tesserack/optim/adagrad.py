@@ -8,12 +8,12 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.optim._counts import counter
 from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay
-from tesserack.optim.optimizer import Group, require
+from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["Adagrad"]
 
 
-class Adagrad(EachOptimizer):
+class Adagrad(EachOptimizer, Optimizer):
     """Adagrad (Duchi et al., JMLR 2011).
 
     ``v += g * g`` and ``param -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(v) + eps)``, v starting at

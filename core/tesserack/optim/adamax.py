@@ -7,12 +7,12 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay, zeros
-from tesserack.optim.optimizer import Group
+from tesserack.optim.optimizer import Group, Optimizer
 
 __all__ = ["Adamax"]
 
 
-class Adamax(EachOptimizer):
+class Adamax(EachOptimizer, Optimizer):
     """Adam by the infinity norm (Kingma and Ba, arXiv:1412.6980).
 
     ``m = beta1 * m + (1 - beta1) * g``, ``u = max(beta2 * u, abs(g) + eps)`` and

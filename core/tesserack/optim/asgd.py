@@ -7,12 +7,12 @@ from typing import Any
 from tesserack import Tensor
 from tesserack.optim._counts import counter
 from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, sign_and_decay, zeros
-from tesserack.optim.optimizer import Group
+from tesserack.optim.optimizer import Group, Optimizer
 
 __all__ = ["ASGD"]
 
 
-class ASGD(EachOptimizer):
+class ASGD(EachOptimizer, Optimizer):
     """Gradient descent that keeps the average of the parameters (Polyak and Juditsky 1992), in ``state[p]["ax"]``.
 
     ``param = (1 - lambd * eta) * param - eta * g``, with ``eta = lr / (1 + lambd * lr * step) ** alpha``; averaging

@@ -18,7 +18,7 @@ from tesserack.optim._each import (
     sign_and_decay,
     zeros,
 )
-from tesserack.optim.optimizer import Group, require
+from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["NAdam", "RAdam"]
 
@@ -49,7 +49,7 @@ class _Decaying(EachOptimizer):
         return sign, decay, shrink, 1 - beta1, beta2, 1 - beta2
 
 
-class NAdam(_Decaying):
+class NAdam(_Decaying, Optimizer):
     """Adam with Nesterov's momentum (Dozat, ICLR workshop 2016).
 
     ``mu = beta1 * (1 - 0.96 ** (step * momentum_decay) / 2)`` weighs gradient and running mean against each other.
@@ -127,7 +127,7 @@ class NAdam(_Decaying):
         param.addcdiv_(kept(mean, group), scale, value=-rate * following / (1 - state["mu_product"] * following))
 
 
-class RAdam(_Decaying):
+class RAdam(_Decaying, Optimizer):
     """Adam whose first steps do without the unreliable second moment (Liu et al., arXiv:1908.03265).
 
     ``decoupled_weight_decay`` as in :class:`AdamW`. ``foreach`` is accepted and changes nothing.

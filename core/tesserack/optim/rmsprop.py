@@ -6,12 +6,12 @@ from typing import Any, cast
 
 from tesserack import Tensor
 from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay, zeros
-from tesserack.optim.optimizer import Group, require
+from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["RMSprop"]
 
 
-class RMSprop(EachOptimizer):
+class RMSprop(EachOptimizer, Optimizer):
     """RMSprop (Hinton's lecture 6.5, 2012); ``centered`` as in Graves (arXiv:1308.0850).
 
     ``v = alpha * v + (1 - alpha) * g * g`` and ``param -= lr * g / (sqrt(v) + eps)``; centered takes the square of the

@@ -7,12 +7,12 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.optim._each import EachOptimizer, Rule, State, zeros
-from tesserack.optim.optimizer import Group, require
+from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["Rprop"]
 
 
-class Rprop(EachOptimizer):
+class Rprop(EachOptimizer, Optimizer):
     """Steps by the sign of the gradient (Riedmiller and Braun 1993), for full batches.
 
     Each element has a step size, started at ``lr``: multiplied by ``etas[1]`` while its gradient keeps its sign and by

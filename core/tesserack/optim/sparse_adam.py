@@ -8,12 +8,12 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.optim._each import EachOptimizer, State, check_usual, zeros
-from tesserack.optim.optimizer import Group
+from tesserack.optim.optimizer import Group, Optimizer
 
 __all__ = ["SparseAdam"]
 
 
-class SparseAdam(EachOptimizer):
+class SparseAdam(EachOptimizer, Optimizer):
     """Adam where gradients are sparse: moments and parameters change only in the rows that have a gradient.
 
     Raises ``ValueError`` for options out of range and for sparse parameters, ``RuntimeError`` for a dense gradient.

@@ -160,8 +160,15 @@ int64_t size_of(const Term& t, int label) {
 }
 int64_t product(const Dims& sizes) { return checked_numel(sizes); }
 
-// One pair as a stack of matrix products: labels in both and wanted are the stack, in both and not wanted are summed.
-Term contract(Term a, Term b, uint64_t wanted) {
+uint64_t set_of(const Labels& labels) {
+  uint64_t s = 0;
+  for (int l : labels) s |= uint64_t{1} << l;
+  return s;
+}
+
+// One pair as a stack of matrix products: labels in both and wanted are the stack, in both and not wanted are summed;
+// order is the result's.
+Term contract(Term a, Term b, uint64_t wanted, const Labels& order) {
   uint64_t in_a = a.set(), in_b = b.set();
   a = sum_out(a, wanted | in_b);
   b = sum_out(b, wanted | in_a);
@@ -203,6 +210,16 @@ Term contract(Term a, Term b, uint64_t wanted) {
   };
   drop_ones(a, right);
   drop_ones(b, left);
+  if (product(summed_sizes) == 1) { // nothing is summed: a product of elements, laid out as one
+    drop_ones(a, summed);
+    drop_ones(b, summed);
+    uint64_t rest = (in_a | in_b) & ~set_of(summed);
+    for (int label : order)
+      if (rest >> label & 1) all.push_back(label);
+    for (int label = 0; label < 64; ++label)
+      if ((rest & ~set_of(order)) >> label & 1) all.push_back(label);
+    return sum_out({ops::mul(arranged(a, {&all}), arranged(b, {&all})), all}, wanted);
+  }
   int64_t s = product(stack_sizes), m = product(left_sizes), k = product(summed_sizes), n = product(right_sizes);
   int64_t a_sizes[] = {s, m, k}, b_sizes[] = {s, k, n};
   Tensor x = ops::reshape(arranged(a, {&stack, &left, &summed}), IntSpan(a_sizes));
@@ -215,12 +232,6 @@ Term contract(Term a, Term b, uint64_t wanted) {
   return sum_out({out, all}, wanted);
 }
 
-uint64_t set_of(const Labels& labels) {
-  uint64_t s = 0;
-  for (int l : labels) s |= uint64_t{1} << l;
-  return s;
-}
-
 Tensor einsum(const char* equation, TensorList operands) {
   TS_CHECK(!operands.empty(), "einsum(): must provide at least one operand");
   Equation e = parse(equation, operands);
@@ -229,7 +240,7 @@ Tensor einsum(const char* equation, TensorList operands) {
   for (size_t k = 1; k < operands.size(); ++k) {
     uint64_t later = wanted;
     for (size_t j = k + 1; j < operands.size(); ++j) later |= set_of(e.operands[j]);
-    left = contract(left, without_repeats(operands[k], e.operands[k]), later);
+    left = contract(left, without_repeats(operands[k], e.operands[k]), later, e.output);
   }
   left = sum_out(left, wanted);
   return arranged(left, {&e.output});

@@ -48,14 +48,31 @@ CatShape cat_shape(TensorList tensors, int64_t dim) {
   return shape;
 }
 
+// The format that PyTorch takes over from a tensor: channels last also where the elements have gaps, and not where the
+// strides could be either.
+MemoryFormat suggested_format(IntSpan sizes, IntSpan strides) {
+  size_t ndim = sizes.size();
+  if ((ndim != 4 && ndim != 5) || strides[1] == 0) return MemoryFormat::Contiguous;
+  int64_t least = 0; // what the next dim's stride has to reach
+  auto grows = [&](size_t d) {
+    if (sizes[d] == 0 || strides[d] < least) return false;
+    if (d == 0 && least == strides[1]) return false; // nothing told the formats apart
+    least = sizes[d] > 1 ? strides[d] * sizes[d] : strides[d];
+    return true;
+  };
+  if (!grows(1)) return MemoryFormat::Contiguous;
+  for (size_t d = ndim; d-- > 2;)
+    if (!grows(d)) return MemoryFormat::Contiguous;
+  if (!grows(0)) return MemoryFormat::Contiguous;
+  return ndim == 4 ? MemoryFormat::ChannelsLast : MemoryFormat::ChannelsLast3d;
+}
+
 // Channels-last when every operand is.
 MemoryFormat cat_format(TensorList tensors) {
-  for (MemoryFormat f : {MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d}) {
-    bool all = true;
-    for (const Tensor& t : tensors) all = all && t.is_contiguous(f) && !t.is_contiguous();
-    if (all) return f;
-  }
-  return MemoryFormat::Contiguous;
+  MemoryFormat format = suggested_format(tensors[0].sizes(), tensors[0].strides());
+  bool all =
+      std::ranges::all_of(tensors, [&](const Tensor& t) { return suggested_format(t.sizes(), t.strides()) == format; });
+  return all ? format : MemoryFormat::Contiguous;
 }
 
 Tensor cat_rule(TensorList tensors, int64_t dim) {
@@ -125,9 +142,20 @@ Tensor stack_rule(TensorList tensors, int64_t dim) {
     dtype = promote_types(dtype, tensors[k].dtype());
   }
   Dims sizes(first.sizes());
-  sizes.insert(sizes.begin() + d, static_cast<int64_t>(tensors.size()));
-  MemoryFormat format = sizes.size() >= 4 ? cat_format(with_new_dim(tensors, d)) : MemoryFormat::Contiguous;
-  return outline_strided(sizes, strides_for(sizes, format), dtype, first.device());
+  int64_t count = static_cast<int64_t>(tensors.size());
+  if (d == first.ndim()) {
+    sizes.push_back(count);
+    MemoryFormat format = cat_format(with_new_dim(tensors, d));
+    return outline_strided(sizes, strides_for(sizes, format), dtype, first.device());
+  }
+  // PyTorch joins along dim d and sees that one as two, which keeps a channels-last layout within each part.
+  int64_t length = sizes[d];
+  TS_CHECK(!__builtin_mul_overflow(length, count, &sizes[d]), "stack: sizes overflow");
+  Dims strides = strides_for(sizes, cat_format(tensors));
+  strides.insert(strides.begin() + d, strides[d] * std::max<int64_t>(length, 1));
+  sizes[d] = length;
+  sizes.insert(sizes.begin() + d, count);
+  return outline_strided(sizes, strides, dtype, first.device());
 }
 void stack(const Tensor& out, TensorList tensors, int64_t dim) {
   int64_t d = dim < 0 ? dim + out.ndim() : dim;

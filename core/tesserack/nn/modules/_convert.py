@@ -60,7 +60,7 @@ class ConvertMixin:
         >>> nn.Linear(2, 2).to(tesserack.float64).weight.dtype == tesserack.float64
         True
         """
-        device, dtype, options = _parse_to(args, kwargs)
+        device, dtype, options = parse_to(args, kwargs)
         layout = options.pop("memory_format", None)
 
         def convert(tensor: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ class ConvertMixin:
         return self._apply(lambda tensor: tensor.cpu())
 
 
-def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """Device, dtype and the remaining options of a ``to`` call in any of its forms."""
     device = kwargs.pop("device", None)
     dtype = kwargs.pop("dtype", None)

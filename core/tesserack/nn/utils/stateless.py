@@ -38,12 +38,15 @@ def functional_call(
     [3.0]
     """
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _replaced(module, parameters_and_buffers, tie_weights, strict):
+    with replaced(module, parameters_and_buffers, tie_weights, strict):
         return module(*positional, **(kwargs or {}))
 
 
 @contextlib.contextmanager
-def _replaced(module: Module, given: Mapping[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
+def replaced(
+    module: Module, given: Mapping[str, Tensor], tie_weights: bool = False, strict: bool = False
+) -> Iterator[None]:
+    """A context within which the module holds the tensors given, as :func:`functional_call` has it for its call."""
     own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     chosen = _with_tied(own, given) if tie_weights else dict(given)
     if strict:

@@ -7,7 +7,7 @@ from typing import Any
 import tesserack as ts
 from tesserack.compat.shims._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from tesserack.nn import functional
-from tesserack.nn.modules._convert import _parse_to as _parsed
+from tesserack.nn.modules._convert import parse_to as _parsed
 
 __all__: list[str] = []
 
