@@ -123,7 +123,9 @@ void std_(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional
   }
   DType wide = accumulate_type(out.dtype());
   Tensor squared = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
-  variance_into(squared, wide == out.dtype() ? self : raw_cast(self, wide), dim, by);
+  variance_into(squared,
+                wide == out.dtype() ? self : raw_cast(self, is_complex(self.dtype()) ? complex_type(wide) : wide), dim,
+                by);
   sqrt_in_place(squared);
   if (!squared.is(out)) raw_copy(out, squared);
 }
