@@ -161,3 +161,25 @@ def test_halves_round_to_nearest_even(device: Any) -> None:
     with np.errstate(over="ignore"):
         assert x.cpu().view(ts.int16).tolist() == parts.astype(np.float16).view(np.int16).reshape(-1).tolist()
     assert struct.pack("<2e", 1, 2) == bytes(ts.tensor([1 + 2j]).chalf().view(ts.uint8).tolist())
+
+
+def test_linear_algebra_refuses_complex32(device: Any) -> None:
+    """Also the operators that stand in linalg alone, whose parts would not be asked."""
+    x = ts.ones(40, 40, dtype=ts.complex64, device=device).to(ts.complex32)
+    for call in (
+        ts.linalg.matmul,
+        ts.linalg.multi_dot,
+        ts.linalg.matrix_exp,
+        ts.matrix_exp,
+        ts.linalg.solve,
+        ts.matmul,
+    ):
+        with pytest.raises((NotImplementedError, RuntimeError, TypeError)):
+            call(x, x) if call in (ts.linalg.matmul, ts.linalg.solve, ts.matmul) else call(x)
+
+
+def test_norms_of_complex32_do_not_overflow_on_the_way(device: Any) -> None:
+    x = ts.full((5,), 200.0, device=device).to(ts.complex32)
+    for order, wanted in ((2, 447.2), (3, 342.0), (1, 1000.0)):
+        found = ts.linalg.vector_norm(x, order)
+        assert found.dtype is ts.float16 and abs(found.item() - wanted) < 1

@@ -129,7 +129,8 @@ int linear(const Call& call) {
 
 } // namespace
 
-TS_KERNEL_AS("matmul", matmul, kAnyDtype, TS_L_STRIDED);
+// complex32 is for storage: the core takes products of it by parts.
+TS_KERNEL_AS("matmul", matmul, kAnyDtype & ~(uint64_t{1} << TS_COMPLEX32), TS_L_STRIDED);
 TS_KERNEL_AS("linear", linear, kAnyDtype, TS_L_STRIDED);
 
 } // namespace tesserack::cpu

@@ -117,6 +117,7 @@ constexpr std::string_view kRefused[] = {"equal",
                                          "linalg_eigvalsh",
                                          "linalg_svd",
                                          "linalg_svdvals",
+                                         "linalg_matrix_exp",
                                          "linalg_matrix_power",
                                          "linalg_multi_dot",
                                          "linalg_matrix_rank",
@@ -137,7 +138,8 @@ bool computes(const Operator& op, DType t) {
   const Operator& functional = op.functional ? *op.functional : op;
   const std::string& base = functional.schema->base;
   if (refuses(base, t)) return false;
-  if (functional.hidden) return true; // part of an operator that was asked already, or a gradient of one
+  // Part of an operator that was asked already, or a gradient of one; those of linalg are hidden from others alone.
+  if (functional.hidden && !base.starts_with("linalg_")) return true;
   if (t == DType::Float8E8M0FNU && (base == "abs" || base.starts_with("index_put"))) return false;
   if (is_float8(t) && base == "isfinite") return t == DType::Float8E5M2 || t == DType::Float8E8M0FNU;
   return named(kEvery, base) || (t == DType::Complex32 && named(kComplex32, base));

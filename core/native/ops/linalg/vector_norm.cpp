@@ -66,7 +66,8 @@ void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims
   static const Op sqrt_("sqrt_"), pow_("pow_");
   DimSet dims = dim_set(dim, self.ndim(), "linalg_vector_norm");
   double p = ord.to_double();
-  Tensor x = raw_cast(self, accumulate_type(norm_dtype(self, dtype)));
+  DType computed = norm_dtype(self, dtype);
+  Tensor x = raw_cast(self, computed == DType::Complex32 ? DType::Complex64 : accumulate_type(computed));
   if (p != 2 || is_complex(x.dtype())) x = ops::abs(x);
   if (std::isinf(p) && x.ndim() == 0) return raw_copy(out, x);
   if (std::isinf(p)) return raw_copy(out, (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim));

@@ -121,7 +121,8 @@ void std_(const Tensor& out, const Tensor& self, OptionalDims dim, std::optional
     Tensor mean = empty_tensor(out.sizes(), self.dtype(), out.device());
     if (run_moments(kStdMean, out, mean, self, dim_set(dim, self.ndim(), "std"), by)) return;
   }
-  DType wide = accumulate_type(out.dtype());
+  // PyTorch rounds the variance of complex numbers to the dtype first.
+  DType wide = is_complex(self.dtype()) ? out.dtype() : accumulate_type(out.dtype());
   Tensor squared = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
   variance_into(squared, wide == out.dtype() ? self : raw_cast(self, wide), dim, by);
   sqrt_in_place(squared);
