@@ -31,6 +31,14 @@ bool is_private(const Tensor& g) {
 }
 } // namespace
 
+namespace {
+// A copy that nobody else can see, laid out as the variable.
+Tensor private_copy(const Tensor& g, const Tensor& variable) {
+  if (g->payload || variable->payload || is_laid_out_as(g, variable)) return detach(ops::clone(g));
+  return detach(ops::copy_(ops::empty_like(variable), g));
+}
+} // namespace
+
 void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>, EdgeMask) {
   Tensor g = std::move(grads[0]);
   AutogradMeta& m = make_autograd_meta(variable.impl());
@@ -52,8 +60,8 @@ void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {
   GradLock lock(m);
   if (!m.grad.defined()) {
     // Kept as it is when nobody else can see it; copied otherwise, so that later accumulation stays private.
-    bool keep = grad_enabled() || (is_private(g) && (g->payload || is_dense_like(g, variable)));
-    m.grad = keep ? std::move(g) : detach(ops::clone(g));
+    bool keep = grad_enabled() || (is_private(g) && (g->payload || is_laid_out_as(g, variable)));
+    m.grad = keep ? std::move(g) : private_copy(g, variable);
   } else if (m.grad->payload && !g->payload) {
     m.grad = ops::add(g, m.grad); // dense and sparse make dense
   } else if (grad_enabled()) {

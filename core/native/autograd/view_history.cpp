@@ -180,8 +180,11 @@ std::weak_ptr<char> liveness_token(AutogradMeta& meta) {
 
 Tensor accumulate_grads(const Tensor& a, const Tensor& b) { return ops::add(a, b); }
 
-bool is_dense_like(const Tensor& grad, const Tensor& variable) {
-  return same(grad.strides(), variable.strides()) || is_dense(grad.sizes(), grad.strides());
+bool is_laid_out_as(const Tensor& grad, const Tensor& variable) {
+  if (!is_dense(variable.sizes(), variable.strides())) return grad->has(TensorImpl::kContiguous);
+  for (size_t d = 0; d < grad.sizes().size(); ++d)
+    if (grad.sizes()[d] > 1 && grad.strides()[d] != variable.strides()[d]) return false;
+  return true;
 }
 
 } // namespace ts

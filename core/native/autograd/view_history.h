@@ -10,6 +10,7 @@ void refresh_view_history(const Tensor& view);
 void note_location(Node& node); // anomaly mode: the user's forward line
 std::weak_ptr<char> liveness_token(AutogradMeta& meta);
 Tensor accumulate_grads(const Tensor& a, const Tensor& b);
-bool is_dense_like(const Tensor& grad, const Tensor& variable); // a layout worth keeping as .grad
+// With the variable's strides if those are dense, else contiguous: what .grad has, as programs view it.
+bool is_laid_out_as(const Tensor& grad, const Tensor& variable);
 
 } // namespace ts
