@@ -144,6 +144,27 @@ def test_einsum(compare: Call, equation: str, shapes: list[tuple[int, ...]]) -> 
     compare(lambda m, *t: m.einsum(equation, *t), *[rand(*s) for s in shapes])
 
 
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "bcihd,bcnjhd->bchinj",
+        "bchinj,bcnjhd->bcihd",
+        "nqhd,nkhd->nhqk",
+        "nhql,nlhd->nqhd",
+        "ibhd,jbhd->ijbh",
+        "bij,kj->bik",
+        "bin,ijnm->bijm",
+    ],
+)
+def test_the_result_of_einsum_has_torchs_strides(equation: str) -> None:
+    """Programs view it."""
+    torch, ts = pytest.importorskip("torch"), pytest.importorskip("tesserack")
+    shapes = [[3 + "bcnhdijqklm".index(label) % 4 for label in term] for term in equation.partition("->")[0].split(",")]
+    theirs = torch.einsum(equation, *[torch.rand(s) for s in shapes])
+    ours = ts.einsum(equation, *[ts.rand(s) for s in shapes])
+    assert (tuple(ours.shape), ours.stride()) == (tuple(theirs.shape), theirs.stride())
+
+
 def test_attention(compare: Call) -> None:
     sdpa = "scaled_dot_product_attention"
     q, k, v = rand(2, 3, 5, 4), rand(2, 3, 6, 4), rand(2, 3, 6, 7)

@@ -166,8 +166,8 @@ uint64_t set_of(const Labels& labels) {
   return s;
 }
 
-// One pair as a stack of matrix products: labels in both and wanted are the stack, in both and not wanted are summed;
-// order is the result's.
+// One pair as a stack of matrix products: labels in both and wanted are the stack, in both and not wanted are summed.
+// Each group goes in the given order of labels, so that the result has PyTorch's strides: programs view it.
 Term contract(Term a, Term b, uint64_t wanted, const Labels& order) {
   uint64_t in_a = a.set(), in_b = b.set();
   a = sum_out(a, wanted | in_b);
@@ -179,7 +179,7 @@ Term contract(Term a, Term b, uint64_t wanted, const Labels& order) {
   in_a = a.set(), in_b = b.set();
   Labels stack, summed, left, right, all;
   Dims stack_sizes, left_sizes, right_sizes, summed_sizes, all_sizes;
-  for (int label = 0; label < 64; ++label) {
+  for (int label : order) {
     uint64_t bit = uint64_t{1} << label;
     if (!((in_a | in_b) & bit)) continue;
     int64_t sa = size_of(a, label), sb = size_of(b, label), size = sa == 1 ? sb : sa;
@@ -216,8 +216,6 @@ Term contract(Term a, Term b, uint64_t wanted, const Labels& order) {
     uint64_t rest = (in_a | in_b) & ~set_of(summed);
     for (int label : order)
       if (rest >> label & 1) all.push_back(label);
-    for (int label = 0; label < 64; ++label)
-      if ((rest & ~set_of(order)) >> label & 1) all.push_back(label);
     return sum_out({ops::mul(arranged(a, {&all}), arranged(b, {&all})), all}, wanted);
   }
   int64_t s = product(stack_sizes), m = product(left_sizes), k = product(summed_sizes), n = product(right_sizes);
@@ -236,11 +234,14 @@ Tensor einsum(const char* equation, TensorList operands) {
   TS_CHECK(!operands.empty(), "einsum(): must provide at least one operand");
   Equation e = parse(equation, operands);
   uint64_t wanted = set_of(e.output);
+  Labels order = e.output;
+  for (int label = 0; label < 64; ++label)
+    if (!(wanted >> label & 1)) order.push_back(label);
   Term left = without_repeats(operands[0], e.operands[0]);
   for (size_t k = 1; k < operands.size(); ++k) {
     uint64_t later = wanted;
     for (size_t j = k + 1; j < operands.size(); ++j) later |= set_of(e.operands[j]);
-    left = contract(left, without_repeats(operands[k], e.operands[k]), later, e.output);
+    left = contract(left, without_repeats(operands[k], e.operands[k]), later, order);
   }
   left = sum_out(left, wanted);
   return arranged(left, {&e.output});
