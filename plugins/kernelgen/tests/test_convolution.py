@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -114,6 +115,23 @@ def test_what_is_not_finite_stays_where_it_belongs(schedule: str, value: float) 
         assert ts.equal(ours.isfinite(), theirs.isfinite())
         finite = theirs.isfinite()
         ts.testing.assert_close(ours[finite], theirs[finite], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("simd_bytes, local_bytes", [(32, 1 << 18), (16, 1 << 20), (64, 1 << 15)])
+def test_other_processors(opencl: Any, simd_bytes: int, local_bytes: int) -> None:
+    """Narrower vectors and less local memory than those of the processor at hand; with little, patches are copied."""
+    from tesserack_opencl import backend
+
+    known = opencl.device(0)
+    opencl._devices[0] = dataclasses.replace(known, serial=True, simd_bytes=simd_bytes, local_bytes=local_bytes)
+    opencl.install(backend)  # the core forgets the plans it holds
+    try:
+        for name in ("plain", "strips of rows", "many channels", "groups of several"):
+            check(CASES[name], ts.float32, 1e-5)
+        check(CASES["plain"], ts.float64, 1e-12)
+    finally:
+        opencl._devices[0] = known
+        opencl.install(backend)
 
 
 def test_images_are_read_once(opencl: Any) -> None:

@@ -39,12 +39,14 @@ def _tile(call: Call, p: Product, images: Images, out: Images, space: Space) -> 
         return None
     elements = _images.capacity(call, p.accumulate)
     planes, sums = elements // 2, elements // 4
-    filters = _images.pieces(p.sizes[0], _FILTERS)
-    filters = -(-filters // 8) * 8
+    most = min(_FILTERS, elements // 5 // _DEPTH // 8 * 8)
+    if not most:
+        return None
+    filters = -(-_images.pieces(p.sizes[0], most) // 8) * 8
     line = _images.line_of(
         images, (out.shape[2], out.shape[3]), space, min(sums // filters, _POSITIONS) - 64, call.device.compute_units
     )
-    if line is None or filters * _DEPTH > elements // 5:
+    if line is None:
         return None
     slack = _images.slack(space)
     channels = min((planes - slack) // line.plane(space.halo[0]), _DEPTH // space.count)
