@@ -239,11 +239,17 @@ def sleep_for_ever():
         time.sleep(1000)
 
 
+@pytest.mark.parametrize(("method", "timeout"), [("fork", 0.5), ("spawn", 8), ("forkserver", 8)])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_a_worker_that_sleeps_for_ever_is_named_and_ended(persistent):
-    loader = processes({"dataset": Faulty(4, sleep_for_ever), "timeout": 0.5, "persistent_workers": persistent})
-    with pytest.raises(RuntimeError, match=r"worker 0 \(pid \d+\) gave no batch within 0.5 seconds"):
-        list(loader)
+def test_a_worker_that_sleeps_for_ever_is_named_and_ended(persistent, method, timeout):
+    options = {"timeout": timeout, "persistent_workers": persistent, "multiprocessing_context": method}
+    batches = iter(processes({"dataset": Faulty(4, sleep_for_ever), **options}))
+    assert [next(batches).item(), next(batches).item()] == [0, 1]  # once all are there
+    began = time.monotonic()
+    with pytest.raises(RuntimeError, match=rf"worker 0 \(pid \d+\) gave no batch within {timeout} seconds"):
+        next(batches)
+    assert time.monotonic() - began < timeout + 30
+    del batches
     assert left_behind() == []
 
 
@@ -251,8 +257,10 @@ def limit_files(worker):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
-def test_full_shared_memory_is_an_error():
-    loader = processes({"dataset": Rows(4, 1_000_000), "worker_init_fn": limit_files, "timeout": 60})
+@pytest.mark.parametrize("method", METHODS)
+def test_full_shared_memory_is_an_error(method):
+    options = {"worker_init_fn": limit_files, "timeout": 60, "multiprocessing_context": method}
+    loader = processes({"dataset": Rows(4, 1_000_000), **options})
     with pytest.raises(RuntimeError, match="no room in shared memory for a batch of 4000"):
         list(loader)
 

@@ -85,8 +85,45 @@ def test_last_epoch_resumes_and_needs_the_initial_rate():
     opt = optimizer()
     with pytest.raises(KeyError, match="initial_lr"):
         lrs.StepLR(opt, 2, last_epoch=3)
-    opt.param_groups[0]["initial_lr"] = BASE
-    assert lrs.CosineAnnealingLR(opt, 10, last_epoch=4).get_last_lr() == pytest.approx([BASE / 2])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o, **resumed: lrs.ExponentialLR(o, 0.5, **resumed),
+        lambda o, **resumed: lrs.LinearLR(o, 0.5, total_iters=6, **resumed),
+        lambda o, **resumed: lrs.PolynomialLR(o, 7, 2.0, **resumed),
+        lambda o, **resumed: lrs.CosineAnnealingLR(o, 6, 0.01, **resumed),
+        lambda o, **resumed: lrs.MultiplicativeLR(o, lambda epoch: 0.5, **resumed),
+    ],
+)
+def test_a_schedule_resumed_goes_on_from_the_rates_that_are_there(make):
+    """Not a step further: the optimizer's state has the rate of the epoch resumed."""
+    opt = optimizer()
+    schedule = make(opt)
+    for _ in range(3):
+        opt.step()
+        schedule.step()
+    again = optimizer()
+    again.load_state_dict(opt.state_dict())
+    resumed = make(again, last_epoch=schedule.last_epoch - 1)
+    for _ in range(4):
+        assert resumed.get_last_lr() == pytest.approx(schedule.get_last_lr())
+        for o, s in ((opt, schedule), (again, resumed)):
+            o.step()
+            s.step()
+
+
+def test_a_multiplicative_schedule_that_begins_later_multiplies_at_once():
+    opt = optimizer()
+    parts = [lrs.ConstantLR(opt, 1.0, 1), lrs.MultiplicativeLR(opt, lambda epoch: 0.5)]
+    both = lrs.SequentialLR(opt, parts, [1])
+    rates = []
+    for _ in range(3):
+        rates += both.get_last_lr()
+        opt.step()
+        both.step()
+    assert rates == pytest.approx([BASE, BASE / 2, BASE / 4])
 
 
 def test_lambda_per_group_and_saved_callables():

@@ -33,9 +33,8 @@ class LRScheduler:
     """
 
     optimizer: Optimizer
-    # Of PyTorch's schedules' states; here nothing depends on them.
-    _is_initial = False
-    _get_lr_called_within_step = False
+    _is_initial = False  # while the rates of the first epoch, or of the one resumed, are set
+    _get_lr_called_within_step = False  # of PyTorch's schedules' states; here nothing depends on it
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -59,7 +58,11 @@ class LRScheduler:
     def _initial_step(self) -> None:
         """Set the rates of epoch 0 (or of the epoch resumed)."""
         self._step_count = 0
-        self._advance(None)
+        self._is_initial = True
+        try:
+            self._advance(None)
+        finally:
+            self._is_initial = False
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to ``epoch``; call it after ``optimizer.step()``."""

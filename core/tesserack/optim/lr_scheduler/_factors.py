@@ -36,7 +36,11 @@ class _FactorLR(LRScheduler):
         """``factor(epoch) / factor(epoch - 1)``, for epoch > 0."""
         raise NotImplementedError
 
+    _resumes_as_it_is = False  # the groups have the rates of an epoch resumed already
+
     def get_lr(self) -> list[float]:
+        if self._is_initial and self._resumes_as_it_is and self.last_epoch > 0:
+            return self._group_lrs()
         change = self._factor_at(0) if self.last_epoch == 0 else self._ratio_at(self.last_epoch)
         return [rate * change for rate in self._group_lrs()]
 
@@ -96,7 +100,7 @@ class MultiplicativeLR(_PerGroup):
     """
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._group_lrs()
         return [rate * fn(self.last_epoch) for rate, fn in zip(self._group_lrs(), self.lr_lambdas, strict=True)]
 
@@ -165,6 +169,8 @@ class ExponentialLR(_FactorLR):
     [4.0]
     """
 
+    _resumes_as_it_is = True
+
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -216,6 +222,8 @@ class LinearLR(_FactorLR):
     [6.0]
     """
 
+    _resumes_as_it_is = True
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -254,6 +262,8 @@ class PolynomialLR(_FactorLR):
     [6.0]
     """
 
+    _resumes_as_it_is = True
+
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters
         self.power = power
@@ -290,10 +300,8 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         epoch, rates = self.last_epoch, self._group_lrs()
-        if epoch == 0:
+        if epoch == 0 or self._is_initial:
             return rates
-        if self._step_count == 1:  # resumed in the middle: the rates of the epoch before are not known
-            return self._get_closed_form_lr()
         if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # coming up from the bottom, where a ratio is 0 / 0
             return [
                 rate + (base - self.eta_min) * self._height(self.T_max + 1)
