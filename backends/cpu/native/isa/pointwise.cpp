@@ -1,6 +1,7 @@
 // Entry point `pointwise`: one instruction over contiguous operands runs as its bare loop, the rest as a Program.
 #include "fusions.h"
 #include "idioms.h"
+#include "narrow.h"
 #include "program.h"
 #include "stream.h"
 
@@ -119,7 +120,33 @@ template <typename T> inline bool run_single(const ts_call* call, const ts_progr
   return true;
 }
 
+inline bool is_single(const ts_call* call, const ts_program* program) {
+  return program->n_instructions == 1 && program->n_outputs == 1 && call->n_outputs == 1 &&
+         program->outputs[0] == program->n_inputs + program->n_constants;
+}
+
+// In registers as narrow as the operands, if those hold all that decides on the result.
+bool run_narrow(const ts_call* call) {
+  const Narrowing narrowing(call);
+  const ts_program* program = narrowing.program();
+  const auto run = [&]<typename T>() {
+    if (!is_single(call, program) || !run_single<T>(call, program)) Program<T>(call, program).run();
+    return true;
+  };
+  switch (narrowing.dtype()) {
+  case TS_BOOL:
+    if (is_single(call, program) && run_single<Bool>(call, program)) return true;
+    [[fallthrough]];
+  case TS_UINT8: return run.template operator()<uint8_t>();
+  case TS_INT8: return run.template operator()<int8_t>();
+  case TS_INT16: return run.template operator()<int16_t>();
+  default: return false;
+  }
+}
+
 template <typename T> void run_compute(const ts_call* call) {
+  if constexpr (std::is_same_v<T, int32_t>)
+    if (run_narrow(call)) return;
   IdiomSpace idiom;
   Fuser fuser;
   const ts_program* program = call->program;
@@ -127,9 +154,7 @@ template <typename T> void run_compute(const ts_call* call) {
     if constexpr (std::is_same_v<T, float>) program = shortened(program, idiom);
     if (std::is_floating_point_v<T> && TS_OUT(call, 0)->numel >= kFuseFrom) program = fuser.fuse(program);
   }
-  if (program->n_instructions == 1 && program->n_outputs == 1 && call->n_outputs == 1 &&
-      program->outputs[0] == program->n_inputs + program->n_constants && run_single<T>(call, program))
-    return;
+  if (is_single(call, program) && run_single<T>(call, program)) return;
   Program<T>(call, program).run();
 }
 
