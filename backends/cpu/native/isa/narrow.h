@@ -58,17 +58,23 @@ private:
     for (int k = 0; k < p.n_inputs; ++k) {
       const ts_tensor* t = TS_IN(call_, k);
       exact_[k] = (t->flags & TS_T_SCALAR) == 0 || holds(scalar_value<int32_t>(t));
+      truth_[k] = t->dtype == TS_BOOL;
     }
-    for (int k = 0; k < p.n_constants; ++k) exact_[p.n_inputs + k] = holds(backend::program_constant<int32_t>(&p, k));
+    for (int k = 0; k < p.n_constants; ++k) {
+      exact_[p.n_inputs + k] = holds(backend::program_constant<int32_t>(&p, k));
+      truth_[p.n_inputs + k] = false;
+    }
     for (int i = 0; i < p.n_instructions; ++i) {
       const ts_instruction& in = p.instructions[i];
       const int reg = first_ + i, count = in.op < TS_NUM_INSTRUCTIONS ? arity(in.op) : 0;
       if (count == 0 || in.a >= reg || (count > 1 && in.b >= reg) || (count > 2 && in.c >= reg)) return false;
       const bool a = exact_[in.a], b = count > 1 ? exact_[in.b] : true, c = count > 2 ? exact_[in.c] : true;
+      truth_[reg] = in.op == TS_I_NOT || (in.op >= TS_I_EQ && in.op <= TS_I_GE) ||
+                    (in.op == TS_I_MUL && truth_[in.a] && truth_[in.b]);
       switch (in.op) {
+      case TS_I_MUL: exact_[reg] = truth_[reg]; break;
       case TS_I_ADD:
       case TS_I_SUB:
-      case TS_I_MUL:
       case TS_I_NEG:
       case TS_I_BITNOT:
       case TS_I_FMA: exact_[reg] = false; break;
@@ -138,7 +144,7 @@ private:
   const ts_program* program_;
   int first_ = 0;
   int32_t dtype_;
-  std::array<bool, kLongest> exact_;
+  std::array<bool, kLongest> exact_, truth_; // of registers: as in int32; 0 or 1
   std::array<ts_instruction, kLongest> instructions_;
   std::array<uint16_t, kLongest> outputs_;
   ts_program shorter_;

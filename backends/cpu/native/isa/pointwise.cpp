@@ -79,11 +79,18 @@ template <typename T> void run_streamed(const Single<T>& s, int64_t begin, int64
   stream_fence();
 }
 
+// The 0 and 1 of a comparison in bytes are bools.
+template <typename T> constexpr bool stores_bools(const ts_tensor* out, int op) {
+  if constexpr (sizeof(T) > 1) return false;
+  return out->dtype == TS_BOOL && (op == TS_I_NOT || (op >= TS_I_EQ && op <= TS_I_GE));
+}
+
 // The hot path: a + b on small tensors spends nothing but this.
 template <typename T> inline bool run_single(const ts_call* call, const ts_program* program) {
   const ts_tensor* out = TS_OUT(call, 0);
-  if ((out->flags & TS_T_CONTIGUOUS) == 0 || out->dtype != dtype_of<T>()) return false;
   const ts_instruction in = program->instructions[0];
+  if ((out->flags & TS_T_CONTIGUOUS) == 0 || (out->dtype != dtype_of<T>() && !stores_bools<T>(out, in.op)))
+    return false;
   if (in.op >= TS_NUM_INSTRUCTIONS && program == call->program) return false;
   const int count = arity(in.op);
   Single<T> single;
