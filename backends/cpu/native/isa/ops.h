@@ -18,6 +18,7 @@ enum {
   kHardswish,
   kSilu,
   kFrac,
+  kAngle,
   kElu,
   kLeakyRelu, // a > b ? a : a * c
   kLerp,      // a + c * (b - a)
@@ -33,6 +34,7 @@ enum {
   kInside,        // a > b and a < c
   kAddQuotient,   // a + b / c
   kNumberOr,      // b where a is NaN, else c
+  kHuber,         // a * (b - c * a)
   kIfLess,        // a < b ? c : 0, as c * (a < b)
   kNumInstructions
 };

@@ -72,6 +72,7 @@ constexpr OpTable<float> make_table() {
   set_unary<float, [](float a) { return hardswish_f32(a); }>(t, kHardswish);
   set_unary<float, [](float a) { return silu_f32(a); }>(t, kSilu);
   set_unary<float, [](float a) { return a - std::trunc(a); }>(t, kFrac);
+  set_unary<float, [](float a) { return a != a ? a : static_cast<float>(a < 0.0f) * 3.14159274f; }>(t, kAngle);
   set_unary<float, [](float a) { return a >= 0.0f ? a : expm1_f32(a); }>(t, kElu);
   set_unary<float, [](float a) { return asin_f32(a); }>(t, TS_I_ASIN);
   set_unary<float, [](float a) { return acos_f32(a); }>(t, TS_I_ACOS);
