@@ -279,3 +279,26 @@ def test_out_and_sum_to_size(device: Any) -> None:
     close(out, X.sum(1))
     close(x.sum_to_size(4, 1), X.sum((0, 2))[:, None])
     assert x.sum_to_size(3, 4, 5) is x
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1], ids=str)
+def test_nansum_of_every_width(device: Any, float_dtype: ts.dtype, dim: int | None) -> None:
+    """Long and short rows and columns; half types are summed in float32, and NaN has no gradient."""
+    array = RNG.integers(-3, 4, (70, 300)).astype("f8")
+    array[RNG.random(array.shape) < 0.2] = np.nan
+    x = tensor(array, device, float_dtype, grad=True)
+    total = ts.nansum(x, dim)
+    want = np.nansum(array, axis=dim)
+    assert total.dtype == float_dtype
+    close(total.detach(), ts.tensor(want).to(float_dtype).double().numpy())
+    close(ts.nansum(x.detach()[:, ::2], dim, dtype=ts.float64), np.nansum(array[:, ::2], axis=dim))
+    total.sum().backward()
+    assert x.grad is not None
+    close(x.grad, np.where(np.isnan(array), 0.0, 1.0))
+
+
+def test_nansum_gradients(device: Any) -> None:
+    x = tensor(X, device, grad=True)
+    assert gradcheck(lambda t: ts.nansum(t, 1), (x,)) and gradgradcheck(lambda t: ts.nansum(t * t, 1), (x,))
+    assert ts.nansum(tensor([np.nan, np.inf, 1.0], device)).item() == np.inf
+    assert ts.nansum(tensor([], device)).item() == 0

@@ -224,6 +224,25 @@ template <typename U> void move_box(char* to, const Box& box, const char* from, 
 
 } // namespace
 
+template <> LoadFn<uint8_t> loader(int32_t dtype) {
+  return dtype == TS_BOOL ? &load_box<Bool, uint8_t> : &load_box<uint8_t, uint8_t>;
+}
+template <> LoadFn<int8_t> loader(int32_t dtype) {
+  return dtype == TS_BOOL ? &load_box<Bool, int8_t> : &load_box<int8_t, int8_t>;
+}
+template <> LoadFn<int16_t> loader(int32_t dtype) {
+  return dtype == TS_BOOL ? &load_box<Bool, int16_t> : &load_box<int16_t, int16_t>;
+}
+template <> StoreFn<uint8_t> storer(int32_t dtype) {
+  return dtype == TS_BOOL ? &store_box<Bool, uint8_t> : &store_box<uint8_t, uint8_t>;
+}
+template <> StoreFn<int8_t> storer(int32_t dtype) {
+  return dtype == TS_BOOL ? &store_box<Bool, int8_t> : &store_box<int8_t, int8_t>;
+}
+template <> StoreFn<int16_t> storer(int32_t dtype) {
+  return dtype == TS_BOOL ? &store_box<Bool, int16_t> : &store_box<int16_t, int16_t>;
+}
+
 template <typename T> LoadFn<T> loader(int32_t dtype) {
   return with_storage(dtype, []<typename S>() -> LoadFn<T> { return &load_box<S, T>; });
 }

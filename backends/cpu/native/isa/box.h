@@ -17,7 +17,7 @@ template <typename T> using LoadFn = void (*)(T* dst, const char* src, const Box
 // dst[r, c] = src[r * cols + c]
 template <typename T> using StoreFn = void (*)(char* dst, const T* src, const Box& box);
 
-// Throw for complex dtypes. T: the five compute types.
+// Throw for complex dtypes. T: the five compute types; or uint8, int8, int16, of themselves and bool.
 template <typename T> LoadFn<T> loader(int32_t dtype);
 template <typename T> StoreFn<T> storer(int32_t dtype);
 

@@ -57,7 +57,18 @@ void move_space(const Space& space) {
   });
 }
 
-// Through the compute type that holds every source value; a source of that very type is stored from in place.
+// The compute type to convert in: the destination's own where it holds every source value, so that elements go straight
+// there; else the one that does.
+int32_t cast_dtype(int32_t to, int32_t from) {
+  const bool whole = backend::is_integral(from) || from == TS_BOOL;
+  const int64_t bytes = backend::dtype_size(from);
+  if (to == TS_FLOAT32 && whole && bytes <= 2) return to;
+  if (to == TS_FLOAT64 && (!whole || bytes <= 4)) return to;
+  if (to == TS_INT64 && whole && from != TS_UINT64) return to;
+  return natural_compute(from);
+}
+
+// Through a compute type that holds every source value; a source of that very type is stored from in place.
 template <typename T> void cast_space(const Space& space) {
   const Tiling tiling = make_tiling(space, kBoxElements);
   const Operand &to = space.operands[0], &from = space.operands[1];
@@ -230,7 +241,7 @@ void copy_space(Space& space) {
   if (backend::is_float8(to) || backend::is_float8(from)) return cast_complex<float>(space);
   if (backend::is_complex(to) || backend::is_complex(from))
     return fits_float(to) && fits_float(from) ? cast_complex<float>(space) : cast_complex<double>(space);
-  with_compute(natural_compute(from), [&]<typename T>() { cast_space<T>(space); });
+  with_compute(cast_dtype(to, from), [&]<typename T>() { cast_space<T>(space); });
 }
 
 constexpr uint64_t kAllDtypes = (uint64_t{1} << TS_NUM_DTYPES) - 1;

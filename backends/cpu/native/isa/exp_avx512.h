@@ -15,8 +15,11 @@
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 
-// For |x| up to 110, whose result under- or overflows properly in the scaling.
-TS_INLINE __m512 exp_clamped(__m512 x) {
+// exp(x) = 2^n (1 + q)
+struct ExpParts512 {
+  __m512 n, q;
+};
+TS_INLINE ExpParts512 exp_parts512(__m512 x) {
   const __m512 round = _mm512_set1_ps(kRoundF);
   const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(kLog2EF), round), round);
   __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(kLn2HighF), x);
@@ -25,14 +28,37 @@ TS_INLINE __m512 exp_clamped(__m512 x) {
   q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0x1.555486p-5f));
   q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0x1.5554b0p-3f));
   q = _mm512_fmadd_ps(q, r, _mm512_set1_ps(0.5f));
-  q = _mm512_fmadd_ps(q, _mm512_mul_ps(r, r), r);
-  return _mm512_maskz_scalef_ps(0xffff, _mm512_add_ps(_mm512_set1_ps(1.0f), q), n);
+  return {n, _mm512_fmadd_ps(q, _mm512_mul_ps(r, r), r)};
+}
+
+// For |x| up to 110, whose result under- or overflows properly in the scaling.
+TS_INLINE __m512 exp_clamped(__m512 x) {
+  const ExpParts512 parts = exp_parts512(x);
+  return _mm512_maskz_scalef_ps(0xffff, _mm512_add_ps(_mm512_set1_ps(1.0f), parts.q), parts.n);
 }
 
 // A NaN comes out of the second operand of min and max.
 TS_INLINE __m512 exp_avx512(__m512 x) {
   const __m512 low = _mm512_maskz_max_ps(0xffff, _mm512_set1_ps(-110.0f), x);
   return exp_clamped(_mm512_maskz_min_ps(0xffff, _mm512_set1_ps(110.0f), low));
+}
+
+// For -25 and above, up to 89; of a zero: +0. Half of it first, so that nothing overflows before its time.
+TS_INLINE __m512 expm1_clamped(__m512 x) {
+  const ExpParts512 parts = exp_parts512(x);
+  const __m512 half = _mm512_set1_ps(0.5f), scale = _mm512_maskz_scalef_ps(0xffff, half, parts.n);
+  const __m512 y = _mm512_fmadd_ps(scale, parts.q, _mm512_sub_ps(scale, half));
+  return _mm512_add_ps(y, y);
+}
+TS_INLINE __m512 expm1_avx512(__m512 x) {
+  const __m512 low = _mm512_maskz_max_ps(0xffff, _mm512_set1_ps(-25.0f), x);
+  const __m512 y = expm1_clamped(_mm512_maskz_min_ps(0xffff, _mm512_set1_ps(89.0f), low));
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_EQ_OQ), y, x);
+}
+// x from 0 on, expm1(x) below.
+TS_INLINE __m512 elu_avx512(__m512 x) {
+  const __m512 y = expm1_clamped(_mm512_maskz_max_ps(0xffff, _mm512_set1_ps(-25.0f), x));
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GE_OQ), y, x);
 }
 
 TS_INLINE __m512 sigmoid_avx512(__m512 x) {

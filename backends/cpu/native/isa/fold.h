@@ -47,6 +47,11 @@ template <typename T> struct SquaresFold : SumFold<T> {
   template <typename V> static V first(V x) { return x * x; }
   template <typename V> static V step(V acc, V x) { return acc + x * x; }
 };
+// Of the elements that are numbers: a NaN counts as zero.
+template <typename T> struct NumbersFold : SumFold<T> {
+  template <typename V> static V first(V x) { return x == x ? x : V{}; }
+  template <typename V> static V step(V acc, V x) { return acc + (x == x ? x : V{}); }
+};
 template <typename T> struct ProdFold {
   using Acc = T;
   using Wide = T;

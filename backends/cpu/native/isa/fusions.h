@@ -20,6 +20,7 @@ struct Fusion {
 // Larger trees come before those within them.
 constexpr Fusion kFusions[] = {
     {kLeakyRelu, 3, {{{TS_I_GT, 0, 1, 0}, {TS_I_MUL, 0, 2, 0}, {TS_I_SELECT, 3, 0, 4}}}},
+    {kHuber, 3, {{{TS_I_MUL, 2, 0, 0}, {TS_I_SUB, 1, 3, 0}, {TS_I_MUL, 0, 4, 0}}}},
     {kLerp, 3, {{{TS_I_SUB, 1, 0, 0}, {TS_I_MUL, 2, 3, 0}, {TS_I_ADD, 0, 4, 0}}}},
     {kClamp, 2, {{{TS_I_MAX, 0, 1, 0}, {TS_I_MIN, 3, 2, 0}}}},
     {kAddProduct, 2, {{{TS_I_MUL, 1, 2, 0}, {TS_I_ADD, 0, 3, 0}}}},
@@ -31,6 +32,10 @@ constexpr Fusion kFusions[] = {
     {kMulDifference, 2, {{{TS_I_SUB, 1, 2, 0}, {TS_I_MUL, 3, 0, 0}}}},
     {kMulProduct, 2, {{{TS_I_MUL, 1, 2, 0}, {TS_I_MUL, 0, 3, 0}}}},
     {kMulProduct, 2, {{{TS_I_MUL, 1, 2, 0}, {TS_I_MUL, 3, 0, 0}}}},
+    {kAddQuotient, 2, {{{TS_I_DIV, 1, 2, 0}, {TS_I_ADD, 0, 3, 0}}}},
+    {kNumberOr, 2, {{{TS_I_NE, 0, 0, 0}, {TS_I_SELECT, 3, 1, 2}}}},
+    {kIfLess, 2, {{{TS_I_LT, 0, 1, 0}, {TS_I_MUL, 2, 3, 0}}}},
+    {kIfLess, 2, {{{TS_I_LT, 0, 1, 0}, {TS_I_MUL, 3, 2, 0}}}},
     {kSelfIfAbove, 2, {{{TS_I_GT, 0, 1, 0}, {TS_I_SELECT, 3, 0, 2}}}},
     {kLimitIfAtMost, 2, {{{TS_I_LE, 0, 1, 0}, {TS_I_SELECT, 3, 1, 2}}}},
     {kBetween, 3, {{{TS_I_GE, 0, 1, 0}, {TS_I_LE, 0, 2, 0}, {TS_I_MUL, 3, 4, 0}}}},

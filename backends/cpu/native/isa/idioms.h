@@ -19,6 +19,14 @@ struct Idiom {
 };
 
 constexpr Idiom kIdioms[] = {
+    {kFrac, 0, 2, {}, {{{TS_I_TRUNC, 0, 0, 0}, {TS_I_SUB, 0, 1, 0}}}},
+    // select(x != x, x, (x < 0) * pi)
+    {kAngle,
+     2,
+     4,
+     {0, 3.1415926535897931},
+     {{{TS_I_NE, 0, 0, 0}, {TS_I_LT, 0, 1, 0}, {TS_I_MUL, 4, 2, 0}, {TS_I_SELECT, 3, 0, 5}}}},
+    {kElu, 1, 3, {0}, {{{TS_I_GT, 0, 1, 0}, {TS_I_EXPM1, 0, 0, 0}, {TS_I_SELECT, 2, 0, 3}}}},
     {kSilu, 0, 2, {}, {{{TS_I_SIGMOID, 0, 0, 0}, {TS_I_MUL, 0, 1, 0}}}},
     // 0.5 * x * (1 + erf(x * 0.7071...))
     {kGelu,

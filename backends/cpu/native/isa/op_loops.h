@@ -85,6 +85,10 @@ template <typename T> constexpr void set_fused(OpTable<T>& t) {
   set_ternary<T, [](T a, T b, T c) { return a <= b ? b : c; }>(t, kLimitIfAtMost);
   set_ternary<T, [](T a, T b, T c) { return static_cast<T>((a >= b) & (a <= c)); }>(t, kBetween);
   set_ternary<T, [](T a, T b, T c) { return static_cast<T>((a > b) & (a < c)); }>(t, kInside);
+  set_ternary<T, [](T a, T b, T c) { return a + b / c; }>(t, kAddQuotient);
+  set_ternary<T, [](T a, T b, T c) { return a != a ? b : c; }>(t, kNumberOr);
+  set_ternary<T, [](T a, T b, T c) { return a * (b - c * a); }>(t, kHuber);
+  set_ternary<T, [](T a, T b, T c) { return static_cast<T>(a < b) * c; }>(t, kIfLess);
 }
 
 } // namespace TESSERACK_VARIANT

@@ -17,6 +17,9 @@ enum {
   kHardsigmoid,
   kHardswish,
   kSilu,
+  kFrac,
+  kAngle,
+  kElu,
   kLeakyRelu, // a > b ? a : a * c
   kLerp,      // a + c * (b - a)
   kClamp,     // min(max(a, b), c)
@@ -29,6 +32,10 @@ enum {
   kLimitIfAtMost, // a <= b ? b : c
   kBetween,       // a >= b and a <= c
   kInside,        // a > b and a < c
+  kAddQuotient,   // a + b / c
+  kNumberOr,      // b where a is NaN, else c
+  kHuber,         // a * (b - c * a)
+  kIfLess,        // a < b ? c : 0, as c * (a < b)
   kNumInstructions
 };
 
@@ -50,7 +57,7 @@ constexpr int arity(int op) {
 inline int cost(int op) {
   if (op >= TS_I_EXP && op <= TS_I_SIGMOID) return op == TS_I_EXP || op == TS_I_TANH || op == TS_I_SIGMOID ? 3 : 10;
   if (op == kGelu) return 10;
-  if (op == kSilu) return 3;
+  if (op == kSilu || op == kElu) return 3;
   if (op == TS_I_POW || op == TS_I_ATAN2 || (op >= TS_I_FLOORDIV && op <= TS_I_FMOD)) return 12;
   return 1;
 }

@@ -71,6 +71,9 @@ constexpr OpTable<float> make_table() {
   set_unary<float, [](float a) { return hardsigmoid_f32(a); }>(t, kHardsigmoid);
   set_unary<float, [](float a) { return hardswish_f32(a); }>(t, kHardswish);
   set_unary<float, [](float a) { return silu_f32(a); }>(t, kSilu);
+  set_unary<float, [](float a) { return a - std::trunc(a); }>(t, kFrac);
+  set_unary<float, [](float a) { return a != a ? a : static_cast<float>(a < 0.0f) * 3.14159274f; }>(t, kAngle);
+  set_unary<float, [](float a) { return a >= 0.0f ? a : expm1_f32(a); }>(t, kElu);
   set_unary<float, [](float a) { return asin_f32(a); }>(t, TS_I_ASIN);
   set_unary<float, [](float a) { return acos_f32(a); }>(t, TS_I_ACOS);
   set_unary<float, [](float a) { return atan_f32(a); }>(t, TS_I_ATAN);
@@ -105,6 +108,8 @@ constexpr OpTable<float> make_table() {
   t.fn[kSilu][0] = &sigmoid_loop_avx512<times_x>;
   t.fn[kGelu][0] = &loop_avx512<gelu_avx512>;
   t.fn[TS_I_EXP][0] = &loop_avx512<exp_avx512>;
+  t.fn[TS_I_EXPM1][0] = &loop_avx512<expm1_avx512>;
+  t.fn[kElu][0] = &loop_avx512<elu_avx512>;
   t.fn[TS_I_TANH][0] = &loop_avx512<tanh_avx512>;
   t.fn[TS_I_SIGMOID][0] = &sigmoid_loop_avx512<as_is>;
 #elif defined(TESSERACK_CPU_EXP_AVX2)

@@ -1,41 +1,12 @@
 // Integer instructions of the tile machine: everything wraps, nothing traps.
 #include "op_loops.h"
+#include "ops_division.h"
 
 #include <limits>
 
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 namespace {
-
-template <typename T> inline bool overflows(T a, T b) {
-  if constexpr (std::is_signed_v<T>) return a == std::numeric_limits<T>::min() && b == T(-1);
-  return false;
-}
-
-template <typename T> inline T truncdiv(T a, T b) { return overflows(a, b) ? a : a / b; }
-template <typename T> inline T truncmod(T a, T b) { return overflows(a, b) ? T(0) : a % b; }
-template <typename T> inline T floordiv(T a, T b) {
-  const T q = truncdiv(a, b), r = truncmod(a, b);
-  return r != T(0) && ((r < T(0)) != (b < T(0))) ? q - T(1) : q;
-}
-template <typename T> inline T floormod(T a, T b) {
-  const T r = truncmod(a, b);
-  return r != T(0) && ((r < T(0)) != (b < T(0))) ? r + b : r;
-}
-
-// Looks at every divisor before dividing.
-template <typename T, auto F, int Mask> int division_loop(T* out, const T* a, const T* b, const T*, int64_t n) {
-  int zero = 0;
-  const int64_t divisors = Mask & 2 ? 1 : n;
-  for (int64_t i = 0; i < divisors; ++i) zero |= b[i] == T(0);
-  if (zero != 0) return 1;
-  return binary_loop<T, F, Mask>(out, a, b, nullptr, n);
-}
-template <typename T, auto F> constexpr void set_division(OpTable<T>& table, int op) {
-  table.fn[op][0] = &division_loop<T, F, 0>;
-  table.fn[op][1] = &division_loop<T, F, 1>;
-  table.fn[op][2] = &division_loop<T, F, 2>;
-}
 
 // By squaring; a negative exponent leaves only 1 and -1 to the power anything but 0.
 template <typename T> inline T power(T base, T exponent) {
@@ -76,10 +47,10 @@ template <typename T> constexpr OpTable<T> make_table() {
   for (int op : {TS_I_FLOOR, TS_I_CEIL, TS_I_TRUNC, TS_I_ROUND}) t.fn[op][0] = t.fn[TS_I_COPY][0];
   set_unary<T, [](T a) { return a < T(0) ? static_cast<T>(-a) : a; }>(t, TS_I_ABS);
   set_unary<T, [](T a) { return static_cast<T>(~a); }>(t, TS_I_BITNOT);
-  set_division<T, [](T a, T b) { return truncdiv(a, b); }>(t, TS_I_DIV);
-  set_division<T, [](T a, T b) { return floordiv(a, b); }>(t, TS_I_FLOORDIV);
-  set_division<T, [](T a, T b) { return floormod(a, b); }>(t, TS_I_MOD);
-  set_division<T, [](T a, T b) { return truncmod(a, b); }>(t, TS_I_FMOD);
+  set_division<T, Division::Trunc>(t, TS_I_DIV);
+  set_division<T, Division::Floor>(t, TS_I_FLOORDIV);
+  set_division<T, Division::FloorRest>(t, TS_I_MOD);
+  set_division<T, Division::TruncRest>(t, TS_I_FMOD);
   set_binary<T, [](T a, T b) { return power(a, b); }>(t, TS_I_POW);
   set_binary<T, [](T a, T b) { return static_cast<T>(a & b); }>(t, TS_I_AND);
   set_binary<T, [](T a, T b) { return static_cast<T>(a | b); }>(t, TS_I_OR);

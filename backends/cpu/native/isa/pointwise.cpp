@@ -2,6 +2,7 @@
 // theirs in turn, the rest as a Program.
 #include "fusions.h"
 #include "idioms.h"
+#include "narrow.h"
 #include "program.h"
 #include "small_program.h"
 #include "stream.h"
@@ -80,11 +81,18 @@ template <typename T> void run_streamed(const Single<T>& s, int64_t begin, int64
   stream_fence();
 }
 
+// The 0 and 1 of a comparison in bytes are bools.
+template <typename T> constexpr bool stores_bools(const ts_tensor* out, int op) {
+  if constexpr (sizeof(T) > 1) return false;
+  return out->dtype == TS_BOOL && (op == TS_I_NOT || (op >= TS_I_EQ && op <= TS_I_GE));
+}
+
 // The hot path: a + b on small tensors spends nothing but this.
 template <typename T> inline bool run_single(const ts_call* call, const ts_program* program) {
   const ts_tensor* out = TS_OUT(call, 0);
-  if ((out->flags & TS_T_CONTIGUOUS) == 0 || out->dtype != dtype_of<T>()) return false;
   const ts_instruction in = program->instructions[0];
+  if ((out->flags & TS_T_CONTIGUOUS) == 0 || (out->dtype != dtype_of<T>() && !stores_bools<T>(out, in.op)))
+    return false;
   if (in.op >= TS_NUM_INSTRUCTIONS && program == call->program) return false;
   const int count = arity(in.op);
   Single<T> single;
@@ -121,7 +129,33 @@ template <typename T> inline bool run_single(const ts_call* call, const ts_progr
   return true;
 }
 
+inline bool is_single(const ts_call* call, const ts_program* program) {
+  return program->n_instructions == 1 && program->n_outputs == 1 && call->n_outputs == 1 &&
+         program->outputs[0] == program->n_inputs + program->n_constants;
+}
+
+// In registers as narrow as the operands, if those hold all that decides on the result.
+bool run_narrow(const ts_call* call) {
+  const Narrowing narrowing(call);
+  const ts_program* program = narrowing.program();
+  const auto run = [&]<typename T>() {
+    if (!is_single(call, program) || !run_single<T>(call, program)) Program<T>(call, program).run();
+    return true;
+  };
+  switch (narrowing.dtype()) {
+  case TS_BOOL:
+    if (is_single(call, program) && run_single<Bool>(call, program)) return true;
+    [[fallthrough]];
+  case TS_UINT8: return run.template operator()<uint8_t>();
+  case TS_INT8: return run.template operator()<int8_t>();
+  case TS_INT16: return run.template operator()<int16_t>();
+  default: return false;
+  }
+}
+
 template <typename T> void run_compute(const ts_call* call) {
+  if constexpr (std::is_same_v<T, int32_t>)
+    if (run_narrow(call)) return;
   IdiomSpace idiom;
   Fuser fuser;
   const ts_program* program = call->program;
@@ -129,9 +163,7 @@ template <typename T> void run_compute(const ts_call* call) {
     if constexpr (std::is_same_v<T, float>) program = shortened(program, idiom);
     if (std::is_floating_point_v<T> && TS_OUT(call, 0)->numel >= kFuseFrom) program = fuser.fuse(program);
   }
-  if (program->n_instructions == 1 && program->n_outputs == 1 && call->n_outputs == 1 &&
-      program->outputs[0] == program->n_inputs + program->n_constants && run_single<T>(call, program))
-    return;
+  if (is_single(call, program) && run_single<T>(call, program)) return;
   int status = 0;
   if (run_small<T>(call, program, status)) {
     if (status != 0) divided_by_zero();

@@ -379,6 +379,9 @@ template <typename T> void Program<T>::run() {
 
 template class Program<float>;
 template class Program<double>;
+template class Program<uint8_t>;
+template class Program<int8_t>;
+template class Program<int16_t>;
 template class Program<int32_t>;
 template class Program<int64_t>;
 template class Program<uint64_t>;

@@ -29,7 +29,8 @@ Tensor prelu(const Tensor& self, const Tensor& weight) {
 Tensor glu(const Tensor& self, int64_t dim) {
   int64_t n = self.size(dim);
   TS_CHECK(n % 2 == 0, "glu: Halving dimension must be even, but dimension ", dim, " is size ", n);
-  return ops::mul(ops::narrow(self, dim, int64_t{0}, n / 2), ops::sigmoid(ops::narrow(self, dim, n / 2, n / 2)));
+  static const Op gated("_gated");
+  return gated(ops::narrow(self, dim, int64_t{0}, n / 2), ops::narrow(self, dim, n / 2, n / 2));
 }
 
 } // namespace
@@ -183,6 +184,12 @@ TS_OPERATORS(activation) {
       .derivative("weight", "select(self > 0, 0, grad * self)")
       .hidden()
       .doc("prelu with a weight that broadcasts.");
+  def("_gated(Tensor self, Tensor gate) -> Tensor")
+      .pointwise("self * sigmoid(gate)")
+      .promote(Promote::Float)
+      .node_name("GluBackward0")
+      .hidden()
+      .doc("self times the sigmoid of gate: glu of two halves.");
   def("glu(Tensor self, int dim=-1) -> Tensor")
       .body<glu>()
       .doc("Gated linear unit (Dauphin et al. 2017): first half of dim times the sigmoid of the second.");

@@ -150,11 +150,12 @@ Limits limits(DType t) {
 
 Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
-  static const Op replace("nan_to_num_values"), of_reals("nan_to_num");
+  static const Op replace("nan_to_num_values"), limit("nan_to_num_limits"), of_reals("nan_to_num");
   if (is_complex(self.dtype()))
     return ops::view_as_complex(ops::contiguous(of_reals(ops::view_as_real(self), nan, posinf, neginf)));
   if (!is_floating(self.dtype())) return ops::clone(self);
   Limits l = limits(self.dtype());
+  if (!posinf && !neginf) return limit(self, nan.value_or(0.0), l.high, l.low);
   return replace(self, nan.value_or(0.0), posinf.value_or(l.high), neginf.value_or(l.low));
 }
 
@@ -317,6 +318,12 @@ TS_OPERATORS(arithmetic) {
       .derivative("self", "select(abs(self) < inf, grad, 0)")
       .hidden()
       .doc("nan_to_num with all values given.");
+  def("nan_to_num_limits(Tensor self, Scalar nan, Scalar high, Scalar low) -> Tensor")
+      .pointwise("select(self != self, nan, min(max(self, low), high))")
+      .derivative("self", "select(abs(self) < inf, grad, 0)")
+      .node_name("NanToNumBackward0")
+      .hidden()
+      .doc("nan_to_num of infinities that become the dtype's extremes: no finite number lies beyond.");
 }
 
 } // namespace ts

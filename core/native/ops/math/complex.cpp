@@ -275,7 +275,7 @@ TS_OPERATORS(complex) {
       .hidden()
       .doc("Complex numbers over their magnitude, 0 at 0.");
   def("angle(Tensor self) -> Tensor")
-      .pointwise("select(self != self, self, select(self < 0, 3.1415926535897931, 0))")
+      .pointwise("select(self != self, self, (self < 0) * 3.1415926535897931)")
       .promote(Promote::Float)
       .complex_form("_angle_complex")
       .out()

@@ -18,7 +18,8 @@ Tensor reduced(const char* op, const Tensor& losses, const char* name) {
 }
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, const char* reduction) {
-  return reduced("mse_loss", ops::square(ops::sub(input, target)), reduction);
+  static const Op squares("_squared_difference");
+  return reduced("mse_loss", squares(input, target), reduction);
 }
 Tensor l1_loss(const Tensor& input, const Tensor& target, const char* reduction) {
   return reduced("l1_loss", ops::abs(ops::sub(input, target)), reduction);
@@ -144,6 +145,15 @@ TS_OPERATORS(loss) {
       .in("nn.functional")
       .function_only()
       .doc("Squared differences, reduced.");
+  loss("_squared_difference(Tensor self, Tensor other) -> Tensor")
+      .pointwise("(self - other) * (self - other)")
+      .no_bool()
+      .promote(Promote::Number)
+      .derivative("self", "grad * 2 * (self - other)")
+      .derivative("other", "grad * -2 * (self - other)")
+      .node_name("MseLossBackward0")
+      .hidden()
+      .doc("(self - other)^2, elementwise.");
   loss("l1_loss(Tensor self, Tensor target, str reduction='mean') -> Tensor")
       .body<l1_loss>()
       .in("nn.functional")
@@ -160,9 +170,8 @@ TS_OPERATORS(loss) {
       .function_only()
       .doc("With d = abs(self - target): d^2 / 2 where d < delta, else delta (d - delta / 2).");
   // The gradients name the branch, so that an infinite or overflowing one multiplies nothing.
-  loss("_smooth_l1_loss(Tensor self, Tensor target, Scalar beta) -> Tensor")
-      .pointwise("select(abs(self - target) < beta, (self - target) * (self - target) * 0.5 / beta, "
-                 "abs(self - target) - 0.5 * beta)")
+  loss("_smooth_l1_loss(Tensor self, Tensor target, Scalar beta=1) -> Tensor")
+      .pointwise("min(abs(self - target), beta) / beta * (abs(self - target) - 0.5 * min(abs(self - target), beta))")
       .promote(Promote::Float)
       .derivative("self",
                   "grad * select(self - target >= beta, 1, select(self - target <= -beta, -1, (self - target) / beta))")
@@ -171,8 +180,7 @@ TS_OPERATORS(loss) {
       .hidden()
       .doc("The elements of smooth_l1_loss.");
   loss("_huber_loss(Tensor self, Tensor target, Scalar delta) -> Tensor")
-      .pointwise("select(abs(self - target) < delta, (self - target) * (self - target) * 0.5, "
-                 "(abs(self - target) - 0.5 * delta) * delta)")
+      .pointwise("min(abs(self - target), delta) * (abs(self - target) - 0.5 * min(abs(self - target), delta))")
       .promote(Promote::Float)
       .derivative(
           "self",

@@ -35,6 +35,7 @@ DType fast_result(const PointwiseInfo& info, DType dtype) {
   case Promote::Float: return is_floating(dtype) ? dtype : DType::Undefined;
   case Promote::Compare: return DType::Bool;
   case Promote::Keep: return dtype;
+  case Promote::Integer: return is_integral(dtype, true) ? dtype : DType::Undefined;
   default: return DType::Undefined;
   }
 }

@@ -2,6 +2,7 @@
 #include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "ops/pointwise/fused_programs.h"
 #include "ops/reduce/reduce_arrange.h"
 
 namespace ts {
@@ -152,8 +153,29 @@ void count_nonzero(const Tensor& out, const Tensor& self, OptionalDims dim) {
   reduce_into(out, TS_R_SUM, nonzero, dim_set(dim, self.ndim(), "count_nonzero"));
 }
 
+Tensor numbers_rule(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
+  return reduce_outline("nansum", TS_R_SUM, self, dim_set(dim, self.ndim(), "nansum"), keepdim, sum_dtype(self, dtype));
+}
+void sum_numbers(const Tensor& out, const Tensor& self, OptionalDims dim, bool, DType) {
+  DimSet dims = dim_set(dim, self.ndim(), "nansum");
+  DType wide = accumulate_type(out.dtype());
+  Tensor x = casts_addends(out.dtype(), self.dtype()) ? raw_cast(self, out.dtype()) : self;
+  Tensor total = wide == out.dtype() ? out : empty_tensor(out.sizes(), wide, out.device());
+  if (!reduce_program_into(total, TS_R_SUM, x, dims, program_of("select(x != x, 0, x)")))
+    reduce_into(total, TS_R_SUM, ops::masked_fill(x, ops::isnan(x), 0.0), dims);
+  if (!total.is(out)) raw_copy(out, total);
+}
+void sum_numbers_gradient(GradContext& c) {
+  DimSet dims = dim_set(c.value<OptionalDims>(1), static_cast<int64_t>(c.sizes(0).size()), "nansum");
+  Tensor spread = expand_reduced(as_dtype(c.grad(), c.dtype(0)), c.sizes(0), dims, c.value<bool>(2));
+  c.set(0, ops::masked_fill(spread, ops::isnan(c.arg(0)), 0.0));
+}
+const Op kSumNumbers("_nansum");
+
 // Integers hold no NaN; they are summed as they are.
 Tensor nansum(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
+  if (is_floating(self.dtype()) && (dtype == DType::Undefined || is_floating(dtype)))
+    return kSumNumbers(self, dim, keepdim, dtype);
   Tensor x = is_integral(self.dtype(), true) ? self : ops::masked_fill(self, ops::isnan(self), 0.0);
   return ops::sum_dim(x, dim, keepdim, dtype);
 }
@@ -265,6 +287,14 @@ TS_OPERATORS(reduce) {
       .body<nansum>()
       .out()
       .doc("sum with NaN counted as zero.");
+  def("_nansum(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .rule<numbers_rule>()
+      .compute<sum_numbers>()
+      .saves("self")
+      .gradient(sum_numbers_gradient)
+      .node_name("NansumBackward0")
+      .hidden()
+      .doc("nansum of real floating tensors.");
   def("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .body<nanmean>()
       .out()
