@@ -499,3 +499,19 @@ def test_erfc_to_the_last_digits() -> None:
             for got, value in zip(out.tolist(), exact, strict=True):
                 unit = float(np.spacing(np.array(float(value), dtype)))
                 assert abs(mpmath.mpf(got) - value) <= limit * unit, (dtype, got, value)
+
+
+@pytest.mark.parametrize("op", ["lgamma", "digamma"])
+def test_gamma_near_its_zeros_and_joints(op: str) -> None:
+    """Relative precision where the results cross zero, and on both sides of where the formulas change."""
+    torch = pytest.importorskip("torch")
+    near = np.arange(-300, 300) * 2.0**-22
+    centres = [0.5, 1.0, 1.4616321, 1.5, 2.0, 2.5, 3.5, 4.5, 10.0]
+    x = np.concatenate([*(c + near for c in centres), np.exp(np.linspace(-87, 80, 4001)), np.linspace(-9.3, -0.1, 999)])
+    x = np.concatenate([x, [1e-45, np.inf, np.nan, 0.0, -0.0, -1.0, -np.inf]]).astype("f4")
+    want = getattr(torch, op)(torch.from_numpy(x).double()).numpy()
+    out = x.copy()
+    h.pointwise(out, [out], [(op, 0)], "f4")  # in place
+    finite = np.isfinite(want.astype("f4"))
+    np.testing.assert_array_equal(out[~finite], want[~finite].astype("f4"))
+    assert h.ulp_error(out[finite], want[finite]).max() <= 0.51
