@@ -11,8 +11,6 @@ from tesserack._results import deliver
 
 __all__ = ["frexp", "gradient", "nextafter"]
 
-_INTEGERS = {ts.float64: ts.int64, ts.float32: ts.int32, ts.float16: ts.int16, ts.bfloat16: ts.int16}
-
 
 def _check_float(name: str, *values: Any) -> None:
     """The values are tensors, and together of a floating dtype."""
@@ -34,9 +32,13 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     True
     """
     _check_float("nextafter", input, other)
-    dtype = ts.result_type(input, other)
-    x, y = ts.broadcast_tensors(input.to(dtype), other.to(dtype))
-    result = _stepped(x.detach(), y.detach(), dtype)
+    x, y = input, other
+    if x.dtype is not y.dtype:
+        dtype = ts.result_type(x, y)
+        x, y = x.to(dtype), y.to(dtype)
+    if x.shape != y.shape:
+        x, y = ts.broadcast_tensors(x, y)
+    result = ts.ops._nextafter(x.detach(), y.detach())
     if out is None and ts.is_grad_enabled() and (x.requires_grad or y.requires_grad):
         moved: Tensor = _nextafter_function().apply(x, y, result)
         return moved
@@ -67,19 +69,6 @@ def _nextafter_function() -> Any:
     return Nextafter
 
 
-def _stepped(x: Tensor, y: Tensor, dtype: Any) -> Tensor:
-    """The numbers after ``x`` towards ``y``, of one floating dtype and shape."""
-    whole = _INTEGERS[dtype]
-    bits = x.resolve_neg().contiguous().view(whole)
-    # Away from zero the bit pattern grows by one; from zero itself it is the least number of y's sign.
-    away = (y > x) == (x > 0)
-    stepped = (bits + ts.where(away, 1, -1).to(whole)).view(dtype)
-    tiniest = ts.ones_like(bits).view(dtype)
-    result = ts.where(x == 0, ts.where(y > 0, tiniest, -tiniest), stepped)
-    result = ts.where(x == y, y, result)
-    return ts.where(x.isnan() | y.isnan(), float("nan"), result)
-
-
 def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> return_types.frexp:
     """``(mantissa, exponent)``, input = mantissa * 2**exponent, with the mantissa in [0.5, 1) and the exponent int32.
 
@@ -92,18 +81,7 @@ def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> return_
     exponent=tensor([3], dtype=tesserack.int32))
     """
     _check_float("frexp", input)
-    plain = (input == 0) | ~input.isfinite()
-    wide = ts.where(plain, ts.ones_like(input), input).detach().double()
-    # Numbers below float64's normal range are brought into it first.
-    small = wide.abs() < 1e-300
-    scaled = ts.where(small, wide * 2.0**100, wide)
-    bits = scaled.abs().contiguous().view(ts.int64)
-    exponent = (bits >> 52) - 1022 - ts.where(small, 100, 0)
-    exponent = ts.where(plain, 0, exponent).to(ts.int32)
-    # In two steps: 2**exponent itself may be beyond the dtype.
-    half = exponent // 2
-    wide_mantissa = input.double() * ts.exp2(-half.double()) * ts.exp2(-(exponent - half).double())
-    mantissa = ts.where(plain, input, wide_mantissa.to(input.dtype))
+    mantissa, exponent = ts.ops._frexp(input)
     if out is None:
         return return_types.frexp((mantissa, exponent))
     if (out[0].dtype, out[1].dtype) != (mantissa.dtype, exponent.dtype):

@@ -50,6 +50,19 @@ void write_positions(const uint8_t* mask, int64_t begin, int64_t end, int64_t* o
   }
 }
 
+// The rows of coordinates in a matrix, likewise without a branch.
+void write_matrix_rows(const uint8_t* mask, int64_t columns, int64_t begin, int64_t end, int64_t* out, int64_t count) {
+  int64_t row = begin / columns, column = begin % columns;
+  for (int64_t i = begin, k = 0; k < count && i < end; ++row, column = 0) {
+    const int64_t stop = std::min(end, i + columns - column);
+    for (; k < count && i < stop; ++i, ++column) {
+      out[2 * k] = row;
+      out[2 * k + 1] = column;
+      k += mask[i] != 0;
+    }
+  }
+}
+
 // Row k of out0 = coordinates of the k-th true element of in0; out0 has room for all of them.
 void nonzero(const Call& call) {
   const Tensor out = call.out(0), in = call.in(0);
@@ -70,13 +83,18 @@ void nonzero(const Call& call) {
                   static_cast<long long>(out.size(0)));
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     Odometer odometer(in);
-    std::vector<int64_t> found(ndim == 1 ? 0 : static_cast<size_t>(std::min(kPart, n)));
+    std::vector<int64_t> found(ndim <= 2 ? 0 : static_cast<size_t>(std::min(kPart, n)));
     for (int64_t p = first; p < last; ++p) {
       const int64_t start = starts[static_cast<size_t>(p)], count = starts[static_cast<size_t>(p) + 1] - start;
-      int64_t* to = ndim == 1 ? rows + start : found.data();
-      write_positions(mask, p * kPart, std::min((p + 1) * kPart, n), to, count);
-      for (int64_t k = 0; ndim > 1 && k < count; ++k)
-        odometer.write(found[static_cast<size_t>(k)], rows + (start + k) * ndim);
+      const int64_t begin = p * kPart, end = std::min(begin + kPart, n);
+      if (ndim == 1) {
+        write_positions(mask, begin, end, rows + start, count);
+      } else if (ndim == 2) {
+        write_matrix_rows(mask, in.size(1), begin, end, rows + 2 * start, count);
+      } else {
+        write_positions(mask, begin, end, found.data(), count);
+        for (int64_t k = 0; k < count; ++k) odometer.write(found[static_cast<size_t>(k)], rows + (start + k) * ndim);
+      }
     }
   });
 }

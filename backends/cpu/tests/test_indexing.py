@@ -1,4 +1,4 @@
-"""gather, scatter, index_select, index_add_, nonzero, embedding and nll_loss against loops in NumPy and torch."""
+"""gather, scatter, index_select, nonzero, triangles, embedding and nll_loss against loops in NumPy and torch."""
 
 from __future__ import annotations
 
@@ -227,3 +227,33 @@ def test_nonzero_refuses_what_does_not_fit() -> None:
     for out in (np.empty((3, 1), "i8"), np.empty((2, 2), "i8"), np.empty((2, 1), "i4"), np.empty(2, "i8")):
         with pytest.raises(KernelError, match="nonzero: expected"):
             call("nonzero", [out], [mask])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(3, 4), (2, 5, 3), (700, 300), (1, 1), (2, 3, 1, 4)])
+def test_triangles(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    x = random_array(np.random.default_rng(2), shape, dtype)
+    rows, columns = shape[-2:]
+    for diagonal in (-(2**62), -rows, -1, 0, 1, columns, 2**62):
+        near = max(-rows - 1, min(columns + 1, diagonal))
+        for name, keep in (
+            ("tril", np.tri(rows, columns, near, bool)),
+            ("triu", ~np.tri(rows, columns, near - 1, bool)),
+        ):
+            out = np.full(shape, 3, "f4").astype(dtype)
+            call(name, [out], [x], [diagonal])
+            np.testing.assert_array_equal(out, np.where(keep, x, np.zeros((), dtype)))
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+@pytest.mark.parametrize("upper", [False, True])
+def test_triangle_indices(dtype: str, upper: bool) -> None:
+    for rows, columns in ((1, 1), (3, 5), (5, 3), (0, 2), (2, 0), (200, 300)):
+        for diagonal in (-rows, -2, -1, 0, 1, 2, columns):
+            keep = ~np.tri(rows, columns, diagonal - 1, bool) if upper else np.tri(rows, columns, diagonal, bool)
+            want = np.stack(np.nonzero(keep)).astype(dtype)
+            out = np.full(want.shape, -1, dtype)
+            call("triangle_indices", [out], [], [rows, columns, diagonal, int(upper)])
+            np.testing.assert_array_equal(out, want)
+    with pytest.raises(KernelError, match="triangle_indices: expected room"):
+        call("triangle_indices", [np.empty((2, 4), dtype)], [], [2, 2, 0, int(upper)])

@@ -4,6 +4,7 @@
 #include "erfc_avx512.h"
 #include "exp_avx2.h"
 #include "exp_avx512.h"
+#include "gamma_f32.h"
 #include "hard_avx512.h"
 #include "ops_float.h"
 #include "sigmoid_avx512.h"
@@ -90,6 +91,8 @@ constexpr OpTable<float> make_table() {
       t, TS_I_MOD);
   set_division<[](float a, float b) { return floordiv_f32(a, b); },
                [](float a, float b) { return python_floordiv(a, b); }>(t, TS_I_FLOORDIV);
+  t.fn[TS_I_LGAMMA][0] = &positive_loop<log_gamma_positive, log_gamma>;
+  t.fn[TS_I_DIGAMMA][0] = &positive_loop<digamma_positive, digamma>;
   t.fn[TS_I_SIN][0] = &trig_loop<[](float a) { return sin_f32(a); }, [](float a) { return std::sin(a); }>;
   t.fn[TS_I_TAN][0] = &trig_loop<[](float a) { return tan_f32(a); }, [](float a) { return std::tan(a); }>;
   t.fn[TS_I_COS][0] = &trig_loop<[](float a) { return cos_f32(a); }, [](float a) { return std::cos(a); }>;

@@ -12,7 +12,7 @@
 namespace ts {
 namespace {
 
-const KernelId kIota("iota"), kTril("tril"), kTriu("triu");
+const KernelId kIota("iota"), kTril("tril"), kTriu("triu"), kTriangleIndices("triangle_indices");
 
 void iota_into(const Tensor& out, Scalar start, Scalar step) {
   if (out.numel()) Launch(kIota, out.device()).out(out).param(start).param(step).run_required();
@@ -161,15 +161,39 @@ template <bool upper> void triangle(const Tensor& out, const Tensor& self, int64
   raw_copy(out, ops::masked_fill(x, dropped(self.size(-2), self.size(-1), diagonal, upper, self.device()), Scalar(0)));
 }
 
+// Elements of a rows x columns matrix where column <= row + diagonal: rows that grow by one, then full ones.
+int64_t lower_count(int64_t rows, int64_t columns, int64_t diagonal) {
+  int64_t first = std::clamp<int64_t>(-diagonal, 0, rows); // the first row with an element
+  int64_t full = std::clamp<int64_t>(columns - 1 - diagonal, first, rows), shortest = first + diagonal + 1;
+  int64_t growing = full - first;
+  __int128 n = static_cast<__int128>(growing) * (2 * static_cast<__int128>(shortest) + growing - 1) / 2 +
+               static_cast<__int128>(rows - full) * columns;
+  TS_CHECK(n <= INT64_MAX / 16, "tril_indices: a triangle of ", rows, " rows and ", columns,
+           " columns has too many elements");
+  return static_cast<int64_t>(n);
+}
+
+// Diagonals beyond the corners are as those at them.
+int64_t within(int64_t row, int64_t col, int64_t offset) { return std::clamp(offset, -row, col); }
+
 template <bool upper>
-Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, DType dtype, Device device, bool) {
+Tensor triangle_indices_rule(int64_t row, int64_t col, int64_t offset, DType dtype, Device device, bool) {
   const char* op = upper ? "triu_indices" : "tril_indices";
   TS_CHECK(row >= 0 && col >= 0, op, ": row and col must be non-negative, got ", row, " and ", col);
   DType t = dtype == DType::Undefined ? DType::Int64 : dtype;
   TS_CHECK(t == DType::Int64 || t == DType::Int32, op, ": expected dtype int32 or int64, got ", t);
-  if (row == 0 || col == 0) return empty_tensor(Dims{2, 0}, t, or_default(device));
-  Tensor kept = ops::logical_not(dropped(row, col, offset, upper, or_default(device)));
-  return ops::to_dtype(ops::contiguous(ops::transpose(ops::nonzero(kept), 0, 1)), t);
+  int64_t diagonal = within(row, col, offset);
+  // The upper triangle is the transposed matrix's lower one.
+  return outline(Dims{2, upper ? lower_count(col, row, -diagonal) : lower_count(row, col, diagonal)}, t,
+                 or_default(device));
+}
+template <bool upper>
+void triangle_indices(const Tensor& out, int64_t row, int64_t col, int64_t offset, DType, Device, bool) {
+  int64_t diagonal = within(row, col, offset);
+  if (Launch(kTriangleIndices, out.device()).out(out).param(row).param(col).param(diagonal).param(int64_t{upper}).run())
+    return;
+  Tensor kept = ops::logical_not(dropped(row, col, diagonal, upper, out.device()));
+  raw_copy(out, ops::transpose(ops::nonzero(kept), 0, 1));
 }
 
 #define OPTIONS "*, ScalarType? dtype=None, Device? device=None, bool requires_grad=False"
@@ -228,12 +252,14 @@ TS_OPERATORS(range) {
       })
       .doc("The upper triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
   def("tril_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
-      .body<triangle_indices<false>>()
+      .rule<triangle_indices_rule<false>>()
+      .compute<triangle_indices<false>>()
       .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the lower triangle of a row by col matrix, in row-major order.");
   def("triu_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
-      .body<triangle_indices<true>>()
+      .rule<triangle_indices_rule<true>>()
+      .compute<triangle_indices<true>>()
       .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the upper triangle of a row by col matrix, in row-major order.");

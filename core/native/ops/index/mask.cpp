@@ -61,9 +61,9 @@ Tensor coordinates(const Tensor& flat, IntSpan sizes) {
 
 Tensor nonzero_rule(const Tensor& self) { return outline(Dims{0, self.ndim()}, DType::Int64, self.device()); }
 Tensor nonzero(const Tensor& self) {
-  bool counted = self.ndim() > 1 && self.numel() > 0 && is_bool(self.dtype());
+  bool counted = self.ndim() > 1 && self.numel() > 0 && !self.device().is_meta();
   if (counted && backend_of(self.device()).kernel(kNonzero, self.device().index)) {
-    Tensor mask = raw_contiguous(self);
+    Tensor mask = raw_contiguous(is_bool(self.dtype()) ? self : ops::ne(self, Scalar(0)));
     Tensor out =
         empty_tensor(Dims{count_true(raw_view(mask, Dims{mask.numel()})), self.ndim()}, DType::Int64, self.device());
     if (out.numel() == 0 || write_coordinates(out, mask)) return out;

@@ -59,11 +59,19 @@ Tensor cross_along(const Tensor& a, const Tensor& b, int64_t dim) {
   TS_CHECK(!sizes.empty() && three(a) && three(b), "linalg.cross: inputs dimension ", dim,
            " must have length 3. Got shapes ", a.sizes(), " and ", b.sizes());
   Tensor x = ops::expand(a, sizes), y = ops::expand(b, sizes);
-  auto part = [&](const Tensor& t, int64_t k) { return ops::narrow(t, d, k, int64_t{1}); };
-  std::vector<Tensor> parts;
+  std::vector<Tensor> xs, ys, parts;
   for (int64_t k = 0; k < 3; ++k) {
-    int64_t i = (k + 1) % 3, j = (k + 2) % 3;
-    parts.push_back(ops::sub(ops::mul(part(x, i), part(y, j)), ops::mul(part(x, j), part(y, i))));
+    xs.push_back(ops::narrow(x, d, k, int64_t{1}));
+    ys.push_back(ops::narrow(y, d, k, int64_t{1}));
+  }
+  TS_CHECK(!is_bool(x.dtype()) || !is_bool(y.dtype()),
+           "linalg.cross: expected a numeric dtype, got bool; try .to() another");
+  static const Op minor("_minor");
+  bool half = is_half(x.dtype()) || is_half(y.dtype()); // each product is rounded to it, as PyTorch's are
+  for (size_t k = 0; k < 3; ++k) {
+    size_t i = (k + 1) % 3, j = (k + 2) % 3;
+    parts.push_back(half ? ops::sub(ops::mul(xs[i], ys[j]), ops::mul(xs[j], ys[i]))
+                         : minor(xs[i], ys[j], xs[j], ys[i]));
   }
   return ops::cat(parts, d);
 }
@@ -102,6 +110,11 @@ TS_OPERATORS(distance) {
       .inplace()
       .out(kSameDtype)
       .doc("self with each slice along `dim` whose p-norm is greater than maxnorm scaled down to it.");
+  def("_minor(Tensor a, Tensor b, Tensor c, Tensor d) -> Tensor")
+      .pointwise("a * b - c * d")
+      .hidden()
+      .function_only()
+      .doc("A determinant of two rows and columns.");
   def("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
       .body<cross>()
       .out(kSameDtype)

@@ -81,7 +81,7 @@ Tensor trapezoid_dx(const Tensor& samples, Scalar dx, int64_t dim) {
   int64_t d = checked_dim(samples, dim, "trapezoid");
   Tensor y = roomy(samples);
   if (y.sizes()[d] == 0) return nothing(y, d);
-  return ops::sum_dim(scaled_pairs(y, d, dx), IntSpan(&d, 1));
+  return ops::mul(ops::sum_dim(pairs(y, d), IntSpan(&d, 1)), dx.to_double() / 2); // scaled where it is smallest
 }
 Tensor cumulative_x(const Tensor& y, const Tensor& x, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");

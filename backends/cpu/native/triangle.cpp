@@ -1,0 +1,85 @@
+// Triangles of matrices, and the coordinates of their elements.
+#include <tesserack/backend.hpp>
+
+#include "threads.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tesserack::cpu {
+namespace {
+
+using backend::Call;
+using backend::Tensor;
+
+constexpr int64_t kGrainBytes = 1 << 18; // that one thread copies at a time
+
+// out0 = in0 where column <= row + param0 (upper: >=), zeros elsewhere; matrices in the last two dims, contiguous.
+template <bool Upper> int triangle(const Call& call) {
+  const Tensor out = call.out(0), in = call.in(0);
+  if (!in.is_contiguous() || !out.is_contiguous() || in.ndim() < 2) return TS_DECLINED;
+  const int64_t rows = in.size(in.ndim() - 2), columns = in.size(in.ndim() - 1);
+  const int64_t diagonal = std::clamp(call.param(0).as_int(), -rows - 1, columns + 1);
+  const int64_t item = backend::dtype_size(in.dtype()), width = columns * item;
+  const char* from = in.bytes();
+  char* to = out.bytes();
+  if (in.numel() == 0) return TS_OK;
+  parallel_for(0, in.numel() / columns, std::max<int64_t>(1, kGrainBytes / width), [&](int64_t first, int64_t last) {
+    int64_t row = first % rows;
+    for (int64_t r = first; r < last; ++r, row = row + 1 == rows ? 0 : row + 1) {
+      const int64_t split = std::clamp<int64_t>(row + diagonal + (Upper ? 0 : 1), 0, columns) * item;
+      const char* x = from + r * width;
+      char* y = to + r * width;
+      if constexpr (Upper) {
+        std::memset(y, 0, static_cast<size_t>(split));
+        std::memcpy(y + split, x + split, static_cast<size_t>(width - split));
+      } else {
+        std::memcpy(y, x, static_cast<size_t>(split));
+        std::memset(y + split, 0, static_cast<size_t>(width - split));
+      }
+    }
+  });
+  return TS_OK;
+}
+
+template <typename T>
+void write_indices(T* out, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, bool upper) {
+  T *row_out = out, *column_out = out + n;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t begin = upper ? std::clamp<int64_t>(row + diagonal, 0, columns) : 0;
+    const int64_t end = upper ? columns : std::clamp<int64_t>(row + diagonal + 1, 0, columns);
+    for (int64_t column = begin; column < end; ++column) {
+      *row_out++ = static_cast<T>(row);
+      *column_out++ = static_cast<T>(column);
+    }
+  }
+}
+
+// out0 (2, n) = rows and columns of the elements that a triangle has in a param0 x param1 matrix, diagonal param2.
+int triangle_indices(const Call& call) {
+  const Tensor out = call.out(0);
+  if (!out.is_contiguous()) return TS_DECLINED;
+  const int64_t rows = call.param(0).as_int(), columns = call.param(1).as_int(), diagonal = call.param(2).as_int();
+  const bool upper = call.param(3).as_int() != 0;
+  int64_t n = 0;
+  for (int64_t row = 0; row < rows; ++row)
+    n += std::clamp<int64_t>(upper ? columns - row - diagonal : row + diagonal + 1, 0, columns);
+  if (out.ndim() != 2 || out.size(0) != 2 || out.size(1) != n)
+    backend::fail(TS_ERROR, "triangle_indices: expected room for 2 rows of %lld coordinates",
+                  static_cast<long long>(n));
+  if (out.dtype() == TS_INT64)
+    write_indices(out.data<int64_t>(), n, rows, columns, diagonal, upper);
+  else if (out.dtype() == TS_INT32)
+    write_indices(out.data<int32_t>(), n, rows, columns, diagonal, upper);
+  else
+    return TS_DECLINED;
+  return TS_OK;
+}
+
+} // namespace
+
+TS_KERNEL("tril", triangle<false>);
+TS_KERNEL("triu", triangle<true>);
+TS_KERNEL("triangle_indices", triangle_indices);
+
+} // namespace tesserack::cpu
