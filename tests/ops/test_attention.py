@@ -169,3 +169,16 @@ def test_scores_are_not_held(device: Any) -> None:
     attention(q, k, v, is_causal=True).sum().backward()
     if str(ts.device(device).type) == "cpu":
         assert ts.max_memory_allocated(device) - before < length * length * 4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_result_lies_as_the_query_does(device, dtype):
+    """As in PyTorch: heads and widths of (N, L, H, E) are viewed as one again."""
+    x = ts.rand(2, 6, 3, 4, device=device).to(getattr(ts, dtype))
+    rows = ts.rand(2, 6, 3, 3 * 4, device=device).to(getattr(ts, dtype)).split(4, dim=-1)
+    for q, k, v in ((x.transpose(1, 2),) * 3, tuple(r.transpose(1, 2) for r in rows)):
+        y = ts.nn.functional.scaled_dot_product_attention(q, k, v)
+        assert tuple(y.transpose(1, 2).view(2, 6, 12).shape) == (2, 6, 12)
+        reference = ts.nn.functional.scaled_dot_product_attention(q.contiguous(), k.contiguous(), v.contiguous())
+        assert reference.is_contiguous()
+        ts.testing.assert_close(y, reference, check_stride=False)

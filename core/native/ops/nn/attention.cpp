@@ -6,6 +6,7 @@
 #include "ops/common/raw.h"
 #include "ops/common/traced.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/empty.h"
 #include "tensor/geometry.h"
 #include <cmath>
 #include <limits>
@@ -51,9 +52,7 @@ Tensor attention_of(const Tensor& q, const Tensor& k, const Tensor& v, const Ten
 Tensor whole_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool, double) {
   check_attention_operands(q, k, v);
   if (mask.defined()) check_attention_mask(mask, q.dtype());
-  Dims sizes(q.sizes());
-  sizes.back() = v.sizes().back();
-  return outline(sizes, q.dtype(), q.device());
+  return attention_outline(q, v);
 }
 void whole(const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
            double scale) {
@@ -83,11 +82,22 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
     if (Tensor out = attention_by_rows(query, k, v, mask, is_causal, scale, dropout_p); out.defined()) return out;
   }
   Tensor weights = attention_weights(attention_scores(query, k, mask, is_causal, scale));
-  if (dropout_p > 0) weights = dropout_op(weights, dropout_p, true);
-  return ops::matmul(weights, v);
+  if (dropout_p > 0) return ops::matmul(dropout_op(weights, dropout_p, true), v);
+  Tensor result = ops::matmul(weights, v), wanted = attention_outline(query, v);
+  bool heads_inside = wanted.ndim() == 4 && wanted.strides()[1] < wanted.strides()[2];
+  if (!heads_inside || !same(result.sizes(), wanted.sizes())) return result;
+  return ops::transpose(ops::contiguous(ops::transpose(result, int64_t{1}, int64_t{2}), MemoryFormat::Contiguous),
+                        int64_t{1}, int64_t{2});
 }
 
 } // namespace
+
+Tensor attention_outline(const Tensor& q, const Tensor& v) {
+  if (q.ndim() == 4 && q.sizes().back() == v.sizes().back()) return outline_like(q, q.dtype());
+  Dims sizes(q.sizes());
+  sizes.back() = v.sizes().back();
+  return outline(sizes, q.dtype(), q.device());
+}
 
 void check_attention_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
   const char* op = "scaled_dot_product_attention";

@@ -6,6 +6,9 @@ namespace ts {
 
 // Ranks, dtypes and widths of (..., L, E), (..., S, E), (..., S, V).
 void check_attention_operands(const Tensor& q, const Tensor& k, const Tensor& v);
+// The result, laid out as four-dimensional queries are: as in PyTorch heads that lie between positions stay there, and
+// programs view the result with heads and widths as one.
+Tensor attention_outline(const Tensor& q, const Tensor& v);
 // A mask is bool, float32 or of the query's dtype.
 void check_attention_mask(const Tensor& mask, DType query);
 

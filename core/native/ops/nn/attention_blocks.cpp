@@ -52,8 +52,7 @@ Dims statistics_sizes(const Tensor& q) {
 Two attention_blocks_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
                           double) {
   check(q, k, v, mask, is_causal);
-  return {outline(with(batch_of(q), q.size(-2), v.sizes().back()), q.dtype(), q.device()),
-          outline(statistics_sizes(q), accumulate_type(q.dtype()), q.device())};
+  return {attention_outline(q, v), outline(statistics_sizes(q), accumulate_type(q.dtype()), q.device())};
 }
 void attention_blocks(const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
                       const Tensor& mask, bool is_causal, double scale) {
