@@ -25,7 +25,7 @@ class SobolEngine:
     >>> engine.draw(4).tolist()
     [[0.0, 0.0], [0.5, 0.5], [0.75, 0.25], [0.25, 0.75]]
     >>> engine.fast_forward(2).draw().tolist(), engine.num_generated
-    ([[0.125, 0.625]], 7)
+    ([[0.625, 0.125]], 7)
     """
 
     MAXBIT = 30

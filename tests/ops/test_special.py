@@ -155,8 +155,10 @@ def test_logarithms(device):
     np.testing.assert_allclose(got, [0, math.nan, 2 * math.log(1.5), -math.inf])
     got = ts.special.multigammaln(on(device, [3.0, 7.5]), 3).tolist()
     np.testing.assert_allclose(got, [reference.multigammaln(a, 3) for a in (3.0, 7.5)], rtol=1e-12)
+    below = ts.special.multigammaln(on(device, [0.75]), 3).item()  # outside: the sum alone, as PyTorch has it
+    assert below == pytest.approx(math.lgamma(0.75) + math.lgamma(0.25) + math.lgamma(-0.25) + 1.5 * math.log(math.pi))
     with pytest.raises(RuntimeError, match="greater than"):
-        ts.special.multigammaln(on(device, [0.5]), 3)
+        ts.special.multigammaln(on(device, [3.0]), 0)
 
 
 def test_operands_of_other_kinds_are_promoted(device):

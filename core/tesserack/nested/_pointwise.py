@@ -30,7 +30,8 @@ _BINARY = (
     *("eq", "float_power", "floor_divide", "fmax", "fmin", "fmod", "gcd", "ge", "greater", "greater_equal", "gt"),
     *("heaviside", "hypot", "igamma", "igammac", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "logaddexp"),
     *("logaddexp2", "logical_and", "logical_or", "logical_xor", "lt", "masked_fill", "maximum", "minimum", "mul"),
-    *("multiply", "ne", "nextafter", "not_equal", "pow", "remainder", "rsub", "sub", "subtract", "true_divide"),
+    *("multiply", "ne", "nextafter", "_nextafter", "not_equal", "pow", "remainder", "rsub", "sub", "subtract"),
+    "true_divide",
     *("xlogy", "xlog1py", "zeta", "isclose", "prelu"),
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
     *("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__and__", "__rand__", "__or__"),
@@ -98,6 +99,11 @@ def _spread(nt: NestedTensor, other: Tensor) -> Tensor:
 def _unary(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any:
     _refuse_sizes(func.__name__, args)
     return wrap_like(func(input.values(), *args, **kwargs), input)
+
+
+@handles("_frexp")
+def _several(func: Any, input: NestedTensor) -> Any:
+    return tuple(wrap_like(part, input) for part in func(input.values()))
 
 
 def _operands(name: str, args: Any, kwargs: Any) -> tuple[NestedTensor, list[Any], dict[str, Any]]:

@@ -101,7 +101,7 @@ def multilabel_margin_loss(
     gaps = (1 - rows.gather(1, safe).unsqueeze(2) + rows.unsqueeze(1)).clamp(min=0)  # (N, targets, classes)
     counted = known.unsqueeze(2) & ~wanted.unsqueeze(1)
     loss = reduced(name, gaps.masked_fill(~counted, 0.0).sum((1, 2)) / rows.shape[1], reduction)
-    return loss.squeeze(0) if input.ndim < 2 and target.ndim == 0 and reduction == "none" else loss
+    return loss.squeeze(0) if input.ndim < 2 and reduction == "none" else loss
 
 
 def multilabel_soft_margin_loss(

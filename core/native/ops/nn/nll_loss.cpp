@@ -23,8 +23,9 @@ void check_classes(const Tensor& target, const Tensor& weight, int64_t n_classes
            " classes or no classes but got weight tensor of shape: ", weight.sizes());
   TS_CHECK(weight.dtype() == dtype, "nll_loss: expected weight of the input's dtype ", dtype, ", got ", weight.dtype());
 }
-void check_one_class(const char* op, const Tensor& target) {
-  TS_CHECK(target.ndim() <= 1, op,
+// Of targets for as many inputs; others are told how many there are.
+void check_one_class(const char* op, const Tensor& input, const Tensor& target) {
+  TS_CHECK(target.ndim() <= 1 || target.size(0) != input.size(0), op,
            ": 0D or 1D target tensor expected, multi-target not supported: for an input (N, C) ",
            "expected target (N), got ", target.sizes(), "; try target.squeeze(1), or target.argmax(1) of one-hot rows");
 }
@@ -147,7 +148,7 @@ Tensor nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, 
   TS_CHECK(self.ndim() >= 1, "nll_loss: expected an input of at least one dimension, got a 0-d tensor");
   check_weight_dtype("nll_loss", weight, self.dtype());
   if (self.ndim() == 2) {
-    check_one_class("nll_loss", target);
+    check_one_class("nll_loss", self, target);
     TS_CHECK_VALUE(target.ndim() == 1 && target.numel() == self.size(0), "nll_loss: Expected input batch_size (",
                    self.size(0), ") to match target batch_size (", target.ndim() ? target.size(0) : 1,
                    "), got target of shape ", target.sizes());
@@ -225,7 +226,7 @@ Tensor cross_entropy_rule(const Tensor& input, const Tensor& target, const Tenso
   TS_CHECK(!soft || ignore_index < 0, op, ": ignore_index is not supported for floating point target");
   Dims sizes(input.sizes());
   sizes.erase(sizes.begin() + dim);
-  if (!soft && input.ndim() == 2) check_one_class(op, target);
+  if (!soft && input.ndim() == 2) check_one_class(op, input, target);
   TS_CHECK_VALUE(soft || input.ndim() > 2 || same(target.sizes(), sizes), "nll_loss: Expected input batch_size (",
                  input.size(0), ") to match target batch_size (", target.ndim() ? target.size(0) : 1,
                  "), got target of shape ", target.sizes());
