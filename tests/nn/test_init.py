@@ -77,6 +77,7 @@ def test_dirac_passes_channels_on(device):
         init.dirac_(ts.empty(3, 3, 3), groups=2)
 
 
+@pytest.mark.usefixtures("needs_lapack")
 @pytest.mark.filterwarnings("ignore:lapack_")  # which a card may leave to the cpu
 @pytest.mark.parametrize("shape", [(5, 5), (3, 8), (8, 3), (4, 2, 3), (1, 1)])
 def test_orthogonal(shape, device):

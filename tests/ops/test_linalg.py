@@ -14,14 +14,7 @@ SHAPES = [(3, 3), (4, 2), (2, 4), (2, 3, 2), (3, 2, 2, 2), (0, 3), (3, 0), (0, 2
 SQUARE = [(3, 3), (2, 4, 4), (1, 1), (0, 0), (0, 3, 3)]
 
 
-@pytest.fixture(autouse=True)
-def _needs_lapack(device: ts.device) -> None:
-    try:
-        ts.linalg.inv(ts.eye(2, device=device))
-    except RuntimeError as error:
-        if "without" in str(error):
-            pytest.skip(str(error))
-        raise
+pytestmark = pytest.mark.usefixtures("needs_lapack")
 
 
 def matrix(device: ts.device, *shape: int, dtype: ts.dtype = ts.float64, seed: int = 0) -> ts.Tensor:
