@@ -23,7 +23,9 @@ NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "dispatch": 1, "autograd": 2, "exten
 # own __init__ gathers all and is free.
 PACKAGE_LEVELS = {
     **dict.fromkeys(("nn", "optim", "utils", "amp"), 1),
-    **dict.fromkeys(("_switches", "compat.shims", "compiler", "distributions", "func", "fx", "jit", "testing"), 2),
+    **dict.fromkeys(
+        ("_switches", "compat.aten", "compat.shims", "compiler", "distributions", "func", "fx", "jit", "testing"), 2
+    ),
     "cli": 3,
     "__main__": 4,
 }

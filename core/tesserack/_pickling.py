@@ -60,6 +60,9 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
 
         return reduce(self)
     shape = tuple(self.shape)
+    if type(self).__torch_dispatch__ is not Tensor.__torch_dispatch__ and has_no_memory(self):
+        outline = shape, tuple(self.stride()), self.storage_offset(), name_of(self.dtype), str(self.device)
+        return rebuild_wrapper, (type(self), *outline, self.requires_grad), self.__dict__
     from tesserack._pending import bits_of, physical
 
     bits = bits_of(self)
@@ -79,6 +82,26 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
         arguments = (*arguments, bits)
     state = self.__dict__
     return (rebuild_tensor, arguments, state) if state else (rebuild_tensor, arguments)
+
+
+def has_no_memory(tensor: Tensor) -> bool:
+    """Of one made by ``_make_wrapper_subclass``, whose class holds the values."""
+    return bool(tensor.numel()) and not tensor.is_meta and not tensor.data_ptr()
+
+
+def rebuild_wrapper(
+    cls: type[Tensor],
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    offset: int,
+    dtype: str,
+    device: str,
+    requires_grad: bool,
+) -> Tensor:
+    """What a pickled tensor without memory calls; its attributes follow."""
+    return Tensor._make_wrapper(  # type: ignore[no-any-return]
+        cls, shape, stride, offset, dtype_named(dtype), _native.device(device), requires_grad
+    )
 
 
 def rebuild_tensor(

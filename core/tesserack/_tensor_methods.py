@@ -6,6 +6,7 @@ import weakref
 
 from tesserack import _native
 from tesserack._native import Stream, Tensor
+from tesserack._wrapper_subclass import make_wrapper_subclass, no_dispatch
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _deep_copy_of(x: Tensor, memo: dict[Any, Any]) -> Tensor:
 
     if x.layout is not _native.strided or getattr(x, "is_nested", False) or x.is_meta or not x.numel():
         return x.clone()
-    if x.is_conj() or x.is_neg():
+    if x.is_conj() or x.is_neg() or not x.data_ptr():
         return x.clone()
     memory = copied_memory(x, memo)
     whole = len(memory) - len(memory) % x.element_size()
@@ -189,7 +190,13 @@ def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
 
 
 def __init_subclass__(cls: type[Any], /, **kwargs: Any) -> None:
-    """Have operators look at their arguments from now on, unless the class says that it overrides nothing."""
+    """Have operators look at their arguments from now on, unless the class says that it overrides nothing.
+
+    A class that defines ``__torch_dispatch__`` alone is asked there, and not twice.
+    """
+    given = getattr(cls.__dict__.get("__torch_function__", cls.__torch_function__), "__func__", None)
+    if "__torch_dispatch__" in cls.__dict__ and given is __torch_function__:
+        cls.__torch_function__ = no_override
     if getattr(cls, "__torch_function__", None) is not no_override:
         _native._watch_overrides()
 
@@ -525,6 +532,8 @@ def _members() -> Iterator[tuple[str, Any]]:
     yield "name", property(lambda self: None, doc="None: tensors have no names of their own.")
     yield "__torch_function__", classmethod(__torch_function__)
     yield "__init_subclass__", classmethod(__init_subclass__)
+    yield "__torch_dispatch__", staticmethod(no_dispatch)
+    yield "_make_wrapper_subclass", staticmethod(make_wrapper_subclass)
     yield "__array_priority__", 1000  # above numpy.ndarray's: array + tensor gives a tensor
 
 

@@ -165,7 +165,8 @@ def _block(values: Any, dims: int, indent: int, form: Any) -> str:
     return "[" + ("," + "\n" * (dims - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
-def _contents(tensor: Tensor, indent: int) -> str:
+def contents(tensor: Tensor, indent: int) -> str:
+    """The text of the values alone, its lines indented."""
     values = _values(tensor, tensor.numel() > _options.threshold)
     return _block(values, tensor.dim(), indent, _formatter(tensor, _leaves(values)))
 
@@ -181,7 +182,7 @@ def _is_default_device(tensor: Tensor) -> bool:
 
 
 def _part_contents(tensor: Tensor, indent: int) -> str:
-    return _contents(tensor, indent) if tensor.numel() else "[]"
+    return contents(tensor, indent) if tensor.numel() else "[]"
 
 
 def _describe(tensor: Tensor, indent: int) -> tuple[str, list[str]]:
@@ -208,7 +209,7 @@ def _describe(tensor: Tensor, indent: int) -> tuple[str, list[str]]:
         suffixes.append(f"size={tuple(tensor.shape)}")
     if not _has_usual_dtype(tensor):
         suffixes.append(f"dtype={tensor.dtype}")
-    return _contents(tensor, indent), suffixes
+    return contents(tensor, indent), suffixes
 
 
 def _history(tensor: Tensor) -> list[str]:
@@ -218,6 +219,20 @@ def _history(tensor: Tensor) -> list[str]:
     return ["requires_grad=True"] if tensor.requires_grad else []
 
 
+def add_suffixes(text: str, suffixes: list[str], indent: int, force_newline: bool) -> str:
+    """The text with what follows the values, on a line of its own where it would be too long, and the bracket."""
+    column = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if force_newline or column + len(suffix) + 2 > _options.linewidth:
+            text += ",\n" + " " * indent + suffix
+            column = indent + len(suffix)
+            force_newline = False
+        else:
+            text += ", " + suffix
+            column += len(suffix) + 2
+    return text + ")"
+
+
 def tensor_repr(tensor: Tensor) -> str:
     """The text ``repr(tensor)`` gives."""
     kind = type(tensor)
@@ -225,13 +240,4 @@ def tensor_repr(tensor: Tensor) -> str:
     prefix = "tensor(" if plain else f"{kind.__name__}("
     with _native.no_grad():
         text, suffixes = _describe(tensor.detach() if tensor.requires_grad else tensor, len(prefix))
-    text = prefix + text
-    column = len(text) - text.rfind("\n") + 1
-    for suffix in suffixes + _history(tensor):
-        if column + len(suffix) + 2 > _options.linewidth:
-            text += ",\n" + " " * len(prefix) + suffix
-            column = len(prefix) + len(suffix)
-        else:
-            text += ", " + suffix
-            column += len(suffix) + 2
-    return text + ")"
+    return add_suffixes(prefix + text, suffixes + _history(tensor), len(prefix), False)

@@ -34,7 +34,7 @@ bool is_private(const Tensor& g) {
 
 // A copy that nobody else sees, laid out as .grad is.
 Tensor private_copy(const Tensor& g, const Tensor& variable) {
-  if (g->payload || !same(g.sizes(), variable.sizes())) return detach(ops::clone(g));
+  if (g->payload || g->keys & key_bit(key::Python) || !same(g.sizes(), variable.sizes())) return detach(ops::clone(g));
   bool dense = is_dense(variable.sizes(), variable.strides());
   Tensor copy = dense ? empty_strided_tensor(g.sizes(), variable.strides(), g.dtype(), g.device())
                       : empty_tensor(g.sizes(), g.dtype(), g.device());

@@ -1,6 +1,7 @@
 #include "autograd/meta.h"
 #include "autograd/accumulate.h"
 #include "autograd/view_history.h"
+#include "dispatch/op_handles.h"
 #include "runtime/backend.h"
 #include <algorithm>
 #include <mutex>
@@ -153,7 +154,10 @@ void remove_post_accumulate_hook(const Tensor& t, uint64_t id) {
     std::erase_if(m->post_accumulate, [id](auto& e) { return e.id == id; });
 }
 
-Tensor detach(const Tensor& t) { return shallow_copy(t); }
+Tensor detach(const Tensor& t) {
+  // A class that answers for its tensors makes one of its kind.
+  return t->keys & key_bit(key::Python) ? ops::detach(t) : shallow_copy(t);
+}
 
 void detach_inplace(const Tensor& t) {
   TS_CHECK(!t->base, "Can't detach views in-place. Use detach() instead.");

@@ -57,7 +57,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t output_nr)
   }
   // A result holds its node, which holds this: keep a history-free alias instead.
   if (is_result)
-    data_ = shallow_copy(t);
+    data_ = detach(t);
   else
     data_ = t;
   had_history_ = !is_result && has_history(t);
@@ -99,7 +99,7 @@ Tensor SavedTensor::unpack(Node* owner) const {
            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not supported, "
            "please use out-of-place `.detach()` instead");
   if (!is_result_) return data_;
-  Tensor out = shallow_copy(data_);
+  Tensor out = detach(data_);
   if (owner && grad_enabled()) set_history(out, Ref<Node>::share(owner), output_nr_);
   return out;
 }

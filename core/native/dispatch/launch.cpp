@@ -16,7 +16,10 @@ Launch::Launch(const KernelId& id, Device device) : id_(id), device_(device) {
 
 // Operators resolve what is pending before they launch: a body that made such a tensor and did not would compute with
 // other values.
-[[noreturn, gnu::cold, gnu::noinline]] static void refuse_pending(const KernelId& id, const TensorImpl& t) {
+[[gnu::cold, gnu::noinline]] static void check_memory(const KernelId& id, const TensorImpl& t) {
+  TS_CHECK(!(t.keys & key_bit(key::Python)) || t.storage || !t.numel || t.device.is_meta(), id.name(),
+           ": expected memory, got a tensor of a class whose __torch_dispatch__ answers for it; unwrap it first");
+  if (!(t.keys & pending_bits())) return;
   fail(ErrorKind::Runtime, id.name(), ": expected plain memory, got a tensor whose ",
        t.keys & key_bit(key::Conjugate) ? "conjugation" : "negation", " is pending; use resolve_conj(), resolve_neg()");
 }
@@ -25,8 +28,8 @@ inline void Launch::note(const TensorImpl& t, int32_t ndim, bool contiguous) {
   TS_CHECK(t.device == device_, id_.name(),
            ": Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
            t.device);
-  if (t.keys & pending_bits()) [[unlikely]]
-    refuse_pending(id_, t);
+  if (t.keys & (pending_bits() | key_bit(key::Python))) [[unlikely]]
+    check_memory(id_, t);
   shape_.dtypes |= uint64_t{1} << static_cast<int>(t.dtype);
   shape_.offsets |= static_cast<uint64_t>(t.byte_offset);
   shape_.ndim = std::max(shape_.ndim, ndim);

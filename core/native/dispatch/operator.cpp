@@ -16,11 +16,12 @@ struct Registry {
   std::unordered_map<std::string, std::vector<const Operator*>> by_base;
   std::vector<const Operator*> order;
   const Kernel* defaults[Operator::kKeys] = {};
-  std::map<std::string, int> keys = {
-      {"Conjugate", key::Conjugate}, {"Negative", key::Negative}, {"StorageDtype", key::StorageDtype},
-      {"Autograd", key::Autograd},   {"Sparse", key::Sparse},     {"Batching", key::Batching},
-      {"Autocast", key::Autocast},   {"Profiler", key::Profiler}, {"Tracer", key::Tracer},
-      {"UserMode", key::UserMode}};
+  std::map<std::string, int> keys = {{"Python", key::Python},     {"Conjugate", key::Conjugate},
+                                     {"Negative", key::Negative}, {"StorageDtype", key::StorageDtype},
+                                     {"Autograd", key::Autograd}, {"Sparse", key::Sparse},
+                                     {"Batching", key::Batching}, {"Autocast", key::Autocast},
+                                     {"Profiler", key::Profiler}, {"Tracer", key::Tracer},
+                                     {"UserMode", key::UserMode}};
 };
 Registry& registry() {
   static auto* r = new Registry;

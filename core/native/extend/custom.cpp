@@ -93,12 +93,18 @@ void add_key(const std::string& name, const std::string& neighbour, bool before)
   register_key(name, next_to, before);
 }
 
-bool enable_key(const std::string& name, bool on) {
-  KeySet bit = key_bit(known_key(name, "enable_key"));
-  KeySet& include = thread_state().include;
-  bool was = include & bit;
-  include = on ? include | bit : include & ~bit;
+namespace {
+bool switch_key(KeySet& keys, const std::string& name, bool on, const char* what) {
+  KeySet bit = key_bit(known_key(name, what));
+  bool was = keys & bit;
+  keys = on ? keys | bit : keys & ~bit;
   return was;
+}
+} // namespace
+
+bool enable_key(const std::string& name, bool on) { return switch_key(thread_state().include, name, on, "enable_key"); }
+bool exclude_key(const std::string& name, bool on) {
+  return switch_key(thread_state().exclude, name, on, "exclude_key");
 }
 
 } // namespace ts

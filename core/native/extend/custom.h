@@ -27,5 +27,7 @@ void install_kernel(const char* op, const std::string& key, Kernel kernel);
 void add_key(const std::string& name, const std::string& neighbour, bool before);
 // Whether this thread's calls come to the key; returns how it was.
 bool enable_key(const std::string& name, bool on);
+// Whether they pass by it, even with tensors that have it; returns how it was.
+bool exclude_key(const std::string& name, bool on);
 
 } // namespace ts

@@ -296,9 +296,9 @@ PyRef finish_output(const Ref<FunctionNode>& node, PyObject* o, size_t k, bool i
   }
   if (!differentiable || !record) {
     // An input handed through is another tensor; what forward made is history-free already.
-    return is_input && !dirty ? PyRef::steal(wrap(shallow_copy(t))) : PyRef::borrow(o);
+    return is_input && !dirty ? PyRef::steal(wrap(detach(t))) : PyRef::borrow(o);
   }
-  Tensor out = is_input || t->base ? as_view_of_input(t) : requires_grad(t) ? shallow_copy(t) : t;
+  Tensor out = is_input || t->base ? as_view_of_input(t) : requires_grad(t) ? detach(t) : t;
   set_history(out, node, static_cast<uint32_t>(k));
   PyRef result = out.is(t) ? PyRef::borrow(o) : PyRef::steal(wrap(out));
   watch_for_cycles(result.get()); // the context may hold its own output

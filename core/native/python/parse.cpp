@@ -2,6 +2,7 @@
 #include "autograd/meta.h"
 #include "extend/pending_bits.h"
 #include "python/items.h"
+#include "python/tensor_subclass.h"
 #include "runtime/backend.h"
 #include <cmath>
 
@@ -115,6 +116,11 @@ PyTypeObject* numpy_scalar_type() {
 
 Value item_value(const Tensor& t) {
   TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
+  if (comes_to_python(t)) [[unlikely]] {
+    Value number;
+    TS_CHECK_TYPE(as_number(dispatched_item(t).get(), number), "item: expected __torch_dispatch__ to return a number");
+    return number;
+  }
   TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
   alignas(16) char bytes[16];
   copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");

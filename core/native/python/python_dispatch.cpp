@@ -113,7 +113,7 @@ void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, 
 // The kernel's own calls do not come back to its key; what it redispatches does.
 void run_kernel(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   int key = highest_key(keys);
-  bool hides = key >= key::kBackendBits && key != key::Autograd && key != key::Sparse &&
+  bool hides = key >= key::kBackendBits && key != key::Autograd && key != key::Sparse && key != key::Python &&
                !(thread_state().exclude & key_bit(key));
   KeySet hidden = hides ? key_bit(key) : 0;
   ExcludeKeys exclude(hidden);
@@ -201,6 +201,7 @@ PyObject* outline_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs) 
 PyObject* get_op(PyObject* self, void*) {
   return guarded([&] { return to_python(as_call(self)->op->name()).release(); });
 }
+PyObject* get_composite(PyObject* self, void*) { return PyBool_FromLong(as_call(self)->op->traced()); }
 PyObject* get_schema(PyObject* self, void*) {
   return guarded([&] { return to_python(to_string(*as_call(self)->op->schema)).release(); });
 }
@@ -224,6 +225,7 @@ PyMethodDef g_call_methods[] = {
 PyGetSetDef g_call_properties[] = {
     {"op", get_op, nullptr, "The operator's name, with its overload: 'sum.dim'.", nullptr},
     {"schema", get_schema, nullptr, "The operator's schema.", nullptr},
+    {"composite", get_composite, nullptr, "Whether it is computed, and differentiated, by calls of others.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 void init_call_type(PyObject* module) {
@@ -270,6 +272,14 @@ PyObject* enable_key(PyObject*, PyObject* args) {
   int on;
   if (!PyArg_ParseTuple(args, "sp:_enable_key", &name, &on)) return nullptr;
   return guarded([&] { return PyBool_FromLong(ts::enable_key(name, on)); });
+}
+
+// _exclude_key(key, on): whether this thread's calls pass by the key, whatever brings it; returns how it was.
+PyObject* exclude_key(PyObject*, PyObject* args) {
+  const char* name;
+  int on;
+  if (!PyArg_ParseTuple(args, "sp:_exclude_key", &name, &on)) return nullptr;
+  return guarded([&] { return PyBool_FromLong(ts::exclude_key(name, on)); });
 }
 
 // _define_operator(schema, body, doc, origin) -> function
@@ -332,6 +342,7 @@ PyObject* load_library_file(PyObject*, PyObject* args) {
 PyMethodDef g_functions[] = {{"_set_kernel", set_kernel, METH_VARARGS, nullptr},
                              {"_register_key", add_key, METH_VARARGS, nullptr},
                              {"_enable_key", enable_key, METH_VARARGS, nullptr},
+                             {"_exclude_key", exclude_key, METH_VARARGS, nullptr},
                              {"_define_operator", define_operator, METH_VARARGS, nullptr},
                              {"_keys", key_list, METH_NOARGS, nullptr},
                              {"_custom_operators", custom_operators, METH_NOARGS, nullptr},

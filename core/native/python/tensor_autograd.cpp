@@ -207,19 +207,6 @@ PyObject* detach_(PyObject* self, PyObject*) {
   });
 }
 
-PyObject* make_subclass(PyObject*, PyObject* args) {
-  PyObject *type, *data;
-  int on = 0;
-  if (!PyArg_ParseTuple(args, "OO|p:_make_subclass", &type, &data, &on)) return nullptr;
-  return guarded([&] {
-    bool subclass = PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), TensorType);
-    TS_CHECK_TYPE(subclass, "_make_subclass: expected a subclass of Tensor, got ", type_name(type));
-    Tensor t = shallow_copy(expect_tensor(data, "_make_subclass"));
-    if (on) set_requires_grad(t, true);
-    return wrap_as(reinterpret_cast<PyTypeObject*>(type), std::move(t));
-  });
-}
-
 PyMethodDef g_functions[] = {
     {"_run_backward", run_engine, METH_VARARGS, nullptr},
     {"_queue_callback", queue_python_callback, METH_O, nullptr},
@@ -249,8 +236,6 @@ std::vector<PyMethodDef> autograd_methods() {
       {"retain_grad", retain_grad_method, METH_NOARGS,
        "retain_grad()\n--\n\nKeep the gradient of this non-leaf in .grad."},
       {"detach_", detach_, METH_NOARGS, "detach_()\n--\n\nForget the history in place."},
-      {"_make_subclass", make_subclass, METH_VARARGS | METH_STATIC,
-       "_make_subclass(cls, data, require_grad=False)\n--\n\nThe same memory as an instance of a subclass."},
   };
 }
 

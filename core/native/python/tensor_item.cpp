@@ -5,6 +5,7 @@
 #include "python/items.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
+#include "python/tensor_subclass.h"
 #include "runtime/capture_state.h"
 
 namespace ts::py {
@@ -14,6 +15,8 @@ PyObject* item(PyObject* self, PyObject*) {
   return guarded([&] {
     const Tensor& t = tensor_of(self);
     TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
+    if (comes_to_python(t)) [[unlikely]]
+      return dispatched_item(t).release();
     TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
     alignas(16) char bytes[16];
     copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");

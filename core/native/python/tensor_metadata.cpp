@@ -82,7 +82,7 @@ PyObject* data_ptr(PyObject* self, PyObject*) {
     const Tensor& t = tensor_of(self);
     TS_CHECK(!t.device().is_meta(), "data_ptr: a meta tensor has no data");
     check_has_memory(t, "an address");
-    if (t.numel() == 0) return PyLong_FromLong(0);
+    if (t.numel() == 0 || !t->storage) return PyLong_FromLong(0);
     // Without a host address, the handle tells tensors apart as well.
     char* at = t.data<char>();
     auto address = reinterpret_cast<uintptr_t>(t->storage->handle) + static_cast<uintptr_t>(t->byte_offset);

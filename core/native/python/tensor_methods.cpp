@@ -57,7 +57,7 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 std::vector<PyType_Slot> conversion_slots() {
   static std::vector<PyMethodDef> methods = [] {
     std::vector<PyMethodDef> all;
-    for (auto family : {item_methods(), metadata_methods(), autograd_methods(), interop_methods()})
+    for (auto family : {item_methods(), metadata_methods(), autograd_methods(), interop_methods(), subclass_methods()})
       all.insert(all.end(), family.begin(), family.end());
     all.push_back({nullptr, nullptr, 0, nullptr});
     return all;

@@ -63,7 +63,8 @@ TS_GETTER(get_is_meta, PyBool_FromLong(t.device().is_meta()))
 TS_GETTER(get_false, Py_NewRef(Py_False))
 TS_GETTER(get_real, is_complex(t.dtype()) ? wrap(ops::real(t)) : Py_NewRef(self))
 TS_GETTER(get_imag, wrap(ops::imag(t)))
-TS_GETTER(get_data, wrap(shallow_copy(t, true)))
+// What has no memory has its class make one of its kind.
+TS_GETTER(get_data, wrap(t->keys& key_bit(key::Python) ? ops::detach(t) : shallow_copy(t, true)))
 
 Tensor reversed_dims(const Tensor& t) {
   Dims order(static_cast<size_t>(t.ndim()));

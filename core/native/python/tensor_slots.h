@@ -15,5 +15,6 @@ std::vector<PyMethodDef> item_methods();     // tensor_item.cpp: item, tolist, _
 std::vector<PyMethodDef> metadata_methods(); // tensor_metadata.cpp: size, stride, is_contiguous
 std::vector<PyMethodDef> autograd_methods(); // tensor_autograd.cpp: backward, hooks, detach_
 std::vector<PyMethodDef> interop_methods();  // dlpack.cpp
+std::vector<PyMethodDef> subclass_methods(); // tensor_subclass.cpp: _make_subclass, _make_wrapper
 
 } // namespace ts::py

@@ -108,7 +108,7 @@ Tensor pin_memory(const Tensor& t, Backend& backend) {
 
 bool copy_from_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
   Pinned* block = pinned_block(src);
-  if (!block || &block->backend != &backend_of(dst.device())) return false;
+  if (!block || !dst->storage || &block->backend != &backend_of(dst.device())) return false;
   check_recordable(dst.device(), "a copy from the host");
   const ts_backend& t = block->backend.table();
   int index = dst.device().index;
@@ -121,7 +121,7 @@ bool copy_from_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
 
 bool copy_to_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
   Pinned* block = pinned_block(dst);
-  if (!block || &block->backend != &backend_of(src.device())) return false;
+  if (!block || !src->storage || &block->backend != &backend_of(src.device())) return false;
   check_recordable(src.device(), "a copy to the host");
   const ts_backend& t = block->backend.table();
   int index = src.device().index;

@@ -175,8 +175,11 @@ void synchronize(Device device) {
   synchronize_device(device);
 }
 
-// Bytes are not values where something is pending: who moves them resolves it first.
+// Bytes are not values where something is pending: who moves them resolves it first. Sparse tensors, and those whose
+// class answers for them, have none.
 static void check_plain(const Tensor& t) {
+  TS_CHECK(t->storage, "expected a tensor with memory of its own, got one of shape ", t.sizes(),
+           " without; use .to_dense() if it is sparse, or have its class unwrap it");
   TS_CHECK(!t.pending(), "expected plain memory, got a tensor whose ", t.is_conj() ? "conjugation" : "negation",
            " is pending; use resolve_conj(), resolve_neg()");
 }
@@ -210,8 +213,6 @@ void move_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
     std::memcpy(dst, host, bytes);
     return;
   }
-  TS_CHECK(src->storage, "expected a tensor with memory of its own, got a sparse one of shape ", src.sizes(),
-           "; use .to_dense() first");
   Backend& b = backend_of(src.device());
   void* stream = b.stream(src.device().index);
   b.check_wait(b.table().copy_to_host(b.table().ctx, src.device().index, dst, src->storage->handle, src->byte_offset,
@@ -223,6 +224,7 @@ void move_bytes_to_host(void* dst, const Tensor& src, size_t bytes) {
 
 void copy_bytes_within(const Tensor& dst, const Tensor& src, size_t bytes) {
   if (bytes == 0) return;
+  for (const Tensor* t : {&dst, &src}) check_plain(*t);
   Backend& b = backend_of(dst.device());
   int index = dst.device().index;
   if (CaptureState* c = CaptureState::current()) [[unlikely]]
@@ -241,6 +243,7 @@ static bool share_events(const Backend& to, const Backend& from) {
 
 // The copy begins after what was queued on src's stream, and what is queued there later begins after the copy.
 bool copy_bytes_peer(const Tensor& dst, const Tensor& src, size_t bytes) {
+  for (const Tensor* t : {&dst, &src}) check_plain(*t);
   Backend& to = backend_of(dst.device());
   check_recordable(dst.device(), "a copy from another device");
   if (!to.table().copy_peer) return false;

@@ -11,6 +11,7 @@ using KeySet = uint64_t;
 // Gaps are left for keys that plugins register "before" or "after" one of these.
 namespace key {
 inline constexpr int kBackendBits = kMaxBackends;
+inline constexpr int Python = 28;    // the tensor's class, or a mode, has a __torch_dispatch__
 inline constexpr int Conjugate = 29; // the tensor's values are the conjugates of what is in memory
 inline constexpr int Negative = 30;  // they are its negatives
 inline constexpr int StorageDtype =

@@ -124,6 +124,8 @@ TensorImpl* share_storage(const TensorImpl& of) {
   if (of.storage) {
     retain(of.storage);
     t->storage = of.storage;
+  } else {
+    t->keys |= of.keys & key_bit(key::Python); // what has no memory is not to pass for a tensor that has
   }
   if (of.payload) [[unlikely]]
     t->payload = of.payload->copy();

@@ -14,6 +14,11 @@ _TUPLES = "tesserack.compat.shims.nn.modules.utils"
 ALIASES = {
     "torch.torch": "torch",
     "torch._C._LinAlgError": "tesserack.linalg:LinAlgError",
+    "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
+    "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
+    "torch._tensor_str._add_suffixes": "tesserack._tensor_str:add_suffixes",
+    "torch._tensor_str._str": "tesserack._tensor_str:tensor_repr",
+    "torch._tensor_str._tensor_str": "tesserack._tensor_str:contents",
     "torch.nn.functional._Reduction": "torch.nn._reduction",
     **{
         f"torch.optim.{module}.{name}": f"tesserack.compat.shims.optim._functional:{name}"

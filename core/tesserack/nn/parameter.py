@@ -18,7 +18,15 @@ __all__ = [
 ]
 
 
-class Parameter(Tensor):
+class _ParameterType(type(Tensor)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: object) -> bool:
+        """Parameters, and tensors of other classes that :class:`Parameter` was given."""
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+
+
+class Parameter(Tensor, metaclass=_ParameterType):
     """A leaf tensor that a :class:`Module` lists among its parameters.
 
     Shares memory with ``data``; gradients are recorded unless ``requires_grad=False``.
@@ -39,7 +47,16 @@ class Parameter(Tensor):
             raise TypeError(
                 f"Parameter: expected a Tensor, got {type(data).__name__}; wrap it with tesserack.tensor(...)"
             )
-        return Tensor._make_subclass(cls, data, requires_grad)
+        if type(data).__torch_dispatch__ is Tensor.__torch_dispatch__:
+            return Tensor._make_subclass(cls, data, requires_grad)
+        kept = data.detach().requires_grad_(requires_grad)
+        if type(kept) is not type(data):
+            raise RuntimeError(
+                f"Parameter: expected detach() of {type(data).__name__} to return one of its kind, got "
+                f"{type(kept).__name__}; have its __torch_dispatch__ wrap what it computes"
+            )
+        kept._is_param = True  # type: ignore[attr-defined]
+        return kept  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + repr(_plain(self))

@@ -124,6 +124,19 @@ def expand_compressed(compressed: Tensor) -> Tensor:
     return total.reshape(*counts.shape[:-1], -1) if counts.dim() > 1 else total
 
 
+def coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    """Compressed indices, ``size + 1`` of them, of the row indices of a sorted pattern."""
+    return compress(input, size).to(ts.int32 if out_int32 else ts.int64)
+
+
+def csr_to_coo(
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
+) -> Tensor:
+    """Row and column indices, stacked, of a pattern in compressed rows; with ``transpose`` the columns first."""
+    pair = (expand_compressed(crow_indices), col_indices)
+    return ts.stack([part.to(ts.int32 if out_int32 else ts.int64) for part in (pair[::-1] if transpose else pair)])
+
+
 def coordinates(parts: Parts, size: Sequence[int]) -> Tensor:
     """Coordinates (d, n) of the elements, or blocks, of a compressed tensor, its batch dims first."""
     compressed, plain = parts.indices

@@ -8,6 +8,7 @@ from typing import Any
 from tesserack import _native, library
 from tesserack._registry import operators
 from tesserack.compat._missing import MissingNameError
+from tesserack.compat.aten.schema import FunctionSchema, parse
 
 __all__ = ["OpOverload", "OpOverloadPacket"]
 
@@ -35,8 +36,12 @@ class OpOverload:
         self.__module__ = packet.__module__
         record = _overloads().get(packet.__name__, {}).get(overload)
         self._exact = record is not None and packet.namespace == "aten"
-        self._schema = record["schema"] if record else packet.schema
+        self._text = record["schema"] if record else packet.schema
         self._function: Any = None
+
+    @property
+    def _schema(self) -> FunctionSchema:
+        return parse(self._packet._qualified_op_name, self._overloadname.replace("default", ""), self._text)
 
     @property
     def namespace(self) -> str:
@@ -59,7 +64,8 @@ class OpOverload:
         if self._function is None:
             suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
             full = f"{self._packet.__name__}{suffix}"
-            self._function = _native._operator_function(full) if self._exact else self._packet
+            adapted = self._packet.adapted()
+            self._function = adapted or (_native._operator_function(full) if self._exact else self._packet)
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -102,13 +108,23 @@ class OpOverloadPacket:
             self._target = self._find()
         return self._target(*args, **kwargs)
 
+    def adapted(self) -> Any:
+        """The function of one that takes other arguments than the operator here, or that is none here; else None."""
+        from tesserack.compat.aten.functions import FUNCTIONS
+
+        return FUNCTIONS.get(self.__name__) if self.namespace == "aten" else None
+
     def _find(self) -> Any:
         if self.namespace != "aten":
             return library.get(self._qualified_op_name)
-        target = operators().get(self.__name__)
-        if target is None:
-            raise MissingNameError(f"torch.ops.aten.{self.__name__}: Tesserack has no operator of this name")
-        return target
+        target = self.adapted() or operators().get(self.__name__)
+        if target is not None:
+            return target
+        try:
+            return _native._operator_function(self.__name__)  # one that is made on first need, as mul_grad0
+        except RuntimeError:
+            pass
+        raise MissingNameError(f"torch.ops.aten.{self.__name__}: Tesserack has no operator of this name")
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self.namespace}.{self.__name__}')>"

@@ -1,0 +1,133 @@
+"""Tensors without memory, whose class answers for them: what is kept of them, and what cannot be read."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import tesserack as ts
+from tesserack.compat.shims.utils import _python_dispatch as dispatch
+
+
+class Scaled(ts.Tensor):
+    """``values * scale``."""
+
+    @staticmethod
+    def __new__(cls, values, scale, requires_grad=False):
+        made = ts.Tensor._make_wrapper_subclass(
+            cls, values.shape, strides=values.stride(), dtype=values.dtype, device=values.device,
+            requires_grad=requires_grad,
+        )  # fmt: skip
+        made.values, made.scale = values, scale
+        return made
+
+    def __tensor_flatten__(self):
+        return ["values"], self.scale
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, scale, size, stride):
+        return cls(inner["values"], scale)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func.__name__.split(".")[0] in ("detach", "clone", "view"):
+            x, *rest = args
+            return cls(func(x.values, *rest, **(kwargs or {})), x.scale)
+        plain = [a.values * a.scale if isinstance(a, cls) else a for a in args]
+        return func(*plain, **(kwargs or {}))
+
+
+class Silent(ts.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+def test_wrappers_on_a_device(device):
+    x = Scaled(ts.ones(2, 3, device=device), 4.0)
+    assert x.device == ts.ones(1, device=device).device and x.is_contiguous() and x.data_ptr() == 0
+    assert (x + 1).tolist() == [[5.0] * 3] * 2 and type(x + 1) is ts.Tensor
+    assert (
+        x.sum().item() == 24 and x.view(3, 2).scale == 4 and (ts.ones(2, 3, device=device) @ x.view(3, 2)).sum() == 48
+    )
+    grown = Scaled(ts.ones(2, device=device), 3.0, requires_grad=True)
+    (grown * 5).sum().backward()
+    assert grown.grad.tolist() == [5.0, 5.0]
+
+
+def test_copies_keep_the_class_and_what_it_holds():
+    x = Scaled(ts.arange(4.0), 2.0)
+    for made in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert type(made) is Scaled and made.scale == 2 and (made + 0).tolist() == [0, 2, 4, 6]
+    assert copy.deepcopy(x).values.data_ptr() != x.values.data_ptr()
+    parameter = ts.nn.Parameter(x)
+    assert type(parameter) is Scaled and isinstance(parameter, ts.nn.Parameter) and not isinstance(x, ts.nn.Parameter)
+    with pytest.raises(RuntimeError, match="Parameter: expected detach"):
+        ts.nn.Parameter(Loses(ts.ones(2)))
+
+
+class Loses(Scaled):
+    @staticmethod
+    def __new__(cls, values):
+        return Scaled.__new__(cls, values, 1.0)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return ts.ones(2)
+
+
+def test_parts_of_a_wrapper():
+    x = Scaled(ts.ones(2), 3.0)
+    assert dispatch.is_traceable_wrapper_subclass(x) and not dispatch.is_traceable_wrapper_subclass(ts.ones(1))
+    doubled = dispatch.transform_subclass(x, lambda name, inner: inner * 2)
+    assert (doubled + 0).tolist() == [6, 6]
+
+
+def test_nothing_reads_memory_that_is_not_there():
+    whole = ts.Tensor._make_wrapper_subclass(Silent, (3, 4), dtype=ts.float32)
+    bare = ts.Tensor._make_subclass(ts.Tensor, whole)  # its class has gone
+    reads = [
+        lambda x: ts.add(x, 1), lambda x: ts.ones(3, 4).copy_(x), lambda x: x.item(), lambda x: x.tolist(), np.asarray,
+        repr,
+        lambda x: x.untyped_storage()[0], memoryview, lambda x: ts.from_dlpack(x), lambda x: ts.cat([x, ts.ones(3, 4)]),
+        lambda x: ts.add(ts.ones(3, 4), 1, out=x), lambda x: x[0], lambda x: x.data + 1,
+        lambda x: ts.optim.SGD([x], 0.1).step() or x.exp(), lambda x: ts.linalg.inv(x.view(2, 6)),
+        lambda x: ts.fft.fft(x),
+    ]  # fmt: skip
+    for read in reads:
+        for x in (whole, bare):
+            with pytest.raises((RuntimeError, TypeError, BufferError, ValueError, IndexError)):
+                read(x)
+    with pytest.raises(RuntimeError, match=r"add: expected a tensor with memory.*no longer an instance of its class"):
+        bare + 1
+
+
+def test_errors_name_what_was_expected():
+    with pytest.raises(TypeError, match="Tensor must define __torch_dispatch__"):
+        ts.Tensor._make_wrapper_subclass(ts.Tensor, (2,))
+    with pytest.raises(TypeError, match="expected a stride for each"):
+        ts.Tensor._make_wrapper_subclass(Silent, (2, 3), strides=(1,))
+    with pytest.raises(RuntimeError, match="not negative"):
+        ts.Tensor._make_wrapper_subclass(Silent, (-1,))
+    with pytest.raises(NotImplementedError, match="a mode defines __torch_dispatch__"), dispatch.TorchDispatchMode():
+        ts.ones(2) + 1
+    assert (ts.ones(2) + 1).tolist() == [2, 2]  # the mode has gone with its context
+
+
+def test_modes_of_one_thread_are_not_anothers():
+    import threading
+
+    seen: list[str] = []
+
+    class Record(dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Record():
+        thread = threading.Thread(target=lambda: ts.ones(2).exp())
+        thread.start()
+        thread.join()
+    assert seen == []
