@@ -49,8 +49,9 @@ class TorchDispatchMode:
     ...         print(func)
     ...         return func(*args, **(kwargs or {}))
     >>> import tesserack as ts
+    >>> x, weight = ts.ones(1, 2), ts.ones(3, 2)
     >>> with Names():
-    ...     _ = ts.nn.functional.linear(ts.ones(1, 2), ts.ones(3, 2)) + 1
+    ...     _ = ts.nn.functional.linear(x, weight) + 1
     aten.t.default
     aten.mm.default
     aten.add.Tensor
