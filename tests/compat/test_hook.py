@@ -439,3 +439,36 @@ def test_small_modules_that_programs_import(program):
         "True True",
         "True int | tuple[int, int]",
     ]
+
+
+def test_star_imports_take_what_those_of_torch_take(program):
+    """Of modules shown from several of ours too; modules are not among them."""
+    lines = program.run(
+        """
+        from torch.profiler import *
+        from torch.nn import *
+        from torch import *
+
+        print(profile.__name__, schedule.__name__, Linear.__name__, tensor([1.0]), float32, "nn" in globals())
+        """
+    )
+    assert lines == ["profile schedule Linear tensor([1.]) torch.float32 False"]
+
+
+def test_profiles_call_operators_by_the_names_of_torch(program):
+    lines = program.run(
+        """
+        import torch
+        from torch.autograd import profiler
+        from torch.profiler import ProfilerActivity, profile, record_function
+
+        with profile(activities=[ProfilerActivity.CPU]) as prof, record_function("step"):
+            torch.nn.Linear(2, 3)(torch.ones(1, 2))
+        found = {event.key: event.count for event in prof.key_averages()}
+        print(found["aten::linear"], found["step"])
+        with profiler.profile() as older:
+            torch.ones(2).mul(2)
+        print("aten::mul" in str(older))
+        """
+    )
+    assert lines == ["1 1", "True"]
