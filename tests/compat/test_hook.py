@@ -472,3 +472,18 @@ def test_profiles_call_operators_by_the_names_of_torch(program):
         """
     )
     assert lines == ["1 1", "True"]
+
+
+FAILING = [  # a program, how its traceback begins, what it ends with, and the status
+    ("def f():\n    raise KeyError('x')\nf()", '  File "{path}", line 3, in <module>', "KeyError: 'x'", 1),
+    ("x = (1,", '  File "{path}", line 1', "SyntaxError: '(' was never closed", 1),
+    ("raise KeyboardInterrupt", '  File "{path}", line 1, in <module>', "KeyboardInterrupt", 130),
+]
+
+
+@pytest.mark.parametrize(("source", "first", "last", "status"), FAILING)
+def test_a_traceback_begins_in_the_program(program, source, first, last, status):
+    path = program.write("failing.py", source)
+    done = program.start("-m", "tesserack", "run", str(path))
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("Traceback")]
+    assert (lines[0], lines[-1], done.returncode) == (first.format(path=path), last, status)
