@@ -439,3 +439,51 @@ def test_small_modules_that_programs_import(program):
         "True True",
         "True int | tuple[int, int]",
     ]
+
+
+def test_star_imports_take_what_those_of_torch_take(program):
+    """Of modules shown from several of ours too; modules are not among them."""
+    lines = program.run(
+        """
+        from torch.profiler import *
+        from torch.nn import *
+        from torch import *
+
+        print(profile.__name__, schedule.__name__, Linear.__name__, tensor([1.0]), float32, "nn" in globals())
+        """
+    )
+    assert lines == ["profile schedule Linear tensor([1.]) torch.float32 False"]
+
+
+def test_profiles_call_operators_by_the_names_of_torch(program):
+    lines = program.run(
+        """
+        import torch
+        from torch.autograd import profiler
+        from torch.profiler import ProfilerActivity, profile, record_function
+
+        with profile(activities=[ProfilerActivity.CPU]) as prof, record_function("step"):
+            torch.nn.Linear(2, 3)(torch.ones(1, 2))
+        found = {event.key: event.count for event in prof.key_averages()}
+        print(found["aten::linear"], found["step"])
+        with profiler.profile() as older:
+            torch.ones(2).mul(2)
+        print("aten::mul" in str(older))
+        """
+    )
+    assert lines == ["1 1", "True"]
+
+
+FAILING = [  # a program, how its traceback begins, what it ends with, and the status
+    ("def f():\n    raise KeyError('x')\nf()", '  File "{path}", line 3, in <module>', "KeyError: 'x'", 1),
+    ("x = (1,", '  File "{path}", line 1', "SyntaxError: '(' was never closed", 1),
+    ("raise KeyboardInterrupt", '  File "{path}", line 1, in <module>', "KeyboardInterrupt", 130),
+]
+
+
+@pytest.mark.parametrize(("source", "first", "last", "status"), FAILING)
+def test_a_traceback_begins_in_the_program(program, source, first, last, status):
+    path = program.write("failing.py", source)
+    done = program.start("-m", "tesserack", "run", str(path))
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("Traceback")]
+    assert (lines[0], lines[-1], done.returncode) == (first.format(path=path), last, status)

@@ -113,6 +113,46 @@ def test_a_file_runs_nothing_unless_it_is_trusted(program):
     assert lines == ["False", "False", "False", "True"]
 
 
+KINDS = """
+import sys, torch
+sparse = torch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (3,))
+kinds = {
+    "coo": sparse,
+    "coalesced": sparse.coalesce(),
+    "csr": torch.eye(3).to_sparse_csr(),
+    "bsc": torch.eye(4).to_sparse_bsc((2, 2)),
+    "rows": torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)]),
+    "ragged": torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)], layout=torch.jagged),
+    "conj": torch.tensor([1 + 2j]).conj(),
+    "neg": torch.tensor([1 + 2j]).conj().imag,
+    "half": torch.ones(2, dtype=torch.uint16),
+    "parameter": torch.nn.Parameter(sparse),
+}
+kinds["meta"] = torch.empty(2, 3, device="meta")
+kinds["object"] = slice(1, 2)  # so that it takes Python's pickle
+if sys.argv[1] == "write":
+    torch.save(kinds, "kinds.pt")
+found = torch.load("kinds.pt", weights_only=False)
+plain = lambda t: [*map(plain, t.unbind())] if t.is_nested else t.to_dense().resolve_conj().tolist()
+assert found.keys() == kinds.keys()
+assert found["meta"].is_meta and found["meta"].shape == (2, 3)
+for name in list(kinds)[:-2]:
+    assert plain(found[name]) == plain(kinds[name]), (name, found[name])
+    assert found[name].layout == kinds[name].layout and found[name].dtype == kinds[name].dtype, name
+assert found["coalesced"].is_coalesced() and not found["coo"].is_coalesced() and found["conj"].is_conj()
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("writer", ["torch", "tesserack"])
+def test_tensors_of_every_layout_pass_among_objects(program, writer):
+    starts = [[], ["-m", "tesserack", "run"]]
+    path = program.write("kinds.py", KINDS)
+    for start, mode in zip(starts if writer == "torch" else starts[::-1], ("write", "read"), strict=True):
+        done = program.start(*start, str(path), mode)
+        assert done.returncode == 0, done.stderr
+
+
 WRITE = """
     net = Net()
     torch.save(net, "{name}.net")

@@ -249,6 +249,25 @@ def test_flops():
     assert counter.get_total_flops() == 2 * 3 * 9 * 2 * 9
 
 
+CONV = nn.functional.conv2d
+BACKWARD = [  # what is called, and the operations forward and backward
+    (lambda x: CONV(x, ts.ones(6, 4, 3, 3, requires_grad=True)), 2 * 31104),
+    (lambda x: CONV(x.requires_grad_(), ts.ones(6, 4, 3, 3, requires_grad=True)), 3 * 31104),
+    (lambda x: CONV(x.requires_grad_(), ts.ones(6, 2, 3, 3, requires_grad=True), groups=2), 3 * 15552),
+    (lambda x: nn.ConvTranspose2d(4, 5, 3, stride=2)(x.requires_grad_()), 3 * 46080),
+    (lambda x: nn.GRU(8, 5)(x[0].requires_grad_())[0], 3 * 2 * 32 * 15 * (8 + 5)),
+    (lambda x: nn.LSTM(8, 5)(x[0].requires_grad_())[0], 3 * 2 * 32 * 20 * (8 + 5)),
+    (lambda x: nn.functional.scaled_dot_product_attention(*[x.requires_grad_()] * 3), 7 * 2 * 8 * 8 * 8 * 8),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), BACKWARD)
+def test_flops_of_what_goes_backward(call, expected):
+    with FlopCounterMode(display=False) as counter:
+        call(ts.ones(2, 4, 8, 8)).sum().backward()
+    assert counter.get_total_flops() == expected
+
+
 def test_small_things():
     assert ts.equal(dlpack.from_dlpack(dlpack.to_dlpack(ts.arange(3))), ts.arange(3))
     x = ts.ones(2, requires_grad=True)

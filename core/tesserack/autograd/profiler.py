@@ -26,6 +26,9 @@ class profile(_profile):
         if self.enabled:
             super().start()
 
+    def __str__(self) -> str:
+        return self.table()
+
     @property
     def function_events(self) -> EventList:
         """Every call and range."""

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import tesserack
-from tesserack import BackendUnavailableError
+from tesserack.backends._discovery import SettingError
 from tesserack.cli import CommandError
 
 __all__ = ["run"]
@@ -81,16 +82,23 @@ def _run(request: Request) -> int:
             runpy.run_module(request.script, run_name="__main__", alter_sys=True)
         else:
             _run_file(Path(request.script))
-    except RuntimeError as error:
-        beside = request.device and not request.as_cuda and "on the same device" in str(error)
-        if not beside and not isinstance(error, BackendUnavailableError):
-            raise
+    except (CommandError, SettingError, BrokenPipeError):
+        raise
+    except (Exception, KeyboardInterrupt) as error:
         # An error of the script: shown with its traceback, as python shows it.
+        error.__traceback__ = _within_program(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
-        if beside:
+        if request.device and not request.as_cuda and "on the same device" in str(error):
             print(BESIDE.format(request.device), file=sys.stderr)
-        return 1
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
+
+
+def _within_program(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from where the program begins, without what started it."""
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>", runpy.__file__):
+        trace = trace.tb_next
+    return trace
 
 
 def _set_device(name: str) -> None:

@@ -137,6 +137,8 @@ class Facade(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_tesserack_"):
             raise AttributeError(name)
+        if name == "__all__":
+            return self._tesserack_all()
         full = f"{self.__name__}.{name}"
         report = _report.current
         try:
@@ -154,6 +156,14 @@ class Facade(ModuleType):
         elif callable(value) or isinstance(value, Facade):
             ModuleType.__setattr__(self, name, value)  # found at once from now on
         return value
+
+    def _tesserack_all(self) -> list[str]:
+        """What ``import *`` takes: the names that the targets say they have, or else those that PyTorch has too."""
+        found: dict[str, None] = {}
+        for module in self._tesserack_load():
+            shared = [name for name in dir(module) if name in _names.names(self.__name__) and name[0] != "_"]
+            found.update(dict.fromkeys(getattr(module, "__all__", shared)))
+        return [name for name in found if not isinstance(getattr(self, name, None), ModuleType)]
 
     def _tesserack_miss(self, name: str, error: AttributeError) -> Any:
         """A stand-in for what PyTorch has and we do not; ``AttributeError`` for the rest, and for who only asks."""

@@ -66,8 +66,9 @@ class KernelEvent(NamedTuple):
 class Recorder:
     """Events of the threads that enter it, and the kernels of all threads."""
 
-    def __init__(self, shapes: bool = False, memory: bool = False, stacks: bool = False) -> None:
+    def __init__(self, shapes: bool = False, memory: bool = False, stacks: bool = False, namespace: str = "") -> None:
         self.shapes, self.memory, self.stacks = shapes, memory, stacks
+        self.namespace = namespace  # written before the names of built-in operators
         self.events: list[Event] = []
         self.kernels: list[KernelEvent] = []
         self._lines: dict[int, _Line] = {}
@@ -151,7 +152,8 @@ def _observe(call: Any, *args: Any) -> Any:
     if not _active:
         return call.redispatch(*args)
     recorder = _active[-1]
-    event = recorder.begin(call.op.partition(".")[0])
+    name = call.op.partition(".")[0]
+    event = recorder.begin(name if "::" in name else recorder.namespace + name)
     tensors = [a for a in args if isinstance(a, Tensor)]
     if recorder.shapes:
         event.shapes = [[*a.shape] if isinstance(a, Tensor) else [] for a in args]

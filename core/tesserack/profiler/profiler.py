@@ -114,6 +114,8 @@ class profile:
     what the program does between operators for the range around it, ``ProfilerStep#0`` where there is no other.
     """
 
+    _namespace = ""
+
     def __init__(
         self,
         *,
@@ -175,7 +177,7 @@ class profile:
     def _enter(self, action: ProfilerAction) -> None:
         self.current_action = action
         if action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE) and self._running is None:
-            self._recorder = Recorder(*self._options)
+            self._recorder = Recorder(*self._options, self._namespace)
             self._running = ExitStack()
             self._running.enter_context(recording(self._recorder))
             self._mark = self._running.enter_context(ExitStack())

@@ -17,10 +17,14 @@ from typing import Any, BinaryIO, ClassVar
 import tesserack as ts
 from tesserack import Tensor, serialization
 from tesserack._native import dtype, layout, memory_format
+from tesserack._pending import bits_of
 from tesserack._torch_file import read_archive_with, rest_of
 from tesserack._torch_pickle import STORAGES, StorageKind, call_named
 from tesserack._torch_writer import StorageTable, write_records
+from tesserack.nested._saving import jagged_parts, strided_parts
+from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
+from tesserack.sparse._parts import parts_of
 
 __all__ = ["WeightsOnlyError", "load", "save"]
 
@@ -65,7 +69,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         return obj.identity if type(obj) is _Stored else None
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, Tensor) and not obj.is_meta:
+        if isinstance(obj, Tensor):
             return self._tensor(obj)
         if type(obj) is StateDict:
             return OrderedDict, (), {"_metadata": getattr(obj, "_metadata", {})}, None, iter(obj.items())
@@ -79,12 +83,22 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             if state:
                 return _Name("torch._utils", "_rebuild_parameter_with_state"), (*arguments, state)
             return _Name("torch._utils", "_rebuild_parameter"), arguments
-        function, arguments = self._values(value)
-        if kind is Tensor and not state:
+        function, arguments = self._parts(value)
+        if value.is_nested or (kind is Tensor and not state):
             return function, arguments
         return _Name("torch._tensor", "_rebuild_from_type_v2"), (function, kind, arguments, state)
 
+    def _parts(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
+        """What rebuilds a tensor of any layout."""
+        if value.is_nested:
+            return self._nested(value)
+        if value.is_meta:
+            described = (value.dtype, value.shape, value.stride(), value.requires_grad)
+            return _Name("torch._utils", "_rebuild_meta_tensor_no_storage"), described
+        return self._values(value) if value.layout is ts.strided else self._sparse(value)
+
     def _values(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
+        pending = dict.fromkeys(bits_of(value).split(",") if bits_of(value) else (), True)
         key, numel, placed = self.table.stored(value.detach())
         element = str(placed.dtype).rpartition(".")[2]
         kind, location = StorageTable.KINDS.get(element), str(value.device)
@@ -93,10 +107,24 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         else:
             storage = _Stored(_Name("torch", kind), key, location, numel)
         shape, stride = tuple(placed.shape), tuple(placed.stride())
-        values = (storage, placed.storage_offset(), shape, stride, value.requires_grad, _no_hooks())
+        values: tuple[Any, ...] = (storage, placed.storage_offset(), shape, stride, value.requires_grad, _no_hooks())
         if kind is None:
-            return _Name("torch._utils", "_rebuild_tensor_v3"), (*values, value.dtype)
-        return _Name("torch._utils", "_rebuild_tensor_v2"), values
+            values = (*values, value.dtype)
+        if pending:
+            values = (*values, pending)
+        return _Name("torch._utils", "_rebuild_tensor_v2" if kind else "_rebuild_tensor_v3"), values
+
+    def _sparse(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
+        parts = parts_of(value.detach())
+        data = (*parts.indices, parts.values, ts.Size(value.shape))
+        if parts.layout is ts.sparse_coo:
+            data += (parts.coalesced,)
+        return _Name("torch._utils", "_rebuild_sparse_tensor"), (parts.layout, data)
+
+    def _nested(self, value: Any) -> tuple[_Name, tuple[Any, ...]]:
+        if value.layout is ts.strided:
+            return _Name("torch._utils", "_rebuild_nested_tensor"), strided_parts(value)
+        return _Name("torch.nested._internal.nested_tensor", "_rebuild_njt"), (jagged_parts(value),)
 
     def _write_name(self, name: _Name) -> None:
         self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode())
@@ -139,6 +167,20 @@ def save(
 # --- reading -------------------------------------------------------------------------------------------------------
 
 
+_REBUILDING = {  # how the names begin that files call
+    "torch._utils": "_rebuild_",
+    "torch.nested._internal.nested_tensor": "_rebuild_",
+    "torch.serialization": "_get_layout",
+}
+
+
+class _Hint:
+    """What PyTorch's compiler notes beside the sizes of nested tensors."""
+
+    def __setstate__(self, noted: Any) -> None:
+        """Nothing is kept of it."""
+
+
 class _Unpickler(pickle.Unpickler):
     """Python's, with the names by which PyTorch rebuilds tensors; others by ``find``."""
 
@@ -157,7 +199,11 @@ class _Unpickler(pickle.Unpickler):
             return _rebuild_from_type
         if module == "torch._utils" and name == "_rebuild_parameter_with_state":
             return _rebuild_parameter
-        if module == "torch._utils" and name.startswith("_rebuild_"):
+        if (module, name) == ("torch.nested._internal.nested_tensor", "NestedTensor"):
+            return NestedTensor
+        if (module, name) == ("torch._dynamo.decorators", "_DimRange"):
+            return _Hint
+        if module in _REBUILDING and name.startswith(_REBUILDING[module]):
             return call_named(f"{module}.{name}")
         if module == "torch" and isinstance(getattr(ts, name, None), (dtype, layout, memory_format)):
             return getattr(ts, name)
@@ -172,6 +218,8 @@ class _Unpickler(pickle.Unpickler):
 
 def _rebuild_from_type(function: Any, kind: type, arguments: tuple[Any, ...], state: Any) -> Any:
     made = function(*arguments)
+    if made.is_nested:
+        return made  # what else its object holds is made of the parts
     if type(made) is not kind:
         made = made.as_subclass(kind)
     for name, item in (state or {}).items():

@@ -1,6 +1,14 @@
-"""``torch.profiler``: what packages ask before they profile."""
+"""``torch.profiler``: operators under PyTorch's names for them, and what packages ask before they profile."""
 
-__all__ = ["kineto_available"]
+from tesserack import profiler
+
+__all__ = ["kineto_available", "profile"]
+
+
+class profile(profiler.profile):
+    """Tesserack's, whose operators are called ``aten::add``."""
+
+    _namespace = "aten::"
 
 
 def kineto_available() -> bool:

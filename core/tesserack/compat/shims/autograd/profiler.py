@@ -1,0 +1,11 @@
+"""``torch.autograd.profiler``: operators under PyTorch's names for them."""
+
+from tesserack.autograd import profiler
+
+__all__ = ["profile"]
+
+
+class profile(profiler.profile):
+    """Tesserack's, whose operators are called ``aten::add``."""
+
+    _namespace = "aten::"
