@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, return_types
+from tesserack._numpy_names import numpy_names
 from tesserack._results import deliver
 
 __all__ = ["frexp", "gradient", "nextafter"]
@@ -22,6 +23,7 @@ def _check_float(name: str, *values: Any) -> None:
         raise RuntimeError(f"{name}: only supports floating-point tensors, got {got}")
 
 
+@numpy_names
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The next number of the dtype after ``input`` in the direction of ``other``, elementwise; they broadcast.
 
@@ -69,6 +71,7 @@ def _nextafter_function() -> Any:
     return Nextafter
 
 
+@numpy_names
 def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> return_types.frexp:
     """``(mantissa, exponent)``, input = mantissa * 2**exponent, with the mantissa in [0.5, 1) and the exponent int32.
 
@@ -90,6 +93,7 @@ def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> return_
     return return_types.frexp((deliver("frexp", mantissa, out[0]), deliver("frexp", exponent, out[1])))
 
 
+@numpy_names
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: int | tuple[int, ...] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:

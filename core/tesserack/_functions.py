@@ -108,7 +108,8 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     for position in range(max(map(len, tuples), default=0)):
         sizes = {shape[-1 - position] for shape in tuples if position < len(shape)} - {1}
         if len(sizes) > 1:
-            raise RuntimeError(f"broadcast_shapes: shapes {tuples} do not broadcast at dimension {-1 - position}")
+            raise RuntimeError(f"broadcast_shapes: Attempting to broadcast a dimension of length {max(sizes)} at "
+                               f"{-1 - position}! Shapes {tuples} can not be broadcast together")  # fmt: skip
         result.append(sizes.pop() if sizes else 1)
     return Size(reversed(result))
 

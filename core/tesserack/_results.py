@@ -8,7 +8,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["deliver", "refilled", "strided_only"]
+__all__ = ["deliver", "real_only", "refilled", "strided_only"]
 
 
 def strided_only(op: str, layout: Any, error: type[Exception] = NotImplementedError) -> None:
@@ -19,6 +19,14 @@ def strided_only(op: str, layout: Any, error: type[Exception] = NotImplementedEr
         raise TypeError(f"{op}(): argument 'layout' does not take a {type(layout).__name__}")
     raise error(f"{op}: is not implemented for tensors of layout {layout}; make a dense one and convert it, "
                 ".to_sparse()")  # fmt: skip
+
+
+def real_only(op: str, *values: Any) -> None:
+    """Refuses complex tensors and numbers, with ``NotImplementedError``."""
+    for value in values:
+        if isinstance(value, complex) or (isinstance(value, Tensor) and value.is_complex()):
+            got = value.dtype if isinstance(value, Tensor) else value
+            raise NotImplementedError(f"{op}: not implemented for complex numbers, got {got}; try .real or .abs()")
 
 
 def deliver(op: str, value: Tensor, out: Tensor | None) -> Tensor:

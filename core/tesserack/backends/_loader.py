@@ -212,7 +212,9 @@ def _unknown(name: str) -> str:
             f"install one, for example: pip install tesserack-{default}{hidden}"
         )
     missing = f"device: no backend named {name!r} is installed (installed: {', '.join(have)}{hidden})"
-    return f"{missing}; {_advice(name, have)}"
+    # Programs read the names of devices from the last sentence, which is PyTorch's.
+    expected = f"Expected one of {', '.join(sorted({*have, 'meta'}))} device type at start of device string: {name}"
+    return f"{missing}; {_advice(name, have)}. {expected}"
 
 
 def _advice(name: str, have: list[str]) -> str:

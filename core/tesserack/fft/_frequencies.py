@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import tesserack as ts
+from tesserack._numpy_names import numpy_names
 from tesserack._results import refilled, strided_only
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _dims(input: Tensor, dim: int | Sequence[int] | None) -> list[int]:
     return [dim] if isinstance(dim, int) else list(dim)
 
 
+@numpy_names
 def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """The zero frequency moved to the middle of each of the dims (all unless given).
 
@@ -82,6 +84,7 @@ def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return input.roll([input.shape[d] // 2 for d in dims], dims) if dims else input.clone()
 
 
+@numpy_names
 def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of ``fftshift``."""
     dims = _dims(input, dim)

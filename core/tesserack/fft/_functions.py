@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import tesserack as ts
+from tesserack._numpy_names import numpy_names
 from tesserack._results import deliver
 from tesserack.fft._transform import Map, apply
 
@@ -123,6 +124,7 @@ def _one(n: int | None) -> Sizes:
     return None if n is None else (n,)
 
 
+@numpy_names
 def fft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -130,6 +132,7 @@ def fft(
     return _transform(input, _one(n), (dim,), norm, "fft", "c2c", True, out)
 
 
+@numpy_names
 def ifft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -137,6 +140,7 @@ def ifft(
     return _transform(input, _one(n), (dim,), norm, "ifft", "c2c", False, out)
 
 
+@numpy_names
 def rfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -144,6 +148,7 @@ def rfft(
     return _transform(input, _one(n), (dim,), norm, "rfft", "r2c", True, out)
 
 
+@numpy_names
 def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -151,6 +156,7 @@ def irfft(
     return _transform(input, _one(n), (dim,), norm, "irfft", "c2r", False, out)
 
 
+@numpy_names
 def hfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -158,6 +164,7 @@ def hfft(
     return _transform(input, _one(n), (dim,), norm, "hfft", "c2r", True, out)
 
 
+@numpy_names
 def ihfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -165,6 +172,7 @@ def ihfft(
     return _transform(input, _one(n), (dim,), norm, "ihfft", "r2c", False, out)
 
 
+@numpy_names
 def fftn(
     input: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -172,6 +180,7 @@ def fftn(
     return _transform(input, s, dim, norm, "fftn", "c2c", True, out)
 
 
+@numpy_names
 def ifftn(
     input: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -179,6 +188,7 @@ def ifftn(
     return _transform(input, s, dim, norm, "ifftn", "c2c", False, out)
 
 
+@numpy_names
 def rfftn(
     input: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -186,6 +196,7 @@ def rfftn(
     return _transform(input, s, dim, norm, "rfftn", "r2c", True, out)
 
 
+@numpy_names
 def irfftn(
     input: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -193,6 +204,7 @@ def irfftn(
     return _transform(input, s, dim, norm, "irfftn", "c2r", False, out)
 
 
+@numpy_names
 def hfftn(
     input: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -200,6 +212,7 @@ def hfftn(
     return _transform(input, s, dim, norm, "hfftn", "c2r", True, out)
 
 
+@numpy_names
 def ihfftn(
     input: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -207,6 +220,7 @@ def ihfftn(
     return _transform(input, s, dim, norm, "ihfftn", "r2c", False, out)
 
 
+@numpy_names
 def fft2(
     input: Tensor, s: Sizes = None, dim: Dims = _LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -214,6 +228,7 @@ def fft2(
     return _transform(input, s, dim, norm, "fft2", "c2c", True, out)
 
 
+@numpy_names
 def ifft2(
     input: Tensor, s: Sizes = None, dim: Dims = _LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -221,6 +236,7 @@ def ifft2(
     return _transform(input, s, dim, norm, "ifft2", "c2c", False, out)
 
 
+@numpy_names
 def rfft2(
     input: Tensor, s: Sizes = None, dim: Dims = _LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -228,6 +244,7 @@ def rfft2(
     return _transform(input, s, dim, norm, "rfft2", "r2c", True, out)
 
 
+@numpy_names
 def irfft2(
     input: Tensor, s: Sizes = None, dim: Dims = _LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -235,6 +252,7 @@ def irfft2(
     return _transform(input, s, dim, norm, "irfft2", "c2r", False, out)
 
 
+@numpy_names
 def hfft2(
     input: Tensor, s: Sizes = None, dim: Dims = _LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -242,6 +260,7 @@ def hfft2(
     return _transform(input, s, dim, norm, "hfft2", "c2r", True, out)
 
 
+@numpy_names
 def ihfft2(
     input: Tensor, s: Sizes = None, dim: Dims = _LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:

@@ -68,6 +68,8 @@ def written(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any])
             return True
     elif name not in _WRITES and name.removesuffix("_") not in _pointwise():
         return False
+    if _many_values(name, args, kwargs):
+        return False
     others = [x for x in (*args[1:], *kwargs.values()) if isinstance(x, Tensor)]
     if any(x.ndim > target.ndim or (not x.ndim and x.dtype is not target.dtype) for x in others):
         return False
@@ -84,6 +86,11 @@ def _item(x: Any, index: Any) -> Batched:
     return Batched(x.value[(slice(None), *index)]) if _batched(x) else _refuse("an index into what all share")
 
 
+def _many_values(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether it fills with one value for each entry, of which the operator takes one alone."""
+    return name.startswith("masked_fill") and any(map(_batched, (*args[2:], kwargs.get("value"))))
+
+
 def _rank(x: Any) -> int:
     return int(x.ndim)
 
@@ -97,6 +104,8 @@ def _padded(x: Any, rank: int) -> Any:
 
 def _elementwise(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batched:
     tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    if _many_values(name, args, kwargs):
+        raise Unbatchable("masked_fill with a value for each entry")
     ranks = {_rank(x) for x in tensors}
     # A tensor without dims gives way to others in promotion; with the hidden dim it would not.
     if 0 in ranks and len({x.dtype for x in tensors}) > 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._results import deliver
+from tesserack._results import deliver, real_only
 
 __all__ = ["multigammaln", "mvlgamma", "xlog1py"]
 
@@ -23,8 +23,9 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
         raise TypeError(
             f"xlog1py: expected a tensor among the arguments, got {type(input).__name__} and {type(other).__name__}"
         )
+    real_only("xlog1py", input, other)
     common = ts.result_type(input, other)
-    dtype = common if common.is_floating_point or common.is_complex else ts.get_default_dtype()
+    dtype = common if common.is_floating_point else ts.get_default_dtype()
     device = input.device if isinstance(input, Tensor) else other.device
     x, y = (t.to(dtype) if isinstance(t, Tensor) else ts.tensor(t, dtype=dtype, device=device) for t in (input, other))
     product = x * ts.log1p(y)
@@ -43,6 +44,7 @@ def multigammaln(a: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """
     if p < 1:
         raise RuntimeError(f"multigammaln: p has to be greater than or equal to 1, got {p}")
+    real_only("multigammaln", a)
     x = a if a.is_floating_point() else a.to(ts.get_default_dtype())
     steps = ts.arange(p, dtype=x.dtype, device=x.device) / 2
     result = ts.lgamma(x.unsqueeze(-1) - steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._results import deliver
+from tesserack._results import deliver, real_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ __all__ = [
 def _operands(name: str, x: Any, n: Any) -> tuple[Tensor, Tensor]:
     if not isinstance(x, Tensor) and not isinstance(n, Tensor):
         raise TypeError(f"{name}: expected a tensor among the arguments, got {type(x).__name__} and {type(n).__name__}")
+    real_only(name, x, n)
     device = x.device if isinstance(x, Tensor) else n.device
     dtype = ts.result_type(x, n)
     if not dtype.is_floating_point:

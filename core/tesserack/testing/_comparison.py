@@ -230,33 +230,33 @@ def _components(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def _compare_elements(actual: Tensor, expected: Tensor, rules: _Rules) -> str | None:
-    from tesserack import logical_or
+    from tesserack import isclose, logical_or
 
     if actual.numel() == 0:
         return None
     rtol, atol = rules.tolerances(actual.dtype, expected.dtype)
     if actual.device != expected.device:
         actual, expected = actual.cpu(), expected.cpu()
-    if (
-        not actual.is_complex()
-        and not expected.is_complex()
-        and (actual.is_floating_point() or expected.is_floating_point())
-    ):
-        actual, expected = actual.to(_native.float64), expected.to(_native.float64)
-    elif actual.dtype is not expected.dtype or actual.dtype is _native.bool:
-        actual, expected = actual.to(_native.int64), expected.to(_native.int64)
-    close = actual == expected
-    if actual.is_floating_point():
-        close = logical_or(close, (actual - expected).abs() <= atol + rtol * expected.abs())
-        close = close & (expected.abs() != _INF) | (actual == expected)
-        if rules.equal_nan:
-            close = logical_or(close, (actual != actual) & (expected != expected))
-    elif rtol or atol:
-        difference = (actual - expected).abs().to(_native.float64)
-        close = logical_or(close, difference <= atol + rtol * expected.abs().to(_native.float64))
+    wide = _wide(actual, expected)
+    if wide is not None:
+        close = isclose(actual.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=rules.equal_nan)
+    else:
+        if actual.dtype is not expected.dtype or actual.dtype is _native.bool:
+            actual, expected = actual.to(_native.int64), expected.to(_native.int64)
+        close = actual == expected
+        if rtol or atol:
+            difference = (actual - expected).abs().to(_native.float64)
+            close = logical_or(close, difference <= atol + rtol * expected.abs().to(_native.float64))
     if close.all().item():
         return None
     return _describe(actual, expected, close, rtol, atol)
+
+
+def _wide(actual: Tensor, expected: Tensor) -> Any:
+    """The dtype to compare in; None of integers and bools."""
+    if actual.is_complex() or expected.is_complex():
+        return _native.complex128
+    return _native.float64 if actual.is_floating_point() or expected.is_floating_point() else None
 
 
 def _describe(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float) -> str:

@@ -182,6 +182,11 @@ Def& Def::no_integer() {
   return *this;
 }
 
+Def& Def::no_complex() {
+  pointwise_->no_complex = true;
+  return *this;
+}
+
 Def& Def::truncate_numbers() {
   pointwise_->truncate_numbers = true;
   return *this;
@@ -189,6 +194,11 @@ Def& Def::truncate_numbers() {
 
 Def& Def::boolean(const char* arg) {
   pointwise_->boolean_arg = op_->schema->find(arg);
+  return *this;
+}
+
+Def& Def::single(const char* arg) {
+  pointwise_->single_arg = op_->schema->find(arg);
   return *this;
 }
 

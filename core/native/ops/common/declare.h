@@ -75,8 +75,10 @@ public:
   Def& derivative(const char* arg, const char* expression);
   Def& no_bool();                // RuntimeError for bool operands (sub, neg)
   Def& no_integer();             // RuntimeError unless floating (after promotion)
+  Def& no_complex();             // NotImplementedError for complex operands (a law of real numbers alone)
   Def& truncate_numbers();       // Scalars lose their fraction beside integers, where they would be refused
   Def& boolean(const char* arg); // the argument must be a bool tensor, and takes no part in promotion
+  Def& single(const char* arg);  // a number, or a tensor without dims
   // Of complex operands: the function is conj(expression(conj(a), b, ...)), by bits of arguments.
   Def& conjugated(uint64_t args, bool result);
   Def& complex_form(const char* op); // the operator that runs where an operand is complex: abs is not holomorphic

@@ -78,11 +78,12 @@ void scatter_reduce(const Tensor& out, const Tensor& self, int64_t dim, const Te
   }
   scatter_into(out, d, index, src, opcode_of(r));
   if (r != Reduction::Mean) return;
-  DType counts_dtype = is_floating(self.dtype()) ? self.dtype() : DType::Int64;
+  bool whole = is_integral(self.dtype(), true);
+  DType counts_dtype = whole ? DType::Int64 : is_complex(self.dtype()) ? real_type(self.dtype()) : self.dtype();
   Tensor counts = filled(self.sizes(), Scalar(include_self ? 1 : 0), counts_dtype, self.device());
   scatter_into(counts, d, index, constant_at(index, counts_dtype, 1), TS_S_ADD);
   counts = ops::clamp(counts, Scalar(1));
-  raw_copy(out, is_floating(self.dtype()) ? ops::div(out, counts) : round_down(out, counts));
+  raw_copy(out, whole ? round_down(out, counts) : ops::div(out, counts));
 }
 
 struct Saved {

@@ -50,6 +50,7 @@ TS_OPERATORS(activation) {
       .doc("min(max(self, 0), 6).");
   def("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor")
       .pointwise("select(self > 0, self, self * negative_slope)")
+      .no_complex()
       .derivative("self", "select(self > 0, grad, grad * negative_slope)")
       .inplace()
       .out()
@@ -70,6 +71,7 @@ TS_OPERATORS(activation) {
       .doc("self limited to [min_val, max_val].");
   def("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor")
       .pointwise("select(self > 0, self * scale, alpha * scale * expm1(self * input_scale))")
+      .no_complex()
       .promote(Promote::Float)
       .derivative("self", "grad * select(self > 0, scale, alpha * scale * input_scale * exp(self * input_scale))")
       .inplace()
@@ -77,12 +79,14 @@ TS_OPERATORS(activation) {
       .doc("Exponential linear unit (Clevert et al. 2016): self where positive, alpha * (exp(self) - 1) elsewhere.");
   def("selu(Tensor self) -> Tensor")
       .pointwise("1.0507009873554805 * select(self > 0, self, 1.6732632423543772 * expm1(self))")
+      .no_complex()
       .promote(Promote::Float)
       .derivative("self", "grad * 1.0507009873554805 * select(self > 0, 1, 1.6732632423543772 * exp(self))")
       .inplace()
       .doc("Self-normalizing exponential linear unit (Klambauer et al. 2017).");
   def("celu(Tensor self, Scalar alpha=1.0) -> Tensor")
       .pointwise("max(self, 0) + min(alpha * expm1(self / alpha), 0)")
+      .no_complex()
       .promote(Promote::Float)
       .derivative("self", "grad * select(self > 0, 1, exp(self / alpha))")
       .inplace()
@@ -96,12 +100,14 @@ TS_OPERATORS(activation) {
       .doc("Sigmoid linear unit, self * sigmoid(self).");
   def("mish(Tensor self) -> Tensor")
       .pointwise("self * tanh(select(self > 20, self, log1p(exp(self))))")
+      .no_complex()
       .promote(Promote::Float)
       .inplace()
       .out()
       .doc("self * tanh(softplus(self)) (Misra 2019).");
   def("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor")
       .pointwise("select(self * beta > threshold, self, log1p(exp(self * beta)) / beta)")
+      .no_complex()
       .promote(Promote::Float)
       .derivative("self", "select(self * beta > threshold, grad, grad * sigmoid(self * beta))")
       .out()
@@ -122,6 +128,7 @@ TS_OPERATORS(activation) {
   def("gelu_erf(Tensor self) -> Tensor")
       .node_name("GeluBackward0")
       .pointwise("0.5 * self * (1 + erf(self * 0.70710678118654752))")
+      .no_complex()
       .promote(Promote::Float)
       .derivative(
           "self",
@@ -131,6 +138,7 @@ TS_OPERATORS(activation) {
   def("gelu_tanh(Tensor self) -> Tensor")
       .node_name("GeluBackward0")
       .pointwise("0.5 * self * (1 + tanh(0.79788456080286536 * (self + 0.044715 * self * self * self)))")
+      .no_complex()
       .promote(Promote::Float)
       .hidden()
       .doc("gelu by its tanh approximation.");
@@ -180,12 +188,14 @@ TS_OPERATORS(activation) {
       .doc("self where positive, weight * self elsewhere; weight is one number or one per channel (dim 1).");
   def("prelu_kernel(Tensor self, Tensor weight) -> Tensor")
       .pointwise("select(self > 0, self, self * weight)")
+      .no_complex()
       .derivative("self", "select(self > 0, grad, grad * weight)")
       .derivative("weight", "select(self > 0, 0, grad * self)")
       .hidden()
       .doc("prelu with a weight that broadcasts.");
   def("_gated(Tensor self, Tensor gate) -> Tensor")
       .pointwise("self * sigmoid(gate)")
+      .no_complex()
       .promote(Promote::Float)
       .node_name("GluBackward0")
       .hidden()

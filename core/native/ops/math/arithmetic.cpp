@@ -45,7 +45,7 @@ constexpr BinaryRow kBinary[] = {
     {"copysign", "copysign(self, other)", Promote::Float, "grad * select(self == 0, 0, result / self)", nullptr,
      "Magnitude of self with the sign of other."},
     {"heaviside", "select(self == 0, other, self > 0)", Promote::Arith, nullptr, nullptr,
-     "Step function: 0 below zero, 1 above, other at zero.", nullptr, kSameDtype},
+     "Step function: 0 below zero, 1 above, other at zero.", nullptr, kSameDtype, true},
     {"logaddexp",
      "select(self == other, self + 0.69314718055994531, max(self, other) + log1p(exp(-abs(self - other))))",
      Promote::Float, "grad * sigmoid(self - other)", "grad * sigmoid(other - self)",
@@ -55,7 +55,7 @@ constexpr BinaryRow kBinary[] = {
      "grad * sigmoid(0.69314718055994531 * (other - self))", "log2(2**self + 2**other) without overflow."},
     {"xlogy", "select(other != other, other, select(self == 0, 0, self * log(other)))", Promote::Float,
      "grad * select(self == 0, select(other <= 0, 0, log(other)), log(other))", "grad * self / other",
-     "self * log(other), 0 where self is 0."},
+     "self * log(other), 0 where self is 0.", nullptr, 0, true},
 };
 
 constexpr UnaryRow kUnary[] = {

@@ -163,6 +163,7 @@ TS_OPERATORS(comparison) {
       .pointwise("select(mask, value, self)")
       .promote(Promote::Keep)
       .boolean("mask")
+      .single("value")
       .derivative("self", "select(mask, 0, grad)")
       .derivative("value", "select(mask, grad, 0)")
       .inplace()

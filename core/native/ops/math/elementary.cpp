@@ -39,15 +39,16 @@ constexpr UnaryRow kRows[] = {
     {"erfc", "erfc(self)", Promote::Float, nullptr, "1 - erf(self), accurate for large self."},
     {"erfinv", "erfinv(self)", Promote::Float, nullptr, "Inverse of erf on (-1, 1)."},
     {"lgamma", "lgamma(self)", Promote::Float, nullptr, "Logarithm of the absolute value of the gamma function."},
-    {"digamma", "digamma(self)", Promote::Float, nullptr, "Derivative of lgamma."},
+    {"digamma", "digamma(self)", Promote::Float, nullptr, "Derivative of lgamma.", nullptr, 0, true},
     {"sigmoid", "sigmoid(self)", Promote::Float, "grad * (result * (1 - result))", "1 / (1 + exp(-self))."},
     {"logit_exact", "log(self / (1 - self))", Promote::Float,
-     "select((self >= 0) * (self <= 1), grad / (self * (1 - self)), inf - inf)", "log(self / (1 - self))."},
+     "select((self >= 0) * (self <= 1), grad / (self * (1 - self)), inf - inf)", "log(self / (1 - self)).", nullptr, 0,
+     true},
     {"sinc", "select(self == 0, 1, sin(3.1415926535897931 * self) / (3.1415926535897931 * self))", Promote::Float,
      "grad * select(self == 0, 0, (cos(3.1415926535897931 * self) - result) / self)",
      "sin(pi self) / (pi self), 1 at 0."},
-    {"deg2rad", "self * 0.017453292519943295", Promote::Float, nullptr, "Degrees to radians."},
-    {"rad2deg", "self * 57.295779513082323", Promote::Float, nullptr, "Radians to degrees."},
+    {"deg2rad", "self * 0.017453292519943295", Promote::Float, nullptr, "Degrees to radians.", nullptr, 0, true},
+    {"rad2deg", "self * 57.295779513082323", Promote::Float, nullptr, "Radians to degrees.", nullptr, 0, true},
     {"floor", "floor(self)", Promote::Arith, nullptr, "Largest integer not above self, in self's dtype.", nullptr,
      kSameDtype},
     {"ceil", "ceil(self)", Promote::Arith, nullptr, "Smallest integer not below self, in self's dtype.", nullptr,
@@ -69,6 +70,8 @@ Tensor round_decimals(const Tensor& self, int64_t decimals) {
 Tensor polygamma(int64_t n, const Tensor& self) {
   static const Op digamma("digamma"), trigamma("_trigamma"), zeta("_zeta"), item("_local_scalar_dense");
   TS_CHECK(n >= 0, "polygamma: polygamma(n, x) does not support negative n, got ", n);
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(self.dtype()), "polygamma: not implemented for dtype ",
+                self.dtype(), "; expected a real tensor");
   if (n < 2) return n == 0 ? digamma(self) : trigamma(self);
   Tensor x = is_floating(self.dtype()) ? self : ops::to_dtype(self, default_dtype()), total;
   double order = static_cast<double>(n) + 1, least = 1;
@@ -110,12 +113,14 @@ TS_OPERATORS(elementary) {
   def("_trigamma(Tensor self) -> Tensor")
       .pointwise("trigamma(self)")
       .promote(Promote::Float)
+      .no_complex()
       .node_name("PolygammaBackward0")
       .hidden()
       .doc("The derivative of digamma.");
   def("_zeta(Operand s, Operand q) -> Tensor")
       .pointwise("zeta(s, q)")
       .promote(Promote::Float)
+      .no_complex()
       .hidden()
       .doc("Hurwitz's zeta function for s > 1, q > 0.");
   def("_round_float16(Tensor self) -> Tensor")

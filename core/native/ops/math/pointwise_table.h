@@ -13,6 +13,7 @@ struct UnaryRow {
   const char* doc;
   const char* complex_form = nullptr; // the operator for complex operands, where the expression is not theirs
   unsigned out = 0;                   // OutRule
+  bool no_complex = false;
 };
 
 // name(Tensor self) -> Tensor, with in-place and out= forms.
@@ -23,6 +24,7 @@ inline void declare_unary(std::span<const UnaryRow> rows) {
     d.pointwise(row.expression).promote(row.promote).inplace().out(row.out).doc(row.doc);
     if (row.derivative) d.derivative("self", row.derivative);
     if (row.complex_form) d.complex_form(row.complex_form);
+    if (row.no_complex) d.no_complex();
   }
 }
 
@@ -35,6 +37,7 @@ struct BinaryRow {
   const char* doc;
   const char* complex_form = nullptr;
   unsigned out = 0; // OutRule
+  bool no_complex = false;
 };
 
 // name(Operand self, Operand other) -> Tensor, with in-place and out= forms.
@@ -46,6 +49,7 @@ inline void declare_binary(std::span<const BinaryRow> rows) {
     if (row.by_self) d.derivative("self", row.by_self);
     if (row.by_other) d.derivative("other", row.by_other);
     if (row.complex_form) d.complex_form(row.complex_form);
+    if (row.no_complex) d.no_complex();
   }
 }
 

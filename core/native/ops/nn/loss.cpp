@@ -17,7 +17,14 @@ Tensor reduced(const char* op, const Tensor& losses, const char* name) {
   }
 }
 
+void refuse_complex(const Tensor& input, const Tensor& target, const char* op) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(input.dtype()) && !is_complex(target.dtype()), op,
+                ": not implemented for complex tensors, got ", input.dtype(), " and ", target.dtype(),
+                "; try view_as_real");
+}
+
 Tensor mse_loss(const Tensor& input, const Tensor& target, const char* reduction) {
+  refuse_complex(input, target, "mse_loss");
   static const Op squares("_squared_difference");
   return reduced("mse_loss", squares(input, target), reduction);
 }
@@ -72,6 +79,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 
 // target * (log(target) - input), zero where the target is.
 Tensor kl_div(const Tensor& input, const Tensor& target, const char* reduction, bool log_target) {
+  refuse_complex(input, target, "kl_div");
   Tensor losses;
   if (log_target)
     losses = ops::mul(ops::exp(target), ops::sub(target, input));

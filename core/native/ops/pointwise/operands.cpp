@@ -76,6 +76,9 @@ PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const poi
                  " to be a bool tensor, got ", v.tensor->dtype);
       else
         types.add(*v.tensor);
+      TS_CHECK(k != info.single_arg || v.tensor->ndim == 0, op.name(), ": only supports a 0-dimensional ",
+               op.schema->args[static_cast<size_t>(k)].name, " tensor, but got tensor with ", v.tensor->ndim,
+               " dimension(s); try where");
       if (!first && k != info.boolean_arg) first = v.tensor;
       if (v.tensor->ndim > 0 || !plan.device.defined()) {
         if (!plan.device.defined() || !(host_number(*v.tensor) && !(v.tensor->device == plan.device)))

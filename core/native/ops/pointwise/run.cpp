@@ -65,7 +65,7 @@ bool is_uniform(const TensorImpl& t) {
     } else {
       any_number = true;
       float_number |= v.tag == Tag::Float;
-      if (!v.is_number() || v.tag == Tag::Complex) return false;
+      if (!v.is_number() || v.tag == Tag::Complex || (v.tag == Tag::Bool && info.no_bool)) return false;
     }
   }
   if (!first || first->numel == 0 || first->device.is_meta() || !is_plain(first->dtype)) return false;

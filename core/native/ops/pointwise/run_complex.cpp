@@ -56,10 +56,13 @@ void run_complex(const Operator& op, const ComplexProgram& complex, const pointw
 
 const ComplexProgram& choose_complex(const Operator& op, const PointwiseInfo& info, const pointwise::Program& p,
                                      const Frame& f, const PointwisePlan& plan, DType result) {
+  constexpr const char* kWhy = "; complex numbers have no order, and not every function is defined for them";
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !info.no_complex, op.name(), ": not implemented for dtype ", plan.common,
+                kWhy);
   bool defaults = &p == info.default_program.get();
   const ComplexProgram& complex = info.complex_program(complex_arguments(p, f), defaults, is_complex(result));
   TS_CHECK_KIND(ErrorKind::NotImplemented, complex.program, op.name(), ": not implemented for dtype ", plan.common,
-                "; complex numbers have no order, and not every function is defined for them");
+                kWhy);
   return complex;
 }
 

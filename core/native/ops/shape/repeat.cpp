@@ -172,7 +172,7 @@ TS_OPERATORS(repeat) {
   def("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor")
       .body<interleave_int>()
       .doc("Each slice of self along `dim` repeated; flattened without dim.");
-  def("roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor")
+  def("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor")
       .body<roll>()
       .doc("self shifted along dimensions, what leaves one end entering at the other; flattened without dims.");
   def("flip(Tensor self, int[] dims) -> Tensor")
