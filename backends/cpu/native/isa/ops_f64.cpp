@@ -41,7 +41,9 @@ constexpr OpTable<double> make_table() {
   set_unary<double, [](double a) { return sigmoid_f64(a); }>(t, TS_I_SIGMOID);
   set_unary<double, [](double a) { return erf_f64(a); }>(t, TS_I_ERF);
   set_unary<double, [](double a) { return erfc_f64(a); }>(t, TS_I_ERFC);
-  set_binary<double, [](double a, double b) { return pow_f64(a, b); }>(t, TS_I_POW);
+  // Large and called thrice: the compiler would leave it a function, and the loops without vectors.
+  set_binary < double, [](double a, double b) __attribute__((always_inline)) { return pow_f64(a, b); }
+  > (t, TS_I_POW);
   return t;
 }
 
