@@ -254,6 +254,77 @@ def test_pow_follows_ieee(rng: np.random.Generator) -> None:
     assert np.array_equal(np.signbit(out[~np.isnan(out)]), np.signbit(want[~np.isnan(out)]))
 
 
+def test_pow_in_float64_to_the_last_digit(rng: np.random.Generator) -> None:
+    """Against the wider type of the C library, from one end of the range to the other, and every pair of edges."""
+    x = np.exp(rng.uniform(-700, 700, 20000))
+    y = rng.uniform(-745, 709, 20000) / np.log(x)
+    near = 1 + rng.normal(size=4000) * 2.0 ** -rng.integers(1, 52, 4000)
+    far = rng.normal(size=4000) * 2.0 ** rng.integers(0, 60, 4000)
+    edge = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, -3.0, 2.5, 2.0**53 + 2, 1e300, -1e300, 5e-324, -5e-324])
+    edge = np.concatenate([edge, [1e-310, 1.7e308, np.inf, -np.inf, np.nan]])
+    a = np.concatenate([x, near, np.repeat(edge, len(edge))])
+    b = np.concatenate([y, far, np.tile(edge, len(edge))])
+    out = np.empty_like(a)
+    h.pointwise(out, [a, b], [("pow", 0, 1)], "f8")
+    with np.errstate(all="ignore"):
+        error = h.ulp_error(out, np.power(a.astype(np.longdouble), b.astype(np.longdouble)))
+        want = np.power(a, b)
+    assert error.max() <= 1, (a[error.argmax()], b[error.argmax()], out[error.argmax()])
+    number = ~np.isnan(want)
+    assert np.array_equal(np.signbit(out[number]), np.signbit(want[number]))
+
+
+def test_sin_and_cos_in_float64_near_their_zeros() -> None:
+    mpmath = pytest.importorskip("mpmath")
+    k = np.concatenate([np.arange(1, 200), np.arange(600_000, 636_000, 97)])
+    x = np.concatenate([k * (np.pi / 2), np.nextafter(k * (np.pi / 2), 0), [1e6, 1e6 + 1, 1e22]])
+    for op in ("sin", "cos"):
+        out = np.empty_like(x)
+        h.pointwise(out[:-3], [x[:-3]], [(op, 0)], "f8")
+        h.pointwise(out[-3:], [x[-3:]], [(op, 0)], "f8")
+        with mpmath.workdps(60):
+            want = [float(getattr(mpmath, op)(mpmath.mpf(v))) for v in x.tolist()]
+        np.testing.assert_allclose(out, want, rtol=3e-16)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("size", [5, 4096, 5001])
+def test_replacing_nan_and_infinities(size: int, dtype: str, rng: np.random.Generator) -> None:
+    """What the machine does in one loop, and the same in small programs."""
+    x = rng.normal(size=size).astype(dtype)
+    x[::5], x[1::5], x[2::5] = np.nan, np.inf, -np.inf
+    out, limit = np.empty_like(x), float(np.finfo(dtype).max)
+    within = [("ne", 0, 0), ("neg", 2), ("max", 0, 4), ("min", 5, 2), ("select", 3, 1, 6)]
+    h.pointwise(out, [x, (7.0, "f8", 1), (limit, "f8", 1)], within, dtype)
+    np.testing.assert_array_equal(out, np.nan_to_num(x, nan=7.0))
+    steps = [("ne", 0, 0), ("eq", 0, 4), ("eq", 0, 5), ("select", 8, 3, 0), ("select", 7, 2, 9), ("select", 6, 1, 10)]
+    numbers = [(v, "f8", 1) for v in (7.0, 8.0, 9.0)]
+    h.pointwise(out, [x, *numbers], steps, dtype, constants=[np.inf, -np.inf])
+    np.testing.assert_array_equal(out, np.nan_to_num(x, nan=7.0, posinf=8.0, neginf=9.0))
+    h.pointwise(out, [x, *numbers], steps, dtype, constants=[1.0, -1.0])  # the same tree of other constants
+    np.testing.assert_array_equal(out, np.where(np.isnan(x), dtype_of(7.0, dtype), x))
+
+
+def dtype_of(value: float, dtype: str) -> Any:
+    return np.dtype(dtype).type(value)
+
+
+@pytest.mark.parametrize("cols", [63, 65, 383, 511, 1025])
+def test_rows_apart_are_read_as_they_lie(cols: int, rng: np.random.Generator) -> None:
+    x = rng.normal(size=(37, cols + 1)).astype("f4")
+    left, right = x[:, :-1], x[:, 1:]
+    out = np.empty((37, cols), "f4")
+    h.pointwise(out, [right, left], [("sub", 0, 1)], "f4")
+    np.testing.assert_array_equal(out, right - left)
+    h.pointwise(out, [right, left], [("sub", 0, 1), ("exp", 2), ("mul", 3, 0)], "f4")
+    np.testing.assert_allclose(out, np.exp(right - left) * right, rtol=1e-6)
+    wide = np.zeros((37, cols + 3), "f4")
+    h.pointwise(wide[:, 2:-1], [right, left], [("sub", 0, 1)], "f4")
+    np.testing.assert_array_equal(wide[:, 2:-1], right - left)
+    assert not wide[:, :2].any() and not wide[:, -1:].any()
+    h.pointwise(x[:, 1:], [x[:, 1:], left.copy()], [("sub", 0, 1)], "f4")  # in place
+
+
 INT_BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "sub": np.subtract,

@@ -119,3 +119,22 @@ def test_random_order_is_the_stable_order_of_halved_keys(kind: str, n: int) -> N
     keys, order = adverse_keys(kind, n), np.empty(n, "i8")
     call("random_order", [order], [keys], [])
     np.testing.assert_array_equal(order, np.argsort(keys >> np.uint64(1), kind="stable"))
+
+
+@pytest.mark.parametrize(
+    "span", [1, 2, 3, 10, 1000, 65536, 2**31 - 1, 2**31 + 1, 2**32 - 1, 2**32, 2**32 + 1, 2**63 + 5]
+)
+def test_integers_are_remainders_of_words(span: int) -> None:
+    n, key, first, low = 5003, 42, 5, -7
+    wide = span > 2**32
+    bits = np.empty(n, "u8" if wide else "u4")
+    call("random_bits", [bits], [], [key, first])
+    want = (bits.astype("u8") % np.uint64(span)).astype("i8") + low
+    out = np.empty(n, "i8")
+    call("randint_fill", [], [out], [key, first, span - 2**64 if span >= 2**63 else span, low])
+    np.testing.assert_array_equal(out, want)
+    for dtype in ("i4", "u1"):
+        if low + span <= np.iinfo(dtype).max:
+            narrow = np.empty(n, dtype)
+            call("randint_fill", [], [narrow], [key, first, span, 0])
+            np.testing.assert_array_equal(narrow, want - low)

@@ -46,6 +46,39 @@ def test_positions_are_last_occurrences_and_nan_wins(op: str) -> None:
     assert at.tolist() == ([0, 1, 1, 3, 4, 4, 6, 6] if op == "max" else [0, 1, 2, 2, 4, 4, 6, 6])
 
 
+@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "f2"])
+@pytest.mark.parametrize("shape", [(1,), (3, 700), (5, 64, 33), (2000, 3), (2, 1500, 4)])
+def test_positions_of_any_layout(shape: tuple[int, ...], dtype: str, op: str, rng: np.random.Generator) -> None:
+    x = rng.integers(0, 100, shape).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        x[..., x.shape[-1] // 2] = np.nan
+        x.flat[:: max(1, x.size // 5)] = np.inf
+    for view in (x, x[..., ::-1], x.T, np.sort(x, -1)):
+        out, at = np.empty_like(view), np.empty(view.shape, "i8", "F" if view.flags.f_contiguous else "C")
+        scan(view, op, out, "f4" if dtype == "f2" else dtype, at)
+        want = REFERENCE[op](view, axis=-1)
+        np.testing.assert_array_equal(out, want)
+        where = np.arange(view.shape[-1])
+        found = np.where((view == want) | np.isnan(view.astype("f8")), where, 0)  # the last of equals, the last NaN
+        np.testing.assert_array_equal(at, np.maximum.accumulate(found, axis=-1))
+
+
+@pytest.mark.parametrize("op", ["sum", "prod"])
+@pytest.mark.parametrize("dtype", ["i8", "f8", "f4"])
+def test_scans_of_every_other_element(op: str, dtype: str, rng: np.random.Generator) -> None:
+    x = (
+        np.exp2(rng.integers(-1, 2, (9, 130))).astype(dtype)
+        if op == "prod"
+        else rng.integers(0, 9, (9, 130)).astype(dtype)
+    )
+    for view in (x[:, ::2], x[:, 1::2], x[::2].T, np.broadcast_to(x[:, :1], x.shape)):
+        out = np.zeros((*view.shape[:-1], 2 * view.shape[-1]), dtype)[..., ::2]
+        scan(view, op, out, dtype)
+        wide = view.astype("f8") if dtype == "f4" else view
+        np.testing.assert_array_equal(out, REFERENCE[op](wide, axis=-1).astype(dtype))
+
+
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "f2", h.BFLOAT16], ids=str)
 def test_small_dtypes_accumulate_wide(dtype: Any, rng: np.random.Generator) -> None:
     x = rng.integers(0, 2, (5, 90)).astype(dtype)

@@ -277,6 +277,46 @@ __attribute__((noinline)) void fold_rows(typename Fold::Acc* __restrict acc, con
   }
 }
 
+// Folds in float64 over float32, converted in registers.
+template <typename Fold, typename T>
+constexpr bool widens = std::is_same_v<T, double>&& std::is_same_v<typename Fold::Acc, double>;
+
+template <typename Fold> __attribute__((noinline)) double fold_floats(const float* p, int64_t n) {
+  constexpr int lanes = kLanes<double>, ways = 8;
+  typedef float Floats __attribute__((vector_size(kVectorBytes / 2)));
+  const auto load = [](const float* at) {
+    Floats v;
+    std::memcpy(&v, at, sizeof v);
+    return __builtin_convertvector(v, Vector<double>);
+  };
+  Vector<double> acc[ways];
+  for (Vector<double>& v : acc) v = Fold::start() - Vector<double>{};
+  int64_t i = 0;
+  for (; i + ways * lanes <= n; i += ways * lanes)
+#pragma GCC unroll 8
+    for (int k = 0; k < ways; ++k) acc[k] = Fold::step(acc[k], load(p + i + k * lanes));
+  for (; i + lanes <= n; i += lanes) acc[0] = Fold::step(acc[0], load(p + i));
+  double all = fold_vectors<Fold, ways, double>(acc);
+  for (; i < n; ++i) all = Fold::step(all, static_cast<double>(p[i]));
+  return all;
+}
+
+// acc[j] = fold of column j, as fold_rows has it.
+template <typename Fold>
+__attribute__((noinline)) void fold_float_rows(double* __restrict acc, const float* p, int64_t row_stride, int64_t rows,
+                                               int64_t cols) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const float* __restrict a = p + r * row_stride, * __restrict b = a + row_stride, * __restrict c = b + row_stride, * __restrict d = c + row_stride;
+    for (int64_t j = 0; j < cols; ++j) {
+      const double low = Fold::step(Fold::step(acc[j], static_cast<double>(a[j])), static_cast<double>(b[j]));
+      acc[j] = Fold::step(Fold::step(low, static_cast<double>(c[j])), static_cast<double>(d[j]));
+    }
+  }
+  for (; r < rows; ++r)
+    for (int64_t j = 0; j < cols; ++j) acc[j] = Fold::step(acc[j], static_cast<double>(p[r * row_stride + j]));
+}
+
 } // namespace TESSERACK_VARIANT
 } // namespace tesserack::cpu
 

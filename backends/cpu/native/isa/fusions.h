@@ -11,10 +11,13 @@
 namespace tesserack::cpu {
 inline namespace TESSERACK_VARIANT {
 
+constexpr int kMostNodes = 5;
+constexpr int kInf = 64, kMinusInf = 65; // registers that hold these constants
+
 // A tree: nodes in the order of their registers, the last is the root. Registers 0 to 2 stand for any operands.
 struct Fusion {
   int op, n_nodes;
-  std::array<ts_instruction, 3> nodes;
+  std::array<ts_instruction, kMostNodes> nodes;
 };
 
 // Larger trees come before those within them.
@@ -33,6 +36,12 @@ constexpr Fusion kFusions[] = {
     {kMulProduct, 2, {{{TS_I_MUL, 1, 2, 0}, {TS_I_MUL, 0, 3, 0}}}},
     {kMulProduct, 2, {{{TS_I_MUL, 1, 2, 0}, {TS_I_MUL, 3, 0, 0}}}},
     {kAddQuotient, 2, {{{TS_I_DIV, 1, 2, 0}, {TS_I_ADD, 0, 3, 0}}}},
+    {kNumberWithin,
+     5,
+     {{{TS_I_NE, 0, 0, 0}, {TS_I_NEG, 2, 0, 0}, {TS_I_MAX, 0, 4, 0}, {TS_I_MIN, 5, 2, 0}, {TS_I_SELECT, 3, 1, 6}}}},
+    {kReplaceInf,
+     4,
+     {{{TS_I_EQ, 0, kInf, 0}, {TS_I_EQ, 0, kMinusInf, 0}, {TS_I_SELECT, 4, 2, 0}, {TS_I_SELECT, 3, 1, 5}}}},
     {kNumberOr, 2, {{{TS_I_NE, 0, 0, 0}, {TS_I_SELECT, 3, 1, 2}}}},
     {kIfLess, 2, {{{TS_I_LT, 0, 1, 0}, {TS_I_MUL, 2, 3, 0}}}},
     {kIfLess, 2, {{{TS_I_LT, 0, 1, 0}, {TS_I_MUL, 3, 2, 0}}}},
@@ -46,6 +55,7 @@ constexpr Fusion kFusions[] = {
 constexpr bool well_formed(const Fusion& fusion) {
   unsigned read = 0;
   const auto take = [&](int reg, int end) {
+    if (reg >= kInf) return true;
     read |= 1U << reg;
     return reg < end;
   };
@@ -111,6 +121,11 @@ private:
            (count < 3 || bind(fusion, wanted.c, in.c));
   }
   bool bind(const Fusion& fusion, int wanted, int reg) {
+    if (wanted >= kInf) {
+      const double inf = std::numeric_limits<double>::infinity();
+      return reg >= source_->n_inputs && reg < first_ &&
+             source_->constants[reg - source_->n_inputs] == (wanted == kInf ? inf : -inf);
+    }
     if (wanted >= 3) return reg >= first_ && match(fusion, wanted - 3, reg - first_);
     if (leaves_[wanted] < 0) leaves_[wanted] = reg;
     return leaves_[wanted] == reg;
@@ -149,7 +164,8 @@ private:
   std::array<int, kLongest> uses_;
   std::array<ts_instruction, kLongest> instructions_;
   std::array<uint16_t, kLongest> outputs_;
-  std::array<int, 3> leaves_, inner_;
+  std::array<int, 3> leaves_;
+  std::array<int, kMostNodes> inner_;
   ts_program program_;
 };
 

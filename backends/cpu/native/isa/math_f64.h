@@ -96,6 +96,27 @@ TS_INLINE double expm1_negative(double x) {
   return fused(scale, expm1_reduced(r), scale - 1.0);
 }
 
+// exp(x) - 1. Doubled last, as 2^1023 is the largest power of two; of a zero, x.
+TS_INLINE double expm1_f64(double x) {
+  double low = x < -40.0 ? -40.0 : x;
+  low = low > 710.0 ? 710.0 : low;
+  const double t = fused(low, kLog2E, kRound), n = t - kRound;
+  const double r = fused(n, -kLn2Low, fused(n, -kLn2High, low));
+  const double half = float_of((bits_of(t) - bits_of(kRound) + 1022) << 52);
+  const double y = 2.0 * fused(half, expm1_reduced(r), half - 0.5);
+  return x == 0.0 ? x : y;
+}
+
+// Its argument's whole part is the exponent.
+TS_INLINE double exp2_f64(double x) {
+  x = x < -1080.0 ? -1080.0 : x;
+  x = x > 1025.0 ? 1025.0 : x;
+  const double t = x + kRound, n = t - kRound;
+  const uint64_t i = bits_of(t) - bits_of(kRound) + 4096, half = i >> 1;
+  const double first = float_of((half + 1023 - 2048) << 52), second = float_of((i - half + 1023 - 2048) << 52);
+  return (expm1_reduced((x - n) * 0x1.62e42fefa39efp-1) + 1.0) * first * second;
+}
+
 TS_INLINE double tanh_f64(double x) {
   double a = __builtin_fabs(x);
   a = a > 20.0 ? 20.0 : a;
@@ -142,6 +163,13 @@ TS_INLINE double log_f64(double x) {
   p = fused(p, z, 0x1.5555555555555p-1);
   const double low = fused(e, kLn2Low, s * (half + z * p));
   return log_limits(x, fused(e, kLn2High, f - (half - low)));
+}
+
+// What rounding 1 + x lost comes back as its share of the logarithm's slope.
+TS_INLINE double log1p_f64(double x) {
+  const double u = 1.0 + x, lost = x < 1.0 ? x - (u - 1.0) : 1.0 - (u - x), y = log_f64(u);
+  const double corrected = (u > 0.0) & (u < __builtin_inf()) ? y + lost / u : y;
+  return __builtin_fabs(x) < 0x1p-54 ? x : corrected;
 }
 
 // log(x) to 2^-36 relative, for float32 arguments (whose subnormals are normal here)

@@ -89,6 +89,16 @@ template <typename T> constexpr void set_fused(OpTable<T>& t) {
   set_ternary<T, [](T a, T b, T c) { return a != a ? b : c; }>(t, kNumberOr);
   set_ternary<T, [](T a, T b, T c) { return a * (b - c * a); }>(t, kHuber);
   set_ternary<T, [](T a, T b, T c) { return static_cast<T>(a < b) * c; }>(t, kIfLess);
+  set_ternary<T, [](T a, T b, T c) {
+    const T low = a <= -c ? -c : a;
+    const T within = c <= low ? c : low;
+    return a != a ? b : within;
+  }>(t, kNumberWithin);
+  set_ternary<T, [](T a, T b, T c) {
+    constexpr T limit = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : T(0);
+    const T lower = a == -limit ? c : a;
+    return a == limit ? b : lower;
+  }>(t, kReplaceInf);
 }
 
 } // namespace TESSERACK_VARIANT

@@ -36,6 +36,8 @@ enum {
   kNumberOr,      // b where a is NaN, else c
   kHuber,         // a * (b - c * a)
   kIfLess,        // a < b ? c : 0, as c * (a < b)
+  kNumberWithin,  // b where a is NaN, else a between -c and c
+  kReplaceInf,    // b where a is inf, c where it is -inf, else a
   kNumInstructions
 };
 

@@ -38,13 +38,17 @@ Program<T>::Program(const ts_call* call, const ts_program* program)
   compile();
 }
 
-// A row at a time where an operand has one value for each: it is then read as such, not spread over a tile.
+// A row at a time where an operand has one value for each, or lies in rows apart: it is then read as it lies, not
+// spread or gathered over a tile.
 template <typename T> int64_t Program<T>::tile_elements() const {
-  constexpr int64_t kLong = 384; // elements: a call for each shorter row costs more
+  const int64_t least = program_->n_instructions == 1 ? 64 : 384; // a call for each shorter row costs more
   const int64_t cols = space_.cols();
-  if (cols < kLong || cols > kTileElements<T>) return kTileElements<T>;
-  for (int k = 0; k < space_.n_operands; ++k)
-    if (operands_[k].stride[space_.nd - 1] == 0 && operands_[k].stride[space_.nd - 2] != 0) return cols;
+  if (cols < least || cols > kTileElements<T>) return kTileElements<T>;
+  for (int k = 0; k < space_.n_operands; ++k) {
+    const int64_t rs = operands_[k].stride[space_.nd - 2], cs = operands_[k].stride[space_.nd - 1];
+    if (cs == 0 && rs != 0 && cols >= 384) return cols;
+    if (cs == 1 && rs != cols && rs != 0 && operands_[k].dtype == dtype_of<T>()) return cols;
+  }
   return kTileElements<T>;
 }
 

@@ -6,6 +6,7 @@
 #include "math_f64.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -115,8 +116,69 @@ void randn_fill(const Call& call) {
   });
 }
 
+// word % span by a multiplication: the quotient rounded down from floor(2^(32 + shift) / span) is one too small at
+// most.
+struct Remainder {
+  uint32_t span, factor, shift;
+  bool power; // of two; 2^32 too, as 0
+
+  explicit Remainder(uint64_t n) : span(static_cast<uint32_t>(n)), factor(0), shift(0), power((n & (n - 1)) == 0) {
+    if (power) return;
+    shift = 31u - static_cast<uint32_t>(std::countl_zero(span));
+    factor = static_cast<uint32_t>((uint64_t{1} << (32 + shift)) / span);
+  }
+  void fill(const uint32_t* words, int64_t low, int64_t* out, int64_t n) const {
+    if (power) {
+      for (int64_t i = 0; i < n; ++i) out[i] = low + static_cast<int64_t>(words[i] & (span - 1));
+      return;
+    }
+    const uint64_t m = factor, by = span, right = 32 + shift;
+    for (int64_t i = 0; i < n; ++i) {
+      const uint64_t word = words[i], quotient = (word * m) >> right;
+      const uint32_t rest = static_cast<uint32_t>(word) - static_cast<uint32_t>(quotient * by);
+      out[i] = low + static_cast<int64_t>(rest >= span ? rest - span : rest);
+    }
+  }
+  // By way of int64, as each loop alone becomes vectors.
+  template <class T> void fill(const uint32_t* words, int64_t low, T* out, int64_t n) const {
+    alignas(64) int64_t values[kTile];
+    fill(words, low, values, n);
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(values[i]);
+  }
+};
+
+// params after the stream's two: the number of values, 0 for 2^64, and the least of them. One word for up to 2^32
+// values.
+void randint_fill(const Call& call) {
+  const uint64_t span = static_cast<uint64_t>(call.param(2).as_int());
+  const int64_t low = call.param(3).as_int();
+  const bool narrow = span != 0 && span <= uint64_t{1} << 32;
+  const auto fill = [&]<class T>(T) {
+    if (narrow)
+      return fill_from_words<T>(call, 1, [&, remainder = Remainder(span)](const uint32_t* words, T* out, int64_t n) {
+        remainder.fill(words, low, out, n);
+      });
+    fill_from_words<T>(call, 2, [&](const uint32_t* words, T* out, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        const uint64_t word = word64(words + 2 * i), rest = span == 0 ? word : word % span;
+        out[i] = static_cast<T>(static_cast<uint64_t>(low) + rest);
+      }
+    });
+  };
+  switch (call.in(0).dtype()) {
+  case TS_INT64: return fill(int64_t{});
+  case TS_INT32: return fill(int32_t{});
+  case TS_UINT8: return fill(uint8_t{});
+  default:
+    backend::fail(TS_ERROR, "randint_fill: expected int64, int32 or uint8, got %s",
+                  backend::dtype_name(call.in(0).dtype()));
+  }
+}
+
 } // namespace
 
+constexpr uint64_t kDrawnIntegers = uint64_t{1} << TS_INT64 | uint64_t{1} << TS_INT32 | uint64_t{1} << TS_UINT8;
+TS_KERNEL_AS("randint_fill", randint_fill, kDrawnIntegers, TS_L_CONTIGUOUS);
 TS_KERNEL_AS("random_bits", random_bits, 0, TS_L_CONTIGUOUS);
 TS_KERNEL_AS("rand_fill", rand_fill, 0, TS_L_CONTIGUOUS);
 TS_KERNEL_AS("randn_fill", randn_fill, 0, TS_L_CONTIGUOUS);

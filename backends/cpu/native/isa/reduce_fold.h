@@ -30,6 +30,13 @@ template <typename Fold, typename T> struct Folding {
     Wide* totals = reinterpret_cast<Wide*>(wide);
     if (from.is_compute_type && box.col_stride == 1)
       return dense_runs(totals, reinterpret_cast<const T*>(at), box.row_stride, box.rows, box.cols);
+    if constexpr (widens<Fold, T>)
+      if (from.is_float && box.col_stride == 1 && box.cols >= kShortRun) {
+        for (int64_t r = 0; r < box.rows; ++r)
+          totals[r] = Fold::merge(totals[r],
+                                  fold_floats<Fold>(reinterpret_cast<const float*>(at) + r * box.row_stride, box.cols));
+        return;
+      }
     for (int64_t c = 0; c < box.cols; c += kTile) {
       const int64_t width = std::min(box.cols - c, kTile);
       const Box part{box.rows, width, box.row_stride, box.col_stride};
@@ -42,6 +49,9 @@ template <typename Fold, typename T> struct Folding {
     Wide* totals = reinterpret_cast<Wide*>(wide);
     if (from.is_compute_type && box.col_stride == 1)
       return dense_rows(totals, reinterpret_cast<const T*>(at), box.row_stride, box.rows, box.cols);
+    if constexpr (widens<Fold, T>)
+      if (from.is_float && box.col_stride == 1 && box.cols >= kShortRun)
+        return fold_float_rows<Fold>(totals, reinterpret_cast<const float*>(at), box.row_stride, box.rows, box.cols);
     staged(from, at, box, [&](const T* tile, int64_t, int64_t n) { dense_rows(totals, tile, box.cols, n, box.cols); });
   }
 
@@ -59,6 +69,7 @@ private:
   static AnyFn load_function(int32_t dtype) { return reinterpret_cast<AnyFn>(loader<T>(dtype)); }
   static AnyFn store_function(int32_t dtype) { return reinterpret_cast<AnyFn>(storer<Wide>(dtype)); }
 
+  static constexpr int64_t kShortRun = 16;  // below which floats are converted in tiles of many rows
   static constexpr int64_t kTile = 4096;    // elements converted at a time, at least kColumns
   static constexpr int64_t kRowsInAcc = 64; // rows folded in Acc before they move to Wide
 
@@ -92,10 +103,11 @@ private:
     for (; r < rows; ++r) totals[r] = Fold::merge(totals[r], static_cast<Wide>(fold_run<Fold>(p + r * stride, cols)));
   }
 
-  // Narrow dense rows are taken several at a time as one long row, folded together afterwards.
+  // Narrow dense rows are taken several at a time as one long row, whose halves are folded together afterwards.
   __attribute__((noinline)) static void dense_rows(Wide* totals, const T* p, int64_t stride, int64_t rows,
                                                    int64_t cols) {
-    const int64_t together = stride == cols && cols < 64 ? kColumns / cols : 1;
+    int64_t together = 1;
+    while (stride == cols && cols < 64 && 2 * together * cols <= kColumns && 8 * together <= rows) together *= 2;
     const int64_t width = cols * together;
     alignas(64) Acc acc[kColumns];
     int64_t r = 0;
@@ -103,7 +115,8 @@ private:
       const int64_t groups = (rows - r) / together, n = groups < kRowsInAcc ? groups : kRowsInAcc;
       begin(acc, width);
       fold_rows<Fold>(acc, p + r * stride, stride * together, n, width);
-      for (int64_t g = 0; g < together; ++g) add(totals, acc + g * cols, cols);
+      for (int64_t half = together / 2 * cols; half >= cols; half /= 2) fold_halves(acc, half);
+      add(totals, acc, cols);
       r += n * together;
     }
     if (r == rows) return;
@@ -114,6 +127,10 @@ private:
 
   // Out of line, as everything here with a loop: inlined copies made most of the build's time.
   __attribute__((noinline)) static void begin(Acc* acc, int64_t n) { std::fill_n(acc, n, Fold::start()); }
+  __attribute__((noinline)) static void fold_halves(Acc* acc, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t j = 0; j < n; ++j) acc[j] = Fold::merge(acc[j], acc[n + j]);
+  }
   __attribute__((noinline)) static void add(Wide* totals, const Acc* acc, int64_t n) {
     for (int64_t j = 0; j < n; ++j) totals[j] = Fold::merge(totals[j], static_cast<Wide>(acc[j]));
   }

@@ -22,6 +22,7 @@ struct Source {
   AnyFn load; // a LoadFn of the fold's compute type
   int64_t item;
   bool is_compute_type; // they need no conversion
+  bool is_float;        // they are float32
 };
 
 struct FoldTable {

@@ -18,15 +18,15 @@ constexpr int64_t kTile = 1024;
 // float32 sums and products are carried in float64.
 template <typename T> using Carry = std::conditional_t<std::is_floating_point_v<T>, double, T>;
 
-template <int Op, typename T> inline void accumulate(T* tile, int64_t n, Carry<T>& carry) {
+template <int Op, typename T> inline Carry<T> next(Carry<T> carry, T x) {
+  return Op == TS_R_SUM ? carry + static_cast<Carry<T>>(x) : carry * static_cast<Carry<T>>(x);
+}
+
+// `to` may be `from`.
+template <int Op, typename T>
+inline void accumulate(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t n, Carry<T>& carry) {
   Carry<T> c = carry;
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (Op == TS_R_SUM)
-      c += static_cast<Carry<T>>(tile[i]);
-    else
-      c *= static_cast<Carry<T>>(tile[i]);
-    tile[i] = static_cast<T>(c);
-  }
+  for (int64_t i = 0; i < n; ++i) to[i * to_stride] = static_cast<T>(c = next<Op>(c, from[i * from_stride]));
   carry = c;
 }
 
@@ -39,31 +39,53 @@ struct Row {
 
 // Several rows side by side: one addition waits for the one before it only within its own row.
 constexpr int kTogether = 4;
-template <int Op, typename T> inline void accumulate_together(T* tile, int64_t n, Carry<T>* carry) {
+template <int Op, typename T>
+inline void accumulate_together(const T* const* from, int64_t from_stride, T* const* to, int64_t to_stride, int64_t n,
+                                Carry<T>* carry) {
   Carry<T> c[kTogether];
   for (int k = 0; k < kTogether; ++k) c[k] = carry[k];
   for (int64_t i = 0; i < n; ++i)
-    for (int k = 0; k < kTogether; ++k) {
-      const Carry<T> x = static_cast<Carry<T>>(tile[k * n + i]);
-      c[k] = Op == TS_R_SUM ? c[k] + x : c[k] * x;
-      tile[k * n + i] = static_cast<T>(c[k]);
-    }
+    for (int k = 0; k < kTogether; ++k)
+      to[k][i * to_stride] = static_cast<T>(c[k] = next<Op>(c[k], from[k][i * from_stride]));
   for (int k = 0; k < kTogether; ++k) carry[k] = c[k];
 }
 
-// The last of equal values wins, and the last NaN.
+// A number never replaces a NaN: its comparisons are false.
+template <bool Largest, typename T> inline bool replaces(T x, T best) {
+  return (Largest ? x >= best : x <= best) | (x != x);
+}
+
+// The last of equal values wins, and the last NaN. Where nothing of a block replaces the best, as in most of them, it
+// is filled at once.
 template <bool Largest, typename T>
 inline void extreme(T* tile, int64_t n, int64_t first, T& best, int64_t& best_at, const Row& row) {
-  for (int64_t i = 0; i < n; ++i) {
-    const T x = tile[i];
-    if (best_at < 0 || (Largest ? x >= best : x <= best) || x != x) {
-      // A number never replaces a NaN: the comparison above is false for it.
-      best = x;
+  constexpr int64_t block = 64 / static_cast<int64_t>(sizeof(T)) * 2;
+  int64_t i = 0;
+  const auto one = [&] {
+    if (best_at < 0 || replaces<Largest>(tile[i], best)) {
+      best = tile[i];
       best_at = first + i;
     }
     tile[i] = best;
     if (row.positions != nullptr) row.positions[(first + i) * row.position_stride] = best_at;
+    ++i;
+  };
+  if (n > 0 && best_at < 0) one();
+  while (i + block <= n) {
+    int any = 0;
+    for (int64_t j = 0; j < block; ++j) any |= replaces<Largest>(tile[i + j], best);
+    if (any != 0) {
+      for (int64_t end = i + block; i < end;) one();
+      continue;
+    }
+    std::fill_n(tile + i, block, best);
+    if (row.positions != nullptr && row.position_stride == 1)
+      std::fill_n(row.positions + first + i, block, best_at);
+    else if (row.positions != nullptr)
+      for (int64_t j = 0; j < block; ++j) row.positions[(first + i + j) * row.position_stride] = best_at;
+    i += block;
   }
+  while (i < n) one();
 }
 
 // The same for a sum of float32 as kTogether runs side by side, each from the sum of those before it: in float64 the
@@ -81,8 +103,10 @@ inline void accumulate_runs(float* tile, int64_t n, double& carry) {
     for (; i < (k + 1) * part; ++i) sums[0] += static_cast<double>(tile[i]);
     carry += ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
   }
-  accumulate_together<TS_R_SUM>(tile, part, starts);
-  accumulate<TS_R_SUM>(tile + kTogether * part, n - kTogether * part, carry);
+  float* const parts[kTogether] = {tile, tile + part, tile + 2 * part, tile + 3 * part};
+  accumulate_together<TS_R_SUM, float>(parts, 1, parts, 1, part, starts);
+  float* const rest = tile + kTogether * part;
+  accumulate<TS_R_SUM, float>(rest, 1, rest, 1, n - kTogether * part, carry);
 }
 
 #if defined(__AVX512F__)
@@ -175,79 +199,148 @@ void scan_shared(const float* from, float* to, int64_t n) {
 }
 #endif
 
-template <int Op, typename T>
-void scan_row(const Row& row, int64_t n, LoadFn<T> load, StoreFn<T> store, int64_t in_item, int64_t out_item) {
-  alignas(64) T tile[kTile];
+// How the elements of rows are read and written: as they lie if both are of the compute type, else by tiles.
+template <typename T> struct Access {
+  LoadFn<T> load;
+  StoreFn<T> store;
+  int64_t in_item, out_item;
+  bool reads, writes; // are of the compute type
+
+  Access(int32_t in, int32_t out)
+      : load(loader<T>(in)), store(storer<T>(out)), in_item(backend::dtype_size(in)),
+        out_item(backend::dtype_size(out)), reads(in == dtype_of<T>()), writes(out == dtype_of<T>()) {}
+};
+template <typename T> const T* source(const Row& row) { return reinterpret_cast<const T*>(row.in); }
+template <typename T> T* target(const Row& row) { return reinterpret_cast<T*>(row.out); }
+
+template <int Op, typename T> void scan_row(const Row& row, int64_t n, const Access<T>& access) {
   Carry<T> carry = Op == TS_R_SUM ? 0 : 1;
+  if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
+    if (access.reads && access.writes) {
+#ifdef TESSERACK_CPU_SUM_RUNS
+      if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>)
+        if (row.in_stride == 1 && row.out_stride == 1) return sum_run(source<T>(row), target<T>(row), n, 0.0);
+#endif
+      if (Op != TS_R_SUM || !std::is_same_v<T, float> || n < kRunsFrom)
+        return accumulate<Op>(source<T>(row), row.in_stride, target<T>(row), row.out_stride, n, carry);
+    }
+  alignas(64) T tile[kTile];
   T best{};
   int64_t best_at = -1;
-#ifdef TESSERACK_CPU_SUM_RUNS
-  if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>)
-    if (row.in_stride == 1 && row.out_stride == 1 && load == loader<float>(TS_FLOAT32) &&
-        store == storer<float>(TS_FLOAT32))
-      return sum_run(reinterpret_cast<const float*>(row.in), reinterpret_cast<float*>(row.out), n, 0.0);
-#endif
+  const bool in_place = access.writes && row.out_stride == 1;
   for (int64_t i = 0; i < n; i += kTile) {
     const int64_t part = n - i < kTile ? n - i : kTile;
-    load(tile, row.in + i * row.in_stride * in_item, Box{1, part, 0, row.in_stride});
+    T* const at = in_place ? target<T>(row) + i : tile;
+    access.load(at, row.in + i * row.in_stride * access.in_item, Box{1, part, 0, row.in_stride});
     if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>)
-      part >= kRunsFrom ? accumulate_runs(tile, part, carry) : accumulate<Op>(tile, part, carry);
+      part >= kRunsFrom ? accumulate_runs(at, part, carry) : accumulate<Op, T>(at, 1, at, 1, part, carry);
     else if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
-      accumulate<Op>(tile, part, carry);
+      accumulate<Op, T>(at, 1, at, 1, part, carry);
     else
-      extreme<Op == TS_R_MAX>(tile, part, i, best, best_at, row);
-    store(row.out + i * row.out_stride * out_item, tile, Box{1, part, 0, row.out_stride});
+      extreme<Op == TS_R_MAX>(at, part, i, best, best_at, row);
+    if (!in_place) access.store(row.out + i * row.out_stride * access.out_item, at, Box{1, part, 0, row.out_stride});
   }
 }
 
-template <int Op, typename T>
-void scan_rows_together(const Row* rows, int64_t n, LoadFn<T> load, StoreFn<T> store, int64_t in_item,
-                        int64_t out_item) {
-  constexpr int64_t kPart = kTile / kTogether;
-  alignas(64) T tile[kTile];
+template <int Op, typename T> void scan_rows_together(const Row* rows, int64_t n, const Access<T>& access) {
   Carry<T> carry[kTogether];
   for (Carry<T>& c : carry) c = Op == TS_R_SUM ? 0 : 1;
+  const T* from[kTogether];
+  T* to[kTogether];
+  if (access.reads && access.writes) {
+    for (int k = 0; k < kTogether; ++k) from[k] = source<T>(rows[k]), to[k] = target<T>(rows[k]);
+    return accumulate_together<Op, T>(from, rows->in_stride, to, rows->out_stride, n, carry);
+  }
+  constexpr int64_t kPart = kTile / kTogether;
+  alignas(64) T tile[kTile];
+  for (int k = 0; k < kTogether; ++k) from[k] = to[k] = tile + k * kPart;
   for (int64_t i = 0; i < n; i += kPart) {
     const int64_t part = n - i < kPart ? n - i : kPart;
     for (int k = 0; k < kTogether; ++k)
-      load(tile + k * part, rows[k].in + i * rows[k].in_stride * in_item, Box{1, part, 0, rows[k].in_stride});
-    accumulate_together<Op>(tile, part, carry);
+      access.load(to[k], rows[k].in + i * rows[k].in_stride * access.in_item, Box{1, part, 0, rows[k].in_stride});
+    accumulate_together<Op, T>(from, 1, to, 1, part, carry);
     for (int k = 0; k < kTogether; ++k)
-      store(rows[k].out + i * rows[k].out_stride * out_item, tile + k * part, Box{1, part, 0, rows[k].out_stride});
+      access.store(rows[k].out + i * rows[k].out_stride * access.out_item, to[k], Box{1, part, 0, rows[k].out_stride});
   }
 }
 
 // Rows next to each other as columns of a box, each with a carry of its own: for rows that lie across the memory, and
 // for short ones.
 constexpr int64_t kColumns = 512, kShort = 32;
-constexpr int64_t kRowsAhead = 2; // asked for
-template <int Op, typename T>
-void scan_columns(const Row& first, int64_t n, int64_t cols, int64_t in_across, int64_t out_across, LoadFn<T> load,
-                  StoreFn<T> store, int64_t in_item, int64_t out_item) {
-  alignas(64) T tile[kColumns];
-  alignas(64) Carry<T> carry[kColumns];
-  std::fill_n(carry, cols, Carry<T>(Op == TS_R_SUM ? 0 : 1));
-  const bool direct =
-      in_across == 1 && out_across == 1 && load == loader<T>(dtype_of<T>()) && store == storer<T>(dtype_of<T>());
-  for (int64_t i = 0; direct && i < n; ++i) {
-    const T* from = reinterpret_cast<const T*>(first.in) + i * first.in_stride;
-    T* to = reinterpret_cast<T*>(first.out) + i * first.out_stride;
-    Soon<T>{from + kRowsAhead * first.in_stride, to + kRowsAhead * first.out_stride}.ask(0, static_cast<int>(cols));
+constexpr int64_t kStagedColumns = 64; // through tiles, so that each column's part is written as a run
+constexpr int64_t kRowsAhead = 2;      // asked for
+
+template <int Op, typename T> struct ColumnCarry {
+  alignas(64) Carry<T> sums[kColumns];
+  void start(int64_t cols) { std::fill_n(sums, cols, Carry<T>(Op == TS_R_SUM ? 0 : 1)); }
+  void step(const T* from, T* to, int64_t* positions, int64_t, int64_t cols) {
+    (void)positions;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(sums[j] = next<Op>(sums[j], from[j]));
+  }
+};
+template <bool Largest, typename T> struct ColumnBest {
+  alignas(64) T best[kColumns];
+  alignas(64) int64_t at[kColumns];
+  void start(int64_t) {}
+  void step(const T* from, T* to, int64_t* positions, int64_t i, int64_t cols) {
+    if (i == 0) {
+      std::copy_n(from, cols, best);
+      std::fill_n(at, cols, int64_t{0});
+    }
 #pragma GCC ivdep
     for (int64_t j = 0; j < cols; ++j) {
-      const Carry<T> x = static_cast<Carry<T>>(from[j]);
-      carry[j] = Op == TS_R_SUM ? carry[j] + x : carry[j] * x;
-      to[j] = static_cast<T>(carry[j]);
+      const bool found = replaces<Largest>(from[j], best[j]);
+      to[j] = best[j] = found ? from[j] : best[j];
+      at[j] = found ? i : at[j];
     }
+    if (positions != nullptr) std::copy_n(at, cols, positions);
   }
-  for (int64_t i = direct ? n : 0; i < n; ++i) {
-    load(tile, first.in + i * first.in_stride * in_item, Box{1, cols, 0, in_across});
-    for (int64_t j = 0; j < cols; ++j) {
-      const Carry<T> x = static_cast<Carry<T>>(tile[j]);
-      carry[j] = Op == TS_R_SUM ? carry[j] + x : carry[j] * x;
-      tile[j] = static_cast<T>(carry[j]);
-    }
-    store(first.out + i * first.out_stride * out_item, tile, Box{1, cols, 0, out_across});
+};
+template <int Op, typename T>
+using Column = std::conditional_t<Op == TS_R_SUM || Op == TS_R_PROD, ColumnCarry<Op, T>, ColumnBest<Op == TS_R_MAX, T>>;
+
+// How far apart neighbouring rows are.
+struct Across {
+  int64_t in, out, positions;
+};
+
+template <int Op, typename T>
+void scan_columns(const Row& first, int64_t n, int64_t cols, const Across& across, const Access<T>& access) {
+  Column<Op, T> column;
+  column.start(cols);
+  const bool direct = across.in == 1 && across.out == 1 && access.reads && access.writes &&
+                      (first.positions == nullptr || across.positions == 1);
+  for (int64_t i = 0; direct && i < n; ++i) {
+    const T* from = source<T>(first) + i * first.in_stride;
+    T* to = target<T>(first) + i * first.out_stride;
+    Soon<T>{from + kRowsAhead * first.in_stride, to + kRowsAhead * first.out_stride}.ask(0, static_cast<int>(cols));
+    column.step(from, to, first.positions ? first.positions + i * first.position_stride : nullptr, i, cols);
+  }
+  if (direct) return;
+  alignas(64) T tile[kTile];
+  alignas(64) int64_t places[kTile];
+  static const StoreFn<int64_t> store_places = storer<int64_t>(TS_INT64);
+  const int64_t block = std::max(int64_t{1}, kTile / cols);
+  for (int64_t i = 0; i < n; i += block) {
+    const int64_t rows = std::min(block, n - i);
+    access.load(tile, first.in + i * first.in_stride * access.in_item, Box{rows, cols, first.in_stride, across.in});
+    for (int64_t r = 0; r < rows; ++r)
+      column.step(tile + r * cols, tile + r * cols, first.positions ? places + r * cols : nullptr, i + r, cols);
+    access.store(first.out + i * first.out_stride * access.out_item, tile,
+                 Box{rows, cols, first.out_stride, across.out});
+    if (first.positions)
+      store_places(reinterpret_cast<char*>(first.positions + i * first.position_stride), places,
+                   Box{rows, cols, first.position_stride, across.positions});
+  }
+}
+
+// Rows of a few elements one after another, all of the compute type.
+template <int Op, int N, typename T> void scan_packed(const T* from, T* to, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    Carry<T> c = Op == TS_R_SUM ? 0 : 1;
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) to[r * N + i] = static_cast<T>(c = next<Op>(c, from[r * N + i]));
   }
 }
 
@@ -260,9 +353,7 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
     backend::fail(TS_ERROR, "scan: expected one output of a sum or product, got 2");
   const int last = in->ndim - 1;
   const int64_t n = in->ndim == 0 ? 1 : in->sizes[last], rows = in->numel / n;
-  const LoadFn<T> load = loader<T>(in->dtype);
-  const StoreFn<T> store = storer<T>(out->dtype);
-  const int64_t in_item = backend::dtype_size(in->dtype), out_item = backend::dtype_size(out->dtype);
+  const Access<T> access(in->dtype, out->dtype);
   const auto row = [&](int64_t r) {
     const auto at = [&](const ts_tensor* t) {
       int64_t offset = 0, rest = r;
@@ -276,20 +367,27 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
     return Row{at(in),     at(out),     positions != nullptr ? reinterpret_cast<int64_t*>(at(positions)) : nullptr,
                stride(in), stride(out), positions != nullptr ? stride(positions) : 0};
   };
-  if constexpr (Op == TS_R_SUM || Op == TS_R_PROD) {
-    const int64_t cols = last > 0 ? in->sizes[last - 1] : 1;
-    if (cols >= kShort && (n <= kShort || std::llabs(in->strides[last - 1]) < std::llabs(in->strides[last]))) {
-      const int64_t blocks = ceil_div(cols, kColumns), width = ceil_div(cols, blocks);
-      return parallel_for(
-          0, rows / cols * blocks, kParallelElements / (n * width) + 1, [&](int64_t first, int64_t end) {
-            for (int64_t unit = first; unit < end; ++unit) {
-              const int64_t start = unit % blocks * width, left = cols - start;
-              if (left <= 0) continue;
-              scan_columns<Op, T>(row(unit / blocks * cols + start), n, left < width ? left : width,
-                                  in->strides[last - 1], out->strides[last - 1], load, store, in_item, out_item);
-            }
-          });
-    }
+  if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
+    if (n >= 2 && n <= 4 && access.reads && access.writes && (in->flags & out->flags & TS_T_CONTIGUOUS) != 0)
+      return parallel_for(0, rows, kParallelElements / n, [&](int64_t first, int64_t end) {
+        const T* const from = source<T>(row(first));
+        T* const to = target<T>(row(first));
+        n == 2   ? scan_packed<Op, 2>(from, to, end - first)
+        : n == 3 ? scan_packed<Op, 3>(from, to, end - first)
+                 : scan_packed<Op, 4>(from, to, end - first);
+      });
+  const int64_t cols = last > 0 ? in->sizes[last - 1] : 1;
+  if (cols >= kShort && (n <= kShort || std::llabs(in->strides[last - 1]) < std::llabs(in->strides[last]))) {
+    const Across across{in->strides[last - 1], out->strides[last - 1], positions ? positions->strides[last - 1] : 0};
+    const int64_t most = across.in == 1 && across.out == 1 && access.reads && access.writes ? kColumns : kStagedColumns;
+    const int64_t blocks = ceil_div(cols, most), width = ceil_div(cols, blocks);
+    return parallel_for(0, rows / cols * blocks, kParallelElements / (n * width) + 1, [&](int64_t first, int64_t end) {
+      for (int64_t unit = first; unit < end; ++unit) {
+        const int64_t start = unit % blocks * width, left = cols - start;
+        if (left > 0)
+          scan_columns<Op, T>(row(unit / blocks * cols + start), n, left < width ? left : width, across, access);
+      }
+    });
   }
 #ifdef TESSERACK_CPU_SUM_RUNS
   if constexpr (Op == TS_R_SUM && std::is_same_v<T, float>) {
@@ -304,9 +402,9 @@ template <int Op, typename T> void scan_rows(const backend::Call& call) {
     if constexpr (Op == TS_R_SUM || Op == TS_R_PROD)
       for (; r + kTogether <= end; r += kTogether) {
         const Row rows_now[kTogether] = {row(r), row(r + 1), row(r + 2), row(r + 3)};
-        scan_rows_together<Op, T>(rows_now, n, load, store, in_item, out_item);
+        scan_rows_together<Op, T>(rows_now, n, access);
       }
-    for (; r < end; ++r) scan_row<Op, T>(row(r), n, load, store, in_item, out_item);
+    for (; r < end; ++r) scan_row<Op, T>(row(r), n, access);
   });
 }
 

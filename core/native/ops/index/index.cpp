@@ -38,6 +38,18 @@ std::optional<Merged> merge(const Tensor& self, const IndexPlan& p) {
                 raw_view(at, Dims{p.count()})};
 }
 
+// Indexed dims that lie apart, brought to the front, where the result has them too: whole slices are then picked.
+std::optional<Merged> merge_in_front(const Tensor& self, const IndexPlan& p) {
+  IndexPlan front = p;
+  Tensor x = self;
+  for (size_t k = 0; k < p.dims.size(); ++k) {
+    for (int64_t d = p.dims[k]; d > static_cast<int64_t>(k); --d) x = raw_transpose(x, d - 1, d);
+    front.dims[k] = static_cast<int64_t>(k);
+  }
+  front.adjacent = true;
+  return merge(raw_contiguous(x), front);
+}
+
 // Any strides: self's memory as one row, and the place in it of every element of the result.
 struct Row {
   Tensor row, at;
@@ -75,6 +87,10 @@ void read(const Tensor& out, const Tensor& self, IndexPlan p) {
     select_into(alias(out, sizes, contiguous_strides(sizes), out->byte_offset), from, dim, at);
   };
   if (std::optional<Merged> m = merge(self, p)) return into(m->self, m->dim, m->at);
+  if (!p.adjacent && self.numel() <= out.numel()) {
+    check_positions(self, p); // joined positions would not tell
+    if (std::optional<Merged> m = merge_in_front(self, p)) return into(m->self, m->dim, m->at);
+  }
   Row r = as_row(self, p);
   into(r.row, 0, r.at);
 }

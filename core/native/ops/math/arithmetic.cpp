@@ -136,15 +136,12 @@ Tensor lerp_inplace(const Tensor& self, const Value& end, const Value& weight) {
   return counted_once((magnitude(weight.as_scalar()) < 0.5 ? kLerpNearInplace : kLerpFarInplace)(self, end, weight));
 }
 
-struct Limits {
-  double low, high;
-};
-Limits limits(DType t) {
+double largest(DType t) {
   switch (t) {
-  case DType::Float64: return {std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
-  case DType::Float16: return {-65504.0, 65504.0};
-  case DType::BFloat16: return {-3.3895313892515355e38, 3.3895313892515355e38};
-  default: return {std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max()};
+  case DType::Float64: return std::numeric_limits<double>::max();
+  case DType::Float16: return 65504.0;
+  case DType::BFloat16: return 3.3895313892515355e38;
+  default: return std::numeric_limits<float>::max();
   }
 }
 
@@ -154,9 +151,21 @@ Tensor nan_to_num(const Tensor& self, std::optional<double> nan, std::optional<d
   if (is_complex(self.dtype()))
     return ops::view_as_complex(ops::contiguous(of_reals(ops::view_as_real(self), nan, posinf, neginf)));
   if (!is_floating(self.dtype())) return ops::clone(self);
-  Limits l = limits(self.dtype());
-  if (!posinf && !neginf) return limit(self, nan.value_or(0.0), l.high, l.low);
-  return replace(self, nan.value_or(0.0), posinf.value_or(l.high), neginf.value_or(l.low));
+  double most = largest(self.dtype());
+  if (!posinf && !neginf) return limit(self, nan.value_or(0.0), most);
+  return replace(self, nan.value_or(0.0), posinf.value_or(most), neginf.value_or(-most));
+}
+Tensor nan_to_num_inplace(const Tensor& self, std::optional<double> nan, std::optional<double> posinf,
+                          std::optional<double> neginf) {
+  static const Op replace("nan_to_num_values_"), limit("nan_to_num_limits_"), of_reals("nan_to_num_");
+  if (is_complex(self.dtype())) {
+    of_reals(ops::view_as_real(self), nan, posinf, neginf);
+    return counted_once(self);
+  }
+  if (!is_floating(self.dtype())) return self;
+  double most = largest(self.dtype());
+  if (!posinf && !neginf) return counted_once(limit(self, nan.value_or(0.0), most));
+  return counted_once(replace(self, nan.value_or(0.0), posinf.value_or(most), neginf.value_or(-most)));
 }
 
 Tensor rsub(const Tensor& self, const Value& other, Scalar alpha) { return ops::sub(other, self, alpha); }
@@ -310,18 +319,20 @@ TS_OPERATORS(arithmetic) {
   declare_lerp();
   def("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor")
       .body<nan_to_num>()
-      .inplace()
+      .inplace<nan_to_num_inplace>()
       .out(kSameDtype)
       .doc("Replaces NaN by nan (0) and infinities by posinf and neginf (the dtype's extremes).");
   def("nan_to_num_values(Tensor self, Scalar nan, Scalar posinf, Scalar neginf) -> Tensor")
       .pointwise("select(self != self, nan, select(self == inf, posinf, select(self == -inf, neginf, self)))")
       .derivative("self", "select(abs(self) < inf, grad, 0)")
+      .inplace()
       .hidden()
       .doc("nan_to_num with all values given.");
-  def("nan_to_num_limits(Tensor self, Scalar nan, Scalar high, Scalar low) -> Tensor")
-      .pointwise("select(self != self, nan, min(max(self, low), high))")
+  def("nan_to_num_limits(Tensor self, Scalar nan, Scalar high) -> Tensor")
+      .pointwise("select(self != self, nan, min(max(self, -high), high))")
       .derivative("self", "select(abs(self) < inf, grad, 0)")
       .node_name("NanToNumBackward0")
+      .inplace()
       .hidden()
       .doc("nan_to_num of infinities that become the dtype's extremes: no finite number lies beyond.");
 }

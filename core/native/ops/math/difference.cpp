@@ -53,10 +53,10 @@ Tensor gaps(const Tensor& y, const Tensor& x, int64_t d, const char* op) {
   return ops::sub(all_but_first(at, along), all_but_last(at, along));
 }
 
-Tensor scaled_pairs(const Tensor& y, int64_t d, Scalar dx) { return ops::mul(pairs(y, d), dx.to_double() / 2); }
-Tensor scaled_pairs(const Tensor& y, int64_t d, const Tensor& x, const char* op) {
+// Twice the areas over the gaps.
+Tensor areas(const Tensor& y, int64_t d, const Tensor& x, const char* op) {
   TS_CHECK(!is_bool(y.dtype()) && !is_bool(x.dtype()), op, ": received a bool input for `x` or `y`");
-  return ops::div(ops::mul(pairs(y, d), gaps(y, x, d, op)), 2);
+  return ops::mul(pairs(y, d), gaps(y, x, d, op));
 }
 
 int64_t checked_dim(const Tensor& y, int64_t dim, const char* op) {
@@ -75,23 +75,28 @@ Tensor trapezoid_x(const Tensor& samples, const Tensor& x, int64_t dim) {
   int64_t d = checked_dim(samples, dim, "trapezoid");
   Tensor y = roomy(samples);
   if (y.sizes()[d] == 0) return nothing(y, d);
-  return ops::sum_dim(scaled_pairs(y, d, roomy(x), "trapezoid"), IntSpan(&d, 1));
+  return ops::div(ops::sum_dim(areas(y, d, roomy(x), "trapezoid"), IntSpan(&d, 1)), 2);
 }
 Tensor trapezoid_dx(const Tensor& samples, Scalar dx, int64_t dim) {
   int64_t d = checked_dim(samples, dim, "trapezoid");
   Tensor y = roomy(samples);
   if (y.sizes()[d] == 0) return nothing(y, d);
-  return ops::mul(ops::sum_dim(pairs(y, d), IntSpan(&d, 1)), dx.to_double() / 2); // scaled where it is smallest
+  const int64_t n = y.sizes()[d];
+  if (n == 1) return nothing(y, d);
+  // Both ends count once, all between them twice: no pass but that of the sum.
+  Tensor ends = ops::add(ops::select(y, d, int64_t{0}), ops::select(y, d, n - 1));
+  if (n > 2) ends = ops::add(ends, ops::mul(ops::sum_dim(ops::narrow(y, d, int64_t{1}, n - 2), IntSpan(&d, 1)), 2));
+  return ops::mul(ends, dx.to_double() / 2);
 }
 Tensor cumulative_x(const Tensor& y, const Tensor& x, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");
   if (y.sizes()[d] == 0) return ops::mul(y, 1.0);
-  return ops::cumsum(scaled_pairs(roomy(y), d, roomy(x), "cumulative_trapezoid"), d);
+  return ops::cumsum(ops::div(areas(roomy(y), d, roomy(x), "cumulative_trapezoid"), 2), d);
 }
 Tensor cumulative_dx(const Tensor& y, Scalar dx, int64_t dim) {
   int64_t d = checked_dim(y, dim, "cumulative_trapezoid");
   if (y.sizes()[d] == 0) return ops::mul(y, 1.0);
-  return ops::cumsum(scaled_pairs(roomy(y), d, dx), d);
+  return ops::cumsum(ops::mul(pairs(roomy(y), d), dx.to_double() / 2), d);
 }
 
 } // namespace

@@ -72,6 +72,14 @@ Tensor reduce_bags(const Tensor& all_rows, const Tensor& kept, const Tensor& bag
   return ops::div(sums, ops::clamp(counts_of(counted, bags, n), Scalar(1)));
 }
 
+// The same where every bag has as many rows, all of which count.
+Tensor reduce_equal_bags(const Tensor& rows, IntSpan bags, const char* mode) {
+  Tensor each = ops::reshape(rows, Dims{bags[0], bags[1], rows.size(1)});
+  int64_t of_bag[] = {1};
+  if (!std::strcmp(mode, "max")) return ops::amax(each, IntSpan(of_bag));
+  return !std::strcmp(mode, "sum") ? ops::sum_dim(each, IntSpan(of_bag)) : ops::mean_dim(each, IntSpan(of_bag));
+}
+
 Tensor bags_of_rows(const Tensor& input) {
   int64_t sizes[] = {input.size(0), input.size(1)};
   Tensor column = ops::unsqueeze(counting(sizes[0], input.device()), int64_t{1});
@@ -87,7 +95,7 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
   TS_CHECK(n >= 0, kName, ": include_last_offset needs at least one offset");
   Tensor at = ops::reshape(raw_cast(input, DType::Int64), Dims{-1}), kept;
   Tensor starts = include_last_offset && offsets.defined() ? raw_narrow(offsets, 0, 0, n) : offsets;
-  Tensor bags = offsets.defined() ? bags_of(starts, at.numel()) : bags_of_rows(input);
+  const bool equal = !offsets.defined() && !padding_idx && input.numel() > 0;
   if (padding_idx) {
     TS_CHECK(*padding_idx >= -table && *padding_idx < table, kName,
              ": padding_idx must be within the number of embeddings, ", table, ", got ", *padding_idx);
@@ -96,7 +104,8 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
   }
   Tensor rows = embedding(at, weight);
   if (sample_weights.defined()) rows = ops::mul(rows, ops::reshape(sample_weights, Dims{-1, 1}));
-  return reduce_bags(rows, kept, bags, n, mode);
+  if (equal) return reduce_equal_bags(rows, input.sizes(), mode);
+  return reduce_bags(rows, kept, offsets.defined() ? bags_of(starts, at.numel()) : bags_of_rows(input), n, mode);
 }
 
 } // namespace

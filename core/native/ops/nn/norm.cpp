@@ -9,7 +9,7 @@
 namespace ts {
 namespace {
 
-const Op native_layer_norm("native_layer_norm"), batch_norm_op("batch_norm"), vector_norm("linalg_vector_norm"),
+const Op group_norm_op("_group_norm"), batch_norm_op("batch_norm"), vector_norm("linalg_vector_norm"),
     avg_pool2d("avg_pool2d");
 
 // (1, C, 1, ...): a value per channel beside an input (N, C, ...).
@@ -48,14 +48,10 @@ Tensor group_norm_rule(const Tensor& input, int64_t num_groups, const Tensor& we
 }
 Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
   group_norm_rule(input, num_groups, weight, bias, eps);
-  int64_t n = input.size(0);
-  int64_t per_group = n && num_groups ? input.numel() / (n * num_groups) : 0;
   if (input.numel() == 0) return scale_channels(ops::mul(input, 1), weight, bias);
   Tensor x = as_parameters(input, weight, bias);
-  int64_t grouped[] = {n, num_groups, per_group}, shape[] = {per_group};
-  Tensor y = native_layer_norm(ops::reshape(x, IntSpan(grouped)), IntSpan(shape), Value(), Value(), eps);
-  Tensor scaled = scale_channels(ops::reshape(y, input.sizes()), weight, bias);
-  return as_laid_out(input, as_dtype(scaled, input.dtype()));
+  auto [y, mean, rstd] = group_norm_op.multi<3>(x, weight, bias, num_groups, eps);
+  return as_laid_out(input, as_dtype(y, input.dtype()));
 }
 
 // A batch of one with a channel per instance. Running statistics take the mean of the instances'.

@@ -201,11 +201,14 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
   bool bytes = weighted && input.dtype() == DType::UInt8;
   DType wide = bytes ? DType::Float32 : weighted ? accumulate_type(input.dtype()) : input.dtype();
   Tensor x = wide == input.dtype() ? input : ops::to_dtype(input, wide);
+  // Channels that lie together move together.
+  const bool channels_last = plane.size() == 2 && is_channels_last(input);
+  if (channels_last) x = ops::permute(x, Dims{0, 2, 3, 1});
   for (size_t k = 0; k < plane.size(); ++k) {
     size_t d = bytes ? plane.size() - 1 - k : k; // images: rows first, as PyTorch, since each pass rounds
     OptionalScale scale;
     if (!scales.empty() && !recompute.value_or(false)) scale = scales[scales.size() == 1 ? 0 : d];
-    int64_t dim = static_cast<int64_t>(d) + 2, n = plane[d];
+    int64_t dim = static_cast<int64_t>(d) + (channels_last ? 1 : 2), n = plane[d];
     bool align = align_corners.value_or(false);
     Taps taps = m == Mode::Area     ? area(n, out[d])
                 : !smooth           ? nearest(n, out[d], scale, m == Mode::NearestExact, plane.size() == 2)
@@ -215,6 +218,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
     x = apply(x, dim, taps);
     if (bytes) x = ops::clamp(floor_op(ops::add(x, Scalar(0.5))), Scalar(0), Scalar(255)); // cubic weights overshoot
   }
+  if (channels_last) x = ops::permute(x, Dims{0, 3, 1, 2});
   return as_laid_out(input, wide == input.dtype() ? x : ops::to_dtype(x, input.dtype()));
 }
 

@@ -19,17 +19,20 @@ struct Runs {
   Tensor lengths;
 };
 
-Runs find_runs(const Tensor& rows) {
+// Undefined are those that nobody asks for.
+Runs find_runs(const Tensor& rows, bool places_too = true, bool lengths_too = true) {
   int64_t n = rows.size(0);
   Device device = rows.device();
   Tensor first = filled(Dims{n}, Scalar(true), DType::Bool, device);
   if (n > 1) {
     Tensor differs = ops::ne(raw_narrow(rows, 0, 1, n - 1), raw_narrow(rows, 0, 0, n - 1));
-    raw_copy(raw_narrow(first, 0, 1, n - 1), any_along(differs, Dims{1}));
+    Tensor any = rows.size(1) == 1 ? raw_view(differs, Dims{n - 1}) : any_along(differs, Dims{1});
+    raw_copy(raw_narrow(first, 0, 1, n - 1), any);
   }
   Runs r;
   r.starts = nonzero_flat(first);
-  r.run_of = ops::sub(ops::cumsum(raw_cast(first, DType::Int64), 0), Scalar(1));
+  if (places_too) r.run_of = ops::sub(ops::cumsum(raw_cast(first, DType::Int64), 0), Scalar(1));
+  if (!lengths_too) return r;
   Tensor ends = filled(Dims{r.starts.numel()}, Scalar(n), DType::Int64, device);
   if (r.starts.numel() > 1)
     raw_copy(raw_narrow(ends, 0, 0, ends.numel() - 1), raw_narrow(r.starts, 0, 1, ends.numel() - 1));
@@ -57,12 +60,14 @@ Triple unique_flat(const Tensor& self, bool, bool inverse_too, bool counts_too) 
   if (self.numel() == 0) return empty_result(self, self.sizes());
   Tensor flat = raw_view(raw_contiguous(self), Dims{self.numel()});
   auto [values, order] = ops::sort.multi<2>(flat, 0);
-  Runs r = find_runs(raw_view(values, Dims{values.numel(), 1}));
-  Tensor inverse = empty_tensor(Dims{flat.numel()}, DType::Int64, self.device());
-  scatter_into(inverse, 0, order, r.run_of, TS_S_SET);
-  Tensor none = no_positions(self.device());
-  return {ops::index_select(values, 0, r.starts), inverse_too ? reshaped(inverse, self.sizes()) : none,
-          counts_too ? r.lengths : none};
+  Runs r = find_runs(raw_view(values, Dims{values.numel(), 1}), inverse_too, counts_too);
+  Tensor inverse = no_positions(self.device());
+  if (inverse_too) {
+    inverse = empty_tensor(Dims{flat.numel()}, DType::Int64, self.device());
+    scatter_into(inverse, 0, order, r.run_of, TS_S_SET);
+    inverse = reshaped(inverse, self.sizes());
+  }
+  return {ops::index_select(values, 0, r.starts), inverse, counts_too ? r.lengths : no_positions(self.device())};
 }
 
 // Slices along dim as rows of a matrix, the other dimensions in their order.
@@ -119,12 +124,14 @@ Triple unique_consecutive_rule(const Tensor& self, bool, bool, std::optional<int
   if (dim) return distinct_slices(self, *dim, "unique_consecutive");
   return distinct_outline(outline(Dims{0}, self.dtype(), self.device()), self.sizes());
 }
-Triple unique_consecutive(const Tensor& self, bool, bool, std::optional<int64_t> dim) {
+Triple unique_consecutive(const Tensor& self, bool inverse_too, bool counts_too, std::optional<int64_t> dim) {
   if (!dim) {
     if (self.numel() == 0) return empty_result(self, self.sizes());
     Tensor flat = raw_view(raw_contiguous(self), Dims{self.numel()});
-    Runs r = find_runs(raw_view(flat, Dims{flat.numel(), 1}));
-    return {ops::index_select(flat, 0, r.starts), reshaped(r.run_of, self.sizes()), r.lengths};
+    Runs r = find_runs(raw_view(flat, Dims{flat.numel(), 1}), inverse_too, counts_too);
+    Tensor none = no_positions(self.device());
+    return {ops::index_select(flat, 0, r.starts), inverse_too ? reshaped(r.run_of, self.sizes()) : none,
+            counts_too ? r.lengths : none};
   }
   int64_t d = wrap_dim(*dim, self.ndim(), "unique_consecutive");
   if (self.sizes()[d] == 0)

@@ -47,7 +47,7 @@ void randn_like(const Tensor& out, const Tensor&, DType, Device, bool, Format) {
 }
 
 void draw_integers(const Tensor& out, int64_t low, int64_t high, Generator* g) {
-  copy_into(out, integer_tensor(out.sizes(), low, high, out.device(), generator_for(g, out.device(), "randint")));
+  fill_integers(out, low, high, generator_for(g, out.device(), "randint"));
 }
 Tensor randint_rule(int64_t low, int64_t high, IntSpan size, Generator* g, DType dtype, Device device, bool) {
   DType t = dtype == DType::Undefined ? DType::Int64 : dtype;

@@ -12,7 +12,7 @@
 namespace ts {
 namespace {
 
-const KernelId kBits("random_bits"), kRand("rand_fill"), kRandn("randn_fill");
+const KernelId kBits("random_bits"), kRand("rand_fill"), kRandn("randn_fill"), kRandint("randint_fill");
 const Op shift_right("_shift_right"), remainder_of("_word_remainder"), box_muller("_box_muller");
 
 // In a recording by the card, which replays the same call: key and position are read from the device's memory.
@@ -123,19 +123,37 @@ Tensor normal_tensor(IntSpan sizes, DType t, Device device, Generator& g) {
   return out;
 }
 
-Tensor integer_tensor(IntSpan sizes, int64_t low, int64_t high, Device device, Generator& g) {
+namespace {
+
+// From the words at hand, where there is no kernel for it. Modulo 2^64, where signed and unsigned addition agree.
+Tensor integers_from(const Tensor& words, uint64_t span, int64_t low) {
+  if (words.dtype() == DType::UInt32)
+    return ops::add(remainder_of(raw_cast(words, DType::Int64), Scalar(static_cast<int64_t>(span))), Scalar(low));
+  Tensor rest = remainder_of(words, Scalar(static_cast<int64_t>(span)));
+  return ops::add(raw_cast(rest, DType::Int64), Scalar(low));
+}
+
+bool launch_integers(const Tensor& t, uint64_t seed, uint64_t offset, uint64_t span, int64_t low) {
+  if (CaptureState* capture = CaptureState::current(); capture && capture->by_launches) return false;
+  return Launch(kRandint, t.device())
+      .in_mutable(t)
+      .param(static_cast<int64_t>(seed))
+      .param(static_cast<int64_t>(offset))
+      .param(static_cast<int64_t>(span))
+      .param(low)
+      .run();
+}
+
+} // namespace
+
+void fill_integers(const Tensor& t, int64_t low, int64_t high, Generator& g) {
+  if (t.numel() == 0) return;
   uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  Tensor drawn;
-  if (span <= uint64_t{1} << 32) {
-    Tensor words = raw_cast(random_bits(sizes, DType::UInt32, device, g), DType::Int64);
-    drawn = ops::add(remainder_of(words, Scalar(static_cast<int64_t>(span))), Scalar(low));
-  } else {
-    // Modulo 2^64, where signed and unsigned addition agree.
-    Tensor words = random_bits(sizes, DType::UInt64, device, g);
-    Tensor rest = remainder_of(words, Scalar(static_cast<int64_t>(span)));
-    drawn = ops::add(raw_cast(rest, DType::Int64), Scalar(low));
-  }
-  return drawn;
+  const bool wide = span > uint64_t{1} << 32;
+  uint64_t offset = claim(g, t.numel(), wide ? 2 : 1);
+  if (t.is_contiguous() && launch_integers(t, g.seed, offset, span, low)) return;
+  copy_into(t, integers_from(bits_at(t.sizes(), wide ? DType::UInt64 : DType::UInt32, t.device(), g.seed, offset), span,
+                             low));
 }
 
 void check_integer_range(int64_t low, int64_t high, DType t, const char* op) {

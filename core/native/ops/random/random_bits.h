@@ -22,8 +22,6 @@ Tensor random_bits(IntSpan sizes, DType t, Device device, Generator& g);
 // Contiguous fresh tensors: uniform in [0, 1), standard normal; t floating.
 Tensor uniform_tensor(IntSpan sizes, DType t, Device device, Generator& g);
 Tensor normal_tensor(IntSpan sizes, DType t, Device device, Generator& g);
-// Integers in [low, high), as int64; low < high.
-Tensor integer_tensor(IntSpan sizes, int64_t low, int64_t high, Device device, Generator& g);
 // RuntimeError unless every integer in [low, high) is a value of t: a draw is never rounded or wrapped.
 void check_integer_range(int64_t low, int64_t high, DType t, const char* op);
 // The dtype, or the default one. NotImplementedError unless it is floating.
@@ -33,6 +31,8 @@ void scale_and_shift(const Tensor& t, double scale, double shift);
 // Fills t, of any strides.
 void fill_uniform(const Tensor& t, Generator& g);
 void fill_normal(const Tensor& t, Generator& g);
+// Integers in [low, high), low < high, in any dtype.
+void fill_integers(const Tensor& t, int64_t low, int64_t high, Generator& g);
 // The same of complex tensors too, which are drawn part by part, normal ones with variance 1 in all.
 DType drawn_dtype(DType t, const char* op);
 void draw_uniform(const Tensor& t, Generator& g);

@@ -59,8 +59,7 @@ void random_from_rule(const Tensor& self, int64_t from, std::optional<int64_t> t
   check_draw(self, g, "random_");
 }
 void random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, Generator* g) {
-  if (self.numel())
-    copy_into(self, integer_tensor(self.sizes(), from, limit_of(self, to), self.device(), generator_of(self, g)));
+  if (self.numel()) fill_integers(self, from, limit_of(self, to), generator_of(self, g));
 }
 void random_to_rule(const Tensor& self, int64_t to, Generator* g) { random_from_rule(self, 0, to, g); }
 void random_to(const Tensor& self, int64_t to, Generator* g) { random_from(self, 0, to, g); }

@@ -1,5 +1,6 @@
 #include "dispatch/launch.h"
 #include "ops/common/complex_parts.h"
+#include "ops/common/copy.h"
 #include "ops/common/raw.h"
 #include "ops/common/storage_dtypes.h"
 #include "ops/pointwise/fused_programs.h"
@@ -181,11 +182,33 @@ static void reduce_complex_into(const Tensor& out, int opcode, const Tensor& sel
   raw_copy(out, alias(product, out.sizes(), contiguous_strides(out.sizes()), product->byte_offset));
 }
 
+// Reduced dims along which one element stands for all, as in the gradient of a sum.
+static DimSet repeated_dims(const Tensor& self, DimSet dims) {
+  DimSet repeated = 0;
+  for (size_t d = 0; d < self.sizes().size(); ++d)
+    if (in_set(dims, d) && self.strides()[d] == 0 && self.sizes()[d] > 1) repeated |= DimSet{1} << d;
+  return repeated;
+}
+// Half types keep their sums in a wider one, and are to be rounded but once.
+static bool reduces_once(const Tensor& out, int opcode, const Tensor& self) {
+  if (opcode == TS_R_SUM) return accumulate_type(out.dtype()) == out.dtype() && !is_bool(self.dtype());
+  return opcode == TS_R_MAX || opcode == TS_R_MIN || opcode == TS_R_ANY || opcode == TS_R_ALL;
+}
+static void reduce_repeated_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims, DimSet repeated) {
+  Tensor once = self;
+  for (size_t d = 0; d < self.sizes().size(); ++d)
+    if (in_set(repeated, d)) once = raw_narrow(once, static_cast<int64_t>(d), 0, 1);
+  reduce_into(out, opcode, once, dims);
+  if (opcode == TS_R_SUM) ops::mul_(out, Scalar(reduced_count(self.sizes(), repeated)));
+}
+
 void reduce_into(const Tensor& out, int opcode, const Tensor& self, DimSet dims) {
   if (out.numel() == 0) return;
   if (self.numel() == 0) return raw_fill(out, opcode == TS_R_PROD || opcode == TS_R_ALL ? 1 : 0);
   if (is_complex(self.dtype()) || is_complex(out.dtype())) return reduce_complex_into(out, opcode, self, dims);
   if (is_float8(self.dtype())) return reduce_into(out, opcode, raw_cast(self, DType::Float32), dims);
+  if (DimSet repeated = repeated_dims(self, dims); repeated && reduces_once(out, opcode, self))
+    return reduce_repeated_into(out, opcode, self, dims, repeated);
   if (launch_reduce(out, opcode, self, dims, false)) return;
   // A backend may take only operands of the result's dtype.
   launch_reduce(out, opcode, is_arithmetic(opcode) ? raw_cast(self, out.dtype()) : self, dims, true);
