@@ -1,4 +1,4 @@
-"""Functions that processors compute in vectors, against float64 of the cpu: special numbers, tails and other layouts."""
+"""Functions that processors compute in vectors, against float64 of the cpu: special numbers and other layouts."""
 
 from __future__ import annotations
 
