@@ -62,6 +62,7 @@ class OpenCLCard(Card):
             max_arguments=int(found.device.max_parameter_size),
             local_bytes=int(found.device.local_mem_size),
             simd_bytes=4 * int(found.device.native_vector_width_float),
+            cache_bytes=int(found.device.global_mem_cache_size),
         )
 
     def compile(self, device: Device, source: str, name: str) -> int:

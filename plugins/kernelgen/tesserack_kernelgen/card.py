@@ -56,6 +56,7 @@ class Device:
         max_arguments: bytes of arguments a kernel may have.
         local_bytes: local memory of a group.
         simd_bytes: vector registers of a serial device.
+        cache_bytes: its last cache; 0 if unknown.
     """
 
     index: int
@@ -70,6 +71,7 @@ class Device:
     max_arguments: int = 1024
     local_bytes: int = 32768
     simd_bytes: int = 32
+    cache_bytes: int = 0
 
 
 class Call(NamedTuple):

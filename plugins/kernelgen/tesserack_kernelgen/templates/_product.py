@@ -13,8 +13,8 @@ from tesserack_kernelgen.dtypes import STORAGE, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates
 from tesserack_kernelgen.templates import _block, _dots, _panel
+from tesserack_kernelgen.templates._chunks import launch_chunks
 from tesserack_kernelgen.templates._factor import Factor, FactorText
-from tesserack_kernelgen.templates.pointwise import launch_chunks
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.card import Call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from tesserack.backends import Launch, LaunchPlan
 
@@ -12,12 +13,14 @@ from tesserack_kernelgen.dtypes import ITEMSIZE, LOADED, REAL, name_of, register
 from tesserack_kernelgen.emit import DIVISIONS, program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates, merge, uniform
-from tesserack_kernelgen.vectors import has_vectors, vector_helpers, vector_program
+from tesserack_kernelgen.templates._chunks import CHUNK, launch_chunks
+from tesserack_kernelgen.templates._vectors import by_vectors
 
-__all__ = ["Elementwise", "copy_cast", "fill", "iota", "launch_chunks", "pointwise"]
+__all__ = ["Elementwise", "copy_cast", "fill", "iota", "pointwise"]
 
-_CHUNK = 2048  # elements of an item on a serial device, at least
 _Load = tuple[str, str, Callable[[list[str]], str]]  # C type, name, and the expression at some indices
+_COPY = SimpleNamespace(constants=(), instructions=(), outputs=(0,))
+_WITHIN_FLOAT32 = ("bool", "uint8", "int8", "uint16", "int16", "float16", "bfloat16", "float32")
 _REGISTERS = 32  # of a thread, for what it loads before it computes
 
 
@@ -102,8 +105,8 @@ class Elementwise:
         exponent = (inner - 1).bit_length()
         if kernel.call.device.serial:
             exponent |= 1  # half as many kernels; an idle item of a loop costs no more than a comparison
-        across = _CHUNK if looped else min(group, 1 << exponent)
-        down = max(1, _CHUNK // inner) if looped else group // across
+        across = CHUNK if looped else min(group, 1 << exponent)
+        down = max(1, CHUNK // inner) if looped else group // across
         many = self._many if inner >= across * self._many else 1
         tiles = -(-inner // (across * many))
         d = len(outer)
@@ -145,21 +148,10 @@ class Elementwise:
         return kernel.launch(body, (tiles * -(-rows // down),), (across, down), self.helpers)
 
 
-def launch_chunks(kernel: Kernel, n: int, loop: str, helpers: str = "") -> Launch:
-    """For serial devices: an item walks from ``begin`` to ``end`` of ``n`` elements; enough items for all units."""
-    units = 4 * kernel.call.device.compute_units
-    chunk = min(max(-(-n // units) + 63 & -64, _CHUNK), 8 * _CHUNK)
-    count, step = kernel.own_index(n), kernel.own_index(chunk)
-    body = f"""  const idx begin = (idx)GROUP(0) * {step};
-  const idx end = {count} - begin < {step} ? {count} : begin + {step};
-  {loop}"""
-    return kernel.launch(body, (-(-n // chunk),), (1,), helpers)
-
-
 def pointwise(call: Call) -> LaunchPlan:
     """``out_k = program(in...)``, several outputs in one loop."""
     c = register(call.compute)
-    if has_vectors(call) and (launch := _by_vectors(call)):
+    if call.compute == "float32" and (launch := by_vectors(call, call.program)):
         return LaunchPlan([launch])
     kernel = Kernel(call, "pointwise")
     kernel.site = " ".join(("pointwise", *(name for name, *_ in call.program.instructions if name in DIVISIONS)))
@@ -184,45 +176,11 @@ def pointwise(call: Call) -> LaunchPlan:
     return Elementwise(kernel, sizes, strides, body, helpers, looped=True, loads=loads).plan()
 
 
-def _by_vectors(call: Call) -> Launch | None:
-    """The loop in vectors of the dialect, functions of mathematics included, where all is float32 and lies in order."""
-    operands = [*call.outputs, *(x for x in call.inputs if hasattr(x, "strides"))]
-    sizes, strides = merge(call.outputs[0].shape, *(x.strides for x in operands))
-    if len(sizes) > 1 or any(name_of(x.dtype) != "float32" for x in operands):
-        return None
-    alone = [bool(sizes) and uniform(sizes, s) for s in strides]
-    if any(alone[: len(call.outputs)]) or not all(
-        u or contiguous(sizes, s) for u, s in zip(alone, strides, strict=True)
-    ):
-        return None
-    kernel = Kernel(call, "pointwise")
-    lanes = max(4, call.device.simd_bytes // 4)
-    v = kernel.call.card.dialect.vector("f32", lanes)
-    outputs = [kernel.output(k) for k in range(len(call.outputs))]
-    loads, names, nth = [], [], len(outputs)
-    for k, x in enumerate(call.inputs):
-        if not hasattr(x, "strides"):
-            names.append(f"(({v})({kernel.scalar(k, 'f32')}))")
-            continue
-        tensor = kernel.input(k)
-        one = f"({v})({tensor.load('0', 'f32')})"
-        whole = f"LOAD_VECTOR({tensor.pointer}, i, many)"
-        loads.append(f"const {v} x{k} = {one if alone[nth] else whole};")
-        names.append(f"x{k}")
-        nth += 1
-    lines, values = vector_program(call.program, names, v)
-    stores = [f"STORE_VECTOR({out.pointer}, i, many, {value});" for out, value in zip(outputs, values, strict=True)]
-    text = "\n    ".join((*loads, *lines, *stores))
-    loop = f"""for (idx i = begin; i < end; i += {lanes}) {{
-    const i32 many = end - i < {lanes} ? (i32)(end - i) : {lanes};
-    {text}
-  }}"""
-    return launch_chunks(kernel, sizes[0] if sizes else 1, loop, vector_helpers(call.program, v, lanes))
-
-
 def copy_cast(call: Call) -> LaunchPlan:
     """``out = cast(in)``; bit for bit where the dtypes are one."""
     out, x = call.outputs[0], call.inputs[0]
+    if _by_float32(call) and (launch := by_vectors(call, _COPY)):
+        return LaunchPlan([launch])
     kernel = Kernel(call, "copy_cast")
     target = kernel.output(0)
     if not hasattr(x, "strides"):
@@ -247,6 +205,14 @@ def copy_cast(call: Call) -> LaunchPlan:
 
     loaded: _Load = c, "x0", lambda at: source.load(at[1], c)
     return Elementwise(kernel, out.shape, [out.strides, x.strides], cast, looped=True, loads=[loaded]).plan()
+
+
+def _by_float32(call: Call) -> bool:
+    """Whether every value of the source is one of float32, and another dtype or a copy of float32 is asked for."""
+    x = call.inputs[0]
+    if not hasattr(x, "strides") or name_of(x.dtype) not in _WITHIN_FLOAT32:
+        return False
+    return "float32" in (name_of(x.dtype), name_of(call.outputs[0].dtype)) or x.dtype != call.outputs[0].dtype
 
 
 def _number_type(dtype: str) -> str:
