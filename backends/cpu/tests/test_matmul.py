@@ -132,6 +132,21 @@ def test_strides_no_library_takes(dtype: np.dtype[Any]) -> None:
     assert (wide[:, 4:284:2] == 7).all()
 
 
+@pytest.mark.parametrize(("rows", "k"), [(1, 1), (3, 7), (5, 16), (1030, 37), (37, 1030), (2, 0)])
+def test_a_float64_matrix_times_a_vector(rows: int, k: int, rng: np.random.Generator) -> None:
+    """Rows or columns in runs, parts of larger matrices, vectors with gaps, from either side."""
+    large = random_array(rng, (rows + 1, k + 3), "f8")
+    vectors = random_array(rng, (2, 2 * k), "f8")
+    for a in (large[1:, 3:], np.asfortranarray(large)[1:, 3:], large[::-1, ::-1][1:, 3:]):
+        for x in (vectors[0, :k], vectors[0, ::2]):
+            out = np.full((rows, 1), 5.0)
+            call("matmul", [out], [a, x[:, None]])
+            np.testing.assert_allclose(out, a @ x[:, None], rtol=1e-13, atol=1e-13)
+            across = np.full((1, rows), 5.0)
+            call("matmul", [across], [x[None], a.T])
+            np.testing.assert_allclose(across, x[None] @ a.T, rtol=1e-13, atol=1e-13)
+
+
 @pytest.mark.parametrize("dtype", [np.dtype("f4"), BFLOAT16, np.dtype("i8")], ids=str)
 def test_batches(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(3)
