@@ -21,7 +21,7 @@ def inputs(m: Any, dtype: str) -> dict[str, Any]:
     i = lambda high, *shape: m.tensor(rng.integers(0, high, shape))  # noqa: E731
     names = {"F": m.nn.functional, "x": t(*IMAGE), "a": t(9, 70), "b": t(9, 70), "row": t(70), "w": t(6), "v": t(6)}
     names |= {"last": t(*IMAGE).to(memory_format=m.channels_last), "table": t(11, 4), "bags": i(11, 5, 3)}
-    return names | {"cube": t(4, 5, 6), "i": i(4, 300), "k": i(6, 300), "m": m}
+    return names | {"cube": t(4, 5, 6), "planes": t(2, 8, 33, 40), "i": i(4, 300), "k": i(6, 300), "m": m}
 
 
 CALLS: dict[str, str] = {
@@ -54,6 +54,11 @@ CALLS: dict[str, str] = {
     "indexed dims apart": "cube[i, :, k]",
     "indexed dims apart, negative": "cube[i - 4, :, k - 6]",
     "indexed dims apart, transposed": "cube.transpose(0, 2)[k, :, i]",
+    "reflected ends": "F.pad(planes, (2, 3, 0, 5), mode='reflect')",
+    "repeated ends": "F.pad(planes, (2, 0, 4, 1), mode='replicate')",
+    "ends from the other side": "F.pad(planes, (3, 1, 1, 0), mode='circular')",
+    "ends cut and repeated": "F.pad(planes, (3, -1, -2, 2), mode='replicate')",
+    "repeated ends of lines": "F.pad(planes[0], (4, 5), mode='replicate')",
     "nan_to_num": "m.nan_to_num(a / b.relu())",
     "nan_to_num of values": "m.nan_to_num(a / b.relu(), nan=1.0, posinf=2.0, neginf=-3.0)",
 }
