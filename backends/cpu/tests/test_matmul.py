@@ -168,6 +168,28 @@ def test_batches(dtype: np.dtype[Any]) -> None:
         check(out, wide_a, wide_b, bias)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(4, 4, 1), (1, 3, 5), (1, 1, 1), (2, 32, 1), (2, 33, 1)], ids=str)
+def test_batches_of_small_matrices_and_vectors(
+    shape: tuple[int, int, int], dtype: str, rng: np.random.Generator
+) -> None:
+    m, k, n = shape
+    a, b = random_array(rng, (300, m, k), dtype), random_array(rng, (300, k, n), dtype)
+    across = np.ascontiguousarray(a.transpose(0, 2, 1)).transpose(0, 2, 1)
+    for left, right in (
+        (a, b),
+        (across, b),
+        (a[::-1], b[:1].repeat(300, 0)),
+        (a[:, ::-1], np.broadcast_to(b[0], b.shape)),
+    ):
+        out = np.full((300, m, n), 5, dtype)
+        call("matmul", [out], [left, right])
+        np.testing.assert_allclose(out, left @ right, rtol=1e-5)
+        addend = random_array(rng, (m, n), dtype)
+        call("matmul", [out], [left, right, np.broadcast_to(addend, out.shape)])
+        np.testing.assert_allclose(out, left @ right + addend, rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 def test_complex(dtype: str) -> None:
     rng = np.random.default_rng(4)
