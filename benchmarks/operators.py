@@ -127,3 +127,35 @@ def searchsorted(fw: Any, device: str) -> dict[str, Any]:
 @row("bincount 1M in 1000", "x.bincount()", limit=0.8, cost=Cost(read=8 * 1000000))
 def bincount(fw: Any, device: str) -> dict[str, Any]:
     return {"x": fw.randint(0, 1000, (1000000,), device=device)}
+
+
+def _in_the_caches(fw: Any, device: str) -> dict[str, Any]:
+    a = fw.randn(512, 512, device=device)
+    return {"fw": fw, "F": fw.nn.functional, "device": device, "a": a, "p": a.abs() + 0.1, "d": a.double()}
+
+
+for _statement in (
+    "fw.trapz(a)",
+    "a.diff()",
+    "a.prod()",
+    "a.cummax(1)",
+    "a.cummax(0)",
+    "a.t().cumsum(1)",
+    "fw.nan_to_num(a)",
+    "fw.float_power(p, a)",
+    "d.sin()",
+    "d.erf()",
+    "d @ d[0]",
+    "d.t() @ d[0]",
+    "fw.randint(0, 10, (512, 512), device=device)",
+    "F.pad(a.view(4, 16, 64, 64), (2, 2, 2, 2), mode='reflect')",
+    "F.pad(a.view(4, 16, 64, 64), (2, 2, 2, 2), mode='replicate')",
+):
+    row(f"{_statement}, 256K", _statement, limit=1.2)(_in_the_caches)
+
+
+@row("group_norm 8x64x32x32, gradients", "grad(group_norm(x, 8, w, b), (x, w, b), g)", limit=1.2)
+def group_norm(fw: Any, device: str) -> dict[str, Any]:
+    x, w, b = (fw.randn(*s, device=device, requires_grad=True) for s in ((8, 64, 32, 32), (64,), (64,)))
+    names = {"x": x, "w": w, "b": b, "g": fw.randn(8, 64, 32, 32, device=device)}
+    return names | {"grad": fw.autograd.grad, "group_norm": fw.nn.functional.group_norm}

@@ -58,7 +58,7 @@ template <class T> void multiply_plainly(const Gemm& g) {
 
 // c = a @ b (+ c) on this thread.
 void multiply_here(const Gemm& g, bool accumulate) {
-  if (blas::gemm(g, accumulate)) return;
+  if (pick_gemv_f64()(g, accumulate) || blas::gemm(g, accumulate)) return;
   if (!backend::is_complex(g.dtype)) return pick_packed_gemm()(g, accumulate);
   if (!accumulate) {
     Gemm zeros = g;

@@ -83,6 +83,24 @@ template <class Run> void each_batch(const Batched& batched, int64_t begin, int6
   }
 }
 
+// A small matrix and a vector, as in a batch of thousands: what prepares a larger product takes longer than this one.
+constexpr int64_t kTinyWork = 64; // multiply-adds
+bool is_tiny(const Gemm& g) {
+  return (g.m == 1 || g.n == 1) && g.m * g.n * g.k <= kTinyWork && (g.dtype == TS_FLOAT32 || g.dtype == TS_FLOAT64);
+}
+template <class T> void multiply_tiny(const Gemm& g) {
+  const T *a = reinterpret_cast<const T*>(g.a.data), *b = reinterpret_cast<const T*>(g.b.data),
+          *addend = reinterpret_cast<const T*>(g.addend.data);
+  T* c = reinterpret_cast<T*>(g.c.data);
+  for (int64_t i = 0; i < g.m; ++i)
+    for (int64_t j = 0; j < g.n; ++j) {
+      T sum = addend ? addend[i * g.addend.row_stride + j * g.addend.col_stride] : T{0};
+      for (int64_t p = 0; p < g.k; ++p)
+        sum += a[i * g.a.row_stride + p * g.a.col_stride] * b[p * g.b.row_stride + j * g.b.col_stride];
+      c[i * g.c.row_stride + j * g.c.col_stride] = sum;
+    }
+}
+
 // In parts after which the user may have enough.
 void run_patiently(const Call& call, const Gemm& g) {
   const int64_t rows = std::max<int64_t>(1, kPatience / std::max<int64_t>(1, g.n * g.k));
@@ -111,8 +129,11 @@ void matmul(const Call& call) {
   const int64_t grain = std::max<int64_t>(1, kBatchGrain / work);
   for (int64_t i = 0; i < count; i += at_once) {
     if (at_once < count) call.check_interrupt();
-    parallel_for(i, std::min(i + at_once, count), grain,
-                 [&](int64_t begin, int64_t end) { each_batch(batched, begin, end, run_gemm); });
+    parallel_for(i, std::min(i + at_once, count), grain, [&](int64_t begin, int64_t end) {
+      if (!is_tiny(batched.gemm)) return each_batch(batched, begin, end, run_gemm);
+      batched.gemm.dtype == TS_FLOAT32 ? each_batch(batched, begin, end, multiply_tiny<float>)
+                                       : each_batch(batched, begin, end, multiply_tiny<double>);
+    });
   }
 }
 

@@ -11,6 +11,10 @@ namespace tesserack::cpu {
 // wrap), float32, float64.
 TS_ISA_FUNCTION(void, packed_gemm, (const Gemm& gemm, bool accumulate));
 
+// c = a @ b of float64 where c is a column or a row (native/isa/gemv_f64.cpp), added to c if `accumulate`. False unless
+// what is multiplied lies in runs.
+TS_ISA_FUNCTION(bool, gemv_f64, (const Gemm& gemm, bool accumulate));
+
 // c = a @ b + addend of float32 (native/isa/sgemm.cpp), any strides of a and b. It takes products whose c and addend
 // both have contiguous rows, or both contiguous columns; none at all without AVX2.
 TS_ISA_FUNCTION(bool, tiled_gemm_takes, (const Gemm& gemm));

@@ -87,6 +87,32 @@ def test_strides_on_both_sides(dtype: str, rng: np.random.Generator) -> None:
             np.testing.assert_array_equal(out, source)
 
 
+@pytest.mark.parametrize("step", [2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", ["i2", "f4", "f8"])
+def test_every_few_elements(dtype: str, step: int, rng: np.random.Generator) -> None:
+    x = rng.normal(size=(7, 1300 * step)).astype(dtype)
+    for view in (x[:, ::step], x[0, 1::step], x[::2, ::step]):
+        out = np.empty(view.shape, dtype)
+        h.call("copy_cast", [out], [view])
+        np.testing.assert_array_equal(out, view)
+        wide = np.empty(view.shape, "f8")
+        h.call("copy_cast", [wide], [view])
+        np.testing.assert_array_equal(wide, view.astype("f8"))
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 1000, 300_001])
+def test_truth_of_bytes(size: int, rng: np.random.Generator) -> None:
+    x = rng.integers(0, 3, size).astype("u1")
+    for source in (x, x.view("i1")):
+        truth = np.empty(size, "?")
+        h.call("copy_cast", [truth], [source])
+        np.testing.assert_array_equal(truth.view("u1"), x != 0)
+    for to in ("u1", "i1"):
+        number = np.empty(size, to)
+        h.call("copy_cast", [number], [x.view("?")])  # true whatever its bits
+        np.testing.assert_array_equal(number, x != 0)
+
+
 @pytest.mark.parametrize("shape", [(1000, 1000), (2048, 1024), (3, 100_000), (100_000, 3)])
 def test_large_transposes(shape: tuple[int, int], rng: np.random.Generator) -> None:
     x = rng.normal(size=shape).astype("f4")

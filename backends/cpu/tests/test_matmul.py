@@ -132,6 +132,21 @@ def test_strides_no_library_takes(dtype: np.dtype[Any]) -> None:
     assert (wide[:, 4:284:2] == 7).all()
 
 
+@pytest.mark.parametrize(("rows", "k"), [(1, 1), (3, 7), (5, 16), (1030, 37), (37, 1030), (2, 0)])
+def test_a_float64_matrix_times_a_vector(rows: int, k: int, rng: np.random.Generator) -> None:
+    """Rows or columns in runs, parts of larger matrices, vectors with gaps, from either side."""
+    large = random_array(rng, (rows + 1, k + 3), "f8")
+    vectors = random_array(rng, (2, 2 * k), "f8")
+    for a in (large[1:, 3:], np.asfortranarray(large)[1:, 3:], large[::-1, ::-1][1:, 3:]):
+        for x in (vectors[0, :k], vectors[0, ::2]):
+            out = np.full((rows, 1), 5.0)
+            call("matmul", [out], [a, x[:, None]])
+            np.testing.assert_allclose(out, a @ x[:, None], rtol=1e-13, atol=1e-13)
+            across = np.full((1, rows), 5.0)
+            call("matmul", [across], [x[None], a.T])
+            np.testing.assert_allclose(across, x[None] @ a.T, rtol=1e-13, atol=1e-13)
+
+
 @pytest.mark.parametrize("dtype", [np.dtype("f4"), BFLOAT16, np.dtype("i8")], ids=str)
 def test_batches(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(3)
@@ -151,6 +166,28 @@ def test_batches(dtype: np.dtype[Any]) -> None:
         bias = np.broadcast_to(random_array(rng, (n,), dtype), out.shape)
         call("matmul", [out], [wide_a, wide_b, bias], compute="f4")
         check(out, wide_a, wide_b, bias)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(4, 4, 1), (1, 3, 5), (1, 1, 1), (2, 32, 1), (2, 33, 1)], ids=str)
+def test_batches_of_small_matrices_and_vectors(
+    shape: tuple[int, int, int], dtype: str, rng: np.random.Generator
+) -> None:
+    m, k, n = shape
+    a, b = random_array(rng, (300, m, k), dtype), random_array(rng, (300, k, n), dtype)
+    across = np.ascontiguousarray(a.transpose(0, 2, 1)).transpose(0, 2, 1)
+    for left, right in (
+        (a, b),
+        (across, b),
+        (a[::-1], b[:1].repeat(300, 0)),
+        (a[:, ::-1], np.broadcast_to(b[0], b.shape)),
+    ):
+        out = np.full((300, m, n), 5, dtype)
+        call("matmul", [out], [left, right])
+        np.testing.assert_allclose(out, left @ right, rtol=1e-5)
+        addend = random_array(rng, (m, n), dtype)
+        call("matmul", [out], [left, right, np.broadcast_to(addend, out.shape)])
+        np.testing.assert_allclose(out, left @ right + addend, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["c8", "c16"])

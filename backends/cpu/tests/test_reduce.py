@@ -56,6 +56,19 @@ def test_shapes(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, op: s
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("op", ["sum", "prod"])
+@pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
+def test_float32_folded_in_float64(shape: tuple[int, ...], axes: tuple[int, ...], op: str) -> None:
+    rng = np.random.default_rng(3)
+    x = np.exp2(rng.integers(-1, 2, shape)) if op == "prod" else rng.normal(size=shape)
+    x = x.astype("f4")
+    want = getattr(np, op)(x.astype("g"), axis=axes) if axes else x
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(reduce(x, axes, op, "f8"), want, rtol=1e-11, atol=1e-11)
+        if op == "prod":  # whose range is that of float64 too
+            np.testing.assert_array_equal(reduce(x, axes, op, "f4"), want.astype("f4"))
+
+
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_layouts(op: str, rng: np.random.Generator) -> None:
     base = rng.integers(0, 4, (12, 34, 56)).astype("f8")

@@ -89,13 +89,23 @@ constexpr int64_t kTile = 1024; // elements staged at once
 typedef uint32_t Word __attribute__((may_alias)); // elements of any type, moved
 typedef uint64_t DoubleWord __attribute__((may_alias));
 
-// Every other element, as the parts of complex numbers lie: a distance that the compiler knows, for vectors.
-__attribute__((noinline)) void gather_every_other(Word* __restrict dst, const Word* __restrict src, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) dst[i] = src[2 * i];
+// Every other element, as the parts of complex numbers lie, every third or fourth, as coordinates and colours do: a
+// distance that the compiler knows, for vectors.
+template <int Step>
+__attribute__((noinline)) void gather_every(Word* __restrict dst, const Word* __restrict src, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = src[Step * i];
 }
-__attribute__((noinline)) void gather_every_other(DoubleWord* __restrict dst, const DoubleWord* __restrict src,
-                                                  int64_t n) {
-  for (int64_t i = 0; i < n; ++i) dst[i] = src[2 * i];
+template <int Step>
+__attribute__((noinline)) void gather_every(DoubleWord* __restrict dst, const DoubleWord* __restrict src, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = src[Step * i];
+}
+template <size_t N, int Step> void gather_rows(char* to, const char* from, const Box& box) {
+  for (int64_t r = 0; r < box.rows; ++r, to += box.cols * N, from += box.row_stride * static_cast<int64_t>(N)) {
+    if constexpr (N == 4)
+      gather_every<Step>(reinterpret_cast<Word*>(to), reinterpret_cast<const Word*>(from), box.cols);
+    else if constexpr (N == 8)
+      gather_every<Step>(reinterpret_cast<DoubleWord*>(to), reinterpret_cast<const DoubleWord*>(from), box.cols);
+  }
 }
 
 // dst[r * cols + c] = src[r * row_stride + c * col_stride] for elements of N bytes.
@@ -106,13 +116,10 @@ template <size_t N> __attribute__((noinline)) void gather_box(void* to, const vo
   if (rows > 1 && rows_are_nearer(rs, cs)) {
     for (int64_t c = 0; c < cols; ++c)
       for (int64_t r = 0; r < rows; ++r) std::memcpy(dst + (r * cols + c) * N, src + r * rs + c * cs, N);
-  } else if (N == 4 && box.col_stride == 2) {
-    for (int64_t r = 0; r < rows; ++r)
-      gather_every_other(static_cast<Word*>(to) + r * cols, static_cast<const Word*>(from) + r * box.row_stride, cols);
-  } else if (N == 8 && box.col_stride == 2) {
-    for (int64_t r = 0; r < rows; ++r)
-      gather_every_other(static_cast<DoubleWord*>(to) + r * cols,
-                         static_cast<const DoubleWord*>(from) + r * box.row_stride, cols);
+  } else if ((N == 4 || N == 8) && box.col_stride >= 2 && box.col_stride <= 4) {
+    box.col_stride == 2   ? gather_rows<N, 2>(dst, src, box)
+    : box.col_stride == 3 ? gather_rows<N, 3>(dst, src, box)
+                          : gather_rows<N, 4>(dst, src, box);
   } else {
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < cols; ++c) std::memcpy(dst + (r * cols + c) * N, src + r * rs + c * cs, N);

@@ -33,6 +33,10 @@ void copy_runs(const Piece& p, int64_t row, int64_t first, int64_t last) {
   case 4: return spread_runs<4>(to, row, from, n);
   case 8: return spread_runs<8>(to, row, from, n);
   case 16: return spread_runs<16>(to, row, from, n);
+  case 32: return spread_runs<32>(to, row, from, n);
+  case 64: return spread_runs<64>(to, row, from, n);
+  case 128: return spread_runs<128>(to, row, from, n);
+  case 256: return spread_runs<256>(to, row, from, n);
   default:
     for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * row, from + i * p.bytes, static_cast<size_t>(p.bytes));
   }

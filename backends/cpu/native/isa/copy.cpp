@@ -215,6 +215,16 @@ void copy_cast(const backend::Call& call) {
   copy_space(space);
 }
 
+__attribute__((noinline)) void truth_of_run(uint8_t* __restrict to, const uint8_t* __restrict from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i] != 0;
+}
+void truth_of_bytes(const Space& space) {
+  uint8_t* const to = reinterpret_cast<uint8_t*>(space.operands[0].base);
+  const uint8_t* const from = reinterpret_cast<const uint8_t*>(space.operands[1].base);
+  parallel_for(0, space.size[1], kParallelBytes,
+               [&](int64_t begin, int64_t end) { truth_of_run(to + begin, from + begin, end - begin); });
+}
+
 } // namespace
 
 void write_number(char* at, int32_t dtype, std::complex<double> z) {
@@ -238,6 +248,9 @@ void copy_space(Space& space) {
   normalise(space);
   const int32_t to = space.operands[0].dtype, from = space.operands[1].dtype;
   if (to == from) return move_space(space);
+  const auto is_byte = [](int32_t dtype) { return dtype == TS_BOOL || dtype == TS_UINT8 || dtype == TS_INT8; };
+  if (is_byte(to) && is_byte(from) && (to == TS_BOOL || from == TS_BOOL) && one_run(space, 0) && one_run(space, 1))
+    return truth_of_bytes(space);
   if (backend::is_float8(to) || backend::is_float8(from)) return cast_complex<float>(space);
   if (backend::is_complex(to) || backend::is_complex(from))
     return fits_float(to) && fits_float(from) ? cast_complex<float>(space) : cast_complex<double>(space);

@@ -171,20 +171,22 @@ template <int Dims, class A> void set_linear(Taps<A>& taps, const Shape& s, cons
   }
 }
 
-template <class A> void set_nearest(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
-  for (int64_t k = 0; k < count; ++k) {
-    const size_t p = static_cast<size_t>(k);
-    int64_t index = 0;
-    bool inside = true;
-    for (size_t d = static_cast<size_t>(s.dims); d-- > 0;) {
-      const int64_t size = s.size[static_cast<size_t>(s.dims) - 1 - d], n = whole(std::nearbyint(where.at[d][p]));
-      inside = inside && n >= 0 && n < size;
-      index = index * size + n;
-      if (taps.with_slopes) taps.slope[d][p] = 0;
+template <int Dims, class A> void set_nearest(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
+  int32_t* __restrict index = taps.index.data();
+  for (int64_t p = 0; p < count; ++p) {
+    int32_t place = 0, least = 0;
+    for (size_t d = Dims; d-- > 0;) {
+      const int32_t size = static_cast<int32_t>(s.size[Dims - 1 - d]);
+      const A x = std::nearbyint(where.at[d][static_cast<size_t>(p)]);
+      // Also of coordinates that are no numbers: all elements are outside.
+      const int32_t n = static_cast<int32_t>(x >= A{0} && x < static_cast<A>(size) ? x : A{-1});
+      least = std::min(least, n);
+      place = place * size + std::max(n, 0);
     }
-    taps.index[p] = inside ? static_cast<int32_t>(index) : -1;
-    taps.weight[p] = 1;
+    index[p] = least < 0 ? -1 : place;
   }
+  std::fill_n(taps.weight.data(), count, A{1});
+  for (size_t d = 0; taps.with_slopes && d < Dims; ++d) std::fill_n(taps.slope[d].data(), count, A{0});
 }
 
 template <class A> void set_cubic(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
@@ -219,7 +221,7 @@ template <class T, class A> void fill_taps(Taps<A>& taps, const Shape& s, const 
   Located<A> where;
   locate(where, s, grid, count);
   if (s.mode == kNearest)
-    set_nearest(taps, s, where, count);
+    s.dims == 2 ? set_nearest<2>(taps, s, where, count) : set_nearest<3>(taps, s, where, count);
   else if (s.mode == kCubic)
     set_cubic(taps, s, where, count);
   else if (s.dims == 2)
@@ -243,6 +245,15 @@ void add_taps(A* __restrict sums, const int32_t* __restrict index, const A* __re
   }
 }
 
+// The one element of each place, or zero.
+template <class T>
+void take_nearest(T* __restrict out, const int32_t* __restrict index, const T* __restrict plane, int64_t count) {
+  for (int64_t p = 0; p < count; ++p) {
+    const T value = plane[std::max(index[p], 0)];
+    out[p] = index[p] >= 0 ? value : T{};
+  }
+}
+
 template <class T> void forward(const Call& call) {
   using A = Accumulator<T>;
   const Shape s(call.in(0), call.in(1), call);
@@ -257,13 +268,16 @@ template <class T> void forward(const Call& call) {
       fill_taps(taps, s, grid + (n * s.places + first) * s.dims, count);
       for (int64_t c = 0; c < s.channels; ++c) {
         const T* plane = input + (n * s.channels + c) * s.elements;
-        sums.fill(0);
+        T* to = out + (n * s.channels + c) * s.places + first;
         const int32_t* index = taps.index.data();
         const A* weight = taps.weight.data();
-        if (taps.count == 1) add_taps<1>(sums.data(), index, weight, plane, count);
+        if (taps.count == 1) {
+          take_nearest(to, index, plane, count);
+          continue;
+        }
+        sums.fill(0);
         for (int tap = 0; tap + 4 <= taps.count; tap += 4)
           add_taps<4>(sums.data(), index + tap * kBlock, weight + tap * kBlock, plane, count);
-        T* to = out + (n * s.channels + c) * s.places + first;
         for (int64_t p = 0; p < count; ++p) to[p] = store<T>(sums[static_cast<size_t>(p)]);
       }
     }

@@ -71,16 +71,27 @@ int64_t source_of(int64_t i, int64_t first, int64_t n, Mode mode) {
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
-// A short reflection at the ends of long rows: three pieces, where a selection would move element by element.
-bool reflects_ends(const Tensor& x, const Pads& p) {
+// Short ends of long rows: three pieces, where a selection would move element by element.
+bool has_short_ends(const Tensor& x, const Pads& p) {
   return p.left >= 0 && p.right >= 0 && x.numel() >= 1 << 14 && x.sizes()[p.dim] / 4 >= p.left + p.right;
 }
-Tensor reflected(const Tensor& x, const Pads& p) {
+// `n` elements from `first` on: turned round, or the one at `first` n times.
+Tensor end_of(const Tensor& x, int64_t dim, int64_t first, int64_t n, Mode mode) {
+  Tensor end = ops::narrow(x, dim, first, mode == Mode::Replicate ? int64_t{1} : n);
+  if (mode == Mode::Circular) return end;
+  if (mode == Mode::Reflect) return ops::flip(end, Dims{dim});
+  Dims sizes(x.sizes());
+  sizes[dim] = n;
+  return ops::expand(end, sizes);
+}
+Tensor with_ends(const Tensor& x, const Pads& p, Mode mode) {
   const int64_t n = x.sizes()[p.dim];
+  const int64_t before = mode == Mode::Reflect ? 1 : mode == Mode::Replicate ? 0 : n - p.left;
+  const int64_t after = mode == Mode::Reflect ? n - 1 - p.right : mode == Mode::Replicate ? n - 1 : 0;
   std::vector<Tensor> pieces;
-  if (p.left) pieces.push_back(ops::flip(ops::slice(x, p.dim, int64_t{1}, p.left + 1, int64_t{1}), Dims{p.dim}));
+  if (p.left) pieces.push_back(end_of(x, p.dim, before, p.left, mode));
   pieces.push_back(x);
-  if (p.right) pieces.push_back(ops::flip(ops::slice(x, p.dim, n - 1 - p.right, n - 1, int64_t{1}), Dims{p.dim}));
+  if (p.right) pieces.push_back(end_of(x, p.dim, after, p.right, mode));
   return ops::cat(TensorList(pieces.data(), pieces.size()), p.dim);
 }
 
@@ -99,8 +110,8 @@ Tensor selected_pad(const Tensor& self, IntSpan pad, Mode mode, const char* op) 
              " of input ", self.sizes());
     TS_CHECK(n > 0, op, ": expected a non-empty dimension ", p.dim, " to pad from, got sizes ", self.sizes());
     TS_CHECK(total <= int64_t{1} << 40, op, ": padded size ", total, " is too large");
-    if (mode == Mode::Reflect && reflects_ends(x, p)) {
-      x = reflected(x, p);
+    if (has_short_ends(x, p)) {
+      x = with_ends(x, p, mode);
       continue;
     }
     std::vector<int64_t> from(static_cast<size_t>(total));

@@ -109,7 +109,8 @@ Tensor adaptive_max_pool2d(const Tensor& self, IntSpan output_size) {
   check_adaptive(self, output, 2, op);
   TS_CHECK(output[0] > 0 && output[1] > 0, op, ": expected positive output sizes, got ", output_size);
   int64_t h = self.size(-2), w = self.size(-1), kernel[] = {h / output[0], w / output[1]};
-  if (output[0] == 1 && output[1] == 1 && h * w > 0) // a maximum of all: rows as long as planes
+  if (output[0] == 1 && output[1] == 1 && h * w > 0 &&
+      !is_channels_last(self)) // a maximum of all: rows as long as planes
     return ops::unsqueeze(ops::max_dim.multi<2>(ops::flatten(self, int64_t{-2}), int64_t{-1}, true)[0], int64_t{-1});
   if (h % output[0] == 0 && w % output[1] == 0) return max_pool2d(self, kernel, kernel, Dims{0}, Dims{1}, false);
   return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], true), -1, output[1], true));
