@@ -46,6 +46,9 @@ def compare(function: Callable[..., Any], *inputs: ts.Tensor, tolerance: float =
 CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "softmax of rows": (lambda x: x.softmax(-1), ((33, 70),)),
     "softmax of columns": (lambda x: x.softmax(1), ((3, 70, 5),)),
+    "softmax of columns side by side": (lambda x: x.softmax(1), ((3, 600, 37),)),
+    "log_softmax of columns side by side": (lambda x: x.log_softmax(0), ((70, 33),)),
+    "layer_norm of many columns": (lambda x, w, b: F.layer_norm(x, (3, 21), w, b), ((300, 3, 21), (3, 21), (3, 21))),
     "log_softmax": (lambda x: x.log_softmax(1), ((33, 70),)),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (40,), w, b), ((6, 7, 40), (40,), (40,))),
     "layer_norm without weight": (lambda x: F.layer_norm(x, (5, 8)), ((6, 5, 8),)),
@@ -59,6 +62,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "max_pool2d": (lambda x: F.max_pool2d(x, 2), ((2, 3, 8, 10),)),
     "sum of rows": (lambda x: x.sum(1), ((60, 1000),)),
     "sum of columns": (lambda x: x.sum(0), ((3000, 20),)),
+    "sum of outer and inner dims": (lambda x: x.sum((0, 2, 3)), ((5, 7, 9, 33),)),
+    "max of outer and inner dims": (lambda x: x.amax((0, 2)), ((5, 7, 33),)),
+    "rows by index": (lambda x: x[ts.tensor([3, -1, 0, 3], device=x.device)], ((9, 2100),)),
+    "columns by index": (lambda x: x.index_select(1, ts.tensor([3, 1, 0], device=x.device)), ((9, 21),)),
     "sum of all": (lambda x: x.sum(), ((70000,),)),
     "max": (lambda x: x.amax(1), ((40, 333),)),
     "cumsum": (lambda x: x.cumsum(0), ((70, 33),)),
@@ -81,6 +88,14 @@ def test_cross_entropy(reduction: str, weighted: bool) -> None:
         lambda x, t, *w: F.cross_entropy(x, t, *(v.detach() for v in w), reduction=reduction),
         *tensors((7, 5)), target, *weight,
     )  # fmt: skip
+
+
+def test_an_index_out_of_range_is_told_by_the_operator() -> None:
+    table = ts.ones(5, 40, device="opencl")
+    for read in (lambda i: F.embedding(i, table), lambda i: table.index_select(0, i), lambda i: table.gather(0, i)):
+        index = ts.tensor([1, 5, 0], device="opencl")
+        with pytest.raises(IndexError, match=r"(embedding|index_select|gather).*5"):
+            read(index[:, None].expand(3, 40) if "gather" in str(read.__code__.co_names) else index).cpu()
 
 
 def test_embedding_adds_up_repeated_rows_but_not_the_padding_row() -> None:
