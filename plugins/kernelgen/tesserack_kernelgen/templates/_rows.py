@@ -264,7 +264,7 @@ class Rows:
 
     def _side_by_side(self) -> bool:
         """Whether an item had better take neighbouring rows together: their elements are near, and a row's are not."""
-        operands = [*self._loaded, *self._stores]
+        operands: list[_Operand | _Store] = [*self._loaded, *self._stores]
         if not self.kernel.call.device.serial or self._code or self._beside < _BESIDE // 2:
             return False
         if any(x.beside not in (0, 1) for x in operands):
