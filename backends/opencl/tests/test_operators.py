@@ -116,6 +116,18 @@ def test_batch_norm_updates_running_statistics_and_uses_them() -> None:
         assert ts.allclose(mine, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(1,), (17,), (4097,), (20000,), (3, 9001), (40, 64), (7, 0)])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorts_are_stable(shape: tuple[int, ...], descending: bool) -> None:
+    x = (tensors(shape)[0] * 5).round()
+    if x.numel() > 20:
+        x.view(-1)[:6] = ts.tensor([float("nan"), float("inf"), -0.0, 0.0, float("-inf"), float("nan")])
+    found = x.to("opencl").sort(-1, descending=descending, stable=True)
+    expected = x.sort(-1, descending=descending, stable=True)
+    assert ts.equal(found[1].cpu(), expected[1])
+    assert ts.equal(found[0].cpu().nan_to_num(7), expected[0].nan_to_num(7))
+
+
 def steps(make: Callable[..., Any], device: str) -> list[ts.Tensor]:
     """Parameters after three steps on a quadratic with known numbers."""
     params = [x.to(device).requires_grad_() for x in tensors((3, 5), (7,), (130,), (2, 2))]
