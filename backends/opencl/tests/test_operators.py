@@ -46,6 +46,9 @@ def compare(function: Callable[..., Any], *inputs: ts.Tensor, tolerance: float =
 CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "softmax of rows": (lambda x: x.softmax(-1), ((33, 70),)),
     "softmax of columns": (lambda x: x.softmax(1), ((3, 70, 5),)),
+    "softmax of columns side by side": (lambda x: x.softmax(1), ((3, 600, 37),)),
+    "log_softmax of columns side by side": (lambda x: x.log_softmax(0), ((70, 33),)),
+    "layer_norm of many columns": (lambda x, w, b: F.layer_norm(x, (3, 21), w, b), ((300, 3, 21), (3, 21), (3, 21))),
     "log_softmax": (lambda x: x.log_softmax(1), ((33, 70),)),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (40,), w, b), ((6, 7, 40), (40,), (40,))),
     "layer_norm without weight": (lambda x: F.layer_norm(x, (5, 8)), ((6, 5, 8),)),
@@ -59,6 +62,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "max_pool2d": (lambda x: F.max_pool2d(x, 2), ((2, 3, 8, 10),)),
     "sum of rows": (lambda x: x.sum(1), ((60, 1000),)),
     "sum of columns": (lambda x: x.sum(0), ((3000, 20),)),
+    "sum of outer and inner dims": (lambda x: x.sum((0, 2, 3)), ((5, 7, 9, 33),)),
+    "max of outer and inner dims": (lambda x: x.amax((0, 2)), ((5, 7, 33),)),
+    "rows by index": (lambda x: x[ts.tensor([3, -1, 0, 3], device=x.device)], ((9, 2100),)),
+    "columns by index": (lambda x: x.index_select(1, ts.tensor([3, 1, 0], device=x.device)), ((9, 21),)),
     "sum of all": (lambda x: x.sum(), ((70000,),)),
     "max": (lambda x: x.amax(1), ((40, 333),)),
     "cumsum": (lambda x: x.cumsum(0), ((70, 33),)),
@@ -83,6 +90,14 @@ def test_cross_entropy(reduction: str, weighted: bool) -> None:
     )  # fmt: skip
 
 
+def test_an_index_out_of_range_is_told_by_the_operator() -> None:
+    table = ts.ones(5, 40, device="opencl")
+    for read in (lambda i: F.embedding(i, table), lambda i: table.index_select(0, i), lambda i: table.gather(0, i)):
+        index = ts.tensor([1, 5, 0], device="opencl")
+        with pytest.raises(IndexError, match=r"(embedding|index_select|gather).*5"):
+            read(index[:, None].expand(3, 40) if "gather" in str(read.__code__.co_names) else index).cpu()
+
+
 def test_embedding_adds_up_repeated_rows_but_not_the_padding_row() -> None:
     index = ts.tensor([[1, 3, 1], [0, 2, 1]])
     compare(lambda i, w: F.embedding(i, w, padding_idx=2), index, *tensors((5, 6)))
@@ -99,6 +114,18 @@ def test_batch_norm_updates_running_statistics_and_uses_them() -> None:
         results.append([layer.running_mean.cpu(), layer.running_var.cpu(), layer(x).detach().cpu()])
     for mine, theirs in zip(*results, strict=True):
         assert ts.allclose(mine, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1,), (17,), (4097,), (20000,), (3, 9001), (40, 64), (7, 0)])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorts_are_stable(shape: tuple[int, ...], descending: bool) -> None:
+    x = (tensors(shape)[0] * 5).round()
+    if x.numel() > 20:
+        x.view(-1)[:6] = ts.tensor([float("nan"), float("inf"), -0.0, 0.0, float("-inf"), float("nan")])
+    found = x.to("opencl").sort(-1, descending=descending, stable=True)
+    expected = x.sort(-1, descending=descending, stable=True)
+    assert ts.equal(found[1].cpu(), expected[1])
+    assert ts.equal(found[0].cpu().nan_to_num(7), expected[0].nan_to_num(7))
 
 
 def steps(make: Callable[..., Any], device: str) -> list[ts.Tensor]:

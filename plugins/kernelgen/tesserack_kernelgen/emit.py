@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack_kernelgen.dtypes import REAL
 
-__all__ = ["DIVISIONS", "HELPERS", "constant", "program_text"]
+__all__ = ["DIVISIONS", "EXP_PLAIN", "HELPERS", "constant", "program_text"]
 
 _BOTH = {
     "copy": "{a}",
@@ -177,6 +177,25 @@ _DIGAMMA = """DEVICE TYPE digamma_TYPE(TYPE x) {
   y = 3.9682539682539683e-3@ - z * (4.1666666666666667e-3@ - z * y);
   y = z * (8.3333333333333333e-2@ - z * (8.3333333333333333e-3@ - z * y));
   return x > 1e17@ ? log(x) + below : log(x) - 0.5@ / x - y + sum + below;
+}"""
+
+# exp of float32 within a unit in the last place, without branches or calls: compilers turn loops over it into vectors.
+EXP_PLAIN = """#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define PLAIN_MAD(a, b, c) fma(a, b, c)
+#else
+#define PLAIN_MAD(a, b, c) ((a) * (b) + (c))
+#endif
+DEVICE f32 exp_plain(f32 x) {
+  const f32 low = x < -104.0f ? -104.0f : x, y = low > 89.0f ? 89.0f : low;
+  const f32 t = PLAIN_MAD(y, 0x1.715476p+0f, 0x1.8p23f), m = t - 0x1.8p23f;
+  const f32 r = PLAIN_MAD(m, -0x1.7f7d1cp-20f, PLAIN_MAD(m, -0x1.62e4p-1f, y));
+  f32 q = PLAIN_MAD(0x1.6d9970p-10f, r, 0x1.1227f8p-7f);
+  q = PLAIN_MAD(q, r, 0x1.555486p-5f);
+  q = PLAIN_MAD(q, r, 0x1.5554b0p-3f);
+  q = PLAIN_MAD(q, r, 0.5f);
+  q = PLAIN_MAD(q, r * r, r);
+  const i32 n = (i32)AS_U32(t) - 0x4b400000, h = n >> 1;
+  return (q + 1) * AS_F32((u32)(h + 127) << 23) * AS_F32((u32)(n - h + 127) << 23);
 }"""
 
 HELPERS: dict[str, dict[str, str]] = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tesserack.backends import Launch
 
+from tesserack_kernelgen.emit import EXP_PLAIN
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
 from tesserack_kernelgen.templates.reduce import Fold
@@ -22,6 +23,7 @@ _SERIAL_ROWS = 8  # short rows of one group where items are iterations of a loop
 _LONG = 256  # elements from which a row has a group of its own there
 _WIDTH = 16  # accumulators of a serial sum over neighbours, which compilers keep in vectors
 _PARTIAL = 256  # elements that each adds up before it adds them to the whole
+_BESIDE = 16  # rows of one item where elements of neighbouring rows lie side by side
 
 
 @dataclass
@@ -29,6 +31,7 @@ class _Operand:
     tensor: Tensor
     name: str
     inside: Sequence[int]  # strides of the elements of a row
+    beside: int  # from one row to the next
 
 
 @dataclass
@@ -37,6 +40,7 @@ class _Store:
     base: str
     inside: Sequence[int]
     expression: str
+    beside: int
 
 
 class Rows:
@@ -48,19 +52,21 @@ class Rows:
     def __init__(self, kernel: Kernel, kept: Sequence[int], reduced: Sequence[int], c: str):
         self.kernel, self.c = kernel, c
         self.count, self.length = math.prod(kept), math.prod(reduced)
-        self._kept, self._reduced = kernel.own_indices(kept), tuple(reduced)
+        self._kept, self._reduced, self._beside = kernel.own_indices(kept), tuple(reduced), kept[-1] if kept else 1
         self._rows = [f"k{d}" for d in range(len(kept))]
         self._bases: list[str] = []
         self._loaded: list[_Operand] = []
         self._code: list[str] = []
-        self._before: list[str] = []
+        self._row_values: list[tuple[str, Tensor, str, int]] = []  # name, where, its index, step to the next row
         self._steps: list[tuple[str, str, str]] = []  # name, opcode ("" for a plain value), expression
         self._stores: list[_Store] = []
-        self._row_stores: list[str] = []
+        self._row_stores: list[tuple[Tensor, str, int, str]] = []
         device = kernel.call.device
         lanes = 1 if device.serial else min(device.group, max(1 << (self.length - 1).bit_length(), 8))
         rows = _SERIAL_ROWS if self.length < _LONG else 1
         self.group = (lanes, rows if device.serial else max(device.group // lanes, 1))
+        #: The function of templates' expressions that is exp.
+        self.exp = "exp_plain" if device.serial and c == "f32" else "exp"
 
     # --- operands ---------------------------------------------------------------------------------------------------
 
@@ -71,12 +77,11 @@ class Rows:
     def element(self, name: str, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int]) -> None:
         """An operand with an element for every element of a row; ``name`` is its value in expressions."""
         self._base(name, kept)
-        self._loaded.append(_Operand(tensor, name, tuple(reduced)))
+        self._loaded.append(_Operand(tensor, name, tuple(reduced), _last(kept)))
 
     def row(self, name: str, tensor: Tensor, kept: Sequence[int]) -> None:
         """An operand with one element per row."""
-        at = self._base(name, kept)
-        self._before.append(f"const {self.c} {name} = {tensor.load(at, self.c)};")
+        self._row_values.append((name, tensor, self._base(name, kept), _last(kept)))
 
     def code(self, statements: str) -> None:
         """Statements for every element, once its operands are loaded; ``r`` numbers those of rows of one dim."""
@@ -95,27 +100,31 @@ class Rows:
     def store(self, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int], expression: str) -> None:
         """An output with an element for every element of a row."""
         base = self._base(f"out{len(self._stores)}", kept)
-        self._stores.append(_Store(tensor, base, tuple(reduced), expression))
+        self._stores.append(_Store(tensor, base, tuple(reduced), expression, _last(kept)))
 
     def store_row(self, tensor: Tensor, kept: Sequence[int], expression: str) -> None:
         """An output with one element per row."""
         at = self._base(f"row{len(self._row_stores)}", kept)
-        self._row_stores.append(tensor.store(at, expression, self.c))
+        self._row_stores.append((tensor, at, _last(kept), expression))
 
     # --- text -------------------------------------------------------------------------------------------------------
 
-    def _loads(self, loop: _Loop, last: str, extra: str = "") -> str:
+    def _loads(self, loop: _Loop, last: str, extra: str = "", beside: str = "") -> str:
         return "\n".join(
-            f"    const {self.c} {x.name} = {x.tensor.load(loop.at(f'at_{x.name}', k, last, extra), self.c)};"
+            f"    const {self.c} {x.name} = {x.tensor.load(loop.at(base, k, last, extra), self.c)};"
             for k, x in enumerate(self._loaded)
+            for base in [_moved(f"at_{x.name}", x.beside, beside)]
         )
 
-    def _writes(self, loop: _Loop, last: str) -> str:
+    def _writes(self, loop: _Loop, last: str, beside: str = "") -> str:
         k = len(self._loaded)
         return " ".join(
-            x.tensor.store(loop.at(x.base, k + number, last), x.expression, self.c)
+            x.tensor.store(loop.at(_moved(x.base, x.beside, beside), k + number, last), x.expression, self.c)
             for number, x in enumerate(self._stores)
         )
+
+    def _row_writes(self, beside: str = "") -> str:
+        return " ".join(x.store(_moved(at, by, beside), value, self.c) for x, at, by, value in self._row_stores)
 
     def _together_loop(self, loop: _Loop, inner: str) -> str:
         """A loop over the elements of a row by all lanes; ``r`` numbers them."""
@@ -176,8 +185,27 @@ class Rows:
             return ""
         if self.group[0] > 1:
             return self._together_loop(loop, self._writes(loop, loop.names[-1]))
+        width, k = loop.width, len(self._loaded)
+        names = [f"made{number}" for number in range(len(self._stores))]
+        arrays = " ".join(f"{self.c} {name}[{width}];" for name in names)
+        made = " ".join(f"{name}[j] = {x.expression};" for name, x in zip(names, self._stores, strict=True))
+        kept = " ".join(
+            x.tensor.store(loop.at(x.base, k + number, "r", "j"), f"{name}[j]", self.c)
+            for number, (name, x) in enumerate(zip(names, self._stores, strict=True))
+        )
+        # Outputs might be inputs, for all that compilers know: what is computed together is stored together.
+        many = f"""for (; r + {width} <= inner; r += {width}) {{
+    {arrays}
+    for (i32 j = 0; j < {width}; ++j) {{
+{self._loads(loop, "r", "j")}
+    {made}
+    }}
+    for (i32 j = 0; j < {width}; ++j) {{ {kept} }}
+  }}"""
         return f"""{loop.outer()}
-  for (idx r = 0; r < inner; ++r) {{
+  idx r = 0;
+  {many if width > 1 else ""}
+  for (; r < inner; ++r) {{
 {self._loads(loop, "r")}
     {" ".join(self._code)}
     {self._writes(loop, "r")}
@@ -203,6 +231,9 @@ class Rows:
 
     def launch(self, helpers: str = "") -> Launch:
         """The launch of the kernel."""
+        helpers = "\n".join(filter(None, (helpers, EXP_PLAIN if self.exp == "exp_plain" else "")))
+        if self._side_by_side():
+            return self._columns(helpers)
         lanes, rows = self.group
         loop = _Loop(self.kernel, self._reduced, self._strides(), not self._code)
         steps = [
@@ -210,7 +241,8 @@ class Rows:
             for step in self._steps
         ]
         writes = self._stored(loop)
-        row_writes = f"if (LANE(0) == 0) {{ {' '.join(self._row_stores)} }}" if self._row_stores else ""
+        row_writes = f"if (LANE(0) == 0) {{ {self._row_writes()} }}" if self._row_stores else ""
+        before = [f"const {self.c} {name} = {x.load(at, self.c)};" for name, x, at, _ in self._row_values]
         line = "\n  "
         body = f"""
   {f"LOCAL_ARRAY({self.c}, tree, {lanes * rows});" if lanes > 1 else ""}
@@ -220,13 +252,88 @@ class Rows:
   const idx row = live ? number : 0;
   {coordinates("row", self._kept, self._rows)}
   {line.join(self._bases)}
-  {line.join(self._before)}
+  {line.join(before)}
   {line.join(steps)}
   if (live) {{
   {writes}
   {row_writes}
   }}"""
         return self.kernel.launch(body, (-(-self.count // rows),), (lanes, rows), helpers)
+
+    # --- rows side by side ------------------------------------------------------------------------------------------
+
+    def _side_by_side(self) -> bool:
+        """Whether an item had better take neighbouring rows together: their elements are near, and a row's are not."""
+        operands: list[_Operand | _Store] = [*self._loaded, *self._stores]
+        if not self.kernel.call.device.serial or self._code or self._beside < _BESIDE // 2:
+            return False
+        if any(x.beside not in (0, 1) for x in operands):
+            return False
+        apart = [x for x in operands if _last(x.inside) not in (0, 1) and x.beside == 1]
+        return bool(apart) and all(_last(x.inside) != 1 or x.beside == 0 for x in operands)
+
+    def _columns(self, helpers: str) -> Launch:
+        """An item takes ``_BESIDE`` rows, of every one of which all values are elements of arrays."""
+        kernel, n = self.kernel, _BESIDE
+        loop = _Loop(kernel, self._reduced, self._strides(), False)
+        blocks = -(-self._beside // n)
+        beside, per_line = kernel.own_index(self._beside), kernel.own_index(blocks)
+        known: list[str] = []
+        text = []
+
+        def lanes(statements: str) -> str:
+            values = " ".join(f"const {self.c} {name} = {name}_[j];" for name in known)
+            each = f"{{ {values} {statements} }}"
+            return f"if (many == {n}) {{ UNROLL for (i32 j = 0; j < {n}; ++j) {each} }}\n" + (
+                f"    else for (i32 j = 0; j < many; ++j) {each}"
+            )
+
+        for name, x, at, by in self._row_values:
+            value = x.load(_moved(at, by, "j"), self.c)
+            text.append(f"{self.c} {name}_[{n}];\n  {lanes(f'{name}_[j] = {value};')}")
+            known.append(name)
+        for name, opcode, expression in self._steps:
+            if opcode:
+                fold, all_lanes = Fold(opcode, self.c), f"for (i32 j = 0; j < {n}; ++j)"
+                value = f"{self._loads(loop, 'r', beside='j')} const {self.c} v = {expression};"
+                text.append(f"""{self.c} {name}_[{n}];
+  {all_lanes} {name}_[j] = {fold.start};
+  {loop.outer()}
+  for (idx from = 0; from < inner; from += {_PARTIAL}) {{
+    const idx last = inner - from < {_PARTIAL} ? inner : from + {_PARTIAL};
+    {self.c} part[{n}];
+    {all_lanes} part[j] = {fold.start};
+    for (idx r = from; r < last; ++r)
+    {lanes(f"{value} {fold.add('part[j]', 'v')}")}
+    {all_lanes} {{ {fold.add(f"{name}_[j]", "part[j]")} }}
+  }}
+  {loop.end()}""")
+            else:
+                text.append(f"{self.c} {name}_[{n}];\n  {lanes(f'{name}_[j] = {expression};')}")
+            known.append(name)
+        if self._stores:
+            each = f"{self._loads(loop, 'r', beside='j')} {self._writes(loop, 'r', 'j')}"
+            text.append(f"{loop.outer()}\n  for (idx r = 0; r < inner; ++r)\n    {lanes(each)}\n  {loop.end()}")
+        if self._row_stores:
+            text.append(lanes(self._row_writes("j")))
+        line = "\n  "
+        body = f"""
+  const idx length = {kernel.own_index(self.length)}, inner = {loop.sizes[-1]};
+  const idx from_row = (idx)GROUP(0) % {per_line} * {n}, row = (idx)GROUP(0) / {per_line} * {beside} + from_row;
+  const i32 many = {beside} - from_row < {n} ? (i32)({beside} - from_row) : {n};
+  {coordinates("row", self._kept, self._rows)}
+  {line.join(self._bases)}
+  {line.join(text)}"""
+        return kernel.launch(body, (self.count // self._beside * blocks,), (1,), helpers)
+
+
+def _last(steps: Sequence[int]) -> int:
+    return steps[-1] if steps else 0
+
+
+def _moved(at: str, step: int, beside: str) -> str:
+    """An index, moved on by so many rows."""
+    return f"{at} + {beside}" if beside and step else at
 
 
 class _Loop:

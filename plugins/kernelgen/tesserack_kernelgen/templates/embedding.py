@@ -26,14 +26,18 @@ def embedding(call: Call) -> LaunchPlan:
     size, step = kernel.index(table.shape[0]), kernel.index(table.strides[0])
     fault = kernel.fault("index", "at")
 
-    def body(at: list[str]) -> str:
-        to = f"((GLOBAL {bits}*)({out.pointer}))[{at[0]}]"
+    def line(at: list[str]) -> str:
         return f"""  const i64 at = {positions.load(at[1], "i64")};
-  if (at < 0 || at >= {size}) {{ {fault} {to} = 0; return; }}
-  {to} = ((GLOBAL const {bits}*)({source.pointer}))[(idx)at * {step} + {at[2]}];"""
+  const i32 found = at >= 0 && at < {size};
+  const idx from_row = found ? (idx)at * {step} : 0;
+  if (!found) {{ {fault} }}"""
+
+    def body(at: list[str]) -> str:
+        return f"""  ((GLOBAL {bits}*)({out.pointer}))[{at[0]}] =
+      found ? ((GLOBAL const {bits}*)({source.pointer}))[from_row + {at[2]}] : 0;"""
 
     strides = [(width, 1), (1, 0), (0, table.strides[1])]
-    return Elementwise(kernel, (many, width), strides, body).plan()
+    return Elementwise(kernel, (many, width), strides, body, looped=True, line=line, line_of=1).plan()
 
 
 def embedding_backward(call: Call) -> Any:

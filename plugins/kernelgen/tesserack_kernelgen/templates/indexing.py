@@ -36,15 +36,18 @@ def gather(call: Call) -> LaunchPlan:
     number = None if positions else kernel.scalar(1, "i64")
     fault = kernel.fault("index", "at")
 
+    def line(at: list[str]) -> str:
+        return f"""  const i64 at = {positions.load(at[1], "i64") if positions else number};
+  const i32 found = at >= 0 && at < {size};
+  const idx from_line = found ? (idx)at * {step} : 0;
+  if (!found) {{ {fault} }}"""
+
     def body(at: list[str]) -> str:
-        to = f"((GLOBAL {bits}*)({target.pointer}))[{at[0]}]"
-        taken = positions.load(at[1], "i64") if positions else number
-        return f"""  const i64 at = {taken};
-  if (at < 0 || at >= {size}) {{ {fault} {to} = 0; return; }}
-  {to} = ((GLOBAL const {bits}*)({source.pointer}))[{at[2]} + (idx)at * {step}];"""
+        return f"""  ((GLOBAL {bits}*)({target.pointer}))[{at[0]}] =
+      found ? ((GLOBAL const {bits}*)({source.pointer}))[{at[2]} + from_line] : 0;"""
 
     strides = [out.strides, _strides(index, out.ndim), _strides(x, out.ndim, dim)]
-    return Elementwise(kernel, out.shape, strides, body).plan()
+    return Elementwise(kernel, out.shape, strides, body, looped=True, line=line, line_of=1).plan()
 
 
 def scatter(call: Call) -> LaunchPlan:

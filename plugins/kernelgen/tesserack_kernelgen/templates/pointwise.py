@@ -35,6 +35,9 @@ class Elementwise:
     ``loads`` are values that the statements begin with: C type, name, and the expression at these indices. Where there
     are many threads, each loads them for as many elements as make ``vector_bytes`` before it computes: more of memory
     is asked for at once.
+
+    ``line`` gives statements that come before those of an element and depend on operand ``line_of`` alone; where a line
+    has one element of that, they stand before the loop over the line.
     """
 
     kernel: Kernel
@@ -44,6 +47,8 @@ class Elementwise:
     helpers: str = ""
     looped: bool = False
     loads: Sequence[_Load] = ()
+    line: Callable[[list[str]], str] | None = None
+    line_of: int = 0
 
     @property
     def _many(self) -> int:
@@ -57,6 +62,12 @@ class Elementwise:
 
     def _element(self, at: list[str]) -> str:
         """The statements for one element, what they load included."""
+        return self._line(at) + self._alone(at)
+
+    def _line(self, at: list[str]) -> str:
+        return f"{self.line(at)}\n" if self.line else ""
+
+    def _alone(self, at: list[str]) -> str:
         return "\n".join((*(f"  const {c} {name} = {load(at)};" for c, name, load in self.loads), self.body(at)))
 
     def _elements(self, at: list[str], first: str, step: int, many: int, inside: str) -> str:
@@ -121,13 +132,14 @@ class Elementwise:
             at.append(" + ".join(terms))
         if looped:
             height = kernel.own_index(down)
+            hoisted = self.line is not None and not strides[self.line_of][-1]
             body = f"""  const idx from = (idx)GROUP(0) % {wide} * {across}, first = (idx)GROUP(0) / {wide} * {height};
   const idx to = from + {across} < {size_names[-1]} ? from + {across} : {size_names[-1]};
   const idx last = first + {height} < {count} ? first + {height} : {count};
   for (idx j = first; j < last; ++j) {{
     {coordinates("j", size_names[:-1], names)}
-    for (idx i = from; i < to; ++i) {{
-{self._element(at)}
+{self._line(at) if hoisted else ""}    for (idx i = from; i < to; ++i) {{
+{self._alone(at) if hoisted else self._element(at)}
     }}
   }}"""
             return kernel.launch(body, (tiles * -(-rows // down),), (1,), self.helpers)

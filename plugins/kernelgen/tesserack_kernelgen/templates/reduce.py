@@ -69,8 +69,9 @@ class Fold:
         sign = ">" if self.opcode.endswith("max") else "<"
         nan = self.c in REAL
         better = f"{value} {sign} {acc}" + (f" || ({value} != {value} && {acc} == {acc})" if nan else "")
-        if not self.located:
-            return f"if ({better}) {acc} = {value};"
+        if not self.located:  # without a branch, which compilers would not turn into vectors
+            of_nan = f" | ({value} != {value})" if nan else ""
+            return f"{acc} = (({value} {sign} {acc}){of_nan}) ? {value} : {acc};"
         same = f"{value} == {acc}" + (f" || ({value} != {value} && {acc} != {acc})" if nan else "")
         return f"if ({better} || (({same}) && {position} < {at})) {{ {acc} = {value}; {at} = {position}; }}"
 
@@ -244,10 +245,11 @@ def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int
     """One group per output and part; every item takes ``width`` neighbours at a time, to separate accumulators."""
     device = kernel.call.device
     group = 1 if device.serial else device.group
-    near = len(shape.reduced) == 1 and shape.reduced_strides[0] == 1
+    near = shape.reduced_strides[-1] == 1 and (len(shape.reduced) == 1 or device.serial)
     width = (16 if device.serial else 4) if near else 1
     parts = kernel.index(split)
     task = f"const idx task = GROUP(0), o = task / {parts};" if split > 1 else "const idx task = GROUP(0), o = task;"
+    walk = _by_lines if near and len(shape.reduced) > 1 else _in_order
     body = f"""
   {task}
   {_chunks(kernel, shape, split)}
@@ -255,7 +257,16 @@ def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int
   {fold.c} acc[{width}];
   idx where[{width}];
   for (i32 j = 0; j < {width}; ++j) {{ acc[j] = {fold.start}; where[j] = {0x7FFFFFFF}; }}
-  idx r = first + LANE(0) * {width};
+  {walk(kernel, x, shape, fold, width, group)}
+  for (i32 j = 1; j < {width}; ++j) {{ {fold.add("acc[0]", "acc[j]", "where[0]", "where[j]")} }}
+  {_tree(fold, group)}
+  if (LANE(0) == 0) {store("o", "s", "acc[0]", "where[0]")}"""
+    return kernel.launch(body, (shape.outputs * split,), (group,))
+
+
+def _in_order(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, width: int, group: int) -> str:
+    """The loop from ``first`` to ``last`` of a group's items."""
+    return f"""idx r = first + LANE(0) * {width};
   for (; r + {width} <= last; r += {group * width})
     UNROLL
     for (i32 j = 0; j < {width}; ++j) {{
@@ -265,11 +276,30 @@ def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int
   for (; r < last; ++r) {{
     {_element(kernel, x, shape, fold, "r")}
     {fold.add("acc[0]", "v", "where[0]", "r")}
-  }}
-  for (i32 j = 1; j < {width}; ++j) {{ {fold.add("acc[0]", "acc[j]", "where[0]", "where[j]")} }}
-  {_tree(fold, group)}
-  if (LANE(0) == 0) {store("o", "s", "acc[0]", "where[0]")}"""
-    return kernel.launch(body, (shape.outputs * split,), (group,))
+  }}"""
+
+
+def _by_lines(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, width: int, group: int) -> str:
+    """The loop of one item over several dims, of which the last lies in order: no division but one for every line."""
+    sizes, strides = kernel.own_indices(shape.reduced), kernel.indices(shape.reduced_strides)
+    names = [f"e{k}" for k in range(len(sizes))]
+    return f"""for (idx r = first; r < last;) {{
+    {coordinates("r", sizes, names)}
+    const idx left = {sizes[-1]} - {names[-1]}, run = left < last - r ? left : last - r;
+    const idx line = base + {offset_text(names, strides)};
+    idx q = 0;
+    for (; q + {width} <= run; q += {width})
+      UNROLL
+      for (i32 j = 0; j < {width}; ++j) {{
+        const {fold.c} v = {_loaded(x, "line + q + j", fold)};
+        {fold.add("acc[j]", "v", "where[j]", "r + q + j")}
+      }}
+    for (; q < run; ++q) {{
+      const {fold.c} v = {_loaded(x, "line + q", fold)};
+      {fold.add("acc[0]", "v", "where[0]", "r + q")}
+    }}
+    r += run;
+  }}"""
 
 
 def _tree(fold: Fold, group: int) -> str:

@@ -38,15 +38,15 @@ def softmax(call: Call) -> LaunchPlan:
     """``exp(x - max) / sum``."""
     rows, plan = _rows(call, ("x",))
     rows.stage("top", "max", "x")
-    rows.stage("total", "sum", "exp(x - top)")
-    return plan("exp(x - top) / total")
+    rows.stage("total", "sum", f"{rows.exp}(x - top)")
+    return plan(f"{rows.exp}(x - top) / total")
 
 
 def log_softmax(call: Call) -> LaunchPlan:
     """``x - max - log(sum)``."""
     rows, plan = _rows(call, ("x",))
     rows.stage("top", "max", "x")
-    rows.stage("total", "sum", "exp(x - top)")
+    rows.stage("total", "sum", f"{rows.exp}(x - top)")
     rows.let("shift", "log(total)")
     return plan("x - top - shift")
 
@@ -62,4 +62,4 @@ def log_softmax_backward(call: Call) -> LaunchPlan:
     """``g - exp(y) * sum(g)``."""
     rows, plan = _rows(call, ("g", "y"))
     rows.stage("total", "sum", "g")
-    return plan("g - exp(y) * total")
+    return plan(f"g - {rows.exp}(y) * total")

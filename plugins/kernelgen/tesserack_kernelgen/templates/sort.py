@@ -1,4 +1,7 @@
-"""A stable sort along the last dim: short blocks by insertion, then merges in which every element finds its place."""
+"""A stable sort along the last dim: short blocks by insertion, then merges in which every element finds its place.
+
+On serial devices segments of the merged runs do, and what follows in a segment is taken in order.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from tesserack_kernelgen.layout import coordinates, lines, offset_text
 __all__ = ["sort"]
 
 _BLOCK = 16
+_SEGMENT = 4096  # elements that an item of a serial device merges, one after the other
 
 
 def sort(call: Call) -> LaunchPlan:
@@ -98,6 +102,8 @@ class _Pass:
     def merge(self, run: int, start: int, to: int) -> Launch:
         given, merged = self._positions(start), self._positions(to)
         width = self.kernel.own_index(run)
+        if self.call.device.serial:
+            return self._merge_in_order(given, merged, width)
         body = f"""
   const idx row = t / {self.n}, i = t % {self.n}, line = row * {self.n};
   {coordinates("row", self.sizes, self.names)} {self._row("base", 0)}
@@ -116,6 +122,47 @@ class _Pass:
   const idx own = i < middle ? i : first + i - middle;
   {merged.store("line + own + low - other", "at", self._c())}"""
         return self._launch(body, self.rows * self.x.shape[-1])
+
+    def _merge_in_order(self, given: Tensor, merged: Tensor, width: str) -> Launch:
+        """An item finds where its segment begins in both runs, and takes from them in turn."""
+        self.group = 1
+        per_row = -(-self.x.shape[-1] // _SEGMENT)
+        segments = self.kernel.own_index(per_row)
+
+        def read(k: str) -> str:
+            return f"p{k} = {given.load(f'line + {k}', self._c())}; v{k} = {self._value(f'p{k}')};"
+
+        body = f"""
+  const idx row = t / {segments}, line = row * {self.n}, begin = t % {segments} * {_SEGMENT};
+  const idx end = {self.n} - begin < {_SEGMENT} ? {self.n} : begin + {_SEGMENT};
+  {coordinates("row", self.sizes, self.names)} {self._row("base", 0)}
+  for (idx to = begin; to < end;) {{
+    const idx first = to / (2 * {width}) * 2 * {width};
+    const idx middle = {self.n} - first < {width} ? {self.n} : first + {width};
+    const idx last = {self.n} - middle < {width} ? {self.n} : middle + {width};
+    const idx stop = end < last ? end : last, taken = to - first, left = middle - first, right = last - middle;
+    idx low = taken < right ? 0 : taken - right, high = taken < left ? taken : left;
+    idx pi = 0, pj = 0;
+    {self.c} vi = 0, vj = 0;
+    while (low < high) {{
+      const idx half_way = (low + high) / 2, i = first + half_way, j = middle + taken - 1 - half_way;
+      {read("i")} {read("j")}
+      if ({self._before("vj", "vi")}) high = half_way; else low = half_way + 1;
+    }}
+    idx i = first + low, j = middle + taken - low;
+    if (i < middle) {{ {read("i")} }}
+    if (j < last) {{ {read("j")} }}
+    for (; to < stop; ++to) {{
+      if (j >= last || (i < middle && !{self._before("vj", "vi")})) {{
+        {merged.store("line + to", "pi", self._c())}
+        if (++i < middle) {{ {read("i")} }}
+      }} else {{
+        {merged.store("line + to", "pj", self._c())}
+        if (++j < last) {{ {read("j")} }}
+      }}
+    }}
+  }}"""
+        return self._launch(body, per_row * self.rows)
 
     def write(self, offset: int) -> Launch:
         values, positions = self.kernel.output(0), self.kernel.output(1)
