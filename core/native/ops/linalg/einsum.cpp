@@ -280,8 +280,12 @@ Tensor tensordot(const Tensor& first, const Tensor& second, IntSpan dims_a, IntS
     k *= x;
   }
   int64_t rows[] = {product(kept_a), k}, columns[] = {k, product(kept_b)};
-  Tensor out = ops::mm(ops::reshape(ops::permute(a, order_a), IntSpan(rows)),
-                       ops::reshape(ops::permute(b, order_b), IntSpan(columns)));
+  Tensor left = ops::permute(a, order_a), right = ops::permute(b, order_b), out;
+  static const Op scalar_product("dot"); // which autocast leaves in its dtype, as in PyTorch
+  if (rows[0] == 1 && columns[1] == 1)
+    out = scalar_product(ops::reshape(left, Dims{-1}), ops::reshape(right, Dims{-1}));
+  else
+    out = ops::mm(ops::reshape(left, IntSpan(rows)), ops::reshape(right, IntSpan(columns)));
   for (int64_t s : kept_b) kept_a.push_back(s);
   return ops::reshape(out, kept_a);
 }
