@@ -262,3 +262,14 @@ def test_steps_that_are_begun_again(tmp_path):
     (path,) = tmp_path.iterdir()
     events = [dict(fields(message)) for message in records(path)]
     assert events[1][2] == 5 and events[1][3] == b"brain.Event:2" and dict(fields(events[2][7])) == {1: 1}
+
+
+def test_what_is_no_number_of_a_curve(tmp_path):
+    """Callers take NotImplementedError for values that are not to be shown."""
+    with SummaryWriter(str(tmp_path)) as writer:
+        for value in ([1.0], None, {}):
+            with pytest.raises(NotImplementedError, match="add_scalar: expected a number"):
+                writer.add_scalar("a", value)
+        with pytest.raises(AssertionError, match=r"expected one element, got shape \(2,\)"):
+            writer.add_scalar("a", ts.ones(2))
+        writer.add_scalar("a", ts.ones(1, 1))

@@ -75,11 +75,22 @@ def text_message(data: bytes | str, *sizes: int) -> bytes:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
+def _only_element(values: Any) -> float:
+    import numpy as np
+
+    if not (np.isscalar(values) or isinstance(values, np.ndarray) or hasattr(values, "detach")):
+        raise NotImplementedError(f"add_scalar: expected a number, an array or a tensor, got {type(values).__name__}")
+    array = to_array(values).squeeze()
+    if array.ndim:
+        raise AssertionError(f"add_scalar: expected one element, got shape {array.shape}")
+    return float(array)
+
+
 def scalar(tag: str, number: Any, new_style: bool = False, double_precision: bool = False) -> bytes:
     """One number; in the newer style as a tensor, which may be of double precision."""
     import numpy as np
 
-    number = float(number) if isinstance(number, (int, float)) else float(to_array(number).reshape(-1)[0])
+    number = float(number) if isinstance(number, (int, float)) else _only_element(number)
     if not new_style:
         return value(tag, field_float(2, number))
     array = np.asarray(number, np.float64 if double_precision else np.float32)

@@ -65,7 +65,10 @@ class SummaryWriter(PluginMethods):
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
-        """One number of a curve."""
+        """One number of a curve.
+
+        ``NotImplementedError`` unless it is a number, an array or a tensor; ``AssertionError`` for several elements.
+        """
         self._get_file_writer().add_summary(
             _summary.scalar(tag, scalar_value, new_style, double_precision), global_step, walltime
         )
