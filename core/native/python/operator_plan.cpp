@@ -118,7 +118,7 @@ bool collect_varargs(const Signature& s, const CallArgs& call, Bound& bound) {
     return collect_tensors(call, at, bound.values()[s.positional[at]], bound.scratch);
   int64_t* list = bound.scratch.words(n);
   for (size_t k = 0; k < n; ++k)
-    if (!as_int(call.args[at + k], list[k])) return false;
+    if (!as_int_argument(call.args[at + k], list[k])) return false;
   bound.values()[s.positional[at]] = Value(IntSpan(list, n));
   return true;
 }

@@ -135,6 +135,14 @@ bool as_int(PyObject* o, int64_t& out) {
   return int_of_index(o, out);
 }
 
+bool as_int_argument(PyObject* o, int64_t& out) {
+  if (!is_tensor(o)) return as_int(o, out);
+  const Tensor& t = tensor_of(o);
+  if (t.numel() != 1 || !is_integral(t.dtype(), false)) return false;
+  out = item_value(t).i;
+  return true;
+}
+
 bool as_number(PyObject* o, Value& out) {
   if (PyFloat_Check(o)) {
     out = Value(PyFloat_AS_DOUBLE(o));
@@ -247,7 +255,7 @@ bool convert_one(TypeKind kind, PyObject* o, Value& out, Scratch& scratch) {
   case TypeKind::Scalar: return as_scalar_value(o, out, scratch);
   case TypeKind::Int: {
     int64_t i = 0;
-    if (!as_int(o, i)) return false;
+    if (!as_int_argument(o, i)) return false;
     out = Value(i);
     return true;
   }
@@ -295,7 +303,7 @@ bool as_float_list(PyObject* o, Value& out, Scratch& scratch) {
 
 bool repeat_int(const ArgType& t, PyObject* o, Value& out, Scratch& scratch) {
   int64_t i = 0;
-  if (!as_int(o, i)) return false;
+  if (!as_int_argument(o, i)) return false;
   auto n = static_cast<size_t>(std::max(t.repeat, 1));
   int64_t* list = scratch.words(n);
   std::fill_n(list, n, i);
@@ -372,7 +380,7 @@ bool as_int_list(PyObject* o, Value& out, Scratch& scratch) {
       continue;
     }
     PyRef alive = PyRef::borrow(item);
-    if (!as_int(item, list[i])) return false;
+    if (!as_int_argument(item, list[i])) return false;
   }
   out = Value(IntSpan(list, n));
   return true;

@@ -37,6 +37,8 @@ private:
 bool convert(const ArgType& t, PyObject* o, Value& out, Scratch& scratch, bool lenient);
 
 bool as_int(PyObject* o, int64_t& out);
+// As an argument of an operator, where a tensor of one element in any number of dimensions is an int too.
+bool as_int_argument(PyObject* o, int64_t& out);
 bool as_number(PyObject* o, Value& out); // Int, Float or Bool; numbers, NumPy scalars, tensors of one element
 // The same or a complex number, whose parts stand in `parts`, which must live as long as `out`.
 bool as_any_number(PyObject* o, Value& out, double* parts);
