@@ -62,6 +62,7 @@ enum OutRule : uint8_t {
   kApart = 16,         // out lies nowhere where an operand lies
   kComputesInOut = 32, // the computation is in the dtype of out
   kDtypeIsType = 64,   // a dtype that the result cannot be cast to is a TypeError
+  kAnyDtype = 128,     // out is of any dtype, also of one that the result cannot be cast to
 };
 
 struct Operator {

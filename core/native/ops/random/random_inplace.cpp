@@ -175,13 +175,13 @@ TS_OPERATORS(random_inplace) {
       .compute<bernoulli>()
       .reads_host()
       .gradient(draws_gradient)
-      .out(kApart)
+      .out(kApart | kAnyDtype)
       .doc("1 with the probability that stands in each element of self, else 0.");
   def("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
       .rule<bernoulli_p_rule>()
       .compute<bernoulli_p>()
       .gradient(draws_gradient)
-      .out(kApart)
+      .out(kApart | kAnyDtype)
       .doc("1 with probability p, else 0, in self's shape and dtype.");
   def("uniform_(Tensor(a!) self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<uniform_rule>()
