@@ -50,7 +50,12 @@ def tracked(tree: Any, error: type[Exception] = RuntimeError) -> Any:
 
 
 def outer_gradients(*trees: Any) -> bool:
-    """Whether results are part of a larger computation: another transform runs, or an argument requires gradients."""
+    """Whether results are part of a larger computation: another transform runs, or an argument requires gradients.
+
+    Never under ``no_grad``, which a transform obeys in what it gives, not in what it does.
+    """
+    if not ts.is_grad_enabled():
+        return False
     return depth() > 0 or any(isinstance(x, Tensor) and x.requires_grad for tree in trees for x in tree_leaves(tree))
 
 
@@ -186,7 +191,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 f"vjp: expected cotangents of shapes {[tuple(y.shape) for y in outputs]}, got "
                 f"{[tuple(c.shape) for c in given]}"
             )
-        inner = keep or outer_gradients(given)
+        inner = (keep and ts.is_grad_enabled()) or outer_gradients(given)
         with level():
             leaves, spec = tree_flatten(inputs)
             found = _filled(leaves, gradients(outputs, [x for x in leaves if _differentiable(x)], given))
@@ -260,7 +265,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
     def jvp_fn(*tangents: Any) -> Any:
         given = tensors_of("linearize", tangents, "the tangents")
-        inner = keep or outer_gradients(tangents)
+        inner = (keep and ts.is_grad_enabled()) or outer_gradients(tangents)
         with level():
             pushed = push_forward(outputs, leaves, given)
         return released(tree_unflatten(pushed, spec), inner)
