@@ -14,20 +14,22 @@ class Registry(dict[str, Any]):
 
     The mirror lets ``module.weight`` be an ordinary attribute read (a quarter of the time of a ``__getattr__``
     fallback). Writing through keeps it right when other code edits ``module._parameters`` itself. The owner is held
-    weakly, so that a dropped model is freed at once and not at the next garbage collection.
+    weakly, so that a dropped model is freed at once and not at the next garbage collection. There is no mirror where
+    ``mirrors`` is False: of a class with a ``__getattr__`` of its own, which is to be asked for every member.
     """
 
-    __slots__ = ("_owner",)
+    __slots__ = ("_owner", "mirrors")
 
     def __init__(self, owner: object, items: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._owner = weakref.ref(owner)
+        self.mirrors: bool = getattr(type(owner).__getattr__, "reads_registries", False)  # type: ignore[attr-defined]
         if items:
             self.update(items)
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, value)
-        owner = self._owner()
+        owner = self._owner() if self.mirrors else None
         if owner is not None:
             owner.__dict__[name] = value
 

@@ -193,12 +193,15 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
         elif isinstance(value, Buffer):
             self._claim(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
-        elif name in own and self._reassign(name, value):
+        elif (name in own or not self._mirrors()) and self._reassign(name, value):
             return
         elif name in _REGISTRIES:
             own[name] = Registry(self, value)
         else:
             object.__setattr__(self, name, value)
+
+    def _mirrors(self) -> bool:
+        return getattr(self.__dict__.get("_modules"), "mirrors", True)
 
     def _claim(self, name: str, registry: str) -> None:
         """Take ``name`` away from whatever held it, unless ``registry`` itself does."""
@@ -247,6 +250,8 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
         if _accessors.appeared(name):
             return getattr(self, name)
         raise AttributeError(_accessors.missing(type(self), name))
+
+    __getattr__.reads_registries = True  # type: ignore[attr-defined]
 
     def __delattr__(self, name: str) -> None:
         for registry in _REGISTRIES:
