@@ -76,6 +76,15 @@ def _replaced_arguments(answer: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return tuple(answer[0])[1:], answer[1]
 
 
+def _check_defaults(defaults: Mapping[str, Any]) -> None:
+    rate = defaults.get("lr")
+    if isinstance(rate, Tensor) and rate.numel() != 1:
+        raise ValueError(f"optimizer: Tensor lr must be 1-element, got shape {tuple(rate.shape)}")
+    for other in ("differentiable", "foreach"):
+        if defaults.get("fused") and defaults.get(other):
+            raise RuntimeError(f"optimizer: `fused` and `{other}` cannot be True together; give one of them")
+
+
 class Optimizer:
     """Parameters in groups with options, and a state per parameter.
 
@@ -106,12 +115,8 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor; "
                 "pass [tensor]"
             )
-        rate = defaults.get("lr")
-        if isinstance(rate, Tensor) and rate.numel() != 1:
-            raise ValueError(f"optimizer: Tensor lr must be 1-element, got shape {tuple(rate.shape)}")
-        for other in ("differentiable", "foreach"):
-            if defaults.get("fused") and defaults.get(other):
-                raise RuntimeError(f"optimizer: `fused` and `{other}` cannot be True together; give one of them")
+        if isinstance(defaults, Mapping):  # what a subclass keeps there otherwise is its own affair
+            _check_defaults(defaults)
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
