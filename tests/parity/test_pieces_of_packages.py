@@ -12,8 +12,12 @@ def sizes_that_are_tensors(m: Any) -> Any:
     one, two, x = m.tensor([2]), m.tensor([[3]]), m.arange(6.0)
     made = [m.zeros(one), m.ones(one, 3), m.ones(m.tensor(2), two, 1), m.full((2, one), 1.0), m.eye(one)]
     made += [x.view(one, 3), x.reshape((3, one)), x.view(2, 3).repeat(one, 1), x.new_zeros(2, one), x.topk(one)[0]]
-    made += [m.zeros(1, 3).expand(one, two), x.view(2, 3).sum((0, m.tensor([1]))), x.split(one)[0]]
-    made += [x[None].sum(one - 1)]
+    made += [
+        m.zeros(1, 3).expand(one, two),
+        x.view(2, 3).sum((0, m.tensor([1]))),
+        x.split(one)[0],
+        x[None].sum(one - 1),
+    ]
     made += [m.nn.functional.pad(x, (0, one)), m.randint(5, (one, 3)) * 0, m.nn.Linear(one, two).weight * 0]
     return made
 

@@ -88,4 +88,11 @@ SUITES = (
     Suite("pytorch-ignite", "ignite", ("tests/ignite",), options=("--ignore=tests/ignite/distributed",), share=20),
     Suite("pytorch-kinematics", "pytorch_kinematics", ("tests",)),
     Suite("tensorly", "tensorly", ("tensorly",), share=3, environment={"TENSORLY_BACKEND": "pytorch"}),
+    Suite("ema-pytorch", "ema_pytorch", ("tests",)),
+    Suite("norse", "norse", ("norse",), share=3),
+    Suite("pytorch-warmup", "pytorch_warmup", ("test",)),
+    Suite("tensorly-torch", "tltorch", ("tltorch",), draws=True),
+    Suite("tntorch", "tntorch", ("tests",)),
+    Suite("torchkbnufft", "torchkbnufft", ("tests",)),
+    Suite("vit-pytorch", "vit_pytorch", ("tests",)),
 )
