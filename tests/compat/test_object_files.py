@@ -179,6 +179,26 @@ def test_files_pass_between_the_libraries(program, writer):
     assert done.stdout.splitlines() == ["<All keys matched successfully> 3 torch.float16", "True"]
 
 
+@needs_torch
+def test_plain_pickles_of_torch_open(program):
+    write = """
+        import pickle, torch
+        parts = [torch.arange(6.0).view(2, 3).t(), torch.ones(2).bfloat16(), torch.nn.Parameter(torch.tensor([3.0]))]
+        pickle.dump({"parts": parts, "layer": torch.nn.Linear(1, 1)}, open("p.pkl", "wb"))
+    """
+    read = """
+        import pickle, torch
+        found = pickle.load(open("p.pkl", "rb"))
+        print([(p.tolist(), p.stride(), str(p.dtype), type(p).__name__) for p in found["parts"]], found["layer"])
+    """
+    printed = []
+    for start, source in (([], write), ([], read), (["-m", "tesserack", "run"], read)):
+        done = program.start(*start, str(program.write("program.py", source)))
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    assert printed[1] == printed[2] and "3.0" in printed[1]
+
+
 def test_safetensors_reads_and_writes(program):
     pytest.importorskip("safetensors")
     lines = program.run(

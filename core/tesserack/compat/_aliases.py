@@ -16,6 +16,7 @@ ALIASES = {
     "torch._C._LinAlgError": "tesserack.linalg:LinAlgError",
     "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
     "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
+    "torch.storage._load_from_bytes": "tesserack.compat.shims._utils:_load_from_bytes",
     "torch._tensor_str._add_suffixes": "tesserack._tensor_str:add_suffixes",
     "torch._tensor_str._str": "tesserack._tensor_str:tensor_repr",
     "torch._tensor_str._tensor_str": "tesserack._tensor_str:contents",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -143,3 +144,10 @@ def _rebuild_tensor_v2(
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Parameter:
     """A parameter over a tensor."""
     return Parameter(data, requires_grad)
+
+
+def _load_from_bytes(b: bytes) -> Any:
+    """A storage, as pickles of PyTorch's tensors hold it: a file of ``torch.save`` in its older format."""
+    from tesserack import serialization
+
+    return serialization.load(io.BytesIO(b)).elements.storage()
