@@ -274,6 +274,50 @@ def test_pow_in_float64_to_the_last_digit(rng: np.random.Generator) -> None:
     assert np.array_equal(np.signbit(out[number]), np.signbit(want[number]))
 
 
+HYPERBOLIC = {"sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("op", HYPERBOLIC)
+def test_hyperbolic_functions_and_their_inverses(op: str, dtype: str, rng: np.random.Generator) -> None:
+    """Against the wider type of the C library: near 0 and 1, to the ends of the range, and where nothing is."""
+    wide = 709.0 if dtype == "f8" else 88.0
+    x = [rng.normal(size=8000) * 10.0 ** rng.integers(-12, 3, 8000), rng.uniform(-wide, wide, 4000)]
+    x += [
+        1 + 10.0 ** rng.uniform(-15, 3, 4000),
+        1 - 10.0 ** rng.uniform(-15, 0, 2000),
+        10.0 ** rng.uniform(-37, 37, 2000),
+    ]
+    x += [[0.0, -0.0, 1.0, -1.0, 2.0, -2.0, np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).tiny]]
+    a = np.concatenate(x).astype(dtype)
+    out = np.empty_like(a)
+    h.pointwise(out, [a], [(op, 0)], dtype)
+    with np.errstate(all="ignore"):
+        want = HYPERBOLIC[op](a.astype(np.longdouble))
+        finite = np.isfinite(want.astype(dtype))
+        assert np.array_equal(np.isfinite(out), finite) and np.array_equal(np.isnan(out), np.isnan(want))
+    error = h.ulp_error(out[finite], want[finite])
+    assert error.max() <= (1 if dtype == "f4" else 3), (a[finite][error.argmax()], error.max())
+    assert np.array_equal(np.signbit(out[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
+
+
+def test_erfinv_in_float64(rng: np.random.Generator) -> None:
+    special = pytest.importorskip("scipy.special")
+    near = 1 - 10.0 ** rng.uniform(-7, -1, 8000)
+    for x in (
+        rng.uniform(-0.9999999, 0.9999999, 20000),
+        near,
+        10.0 ** rng.uniform(-300, -1, 2000),
+        1 - (1 - near) ** 2,
+    ):
+        out = np.empty_like(x)
+        h.pointwise(out, [x], [("erfinv", 0)], "f8")
+        np.testing.assert_allclose(out, special.erfinv(x), rtol=2e-15)
+    edges, out = np.array([0.0, 1.0, -1.0, 1.5, np.nan]), np.empty(5)
+    h.pointwise(out, [edges], [("erfinv", 0)], "f8")
+    np.testing.assert_array_equal(out, [0.0, np.inf, -np.inf, np.nan, np.nan])
+
+
 def test_sin_and_cos_in_float64_near_their_zeros() -> None:
     mpmath = pytest.importorskip("mpmath")
     k = np.concatenate([np.arange(1, 200), np.arange(600_000, 636_000, 97)])

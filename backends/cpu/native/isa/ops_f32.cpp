@@ -80,6 +80,8 @@ constexpr OpTable<float> make_table() {
   set_unary<float, [](float a) { return atan_f32(a); }>(t, TS_I_ATAN);
   set_unary<float, [](float a) { return sinh_f32(a); }>(t, TS_I_SINH);
   set_unary<float, [](float a) { return cosh_f32(a); }>(t, TS_I_COSH);
+  set_unary<float, [](float a) { return asinh_f32(a); }>(t, TS_I_ASINH);
+  set_unary<float, [](float a) { return acosh_f32(a); }>(t, TS_I_ACOSH);
   set_unary<float, [](float a) { return atanh_f32(a); }>(t, TS_I_ATANH);
   set_unary<float, [](float a) { return erfinv_f32(a); }>(t, TS_I_ERFINV);
   set_binary<float, [](float a, float b) { return pow_f32(a, b); }>(t, TS_I_POW);

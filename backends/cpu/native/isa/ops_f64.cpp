@@ -1,5 +1,6 @@
 // float64 instructions of the tile machine.
 #include "erfc_f64.h"
+#include "hyperbolic_f64.h"
 #include "ops_float.h"
 #include "pow_f64.h"
 #include "trig_f64.h"
@@ -19,6 +20,15 @@ template <auto Fast, auto Slow> int trig_loop(double* out, const double* a, cons
 }
 #endif
 
+// The same with what lies next to 1.
+int erfinv_loop(double* out, const double* a, const double*, const double*, int64_t n) {
+  int beyond = 0;
+  for (int64_t i = 0; i < n; ++i) beyond |= !((1.0 - a[i]) * (1.0 + a[i]) > kErfinvLimitF64);
+  if (beyond == 0) return unary_loop<double, [](double x) { return erfinv_f64(x); }>(out, a, nullptr, nullptr, n);
+  for (int64_t i = 0; i < n; ++i) out[i] = erfinv(a[i]);
+  return 0;
+}
+
 constexpr OpTable<double> make_table() {
   OpTable<double> t{};
   set_float(t);
@@ -37,7 +47,13 @@ constexpr OpTable<double> make_table() {
   set_unary<double, [](double a) { return std::sin(a); }>(t, TS_I_SIN);
   set_unary<double, [](double a) { return std::cos(a); }>(t, TS_I_COS);
 #endif
+  set_unary<double, [](double a) { return sinh_f64(a); }>(t, TS_I_SINH);
+  set_unary<double, [](double a) { return cosh_f64(a); }>(t, TS_I_COSH);
   set_unary<double, [](double a) { return tanh_f64(a); }>(t, TS_I_TANH);
+  set_unary<double, [](double a) { return asinh_f64(a); }>(t, TS_I_ASINH);
+  set_unary<double, [](double a) { return acosh_f64(a); }>(t, TS_I_ACOSH);
+  set_unary<double, [](double a) { return atanh_f64(a); }>(t, TS_I_ATANH);
+  t.fn[TS_I_ERFINV][0] = &erfinv_loop;
   set_unary<double, [](double a) { return sigmoid_f64(a); }>(t, TS_I_SIGMOID);
   set_unary<double, [](double a) { return erf_f64(a); }>(t, TS_I_ERF);
   set_unary<double, [](double a) { return erfc_f64(a); }>(t, TS_I_ERFC);

@@ -86,6 +86,15 @@ TS_INLINE float cosh_f32(float x) {
   const float y = static_cast<float>(0.5 * (e + 1.0 / e));
   return x != x ? x : y;
 }
+TS_INLINE float asinh_f32(float x) {
+  const double a = __builtin_fabs(static_cast<double>(x));
+  const double y = a < 0x1p-9 ? a - a * a * a * (1.0 / 6) : log_short(a + __builtin_sqrt(a * a + 1.0));
+  return x != x ? x : __builtin_copysignf(static_cast<float>(y), x);
+}
+TS_INLINE float acosh_f32(float x) {
+  const double d = x, y = log_short(d + __builtin_sqrt((d - 1.0) * (d + 1.0)));
+  return x != x ? x : d < 1.0 ? __builtin_nanf("") : static_cast<float>(y);
+}
 TS_INLINE float atanh_f32(float x) {
   const double a = __builtin_fabs(static_cast<double>(x));
   const double y = a < 0x1p-9 ? a + a * a * a * (1.0 / 3) : 0.5 * log_short((1.0 + a) / (1.0 - a));
