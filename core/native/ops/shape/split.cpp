@@ -193,17 +193,18 @@ TS_OPERATORS(split) {
   def("chunk(Tensor(a) self, int chunks, int dim=0) -> Tensor(a)[]")
       .body<chunk>()
       .doc("At most `chunks` views of equal size along `dim`; the last may be smaller.");
+  // Before those of ints, for which a tensor of one element passes too.
+  def("tensor_split.tensor_indices_or_sections(Tensor(a) self, Tensor tensor_indices_or_sections, int dim=0) -> "
+      "Tensor(a)[]")
+      .body<tensor_split_tensor>()
+      .any_device()
+      .doc("Views along `dim`: as many as a 0-d tensor says, or cut before each index in a vector.");
   def("tensor_split.sections(Tensor(a) self, int sections, int dim=0) -> Tensor(a)[]")
       .body<tensor_split_sections>()
       .doc("`sections` views along `dim` whose sizes differ by at most one.");
   def("tensor_split.indices(Tensor(a) self, int[] indices, int dim=0) -> Tensor(a)[]")
       .body<tensor_split_indices>()
       .doc("Views along `dim` cut before each of the indices.");
-  def("tensor_split.tensor_indices_or_sections(Tensor(a) self, Tensor tensor_indices_or_sections, int dim=0) -> "
-      "Tensor(a)[]")
-      .body<tensor_split_tensor>()
-      .any_device()
-      .doc("Views along `dim`: as many as a 0-d tensor says, or cut before each index in a vector.");
   def("hsplit.int(Tensor(a) self, int sections) -> Tensor(a)[]")
       .body<letter_sections<'h'>>()
       .doc("Equal views along dimension 1, or 0 of a one-dimensional tensor.");
