@@ -76,6 +76,8 @@ bool store_complex(DType t, void* at, PyObject* o) {
     c = PyComplex_AsCComplex(o);
   else if (as_number(o, v))
     c = {v.as_double(), 0.0};
+  else if (PyObject_HasAttrString(o, "__complex__")) // NumPy's complex64, which is no Python number
+    c = PyComplex_AsCComplex(o);
   else
     return false;
   if (t == DType::Complex128) {

@@ -1,9 +1,10 @@
-"""Spellings that PyTorch's functions take for NumPy's sake, and what programs read out of messages."""
+"""What SciPy and array-api-compat ask of torch: NumPy's spellings and numbers, and words of messages."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tesserack as ts
 
@@ -54,3 +55,20 @@ def test_names_of_devices_in_the_message(package: Any) -> None:
 def test_message_of_shapes_that_do_not_broadcast(package: Any) -> None:
     with pytest.raises(RuntimeError, match="Attempting to broadcast a dimension of length 3 at -1"):
         package.broadcast_shapes((2,), (1, 3))
+
+
+@pytest.mark.parametrize("make", ["tensor", "asarray", "as_tensor"])
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_complex_numbers_of_numpy(make: str, kind: Any) -> None:
+    """complex64 is no Python number."""
+    for value in (kind(1 + 2j), [kind(1 + 2j), kind(3)], [[kind(2j)], [1.5]]):
+        ours, theirs = getattr(ts, make)(value), getattr(torch, make)(value)
+        assert str(ours.dtype).split(".")[1] == str(theirs.dtype)[6:] and ours.tolist() == theirs.tolist()
+        assert getattr(ts, make)(value, dtype=ts.complex128).tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64])
+def test_error_functions_at_zero(dtype: Any, device: Any) -> None:
+    """Statistics take twice the tail at 0 for 1, exactly."""
+    zeros = ts.tensor([0.0, -0.0] * 40, dtype=dtype, device=device)
+    assert {*ts.erfc(zeros).tolist()} == {1.0} and {*ts.special.ndtr(zeros).tolist()} == {0.5}
