@@ -13,12 +13,10 @@ DIFFERENT = {
     "pooling in 3 dims, max_unpool, padding by reflection or edges: torch has no bfloat16 kernel and takes float32": (
         "nn.functional.adaptive_avg_pool3d", "nn.functional.adaptive_max_pool3d", "nn.functional.max_pool3d",
         "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "nn.functional.max_unpool1d",
-        "nn.functional.max_unpool2d", "nn.functional.max_unpool3d", "nn.functional.pad", "nn.functional.grid_sample",
-        "grid_sampler_2d", "grid_sampler_3d",
+        "nn.functional.max_unpool2d", "nn.functional.max_unpool3d", "nn.functional.pad",
     ),
     "sums in float32, as the statistics of other devices": ("native_batch_norm", "nn.functional.linear_cross_entropy"),
     "of parts that are products there, and here too, or none": ("einsum", "inner", "tensordot", "linalg.pinv"),
-    "on the list of cards alone, and of no use here": ("nn.functional.prelu",),
     "a dtype that is storage alone": ("chalf",),
 }  # fmt: skip
 LISTED = {name for names in DIFFERENT.values() for name in names}
@@ -75,4 +73,27 @@ def test_recurrent_layers(layer: str, name: str) -> None:
         found.append(dtypes_of(result))
         flat(result)[0].float().sum().backward()
         assert all(str(p.grad.dtype).endswith(".float32") for p in module.parameters())
+    assert found[0] == found[1]
+
+
+CALLS = {
+    "bilinear": lambda lib, t: lib.nn.functional.bilinear(t(3, 4), t(3, 5), t(2, 4, 5)),
+    "prelu": lambda lib, t: lib.nn.functional.prelu(t(3, 4), t(4)),
+    "tensordot to a number": lambda lib, t: lib.tensordot(t(3, 4), t(3, 4), 2),
+    "tensordot": lambda lib, t: lib.tensordot(t(3, 4), t(3, 4), ([0], [0])),
+    "grid_sample": lambda lib, t: lib.nn.functional.grid_sample(t(1, 1, 3, 3), t(1, 2, 2, 2), align_corners=False),
+    "eigh": lambda lib, t: lib.linalg.eigh(t(3, 3) + lib.eye(3)).eigenvalues,
+    "inverse": lambda lib, t: lib.inverse(t(3, 3) + lib.eye(3)),
+    "cholesky_solve": lambda lib, t: lib.cholesky_solve(t(3, 1), lib.eye(3, dtype=t(1).dtype)),
+}
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+@pytest.mark.parametrize("call", CALLS)
+def test_calls(call: str, name: str) -> None:
+    found = []
+    for lib in (torch, ts):
+        with lib.autocast("cpu", dtype=lib.bfloat16):
+            result = CALLS[call](lib, lambda *sizes, lib=lib: lib.ones(sizes, dtype=getattr(lib, name)))
+            found.append(dtypes_of(result))
     assert found[0] == found[1]

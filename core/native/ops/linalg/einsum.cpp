@@ -279,6 +279,10 @@ Tensor tensordot(const Tensor& first, const Tensor& second, IntSpan dims_a, IntS
              " and second has size ", y, " in dim ", dims_b[i]);
     k *= x;
   }
+  static const Op scalar_product("dot");
+  if (kept_a.empty() && kept_b.empty()) // which autocast leaves in its dtype, as in PyTorch
+    return scalar_product(ops::reshape(ops::permute(a, order_a), Dims{-1}),
+                          ops::reshape(ops::permute(b, order_b), Dims{-1}));
   int64_t rows[] = {product(kept_a), k}, columns[] = {k, product(kept_b)};
   Tensor out = ops::mm(ops::reshape(ops::permute(a, order_a), IntSpan(rows)),
                        ops::reshape(ops::permute(b, order_b), IntSpan(columns)));
