@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tesserack._native import Tensor
 
-__all__ = ["block_diag", "chain_matmul", "einsum", "tensordot"]
+__all__ = ["_chunk_cat", "block_diag", "chain_matmul", "einsum", "tensordot"]
 
 _einsum = operators()["einsum"]
 _tensordot = operators()["tensordot"]
@@ -93,3 +93,42 @@ def block_diag(*tensors: Tensor) -> Tensor:
     [[1, 2, 0], [0, 0, 3]]
     """
     return _block_diag(tensors)  # type: ignore[no-any-return]
+
+
+def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Tensor | None = None) -> Tensor:
+    """The tensors in ``num_chunks`` rows: each is cut into as many parts along ``dim``, zeros filling up the last ones,
+    and the parts of one number, flattened from ``dim`` on, lie side by side.
+
+    Their sizes before ``dim`` and their dtypes agree. ``RuntimeError`` for other tensors, for none, or for fewer than
+    one chunk. FSDP of PyTorch gathers gradients by it.
+
+    >>> import tesserack as ts
+    >>> ts._chunk_cat([ts.tensor([1, 2, 3]), ts.tensor([4])], 0, 2)
+    tensor([[1, 2, 4],
+            [3, 0, 0]])
+    """
+    if num_chunks < 1:
+        raise RuntimeError(f"_chunk_cat: expects positive num_chunks, got {num_chunks}")
+    if not tensors:
+        raise RuntimeError("_chunk_cat: expects a non-empty input tensor list")
+    first = tensors[0]
+    if not -first.ndim <= dim < first.ndim:
+        raise IndexError(f"_chunk_cat: Dimension out of range (expected to be in range of [{-first.ndim}, "
+                         f"{first.ndim - 1}], but got {dim})")  # fmt: skip
+    dim %= first.ndim
+    for t in tensors:
+        if dim >= t.ndim or t.shape[:dim] != first.shape[:dim] or t.numel() == 0:
+            raise RuntimeError(f"_chunk_cat: expects non-empty tensors of one shape before dim {dim}, got "
+                               f"{[tuple(each.shape) for each in tensors]}")  # fmt: skip
+        if t.dtype is not first.dtype or t.device != first.device:
+            raise RuntimeError("_chunk_cat: expects all input tensors with the same dtype on one device, got "
+                               f"{t.dtype} on {t.device} beside {first.dtype} on {first.device}")  # fmt: skip
+    rows = [_chunks(t, dim, num_chunks) for t in tensors]
+    return deliver("_chunk_cat", operators()["cat"](rows, dim + 1), out)
+
+
+def _chunks(t: Tensor, dim: int, count: int) -> Tensor:
+    missing = -t.shape[dim] % count
+    if missing:
+        t = operators()["cat"]([t, t.new_zeros((*t.shape[:dim], missing, *t.shape[dim + 1 :]))], dim)
+    return t.reshape(*t.shape[:dim], count, -1)
