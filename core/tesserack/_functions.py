@@ -188,6 +188,12 @@ def _same_memory(a: Tensor, b: Tensor) -> bool:
 # --- limits of dtypes ----------------------------------------------------------------------------------------------
 
 
+def _of_python(kind: Any) -> Any:
+    """The dtype that a Python type stands for."""
+    types = {float: _native.float64, complex: _native.complex128, int: _native.int64, bool: _native.bool}
+    return types.get(kind, kind)
+
+
 class finfo:
     """Limits of a floating dtype: ``bits eps max min tiny smallest_normal resolution dtype``.
 
@@ -212,7 +218,7 @@ class finfo:
     }
 
     def __init__(self, type: dtype | None = None) -> None:
-        kind = _native.get_default_dtype() if type is None else type
+        kind = _native.get_default_dtype() if type is None else _of_python(type)
         if kind.is_complex:
             kind = kind.to_real()
         self.dtype = str(kind).rpartition(".")[2]
@@ -251,6 +257,7 @@ class iinfo:
     """
 
     def __init__(self, type: dtype) -> None:
+        type = _of_python(type)
         if type.is_floating_point or type.is_complex or type is _native.bool:
             raise TypeError(f"iinfo: expected an integer dtype, got {type}; use tesserack.finfo for floating dtypes")
         self.dtype = str(type).rpartition(".")[2]

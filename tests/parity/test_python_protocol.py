@@ -32,6 +32,7 @@ def sizes_and_limits(m: Any) -> Any:
     sums = [(1,) + size, size + (1,), () + size, _error(lambda: [1] + size), _error(lambda: size + 1)]
     kinds = [type(s) is m.Size for s in sums]
     infos = [repr(m.iinfo(d)) for d in (m.int8, m.int32, m.int64, m.uint8)]
+    infos += [repr(m.finfo(float)), repr(m.finfo(complex)), repr(m.iinfo(int)), _error(lambda: m.iinfo(float))]
     same = [m.finfo(m.float16) == m.finfo(m.float16), m.iinfo(m.int8) == m.iinfo(m.int16)]
     names = [m.typename(x).rpartition(".")[2] for x in (m.ones(1), m.ones(1).int(), m.nn.Linear(1, 1), m.int8, 3)]
     return [names, [tuple(s) for s in sums[:3]], kinds, infos, same, str(m.bfloat16.to_complex()).rpartition(".")[2]]
