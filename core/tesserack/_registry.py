@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["operators", "public_functions"]
 
 _functions, _shown = _native._install_operators()
+_namespaces: dict[tuple[str, int], set[str]] = {}
 
 
 def operators() -> dict[str, Any]:
@@ -20,7 +21,14 @@ def operators() -> dict[str, Any]:
 
 def public_functions(namespace: str | None = None) -> dict[str, Any]:
     """The operators that ``tesserack``, or a namespace such as ``"special"``, shows as functions."""
-    names = _shown
-    if namespace is not None:
-        names = {record["python_name"] for record in _native._operators() if namespace in record["namespaces"]}
+    names = _shown if namespace is None else _names(namespace)
     return {name: _functions[name] for name in names}
+
+
+def _names(namespace: str) -> set[str]:
+    # Listing every operator takes milliseconds, and programs ask a module for what it has not.
+    key = namespace, len(_native._custom_operators())
+    if key not in _namespaces:
+        records = _native._operators()
+        _namespaces[key] = {record["python_name"] for record in records if namespace in record["namespaces"]}
+    return _namespaces[key]
