@@ -36,14 +36,15 @@ HEAD = """\
 Each package's own tests on the cpu: how many of those that pass with torch {torch} pass with Tesserack in its place, as
 `tesserack run -m pytest` puts it there. `tools/package_table.py` fetches the packages, runs the tests and writes this
 page. Tests that want a network, a card or another package that is not there fail with torch too and count for nobody;
-so do tests longer than {slow} s. Where the source package ships no tests, the examples of its documentation are run;
-x-transformers, torchdiffeq, torchinfo and jaxtyping ship neither, and safetensors no source that installs without Rust.
+so do tests longer than {slow} s, and those that torch had not reached when its run was stopped, most after 15 minutes.
+Where the source package ships no tests, the examples of its documentation are run; x-transformers, torchdiffeq,
+torchinfo and jaxtyping ship neither, and safetensors no source that installs without Rust.
 {share}
 | Package | Version | Tests | Of torch's passes | | Tried | What is missing |
 |---|---|---|---:|---:|---|---|
 """
 SLOW = 60
-SHARED = '"1 in 4" is a quarter of the tests, chosen by a checksum of their names.'
+SHARED = '"1 in 4" is a quarter of the tests, chosen by a checksum of their names; "(part 1)" is the second quarter.'
 
 
 def main() -> int:
@@ -54,6 +55,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="page: compare with it, change nothing")
     parser.add_argument("--seconds", type=int, default=900, help="run: the limit for one suite on one side")
     parser.add_argument("--share", type=int, help="run: one test in so many, and count nothing")
+    parser.add_argument("--part", type=int, help="run: which of the shares, from 0, and count nothing")
     parser.add_argument("--ours", action="store_true", help="run: use what torch passed the last time")
     parser.add_argument("--failed", action="store_true", help="run: only what failed here the last time; count nothing")
     options = parser.parse_args()
@@ -116,7 +118,7 @@ def _folder(suite: Suite) -> Path:
 
 
 def _run(suite: Suite, options: Any) -> None:
-    share = options.share or suite.share
+    share = (options.share or suite.share, suite.part if options.part is None else options.part)
     theirs = WORK / "results" / f"{suite.package}.torch"
     ours = WORK / "results" / f"{suite.package}.tesserack"
     if not options.ours and not options.failed:
@@ -130,7 +132,7 @@ def _run(suite: Suite, options: Any) -> None:
     # Files that torch cannot collect are not collected here either.
     start = ["-m", "tesserack", "run", *(["--torch-random"] if suite.draws else [])]
     _pytest(suite, ours, start, share, options.seconds, wanted)
-    _count(suite, not options.share and not options.failed, ours)
+    _count(suite, options.share is None and options.part is None and not options.failed, ours)
 
 
 def _count(suite: Suite, keep: bool, ours: Path | None = None) -> None:
@@ -164,13 +166,16 @@ def _without_place(cause: str) -> str:
     return cause.partition("; it was taken at")[0].removeprefix("tesserack.compat._missing.")
 
 
-def _pytest(suite: Suite, results: Path, start: list[str], share: int, seconds: int, only: Path | None = None) -> None:
+def _pytest(
+    suite: Suite, results: Path, start: list[str], share: tuple[int, int], seconds: int, only: Path | None = None
+) -> None:
     results.unlink(missing_ok=True)
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "tools" / "packages"),
         "PACKAGE_RESULTS": str(results),
-        "PACKAGE_SHARE": str(share),
+        "PACKAGE_SHARE": str(share[0]),
+        "PACKAGE_PART": str(share[1]),
         "PACKAGE_ONLY": str(only or ""),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "OMP_NUM_THREADS": "1",

@@ -1,7 +1,7 @@
 """A pytest plugin: which tests passed, line by line, so that a run that is cut short has told what it reached.
 
-PACKAGE_RESULTS names the file; PACKAGE_SHARE=N keeps one test in N, the same ones wherever they are collected;
-PACKAGE_ONLY names a file with the tests to run, one identifier a line.
+PACKAGE_RESULTS names the file; PACKAGE_SHARE=N keeps one test in N, the same ones wherever they are collected, and
+PACKAGE_PART=K (0 to N-1) says which; PACKAGE_ONLY names a file with the tests to run, one identifier a line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SHARE = int(os.environ.get("PACKAGE_SHARE", "1"))
+PART = int(os.environ.get("PACKAGE_PART", "0"))
 TARGET = Path(os.environ["PACKAGE_RESULTS"])
 ONLY = os.environ.get("PACKAGE_ONLY", "")
 FIRST_LINE = 300
@@ -53,7 +54,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     kept: list[Any] = []
     dropped: list[Any] = []
     for item in items:
-        chosen = zlib.crc32(item.nodeid.encode()) % SHARE == 0 if wanted is None else item.nodeid in wanted
+        chosen = zlib.crc32(item.nodeid.encode()) % SHARE == PART if wanted is None else item.nodeid in wanted
         (kept if chosen else dropped).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)

@@ -20,6 +20,7 @@ class Suite:
     needs: tuple[str, ...] = ()  # what only the tests import
     draws: bool = False  # its expectations are PyTorch's random numbers
     share: int = 1  # one test in so many
+    part: int = 0  # which of them, from 0
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -27,7 +28,8 @@ class Suite:
         """What the tests are, in words."""
         kind = "doctests" if self.doctests else "tests"
         kind += "".join(f", no `{name}`" for name in self.without)
-        return f"{kind}, 1 in {self.share}" if self.share > 1 else kind
+        part = f" (part {self.part})" if self.part else ""
+        return f"{kind}, 1 in {self.share}{part}" if self.share > 1 else kind
 
 
 SUITES = (
@@ -39,8 +41,8 @@ SUITES = (
         needs=("parameterized",),
         environment={"EINOPS_TEST_BACKENDS": "numpy,torch"},
     ),
-    Suite("torchmetrics", "torchmetrics", doctests=True, draws=True, share=8),
-    Suite("timm", "timm", ("tests",), without=("torchscript", "jit", "compile"), share=8),
+    Suite("torchmetrics", "torchmetrics", doctests=True, draws=True, share=8, part=3),
+    Suite("timm", "timm", ("tests",), without=("torchscript", "jit", "compile"), share=8, part=3),
     Suite(
         "accelerate",
         "accelerate",
@@ -56,10 +58,11 @@ SUITES = (
         options=("-p", "flaky.flaky_pytest_plugin"),
         needs=("pandas", "flaky"),
         share=4,
+        part=1,
     ),
     Suite("lightning", "lightning", doctests=True, draws=True),
-    Suite("pytorch-optimizer", "pytorch_optimizer", ("tests",), draws=True, share=6),
-    Suite("gpytorch", "gpytorch", ("test",), share=8),
+    Suite("pytorch-optimizer", "pytorch_optimizer", ("tests",), draws=True, share=6, part=1),
+    Suite("gpytorch", "gpytorch", ("test",), share=8, part=3),
     Suite(
         "pyro-ppl",
         "pyro",
@@ -67,7 +70,7 @@ SUITES = (
         options=("-W", "ignore::pytest.PytestUnknownMarkWarning"),
         without=("examples",),
     ),
-    Suite("kornia", "kornia", doctests=True, draws=True, share=8),
+    Suite("kornia", "kornia", doctests=True, draws=True, share=8, part=3),
     Suite("torch-geometric", "torch_geometric", doctests=True, draws=True),
     Suite("tensorboardX", "tensorboardX", ("tests",), needs=("tensorboard",)),
     Suite("linear-operator", "linear_operator", ("test",), share=4),
