@@ -36,14 +36,15 @@ HEAD = """\
 Each package's own tests on the cpu: how many of those that pass with torch {torch} pass with Tesserack in its place, as
 `tesserack run -m pytest` puts it there. `tools/package_table.py` fetches the packages, runs the tests and writes this
 page. Tests that want a network, a card or another package that is not there fail with torch too and count for nobody;
-so do tests longer than {slow} s. Where the source package ships no tests, the examples of its documentation are run;
-x-transformers, torchdiffeq, torchinfo and jaxtyping ship neither, and safetensors no source that installs without Rust.
+so do tests longer than {slow} s, and those that torch had not reached when its run was stopped, most after 15 minutes.
+Where the source package ships no tests, the examples of its documentation are run; x-transformers, torchdiffeq,
+torchinfo and jaxtyping ship neither, and safetensors no source that installs without Rust.
 {share}
 | Package | Version | Tests | Of torch's passes | | Tried | What is missing |
 |---|---|---|---:|---:|---|---|
 """
 SLOW = 60
-SHARED = '"1 in 4" is a quarter of the tests, chosen by a checksum of their names.'
+SHARED = '"1 in 4" is a quarter of the tests, chosen by a checksum of their names; "(part 1)" is the second quarter.'
 
 
 def main() -> int:
