@@ -1,0 +1,116 @@
+"""How many units functions are off, against wider types: from end to end of the range, near zeros and joints."""
+
+from __future__ import annotations
+
+import kernel_harness as h
+import numpy as np
+import pytest
+
+
+def test_pow_in_float64_to_the_last_digit(rng: np.random.Generator) -> None:
+    """Against the wider type of the C library, from one end of the range to the other, and every pair of edges."""
+    x = np.exp(rng.uniform(-700, 700, 20000))
+    y = rng.uniform(-745, 709, 20000) / np.log(x)
+    near = 1 + rng.normal(size=4000) * 2.0 ** -rng.integers(1, 52, 4000)
+    far = rng.normal(size=4000) * 2.0 ** rng.integers(0, 60, 4000)
+    edge = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, -3.0, 2.5, 2.0**53 + 2, 1e300, -1e300, 5e-324, -5e-324])
+    edge = np.concatenate([edge, [1e-310, 1.7e308, np.inf, -np.inf, np.nan]])
+    a = np.concatenate([x, near, np.repeat(edge, len(edge))])
+    b = np.concatenate([y, far, np.tile(edge, len(edge))])
+    out = np.empty_like(a)
+    h.pointwise(out, [a, b], [("pow", 0, 1)], "f8")
+    with np.errstate(all="ignore"):
+        error = h.ulp_error(out, np.power(a.astype(np.longdouble), b.astype(np.longdouble)))
+        want = np.power(a, b)
+    assert error.max() <= 1, (a[error.argmax()], b[error.argmax()], out[error.argmax()])
+    number = ~np.isnan(want)
+    assert np.array_equal(np.signbit(out[number]), np.signbit(want[number]))
+
+
+HYPERBOLIC = {"sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("op", HYPERBOLIC)
+def test_hyperbolic_functions_and_their_inverses(op: str, dtype: str, rng: np.random.Generator) -> None:
+    """Against the wider type of the C library: near 0 and 1, to the ends of the range, and where nothing is."""
+    wide = 709.0 if dtype == "f8" else 88.0
+    x = [rng.normal(size=8000) * 10.0 ** rng.integers(-12, 3, 8000), rng.uniform(-wide, wide, 4000)]
+    x += [
+        1 + 10.0 ** rng.uniform(-15, 3, 4000),
+        1 - 10.0 ** rng.uniform(-15, 0, 2000),
+        10.0 ** rng.uniform(-37, 37, 2000),
+    ]
+    x += [[0.0, -0.0, 1.0, -1.0, 2.0, -2.0, np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).tiny]]
+    a = np.concatenate(x).astype(dtype)
+    out = np.empty_like(a)
+    h.pointwise(out, [a], [(op, 0)], dtype)
+    with np.errstate(all="ignore"):
+        want = HYPERBOLIC[op](a.astype(np.longdouble))
+        finite = np.isfinite(want.astype(dtype))
+        assert np.array_equal(np.isfinite(out), finite) and np.array_equal(np.isnan(out), np.isnan(want))
+    error = h.ulp_error(out[finite], want[finite])
+    assert error.max() <= (1 if dtype == "f4" else 3), (a[finite][error.argmax()], error.max())
+    assert np.array_equal(np.signbit(out[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
+
+
+def test_erfinv_in_float64(rng: np.random.Generator) -> None:
+    special = pytest.importorskip("scipy.special")
+    near = 1 - 10.0 ** rng.uniform(-7, -1, 8000)
+    for x in (
+        rng.uniform(-0.9999999, 0.9999999, 20000),
+        near,
+        10.0 ** rng.uniform(-300, -1, 2000),
+        1 - (1 - near) ** 2,
+    ):
+        out = np.empty_like(x)
+        h.pointwise(out, [x], [("erfinv", 0)], "f8")
+        np.testing.assert_allclose(out, special.erfinv(x), rtol=2e-15)
+    edges, out = np.array([0.0, 1.0, -1.0, 1.5, np.nan]), np.empty(5)
+    h.pointwise(out, [edges], [("erfinv", 0)], "f8")
+    np.testing.assert_array_equal(out, [0.0, np.inf, -np.inf, np.nan, np.nan])
+
+
+def test_sin_and_cos_in_float64_near_their_zeros() -> None:
+    mpmath = pytest.importorskip("mpmath")
+    k = np.concatenate([np.arange(1, 200), np.arange(600_000, 636_000, 97)])
+    x = np.concatenate([k * (np.pi / 2), np.nextafter(k * (np.pi / 2), 0), [1e6, 1e6 + 1, 1e22]])
+    for op in ("sin", "cos"):
+        out = np.empty_like(x)
+        h.pointwise(out[:-3], [x[:-3]], [(op, 0)], "f8")
+        h.pointwise(out[-3:], [x[-3:]], [(op, 0)], "f8")
+        with mpmath.workdps(60):
+            want = [float(getattr(mpmath, op)(mpmath.mpf(v))) for v in x.tolist()]
+        np.testing.assert_allclose(out, want, rtol=3e-16)
+
+
+def test_erfc_to_the_last_digits() -> None:
+    """Against 40 digits: SciPy's own error shows in the tail."""
+    mpmath = pytest.importorskip("mpmath")
+    x = np.concatenate([np.linspace(-6, 26.5, 400), np.geomspace(1e-300, 1, 50), [26.6, 27.2, 27.3, 28.0]])
+    with mpmath.workdps(40):
+        want = np.array([mpmath.erfc(mpmath.mpf(v)) for v in x.tolist()])
+        for dtype, limit in (("f8", 5), ("f4", 2.5)):
+            out = np.empty(len(x), dtype)
+            near = x.astype(dtype)
+            h.pointwise(out, [near], [("erfc", 0)], dtype)
+            exact = want if dtype == "f8" else [mpmath.erfc(mpmath.mpf(v)) for v in near.tolist()]
+            for got, value in zip(out.tolist(), exact, strict=True):
+                unit = float(np.spacing(np.array(float(value), dtype)))
+                assert abs(mpmath.mpf(got) - value) <= limit * unit, (dtype, got, value)
+
+
+@pytest.mark.parametrize("op", ["lgamma", "digamma"])
+def test_gamma_near_its_zeros_and_joints(op: str) -> None:
+    """Relative precision where the results cross zero, and on both sides of where the formulas change."""
+    torch = pytest.importorskip("torch")
+    near = np.arange(-300, 300) * 2.0**-22
+    centres = [0.5, 1.0, 1.4616321, 1.5, 2.0, 2.5, 3.5, 4.5, 10.0]
+    x = np.concatenate([*(c + near for c in centres), np.exp(np.linspace(-87, 80, 4001)), np.linspace(-9.3, -0.1, 999)])
+    x = np.concatenate([x, [1e-45, np.inf, np.nan, 0.0, -0.0, -1.0, -np.inf]]).astype("f4")
+    want = getattr(torch, op)(torch.from_numpy(x).double()).numpy()
+    out = x.copy()
+    h.pointwise(out, [out], [(op, 0)], "f4")  # in place
+    finite = np.isfinite(want.astype("f4"))
+    np.testing.assert_array_equal(out[~finite], want[~finite].astype("f4"))
+    assert h.ulp_error(out[finite], want[finite]).max() <= 0.51
