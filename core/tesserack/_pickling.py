@@ -10,6 +10,7 @@ import pickle
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack._wrapper_subclass import has_no_memory
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -82,11 +83,6 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
         arguments = (*arguments, bits)
     state = self.__dict__
     return (rebuild_tensor, arguments, state) if state else (rebuild_tensor, arguments)
-
-
-def has_no_memory(tensor: Tensor) -> bool:
-    """Of one made by ``_make_wrapper_subclass``, whose class holds the values."""
-    return bool(tensor.numel()) and not tensor.is_meta and not tensor.data_ptr()
 
 
 def rebuild_wrapper(

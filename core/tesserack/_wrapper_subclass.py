@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["make_wrapper_subclass", "no_dispatch"]
+__all__ = ["has_no_memory", "make_wrapper_subclass", "no_dispatch"]
+
+
+def has_no_memory(tensor: Tensor) -> bool:
+    """Of one made by :func:`make_wrapper_subclass`, whose class holds the values."""
+    return bool(tensor.numel()) and not tensor.is_meta and not tensor.data_ptr()
 
 
 def no_dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

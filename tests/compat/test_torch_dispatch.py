@@ -116,6 +116,16 @@ def test_errors_name_what_was_expected():
     assert (ts.ones(2) + 1).tolist() == [2, 2]  # the mode has gone with its context
 
 
+def test_attention_of_aten_refuses_dropout():
+    from tesserack.compat.shims import ops
+
+    q = ts.ones(1, 1, 2, 4)
+    attention = ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    assert attention(q, q, q)[0].shape == q.shape
+    with pytest.raises(RuntimeError, match=r"expected dropout_p 0, got 0.5.*scaled_dot_product_attention"):
+        attention(q, q, q, 0.5)
+
+
 def test_modes_of_one_thread_are_not_anothers():
     import threading
 

@@ -20,11 +20,9 @@ def _to_copy(self: Tensor, **options: Any) -> Tensor:
 
 
 def _convolution(
-    input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, *rest: Any
-) -> Tensor:
-    if len(rest) == 1:
-        return operators()["convolution"](input, weight, bias, stride, padding, dilation, rest[0])  # type: ignore[no-any-return]
-    transposed, output_padding, groups = rest
+    input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,
+) -> Tensor:  # fmt: skip
     if not transposed:
         return operators()["convolution"](input, weight, bias, stride, padding, dilation, groups)  # type: ignore[no-any-return]
     name = f"conv_transpose{input.ndim - 2}d"
@@ -39,7 +37,7 @@ def _convolution_backward(
         leaves = [
             x.detach().requires_grad_(bool(wanted)) for x, wanted in zip((input, weight), output_mask, strict=False)
         ]
-        out = _convolution(*leaves, None, stride, padding, dilation, transposed, output_padding, groups)
+        out = _convolution(leaves[0], leaves[1], None, stride, padding, dilation, transposed, output_padding, groups)
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         found = iter(ts.autograd.grad(out, wanted, grad_output) if wanted else ())
     bias = grad_output.sum([0, *range(2, grad_output.ndim)]) if output_mask[2] else None
@@ -72,7 +70,10 @@ def _flash_attention(
     attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     if dropout_p:
-        raise NotImplementedError("aten._scaled_dot_product_flash_attention_for_cpu: expected dropout_p 0")
+        raise RuntimeError(
+            f"aten._scaled_dot_product_flash_attention_for_cpu: expected dropout_p 0, got {dropout_p}; it has no "
+            "dropout, in PyTorch neither: call scaled_dot_product_attention"
+        )
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     return operators()["attention_blocks"](query, key, value, attn_mask, is_causal, scale)  # type: ignore[no-any-return]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tesserack import Tensor, _native
+from tesserack._wrapper_subclass import has_no_memory
 from tesserack.compat.aten.names import LEAVES, shown
 from tesserack.compat.aten.parts import NUMBER_FIRST, PARTS
 from tesserack.compat.aten.renamed import RENAMED
@@ -153,7 +154,7 @@ def _tensors(args: Iterable[Any]) -> Iterator[Tensor]:
 def _check_memory(op: str, tensors: list[Tensor]) -> None:
     """Of a wrapper nothing but its class can tell the values."""
     for x in tensors:
-        if KEY in _native._keys_of(x) and x.numel() and not x.is_meta and not x.data_ptr():
+        if KEY in _native._keys_of(x) and has_no_memory(x):
             raise RuntimeError(
                 f"{op}: expected a tensor with memory, got one made by _make_wrapper_subclass that is no longer an "
                 f"instance of its class (shape {tuple(x.shape)}); go on with what its __torch_dispatch__ returns"
