@@ -36,6 +36,11 @@ def test_fallbacks(reference: ts.device) -> None:
             pytest.raises(RuntimeError, match=r"backend 'reference' has no kernel for \(complex64\[2, 2\]"),
         ):
             z.gather(0, ts.tensor([[1, 0]]).to(reference))
+        with (
+            ts.transfer_guard("error", kinds="fallback"),
+            pytest.raises(RuntimeError, match=r"has no kernel for \(float32\[2, 2\]"),  # what it writes in place
+        ):
+            ts.linalg.cholesky(ts.eye(2, device=reference))
     finally:
         ts.backends.set_fallback("warn")
 

@@ -230,7 +230,10 @@ void Launch::fall_back() {
   Backend& here = backend_of(device_);
   Device cpu = parse_device("cpu");
   std::string case_text;
-  for (size_t k = 0; k < inputs_.size(); ++k) case_text += (k ? ", " : "") + describe(input(k));
+  auto add = [&](const Tensor& t) { case_text += (case_text.empty() ? "" : ", ") + describe(t); };
+  for (size_t k = 0; k < inputs_.size(); ++k) add(input(k));
+  if (inputs_.empty()) // a factorisation has only what it writes in place
+    for (size_t k = 0; k < outputs_.size(); ++k) add(output(k));
   TS_CHECK_KIND(ErrorKind::NotImplemented, cpu.backend != device_.backend && fallback_mode() != 2, id_.name(),
                 ": backend '", here.name(), "' has no kernel for (", case_text, ")",
                 cpu.backend == device_.backend ? "" : ", and falling back to cpu is off (set_fallback)");
