@@ -79,3 +79,35 @@ def test_data_beside_the_default_device_is_told_what_to_do(program):
     assert done.returncode == 1
     assert "found at least two devices" in done.stderr and ".to('reference:0')" in done.stderr
     assert "Traceback" in done.stderr and "add --as-cuda" in done.stderr.splitlines()[-1]
+
+
+def test_streams_of_the_card(program):
+    source = """
+        import torch
+        side = torch.cuda.Stream()
+        now = lambda: torch.cuda.current_stream() == side
+        print(side.device.type, isinstance(side, torch.cuda.Stream), isinstance(torch.Stream("cpu"), torch.cuda.Stream))
+        with torch.cuda.stream(side) as entered:
+            x = torch.ones(3).to("cuda", non_blocking=True) + 1
+            before = now()
+            with torch.cuda.default_stream():
+                within = now() == (torch.cuda.default_stream() == side)  # a card may have but one
+            print(entered == side, before, within, now(), torch.cuda.stream(None).__class__ is torch.cuda.StreamContext)
+        torch.cuda.current_stream().wait_stream(side)
+        x.record_stream(torch.cuda.current_stream())
+        begun, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begun.record(), done.record(), done.synchronize()
+        print(now() == (torch.cuda.default_stream() == side), x.sum().item())
+        print(done.query(), begun.device.type, begun.elapsed_time(done) >= 0)
+    """
+    assert program.run(source, *CARD) == ["cuda True False", "True True True True True", "True 6.0", "True cuda True"]
+    if ts.backends.why_unavailable("cuda"):
+        lines = program.run("""
+            import torch
+            for kind in (torch.cuda.Stream, torch.cuda.Event):
+                try:
+                    kind()
+                except RuntimeError as error:
+                    print("no backend named 'cuda'" in str(error))
+        """)
+        assert lines == ["True", "True"]

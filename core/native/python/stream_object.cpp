@@ -55,6 +55,24 @@ std::shared_ptr<Event> record_event(const Stream& s, const pb::object& event) {
   return e;
 }
 
+// What this thread's streams were before blocks that it has entered.
+std::vector<StreamPtr>& entered() {
+  thread_local std::vector<StreamPtr> before;
+  return before;
+}
+
+const StreamPtr& enter(const StreamPtr& s) {
+  entered().push_back(current_stream(s->device()));
+  set_current_stream(s);
+  return s;
+}
+
+void leave(const Stream&, const pb::args&) {
+  TS_CHECK(!entered().empty(), "Stream.__exit__: this thread has entered no stream");
+  set_current_stream(entered().back());
+  entered().pop_back();
+}
+
 // They stand for something of this process. What pybind11 inherits would end it: it makes an empty base object.
 void refuse_pickling(const pb::object& self, int) {
   raise(PyExc_TypeError, std::string("cannot pickle '") + type_name(self.ptr()) + "' object");
@@ -81,6 +99,8 @@ void define_streams(pb::module_& m) {
           pb::arg("stream"), "Later work waits for what the other stream has been given.")
       .def("record_event", record_event, pb::arg("event") = pb::none(),
            "Mark in an event, by default a new one, what the stream has been given so far; returns the event.")
+      .def("__enter__", enter, "This thread's work on the device goes to the stream until the block ends.")
+      .def("__exit__", leave)
       .def("__reduce_ex__", refuse_pickling, pb::arg("protocol"))
       .def("__reduce__", [](const pb::object& self) { refuse_pickling(self, 0); })
       .def("__eq__",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tesserack
+from tesserack import _native
 from tesserack.backends._accessors import resolve
 
 __all__ = ["NAMES", "bind"]
@@ -43,6 +44,7 @@ def _bound_class(kind: type, backend: str, arguments: Callable[..., tuple[Any, .
             return kind(resolve(backend, device), *rest)
 
         def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, kind) and instance.device.type == backend  # type: ignore[attr-defined]
+            real = _native._real_device_name  # "cuda" may mean another one
+            return isinstance(instance, kind) and real(instance.device.type) == real(backend)  # type: ignore[attr-defined]
 
     return Bound(kind.__name__, (), {"__doc__": kind.__doc__})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from tesserack._streams import stream
+from tesserack.backends import _device_streams
 from tesserack.compat.shims._card import Card
 
 __all__ = ["functions"]
@@ -58,7 +59,10 @@ def functions(name: str) -> dict[str, Any]:
         "ipc_collect": lambda: None,
         "seed": lambda: _seed(card),
         "seed_all": lambda: _seed(card),
-        "stream": lambda stream: stream if stream is not None else contextlib.nullcontext(),
+        "Stream": _device_streams.bind("Stream", name),
+        "Event": _device_streams.bind("Event", name),
+        "StreamContext": stream,
+        "stream": stream,
         "get_rng_state_all": lambda: [card.call("get_rng_state", k) for k in range(card.device_count())],
         "set_rng_state_all": lambda states: [card.call("set_rng_state", s, k) for k, s in enumerate(states)] and None,
     }

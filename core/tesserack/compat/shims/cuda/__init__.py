@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack import _native
 from tesserack._native import OutOfMemoryError
 from tesserack.compat.shims._card import Card
 from tesserack.compat.shims._card_functions import functions as _functions
@@ -17,13 +16,11 @@ globals().update(_members)
 AcceleratorError = RuntimeError
 CudaError = RuntimeError
 DeferredCudaCallError = RuntimeError
-Event = _native.Event
-Stream = _native.Stream
 has_half = True
 has_magma = False
 default_generators: tuple[Any, ...] = ()
 
-__all__ = ["AcceleratorError", "CudaError", "Event", "OutOfMemoryError", "Stream", "amp", "memory", "nvtx", "random"]
+__all__ = ["AcceleratorError", "CudaError", "OutOfMemoryError", "amp", "memory", "nvtx", "random"]
 __all__ += [*_members]
 
 
@@ -120,7 +117,7 @@ _sync = {"mode": 0}
 
 #: What the cuda backend has, and nothing stands for where it is not installed.
 _OF_THE_BACKEND = (
-    *("CUDAGraph", "ExternalStream", "StreamContext", "cudart", "graph", "graph_pool_handle", "graphs"),
+    *("CUDAGraph", "ExternalStream", "cudart", "graph", "graph_pool_handle", "graphs"),
     *("make_graphed_callables", "nccl", "profiler", "_CudaDeviceProperties", "_get_pynvml_handler"),
 )
 
