@@ -232,22 +232,18 @@ def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar:
 
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The dtype's historical name, such as ``"tesserack.FloatTensor"``; or the tensor cast to a dtype, which may be
-    given by such a name or as ``FloatTensor`` itself.
+    """The historical name of device and dtype, such as ``"tesserack.FloatTensor"`` or ``"tesserack.cuda.FloatTensor"``;
+    or the tensor as one of such a name, of a dtype, or of a class like ``FloatTensor`` itself.
     """
     if dtype is None:
         package, _, name = str(self.dtype).rpartition(".")
-        return f"{package}.{_LEGACY_NAMES.get(self.dtype, name)}"
+        return ".".join((package, *_legacy_place(self), _LEGACY_NAMES.get(self.dtype, name)))
     if isinstance(dtype, str):
-        name = dtype.rpartition(".")[2]
-        found = {legacy: kind for kind, legacy in _LEGACY_NAMES.items()}.get(name) or getattr(_native, name, None)
-        if not isinstance(found, _native.dtype):
-            raise ValueError(f"type: expected the name of a dtype, got {dtype!r}")
-        dtype = found
+        return self.to(*_named(dtype), non_blocking=non_blocking)
     elif isinstance(dtype, type) and isinstance(getattr(dtype, "dtype", None), _native.dtype):
-        place = getattr(dtype, "device", None)  # of classes that stand for a device too
+        place = getattr(dtype, "device", None)  # of classes that stand for a card; the others are the cpu's
         kind: Any = dtype
-        return self.to(place if isinstance(place, str) else self.device, kind.dtype, non_blocking=non_blocking)
+        return self.to(place if isinstance(place, str) else "cpu", kind.dtype, non_blocking=non_blocking)
     return self.to(dtype, non_blocking=non_blocking)
 
 
@@ -267,6 +263,24 @@ _LEGACY_NAMES = {
     _native.complex32: "ComplexHalfTensor",
     **{kind: f"F{str(kind).rpartition('.f')[2]}Tensor" for kind in _native._dtypes if "float8" in str(kind)},
 }
+
+
+def _legacy_place(self: Tensor) -> list[str]:
+    """What historical names of tensor types say of device and layout: nothing of dense ones on the cpu."""
+    place = [] if self.device.type in ("cpu", "meta") else [self.device.type]
+    return place if self.layout is _native.strided else [*place, "sparse"]
+
+
+def _named(text: str) -> tuple[Any, ...]:
+    """The dtype of a name, and before it the device of a historical one."""
+    *_, place, name = f"..{text}".split(".")
+    legacy = {legacy: kind for kind, legacy in _LEGACY_NAMES.items()}.get(name)
+    found = legacy or getattr(_native, name, None)
+    if not isinstance(found, _native.dtype):
+        raise ValueError(f"type: expected the name of a dtype, got {text!r}")
+    if legacy is None:
+        return (found,)
+    return ("cpu" if place in ("", "torch", "tesserack") else place, found)
 
 
 def new_tensor(

@@ -23,6 +23,7 @@ __all__ = [
 
 class _TypedMeta(type):
     dtype: _native.dtype
+    device: str  # of the types of a card's tensors; the others are the cpu's
 
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         from tesserack import empty, tensor
@@ -39,13 +40,14 @@ class _TypedMeta(type):
         return args[0].detach() if device is None else args[0].detach().to(device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype == cls.dtype
+        place = getattr(cls, "device", "cpu")
+        return isinstance(instance, Tensor) and instance.dtype == cls.dtype and instance.device.type == place
 
 
 class FloatTensor(metaclass=_TypedMeta):
     """Tensors of float32: ``FloatTensor(2, 3)`` is not initialised, ``FloatTensor([1, 2])`` holds the data.
 
-    What comes back is a plain ``Tensor``; ``isinstance(x, FloatTensor)`` asks for the dtype. Prefer ``tensor(data,
+    What comes back is a plain ``Tensor``; ``isinstance(x, FloatTensor)`` asks for dtype and cpu. Prefer ``tensor(data,
     dtype=...)`` and ``x.dtype``. Raises ``TypeError`` for a tensor of another dtype.
 
     >>> import tesserack as ts

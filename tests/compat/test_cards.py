@@ -111,3 +111,44 @@ def test_streams_of_the_card(program):
                     print("no backend named 'cuda'" in str(error))
         """)
         assert lines == ["True", "True"]
+
+
+def test_what_a_card_tells(program):
+    lines = program.run(
+        """
+        import torch
+        told = torch.cuda.get_device_properties(0)
+        free, total = torch.cuda.mem_get_info()
+        print(told.major, told.minor, told.multi_processor_count >= 0, told.total_memory == total >= free >= 0)
+        x = torch.ones(1000, device="cuda")
+        stats = torch.cuda.memory_stats()
+        print(stats["allocated_bytes.all.current"] == torch.cuda.memory_allocated() >= 4000)
+        print(x.type(), x.type(torch.DoubleTensor).device, x.cpu().type("torch.cuda.LongTensor").device)
+        print([isinstance(x, kind) for kind in (torch.FloatTensor, torch.cuda.FloatTensor, torch.cuda.LongTensor)])
+        """,
+        *CARD,
+    )
+    assert lines == ["0 0 True True", "True", "torch.cuda.FloatTensor cpu cuda:0", "[False, True, False]"]
+
+
+@pytest.mark.skipif(ts.backends.why_unavailable("opencl") is not None, reason="no device that pins memory")
+def test_factories_pin_memory(program):
+    lines = program.run(
+        """
+        import torch
+        torch.ones(1, device="cuda")
+        for x in (
+            torch.empty(2, 3, pin_memory=True), torch.tensor([1.0], pin_memory=True),
+            torch.zeros(2, pin_memory=True, requires_grad=True),
+            torch.empty_like(torch.ones(2), pin_memory=True),
+        ):
+            print(x.is_pinned(), x.to("cuda", non_blocking=True).shape, x.requires_grad)
+        try:
+            torch.ones(2, device="cuda", pin_memory=True)
+        except RuntimeError as error:
+            print("Only dense CPU tensors can be pinned" in str(error))
+        """,
+        *("--device", "opencl", "--as-cuda"),
+    )
+    shapes = (("[2, 3]", False), ("[1]", False), ("[2]", True), ("[2]", False))
+    assert lines == [*(f"True torch.Size({shape}) {grad}" for shape, grad in shapes), "True"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack
 
-from tesserack_cuda import graphed, graphs, surface
+from tesserack_cuda import graphed, graphs, properties, surface
 
 if TYPE_CHECKING:
     from tesserack_cuda.backend import CUDA
@@ -24,7 +24,8 @@ def namespace(backend: CUDA) -> Mapping[str, Any]:
     found: dict[str, Any] = {name: getattr(made, name) for name in vars(_Functions) if not name.startswith("_")}
     found |= surface.names(backend, made._index)
     found |= _graphs(backend)
-    found["_memory_statistics"] = functools.partial(_memory_statistics, backend)
+    found["_memory_statistics"] = backend.memory.statistics
+    found["_device_properties"] = functools.partial(properties.told_by_cuda, backend)
     found["amp"] = _amp(backend.name)
     found["nvtx"] = _nvtx()
     found["OutOfMemoryError"] = tesserack.OutOfMemoryError
@@ -132,18 +133,6 @@ class _Functions:
             return getattr(pynvml, function)(pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode()), *arguments)
         finally:
             pynvml.nvmlShutdown()
-
-
-#: PyTorch's names of what is counted, in tensors and in blocks held from the pool.
-_STATISTICS = {"allocated_bytes": "allocated", "active_bytes": "allocated", "reserved_bytes": "reserved"}
-
-
-def _memory_statistics(backend: CUDA, device: int, counted: dict[str, int]) -> dict[str, int]:
-    """What ``memory_stats`` tells besides: the pool's numbers, and the counts under PyTorch's names."""
-    found = backend.memory.statistics(device)
-    for theirs, ours in _STATISTICS.items():
-        found |= {f"{theirs}.all.current": counted[ours], f"{theirs}.all.peak": counted[f"{ours}_peak"]}
-    return {**found, "num_device_alloc": counted["device_allocations"]}
 
 
 def _graphs(backend: CUDA) -> dict[str, Any]:

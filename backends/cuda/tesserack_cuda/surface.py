@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack
 from tesserack import _native, _typed
-from tesserack.backends import DeviceProperties
+
+from tesserack_cuda.properties import CudaDeviceProperties
 
 if TYPE_CHECKING:
     from tesserack_cuda.backend import CUDA
@@ -31,7 +32,7 @@ def names(backend: CUDA, index: Callable[[Any], int]) -> dict[str, Any]:
     found = {name: getattr(made, name) for name in vars(_Surface) if not name.startswith("__")}
     found |= _typed_tensors(backend.name)
     found |= {
-        "_CudaDeviceProperties": DeviceProperties,
+        "_CudaDeviceProperties": CudaDeviceProperties,
         "has_half": True,
         "has_magma": False,
         "memory": _memory(backend, index),
@@ -143,13 +144,8 @@ class _Surface:
 class _OnDevice(_typed._TypedMeta):
     """Typed tensors of one backend."""
 
-    device: str
-
     def __call__(cls, *args: Any, device: Any = None) -> Any:
         return super().__call__(*args, device=device or cls.device)
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return super().__instancecheck__(instance) and instance.device.type == cls.device
 
 
 def _typed_tensors(name: str) -> dict[str, Any]:

@@ -202,3 +202,16 @@ def test_tf32_by_its_older_switch() -> None:
         assert ts.get_float32_matmul_precision() == "highest" and not switches.matmul.allow_tf32
     finally:
         ts.set_float32_matmul_precision(before)
+
+
+def test_properties_and_memory_under_pytorch_names(cuda: Any) -> None:
+    told = cuda.get_device_properties(1)
+    assert (told.major, told.minor) == cuda.get_device_capability(1) == (9, 0)
+    assert told.multi_processor_count == 4 and told.shared_memory_per_block == 49152 and told.name == "Simulated"
+    assert told.L2_cache_size == 0 and told.uuid is None  # not every runtime tells them
+    assert isinstance(told, cuda._CudaDeviceProperties)
+    x = cuda.FloatTensor(1000)
+    assert x.type() == f"{ts.__name__}.{NAME}.FloatTensor" and x.type(ts.FloatTensor).device.type == "cpu"
+    stats = cuda.memory_stats()
+    assert stats["allocated_bytes.all.current"] == stats["allocated"] >= 4000
+    assert stats["reserved_bytes.all.peak"] >= stats["pool_used"] > 0 and stats["num_device_alloc"] > 0

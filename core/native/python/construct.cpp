@@ -9,6 +9,7 @@
 #include "runtime/capture_state.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
+#include "runtime/pinned.h"
 
 namespace ts::py {
 namespace {
@@ -230,6 +231,7 @@ PyObject* py_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
     std::optional<Device> place = o.place();
     Device device = place ? *place : is_tensor(o.data) ? tensor_of(o.data).device() : default_device();
     Tensor t = construct_tensor(o.data, dtype, device);
+    if (o.pin_memory) t = pin_new(t);
     if (o.requires_grad) set_requires_grad(t, true);
     return wrap(std::move(t));
   });

@@ -1,6 +1,7 @@
 // Running a bound call and handing its results to Python.
 #include "autograd/meta.h"
 #include "python/operator_plan.h"
+#include "runtime/pinned.h"
 #include <cstring>
 
 namespace ts::py {
@@ -46,19 +47,29 @@ PyObject* several_to_python(Value* rets, size_t n, PyTypeObject* tuple_type) {
   return out.release();
 }
 
-PyObject* run_single(const Operator& op, Frame& f, Value& result, bool want_grad) {
+PyObject* made_with(const FactoryOptions& options, Value& result) {
+  Tensor made = Tensor::adopt(result.tensor);
+  result.tag = Tag::None;
+  if (options.pin_memory) made = pin_new(made);
+  if (options.requires_grad) set_requires_grad(made, true);
+  return wrap(std::move(made));
+}
+
+PyObject* run_single(const Operator& op, Frame& f, Value& result, FactoryOptions options) {
   call(op, f);
-  if (want_grad) set_requires_grad(result.as_tensor(), true);
+  if (options.any()) [[unlikely]]
+    return made_with(options, result);
   return value_to_python(result);
 }
 
-PyObject* run(const Operator& op, const Value* values, const Signature* s, const std::string* name, bool want_grad) {
+PyObject* run(const Operator& op, const Value* values, const Signature* s, const std::string* name,
+              FactoryOptions options) {
   auto nargs = static_cast<int32_t>(op.schema->args.size());
   auto nrets = static_cast<int32_t>(op.schema->returns.size());
   if (nrets == 1) [[likely]] {
     OneResult r;
     Frame f{values, &r.value, nargs, 1};
-    return run_single(op, f, r.value, want_grad);
+    return run_single(op, f, r.value, options);
   }
   Results results;
   Frame f{values, results.data(), nargs, nrets};
@@ -71,8 +82,9 @@ PyObject* run(const Operator& op, const Value* values, const Signature* s, const
 } // namespace
 
 PyObject* invoke(const Plan& plan, const Signature& s, Bound& bound) {
-  bool want_grad = bound.requires_grad || (s.requires_grad_param >= 0 && bound.values()[s.requires_grad_param].i);
-  return run(*s.op, bound.values(), &s, &plan.name, want_grad);
+  FactoryOptions options = bound.options;
+  if (s.requires_grad_param >= 0) options.requires_grad |= bound.values()[s.requires_grad_param].i != 0;
+  return run(*s.op, bound.values(), &s, &plan.name, options);
 }
 
 PyObject* invoke_operator(const Operator& op, const Value* given, size_t n) {
@@ -80,7 +92,7 @@ PyObject* invoke_operator(const Operator& op, const Value* given, size_t n) {
   ValueBuffer values;
   std::copy_n(given, n, values.data());
   for (size_t k = n; k < schema.args.size(); ++k) values.data()[k] = schema.args[k].default_value;
-  return run(op, values.data(), nullptr, nullptr, false);
+  return run(op, values.data(), nullptr, nullptr, {});
 }
 
 PyObject* invoke_below(const Operator& op, const Value* values, KeySet keys) {

@@ -96,8 +96,7 @@ bool take_factory_option(const CallArgs& call, PyObject* name, PyObject* value, 
   const char* text = PyUnicode_AsUTF8(name);
   if (!std::strcmp(text, "layout")) return is_dense_layout(call, value);
   if (value != Py_True && value != Py_False && value != Py_None) return false;
-  // Pinning is about other devices' copies from host memory; host memory here is always what it is.
-  if (!std::strcmp(text, "requires_grad")) bound.requires_grad = value == Py_True;
+  (!std::strcmp(text, "requires_grad") ? bound.options.requires_grad : bound.options.pin_memory) = value == Py_True;
   return true;
 }
 

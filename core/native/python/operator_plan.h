@@ -75,13 +75,19 @@ private:
   alignas(Value) unsigned char storage_[kMaxArgs * sizeof(Value)];
 };
 
+// What factories do with their result.
+struct FactoryOptions {
+  bool requires_grad = false, pin_memory = false;
+  bool any() const { return requires_grad || pin_memory; }
+};
+
 // A call ready to run.
 struct Bound {
   Bound() {}
   Value* values() { return buffer.data(); }
   ValueBuffer buffer;
   Scratch scratch;
-  bool requires_grad = false;
+  FactoryOptions options;
 };
 
 // The first signature that fits, or NULL.

@@ -89,6 +89,13 @@ bool is_pinned(const Tensor& t, const Backend* backend) {
   return block && (!backend || &block->backend == backend);
 }
 
+Tensor pin_new(const Tensor& t) {
+  TS_CHECK(t.device().is_meta() || t.data() || t.numel() == 0,
+           "pin_memory: Only dense CPU tensors can be pinned, got one on ", t.device());
+  Backend* backend = t.device().is_meta() ? nullptr : pinning_backend();
+  return backend && t.is_contiguous() ? pin_memory(t, *backend) : t;
+}
+
 Tensor pin_memory(const Tensor& t, Backend& backend) {
   TS_CHECK(t.data() || t.numel() == 0, "pin_memory: expected a dense cpu tensor, got one on ", t.device());
   TS_CHECK(pins(backend), "pin_memory: backend '", backend.name(), "' gives no pinned memory");

@@ -6,6 +6,8 @@ namespace ts {
 
 // A cpu tensor's values in memory of this backend's host_alloc: contiguous. RuntimeError where it gives none.
 Tensor pin_memory(const Tensor& t, Backend& backend);
+// What a factory made, pinned by the backend that pins if there is one; what lies otherwise than in order stays.
+Tensor pin_new(const Tensor& t);
 // Pinned by this backend, or by any.
 bool is_pinned(const Tensor& t, const Backend* backend = nullptr);
 // The first backend with a device that gives pinned memory, the default device's before others; NULL: there is none.

@@ -16,6 +16,10 @@ from tesserack.backends._loader import list_backends, load, namespace
 __all__ = ["DeviceModule", "has_module", "of"]
 
 
+#: PyTorch's names of what is counted, in tensors and in blocks held for them.
+_STATISTICS = {"allocated_bytes": "allocated", "active_bytes": "allocated", "reserved_bytes": "reserved"}
+
+
 class DeviceContext:
     """Within it, the bare name of a backend means the device with this index, in this thread."""
 
@@ -96,7 +100,9 @@ class DeviceModule(ModuleType):
 
     def get_device_properties(self, device: Any = None) -> DeviceProperties:
         """Name, memory, dtypes and limits of a device."""
-        return device_properties(resolve(self._name, device))
+        where = resolve(self._name, device)
+        more = namespace(self._name).get("_device_properties")  # of a backend whose devices have more to tell
+        return more(where.index, device_properties(where)) if more else device_properties(where)
 
     def get_device_name(self, device: Any = None) -> str:
         """What the device calls itself."""
@@ -113,13 +119,19 @@ class DeviceModule(ModuleType):
     # --- memory ----------------------------------------------------------------------------------------------------
 
     def memory_stats(self, device: Any = None) -> dict[str, int]:
-        """Bytes allocated and reserved, now and at most. Empty where there is no device and none is named."""
+        """Bytes allocated and reserved, now and at most, also under PyTorch's names (``allocated_bytes.all.peak``).
+
+        Empty where there is no device and none is named.
+        """
         if device is None and not self.is_available():
             return {}
         where = resolve(self._name, device)
         counted: dict[str, int] = _native.memory_stats(where)
+        for theirs, ours in _STATISTICS.items():
+            counted |= {f"{theirs}.all.current": counted[ours], f"{theirs}.all.peak": counted[f"{ours}_peak"]}
+        counted["num_device_alloc"] = counted["device_allocations"]
         more = namespace(self._name).get("_memory_statistics")  # of a backend that counts by itself
-        return {**counted, **more(where.index, counted)} if more else counted
+        return {**counted, **more(where.index)} if more else counted
 
     def memory_allocated(self, device: Any = None) -> int:
         """Bytes in live tensors."""
@@ -147,9 +159,10 @@ class DeviceModule(ModuleType):
             _native.empty_cache(device)
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        """Free and total bytes of the device, as it tells them; 0 where it does not."""
+        """Free and total bytes of the device. Where it does not tell the free ones: those not reserved here."""
         properties = self.get_device_properties(device)
-        return properties.free_memory, properties.total_memory
+        total = properties.total_memory
+        return properties.free_memory or max(0, total - self.memory_reserved(device)), total
 
     # --- random numbers --------------------------------------------------------------------------------------------
 

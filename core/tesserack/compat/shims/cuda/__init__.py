@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack._native import OutOfMemoryError
+from tesserack.backends import DeviceProperties
 from tesserack.compat.shims._card import Card
 from tesserack.compat.shims._card_functions import functions as _functions
 from tesserack.compat.shims.cuda import amp, memory, nvtx, random
@@ -70,6 +71,19 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     """What the backend says; ``(0, 0)`` for those that are not NVIDIA's. Fails without a device."""
     own = getattr(Card("cuda").require("get_device_capability"), "get_device_capability", None)
     return own(device) if own else (0, 0)
+
+
+class _StandInProperties(DeviceProperties):
+    """Properties of a device of another vendor: programs that compare its compute capability find it below any."""
+
+    major = minor = 0
+    is_integrated = is_multi_gpu_board = 0
+
+
+def get_device_properties(device: Any = None) -> DeviceProperties:
+    """What the backend tells. Fails without a device."""
+    found: DeviceProperties = _members["get_device_properties"](device)
+    return found if hasattr(found, "major") else _StandInProperties(**vars(found))
 
 
 def get_arch_list() -> list[str]:

@@ -14,9 +14,6 @@ class _OnCard(_typed._TypedMeta):
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         return super().__call__(*args, device=device or "cuda")
 
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return super().__instancecheck__(instance) and instance.device.type == "cuda"
-
 
 for _name in __all__:
     _kind: Any = getattr(_typed, _name)
