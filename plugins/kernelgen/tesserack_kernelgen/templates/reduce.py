@@ -13,11 +13,13 @@ from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, accumulator, nam
 from tesserack_kernelgen.emit import constant
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
+from tesserack_kernelgen.templates._folds import Folding, has_folds
 
 __all__ = ["Fold", "reduce"]
 
 _CHUNK = 8192  # elements that one group adds up before there is a second stage
 _SHORT = 64  # rows up to here belong to one item
+_BESIDE = 8  # vectors of neighbouring outputs that an item of a serial device has, where there are so many
 _DTYPE = {c: name for name, c in STORAGE.items() if name not in ("bool", "float16", "bfloat16")}
 
 
@@ -117,7 +119,7 @@ def _fold_of(call: Call, dtype: str) -> Fold:
 def reduce(call: Call) -> LaunchPlan:
     """``out`` = opcode over the last ``params[0]`` dims."""
     shape, fold = _shape(call), _fold_of(call, name_of(call.inputs[0].dtype))
-    split = _split(call, shape)
+    split = _split(call, shape, has_folds(call, fold, name_of(call.inputs[0].dtype)))
     if split == 1:
         return LaunchPlan([_first(call, shape, fold, 1)])
     values = -(-split * shape.outputs * ITEMSIZE[_DTYPE[fold.c]] // 16) * 16
@@ -133,11 +135,13 @@ def _along(call: Call, shape: _Shape) -> bool:
     return step == 1 or shape.outputs == 1 or abs(shape.kept_strides[-1]) > step
 
 
-def _split(call: Call, shape: _Shape) -> int:
+def _split(call: Call, shape: _Shape, folds: bool) -> int:
     """Into how many parts the reduced elements are cut, so that all units have work and sums stay short."""
     device = call.device
     chunk = _CHUNK if _along(call, shape) else _CHUNK // 8
     parts = -(-shape.length // chunk)
+    if folds and _along(call, shape) and parts * shape.outputs > 64 * device.compute_units:  # each costs a group
+        parts = -(-shape.length // (4 * chunk))
     if shape.outputs * parts >= 64 * device.compute_units and shape.outputs >= 4 * device.compute_units:
         parts = -(-shape.length // (8 * chunk))
     return min(parts, 4096)
@@ -147,7 +151,12 @@ def _first(call: Call, shape: _Shape, fold: Fold, split: int) -> Launch:
     kernel = Kernel(call, "reduce")
     x = kernel.input(0)
     store = _store_output(kernel, shape, fold) if split == 1 else _store_partial(kernel, shape, fold, split)
-    build = _along_text if _along(call, shape) else _across_text
+    along, folds = _along(call, shape), has_folds(call, fold, x.dtype)
+    if along and folds and shape.reduced_strides[-1] == 1:
+        return _along_vectors(kernel, x, shape, fold, split, store)
+    if not along and folds and shape.kept_strides[-1] == 1:
+        return _across_vectors(kernel, x, shape, fold, split, store)
+    build = _along_text if along else _across_text
     return build(kernel, x, shape, fold, split, store)
 
 
@@ -247,11 +256,9 @@ def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int
     group = 1 if device.serial else device.group
     near = shape.reduced_strides[-1] == 1 and (len(shape.reduced) == 1 or device.serial)
     width = (16 if device.serial else 4) if near else 1
-    parts = kernel.index(split)
-    task = f"const idx task = GROUP(0), o = task / {parts};" if split > 1 else "const idx task = GROUP(0), o = task;"
     walk = _by_lines if near and len(shape.reduced) > 1 else _in_order
     body = f"""
-  {task}
+  {_task(kernel, split)}
   {_chunks(kernel, shape, split)}
   {_base(kernel, shape, "o")}
   {fold.c} acc[{width}];
@@ -262,6 +269,63 @@ def _along_text(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int
   {_tree(fold, group)}
   if (LANE(0) == 0) {store("o", "s", "acc[0]", "where[0]")}"""
     return kernel.launch(body, (shape.outputs * split,), (group,))
+
+
+def _task(kernel: Kernel, split: int) -> str:
+    if split == 1:
+        return "const idx task = GROUP(0), o = task;"
+    return f"const idx task = GROUP(0), o = task / {kernel.index(split)};"
+
+
+def _along_vectors(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int, store: Store) -> Launch:
+    """As :func:`_along_text` of serial devices, in vectors."""
+    folding = Folding(kernel.call, x, fold)
+    sizes, strides = kernel.own_indices(shape.reduced), kernel.indices(shape.reduced_strides)
+    names = [f"e{k}" for k in range(len(sizes))]
+
+    def loop(line: str) -> str:
+        if len(sizes) == 1:
+            return f"{{ const idx line = base + first, run = last - first;\n    {line} }}"
+        return f"""for (idx r = first; r < last;) {{
+    {coordinates("r", sizes, names)}
+    const idx left = {sizes[-1]} - {names[-1]}, run = left < last - r ? left : last - r;
+    const idx line = base + {offset_text(names, strides)};
+    {line}
+    r += run;
+  }}"""
+
+    body = f"""
+  {_task(kernel, split)}
+  {_chunks(kernel, shape, split)}
+  {_base(kernel, shape, "o")}
+  {folding.along(loop)}
+  {store("o", "s", "acc", "0")}"""
+    return kernel.launch(body, (shape.outputs * split,), (1,), folding.helpers)
+
+
+def _across_vectors(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int, store: Store) -> Launch:
+    """As :func:`_across_text` of serial devices, in vectors: several side by side, whose lines memory brings together."""
+    folding = Folding(kernel.call, x, fold)
+    inner = shape.kept[-1]
+    count = _BESIDE if inner > _BESIDE // 2 * folding.lanes else 1
+    width = count * folding.lanes
+    blocks = -(-inner // width)
+    n, b = kernel.own_index(inner), kernel.own_index(blocks)
+    sizes, strides = kernel.own_indices(shape.reduced), kernel.indices(shape.reduced_strides)
+    names = [f"e{k}" for k in range(len(sizes))]
+
+    def element(number: str) -> str:
+        return f"{coordinates(number, sizes, names)} const idx at = base + {offset_text(names, strides)};"
+
+    body = f"""
+  const idx task = GROUP(0), block = task / {kernel.own_index(split)};
+  {_chunks(kernel, shape, split)}
+  const idx from = block % {b} * {width}, o = block / {b} * {n} + from;
+  const i32 many = {n} - from < {width} ? (i32)({n} - from) : {width};
+  {_base(kernel, shape, "o")}
+  {folding.across(count, element, "kept")}
+  for (i32 j = 0; j < many; ++j) {store("o + j", "s", "kept[j]", "0")}"""
+    return kernel.launch(body, (shape.outputs // inner * blocks * split,), (1,), folding.helpers)
 
 
 def _in_order(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, width: int, group: int) -> str:

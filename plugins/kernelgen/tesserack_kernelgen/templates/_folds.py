@@ -1,0 +1,90 @@
+"""Accumulators that are vectors, for serial devices: reductions of float32 and of what is computed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from tesserack_kernelgen.vectors import vector_helpers
+
+if TYPE_CHECKING:
+    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.kernel import Tensor
+    from tesserack_kernelgen.templates.reduce import Fold
+
+__all__ = ["Folding", "has_folds"]
+
+_DTYPES = ("float32", "float16", "bfloat16")  # those that are computed in float32
+_SEVERAL = 4  # accumulators of one output, so that additions need not wait for one another
+_NOTHING = SimpleNamespace(instructions=())
+
+
+def has_folds(call: Call, fold: Fold, dtype: str) -> bool:
+    """Whether vectors can accumulate what a reduction keeps."""
+    dialect = call.card.dialect
+    return call.device.serial and dialect.vector_functions and fold.c == "f32" and not fold.located and dtype in _DTYPES
+
+
+class Folding:
+    """Statements that fold vectors of elements of a tensor into accumulators."""
+
+    def __init__(self, call: Call, x: Tensor, fold: Fold):
+        self.x, self.fold = x, fold
+        self.lanes = max(4, call.device.simd_bytes // 4)
+        self.helpers = vector_helpers(call, _NOTHING, [x.dtype], [], False, self.lanes)
+        numbers = ", ".join(str(j) for j in range(self.lanes))
+        self.helpers += f"\n#define THOSE(many) ((VI)({numbers}) < (VI)(many))"
+
+    def _load(self, at: str, many: str) -> str:
+        return f"load_{self.x.dtype}({self.x.pointer}, {at}, 1, {many})"
+
+    def start(self, names: list[str]) -> str:
+        """Declares accumulators."""
+        return "V " + ", ".join(f"{name} = (V)({self.fold.start})" for name in names) + ";"
+
+    def take(self, acc: str, at: str) -> str:
+        """Folds a whole vector."""
+        return f"{{ const V v = {self._load(at, 'LANES')}; {self.fold.add(acc, 'v')} }}"
+
+    def take_part(self, acc: str, at: str, many: str) -> str:
+        """Folds the first ``many`` elements of a vector, none where that is not positive."""
+        held = f"THOSE({many}) ? {self._load(at, many)} : (V)({self.fold.start})"
+        return f"{{ const V v = {held}; {self.fold.add(acc, 'v')} }}"
+
+    def along(self, loop: Callable[[str], str]) -> str:
+        """Folds into ``f32 acc`` what ``loop`` visits; it is given statements that fold ``run`` elements at ``line``."""
+        names, n = [f"acc{k}" for k in range(_SEVERAL)], self.lanes
+        several = " ".join(self.take(name, f"line + q + {k * n}") for k, name in enumerate(names))
+        one_line = f"""idx q = 0;
+    for (; q + {_SEVERAL * n} <= run; q += {_SEVERAL * n}) {{ {several} }}
+    for (; q + {n} <= run; q += {n}) {self.take("acc0", "line + q")}
+    if (q < run) {{ const i32 many = (i32)(run - q); {self.take_part("acc0", "line + q", "many")} }}"""
+        together = " ".join(self.fold.add("acc0", name) for name in names[1:])
+        return f"""{self.start(names)}
+  {loop(one_line)}
+  {together}
+  f32 each[{n}];
+  STORE_V(acc0, each);
+  f32 acc = each[0];
+  for (i32 j = 1; j < {n}; ++j) {{ {self.fold.add("acc", "each[j]")} }}"""
+
+    def across(self, count: int, element: Callable[[str], str], kept: str) -> str:
+        """Folds rows of ``many`` elements side by side, from ``first`` to ``last``, into ``f32 {kept}[...]``.
+
+        Args:
+            count: accumulators, that many vectors side by side.
+            element: given the number of a row, statements that declare ``at``, where its elements begin.
+            kept: the name of the array.
+        """
+        names, n = [f"acc{k}" for k in range(count)], self.lanes
+        whole = " ".join(self.take(name, f"at + {k * n}") for k, name in enumerate(names))
+        part = " ".join(self.take_part(name, f"at + {k * n}", f"many - {k * n}") for k, name in enumerate(names))
+        stores = " ".join(f"STORE_V({name}, {kept} + {k * n});" for k, name in enumerate(names))
+        return f"""{self.start(names)}
+  if (many == {count * n})
+    for (idx r = first; r < last; ++r) {{ {element("r")} {whole} }}
+  else
+    for (idx r = first; r < last; ++r) {{ {element("r")} {part} }}
+  f32 {kept}[{count * n}];
+  {stores}"""
