@@ -13,17 +13,24 @@ if TYPE_CHECKING:
     from tesserack_kernelgen.kernel import Tensor
     from tesserack_kernelgen.templates.reduce import Fold
 
-__all__ = ["Folding", "has_folds"]
+__all__ = ["DTYPES", "NOTHING", "Folding", "has_folds", "those"]
 
-_DTYPES = ("float32", "float16", "bfloat16")  # those that are computed in float32
+#: Those that are computed in float32.
+DTYPES = ("float32", "float16", "bfloat16")
+#: A program that calls no function.
+NOTHING = SimpleNamespace(instructions=())
 _SEVERAL = 4  # accumulators of one output, so that additions need not wait for one another
-_NOTHING = SimpleNamespace(instructions=())
+
+
+def those(lanes: int) -> str:
+    """The macro ``THOSE(many)``: which elements of a vector are among the first ``many``."""
+    return f"#define THOSE(many) ((VI)({', '.join(str(j) for j in range(lanes))}) < (VI)(many))"
 
 
 def has_folds(call: Call, fold: Fold, dtype: str) -> bool:
     """Whether vectors can accumulate what a reduction keeps."""
     dialect = call.card.dialect
-    return call.device.serial and dialect.vector_functions and fold.c == "f32" and not fold.located and dtype in _DTYPES
+    return call.device.serial and dialect.vector_functions and fold.c == "f32" and not fold.located and dtype in DTYPES
 
 
 class Folding:
@@ -32,9 +39,7 @@ class Folding:
     def __init__(self, call: Call, x: Tensor, fold: Fold):
         self.x, self.fold = x, fold
         self.lanes = max(4, call.device.simd_bytes // 4)
-        self.helpers = vector_helpers(call, _NOTHING, [x.dtype], [], False, self.lanes)
-        numbers = ", ".join(str(j) for j in range(self.lanes))
-        self.helpers += f"\n#define THOSE(many) ((VI)({numbers}) < (VI)(many))"
+        self.helpers = vector_helpers(call, NOTHING, [x.dtype], [], False, self.lanes) + "\n" + those(self.lanes)
 
     def _load(self, at: str, many: str) -> str:
         return f"load_{self.x.dtype}({self.x.pointer}, {at}, 1, {many})"
@@ -53,7 +58,7 @@ class Folding:
         return f"{{ const V v = {held}; {self.fold.add(acc, 'v')} }}"
 
     def along(self, loop: Callable[[str], str]) -> str:
-        """Folds into ``f32 acc`` what ``loop`` visits; it is given statements that fold ``run`` elements at ``line``."""
+        """Folds into ``f32 acc`` what ``loop`` visits, given statements that fold ``run`` elements at ``line``."""
         names, n = [f"acc{k}" for k in range(_SEVERAL)], self.lanes
         several = " ".join(self.take(name, f"line + q + {k * n}") for k, name in enumerate(names))
         one_line = f"""idx q = 0;

@@ -15,6 +15,7 @@ from tesserack.backends import Launch
 from tesserack_kernelgen.emit import EXP_PLAIN
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
+from tesserack_kernelgen.templates._vector_rows import VectorRows, has_vector_rows
 from tesserack_kernelgen.templates.reduce import Fold
 
 __all__ = ["Rows"]
@@ -27,7 +28,7 @@ _BESIDE = 16  # rows of one item where elements of neighbouring rows lie side by
 
 
 @dataclass
-class _Operand:
+class Operand:
     tensor: Tensor
     name: str
     inside: Sequence[int]  # strides of the elements of a row
@@ -35,7 +36,7 @@ class _Operand:
 
 
 @dataclass
-class _Store:
+class Store:
     tensor: Tensor
     base: str
     inside: Sequence[int]
@@ -52,15 +53,15 @@ class Rows:
     def __init__(self, kernel: Kernel, kept: Sequence[int], reduced: Sequence[int], c: str):
         self.kernel, self.c = kernel, c
         self.count, self.length = math.prod(kept), math.prod(reduced)
-        self._kept, self._reduced, self._beside = kernel.own_indices(kept), tuple(reduced), kept[-1] if kept else 1
-        self._rows = [f"k{d}" for d in range(len(kept))]
-        self._bases: list[str] = []
-        self._loaded: list[_Operand] = []
+        self.kept, self._reduced, self.beside = kernel.own_indices(kept), tuple(reduced), kept[-1] if kept else 1
+        self.names = [f"k{d}" for d in range(len(kept))]
+        self.bases: list[str] = []
+        self.loaded: list[Operand] = []
         self._code: list[str] = []
-        self._row_values: list[tuple[str, Tensor, str, int]] = []  # name, where, its index, step to the next row
-        self._steps: list[tuple[str, str, str]] = []  # name, opcode ("" for a plain value), expression
-        self._stores: list[_Store] = []
-        self._row_stores: list[tuple[Tensor, str, int, str]] = []
+        self.row_values: list[tuple[str, Tensor, str, int]] = []  # name, where, its index, step to the next row
+        self.steps: list[tuple[str, str, str]] = []  # name, opcode ("" for a plain value), expression
+        self.stores: list[Store] = []
+        self.row_stores: list[tuple[Tensor, str, int, str]] = []
         device = kernel.call.device
         lanes = 1 if device.serial else min(device.group, max(1 << (self.length - 1).bit_length(), 8))
         rows = _SERIAL_ROWS if self.length < _LONG else 1
@@ -71,62 +72,67 @@ class Rows:
     # --- operands ---------------------------------------------------------------------------------------------------
 
     def _base(self, name: str, strides: Sequence[int]) -> str:
-        self._bases.append(f"const idx at_{name} = {offset_text(self._rows, self.kernel.own_indices(strides))};")
+        self.bases.append(f"const idx at_{name} = {offset_text(self.names, self.kernel.own_indices(strides))};")
         return f"at_{name}"
 
     def element(self, name: str, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int]) -> None:
         """An operand with an element for every element of a row; ``name`` is its value in expressions."""
         self._base(name, kept)
-        self._loaded.append(_Operand(tensor, name, tuple(reduced), _last(kept)))
+        self.loaded.append(Operand(tensor, name, tuple(reduced), last_of(kept)))
 
     def row(self, name: str, tensor: Tensor, kept: Sequence[int]) -> None:
         """An operand with one element per row."""
-        self._row_values.append((name, tensor, self._base(name, kept), _last(kept)))
+        self.row_values.append((name, tensor, self._base(name, kept), last_of(kept)))
 
     def code(self, statements: str) -> None:
         """Statements for every element, once its operands are loaded; ``r`` numbers those of rows of one dim."""
         self._code.append(statements)
 
+    @property
+    def has_code(self) -> bool:
+        """Whether statements stand in the loops."""
+        return bool(self._code)
+
     # --- what is computed -------------------------------------------------------------------------------------------
 
     def stage(self, name: str, opcode: str, expression: str) -> None:
         """A reduction over the row, "sum" or "max", of an expression of operands and of earlier stages."""
-        self._steps.append((name, opcode, expression))
+        self.steps.append((name, opcode, expression))
 
     def let(self, name: str, expression: str) -> None:
         """A value per row."""
-        self._steps.append((name, "", expression))
+        self.steps.append((name, "", expression))
 
     def store(self, tensor: Tensor, kept: Sequence[int], reduced: Sequence[int], expression: str) -> None:
         """An output with an element for every element of a row."""
-        base = self._base(f"out{len(self._stores)}", kept)
-        self._stores.append(_Store(tensor, base, tuple(reduced), expression, _last(kept)))
+        base = self._base(f"out{len(self.stores)}", kept)
+        self.stores.append(Store(tensor, base, tuple(reduced), expression, last_of(kept)))
 
     def store_row(self, tensor: Tensor, kept: Sequence[int], expression: str) -> None:
         """An output with one element per row."""
-        at = self._base(f"row{len(self._row_stores)}", kept)
-        self._row_stores.append((tensor, at, _last(kept), expression))
+        at = self._base(f"row{len(self.row_stores)}", kept)
+        self.row_stores.append((tensor, at, last_of(kept), expression))
 
     # --- text -------------------------------------------------------------------------------------------------------
 
-    def _loads(self, loop: _Loop, last: str, extra: str = "", beside: str = "") -> str:
+    def _loads(self, loop: Loop, last: str, extra: str = "", beside: str = "") -> str:
         return "\n".join(
             f"    const {self.c} {x.name} = {x.tensor.load(loop.at(base, k, last, extra), self.c)};"
-            for k, x in enumerate(self._loaded)
+            for k, x in enumerate(self.loaded)
             for base in [_moved(f"at_{x.name}", x.beside, beside)]
         )
 
-    def _writes(self, loop: _Loop, last: str, beside: str = "") -> str:
-        k = len(self._loaded)
+    def _writes(self, loop: Loop, last: str, beside: str = "") -> str:
+        k = len(self.loaded)
         return " ".join(
             x.tensor.store(loop.at(_moved(x.base, x.beside, beside), k + number, last), x.expression, self.c)
-            for number, x in enumerate(self._stores)
+            for number, x in enumerate(self.stores)
         )
 
     def _row_writes(self, beside: str = "") -> str:
-        return " ".join(x.store(_moved(at, by, beside), value, self.c) for x, at, by, value in self._row_stores)
+        return " ".join(x.store(_moved(at, by, beside), value, self.c) for x, at, by, value in self.row_stores)
 
-    def _together_loop(self, loop: _Loop, inner: str) -> str:
+    def _together_loop(self, loop: Loop, inner: str) -> str:
         """A loop over the elements of a row by all lanes; ``r`` numbers them."""
         return f"""for (idx r = LANE(0); r < length; r += {self.group[0]}) {{
     {coordinates("r", loop.sizes, loop.names)}
@@ -135,7 +141,7 @@ class Rows:
     {inner}
   }}"""
 
-    def _reduction(self, loop: _Loop, name: str, opcode: str, expression: str) -> str:
+    def _reduction(self, loop: Loop, name: str, opcode: str, expression: str) -> str:
         fold = Fold(opcode, self.c)
         value = f"const {self.c} v = {expression};"
         if self.group[0] == 1:
@@ -149,7 +155,7 @@ class Rows:
   {name} = acc;
   }}"""
 
-    def _alone(self, loop: _Loop, fold: Fold, value: str) -> str:
+    def _alone(self, loop: Loop, fold: Fold, value: str) -> str:
         """One item's reduction: in parts, so that rounding errors do not grow with the length."""
         width = loop.width
         code = " ".join(self._code)
@@ -179,19 +185,19 @@ class Rows:
   {self.c} acc = {fold.start};
   {each} {{ {fold.add("acc", "whole[j]")} }}"""
 
-    def _stored(self, loop: _Loop) -> str:
+    def _stored(self, loop: Loop) -> str:
         """The loop that stores an element for every element of a row."""
-        if not self._stores:
+        if not self.stores:
             return ""
         if self.group[0] > 1:
             return self._together_loop(loop, self._writes(loop, loop.names[-1]))
-        width, k = loop.width, len(self._loaded)
-        names = [f"made{number}" for number in range(len(self._stores))]
+        width, k = loop.width, len(self.loaded)
+        names = [f"made{number}" for number in range(len(self.stores))]
         arrays = " ".join(f"{self.c} {name}[{width}];" for name in names)
-        made = " ".join(f"{name}[j] = {x.expression};" for name, x in zip(names, self._stores, strict=True))
+        made = " ".join(f"{name}[j] = {x.expression};" for name, x in zip(names, self.stores, strict=True))
         kept = " ".join(
             x.tensor.store(loop.at(x.base, k + number, "r", "j"), f"{name}[j]", self.c)
-            for number, (name, x) in enumerate(zip(names, self._stores, strict=True))
+            for number, (name, x) in enumerate(zip(names, self.stores, strict=True))
         )
         # Outputs might be inputs, for all that compilers know: what is computed together is stored together.
         many = f"""for (; r + {width} <= inner; r += {width}) {{
@@ -226,23 +232,26 @@ class Rows:
   acc = tree[LANE(1) * {lanes}];
   BARRIER;"""
 
-    def _strides(self) -> list[Sequence[int]]:
-        return [*(x.inside for x in self._loaded), *(x.inside for x in self._stores)]
+    def strides(self) -> list[Sequence[int]]:
+        return [*(x.inside for x in self.loaded), *(x.inside for x in self.stores)]
 
     def launch(self, helpers: str = "") -> Launch:
         """The launch of the kernel."""
+        across, vectors = self._side_by_side(), has_vector_rows(self)
+        loop = Loop(self.kernel, self._reduced, self.strides(), not self._code and not across)
+        if vectors and (across or loop.width > 1):
+            made = VectorRows(self, loop)
+            return made.across() if across else made.along()
         helpers = "\n".join(filter(None, (helpers, EXP_PLAIN if self.exp == "exp_plain" else "")))
-        if self._side_by_side():
-            return self._columns(helpers)
+        if across:
+            return self._columns(helpers, loop)
         lanes, rows = self.group
-        loop = _Loop(self.kernel, self._reduced, self._strides(), not self._code)
         steps = [
-            self._reduction(loop, *step) if step[1] else f"const {self.c} {step[0]} = {step[2]};"
-            for step in self._steps
+            self._reduction(loop, *step) if step[1] else f"const {self.c} {step[0]} = {step[2]};" for step in self.steps
         ]
         writes = self._stored(loop)
-        row_writes = f"if (LANE(0) == 0) {{ {self._row_writes()} }}" if self._row_stores else ""
-        before = [f"const {self.c} {name} = {x.load(at, self.c)};" for name, x, at, _ in self._row_values]
+        row_writes = f"if (LANE(0) == 0) {{ {self._row_writes()} }}" if self.row_stores else ""
+        before = [f"const {self.c} {name} = {x.load(at, self.c)};" for name, x, at, _ in self.row_values]
         line = "\n  "
         body = f"""
   {f"LOCAL_ARRAY({self.c}, tree, {lanes * rows});" if lanes > 1 else ""}
@@ -250,8 +259,8 @@ class Rows:
   const idx inner = {loop.sizes[-1]};
   const i32 live = number < {self.kernel.own_index(self.count)};
   const idx row = live ? number : 0;
-  {coordinates("row", self._kept, self._rows)}
-  {line.join(self._bases)}
+  {coordinates("row", self.kept, self.names)}
+  {line.join(self.bases)}
   {line.join(before)}
   {line.join(steps)}
   if (live) {{
@@ -264,20 +273,19 @@ class Rows:
 
     def _side_by_side(self) -> bool:
         """Whether an item had better take neighbouring rows together: their elements are near, and a row's are not."""
-        operands: list[_Operand | _Store] = [*self._loaded, *self._stores]
-        if not self.kernel.call.device.serial or self._code or self._beside < _BESIDE // 2:
+        operands: list[Operand | Store] = [*self.loaded, *self.stores]
+        if not self.kernel.call.device.serial or self._code or self.beside < _BESIDE // 2:
             return False
         if any(x.beside not in (0, 1) for x in operands):
             return False
-        apart = [x for x in operands if _last(x.inside) not in (0, 1) and x.beside == 1]
-        return bool(apart) and all(_last(x.inside) != 1 or x.beside == 0 for x in operands)
+        apart = [x for x in operands if last_of(x.inside) not in (0, 1) and x.beside == 1]
+        return bool(apart) and all(last_of(x.inside) != 1 or x.beside == 0 for x in operands)
 
-    def _columns(self, helpers: str) -> Launch:
+    def _columns(self, helpers: str, loop: Loop) -> Launch:
         """An item takes ``_BESIDE`` rows, of every one of which all values are elements of arrays."""
         kernel, n = self.kernel, _BESIDE
-        loop = _Loop(kernel, self._reduced, self._strides(), False)
-        blocks = -(-self._beside // n)
-        beside, per_line = kernel.own_index(self._beside), kernel.own_index(blocks)
+        blocks = -(-self.beside // n)
+        beside, per_line = kernel.own_index(self.beside), kernel.own_index(blocks)
         known: list[str] = []
         text = []
 
@@ -288,11 +296,11 @@ class Rows:
                 f"    else for (i32 j = 0; j < many; ++j) {each}"
             )
 
-        for name, x, at, by in self._row_values:
+        for name, x, at, by in self.row_values:
             value = x.load(_moved(at, by, "j"), self.c)
             text.append(f"{self.c} {name}_[{n}];\n  {lanes(f'{name}_[j] = {value};')}")
             known.append(name)
-        for name, opcode, expression in self._steps:
+        for name, opcode, expression in self.steps:
             if opcode:
                 fold, all_lanes = Fold(opcode, self.c), f"for (i32 j = 0; j < {n}; ++j)"
                 value = f"{self._loads(loop, 'r', beside='j')} const {self.c} v = {expression};"
@@ -311,23 +319,23 @@ class Rows:
             else:
                 text.append(f"{self.c} {name}_[{n}];\n  {lanes(f'{name}_[j] = {expression};')}")
             known.append(name)
-        if self._stores:
+        if self.stores:
             each = f"{self._loads(loop, 'r', beside='j')} {self._writes(loop, 'r', 'j')}"
             text.append(f"{loop.outer()}\n  for (idx r = 0; r < inner; ++r)\n    {lanes(each)}\n  {loop.end()}")
-        if self._row_stores:
+        if self.row_stores:
             text.append(lanes(self._row_writes("j")))
         line = "\n  "
         body = f"""
   const idx length = {kernel.own_index(self.length)}, inner = {loop.sizes[-1]};
   const idx from_row = (idx)GROUP(0) % {per_line} * {n}, row = (idx)GROUP(0) / {per_line} * {beside} + from_row;
   const i32 many = {beside} - from_row < {n} ? (i32)({beside} - from_row) : {n};
-  {coordinates("row", self._kept, self._rows)}
-  {line.join(self._bases)}
+  {coordinates("row", self.kept, self.names)}
+  {line.join(self.bases)}
   {line.join(text)}"""
-        return kernel.launch(body, (self.count // self._beside * blocks,), (1,), helpers)
+        return kernel.launch(body, (self.count // self.beside * blocks,), (1,), helpers)
 
 
-def _last(steps: Sequence[int]) -> int:
+def last_of(steps: Sequence[int]) -> int:
     return steps[-1] if steps else 0
 
 
@@ -336,7 +344,7 @@ def _moved(at: str, step: int, beside: str) -> str:
     return f"{at} + {beside}" if beside and step else at
 
 
-class _Loop:
+class Loop:
     """The elements of a row: dims merged where every operand allows it, and text for one loop per row or two.
 
     ``width``: how many neighbours are taken at once by an item that has a row of its own, 1 where they do not lie side
@@ -352,6 +360,7 @@ class _Loop:
         self.width = _WIDTH if plain and near and serial else 1
         if serial and len(merged) == 1:  # one line has the text of several
             merged, steps = (1, *merged), [(0, *step) for step in steps]
+        self._last = [step[-1] for step in steps]
         self.names = [f"e{d}" for d in range(len(merged))]
         self.sizes = kernel.own_indices(merged)
         self._outer = kernel.own_index(math.prod(merged[:-1]))
@@ -361,6 +370,10 @@ class _Loop:
         """Where an element of an operand is; ``last`` is its index along the last dim, to which ``extra`` is added."""
         index = f"({last} + {extra})" if extra else last
         return f"{base} + {offset_text([*self.names[:-1], index], self._steps[operand])}"
+
+    def last_step(self, operand: int) -> int:
+        """From one element of an operand to the next along the last dim."""
+        return self._last[operand]
 
     def outer(self) -> str:
         """The beginning of a loop over all dims but the last."""

@@ -304,7 +304,7 @@ def _along_vectors(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: 
 
 
 def _across_vectors(kernel: Kernel, x: Tensor, shape: _Shape, fold: Fold, split: int, store: Store) -> Launch:
-    """As :func:`_across_text` of serial devices, in vectors: several side by side, whose lines memory brings together."""
+    """As :func:`_across_text` of serial devices, in vectors: several side by side, which memory brings together."""
     folding = Folding(kernel.call, x, fold)
     inner = shape.kept[-1]
     count = _BESIDE if inner > _BESIDE // 2 * folding.lanes else 1
