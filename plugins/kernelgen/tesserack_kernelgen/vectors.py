@@ -15,7 +15,7 @@ from tesserack_kernelgen.emit import constant
 if TYPE_CHECKING:
     from tesserack_kernelgen.card import Call
 
-__all__ = ["STORED", "costly", "has_vectors", "vector_helpers", "vector_program"]
+__all__ = ["STORED", "costly", "has_vectors", "instruction", "vector_helpers", "vector_program"]
 
 # Drivers' vload and vstore take a vector apart, byte by byte at worst.
 _BITS = "*(GLOBAL const any_{name}*)((GLOBAL const {c}*)p + i)"
@@ -172,12 +172,16 @@ def _c(name: str) -> str:
     return ("u" if c[0] == "u" else "") + words[c[1:]]
 
 
+def instruction(name: str, *operands: str) -> str:
+    """The expression of an instruction of vectors."""
+    return _TEXT[name].format(**dict(zip("abc", operands, strict=False)))
+
+
 def vector_program(program: Any, inputs: Sequence[str]) -> tuple[list[str], list[str]]:
     """Statements, and the expressions of the outputs; registers are of type ``V``."""
     registers = [*inputs, *(f"((V)({constant(value, 'f32')}))" for value in program.constants)]
     lines = []
     for number, (name, *operands) in enumerate(program.instructions):
-        given = dict(zip("abc", (registers[k] for k in operands), strict=False))
-        lines.append(f"const V r{number} = {_TEXT[name].format(**given)};")
+        lines.append(f"const V r{number} = {instruction(name, *(registers[k] for k in operands))};")
         registers.append(f"r{number}")
     return lines, [registers[k] for k in program.outputs]

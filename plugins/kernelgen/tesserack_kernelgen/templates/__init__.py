@@ -22,7 +22,7 @@ from tesserack_kernelgen.templates.normalisation import (
 from tesserack_kernelgen.templates.optimizer import adam_step, sgd_step
 from tesserack_kernelgen.templates.pointwise import copy_cast, fill, iota, pointwise
 from tesserack_kernelgen.templates.pool import avg_pool2d, avg_pool2d_backward, max_pool2d, max_pool2d_backward
-from tesserack_kernelgen.templates.random import dropout, rand_fill, randn_fill, random_bits
+from tesserack_kernelgen.templates.random import dropout, rand_fill, randint_fill, randn_fill, random_bits
 from tesserack_kernelgen.templates.reduce import reduce
 from tesserack_kernelgen.templates.scan import scan
 from tesserack_kernelgen.templates.select import topk
@@ -49,6 +49,7 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "random_bits": random_bits,
     "rand_fill": rand_fill,
     "randn_fill": randn_fill,
+    "randint_fill": randint_fill,
     "native_dropout": dropout,
     "cat": cat,
     "topk": topk,
@@ -86,6 +87,7 @@ CHANGING: dict[str, tuple[int, ...]] = {
     "random_bits": (0, 1),
     "rand_fill": (0, 1),
     "randn_fill": (0, 1),
+    "randint_fill": (0, 1),
     "native_dropout": (1, 2),
     "sgd_step_": (3,),  # the rate; lists of tensors count first
     "adam_step_": (5, 6),  # the step and the rate
