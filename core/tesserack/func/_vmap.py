@@ -110,8 +110,8 @@ def vmap(
 def _at_once(
     func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, kwargs: Any, out_dims: Any, info: VmapInfo
 ) -> tuple[Any] | Exception | None:
-    """The results of one call on all entries, in a tuple; otherwise why the calls are to be made one by one: an operator
-    without a rule for that, or None for random numbers."""
+    """The results of one call on all entries, in a tuple; otherwise why the calls are to be made one by one: an
+    operator without a rule for that, or None for random numbers."""
     before = ts.get_rng_state()
     batching.append(info)
     level = len(batching)
