@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 from tesserack import _native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["operators", "public_functions"]
+__all__ = ["operators", "public_functions", "reduced"]
 
 _functions, _shown = _native._install_operators()
 _namespaces: dict[tuple[str, int], set[str]] = {}
@@ -32,3 +34,14 @@ def _names(namespace: str) -> set[str]:
         records = _native._operators()
         _namespaces[key] = {record["python_name"] for record in records if namespace in record["namespaces"]}
     return _namespaces[key]
+
+
+def reduced(operator: Any) -> str | tuple[Any, tuple[str]]:
+    """How an operator pickles: as what ``tesserack`` shows under its name, else by its name here."""
+    name = operator.__name__
+    shown = getattr(sys.modules["tesserack"], name, None)
+    return name if shown is operator else (_named, (name,))
+
+
+def _named(name: str) -> Any:
+    return _functions[name]

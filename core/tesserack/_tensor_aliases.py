@@ -49,7 +49,7 @@ def _in_place(function: str) -> Callable[..., Any]:
                                f"{tuple(result.shape)}")  # fmt: skip
         return self.copy_(result)
 
-    method.__name__ = method.__qualname__ = f"{function}_"
+    method.__name__, method.__qualname__, method.__module__ = f"{function}_", f"Tensor.{function}_", "tesserack"
     method.__doc__ = f"``{function}`` in place."
     return method
 

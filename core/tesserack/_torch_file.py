@@ -6,6 +6,7 @@ the storages' bytes at the end. Every size is compared with the file's before me
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 import zipfile
@@ -16,7 +17,10 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack._torch_pickle import PickleRefused, Storage, StorageKind, end_of, interpret
 
-__all__ = ["DAMAGES", "PickleRefused", "PlacingFailed", "read_archive", "read_archive_with", "read_legacy", "rest_of"]
+__all__ = [
+    "DAMAGES", "PickleRefused", "PlacingFailed", "read_archive", "read_archive_with", "read_legacy", "read_legacy_with",
+    "rest_of",
+]  # fmt: skip
 
 # What reading a damaged file may raise, apart from PickleRefused.
 DAMAGES = (
@@ -27,6 +31,7 @@ _MAGIC_SIZE = 15
 _PROTOCOL = 1001
 _CHUNK = 1 << 24
 Place = Callable[[Tensor, str], Tensor]
+Unpickle = Callable[[bytes, Callable[[Any], Any], int], Any]
 
 
 class PlacingFailed(Exception):
@@ -141,6 +146,12 @@ def _tensor_of(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> Tensor:
 
 def read_legacy(file: BinaryIO, size: int, place: Place) -> Any:
     """The object in a file of the older form, which has ``size`` bytes from here on."""
+    return read_legacy_with(file, size, place, interpret, functools.partial(interpret, outline=True))
+
+
+def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle, outline: Unpickle) -> Any:
+    """The same by another reader of pickles, which gets the pickle, what makes storages of persistent ids, and where in
+    the bytes the pickle begins; and one that only meets those ids, for the storages' bytes come after the pickle."""
     data = file.read(size)
     positions = [_MAGIC_SIZE]
     for _ in range(4):  # protocol, system, structure, keys
@@ -157,7 +168,7 @@ def read_legacy(file: BinaryIO, size: int, place: Place) -> Any:
         raise PickleRefused("its list of storages is none")
     at = _Reader(data, positions[4])
     order = {key: k for k, key in enumerate(keys)}
-    sizes = _declared_sizes(data, positions[2], order)
+    sizes = _declared_sizes(data, positions[2], order, outline)
     contents = {key: at.take(sizes.get(key)) for key in keys}
 
     def read(key: str, nbytes: int) -> Tensor:
@@ -167,10 +178,10 @@ def read_legacy(file: BinaryIO, size: int, place: Place) -> Any:
             return ts.empty(0, dtype=ts.uint8, device="cpu")
         return ts.frombuffer(bytearray(contents[key]), dtype=ts.uint8)
 
-    return interpret(data, _Storages(read, place), positions[2])
+    return unpickle(data, _Storages(read, place), positions[2])
 
 
-def _declared_sizes(data: bytes, start: int, order: dict[str, int]) -> dict[str, int]:
+def _declared_sizes(data: bytes, start: int, order: dict[str, int], outline: Unpickle) -> dict[str, int]:
     """How many bytes the structure says each storage has, found by reading it with storages that hold nothing."""
     sizes: dict[str, int] = {}
 
@@ -182,7 +193,7 @@ def _declared_sizes(data: bytes, start: int, order: dict[str, int]) -> dict[str,
                 return Storage(ts.empty(numel, dtype=identity[1].dtype, device="meta"))
         raise PickleRefused("a storage in it is named in no known way")
 
-    interpret(data, note, start, outline=True)
+    outline(data, note, start)
     return sizes
 
 

@@ -31,7 +31,7 @@ from tesserack._safetensors import (
 __all__ = ["SerializationError", "load", "save"]
 
 _VERSION = 1
-_LEGACY_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # of files of torch.save before 1.6
+LEGACY_MARK = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # of files of torch.save before 1.6
 _MAX_DEPTH = 200
 Path = str | os.PathLike[str]
 
@@ -325,7 +325,7 @@ def _load(file: BinaryIO, name: str, map_location: Any, mapped: bool) -> Any:
     origin = file.tell()
     head = file.read(16)
     file.seek(origin)
-    if head.startswith((b"PK\x03\x04", _LEGACY_MAGIC)):
+    if head.startswith((b"PK\x03\x04", LEGACY_MARK)):
         return _load_torch(file, name, map_location, head.startswith(b"PK"))
     entries, metadata, start = read_header(file, name)
     place = _placer(map_location)

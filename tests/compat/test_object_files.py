@@ -179,6 +179,51 @@ def test_files_pass_between_the_libraries(program, writer):
     assert done.stdout.splitlines() == ["<All keys matched successfully> 3 torch.float16", "True"]
 
 
+FUNCTIONS = """
+import sys, torch
+from torch import nn
+from torch.nn import functional as F
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.acts = [F.relu, F.gelu, torch.einsum, torch.linalg.det, torch.special.erfcx, F.softmax, torch.sub]
+
+    def forward(self, x):
+        x = self.acts[2]("ij->ij", self.acts[0](self.first(x)))
+        return self.acts[1](x) * self.acts[3](torch.eye(2)) + self.acts[4](torch.zeros(1))
+
+if sys.argv[1] == "write":
+    net = Net().eval()
+    torch.save(net, "net.pt")
+    torch.save({"net": net, "bits": torch.tensor([True, False])}, "net.old", _use_new_zipfile_serialization=False)
+    torch.save(net(torch.ones(2, 3)), "result.pt")
+else:
+    want = torch.load("result.pt")
+    old = torch.load("net.old", weights_only=False)
+    for net in (torch.load("net.pt", weights_only=False), old["net"]):
+        assert torch.allclose(net(torch.ones(2, 3)), want)
+    assert old["bits"].tolist() == [True, False]
+    print("tesserack" in sys.modules)
+    try:
+        torch.load("net.old")
+    except Exception as error:
+        print(isinstance(error, __import__("pickle").UnpicklingError))
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("writer", ["torch", "tesserack"])
+def test_modules_with_functions_pass_in_both_forms(program, writer):
+    starts = [[], ["-m", "tesserack", "run"]]
+    path = program.write("functions.py", FUNCTIONS)
+    for start, mode in zip(starts if writer == "torch" else starts[::-1], ("write", "read"), strict=True):
+        done = program.start(*start, str(path), mode)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(writer == "torch"), "True"]
+
+
 @needs_torch
 def test_plain_pickles_of_torch_open(program):
     write = """

@@ -140,8 +140,12 @@ def test_meta_has_no_data() -> None:
     assert x.t().clone().shape == (3, 2)
     with pytest.raises(NotImplementedError, match="no data"):
         x.cpu()
-    with pytest.raises(RuntimeError, match="meta"):
+    with pytest.raises(RuntimeError, match="cannot be called on meta tensors"):
         x[0, 0].item()
+    with pytest.raises(NotImplementedError, match="no data"):
+        x.tolist()
+    with pytest.raises(NotImplementedError, match="no values"):
+        ts.equal(x, x)
 
 
 def test_to_meta_and_empty(device: str) -> None:

@@ -152,6 +152,8 @@ def test_multinomial(device: str) -> None:
     assert counts[1] == 0 and abs(counts[2] - 0.75) < 0.02
     rows = ts.multinomial(ts.tensor([[1.0, 2.0, 0.0, 1.0]] * 50, device=device), 3).cpu().numpy()
     assert all(sorted(row) == [0, 1, 3] for row in rows.tolist())
+    few = ts.multinomial(ts.tensor([[0.0, 2.0, 0.0, 1.0]] * 50, device=device), 4).cpu().numpy()
+    assert all(sorted(row) == [0, 1, 2, 3] and sorted(row[:2]) == [1, 3] for row in few.tolist())
     first = ts.multinomial(weights.expand(20000, 3), 1).cpu().numpy()
     assert abs((first == 2).mean() - 0.75) < 0.02
 
@@ -201,7 +203,7 @@ ERRORS: dict[str, tuple[Callable[[str], Any], type[Exception], str]] = {
     "normal": (lambda d: ts.zeros(3, device=d).normal_(0, -1), RuntimeError, "std >= 0"),
     "bernoulli": (lambda d: ts.bernoulli(ts.tensor([1.5], device=d)), RuntimeError, "p_in"),
     "multinomial_none": (lambda d: ts.multinomial(ts.zeros(3, device=d), 1), RuntimeError, "sum of probabilities"),
-    "multinomial_few": (lambda d: ts.multinomial(ts.tensor([1.0, 0.0], device=d), 2), RuntimeError, "not enough"),
+    "multinomial_few": (lambda d: ts.multinomial(ts.tensor([1.0, 0.0], device=d), 3), RuntimeError, "n_sample >"),
     "multinomial_nan": (lambda d: ts.multinomial(ts.tensor([1.0, float("nan")], device=d), 1), RuntimeError, "nan"),
     "generator": (lambda d: ts.rand(2, generator=ts.Generator("meta"), device=d), RuntimeError, "generator"),
     "expanded": (lambda d: ts.zeros(1, device=d).expand(3).uniform_(), RuntimeError, "more than one element"),

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tesserack as ts
+
+torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 
 
 def numbers(*shape: int) -> Any:
@@ -108,3 +111,13 @@ def test_views(view: str, transform: str) -> None:
             x = m.complex(x, x.flip(0)) if whole and transform != "rfft" else x
             found.append(getattr(m.fft, transform)(VIEWS[view](x)).resolve_conj().numpy())
         assert np.allclose(*found, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["hann", "hamming", "blackman", "bartlett", "kaiser"])
+def test_windows_where_the_default_device_is_meta(name: str, device: Any) -> None:
+    for module, target in ((torch, "cpu"), (ts, device)):
+        make = getattr(module, f"{name}_window")
+        usual = make(6, device=target)
+        with module.device("meta"):
+            assert [tuple(make(n).shape) for n in (0, 1, 6)] == [(0,), (1,), (6,)] and make(6).is_meta
+            assert make(6, device=usual.device).tolist() == usual.tolist()

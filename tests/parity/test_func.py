@@ -1,5 +1,7 @@
 """Transforms of functions beside PyTorch's, nested ones included."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tesserack as ts
@@ -230,3 +232,12 @@ def test_integers_have_no_derivatives():
             m.func.jvp(lambda t: t * 1.0, (whole,), (whole,))
         picked = m.func.jvp(lambda t: (t > 0, t.argsort()), (on(m, X),), (on(m, Y),))[1]
         assert [t.dtype for t in picked] == [m.bool, m.int64] and not any(t.any() for t in picked)
+
+
+@pytest.mark.parametrize("ask", [lambda x: x.item(), float, int, bool, lambda x: x.tolist()], ids=range(5))
+def test_numbers_of_entries_are_no_results_of_vmap(ask: Any) -> None:
+    for module in (torch, ts):
+        with pytest.raises(RuntimeError):
+            module.vmap(ask)(module.ones(3))
+        with pytest.raises(ValueError):
+            module.vmap(lambda x: 1.0)(module.ones(3))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tesserack as ts
+from tesserack import _native, _registry
 from tesserack.testing import assert_close, make_tensor
 
 
@@ -174,3 +177,38 @@ def test_what_does_not_fit_into_memory_is_said_in_units_that_show_it() -> None:
     with pytest.raises(ts.OutOfMemoryError, match=r"tried to allocate 64\.0 TiB; .* are in live tensors") as caught:
         ts.empty(1 << 44)
     assert "0.0 MiB" not in str(caught.value) and held.numel() == 3 << 20
+
+
+MODULES = [
+    ".nn.functional",
+    ".linalg",
+    ".special",
+    ".fft",
+    ".nn.init",
+    ".nn.utils",
+    ".autograd",
+    ".func",
+    ".sparse",
+]
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_every_public_function_pickles(path: str) -> None:
+    module = importlib.import_module(f"tesserack{path}")
+    functions = [value for name in module.__all__ if callable(value := getattr(module, name))]
+    assert functions
+    for function in functions:
+        for protocol in (2, 5):
+            assert pickle.loads(pickle.dumps(function, protocol)) is function
+        assert copy.deepcopy(function) is function
+
+
+def test_every_operator_and_method_pickles() -> None:
+    functions = [value for name in dir(ts) if inspect.isroutine(value := getattr(ts, name)) and name[0] != "_"]
+    for operator in (*functions, *_registry.operators().values()):
+        assert pickle.loads(pickle.dumps(operator)) is operator
+        assert copy.deepcopy(operator) is operator
+    methods = [getattr(ts.Tensor, name) for name in dir(ts.Tensor) if not name.startswith("_")]
+    for method in methods:
+        if inspect.isfunction(method) or inspect.isbuiltin(method) or type(method) is _native.OperatorMethod:
+            assert pickle.loads(pickle.dumps(method)) == method

@@ -4,7 +4,6 @@
 #include "gather_index.h"
 #include "kept.h"
 #include "matmul_kernels.h"
-#include "onednn.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -17,8 +16,6 @@ namespace tesserack::cpu {
 TS_ISA_FUNCTION(Fingerprint, fingerprint, (const void* data, int64_t bytes)); // native/isa/fingerprint.cpp
 
 namespace {
-
-constexpr int64_t kThreadsFrom = 100'000; // multiply-adds
 
 bool same_matrix(const Matrix& a, const Matrix& b) {
   return a.data == b.data && a.row_stride == b.row_stride && a.col_stride == b.col_stride;
@@ -87,47 +84,12 @@ template <class Body> void share(const Gemm& g, const Body& body) {
   });
 }
 
-// Whether a library may read the matrix as it lies: one unit stride, the other at least as long as a line.
-bool is_plain(const Matrix& m, int64_t rows, int64_t cols) {
-  return (m.col_stride == 1 && m.row_stride >= cols) || (m.row_stride == 1 && m.col_stride >= rows);
-}
-
-bool multiply_onednn(const Gemm& g, bool row_bias) {
-  if (!is_plain(g.a, g.m, g.k) || !is_plain(g.b, g.k, g.n) || g.c.col_stride != 1 || g.c.row_stride < g.n) return false;
-  const int threads = g.m * g.n * g.k < kThreadsFrom ? 1 : max_threads();
-  const onednn::MatmulProblem problem{
-      onednn::Type::bf16, threads,        g.m,     g.n, g.k, g.a.row_stride, g.a.col_stride, g.b.row_stride,
-      g.b.col_stride,     g.c.row_stride, row_bias};
-  return onednn::matmul(problem, g.a.data, g.b.data, g.addend.data, g.c.data);
-}
-
 // float32 in one pass, the addend included. Not by oneDNN or OpenBLAS, which are no faster, and of which the first
 // lets its stack pointer walk into heap memory in dnnl_sgemm (3.2), where a signal's frame then lands.
 bool multiply_tiled(const Gemm& g) {
   if (!pick_tiled_gemm_takes()(g)) return false;
   share(g, pick_tiled_gemm());
   return true;
-}
-
-// Half types where no library takes them: through float32 copies, rounded once at the end.
-void multiply_widened(const Gemm& g) {
-  std::vector<float> a(static_cast<size_t>(g.m * g.k)), b(static_cast<size_t>(g.k * g.n));
-  std::vector<float> c(static_cast<size_t>(g.m * g.n));
-  const auto as_bytes = [](std::vector<float>& v) { return reinterpret_cast<char*>(v.data()); };
-  pick_widen_half()(g.dtype, g.m, g.k, g.a, a.data());
-  // A transposed operand is widened as it lies.
-  const bool b_transposed = g.b.col_stride != 1 && g.b.row_stride == 1;
-  const Matrix flipped{g.b.data, g.b.col_stride, g.b.row_stride};
-  b_transposed ? pick_widen_half()(g.dtype, g.n, g.k, flipped, b.data())
-               : pick_widen_half()(g.dtype, g.k, g.n, g.b, b.data());
-  Gemm wide{TS_FLOAT32, g.m, g.n, g.k, {as_bytes(a), g.k, 1}, {as_bytes(b), g.n, 1}, {as_bytes(c), g.n, 1}, {}};
-  if (b_transposed) wide.b = {as_bytes(b), 1, g.k};
-  if (g.addend.data != nullptr) {
-    pick_widen_half()(g.dtype, g.m, g.n, g.addend, c.data());
-    wide.addend = wide.c;
-  }
-  run_gemm(wide);
-  pick_narrow_half()(g.dtype, g.m, g.n, c.data(), g.c);
 }
 
 // Strides of dimensions of size 1 mean nothing: make them such that a library takes the matrix.
@@ -149,21 +111,21 @@ Gemm rows_of(const Gemm& g, int64_t begin, int64_t end) {
   return part;
 }
 
-void run_gemm(const Gemm& gemm) {
+Gemm with_usual_strides(const Gemm& gemm) {
   Gemm g = gemm;
   normalise(g.a, g.m, g.k);
   normalise(g.b, g.k, g.n);
   // A unit stride along the columns of c is what libraries ask for.
   if (g.n == 1) g.c.col_stride = 1;
   if (g.m == 1) g.c.row_stride = g.n;
+  return g;
+}
+
+void run_gemm(const Gemm& gemm) {
+  const Gemm g = with_usual_strides(gemm);
   const bool has_addend = g.addend.data != nullptr;
   if (g.k == 0) return fill_with_addend(g);
-  if (g.dtype == TS_BFLOAT16) {
-    const bool row_bias = has_addend && g.addend.row_stride == 0 && g.addend.col_stride == 1;
-    if ((has_addend && !row_bias) || !multiply_onednn(g, row_bias)) multiply_widened(g);
-    return;
-  }
-  if (g.dtype == TS_FLOAT16) return multiply_widened(g);
+  if (g.dtype == TS_BFLOAT16 || g.dtype == TS_FLOAT16) return multiply_half(g);
   if (g.dtype == TS_FLOAT32 && multiply_tiled(g)) return;
   if (has_addend && !same_matrix(g.addend, g.c)) fill_with_addend(g);
   share(g, [has_addend](const Gemm& part) { multiply_here(part, has_addend); });

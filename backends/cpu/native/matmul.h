@@ -25,8 +25,17 @@ Gemm rows_of(const Gemm& gemm, int64_t begin, int64_t end);
 // Multiply-adds between two looks for the user's Ctrl-C: half a second of one thread.
 constexpr int64_t kPatience = int64_t{1} << 35;
 
+constexpr int64_t kThreadsFrom = 100'000; // multiply-adds
+
 // Uses max_threads() threads where the work is worth them.
 void run_gemm(const Gemm& gemm);
+
+// The same product, where strides of dims of size 1 are such that a library takes it.
+Gemm with_usual_strides(const Gemm& gemm);
+
+// c = beta * addend + alpha * (a @ b) of float16 or bfloat16 (native/matmul_half.cpp), rounded once. Of usual
+// strides, and k is not 0.
+void multiply_half(const Gemm& gemm, float beta = 1, float alpha = 1);
 
 // The same where b is a weight: packed once for as long as it stays what it is. False where that does not pay.
 bool run_gemm_keeping(const Gemm& gemm);

@@ -21,29 +21,36 @@ Matrix matrix_of(const Tensor& tensor) {
   return {tensor.bytes(), tensor.stride(tensor.ndim() - 2), tensor.stride(tensor.ndim() - 1)};
 }
 
+// Of what broadcasts to `ndim` dims, along one of those.
+int64_t stride_along(const Tensor& tensor, int dim, int ndim) {
+  const int own = dim - (ndim - tensor.ndim());
+  return own < 0 || tensor.size(own) == 1 ? 0 : tensor.stride(own);
+}
+
 // A product and its batch dimensions with the strides of a, b, c and addend along each.
 struct Batched {
   Gemm gemm{};
   std::vector<int64_t> sizes;
   std::array<std::vector<int64_t>, 4> strides;
 
-  explicit Batched(const Call& call) {
-    const Tensor out = call.out(0), a = call.in(0), b = call.in(1);
-    const bool has_addend = call.has_in(2);
+  Batched(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor* addend) {
     const int ndim = out.ndim();
-    if (ndim < 2 || a.ndim() != ndim || b.ndim() != ndim || (has_addend && call.in(2).ndim() != ndim)) {
+    if (ndim < 2 || a.ndim() != ndim || b.ndim() != ndim || (addend && addend->ndim() > ndim)) {
       backend::fail(TS_ERROR, "matmul: expected operands of one rank, at least 2, got %d and %d for an output of %d",
                     a.ndim(), b.ndim(), ndim);
     }
+    const Matrix added =
+        addend ? Matrix{addend->bytes(), stride_along(*addend, ndim - 2, ndim), stride_along(*addend, ndim - 1, ndim)}
+               : Matrix{};
     gemm = {out.dtype(),  out.size(ndim - 2), out.size(ndim - 1), a.size(ndim - 1),
-            matrix_of(a), matrix_of(b),       matrix_of(out),     has_addend ? matrix_of(call.in(2)) : Matrix{}};
+            matrix_of(a), matrix_of(b),       matrix_of(out),     added};
     for (int d = 0; d < ndim - 2; ++d) {
       if (out.size(d) == 1) continue;
       sizes.push_back(out.size(d));
       strides[0].push_back(a.stride(d));
       strides[1].push_back(b.stride(d));
       strides[2].push_back(out.stride(d));
-      strides[3].push_back(has_addend ? call.in(2).stride(d) : 0);
+      strides[3].push_back(addend ? stride_along(*addend, d, ndim) : 0);
     }
   }
 
@@ -112,7 +119,9 @@ void run_patiently(const Call& call, const Gemm& g) {
 }
 
 void matmul(const Call& call) {
-  Batched batched(call);
+  const bool added = call.has_in(2);
+  const Tensor addend = call.in(added ? 2 : 0);
+  Batched batched(call.out(0), call.in(0), call.in(1), added ? &addend : nullptr);
   if (!batched.sizes.empty()) batched.fold_into_rows();
   if (batched.sizes.empty()) return run_patiently(call, batched.gemm);
   int64_t count = 1;
@@ -137,6 +146,21 @@ void matmul(const Call& call) {
   }
 }
 
+// addmm and baddbmm of half types, rounded once: the core blends others in a pass over the product.
+int blended_product(const Call& call) {
+  const Tensor out = call.out(0), self = call.in(0);
+  const float beta = static_cast<float>(call.param(0).as_float()), alpha = static_cast<float>(call.param(1).as_float());
+  Batched batched(out, call.in(1), call.in(2), &self);
+  if ((beta == 1 && alpha == 1) || batched.gemm.k == 0 || out.numel() == 0) return TS_DECLINED;
+  int64_t count = 1;
+  for (int64_t size : batched.sizes) count *= size;
+  each_batch(batched, 0, count, [&](const Gemm& gemm) {
+    call.check_interrupt();
+    multiply_half(with_usual_strides(gemm), beta, alpha);
+  });
+  return TS_OK;
+}
+
 int linear(const Call& call) {
   const Tensor out = call.out(0), input = call.in(0), weight = call.in(1);
   if (!input.is_contiguous() || weight.ndim() != 2) return TS_DECLINED;
@@ -152,6 +176,9 @@ int linear(const Call& call) {
 
 // complex32 is for storage: the core takes products of it by parts.
 TS_KERNEL_AS("matmul", matmul, kAnyDtype & ~(uint64_t{1} << TS_COMPLEX32), TS_L_STRIDED);
+constexpr uint64_t kHalfTypes = uint64_t{1} << TS_FLOAT16 | uint64_t{1} << TS_BFLOAT16;
+TS_KERNEL_AS("addmm", blended_product, kHalfTypes, TS_L_STRIDED);
+TS_KERNEL_AS("baddbmm", blended_product, kHalfTypes, TS_L_STRIDED);
 TS_KERNEL_AS("linear", linear, kAnyDtype, TS_L_STRIDED);
 
 } // namespace tesserack::cpu

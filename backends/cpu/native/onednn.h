@@ -12,13 +12,12 @@ bool is_built_in();
 
 enum class Type : int32_t { f32, bf16 };
 
-// C = A @ B (+ bias). Row-major C with unit column stride; strides in elements.
+// C of type `result` = A @ B (+ bias). Row-major C with unit column stride; strides in elements.
 struct MatmulProblem {
-  Type type;
-  int32_t threads;
+  Type type, result;
+  int32_t threads, row_bias; // bias of n elements, of the type of the operands
   int64_t m, n, k;
   int64_t a_row, a_col, b_row, b_col, c_row;
-  int64_t row_bias; // bias of n elements, of the same type
 };
 
 // False when oneDNN has no implementation for the problem on this processor (or was not built in).

@@ -31,7 +31,7 @@ struct MatmulPlan {
     const dnnl::memory::data_type type = data_type(p.type);
     const dnnl::memory::desc a_desc({p.m, p.k}, type, {p.a_row, p.a_col});
     const dnnl::memory::desc b_desc({p.k, p.n}, type, {p.b_row, p.b_col});
-    const dnnl::memory::desc c_desc({p.m, p.n}, type, {p.c_row, 1});
+    const dnnl::memory::desc c_desc({p.m, p.n}, data_type(p.result), {p.c_row, 1});
     dnnl::memory::desc bias_desc;
     if (p.row_bias) bias_desc = dnnl::memory::desc({1, p.n}, type, {p.n, 1});
     dnnl::primitive_attr attributes;

@@ -107,7 +107,10 @@ PyObject* get_schemas(PyObject* self, void*) {
 PyObject* reduce(PyObject* self, PyObject*) {
   return guarded([&] {
     const Plan& plan = plan_of(self);
-    if (!plan.method) return to_python(plan.name).release();
+    if (!plan.method) {
+      PyRef registry = checked(PyImport_ImportModule("tesserack._registry"));
+      return checked(PyObject_CallMethod(registry.get(), "reduced", "O", self)).release();
+    }
     PyRef builtins = checked(PyImport_ImportModule("builtins"));
     return checked(Py_BuildValue("(N(Os))", checked(PyObject_GetAttrString(builtins.get(), "getattr")).release(),
                                  TensorType, plan.name.c_str()))

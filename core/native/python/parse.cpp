@@ -121,7 +121,7 @@ Value item_value(const Tensor& t) {
     TS_CHECK_TYPE(as_number(dispatched_item(t).get(), number), "item: expected __torch_dispatch__ to return a number");
     return number;
   }
-  TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
+  TS_CHECK(!t.device().is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
   alignas(16) char bytes[16];
   copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");
   return load_item(t.dtype(), bytes);

@@ -17,7 +17,7 @@ PyObject* item(PyObject* self, PyObject*) {
     TS_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
     if (comes_to_python(t)) [[unlikely]]
       return dispatched_item(t).release();
-    TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
+    TS_CHECK(!t.device().is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
     alignas(16) char bytes[16];
     copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");
     return checked(item_object(t.dtype(), bytes)).release();
@@ -47,7 +47,8 @@ PyRef nested_list(const Tensor& t, const char* at, size_t dim) {
 
 PyObject* tolist(PyObject* self, PyObject*) {
   return guarded([&] {
-    TS_CHECK(!tensor_of(self).device().is_meta(), "tolist: a meta tensor has no data");
+    TS_CHECK_KIND(ErrorKind::NotImplemented, !tensor_of(self).device().is_meta(),
+                  "tolist: Cannot copy out of meta tensor; no data!");
     const Tensor t = materialized(tensor_of(self));
     check_recordable(t.device(), "a read of values by the host");
     if (const char* at = t.data<char>(); at || t.numel() == 0) return nested_list(t, at, 0).release();

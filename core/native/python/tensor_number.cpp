@@ -219,7 +219,7 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
 // The upper half of uint64 does not fit a Value: it goes by way of a Python int.
 bool is_lone_uint64(const Tensor& t) { return t.dtype() == DType::UInt64 && t.numel() == 1; }
 PyRef uint64_item(const Tensor& t) {
-  TS_CHECK(!t.device().is_meta(), "item: a meta tensor has no data");
+  TS_CHECK(!t.device().is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
   uint64_t element = 0;
   copy_bytes_to_host(&element, materialized(t), sizeof element);
   return checked(PyLong_FromUnsignedLongLong(element));

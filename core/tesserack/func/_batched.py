@@ -21,7 +21,7 @@ from tesserack._registry import operators
 from tesserack.autograd.function import Function, batching
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-__all__ = ["Batched", "Unbatchable", "Whole", "by_rule", "entries", "run", "whole"]
+__all__ = ["Batched", "NoTensor", "Unbatchable", "Whole", "by_rule", "entries", "run", "whole"]
 
 _state = threading.local()
 # Attributes and methods that tell of an entry's outline, or show an entry another way.
@@ -35,6 +35,10 @@ _MAYBE_VIEWS = {"reshape", "view", "flatten", "contiguous", "to", "float", "doub
 
 class Unbatchable(Exception):
     """No way to go on with all entries at once: the function is to be called for each entry."""
+
+
+class NoTensor(Unbatchable):
+    """The function gave what is no tensor, and would one by one."""
 
 
 class Whole:
@@ -332,5 +336,5 @@ def entries(result: Any, level: int, count: int) -> Any:
     if _is_batched(result) and result.level == level:
         return result.value
     if not isinstance(result, Tensor):
-        raise Unbatchable("a result that is no tensor")
+        raise NoTensor("a result that is no tensor")
     return result.expand((count, *result.shape))

@@ -9,7 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd.function import VmapInfo, batching
-from tesserack.func._batched import Batched, SharedWrite, Unbatchable, entries, whole
+from tesserack.func._batched import Batched, NoTensor, SharedWrite, Unbatchable, entries, whole
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -87,7 +87,7 @@ def vmap(
             _check(leaf, dim)
         count = _count(leaves, dims)
         found = _at_once(func, leaves, dims, spec, kwargs, out_dims, VmapInfo(count, randomness))
-        if found is not None:
+        if isinstance(found, tuple):
             return found[0]
         results: list[list[Any]] = []
         before = ts.get_rng_state()
@@ -102,15 +102,16 @@ def vmap(
                     "vmap: called random operation while in randomness error mode; pass randomness='same' or "
                     "'different', or draw outside of vmap"
                 )
-        return _stacked(results, out_spec, out_dims)
+        return _stacked(results, out_spec, out_dims, found)
 
     return wrapper
 
 
 def _at_once(
     func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, kwargs: Any, out_dims: Any, info: VmapInfo
-) -> tuple[Any] | None:
-    """The results of one call on all entries, in a tuple; None where some operator has no rule for that."""
+) -> tuple[Any] | Exception | None:
+    """The results of one call on all entries, in a tuple; otherwise why the calls are to be made one by one: an
+    operator without a rule for that, or None for random numbers."""
     before = ts.get_rng_state()
     batching.append(info)
     level = len(batching)
@@ -128,7 +129,7 @@ def _at_once(
         raise
     except Exception as error:  # whatever it is, the calls one by one say it as it is
         if not state.wrote:
-            return None
+            return error
         if not isinstance(error, Unbatchable):
             raise
         raise RuntimeError(
@@ -148,9 +149,14 @@ def _at_once(
     return None if drew else (tree_unflatten(made, out_spec),)
 
 
-def _stacked(results: list[list[Any]], spec: Any, out_dims: Any) -> Any:
+def _stacked(results: list[list[Any]], spec: Any, out_dims: Any, why: Exception | None) -> Any:
     for value in results[0]:
         if not isinstance(value, Tensor):
+            if why is not None and not isinstance(why, NoTensor):
+                raise RuntimeError(
+                    "vmap: It looks like you're calling .item() on a Tensor. Expected the function to return tensors, "
+                    f"got {type(value).__name__} made of the values of one entry; return the tensor instead"
+                )
             raise ValueError(f"vmap: expected the function to return tensors only, got {type(value).__name__}")
     places = _spread(out_dims, tree_unflatten(results[0], spec), "out_dims")
     joined = []

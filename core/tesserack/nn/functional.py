@@ -18,6 +18,7 @@ from tesserack.nn import (
     _attention,
     _ctc,
     _embedding,
+    _grouped_mm,
     _linear_cross_entropy,
     _losses,
     _losses_margin,
@@ -28,6 +29,7 @@ from tesserack.nn import (
 from tesserack.nn._attention import *  # noqa: F403
 from tesserack.nn._ctc import *  # noqa: F403
 from tesserack.nn._embedding import *  # noqa: F403
+from tesserack.nn._grouped_mm import *  # noqa: F403
 from tesserack.nn._linear_cross_entropy import *  # noqa: F403
 from tesserack.nn._losses import *  # noqa: F403
 from tesserack.nn._losses_margin import *  # noqa: F403
@@ -118,6 +120,7 @@ __all__ = [
     "upsample",
 ]
 __all__ += _attention.__all__
+__all__ += _grouped_mm.__all__
 __all__ += _linear_cross_entropy.__all__
 __all__ += _losses.__all__
 __all__ += _ctc.__all__

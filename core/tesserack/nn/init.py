@@ -255,7 +255,7 @@ def _renamed(old: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]
         warnings.warn(f"nn.init.{old} is now nn.init.{old}_", FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
 
-    call.__name__ = old
+    call.__name__ = call.__qualname__ = old
     call.__doc__ = f"The old name of :func:`{old}_`."
     return call
 

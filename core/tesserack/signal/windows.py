@@ -44,11 +44,13 @@ def _window(
         raise ValueError(f"{op}: requires non-negative window length, got M={M}")
     if kind not in (ts.float32, ts.float64, ts.float16, ts.bfloat16):
         raise ValueError(f"{op}: expects floating point dtypes, got {kind}")
-    if M < 2:
-        found = ts.ones(M, dtype=kind, device=device)
+    default = ts.get_default_device()
+    target = default if device is None else ts.device(device)
+    if M < 2 or target.type == "meta":
+        found = ts.ones(M, dtype=kind, device=target)
     else:
-        found = values(ts.arange(M, dtype=ts.float64), M if sym else M + 1).to(kind)
-        found = found if device is None else found.to(device)
+        at = target if default.type == "meta" else default
+        found = values(ts.arange(M, dtype=ts.float64, device=at), M if sym else M + 1).to(kind).to(target)
     return found.requires_grad_(requires_grad)
 
 
@@ -110,7 +112,7 @@ def gaussian(
 def _bessel(x: Tensor) -> Tensor:
     """The modified Bessel function I0 over exp(x), by its integral: the trapezoidal rule converges geometrically."""
     points = 32 + 2 * int(float(x.abs().max()))
-    angles = ts.arange(points, dtype=ts.float64) * (2 * math.pi / points)
+    angles = ts.arange(points, dtype=ts.float64, device=x.device) * (2 * math.pi / points)
     return ts.exp(x.unsqueeze(-1) * (angles.cos() - 1)).mean(-1)
 
 
@@ -131,7 +133,7 @@ def kaiser(
     def values(k: Tensor, n: int) -> Tensor:
         x = 2 * k / (n - 1) - 1
         at = beta * ts.sqrt(ts.clamp(1 - x * x, min=0.0))
-        return _bessel(at) / _bessel(ts.tensor([beta], dtype=ts.float64)) * ts.exp(at - beta)
+        return _bessel(at) / _bessel(ts.tensor([beta], dtype=ts.float64, device=k.device)) * ts.exp(at - beta)
 
     return _window("kaiser", values, M, sym, dtype, layout, device, requires_grad)
 

@@ -86,7 +86,8 @@ _RULES = {
 
 class FlopCounterMode:
     """As a context: counts the products of matrices and convolutions, forward and backward, for each module that is
-    called and its submodules; entered again, it counts anew. An operation is a multiplication or an addition.
+    called and its submodules; entered again, it counts anew. An operation is a multiplication or an addition. PyTorch
+    counts the gradient of the weight of a convolution in groups as often as there are groups; here it counts once.
 
     >>> import tesserack as ts
     >>> with FlopCounterMode(display=False) as counter:

@@ -11,7 +11,7 @@
 namespace ts {
 namespace {
 
-const Op turned_product("_matmul_turned");
+const Op turned_product("_matmul_turned"), blended_inplace("_blended_");
 
 Tensor matmul_rule(const Tensor& a, const Tensor& b) { return product_outline(a, b, "matmul"); }
 void matmul(const Tensor& out, const Tensor& a, const Tensor& b) { multiply_into(out, a, b); }
@@ -151,8 +151,10 @@ void blend(const Tensor& out, const Tensor& self, const Tensor& a, const Tensor&
   Tensor base = raw_expand(self, out.sizes(), "addmm");
   launch_matmul(out, a, b, fused ? base : Tensor());
   if (fused) return;
-  if (!alpha.is(1)) ops::mul_(out, alpha);
-  if (!beta.is(0)) ops::add_(out, beta.is(1) ? base : ops::mul(base, beta));
+  if (!beta.is(0))
+    blended_inplace(out, base, alpha, beta);
+  else if (!alpha.is(1))
+    ops::mul_(out, alpha);
 }
 
 Tensor addmm_rule(const Tensor& self, const Tensor& a, const Tensor& b, Scalar, Scalar) {
@@ -284,6 +286,11 @@ TS_OPERATORS(matmul) {
       .out()
       .doc("All products of two vectors: (N), (M) to (N, M).");
   def("ger(Tensor self, Tensor vec2) -> Tensor").body<outer>().out().doc("outer, under its BLAS name.");
+  def("_blended(Tensor self, Tensor base, Scalar alpha, Scalar beta) -> Tensor")
+      .pointwise("alpha * self + beta * base")
+      .inplace()
+      .hidden()
+      .doc("What addmm makes of a product and what is added to it, in one pass.");
   def("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
       .rule<addmm_rule>()
       .compute<blend>()

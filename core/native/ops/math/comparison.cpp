@@ -109,6 +109,8 @@ bool allclose(const Tensor& self, const Tensor& other, double rtol, double atol,
 bool equal(const Tensor& self, const Tensor& other) {
   if (!same(self.sizes(), other.sizes())) return false;
   if (self.numel() == 0) return true;
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !self.device().is_meta(),
+                "equal: tensors on the meta device have no values");
   if (std::optional<bool> known = host_equal(self, other)) return *known;
   return read_bool(ops::all(ops::eq(self, other)));
 }

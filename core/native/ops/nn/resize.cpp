@@ -5,6 +5,7 @@
 #include "ops/common/layout.h"
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace ts {
 namespace {
@@ -117,6 +118,27 @@ Taps antialiased(int64_t in, int64_t out, bool align_corners, OptionalScale scal
   return taps;
 }
 
+// Taps that read one position, as beyond an edge, are one tap.
+void merge(Taps& taps, size_t o) {
+  for (size_t k = 1; k < taps.at.size(); ++k)
+    for (size_t j = 0; j < k; ++j)
+      if (taps.at[j][o] == taps.at[k][o]) taps.weight[j][o] += std::exchange(taps.weight[k][o], 0.0);
+}
+
+// The weights of images of bytes: whole numbers of 16 bits over a power of two, the largest one that they allow, as in
+// Pillow and PyTorch. Sums of products of them with bytes are exact in float32.
+void round_for_bytes(Taps& taps, bool may_repeat) {
+  double greatest = 0;
+  for (size_t o = 0; o < taps.at[0].size(); ++o) {
+    if (may_repeat) merge(taps, o);
+    for (const std::vector<double>& weights : taps.weight) greatest = std::max(greatest, weights[o]);
+  }
+  int bits = 0;
+  while (bits < 22 && static_cast<int>(0.5 + std::ldexp(greatest, bits + 1)) < 1 << 15) ++bits;
+  for (std::vector<double>& weights : taps.weight)
+    for (double& w : weights) w = std::ldexp(std::round(std::ldexp(w, bits)), -bits);
+}
+
 Tensor apply(const Tensor& x, int64_t dim, const Taps& taps) {
   if (taps.weight.empty()) return ops::index_select(x, dim, from_host(taps.at[0], x.device()));
   Dims shape(static_cast<size_t>(x.ndim() - dim), 1);
@@ -215,6 +237,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
                 : antialias         ? antialiased(n, out[d], align, scale, m == Mode::Cubic)
                 : m == Mode::Linear ? linear(n, out[d], align, scale)
                                     : cubic(n, out[d], align, scale);
+    if (bytes) round_for_bytes(taps, !antialias);
     x = apply(x, dim, taps);
     if (bytes) x = ops::clamp(floor_op(ops::add(x, Scalar(0.5))), Scalar(0), Scalar(255)); // cubic weights overshoot
   }

@@ -53,8 +53,8 @@ bool any_bool(const Frame& f) {
 
 // Those whose operands may all be numbers, as in PyTorch.
 bool takes_numbers(const Operator& op) {
-  constexpr std::string_view kNames[] = {"add",      "sub",      "mul",          "div",        "divide",
-                                         "multiply", "subtract", "floor_divide", "true_divide"};
+  constexpr std::string_view kNames[] = {"add",      "sub",      "mul",          "div",         "divide",
+                                         "multiply", "subtract", "floor_divide", "true_divide", "div_trunc"};
   const std::string& base = op.schema->base;
   return base.starts_with('_') || std::find(std::begin(kNames), std::end(kNames), base) != std::end(kNames);
 }

@@ -33,13 +33,10 @@ Tensor with_replacement(const Tensor& p, int64_t n, Generator& g) {
   return ops::minimum(positions, last);
 }
 
-// The n smallest of exponential times with these rates come in the order of draws without replacement.
+// The n smallest of exponential times with these rates come in the order of draws without replacement; what has no
+// weight comes last, where too little else is left, as in PyTorch.
 Tensor without_replacement(const Tensor& p, int64_t n, Generator& g) {
   static const Op log1p("log1p");
-  Tensor available = ops::sum_dim(ops::to_dtype(ops::gt(p, Scalar(0)), DType::Int64), Dims{-1});
-  TS_CHECK(!raw_truth(ops::any(ops::lt(available, Scalar(n)))),
-           "multinomial: invalid multinomial distribution (with replacement=False, not enough non-negative category to "
-           "sample)");
   Tensor times = ops::div(ops::neg(log1p(ops::neg(uniform_tensor(p.sizes(), p.dtype(), p.device(), g)))),
                           p); // zero weight: infinite
   Tensor never = ops::full(IntSpan(), Scalar(INFINITY), p.dtype(), p.device());
@@ -81,7 +78,8 @@ TS_OPERATORS(multinomial) {
       .reads_host()
       .not_differentiable()
       .out(kSameDtype)
-      .doc("Indices drawn by the weights in each row of self, which need not sum to one. Waits for the device.");
+      .doc("Indices drawn by the weights in each row of self, which need not sum to one. Without "
+           "replacement, categories of no weight come when all others are drawn. Waits for the device.");
 }
 
 } // namespace ts

@@ -16,21 +16,51 @@ from tesserack.compat.shims._checks import (
     _check_is_size,
     _check_not_implemented,
     _check_tensor_all,
+    _check_tensor_all_with,
     _check_type,
     _check_value,
     _check_with,
 )
 from tesserack.compat.shims._object_files import load, save
+from tesserack.compat.shims._parts import (
+    _aminmax,
+    _assert_scalar,
+    _assert_tensor_metadata,
+    _dim_arange,
+    _grouped_mm,
+    _is_functional_tensor,
+    _log_softmax,
+    _log_softmax_backward_data,
+    _shape_as_tensor,
+    _softmax,
+    _softmax_backward_data,
+    _unique,
+    _weight_norm,
+)
 
 __all__ = [
+    "_aminmax",
+    "_assert_scalar",
+    "_assert_tensor_metadata",
     "_check",
     "_check_index",
     "_check_is_size",
     "_check_not_implemented",
     "_check_tensor_all",
+    "_check_tensor_all_with",
     "_check_type",
     "_check_value",
     "_check_with",
+    "_dim_arange",
+    "_grouped_mm",
+    "_is_functional_tensor",
+    "_log_softmax",
+    "_log_softmax_backward_data",
+    "_shape_as_tensor",
+    "_softmax",
+    "_softmax_backward_data",
+    "_unique",
+    "_weight_norm",
     "add",
     "addbmm",
     "addcdiv",
@@ -49,6 +79,7 @@ __all__ = [
 # What PyTorch was built with.
 has_lapack = has_openmp = has_spectral = True
 has_mkl = False
+legacy_contiguous_format = ts.contiguous_format
 _OLD = functions()
 add, sub, addcmul, addcdiv = _OLD["add"], _OLD["sub"], _OLD["addcmul"], _OLD["addcdiv"]
 addmm, addbmm, baddbmm, addmv, addr = (_OLD[name] for name in ("addmm", "addbmm", "baddbmm", "addmv", "addr"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tesserack as ts
+
 __all__: list[str] = []
 
 Message = Callable[[], Any] | None
 
 
 def _raise(kind: type[Exception], condition: Any, message: Message) -> None:
-    if not isinstance(condition, (bool, int)) and not hasattr(condition, "__bool__"):
+    if not isinstance(condition, bool):
         raise TypeError(f"cond must be a bool, but got {type(condition)}")
     if condition:
         return
@@ -55,5 +57,13 @@ def _check_is_size(i: Any, message: Message = None, *, max: Any = None) -> None:
 
 
 def _check_tensor_all(cond: Any, message: Message = None) -> None:
-    """``RuntimeError`` unless all elements are true."""
-    _raise(RuntimeError, bool(cond.all()), message)
+    """``RuntimeError`` unless all elements are true; ``TypeError`` for what is no tensor of bools."""
+    _check_tensor_all_with(RuntimeError, cond, message)
+
+
+def _check_tensor_all_with(error_type: type[Exception], cond: Any, message: Message = None) -> None:
+    if not isinstance(cond, ts.Tensor):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
+    if cond.dtype != ts.bool:
+        raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
+    _raise(error_type, bool(cond.all()), message)

@@ -7,20 +7,24 @@ says, as PyTorch's does; otherwise Tesserack's interpreter reads it, which runs 
 
 from __future__ import annotations
 
+import functools
+import importlib
 import io
 import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, BinaryIO, ClassVar
 
 import tesserack as ts
 from tesserack import Tensor, serialization
-from tesserack._native import dtype, layout, memory_format
+from tesserack._native import Operator, dtype, layout, memory_format
 from tesserack._pending import bits_of
-from tesserack._torch_file import read_archive_with, rest_of
+from tesserack._torch_file import read_archive_with, read_legacy_with, rest_of
 from tesserack._torch_pickle import STORAGES, StorageKind, call_named
 from tesserack._torch_writer import StorageTable, write_records
+from tesserack.compat import _names
 from tesserack.nested._saving import jagged_parts, strided_parts
 from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
@@ -132,17 +136,48 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
     def _write_word(self, word: Any) -> None:
         self._write_name(_Name("torch", str(word).rpartition(".")[2]))
 
+    def _write_operator(self, operator: Operator) -> None:
+        reduced = _places_of_operators().get(id(operator)) or operator.__reduce__()
+        if isinstance(reduced, _Name):
+            self._write_name(reduced)
+        elif isinstance(reduced, str):
+            self.save_global(operator, reduced)
+        else:
+            self.save_reduce(*reduced, obj=operator)
+
+    def _write_function(self, function: FunctionType) -> None:
+        module = function.__module__ or ""
+        theirs = module.replace("tesserack", "torch", 1)
+        if module.partition(".")[0] == "tesserack" and function.__qualname__ in _names.names(theirs):
+            self._write_name(_Name(theirs, function.__qualname__))
+        else:
+            self.save_global(function)
+
     dispatch: ClassVar[dict[type, Callable[..., None]]] = {
         **_PythonPickler.dispatch,
         _Name: _write_name,
         dtype: _write_word,
         layout: _write_word,
         memory_format: _write_word,
+        Operator: _write_operator,
+        FunctionType: _write_function,
     }
 
 
 def _no_hooks() -> Any:
     return OrderedDict()
+
+
+@functools.cache
+def _places_of_operators() -> dict[int, _Name]:
+    """How the operators that PyTorch has too are written, by identity."""
+    found: dict[int, _Name] = {}
+    for module in ("torch", "torch.nn.functional", "torch.linalg", "torch.special", "torch.fft"):
+        ours = importlib.import_module(module.replace("torch", "tesserack", 1))
+        for name in sorted({*_names.names(module), *(ours.__all__ if module == "torch.nn.functional" else ())}):
+            if type(value := getattr(ours, name, None)) is Operator:
+                found.setdefault(id(value), _Name(module, name))
+    return found
 
 
 def save(
@@ -184,12 +219,14 @@ class _Hint:
 class _Unpickler(pickle.Unpickler):
     """Python's, with the names by which PyTorch rebuilds tensors; others by ``find``."""
 
-    def __init__(self, data: bytes, storages: Callable[[Any], Any], find: _Find | None) -> None:
-        super().__init__(io.BytesIO(data))
+    def __init__(self, data: bytes, storages: Callable[[Any], Any], find: _Find | None, start: int = 0) -> None:
+        super().__init__(io.BytesIO(data[start:]))
         self._storages = storages
         self._find = find
 
     def persistent_load(self, identity: Any) -> Any:
+        if type(identity) is tuple and len(identity) == 4 and identity[0] == "module":
+            return identity[1]  # a class, in files of the older form with the text of its source
         return self._storages(identity)
 
     def find_class(self, module: str, name: str) -> Any:
@@ -214,6 +251,29 @@ class _Unpickler(pickle.Unpickler):
     def find_any(self, module: str, name: str) -> Any:
         """What stands under a name in the process."""
         return super().find_class(module, name)
+
+
+class _Anything:
+    """Stands for every object of a pickle of which only the storages matter."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return super().__new__(cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing is kept of it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self
+
+    __setstate__ = append = extend = add = __setitem__ = __call__
+
+
+class _Outline(_Unpickler):
+    """Meets the storages of a pickle and makes none of its objects: nothing of it is run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        stored = name in STORAGES and module in ("torch", "torch.storage")
+        return StorageKind(name) if stored else _Anything
 
 
 def _rebuild_from_type(function: Any, kind: type, arguments: tuple[Any, ...], state: Any) -> Any:
@@ -280,17 +340,23 @@ def load(
     map_location = _restoring(map_location)
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
-            if _is_archive(file):
+            if _is_archive(file) or (weights_only is False and _is_old(file)):
                 return load(file, map_location, pickle_module, weights_only=weights_only)
-        return serialization.load(f, map_location, mmap=mmap)
+        return _load_plain(f, map_location, mmap=mmap)
     if not _is_archive(f):
-        return serialization.load(f, map_location)
+        if weights_only is False and _is_old(f):
+            return _load_old_objects(f, map_location)
+        return _load_plain(f, map_location)
     if weights_only is False:
         return _load_objects(f, map_location, None)
     if get_safe_globals():
         return _load_objects(f, map_location, _find_safe)
+    return _load_plain(f, map_location)
+
+
+def _load_plain(file: Any, map_location: Any, **options: Any) -> Any:
     try:
-        return serialization.load(f, map_location)
+        return serialization.load(file, map_location, **options)
     except serialization.SerializationError as error:
         raise WeightsOnlyError(_refusal(str(error))) from None
 
@@ -312,11 +378,19 @@ def _restore(tensor: Tensor, location: str) -> Tensor:
     return tensor.to(device)
 
 
-def _is_archive(file: BinaryIO) -> bool:
+def _begins(file: BinaryIO, mark: bytes) -> bool:
     here = file.tell()
-    head = file.read(4)
+    head = file.read(len(mark))
     file.seek(here)
-    return head == b"PK\x03\x04"
+    return head == mark
+
+
+def _is_archive(file: BinaryIO) -> bool:
+    return _begins(file, b"PK\x03\x04")
+
+
+def _is_old(file: BinaryIO) -> bool:
+    return _begins(file, serialization.LEGACY_MARK)
 
 
 def _load_objects(file: BinaryIO, map_location: Any, find: _Find | None) -> Any:
@@ -324,3 +398,13 @@ def _load_objects(file: BinaryIO, map_location: Any, find: _Find | None) -> Any:
         return _Unpickler(data, storages, find).load()
 
     return read_archive_with(file, rest_of(file), serialization._placer(map_location), read)
+
+
+def _load_old_objects(file: BinaryIO, map_location: Any) -> Any:
+    def read(data: bytes, storages: Callable[[Any], Any], start: int) -> Any:
+        return _Unpickler(data, storages, None, start).load()
+
+    def outline(data: bytes, storages: Callable[[Any], Any], start: int) -> Any:
+        return _Outline(data, storages, None, start).load()
+
+    return read_legacy_with(file, rest_of(file), serialization._placer(map_location), read, outline)

@@ -112,6 +112,24 @@ class DispatchKeySet:
         return key in self.keys
 
 
+class _Functions(type):
+    """Has what ``torch`` has: pickles name a function so, as an attribute of a class."""
+
+    def __getattr__(cls, name: str) -> Any:
+        import tesserack
+
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(tesserack, name)
+
+
+class _VariableFunctionsClass(metaclass=_Functions):
+    """``torch._C._VariableFunctionsClass``: the functions of ``torch`` that are operators."""
+
+
+_VariableFunctions = _VariableFunctionsClass
+
+
 class _Keys(type):
     def __getattr__(cls, name: str) -> str:
         if name.startswith("__"):

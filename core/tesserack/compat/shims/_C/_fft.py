@@ -1,0 +1,16 @@
+"""``torch._C._fft``: where functions of ``torch.fft`` are in pickles of PyTorch, by their operators' names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack import fft
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Any:
+    shown = name.removeprefix("fft_")
+    if name.startswith("fft_") and shown in fft.__all__:
+        return getattr(fft, shown)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

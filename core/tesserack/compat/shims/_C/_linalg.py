@@ -1,0 +1,16 @@
+"""``torch._C._linalg``: where functions of ``torch.linalg`` are in pickles of PyTorch, by their operators' names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack import linalg
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Any:
+    shown = name.removeprefix("linalg_")
+    if name.startswith("linalg_") and shown in linalg.__all__:
+        return getattr(linalg, shown)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

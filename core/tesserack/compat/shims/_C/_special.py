@@ -1,0 +1,16 @@
+"""``torch._C._special``: where functions of ``torch.special`` are in pickles of PyTorch, by operators' names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tesserack import special
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Any:
+    shown = name.removeprefix("special_")
+    if name.startswith("special_") and shown in special.__all__:
+        return getattr(special, shown)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,119 @@
+"""Parts of operators that PyTorch shows at its top level: what programs take from there in functions of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.nn.functional import grouped_mm
+
+__all__: list[str] = []
+
+
+def _inner(op: str, grad: Tensor, output: Tensor, input_dtype: Any) -> None:
+    if not isinstance(input_dtype, ts.dtype):
+        raise TypeError(
+            f"{op}(): argument 'input_dtype' (position 4) must be torch.dtype, not {type(input_dtype).__name__}"
+        )
+    if grad.shape != output.shape:
+        raise RuntimeError(f"{op}: expected grad_output and output of one shape, got {grad.shape} and {output.shape}")
+
+
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
+    """The gradient of softmax by its result, in ``input_dtype``.
+
+    >>> import tesserack as ts
+    >>> _softmax_backward_data(ts.tensor([1.0, 0.0]), ts.tensor([0.5, 0.5]), 0, ts.float32).tolist()
+    [0.25, -0.25]
+    """
+    _inner("_softmax_backward_data", grad_output, output, input_dtype)
+    product = grad_output * output
+    return (product - output * product.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
+    """The gradient of log_softmax by its result, in ``input_dtype``."""
+    _inner("_log_softmax_backward_data", grad_output, output, input_dtype)
+    return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def _softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Softmax, of float16 in float32 if asked."""
+    return ts.softmax(input, dim, dtype=ts.float32 if half_to_float else None)
+
+
+def _log_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """Its logarithm."""
+    return ts.log_softmax(input, dim, dtype=ts.float32 if half_to_float else None)
+
+
+def _grouped_mm(
+    input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Tensor:
+    """:func:`tesserack.nn.functional.grouped_mm`, by position."""
+    return grouped_mm(input, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """``v`` with the norms that ``g`` says, over all dims but ``dim``; over all for -1."""
+    if dim == -1:
+        return v * (g / v.norm())
+    others = [d for d in range(v.ndim) if d != dim]
+    return v * (g / v.norm(2, others, keepdim=True))
+
+
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """The sizes, as int64 on the cpu."""
+    return ts.tensor(list(input.shape), dtype=ts.int64, device="cpu")
+
+
+def _dim_arange(like: Tensor, dim: int) -> Tensor:
+    """The positions along a dim."""
+    return ts.arange(like.shape[dim], device=like.device)
+
+
+def _aminmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Least and greatest elements."""
+    return ts.aminmax(input, dim=dim, keepdim=keepdim)
+
+
+def _unique(input: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
+    """Different elements, and where each element is among them, or nothing."""
+    found: Any = ts.unique(input, sorted=sorted, return_inverse=return_inverse)
+    return found if return_inverse else (found, input.new_empty(0, dtype=ts.int64))
+
+
+def _is_functional_tensor(input: Tensor) -> bool:
+    """Always False: nothing is rewritten while it runs."""
+    return False
+
+
+def _assert_scalar(condition: Any, message: str) -> None:
+    """``RuntimeError`` unless the number is true."""
+    if not condition:
+        raise RuntimeError(message)
+
+
+def _assert_tensor_metadata(
+    a: Tensor,
+    size: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    layout: Any = None,
+) -> None:
+    """``RuntimeError`` where a tensor is not as described."""
+    wanted: dict[str, tuple[Any, Any]] = {
+        "sizes": (size, tuple(a.shape)),
+        "strides": (stride, a.stride() if a.layout is ts.strided else None),
+        "dtype": (dtype, a.dtype),
+        "device": (None if device is None else ts.device(device), a.device),
+        "layout": (layout, a.layout),
+    }
+    for what, (want, got) in wanted.items():
+        want = tuple(want) if isinstance(want, (list, tuple)) else want
+        if want is not None and want != got:
+            raise RuntimeError(f"Tensor {what} mismatch! Expected: {want}, Got: {got}")

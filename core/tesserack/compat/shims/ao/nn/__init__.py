@@ -1,0 +1,1 @@
+"""``torch.ao.nn``: layers that models for quantization are made of, in floating point."""

@@ -1,0 +1,7 @@
+"""``torch.ao.nn.quantized.modules``: the layers that compute in floating point."""
+
+from __future__ import annotations
+
+from tesserack.compat.shims.ao.nn.quantized.modules.functional_modules import FloatFunctional, FXFloatFunctional
+
+__all__ = ["FXFloatFunctional", "FloatFunctional"]
