@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tesserack.backends import Launch, LaunchPlan
@@ -43,15 +44,38 @@ def _group(call: Call, dim: int, places: list[tuple[int, int]]) -> Launch:
         count, first = kernel.own_index(x.numel), kernel.own_index(ends)
         base = kernel.own_index(start * out.strides[dim])
         ends += -(-x.numel // per_group)
-        where = coordinates("i", kernel.indices(sizes), names) if sizes else ""
+        to_names, from_names = kernel.indices(to), kernel.indices(given)
+        words = f"(GLOBAL {bits}*)({target.pointer})", f"(GLOBAL const {bits}*)({source.pointer})"
+        move = _lines if serial and sizes else _elements
         parts.append(
             f"if (number < {kernel.own_index(ends)}) {{\n"
             f"    const idx from = (number - {first}) * {per_group};\n"
             f"    const idx to = {count} - from < {per_group} ? {count} : from + {per_group};\n"
-            f"    for (idx i = from + LANE(0); i < to; i += {group}) {{\n      {where}\n"
-            f"      ((GLOBAL {bits}*)({target.pointer}))[{base} + {offset_text(names, kernel.indices(to))}] =\n"
-            f"          ((GLOBAL const {bits}*)({source.pointer}))[{offset_text(names, kernel.indices(given))}];\n"
-            "    }\n  }"
+            f"    {move(words, base, kernel.indices(sizes), names, to_names, from_names, group)}\n  }}"
         )
     body = "  const idx number = GROUP(0);\n  " + " else ".join(parts)
     return kernel.launch(body, (ends,), (group,))
+
+
+_Names = Sequence[str]
+
+
+def _elements(words: _Names, base: str, sizes: _Names, names: _Names, to: _Names, given: _Names, group: int) -> str:
+    """Items of a group take elements in turn."""
+    return (
+        f"for (idx i = from + LANE(0); i < to; i += {group}) {{\n      {coordinates('i', sizes, names)}\n"
+        f"      ({words[0]})[{base} + {offset_text(names, to)}] = ({words[1]})[{offset_text(names, given)}];\n    }}"
+    )
+
+
+def _lines(words: _Names, base: str, sizes: _Names, names: _Names, to: _Names, given: _Names, group: int) -> str:
+    """Line by line, as far as these are of the group: a loop that compilers turn into vectors."""
+    line, last = sizes[-1], names[-1]
+    ahead = [offset_text([*names[:-1], f"({last} + e)"], steps) for steps in (to, given)]
+    return (
+        f"for (idx i = from; i < to;) {{\n      {coordinates('i', sizes, names)}\n"
+        f"      const idx many = {line} - {last} < to - i ? {line} - {last} : to - i;\n"
+        f"      for (idx e = 0; e < many; ++e)\n"
+        f"        ({words[0]})[{base} + {ahead[0]}] = ({words[1]})[{ahead[1]}];\n"
+        f"      i += many;\n    }}"
+    )
