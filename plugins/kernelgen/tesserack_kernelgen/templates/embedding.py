@@ -9,6 +9,7 @@ from tesserack.backends import Launch, LaunchPlan
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE
 from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.templates._by_index import by_index
 from tesserack_kernelgen.templates.pointwise import Elementwise
 
 __all__ = ["embedding", "embedding_backward"]
@@ -43,36 +44,48 @@ def embedding(call: Call) -> LaunchPlan:
 def embedding_backward(call: Call) -> Any:
     """``out (V, D)`` = rows of grad added up by index, in order, so that sums are repeatable.
 
-    Of few processors, an item adds one column; sums in half precision would round at every row there, and are declined.
-    Of many, a group adds the rows of an index where that stands for the first time.
+    Of few processors, an item adds up a piece of every row; sums in half precision would round at every row there, and
+    are declined. Of many, a group adds the rows of an index where that stands for the first time.
     """
-    out, index, padding = call.outputs[0], call.inputs[1], call.params[1]
-    width, many = out.shape[1], index.numel
+    out, many = call.outputs[0], call.inputs[1].numel
     clear = Kernel(call, "embedding_clear")
     target = clear.output(0)
     by_group = not call.device.serial and call.device.group > 1 and many <= _SEARCHED
     if not by_group and target.dtype not in ("float32", "float64"):
         return NotImplemented
     c = "f64" if target.dtype == "float64" else "f32"
-    zero = Elementwise(clear, out.shape, [out.strides], lambda at: "  " + target.store(at[0], "0", c)).plan()
-    if by_group:
-        return LaunchPlan([*(zero.launches or ()), _by_group(call, c)])
+    zero = Elementwise(clear, out.shape, [out.strides], lambda at: "  " + target.store(at[0], "0", c), looped=True)
+    added = LaunchPlan([_by_group(call, c)]) if by_group else _in_order(call, c)
+    return LaunchPlan([*(zero.plan().launches or ()), *(added.launches or ())])
+
+
+def _in_order(call: Call, c: str) -> LaunchPlan:
+    """Items take columns of all rows, or on serial devices pieces of them, one row after another."""
+    out, index, padding = call.outputs[0], call.inputs[1], call.params[1]
     kernel = Kernel(call, "embedding_backward")
     target, source, positions = kernel.output(0), kernel.input(0), kernel.input(1)
     size, step, skip = kernel.index(out.shape[0]), kernel.index(out.strides[0]), kernel.number(padding, "i64")
-    count = kernel.index(many)
 
-    def body(at: list[str]) -> str:
-        place = f"(idx)at * {step} + {at[0]}"
-        return f"""  for (idx r = 0; r < {count}; ++r) {{
-    const i64 at = {positions.load("r", "i64")};
+    def position(at: str) -> str:
+        return f"""const i64 at = {positions.load(at, "i64")};
     if (at < 0 || at >= {size}) {{ {kernel.fault("index", "at")} continue; }}
     if (at == {skip}) continue;
-    ((GLOBAL {c}*)({target.pointer}))[{place}] += {source.load(f"r * {kernel.index(width)} + {at[0]}", c)};
-  }}"""
+    const idx to = (idx)at * {step};"""
 
-    added = Elementwise(kernel, (width,), [(out.strides[1],)], body).plan()
-    return LaunchPlan([*(zero.launches or ()), *(added.launches or ())])
+    def combine(place: str, at: str) -> str:
+        return f"((GLOBAL {c}*)({target.pointer}))[{place}] += {source.load(at, c)};"
+
+    width = out.shape[1]
+    if call.device.serial:
+        strides = [(1, 0), (width, 1), (0, out.strides[1])]
+        return LaunchPlan([by_index(kernel, (index.numel, width), strides, 0, position, combine)])
+    count, many = kernel.index(index.numel), kernel.index(width)
+
+    def column(at: list[str]) -> str:
+        row = combine(f"to + {at[0]}", f"r * {many} + {at[0]}")
+        return f"  for (idx r = 0; r < {count}; ++r) {{\n    {position('r')}\n    {row}\n  }}"
+
+    return Elementwise(kernel, (width,), [(out.strides[1],)], column).plan()
 
 
 def _by_group(call: Call, c: str) -> Launch:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import tesserack
-from tesserack.backends import LaunchPlan
+from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.card import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, accumulator
 from tesserack_kernelgen.kernel import Kernel, Tensor
+from tesserack_kernelgen.templates._by_index import by_index
 from tesserack_kernelgen.templates.pointwise import Elementwise
 from tesserack_kernelgen.templates.reduce import Fold
 
@@ -88,6 +89,8 @@ def scatter(call: Call) -> LaunchPlan:
     if not ordered and not _in_lines(call, target.dtype, lines, length):
         swap = _swap(target, fold)
         return Elementwise(kernel, sizes, strides, lambda at: element(at, swap, "return;")).plan()
+    if call.device.serial and ndim:
+        return LaunchPlan([_walk(kernel, sizes, strides, dim, (size, step), (positions, values, target), fold)])
     along = kernel.own_indices(s[dim] if ndim else 0 for s in strides)
     rest = [tuple(step for d, step in enumerate(s) if d != dim) for s in strides]
     count = kernel.own_index(length)
@@ -105,7 +108,39 @@ def _in_lines(call: Call, dtype: str, lines: int, length: int) -> bool:
     device = call.device
     if ITEMSIZE[dtype] < 4 or (ITEMSIZE[dtype] == 8 and not device.int64_atomics):
         return True
-    return lines >= 4 * device.compute_units * (1 if device.serial else device.group) or length <= 8
+    if device.serial:  # to compare and swap takes as long as several additions
+        return 8 * lines >= device.compute_units or length <= 8
+    return lines >= 4 * device.compute_units * device.group or length <= 8
+
+
+def _walk(
+    kernel: Kernel,
+    sizes: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    dim: int,
+    target_dim: tuple[str, str],
+    operands: tuple[Tensor | str, Tensor | str, Tensor],
+    fold: Fold,
+) -> Launch:
+    """Items of a serial device take pieces of slices in order."""
+    (size, step), (positions, values, target), c = target_dim, operands, fold.c
+
+    def position(at: str) -> str:
+        index = positions.load(at, "i64") if isinstance(positions, Tensor) else positions
+        fault = kernel.fault("index", "at")
+        return (
+            f"const i64 at = {index};\n    if (at < 0 || at >= {size}) {{ {fault} continue; }}\n"
+            f"    const idx to = (idx)at * {step};"
+        )
+
+    def combine(place: str, at: str) -> str:
+        value = values.load(at, c) if isinstance(values, Tensor) else values
+        return (
+            f"const idx place = {place}; const {c} v = {value}; {c} acc = {target.load('place', c)}; "
+            f"{fold.add('acc', 'v')} {target.store('place', 'acc', c)}"
+        )
+
+    return by_index(kernel, sizes, strides, dim, position, combine)
 
 
 def _swap(target: Tensor, fold: Fold) -> str:

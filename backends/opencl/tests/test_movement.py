@@ -1,0 +1,100 @@
+"""Joins, sums by index and transposed copies on OpenCL, over several items and their borders, beside the cpu's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack.nn import functional as F
+
+DTYPES = (ts.float32, ts.float16, ts.uint8, ts.int64)
+
+
+def whole(*shape: int, dtype: Any = ts.float32, below: int = 8) -> ts.Tensor:
+    """Whole numbers, of which sums in any order are exact."""
+    return ts.randint(0, below, shape).to(dtype)
+
+
+def alike(function: Callable[..., ts.Tensor], *inputs: ts.Tensor) -> None:
+    expected, found = function(*inputs), function(*(x.to("opencl") for x in inputs))
+    assert found.device.type == "opencl"
+    assert found.dtype == expected.dtype
+    assert ts.equal(found.cpu(), expected)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    ts.manual_seed(0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_joins_over_several_items(dim: int, dtype: Any) -> None:
+    shapes = [[7, 33, 71] for _ in range(3)]
+    for shape, size in zip(shapes, (1, 40, 9), strict=True):
+        shape[dim] = size
+    alike(lambda *xs: ts.cat(xs, dim), *(whole(*shape, dtype=dtype) for shape in shapes))
+
+
+def test_joins_of_strided_tensors() -> None:
+    x, y = whole(90, 70), whole(70, 90)
+    alike(lambda x, y: ts.cat([x.t(), y[:, ::2].repeat(1, 2)], 1), x, y)
+    alike(lambda x, y: ts.stack([x, y.t()], -1), x, y)
+    alike(lambda x, y: ts.cat([x[:, :1], y.t()[:, 5:6], x.expand(2, 90, 70)[1]], 1), x, y)
+
+
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64, ts.float16, ts.int64, ts.uint8], ids=str)
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_slices_added_by_index(dim: int, dtype: Any) -> None:
+    shape = [5, 19, 67]
+    given = list(shape)
+    given[dim] = 11
+    x, source, index = whole(*shape, dtype=dtype), whole(*given, dtype=dtype), whole(11, below=shape[dim]).long()
+    alike(lambda x, i, s: x.index_add(dim, i, s), x, index, source)
+    spread = whole(*given, below=shape[dim]).long()
+    alike(lambda x, i, s: x.scatter_add(dim, i, s), x, spread, source)
+    if dtype != ts.float16:
+        alike(lambda x, i, s: x.scatter_reduce(dim, i, s, "amax"), x, spread, source)
+    alike(lambda x, i, s: x.transpose(0, 2).index_add(2 - dim, i, s.transpose(0, 2)), x, index, source)
+
+
+def test_few_numbers_take_many() -> None:
+    x, index, source = whole(13), whole(5000, below=13).long(), whole(5000)
+    alike(lambda x, i, s: x.scatter_add(0, i, s), x, index, source)
+    alike(lambda x, i, s: x.index_put((i,), s, accumulate=True), x, index, source)
+    alike(lambda x, i, s: x.scatter_add(0, i[:1], s[:1]), x, index, source)
+
+
+def test_sums_by_index_come_out_alike_every_time() -> None:
+    x, source, index = ts.zeros(9, 40), ts.randn(3000, 40), whole(3000, below=9).long()
+    first, second = (x.to("opencl").index_add(0, index.to("opencl"), source.to("opencl")) for _ in range(2))
+    assert ts.equal(first, second)
+    exact = x.double().index_add(0, index, source.double())
+    assert ts.allclose(first.cpu().double(), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("width", "padding"), [(1, None), (5, 2), (70, 0), (300, None)])
+def test_gradients_of_tables(width: int, padding: int | None) -> None:
+    index, weights = whole(4, 40, below=11).long(), whole(4, 40, width)
+
+    def gradient(index: ts.Tensor, weights: ts.Tensor) -> ts.Tensor:
+        table = ts.zeros(11, width, device=index.device, requires_grad=True)
+        (F.embedding(index, table, padding_idx=padding) * weights).sum().backward()
+        assert table.grad is not None
+        return table.grad
+
+    alike(gradient, index, weights)
+
+
+@pytest.mark.parametrize("wrong", [-1, 9])
+def test_sums_by_a_wrong_index_are_told(wrong: int) -> None:
+    x, source = ts.zeros(9, 40, device="opencl"), ts.ones(3, 40, device="opencl")
+    index = ts.tensor([1, wrong, 2], device="opencl")
+    with pytest.raises(IndexError, match=rf"index {wrong} is out of bounds"):
+        x.index_add(0, index, source).cpu()
+        ts.opencl.synchronize()
+    with pytest.raises(IndexError, match=rf"index {wrong} is out of bounds"):
+        x.scatter_add(0, index[:, None].expand(3, 40), source).cpu()
+        ts.opencl.synchronize()
