@@ -24,6 +24,12 @@ CASES = {
     "strips of rows": ((2, 3, 21, 203), (70, 3, 3, 3), 1, 1, 1, 1),
     "rows beyond a tile": ((1, 2, 3, 2100), (3, 2, 3, 3), 1, 1, 1, 1),
     "many channels": ((3, 130, 6, 7), (11, 130, 3, 3), 1, 1, 1, 1),
+    "stride of several taps": ((3, 4, 13, 12), (6, 2, 3, 3), 2, 1, 1, 2),
+    "large window by two": ((2, 3, 17, 20), (4, 3, 7, 7), 2, 3, 1, 1),
+    "strides of two kinds": ((2, 3, 14, 23), (4, 3, 4, 5), (3, 2), (2, 1), 1, 1),
+    "one tap by two": ((2, 5, 9, 8), (3, 5, 1, 1), 2, 0, 1, 1),
+    "positions without taps and taps without positions": ((2, 3, 1, 3), (3, 3, 3, 3), (2, 3), 1, 1, 1),
+    "strips of rows by two": ((2, 3, 43, 403), (70, 3, 3, 3), 2, 1, 1, 1),
     "groups of several": ((9, 8, 7, 5), (12, 4, 3, 3), 1, 1, 1, 2),
 }
 
@@ -98,18 +104,18 @@ def test_vectors_stay_within_the_memory_of_images(schedule: str) -> None:
         ts.testing.assert_close(grad.cpu(), wanted, rtol=1e-4, atol=1e-2)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_what_is_not_finite_stays_where_it_belongs(schedule: str, value: float) -> None:
+def test_what_is_not_finite_stays_where_it_belongs(schedule: str, value: float, stride: int) -> None:
     """Positions between images, which vectors go over, add nothing to the gradient of a weight."""
     ts.manual_seed(3)
     x, w = ts.randn(3, 2, 4, 5), ts.randn(3, 2, 3, 3)
     x[1, 1, 2, 4] = value  # at the border: three taps never read it
-    seed = ts.ones(3, 3, 4, 5)
     found = []
     for device in ("opencl", "cpu"):
         weight = w.to(device).requires_grad_()
-        y = ts.nn.functional.conv2d(x.to(device), weight, padding=1)
-        (grad,) = ts.autograd.grad(y, weight, seed.to(device))
+        y = ts.nn.functional.conv2d(x.to(device), weight, stride=stride, padding=1)
+        (grad,) = ts.autograd.grad(y, weight, ts.ones_like(y))
         found.append((y.detach().cpu(), grad.cpu()))
     for ours, theirs in zip(*found, strict=True):
         assert ts.equal(ours.isfinite(), theirs.isfinite())
@@ -135,7 +141,8 @@ def test_other_processors(opencl: Any, simd_bytes: int, local_bytes: int) -> Non
 
 
 def test_images_are_read_once(opencl: Any) -> None:
-    """On processors convolutions of stride 1 are computed from images in local memory, forward and backward."""
+    """On processors convolutions of stride 1 are computed from images in local memory, forward and backward, and
+    gradients of others as several of stride 1."""
     if not opencl.device(0).serial:
         pytest.skip("the first device is no processor")
     plans: list[str] = []
@@ -150,6 +157,9 @@ def test_images_are_read_once(opencl: Any) -> None:
         x = ts.randn(3, 2, 6, 13, device="opencl").requires_grad_()
         w = ts.randn(4, 2, 3, 3, device="opencl").requires_grad_()
         ts.nn.functional.conv2d(x, w, padding=1).sum().backward()
+        assert plans.count("direct") == 2 and plans.count("direct_weight") == 1
+        plans.clear()
+        ts.nn.functional.conv2d(x, w, padding=1, stride=2).sum().backward()
+        assert plans.count("direct") == 4 and plans.count("direct_weight") == 4
     finally:
         del opencl.kernel
-    assert plans.count("direct") == 2 and plans.count("direct_weight") == 1

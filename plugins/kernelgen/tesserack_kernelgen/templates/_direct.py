@@ -80,12 +80,12 @@ def plan(call: Call, p: Product, images: Images, out: Images, space: Space) -> L
     to_n, to_m, to_y, to_x = (k.own_index(s) for s in out.strides)
     width = k.own_index(out.shape[3])
     moves = [
-        ("za", p.a.batch[0]),
-        ("zb", images.group),
-        ("zc", out.group),
-        ("zd", (*(p.addend.batch if p.addend else ()), 0)[0]),
+        ("za", p.a.batch[0], 0),
+        ("zb", images.group, images.start),
+        ("zc", out.group, out.start),
+        ("zd", (*(p.addend.batch if p.addend else ()), 0)[0], 0),
     ]
-    bases = " ".join(f"const idx {name} = g * {k.own_index(step)};" for name, step in moves)
+    bases = " ".join(f"const idx {name} = g * {k.own_index(by)} + {k.own_index(at)};" for name, by, at in moves)
     slack = k.own_index(_images.slack(space))
     room = [
         _images.room(size, acc, name, lanes.type, lanes.count)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tesserack.backends import LaunchPlan
+from tesserack.backends import Launch, LaunchPlan
 
 from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE
 from tesserack_kernelgen.kernel import Kernel
@@ -14,14 +14,24 @@ from tesserack_kernelgen.layout import coordinates
 from tesserack_kernelgen.templates import _dots, _images, _panel
 from tesserack_kernelgen.templates._images import Copied, Images, Line, Space
 from tesserack_kernelgen.templates._product import Product, combine, halves_of, lanes_of
+from tesserack_kernelgen.templates.pointwise import Elementwise
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.card import Call
 
-__all__ = ["plan"]
+__all__ = ["Lattice", "plan"]
 
 _FILTERS, _COLUMNS = 64, 576  # of a tile, at most
 _POSITIONS = 2048
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Where (channel, tap) are in the output, for taps that are some of a window's: the first, sizes and strides."""
+
+    start: int
+    sizes: tuple[int, int, int]
+    strides: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -61,16 +71,18 @@ def _tile(call: Call, p: Product, results: Images, images: Images, space: Space)
     return _Tile(filters, channels, line, splits)
 
 
-def plan(call: Call, p: Product, results: Images, images: Images, space: Space) -> LaunchPlan | None:
+def plan(
+    call: Call, p: Product, results: Images, images: Images, space: Space, lattice: Lattice | None = None
+) -> LaunchPlan | None:
     """The launches for the product of ``results``, a gradient, and the windows of ``images``; None where it is not for
-    this schedule.
+    this schedule. ``lattice`` tells where the columns are in the output, if they are not side by side.
     """
     acc = STORAGE[p.accumulate]
     lanes = lanes_of(call, acc, max(2, call.device.simd_bytes // ITEMSIZE[p.accumulate]))
     if not call.device.serial or lanes is None or (tile := _tile(call, p, results, images, space)) is None:
         return None
     k = Kernel(call, "direct_weight")
-    split, line, elements = tile.splits > 1, tile.line, _images.capacity(call, p.accumulate)
+    split, line, elements = tile.splits > 1 or lattice is not None, tile.line, _images.capacity(call, p.accumulate)
     given, source = (Copied(k, x, k.input(x.operand)) for x in (results, images))
     out = k.workspace(0, p.accumulate) if split else k.output(0)
     down, across = -(-p.sizes[0] // tile.filters), -(-images.shape[1] // tile.channels)
@@ -85,9 +97,9 @@ def plan(call: Call, p: Product, results: Images, images: Images, space: Space) 
     matrix = p.sizes[0] * p.sizes[1]
     to_g = k.own_index(matrix if split else p.out_batch[0])
     to_split = k.own_index(matrix * math.prod(p.batch) if split else 0)
-    to_m = k.own_index(p.out_m)
-    moves = [("za", results.group), ("zb", images.group)]
-    bases = " ".join(f"const idx {name} = g * {k.own_index(step)};" for name, step in moves)
+    to_m = k.own_index(p.sizes[1] if split else p.out_m)
+    moves = [("za", results), ("zb", images)]
+    bases = " ".join(f"const idx {name} = g * {k.own_index(x.group)} + {k.own_index(x.start)};" for name, x in moves)
     dots = _dots.Dots(lanes.count, 4, 4 if call.device.simd_bytes >= 64 else 2, 0, 0, 0)
     room = [
         _images.room(size, acc, name, lanes.type, lanes.count)
@@ -140,7 +152,26 @@ def plan(call: Call, p: Product, results: Images, images: Images, space: Space) 
     if not split:
         return LaunchPlan([launch])
     size = ITEMSIZE[p.accumulate] * tile.splits * math.prod((*p.batch, *p.sizes[:2]))
-    return LaunchPlan([launch, combine(call, p, tile.splits)], size)
+    added = combine(call, p, tile.splits) if lattice is None else _spread(call, p, tile.splits, lattice)
+    return LaunchPlan([launch, added], size)
+
+
+def _spread(call: Call, p: Product, splits: int, lattice: Lattice) -> Launch:
+    """The parts of the sums added in order, and stored where a lattice has them."""
+    k = Kernel(call, "spread")
+    parts, out, acc = k.workspace(0, p.accumulate), k.output(0), STORAGE[p.accumulate]
+    sizes = (*p.batch, p.sizes[0], *lattice.sizes)
+    total, number, start = (k.own_index(v) for v in (math.prod(sizes), splits, lattice.start))
+    dense = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+
+    def body(at: list[str]) -> str:
+        return f"""  {acc} sum = 0;
+  for (idx s = 0; s < {number}; s++) sum += {parts.load(f"s * {total} + {at[1]}", acc)};
+  {out.store(f"{start} + {at[0]}", "sum", acc)}"""
+
+    strides = [(*p.out_batch, p.out_m, *lattice.strides), dense]
+    (launch,) = Elementwise(k, sizes, strides, body, looped=True).plan().launches or ()
+    return launch
 
 
 def _taken(d: _dots.Dots, lanes: _panel.Lanes) -> str:

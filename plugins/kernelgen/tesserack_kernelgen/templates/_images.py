@@ -36,13 +36,14 @@ __all__ = [
 class Images:
     """Images (N, C, height, width) in memory, C of one group: an input or an output of the call.
 
-    ``strides`` are those of the four dims, ``group`` that of the group.
+    ``strides`` are those of the four dims, ``group`` that of the group; ``start`` is where the first element is.
     """
 
     operand: int
     shape: tuple[int, int, int, int]
     strides: tuple[int, int, int, int]
     group: int
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def line_of(given: Images, found: tuple[int, int], space: Space, most: int, unit
     ``found`` are height and width of the results.
     """
     height, width = found
-    spacing = max(given.shape[3] + space.border[1], width)
+    reached = width + space.halo[1] - space.border[1]  # by the windows, to the right of an image's start
+    spacing = max(given.shape[3] + space.border[1], width, reached)
     if spacing > most:
         return None
     if height * spacing > most:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tesserack_kernelgen.dtypes import name_of
-from tesserack_kernelgen.templates import _direct, _direct_weight
+from tesserack_kernelgen.templates import _direct, _direct_weight, _phases
 from tesserack_kernelgen.templates._factor import Axis, Coordinate, Factor
 from tesserack_kernelgen.templates._images import Images, Space
 from tesserack_kernelgen.templates._product import Addend, Product, plan
@@ -91,6 +91,12 @@ class _Geometry:
         (n, _, *size), (to_n, to_c, *steps) = tensor.shape, tensor.strides
         (h, w), (to_y, to_x) = _pair(size, 1), _pair(steps, 0)
         return Images(operand, (n, channels, h, w), (to_n, to_c, to_y, to_x), channels * to_c)
+
+    def windows(self) -> _phases.Windows | None:
+        """Windows over planes whose taps are neighbours."""
+        if len(self.kernel) > 2 or any(d != 1 for d, size in zip(self.dilation, self.kernel, strict=True) if size > 1):
+            return None
+        return _phases.Windows(_pair(self.kernel, 1), _pair(self.stride, 1), _pair(self.padding, 0))
 
     def space(self, back: bool = False) -> Space | None:
         """How windows of stride 1, of several taps, lie over planes; ``back``: of results seen from images."""
@@ -178,6 +184,10 @@ def backward_input(call: Call) -> Any:
         results, images = g.plane(0, grad, g.filters), g.plane(-1, out, g.channels)
         if direct := _direct.plan(call, product, results, images, space):
             return direct
+    elif windows := g.windows():
+        results, images = g.plane(0, grad, g.filters), g.plane(-1, out, g.channels)
+        if phases := _phases.backward_input(call, product, results, images, windows):
+            return phases
     return plan(call, product)
 
 
@@ -211,4 +221,8 @@ def backward_weight(call: Call) -> Any:
         results, images = g.plane(0, grad, g.filters), g.plane(1, image, g.channels)
         if direct := _direct_weight.plan(call, product, results, images, space):
             return direct
+    elif windows := g.windows():
+        results, images = g.plane(0, grad, g.filters), g.plane(1, image, g.channels)
+        if phases := _phases.backward_weight(call, product, results, images, windows):
+            return phases
     return plan(call, product)
