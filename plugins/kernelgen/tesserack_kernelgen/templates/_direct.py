@@ -49,7 +49,7 @@ def _tile(call: Call, p: Product, images: Images, out: Images, space: Space) -> 
     if line is None:
         return None
     slack = _images.slack(space)
-    channels = min((planes - slack) // line.plane(space.halo[0]), _DEPTH // space.count)
+    channels = min((planes - slack) // (line.plane(space.halo[0]) * space.parts), _DEPTH // space.count)
     return _Tile(filters, _images.pieces(images.shape[1], channels), line) if channels else None
 
 
@@ -87,6 +87,12 @@ def plan(call: Call, p: Product, images: Images, out: Images, space: Space) -> L
     ]
     bases = " ".join(f"const idx {name} = g * {k.own_index(by)} + {k.own_index(at)};" for name, by, at in moves)
     slack = k.own_index(_images.slack(space))
+    parts = "" if space.parts == 1 else f" * (i32){k.own_index(space.parts)}"
+    copied = (
+        _images.copy_images(source, "zb", "pb", f"yy + (i32){halo}", border, acc)
+        if space.parts == 1
+        else _images.copy_parts(source, "zb", "pb", f"yy + (i32){halo}", space, acc)
+    )
     room = [
         _images.room(size, acc, name, lanes.type, lanes.count)
         for name, size in (("pa", elements // 5), ("pb", elements // 2), ("sums", elements // 4))
@@ -114,12 +120,12 @@ def plan(call: Call, p: Product, images: Images, out: Images, space: Space) -> L
   const i32 plane = (yy + (i32){halo}) * pitch, positions = yy * pitch;
   const i32 stretch = (positions + {panel.columns - 1}) / {panel.columns} * {panel.columns};
   const i32 tall = (mm + {panel.rows - 1}) / {panel.rows} * {panel.rows};
-  {_images.clear("pb", f"(i32){tile_c} * plane")}
+  {_images.clear("pb", f"(i32){tile_c} * plane{parts}")}
   for (idx c0 = 0; c0 * {taps} < {depth}; c0 += {tile_c}) {{
     const idx k0 = c0 * {taps};
     const i32 kk = (i32)LEAST({tile_c} * {taps}, {depth} - k0), channels = kk / (i32){taps};
-    {_images.copy_images(source, "zb", "pb", f"yy + (i32){halo}", border, acc)}
-    {_images.clear("(pb + channels * plane)", slack)}
+    {copied}
+    {_images.clear(f"(pb + channels * plane{parts})", slack)}
     {_images.offsets(space, "taken", "pitch", "plane", k)}
     {{
       const i32 count = mm; const idx first = m0;

@@ -24,6 +24,7 @@ __all__ = [
     "capacity",
     "clear",
     "copy_images",
+    "copy_parts",
     "line_of",
     "offsets",
     "pieces",
@@ -50,6 +51,9 @@ class Images:
 class Space:
     """How windows lie: by dim (height, width) the taps, the distance from the first to the last, how far the first tap
     is from where the window begins, the step to the next tap, and the border before an image.
+
+    Where windows are a ``stride`` apart, an image lies there as several, of the elements whose places leave the same
+    rest; ``halo`` is then of these, which have their part of the border as elements.
     """
 
     taps: tuple[int, int]
@@ -57,6 +61,12 @@ class Space:
     first: tuple[int, int]
     step: tuple[int, int]
     border: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+
+    @property
+    def parts(self) -> int:
+        """As how many an image lies there."""
+        return self.stride[0] * self.stride[1]
 
     @property
     def count(self) -> int:
@@ -108,8 +118,11 @@ def line_of(given: Images, found: tuple[int, int], space: Space, most: int, unit
     ``found`` are height and width of the results.
     """
     height, width = found
-    reached = width + space.halo[1] - space.border[1]  # by the windows, to the right of an image's start
-    spacing = max(given.shape[3] + space.border[1], width, reached)
+    if space.parts > 1:
+        spacing = width + space.halo[1]
+    else:
+        reached = width + space.halo[1] - space.border[1]  # by the windows, to the right of an image's start
+        spacing = max(given.shape[3] + space.border[1], width, reached)
     if spacing > most:
         return None
     if height * spacing > most:
@@ -124,6 +137,11 @@ def line_of(given: Images, found: tuple[int, int], space: Space, most: int, unit
 def offsets(space: Space, table: str, pitch: str, plane: str, k: Kernel) -> str:
     """Statements that fill ``table`` with where tap ``k`` of (channel, tap) reads, for ``channels`` channels."""
     (ky, kx), (fy, fx), (sy, sx) = ([k.own_index(v) for v in pair] for pair in (space.taps, space.first, space.step))
+    if space.parts > 1:
+        dy, dx = (k.own_index(v) for v in space.stride)
+        return f"""for (i32 c = 0, at = 0; c < channels; c++)
+    for (idx y = 0; y < {ky} * {sy}; y += {sy}) for (idx x = 0; x < {kx} * {sx}; x += {sx})
+      {table}[at++] = (i32)(((c * {dy} + y % {dy}) * {dx} + x % {dx}) * {plane} + y / {dy} * {pitch} + x / {dx});"""
     return f"""for (i32 c = 0, at = 0; c < channels; c++) for (i32 y = 0; y < {ky}; y++) for (i32 x = 0; x < {kx}; x++)
       {table}[at++] = c * {plane} + ({fy} + y * {sy}) * {pitch} + {fx} + x * {sx};"""
 
@@ -137,7 +155,7 @@ class Copied:
     """What the statements of :func:`copy_images` read of images: their numbers as fields of the kernel."""
 
     def __init__(self, k: Kernel, images: Images, tensor: Tensor):
-        self.tensor = tensor
+        self.kernel, self.tensor = k, tensor
         self.height, self.width = k.own_index(images.shape[2]), k.own_index(images.shape[3])
         self.n, self.c, self.y, self.x = (k.own_index(s) for s in images.strides)
 
@@ -163,4 +181,27 @@ def copy_images(images: Copied, base: str, to: str, rows: str, border: tuple[str
         {whole}
         for (; x < {images.width}; x++) line[x] = {t.load(f"from + x * {images.x}", c)};
       }} else for (; x < {images.width}; x++) line[x] = 0;
+    }}"""
+
+
+def copy_parts(images: Copied, base: str, to: str, rows: str, space: Space, c: str) -> str:
+    """As :func:`copy_images`, of windows that are a stride apart."""
+    k, t = images.kernel, images.tensor
+    (dy, dx), (py, px) = ([k.own_index(v) for v in pair] for pair in (space.stride, space.border))
+    return f"""for (i32 c = 0; c < channels; c++) for (idx ry = 0; ry < {dy}; ry++)
+    for (i32 r = 0; r < {rows}; r++) for (i32 i = 0; i < images_here; i++) {{
+      const idx y = (y0 + r) * {dy} + ry - {py};
+      for (idx rx = 0; rx < {dx}; rx++) {{
+        LOCAL {c}* const line = {to} + ((c * {dy} + ry) * {dx} + rx) * plane + r * pitch + i * spacing;
+        const idx ahead = rx - {px}, over = {images.width} - ahead;
+        idx low = ahead < 0 ? ({dx} - 1 - ahead) / {dx} : 0, high = over > 0 ? (over + {dx} - 1) / {dx} : 0;
+        if (high > spacing) high = spacing;
+        if (y < 0 || y >= {images.height}) high = 0;
+        if (low > high) low = high;
+        const idx from = {base} + (i0 + i) * {images.n} + (c0 + c) * {images.c} + y * {images.y} + ahead * {images.x};
+        const idx by = {dx} * {images.x};
+        for (idx x = 0; x < low; x++) line[x] = 0;
+        for (idx x = low; x < high; x++) line[x] = {t.load("from + x * by", c)};
+        for (idx x = high; x < spacing; x++) line[x] = 0;
+      }}
     }}"""

@@ -92,6 +92,15 @@ class _Geometry:
         (h, w), (to_y, to_x) = _pair(size, 1), _pair(steps, 0)
         return Images(operand, (n, channels, h, w), (to_n, to_c, to_y, to_x), channels * to_c)
 
+    def strided(self) -> Space | None:
+        """The same for windows of other strides, forward."""
+        stride = _pair(self.stride, 1)
+        if len(self.kernel) > 2 or self.taps == 1 or not 1 < math.prod(stride) <= 16:
+            return None
+        taps, step, border = _pair(self.kernel, 1), _pair(self.dilation, 1), _pair(self.padding, 0)
+        halo = ((taps[0] - 1) * step[0] // stride[0], (taps[1] - 1) * step[1] // stride[1])
+        return Space(taps, halo, (0, 0), step, border, stride)
+
     def windows(self) -> _phases.Windows | None:
         """Windows over planes whose taps are neighbours."""
         if len(self.kernel) > 2 or any(d != 1 for d, size in zip(self.dilation, self.kernel, strict=True) if size > 1):
@@ -153,7 +162,7 @@ def convolution(call: Call) -> Any:
         out_batch=(g.filters * out.strides[1],),
         addend=addend,
     )
-    if space := g.space():
+    if space := g.space() or g.strided():
         images, results = g.plane(0, image, g.channels), g.plane(-1, out, g.filters)
         if direct := _direct.plan(call, product, images, results, space):
             return direct
