@@ -93,9 +93,10 @@ class _Geometry:
         return Images(operand, (n, channels, h, w), (to_n, to_c, to_y, to_x), channels * to_c)
 
     def strided(self) -> Space | None:
-        """The same for windows of other strides, forward."""
+        """The same for windows of other strides, forward, if they overlap: patches hold more than images."""
         stride = _pair(self.stride, 1)
-        if len(self.kernel) > 2 or self.taps == 1 or not 1 < math.prod(stride) <= 16:
+        apart = all(size <= by for size, by in zip(self.kernel, self.stride, strict=True))
+        if len(self.kernel) > 2 or apart or not 1 < math.prod(stride) <= 16:
             return None
         taps, step, border = _pair(self.kernel, 1), _pair(self.dilation, 1), _pair(self.padding, 0)
         halo = ((taps[0] - 1) * step[0] // stride[0], (taps[1] - 1) * step[1] // stride[1])

@@ -245,6 +245,15 @@ class _Average:
         count = f"const idx {name}_count = {extent};"
         return f"{text} {count} {clip}" if self.include_padding else f"{text} {clip} {count}"
 
+    def reached(self, d: int, at: str, name: str, windows: str) -> str:
+        """Statements: the windows that hold element ``at`` along dim ``d``, from ``name_first`` to ``name_last``."""
+        ahead = f"{at} + {self.padding[d]} - {self.kernel[d]}"
+        last = f"({at} + {self.padding[d]}) / {self.stride[d]}"
+        return (
+            f"const idx {name}_first = {ahead} < 0 ? 0 : ({ahead}) / {self.stride[d]} + 1; "
+            f"idx {name}_last = {last}; if ({name}_last >= {windows}) {name}_last = {windows} - 1;"
+        )
+
     def average(self, value: str, c: str) -> str:
         """A sum over the window of ``y`` and ``x`` divided."""
         return f"{value} / ({c})({self.own_divisor or 'y_count * x_count'})"
@@ -274,31 +283,24 @@ def avg_pool2d(call: Call) -> Any:
 
 
 def avg_pool2d_backward(call: Call) -> Any:
-    """Each gradient shared out over its window, gathered by the elements of the input."""
+    """Each gradient shared out over its window, gathered by the elements of the input, on serial devices by lines."""
     out, grad = call.outputs[0], call.inputs[0]
     k = Kernel(call, "avg_pool_backward")
     target, source = k.output(0), k.input(0)
     c = accumulator(source.dtype)
     if c not in REAL:
         return NotImplemented
+    if call.device.serial and target.dtype in ("float32", "float64"):
+        return LaunchPlan([_share_lines(k, target, source, c)])
     items = _Items(k, out)
     n = items.ndim - 2
     a = _Average(k, out.shape[-2:], call.params[1:])
     limits = [k.own_index(size) for size in grad.shape[-2:]]
     row, column = k.own_index(grad.strides[-2]), k.own_index(grad.strides[-1])
 
-    def reached(d: int, name: str) -> str:
-        """The windows that hold an element: from ``name`` to ``name_last``."""
-        ahead = f"c{n + d} + {a.padding[d]} - {a.kernel[d]}"
-        last = f"(c{n + d} + {a.padding[d]}) / {a.stride[d]}"
-        return (
-            f"const idx {name}_first = {ahead} < 0 ? 0 : ({ahead}) / {a.stride[d]} + 1; "
-            f"idx {name}_last = {last}; if ({name}_last >= {limits[d]}) {name}_last = {limits[d]} - 1;"
-        )
-
     body = f"""
-  {reached(0, "v")}
-  {reached(1, "u")}
+  {a.reached(0, f"c{n}", "v", limits[0])}
+  {a.reached(1, f"c{n + 1}", "u", limits[1])}
   const idx plane = {items.place(grad.strides, n)};
   {c} sum = 0;
   for (idx v = v_first; v <= v_last; v++) {{
@@ -310,3 +312,39 @@ def avg_pool2d_backward(call: Call) -> Any:
   }}
   {target.store(items.place(out.strides), "sum", c)}"""
     return LaunchPlan([items.launch(body)])
+
+
+def _share_lines(k: Kernel, target: Tensor, source: Tensor, c: str) -> Launch:
+    """An item takes lines of the input, and adds to each what the windows over it share out, one after another."""
+    out, grad = k.call.outputs[0], k.call.inputs[0]
+    n = len(out.shape) - 2
+    a = _Average(k, out.shape[-2:], k.call.params[1:])
+    width = a.plane[1]
+    many = math.prod(out.shape[:-1])
+    at_once = max(1, _CHUNK // out.shape[-1])
+    count, step = k.own_index(many), k.own_index(at_once)
+    names = [f"c{d}" for d in range(n + 1)]
+    to, given = (
+        " + ".join(f"{name} * {k.own_index(s)}" for name, s in zip(names[:last], x.strides, strict=False)) or "0"
+        for last, x in ((n + 1, out), (n, grad))
+    )
+    windows = [k.own_index(size) for size in grad.shape[-2:]]
+    row, column, by = k.own_index(grad.strides[-2]), k.own_index(grad.strides[-1]), k.index(out.strides[-1])
+    body = f"""
+  const idx begin = (idx)GROUP(0) * {step}, end = {count} - begin < {step} ? {count} : begin + {step};
+  for (idx line = begin; line < end; ++line) {{
+  {coordinates("line", [k.own_index(s) for s in out.shape[:-1]], names)}
+  GLOBAL {c}* const to = (GLOBAL {c}*)({target.pointer}) + {to};
+  const idx plane = {given};
+  for (idx x = 0; x < {width}; x++) to[x * {by}] = 0;
+  {a.reached(0, names[n], "v", windows[0])}
+  for (idx v = v_first; v <= v_last; v++) {{
+    {a.window(0, "v", "y")}
+    for (idx u = 0; u < {windows[1]}; u++) {{
+      {a.window(1, "u", "x")}
+      const {c} share = {a.average(source.load(f"plane + v * {row} + u * {column}", c), c)};
+      for (idx x = x_low; x < x_end; x++) to[x * {by}] += share;
+    }}
+  }}
+  }}"""
+    return k.launch(body, (-(-many // at_once),), (1,))
