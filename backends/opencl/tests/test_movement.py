@@ -98,3 +98,19 @@ def test_sums_by_a_wrong_index_are_told(wrong: int) -> None:
     with pytest.raises(IndexError, match=rf"index {wrong} is out of bounds"):
         x.scatter_add(0, index[:, None].expand(3, 40), source).cpu()
         ts.opencl.synchronize()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, ts.float64, ts.bool], ids=str)
+def test_copies_that_exchange_dims(dtype: Any) -> None:
+    x = whole(9, 21, 35, dtype=dtype, below=2 if dtype == ts.bool else 8)
+    for dims in ((0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0)):
+        alike(lambda x, dims=dims: x.permute(dims).contiguous(), x)
+    alike(lambda x: x[1:, 3:, 2:].permute(2, 0, 1).contiguous(), x)
+    alike(lambda x: x[:, :, None].expand(9, 21, 4, 35).permute(0, 3, 2, 1).contiguous(), x)
+    alike(lambda x: x.new_zeros(40, 21, 12)[2:37, :, 1:10].copy_(x.permute(2, 1, 0)), x)
+
+
+def test_long_rows_become_columns() -> None:
+    alike(lambda x: x.t().contiguous(), whole(3000, 13))
+    alike(lambda x: x.t().contiguous(), whole(13, 3000))
+    alike(lambda x: x.contiguous(memory_format=ts.channels_last).contiguous(), whole(2, 17, 40, 30))

@@ -14,6 +14,7 @@ from tesserack_kernelgen.emit import DIVISIONS, program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates, merge, uniform
 from tesserack_kernelgen.templates._chunks import CHUNK, launch_chunks
+from tesserack_kernelgen.templates._transpose import transposed
 from tesserack_kernelgen.templates._vectors import by_vectors
 
 __all__ = ["Elementwise", "copy_cast", "fill", "iota", "pointwise"]
@@ -203,6 +204,8 @@ def copy_cast(call: Call) -> LaunchPlan:
         ).plan()
     source = kernel.input(0)
     if source.dtype == target.dtype:
+        if launch := transposed(call):
+            return LaunchPlan([launch])
         bits = f"u{8 * ITEMSIZE[source.dtype]}"
 
         def move(at: list[str]) -> str:
