@@ -114,3 +114,39 @@ def test_long_rows_become_columns() -> None:
     alike(lambda x: x.t().contiguous(), whole(3000, 13))
     alike(lambda x: x.t().contiguous(), whole(13, 3000))
     alike(lambda x: x.contiguous(memory_format=ts.channels_last).contiguous(), whole(2, 17, 40, 30))
+
+
+@pytest.mark.parametrize("dtype", [ts.complex64, ts.complex128], ids=str)
+def test_complex_numbers_are_moved_and_added_without_the_cpu(dtype: Any) -> None:
+    x, source = (ts.complex(whole(n, 6), whole(n, 6)).to(dtype) for n in (10, 3))
+    index, down, right = ts.tensor([1, 9, 1]), whole(3, 6, below=10).long(), whole(10, 4, below=6).long()
+    x_, source_ = x.to("opencl"), source.to("opencl")
+    before = ts.backends.fallbacks()
+    found = [
+        x_.index_select(0, index.to("opencl")),
+        x_.t()[:, index.to("opencl")],
+        x_.gather(0, down.to("opencl")),
+        x_.t().gather(1, down.to("opencl").t()),
+        x_.gather(1, right.to("opencl")),
+        x_.scatter(1, right[:, :1].to("opencl"), 2 + 3j),
+        x_.scatter_add(0, down.to("opencl"), source_),
+        x_.index_add(0, index.to("opencl"), source_),
+        x_.index_copy(0, index[:2].to("opencl"), source_[:2]),
+        x_.index_put((index.to("opencl"),), source_, accumulate=True),
+    ]
+    assert ts.backends.fallbacks() == before
+    expected = [
+        x.index_select(0, index),
+        x.t()[:, index],
+        x.gather(0, down),
+        x.t().gather(1, down.t()),
+        x.gather(1, right),
+        x.scatter(1, right[:, :1], 2 + 3j),
+        x.scatter_add(0, down, source),
+        x.index_add(0, index, source),
+        x.index_copy(0, index[:2], source[:2]),
+        x.index_put((index,), source, accumulate=True),
+    ]
+    assert all(ts.equal(mine.cpu(), theirs) for mine, theirs in zip(found, expected, strict=True))
+    with pytest.raises(IndexError, match="index 10 is out of bounds"):
+        x_.index_select(0, ts.tensor([10], device="opencl")).cpu()

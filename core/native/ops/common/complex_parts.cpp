@@ -21,6 +21,13 @@ Tensor raw_part(const Tensor& t, bool imaginary) {
   return out;
 }
 
+Tensor raw_index_of_parts(const Tensor& index) {
+  Dims sizes(index.sizes()), strides(index.strides());
+  sizes.push_back(2);
+  strides.push_back(0);
+  return alias(index, sizes, strides, index->byte_offset);
+}
+
 Tensor of_parts(Tensor fresh) {
   Dims sizes(fresh.sizes().first(fresh.sizes().size() - 1));
   fresh->set_dtype(complex_type(fresh.dtype()));

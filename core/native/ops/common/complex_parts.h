@@ -9,6 +9,8 @@ namespace ts {
 Tensor raw_parts(const Tensor& t);
 // One part of a complex tensor: the same memory, untracked.
 Tensor raw_part(const Tensor& t, bool imaginary);
+// Each element of an index twice, for both parts of a number: (..., 2) in the same memory.
+Tensor raw_index_of_parts(const Tensor& index);
 // A fresh contiguous real tensor (..., 2) as the complex one (...) of the same memory.
 Tensor of_parts(Tensor fresh);
 

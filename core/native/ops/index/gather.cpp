@@ -2,6 +2,7 @@
 #include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
+#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/index/gather_scatter.h"
 
@@ -9,6 +10,15 @@ namespace ts {
 
 namespace {
 const KernelId kGather("gather"), kIndexSelect("index_select");
+
+// Complex numbers as pairs of real ones where the kernel does not take them: they are only moved.
+void gather_into(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index) {
+  Launch launch(kGather, self.device());
+  launch.out(out).in(self).in(index).param(dim);
+  if (!is_complex(self.dtype())) return launch.run_required();
+  if (!launch.run()) gather_into(raw_parts(out), raw_parts(self), dim, raw_index_of_parts(index));
+}
+
 } // namespace
 
 Tensor raw_1d(const Tensor& t) { return t.ndim() ? t : raw_view(t, Dims{1}); }
@@ -28,7 +38,7 @@ void select_into(const Tensor& out, const Tensor& self, int64_t dim, const Tenso
   Dims shape(out.sizes().size(), 1);
   shape[dim] = index.numel();
   Tensor seen = raw_expand(raw_view(index, shape), out.sizes(), "index_select");
-  Launch(kGather, self.device()).out(out).in(self).in(seen).param(dim).run_required();
+  gather_into(out, self, dim, seen);
 }
 
 namespace {
@@ -54,7 +64,7 @@ void gather(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& in
   Tensor to = raw_1d(out), from = raw_1d(self), at = raw_1d(index);
   for (int64_t k = 0; k < at.ndim(); ++k)
     if (k != d && at.sizes()[k] != from.sizes()[k]) from = raw_narrow(from, k, 0, at.sizes()[k]);
-  Launch(kGather, self.device()).out(to).in(from).in(at).param(d).run_required();
+  gather_into(to, from, d, at);
 }
 
 Tensor index_select_rule(const Tensor& self, int64_t dim, const Tensor& index) {

@@ -3,6 +3,7 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
+#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/index/gather_scatter.h"
 
@@ -27,7 +28,11 @@ void scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Ten
     scatter_into(sums, dim, index, raw_cast(src, wide), opcode);
     return raw_copy(to, sums);
   }
-  Launch(kScatter, out.device()).out(to).in(at).in(from).opcode(opcode).param(dim).run_required();
+  Launch launch(kScatter, out.device());
+  launch.out(to).in(at).in(from).opcode(opcode).param(dim);
+  bool by_parts = is_complex(out.dtype()) && (opcode == TS_S_SET || opcode == TS_S_ADD);
+  if (!by_parts) return launch.run_required();
+  if (!launch.run()) scatter_into(raw_parts(to), dim, raw_index_of_parts(at), raw_parts(from), opcode);
 }
 
 void scatter_slices(const Tensor& out, int64_t dim, const Tensor& index, const Tensor& src, int opcode) {
