@@ -14,6 +14,7 @@ CASES = {
     "line": ((2, 4, 17), (6, 4, 3), 2, 2, 1, 1),
     "volume": ((2, 4, 7, 8, 9), (6, 2, 3, 2, 3), (2, 1, 2), (1, 1, 0), (1, 2, 1), 2),
     "depthwise": ((2, 6, 8, 8), (6, 1, 3, 3), 1, 1, 1, 6),
+    "depthwise of strips": ((2, 5, 70, 60), (5, 1, 5, 3), 1, (2, 1), 1, 5),
     "pointwise": ((3, 7, 5, 5), (4, 7, 1, 1), 1, 0, 1, 1),
     "stride beyond kernel": ((2, 3, 12, 12), (4, 3, 2, 2), 3, 0, 1, 1),
     "long padding": ((1, 2, 4, 4), (3, 2, 3, 3), 1, 4, 1, 1),
@@ -132,7 +133,7 @@ def test_other_processors(opencl: Any, simd_bytes: int, local_bytes: int) -> Non
     opencl._devices[0] = dataclasses.replace(known, serial=True, simd_bytes=simd_bytes, local_bytes=local_bytes)
     opencl.install(backend)  # the core forgets the plans it holds
     try:
-        for name in ("plain", "strips of rows", "many channels", "groups of several"):
+        for name in ("plain", "strips of rows", "many channels", "groups of several", "depthwise of strips"):
             check(CASES[name], ts.float32, 1e-5)
         check(CASES["plain"], ts.float64, 1e-12)
     finally:

@@ -66,7 +66,7 @@ def plan(call: Call, p: Product, images: Images, out: Images, space: Space) -> L
     weights = FactorText(k, p.a, k.input(p.a.operand), "a")
     source, target = Copied(k, images, k.input(images.operand)), k.output(0)
     addend, at, _ = addend_of(k, p.addend, acc)
-    panel = _panel.Panel(lanes.count, 8 if call.device.simd_bytes >= 64 else 4, 2, 0, 0, _DEPTH)
+    panel = _registers(call, p.sizes[0], lanes.count)
     beside = _panel.Rows(panel.rows, _DEPTH)
     line, elements = tile.line, _images.capacity(call, p.accumulate)
     down, tall = -(-p.sizes[0] // tile.filters), -(-out.shape[2] // line.rows)
@@ -150,6 +150,12 @@ def plan(call: Call, p: Product, images: Images, out: Images, space: Space) -> L
 """
     groups = down * tall * wide * math.prod(p.batch)
     return LaunchPlan([k.launch(body, (groups,), (1,), _panel.LEAST)]) if groups < 2**31 else None
+
+
+def _registers(call: Call, filters: int, lanes: int) -> _panel.Panel:
+    """The tile in registers; of one filter, as depthwise, other rows would be computed in vain."""
+    rows, vectors = (1, 4) if filters == 1 else (8 if call.device.simd_bytes >= 64 else 4, 2)
+    return _panel.Panel(lanes, rows, vectors, 0, 0, _DEPTH)
 
 
 def _taken(p: _panel.Panel, acc: str, vector_type: str) -> str:
