@@ -100,7 +100,8 @@ def plan(
     to_m = k.own_index(p.sizes[1] if split else p.out_m)
     moves = [("za", results), ("zb", images)]
     bases = " ".join(f"const idx {name} = g * {k.own_index(x.group)} + {k.own_index(x.start)};" for name, x in moves)
-    dots = _dots.Dots(lanes.count, 4, 4 if call.device.simd_bytes >= 64 else 2, 0, 0, 0)
+    rows = 1 if p.sizes[0] == 1 else 4  # of depthwise convolutions others would be computed in vain
+    dots = _dots.Dots(lanes.count, rows, 4 if call.device.simd_bytes >= 64 else 2, 0, 0, 0)
     room = [
         _images.room(size, acc, name, lanes.type, lanes.count)
         for name, size in (("pa", elements // 4), ("pb", elements // 2), ("sums", elements // 6))
