@@ -15,7 +15,7 @@ from tesserack_kernelgen.emit import constant
 if TYPE_CHECKING:
     from tesserack_kernelgen.card import Call
 
-__all__ = ["STORED", "costly", "has_vectors", "instruction", "vector_helpers", "vector_program"]
+__all__ = ["STORED", "costly", "has_vectors", "instruction", "vector_helpers", "vector_program", "vector_type"]
 
 # Drivers' vload and vstore take a vector apart, byte by byte at worst.
 _BITS = "*(GLOBAL const any_{name}*)((GLOBAL const {c}*)p + i)"
@@ -144,13 +144,13 @@ def vector_helpers(
     parts = [vector_math.types(vector("f32", lanes), vector("i32", lanes), _doubles(call, lanes), lanes)]
     loaded, stored = sorted(set(loaded)), sorted(set(stored))
     for name in sorted({*loaded, *stored}):
-        parts.append(f"typedef {_c(name)}{lanes} any_{name} ALIGNED({ITEMSIZE[name]});")
+        parts.append(f"typedef {vector_type(name)}{lanes} any_{name} ALIGNED({ITEMSIZE[name]});")
     for name in loaded:
         whole = _LOADS.get(name, "TO_V(" + _BITS + ")").format(name=name, n=lanes, c=STORAGE[name])
         parts.append(_LOAD.format(name=name, n=lanes, whole=whole, one=load("p", "i + j * step", name, "f32")))
     parts += [_BF16_BITS] if "bfloat16" in stored else []
     for name in stored:
-        by_integers = _KEEP + f"convert_{_c(name)}{lanes}(convert_long{lanes}(x))"
+        by_integers = _KEEP + f"convert_{vector_type(name)}{lanes}(convert_long{lanes}(x))"
         whole = _STORES.get(name, by_integers).format(name=name, n=lanes, c=STORAGE[name])
         one = store("p", "i + j * step", name, "part[j]", "f32")
         parts.append(_STORE.format(name=name, n=lanes, whole=whole, one=one))
@@ -163,7 +163,7 @@ def _doubles(call: Call, lanes: int) -> str | None:
     return call.card.dialect.vector("f64", lanes) if call.device.fp64 else None
 
 
-def _c(name: str) -> str:
+def vector_type(name: str) -> str:
     """The type of OpenCL for a dtype's storage."""
     c = STORAGE[name]
     words = {"8": "char", "16": "short", "32": "int", "64": "long"}

@@ -25,6 +25,7 @@ from tesserack_kernelgen.templates.pool import avg_pool2d, avg_pool2d_backward, 
 from tesserack_kernelgen.templates.random import dropout, rand_fill, randint_fill, randn_fill, random_bits
 from tesserack_kernelgen.templates.reduce import reduce
 from tesserack_kernelgen.templates.scan import scan
+from tesserack_kernelgen.templates.search import searchsorted
 from tesserack_kernelgen.templates.select import topk
 from tesserack_kernelgen.templates.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
 from tesserack_kernelgen.templates.sort import sort
@@ -53,6 +54,7 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "native_dropout": dropout,
     "cat": cat,
     "topk": topk,
+    "searchsorted": searchsorted,
     "linear": linear,
     "convolution": convolution,
     "convolution_backward_input": backward_input,

@@ -15,12 +15,13 @@ from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
 from tesserack_kernelgen.templates._folds import Folding, has_folds
 
-__all__ = ["Fold", "reduce"]
+__all__ = ["DTYPE", "Fold", "highest", "lowest", "reduce"]
 
 _CHUNK = 8192  # elements that one group adds up before there is a second stage
 _SHORT = 64  # rows up to here belong to one item
 _BESIDE = 8  # vectors of neighbouring outputs that an item of a serial device has, where there are so many
-_DTYPE = {c: name for name, c in STORAGE.items() if name not in ("bool", "float16", "bfloat16")}
+#: Of each C type the dtype that stores it.
+DTYPE = {c: name for name, c in STORAGE.items() if name not in ("bool", "float16", "bfloat16")}
 
 
 def lowest(c: str) -> str:
@@ -122,7 +123,7 @@ def reduce(call: Call) -> LaunchPlan:
     split = _split(call, shape, has_folds(call, fold, name_of(call.inputs[0].dtype)))
     if split == 1:
         return LaunchPlan([_first(call, shape, fold, 1)])
-    values = -(-split * shape.outputs * ITEMSIZE[_DTYPE[fold.c]] // 16) * 16
+    values = -(-split * shape.outputs * ITEMSIZE[DTYPE[fold.c]] // 16) * 16
     workspace = values + (split * shape.outputs * 8 if fold.located else 0)
     return LaunchPlan([_first(call, shape, fold, split), _second(call, shape, fold, split)], workspace)
 
@@ -189,7 +190,7 @@ def _store_partial(kernel: Kernel, shape: _Shape, fold: Fold, split: int) -> Sto
 
 
 def _partials(kernel: Kernel, shape: _Shape, fold: Fold, split: int) -> tuple[Tensor, Tensor]:
-    dtype = _DTYPE[fold.c]
+    dtype = DTYPE[fold.c]
     values = kernel.workspace(0, dtype)
     if not fold.located:
         return values, values
