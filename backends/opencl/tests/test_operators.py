@@ -67,6 +67,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "rows by index": (lambda x: x[ts.tensor([3, -1, 0, 3], device=x.device)], ((9, 2100),)),
     "columns by index": (lambda x: x.index_select(1, ts.tensor([3, 1, 0], device=x.device)), ((9, 21),)),
     "sum of all": (lambda x: x.sum(), ((70000,),)),
+    "softmax of seven columns": (lambda x: x.softmax(1), ((5, 40, 7),)),
+    "log_softmax of thirty columns": (lambda x: x.log_softmax(1), ((5, 40, 30),)),
     "max": (lambda x: x.amax(1), ((40, 333),)),
     "cumsum": (lambda x: x.cumsum(0), ((70, 33),)),
     "sort": (lambda x: x.sort(1)[0], ((5, 77),)),

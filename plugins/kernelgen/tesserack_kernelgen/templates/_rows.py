@@ -24,7 +24,8 @@ _SERIAL_ROWS = 8  # short rows of one group where items are iterations of a loop
 _LONG = 256  # elements from which a row has a group of its own there
 _WIDTH = 16  # accumulators of a serial sum over neighbours, which compilers keep in vectors
 _PARTIAL = 256  # elements that each adds up before it adds them to the whole
-_BESIDE = 16  # rows of one item where elements of neighbouring rows lie side by side
+_BESIDE = 16  # rows of one item where elements of neighbouring rows lie side by side, or half as many
+_FEW = 3  # of them, from which that pays
 
 
 @dataclass
@@ -239,7 +240,7 @@ class Rows:
         """The launch of the kernel."""
         across, vectors = self._side_by_side(), has_vector_rows(self)
         loop = Loop(self.kernel, self._reduced, self.strides(), not self._code and not across)
-        if vectors and (across or loop.width > 1):
+        if vectors and (self.beside >= _BESIDE if across else loop.width > 1):  # parts of vectors are slow
             made = VectorRows(self, loop)
             return made.across() if across else made.along()
         helpers = "\n".join(filter(None, (helpers, EXP_PLAIN if self.exp == "exp_plain" else "")))
@@ -274,7 +275,7 @@ class Rows:
     def _side_by_side(self) -> bool:
         """Whether an item had better take neighbouring rows together: their elements are near, and a row's are not."""
         operands: list[Operand | Store] = [*self.loaded, *self.stores]
-        if not self.kernel.call.device.serial or self._code or self.beside < _BESIDE // 2:
+        if not self.kernel.call.device.serial or self._code or self.beside < _FEW:
             return False
         if any(x.beside not in (0, 1) for x in operands):
             return False
@@ -282,8 +283,8 @@ class Rows:
         return bool(apart) and all(last_of(x.inside) != 1 or x.beside == 0 for x in operands)
 
     def _columns(self, helpers: str, loop: Loop) -> Launch:
-        """An item takes ``_BESIDE`` rows, of every one of which all values are elements of arrays."""
-        kernel, n = self.kernel, _BESIDE
+        """An item takes ``n`` rows, of every one of which all values are elements of arrays."""
+        kernel, n = self.kernel, _BESIDE if self.beside > _BESIDE // 2 else _BESIDE // 2
         blocks = -(-self.beside // n)
         beside, per_line = kernel.own_index(self.beside), kernel.own_index(blocks)
         known: list[str] = []
@@ -292,8 +293,9 @@ class Rows:
         def lanes(statements: str) -> str:
             values = " ".join(f"const {self.c} {name} = {name}_[j];" for name in known)
             each = f"{{ {values} {statements} }}"
+            # A condition within a loop of known length becomes masks of vectors; a shorter loop would not be vectors.
             return f"if (many == {n}) {{ UNROLL for (i32 j = 0; j < {n}; ++j) {each} }}\n" + (
-                f"    else for (i32 j = 0; j < many; ++j) {each}"
+                f"    else for (i32 j = 0; j < {n}; ++j) if (j < many) {each}"
             )
 
         for name, x, at, by in self.row_values:
