@@ -118,6 +118,18 @@ def test_batch_norm_updates_running_statistics_and_uses_them() -> None:
         assert ts.allclose(mine, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [ts.float64, ts.float16, ts.int64, ts.int8, ts.uint8, ts.bool], ids=str)
+@pytest.mark.parametrize("descending", [False, True])
+def test_long_sorts_of_every_kind_of_number(dtype: ts.dtype, descending: bool) -> None:
+    x = (tensors((2, 20001))[0] * 3e9).to(ts.int64)
+    x = (x % 2**40 * (1 - x % 2 * 2)).to(dtype) if dtype != ts.bool else x % 2 == 0
+    for y in (x, x[:, ::3], x[:, :600].t()):
+        found = y.to("opencl").sort(-1 if y.shape[-1] > 2 else 0, descending=descending, stable=True)
+        expected = y.sort(-1 if y.shape[-1] > 2 else 0, descending=descending, stable=True)
+        assert ts.equal(found[0].cpu(), expected[0])
+        assert ts.equal(found[1].cpu(), expected[1])
+
+
 @pytest.mark.parametrize("shape", [(1,), (17,), (4097,), (20000,), (3, 9001), (40, 64), (7, 0)])
 @pytest.mark.parametrize("descending", [False, True])
 def test_sorts_are_stable(shape: tuple[int, ...], descending: bool) -> None:

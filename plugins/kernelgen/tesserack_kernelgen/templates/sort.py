@@ -1,6 +1,7 @@
 """A stable sort along the last dim: short blocks by insertion, then merges in which every element finds its place.
 
-On serial devices segments of the merged runs do, and what follows in a segment is taken in order.
+On serial devices long blocks are sorted digit by digit, from the last on; in merges segments find their places, and
+what follows in a segment is taken in order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tesserack_kernelgen.layout import coordinates, lines, offset_text
 __all__ = ["sort"]
 
 _BLOCK = 16
+_DIGITS_FROM = 256  # elements of a row
 _SEGMENT = 4096  # elements that an item of a serial device merges, one after the other
 
 
@@ -29,13 +31,29 @@ def sort(call: Call) -> LaunchPlan:
     n, rows = x.shape[-1], math.prod(x.shape[:-1])
     item = 8 if x.numel > 2**31 - 1 else 4
     half = -(-n * rows * item // 16) * 16
-    passes: list[Launch] = [_Pass(call, "sort_blocks", item).blocks(0)]
-    run, turn = _BLOCK, 0
+    if call.device.serial and n >= _DIGITS_FROM:
+        run = _digit_block(call, n, rows)
+        first = _Pass(call, "sort_digits", item)
+        passes: list[Launch] = [first.digits(run, half)]
+        workspace = 2 * half + 2 * first.key_bytes
+    else:
+        run = _BLOCK
+        passes = [_Pass(call, "sort_blocks", item).blocks(0)]
+        workspace = 2 * half if n > run else half
+    turn = 0
     while run < n:
         passes.append(_Pass(call, "sort_merge", item).merge(run, turn * half, (1 - turn) * half))
         run, turn = 2 * run, 1 - turn
     passes.append(_Pass(call, "sort_write", item).write(turn * half))
-    return LaunchPlan(passes, 2 * half if len(passes) > 2 else half)
+    return LaunchPlan(passes, workspace)
+
+
+def _digit_block(call: Call, n: int, rows: int) -> int:
+    """Into blocks of how many elements a row is cut: none but to give all units work."""
+    blocks = 1
+    while rows * blocks < call.device.compute_units and n // blocks > 2 * _SEGMENT:
+        blocks *= 2
+    return -(-n // blocks)
 
 
 class _Pass:
@@ -47,7 +65,7 @@ class _Pass:
         self.source = self.kernel.input(0)
         self.dtype = "int32" if item == 4 else "int64"
         self.n = self.kernel.own_index(self.x.shape[-1])
-        self.rows = math.prod(self.x.shape[:-1])
+        self.rows: int = math.prod(self.x.shape[:-1])
         outer, self.steps = lines(self.x.shape, *(t.strides for t in (self.x, *call.outputs)))
         self.names = [f"k{k}" for k in range(len(outer))]
         self.sizes = self.kernel.own_indices(outer)
@@ -98,6 +116,76 @@ class _Pass:
 
     def _c(self) -> str:
         return "i32" if ITEMSIZE[self.dtype] == 4 else "i64"
+
+    @property
+    def key_bytes(self) -> int:
+        """Of one of two arrays of keys."""
+        return -(-self.rows * int(self.x.shape[-1]) * int(self.c[1:]) // 8 // 16) * 16
+
+    def _key(self) -> str:
+        """Statements that declare ``key`` of ``v``: unsigned, in the order of values; equal values have equal keys."""
+        wide = int(self.c[1:])
+        k, top = f"u{wide}", f"(({f'u{wide}'})1 << {wide - 1})"
+        if self.c in REAL:  # zeros are equal, and NaN is greatest
+            text = f"""const {k} bits = AS_{k.upper()}(v == 0 ? ({self.c})0 : v);
+    {k} key = v != v ? ~({k})0 : bits & {top} ? ~bits : bits | {top};"""
+        else:
+            text = f"{k} key = ({k})v" + (f" ^ {top};" if self.c[0] == "i" else ";")
+        return f"{text} key = ~key;" if self.call.params[0] else text
+
+    def digits(self, run: int, half: int) -> Launch:
+        """An item sorts a block by counting, digit by digit; positions end where they began."""
+        per_row, wide = -(-self.x.shape[-1] // run), int(self.c[1:])
+        k, p, places = f"u{wide}", self._c(), range(0, wide, 8)
+        keys = [self.kernel.workspace(2 * half + turn * self.key_bytes, f"uint{wide}") for turn in (0, 1)]
+        positions = [self._positions(0), self._positions(half)]
+        blocks, size = self.kernel.own_index(per_row), self.kernel.own_index(run)
+        count = " ".join(f"++count[{32 * place} + (i32)(key >> {place} & 255)];" for place in places)
+        body = f"""
+  const idx row = t / {blocks}, from = t % {blocks} * {size}, line = row * {self.n} + from;
+  {coordinates("row", self.sizes, self.names)} {self._row("base", 0)}
+  const idx many = {self.n} - from < {size} ? {self.n} - from : {size};
+  GLOBAL {k}* key0 = (GLOBAL {k}*)({keys[0].pointer}) + line;
+  GLOBAL {k}* key1 = (GLOBAL {k}*)({keys[1].pointer}) + line;
+  GLOBAL {p}* place0 = (GLOBAL {p}*)({positions[0].pointer}) + line;
+  GLOBAL {p}* place1 = (GLOBAL {p}*)({positions[1].pointer}) + line;
+  idx count[{32 * wide}];
+  for (i32 i = 0; i < {32 * wide}; ++i) count[i] = 0;
+  for (idx i = 0; i < many; ++i) {{
+    const {self.c} v = {self._value("from + i")};
+    {self._key()}
+    key0[i] = key;
+    place0[i] = ({p})(from + i);
+    {count}
+  }}
+  i32 swapped = 0;
+  for (i32 place = 0; place < {wide}; place += 8) {{
+    const i32 digit = place * 32;
+    if (count[digit + (i32)(key0[0] >> place & 255)] == many) continue;
+    idx before = 0;
+    for (i32 i = 0; i < 256; ++i) {{
+      const idx here = count[digit + i];
+      count[digit + i] = before;
+      before += here;
+    }}
+    for (idx i = 0; i < many; ++i) {{
+      const {k} key = key0[i];
+      const idx to = count[digit + (i32)(key >> place & 255)]++;
+      key1[to] = key;
+      place1[to] = place0[i];
+    }}
+    GLOBAL {k}* const key2 = key0;
+    key0 = key1;
+    key1 = key2;
+    GLOBAL {p}* const place2 = place0;
+    place0 = place1;
+    place1 = place2;
+    swapped = !swapped;
+  }}
+  if (swapped)
+    for (idx i = 0; i < many; ++i) place1[i] = place0[i];"""
+        self.group = 1
+        return self._launch(body, per_row * self.rows)
 
     def merge(self, run: int, start: int, to: int) -> Launch:
         given, merged = self._positions(start), self._positions(to)
