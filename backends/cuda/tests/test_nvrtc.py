@@ -68,6 +68,9 @@ def reductions(device: str) -> None:
             for dim in (0, -1):
                 (x.sum(dim), x.amax(dim), x.argmin(dim), x.any(dim), x.cumsum(dim), x.cummax(dim), x.sort(dim))
             (x.sum(), x.prod(), x.argmax())
+        x = ts.ones(5000, 9, device=device).to(dtype)  # side by side, in parts, and in parts of one row
+        (x.cumsum(0), x.cummin(0), x[:, 0].cumprod(0), x.view(-1).cummax(0))
+        (ts.searchsorted(x[0], x), ts.searchsorted(x, x, right=True))
     for dtype in FLOATS:
         x = ts.rand(6, 40, device=device).to(dtype)
         (x.var(1), x.logsumexp(1), x.softmax(1), x.log_softmax(1), F.layer_norm(x, (40,)))
