@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import subprocess
 import tempfile
 import threading
@@ -332,6 +333,7 @@ class Simulated(Graphs):
             "-fPIC",
             "-shared",
             "-ffp-contract=off",
+            *(f"-fsanitize={checks}" for checks in filter(None, [os.environ.get("SIMULATED_CHECKS")])),
             str(text),
             "-o",
             str(binary),
