@@ -1215,6 +1215,7 @@ _load_library: Any
 _make_sparse: Any
 _manual_seed_all: Any
 _named_results: Any
+_note_fallback: Any
 _operator_function: Any
 _operators: Any
 _overrides_off: Any

@@ -112,6 +112,9 @@ private:
   uint32_t needs_ = 0; // of a kernel's flags
 };
 
+// What runs on the cpu for want of a kernel, of a case as in "float32[2, 3]": counted, told of the first time, shown to
+// the transfer guard, or refused, as set_fallback says.
+void note_fallback(std::string_view name, const Backend& here, const std::string& case_text);
 // Under set_fallback: 0 allow, 1 warn once per operator (default), 2 error. Counts by operator name.
 void set_fallback_mode(int mode);
 int fallback_mode();

@@ -226,6 +226,20 @@ bool Launch::run_aligned() {
   return true;
 }
 
+void note_fallback(std::string_view name, const Backend& here, const std::string& case_text) {
+  const std::string lacks = concat(name, ": backend '", here.name(), "' has no kernel for (", case_text, ")");
+  const bool nowhere = here.name() == "cpu";
+  TS_CHECK_KIND(ErrorKind::NotImplemented, !nowhere && fallback_mode() != 2, lacks,
+                nowhere ? "" : ", and falling back to cpu is off (set_fallback)");
+  guard_transfer(Transfer::Fallback, [&] { return concat(lacks, ", which runs on the cpu"); });
+  bool first;
+  {
+    std::lock_guard lock(fallbacks().mutex);
+    first = fallbacks().counts[std::string(name)]++ == 0;
+  }
+  if (first && fallback_mode() == 1) warn(concat(lacks, "; running it on the cpu, with copies"));
+}
+
 void Launch::fall_back() {
   Backend& here = backend_of(device_);
   Device cpu = parse_device("cpu");
@@ -234,21 +248,7 @@ void Launch::fall_back() {
   for (size_t k = 0; k < inputs_.size(); ++k) add(input(k));
   if (inputs_.empty()) // a factorisation has only what it writes in place
     for (size_t k = 0; k < outputs_.size(); ++k) add(output(k));
-  TS_CHECK_KIND(ErrorKind::NotImplemented, cpu.backend != device_.backend && fallback_mode() != 2, id_.name(),
-                ": backend '", here.name(), "' has no kernel for (", case_text, ")",
-                cpu.backend == device_.backend ? "" : ", and falling back to cpu is off (set_fallback)");
-  guard_transfer(Transfer::Fallback, [&] {
-    return concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text,
-                  "), which runs on the cpu");
-  });
-  bool first;
-  {
-    std::lock_guard lock(fallbacks().mutex);
-    first = fallbacks().counts[id_.name()]++ == 0;
-  }
-  if (first && fallback_mode() == 1)
-    warn(concat(id_.name(), ": backend '", here.name(), "' has no kernel for (", case_text,
-                "); running it on the cpu, with copies"));
+  note_fallback(id_.name(), here, case_text);
   if (id_.index() == kCopy.index() && input_tensors_[0]) return copy_on_cpu(output(0), input(0), cpu);
   Copies copies;
   Launch copy = on_copies(cpu, copies);

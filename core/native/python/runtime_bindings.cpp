@@ -145,6 +145,10 @@ void define_backends(pb::module_& m) {
   m.def("_fallback_mode", fallback_mode);
   m.def("_fallbacks", fallback_counts);
   m.def("_reset_fallbacks", reset_fallback_counts);
+  m.def("_note_fallback", [](const std::string& name, const pb::object& tensor) {
+    const Tensor& t = ts::py::expect_tensor(tensor.ptr(), name.c_str());
+    if (Backend& here = backend_of(t.device()); here.name() != "cpu") note_fallback(name, here, describe(t));
+  });
   m.def("_set_checked", [](bool on) { return checked_mode.exchange(on); });
   m.def("_pin_memory", [](const pb::object& tensor, const std::string& name) {
     Backend* b = name.empty() ? pinning_backend() : &named_backend(name);

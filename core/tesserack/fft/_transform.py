@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
+from tesserack import _native
 from tesserack.autograd import Function
 from tesserack.fft import _mkl
 
@@ -191,6 +192,7 @@ def _compute(map: Map, x: Tensor) -> Tensor:
         made = _mkl.compute(map, _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes))
         if made is not None:
             return _fitted(made, map.dims, map.result)
+    _native._note_fallback("fft", x)  # of another device
     array = _resized(x.numpy(force=True), map.dims, sizes)
     found = _direct(map, array)
     if found is None:
