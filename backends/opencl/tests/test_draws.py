@@ -1,0 +1,58 @@
+"""Random numbers that begin and end anywhere in a vector of counters are those of the cpu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import tesserack as ts
+import tesserack.nn.functional as F
+
+COUNTS = (1, 3, 63, 64, 65, 130, 4099)
+EXACT: dict[str, Callable[[int, ts.dtype, str], ts.Tensor]] = {
+    "rand": lambda n, dtype, device: ts.rand(n, dtype=dtype, device=device),
+    "dropout": lambda n, dtype, device: F.dropout(ts.ones(n, dtype=dtype, device=device), 0.3),
+    "bernoulli_": lambda n, dtype, device: ts.empty(n, dtype=dtype, device=device).bernoulli_(0.3),
+}
+RANGES = ((0, 10), (-5, 1000), (0, 1), (0, 64), (-(2**31), 2**31), (3, 2**32 + 3), (7, 2**40), (0, 2**31 + 1))
+
+
+def _on_both(draw: Callable[[str], ts.Tensor], skipped: int) -> list[ts.Tensor]:
+    """What is drawn on the cpu and the device after some words, and that both go on at the same place."""
+    found, after = [], []
+    for device in ("cpu", "opencl"):
+        ts.manual_seed(3)
+        if skipped:
+            ts.rand(skipped, device=device)
+        found.append(draw(device).cpu())
+        after.append(ts.rand(3, device=device).cpu())
+    assert ts.equal(*after)
+    return found
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 2, 5])
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64, ts.float16, ts.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [*EXACT])
+def test_uniform(name: str, dtype: ts.dtype, skipped: int) -> None:
+    for n in COUNTS:
+        assert ts.equal(*_on_both(lambda device, n=n: EXACT[name](n, dtype, device), skipped)), n
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 2, 5])
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64], ids=str)
+def test_normal(dtype: ts.dtype, skipped: int) -> None:
+    near = 1e-5 if dtype is ts.float32 else 1e-12
+    for n in COUNTS:
+        cpu, there = _on_both(lambda device, n=n: ts.randn(n, dtype=dtype, device=device), skipped)
+        ts.testing.assert_close(there, cpu, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 3])
+@pytest.mark.parametrize("span", RANGES, ids=str)
+def test_integers(span: tuple[int, int], skipped: int) -> None:
+    for dtype in (ts.int64, ts.int32, ts.uint8, ts.int16):
+        if span[0] < ts.iinfo(dtype).min or span[1] - 1 > ts.iinfo(dtype).max:
+            continue
+        for n in COUNTS:
+            draw = lambda device, n=n, dtype=dtype: ts.randint(*span, (n,), dtype=dtype, device=device)  # noqa: E731
+            assert ts.equal(*_on_both(draw, skipped)), (dtype, n)
