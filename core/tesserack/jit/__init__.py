@@ -1,7 +1,7 @@
 """PyTorch's scripting, run as Python: what PyTorch itself does with ``PYTORCH_JIT=0``.
 
-``script`` and ``trace`` give back what they are given, which then runs operator by operator. Saving a program is not
-among what this can do: ``save`` and ``load`` say so.
+``script`` and ``trace`` give back what they are given, which then runs operator by operator, and counts as a
+``ScriptModule`` or ``ScriptFunction`` from then on. ``save`` pickles it: ``load`` must be able to import its classes.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from tesserack.nn.modules.module import Module
+from tesserack.jit import _archive
+from tesserack.nn.modules.module import FALLBACKS, Module
 
 __all__ = [
     "Attribute",
@@ -76,16 +78,64 @@ class TracerWarning(Warning):
         warnings.filterwarnings("ignore", category=TracerWarning, module="torch.(?!jit)")
 
 
-class ScriptModule(Module):
-    """A base that modules may have; it adds nothing."""
+class _Scripted(type(Module)):  # type: ignore[misc]
+    """Classes that what was scripted counts as an instance of, beside instances of their own."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return bool(super().__instancecheck__(instance)) or (
+            cls in (ScriptModule, RecursiveScriptModule) and _is_scripted(instance)
+        )
+
+
+class ScriptModule(Module, metaclass=_Scripted):
+    """A base that modules may have, which adds nothing; modules given to ``script`` or ``trace`` count as instances.
+
+    >>> import tesserack as ts
+    >>> layer = ts.nn.Linear(1, 1)
+    >>> _isinstance(layer, ScriptModule), _isinstance(script(layer), ScriptModule)
+    (False, True)
+    """
 
 
 class RecursiveScriptModule(ScriptModule):
-    """What ``script`` makes of modules in PyTorch; here nothing is one."""
+    """The class of such modules in PyTorch."""
 
 
-class ScriptFunction:
-    """What ``script`` makes of functions in PyTorch; here nothing is one."""
+class _ScriptedFunctions(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or _functions.get(id(instance)) is instance
+
+
+class ScriptFunction(metaclass=_ScriptedFunctions):
+    """Functions given to ``script`` or ``trace`` count as its instances."""
+
+
+_MARK = "_tesserack_scripted"
+_functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def _is_scripted(obj: Any) -> bool:
+    return _MARK in getattr(obj, "__dict__", ())
+
+
+def _scripted(obj: Any) -> Any:
+    """The object, which counts as a script from now on; a module's parts, too."""
+    if _isinstance(obj, Module):
+        for part in obj.modules():
+            part.__dict__[_MARK] = True
+    elif callable(obj) and not _isinstance(obj, type):
+        with contextlib.suppress(TypeError):  # what has no weak references
+            _functions[id(obj)] = obj
+    return obj
+
+
+# What a scripted module has besides its own attributes.
+FALLBACKS["save"] = lambda module: functools.partial(_save_method, module) if _is_scripted(module) else None
+FALLBACKS["original_name"] = lambda module: type(module).__name__ if _is_scripted(module) else None
+
+
+def _save_method(module: Any, f: Any, _extra_files: Any = None) -> None:
+    save(module, f, _extra_files)
 
 
 class CompilationUnit:
@@ -114,19 +164,19 @@ def _deprecated(name: str, instead: str = "switch to `torch.compile` or `torch.e
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """The function, module or class itself, which runs as Python."""
     _deprecated("script")
-    return obj
+    return _scripted(obj)
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
     """The function or module itself, which runs as Python; it is not called."""
     _deprecated("trace")
-    return func
+    return _scripted(func)
 
 
 def trace_module(mod: Any, inputs: Any, *args: Any, **options: Any) -> Any:
     """The module itself."""
     _deprecated("trace_method")
-    return mod
+    return _scripted(mod)
 
 
 def script_if_tracing(fn: F) -> F:
@@ -262,13 +312,28 @@ def wait(future: Any) -> Any:
 
 
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """``NotImplementedError``: a Python program cannot be written as one of PyTorch's script archives."""
-    raise NotImplementedError("jit.save: programs are not compiled; save the state_dict and construct the module again")
+    """Write a module or function, by pickle, with ``_extra_files``, texts or bytes by name, beside it.
+
+    ``f``: a path or an open file. ``RuntimeError`` for what does not pickle. PyTorch does not open such files, for
+    they hold no program.
+
+    >>> import io, tesserack as ts
+    >>> file, layer = io.BytesIO(), ts.nn.Linear(2, 3)
+    >>> save(script(layer), file)
+    >>> load(file)(ts.ones(1, 2)).equal(layer(ts.ones(1, 2)))
+    True
+    """
+    _archive.write(m, f, _extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
-    """``NotImplementedError``: PyTorch's script archives hold programs in its own language."""
-    raise NotImplementedError("jit.load: archives of scripts are not read; load a state_dict into the module instead")
+    """What :func:`save` wrote, on the device ``map_location``, or on those it was on; contents of ``_extra_files`` are
+    put into that dict. Like every pickle, a file may run what it says: only for files that are trusted.
+
+    ``NotImplementedError`` for archives of PyTorch, which hold programs in a language of its own; ``RuntimeError`` for
+    a class or function named in the file that cannot be imported.
+    """
+    return _scripted(_archive.read(f, map_location, _extra_files))
 
 
 _drop = functools.partial(ignore, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tesserack import Tensor, compile
@@ -53,6 +54,9 @@ _HOOK_TABLES = (
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
+
+# What other parts of the package give modules on request: by name, a function of the module that answers, or None.
+FALLBACKS: dict[str, Callable[[Any], Any]] = {}
 
 
 class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
@@ -249,6 +253,8 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             return declared.fget(self)  # the property itself failed with an AttributeError: show that one
         if _accessors.appeared(name):
             return getattr(self, name)
+        if name in FALLBACKS and (found := FALLBACKS[name](self)) is not None:
+            return found
         raise AttributeError(_accessors.missing(type(self), name))
 
     __getattr__.reads_registries = True  # type: ignore[attr-defined]

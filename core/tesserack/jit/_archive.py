@@ -1,0 +1,88 @@
+"""Files of ``jit.save``: a module, or a function, pickled. Where its classes can be imported, it comes back as it was.
+
+An archive of PyTorch's holds programs, so that it opens without the sources they were written in. Nothing is compiled
+here, and a file says only what the classes are called.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import zipfile
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import tesserack as ts
+from tesserack import _pickling
+
+__all__ = ["read", "write"]
+
+_FORMAT = "tesserack_script"
+_PICKLE, _EXTRA = "module.pkl", "extra/"
+
+
+def write(obj: Any, file: Any, extra: dict[str, Any] | None) -> None:
+    """Write to a path or an open file. ``RuntimeError`` for what does not pickle."""
+    data = io.BytesIO()
+    try:
+        pickle.Pickler(data, protocol=4).dump(obj)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise RuntimeError(
+            f"jit.save: expected a {type(obj).__name__} that pickles, since nothing is compiled, got: {error}; define "
+            "its classes and functions at the top of a module, or save the state_dict"
+        ) from error
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(f"{_FORMAT}/version", "1")
+        archive.writestr(f"{_FORMAT}/{_PICKLE}", data.getvalue())
+        for name, content in (extra or {}).items():
+            archive.writestr(f"{_FORMAT}/{_EXTRA}{name}", content)
+
+
+def read(file: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
+    """What :func:`write` wrote, its tensors where ``map_location`` says."""
+    try:
+        archive = zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise RuntimeError(f"jit.load: expected a file of jit.save, got none: {error}") from error
+    with archive:
+        names = archive.namelist()
+        if f"{_FORMAT}/{_PICKLE}" not in names:
+            raise NotImplementedError(
+                "jit.load: expected a file that jit.save of Tesserack wrote; archives of PyTorch hold programs in a "
+                "language of its own, which are not run; load a state_dict into the module instead"
+            )
+        for name in extra or {}:
+            if f"{_FORMAT}/{_EXTRA}{name}" in names:
+                extra[name] = archive.read(f"{_FORMAT}/{_EXTRA}{name}")  # type: ignore[index]
+        return _unpickled(io.BytesIO(archive.read(f"{_FORMAT}/{_PICKLE}")), map_location)
+
+
+def _unpickled(file: BinaryIO, map_location: Any) -> Any:
+    place = None if map_location is None else str(ts.device(map_location))
+    try:
+        return _Unpickler(file, place).load()
+    except (AttributeError, ImportError) as error:
+        raise RuntimeError(
+            f"jit.load: expected that what the file names can be imported, since it holds no program, got: {error}"
+        ) from error
+
+
+class _Unpickler(pickle.Unpickler):
+    """Python's, which makes tensors on a device."""
+
+    def __init__(self, file: BinaryIO, place: str | None) -> None:
+        super().__init__(file)
+        self._place = place
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return _placed(found, self._place) if self._place and found is _pickling.rebuild_tensor else found
+
+
+def _placed(rebuild: Callable[..., Any], place: str) -> Callable[..., Any]:
+    @functools.wraps(rebuild)
+    def call(cls: Any, data: Any, dtype: str, shape: Any, stride: Any, device: str, *rest: Any) -> Any:
+        return rebuild(cls, data, dtype, shape, stride, place, *rest)
+
+    return call

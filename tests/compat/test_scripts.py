@@ -1,0 +1,146 @@
+"""What ``jit.script`` gives back: what it counts as, and files of it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+import warnings
+
+import pytest
+import tesserack as ts
+from tesserack import jit, nn
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(2, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.tied = self.first
+
+    def forward(self, x: ts.Tensor) -> ts.Tensor:
+        return self.norm(self.tied(x)).relu()
+
+
+def twice(x: ts.Tensor) -> ts.Tensor:
+    return x * 2
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def test_what_counts_as_a_script():
+    net = Net()
+    assert not isinstance(net, jit.ScriptModule) and not hasattr(net, "save")
+    assert jit.script(net) is net and isinstance(net, jit.ScriptModule) and isinstance(net, jit.RecursiveScriptModule)
+    assert isinstance(net.first, jit.ScriptModule) and not isinstance(Net(), jit.ScriptModule)
+    assert all(isinstance(again, jit.ScriptModule) for again in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))))
+    assert net.original_name == "Net" and isinstance(jit.trace(Net(), ts.ones(1, 2)), jit.ScriptModule)
+    assert not isinstance(twice, jit.ScriptFunction) and isinstance(jit.script(twice), jit.ScriptFunction)
+    assert jit.script(len) is len and not isinstance(math.sin, jit.ScriptFunction)
+
+    class Own(jit.ScriptModule):
+        pass
+
+    assert isinstance(Own(), jit.ScriptModule) and not isinstance(net, Own) and not isinstance(3, jit.ScriptModule)
+    assert list(net.state_dict()) == list(Net().state_dict())
+
+
+def test_modules_come_back_from_files(tmp_path, device):
+    net = jit.script(Net().to(device).eval())
+    x = ts.ones(4, 2, device=device)
+    extra = {"text": "words", "bytes": b"\x00\x01"}
+    jit.save(net, tmp_path / "net.pt", _extra_files=extra)
+    found = {"text": "", "bytes": "", "none": "kept"}
+    again = jit.load(str(tmp_path / "net.pt"), _extra_files=found)
+    assert found == {"text": b"words", "bytes": b"\x00\x01", "none": "kept"}
+    assert again(x).equal(net(x)) and not again.training and isinstance(again, jit.ScriptModule)
+    assert again.tied is again.first and again.first.weight.device == net.first.weight.device
+    file = io.BytesIO()
+    again.train().save(file)
+    file.seek(0)
+    on_cpu = jit.load(file, map_location="cpu")
+    assert on_cpu.training and {t.device.type for t in on_cpu.state_dict().values()} == {"cpu"}
+
+
+def test_functions_come_back_from_files():
+    file = io.BytesIO()
+    jit.save(jit.script(twice), file)
+    assert jit.load(file) is twice
+
+
+def test_what_cannot_be_saved_says_so(tmp_path):
+    class Local(nn.Module):
+        pass
+
+    for refused in (Local(), lambda x: x):
+        with pytest.raises(RuntimeError, match=r"jit\.save: expected a \w+ that pickles.*save the state_dict"):
+            jit.save(refused, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(RuntimeError, match=r"jit\.load: expected a file of jit\.save"):
+        jit.load(tmp_path / "text")
+
+
+def test_archives_of_pytorch_are_refused(tmp_path):
+    torch = pytest.importorskip("torch", reason="needs torch to write an archive")
+    torch.jit.save(torch.jit.trace(torch.nn.Linear(1, 1), torch.ones(1, 1)), str(tmp_path / "theirs.pt"))
+    with pytest.raises(NotImplementedError, match="load a state_dict"):
+        jit.load(tmp_path / "theirs.pt")
+
+
+def test_scripts_pass_between_programs(program):
+    program.write(
+        "net.py",
+        """
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(2, 2)
+                self.act = torch.nn.functional.gelu
+
+            def forward(self, x):
+                return self.act(self.fc(x))
+        """,
+    )
+    first = program.run(
+        """
+        import torch
+        from net import Net
+
+        scripted = torch.jit.script(Net())
+        torch.nn.init.ones_(scripted.fc.weight)
+        print(isinstance(scripted, torch.jit.ScriptModule), scripted(torch.ones(1, 2)).shape)
+        scripted.save("net.pt")
+        """
+    )
+    assert first == ["True torch.Size([1, 2])"]
+    second = program.run(
+        """
+        import torch
+
+        net = torch.jit.load("net.pt", map_location="cpu")
+        print(type(net).__name__, net.fc.weight.tolist(), isinstance(net, torch.jit.ScriptModule))
+        """
+    )
+    assert second == ["Net [[1.0, 1.0], [1.0, 1.0]] True"]
+    (program.folder / "net.py").unlink()
+    third = program.run(
+        """
+        import torch
+        try:
+            torch.jit.load("net.pt")
+        except RuntimeError as error:
+            print("can be imported" in str(error), "'net'" in str(error))
+        """
+    )
+    assert third == ["True True"]
