@@ -232,7 +232,7 @@ def __array_wrap__(self: Tensor, array: Any, context: Any = None, return_scalar:
 
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The historical name of device and dtype, such as ``"tesserack.FloatTensor"`` or ``"tesserack.cuda.FloatTensor"``;
+    """The historical name of device and dtype, such as ``"tesserack.FloatTensor"`` or ``"tesserack.acme.FloatTensor"``;
     or the tensor as one of such a name, of a dtype, or of a class like ``FloatTensor`` itself.
     """
     if dtype is None:

@@ -277,10 +277,18 @@ def as_signed(function: Callable[..., None]) -> Callable[..., None]:
 
 
 class Boasting(Mutant):
-    """Declares what it has no kernels for, and blocks larger than it gives."""
+    """Declares what a kernel declines, and blocks larger than it gives."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        gather, *rest = self._kernels["gather"]
+        self._kernels["gather"] = (
+            lambda out, *args, **kwargs: NotImplemented if out.dtype is ts.uint16 else gather(out, *args, **kwargs),
+            *rest,
+        )
 
     def properties(self, device: int) -> dict[str, Any]:
-        return {**super().properties(device), "dtypes": [*DTYPES, ts.complex64], "max_allocation": 1 << 20}
+        return {**super().properties(device), "max_allocation": 1 << 20}
 
     def alloc(self, device: int, nbytes: int, stream: Any) -> Array:
         if nbytes > 1 << 19:

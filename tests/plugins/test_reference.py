@@ -87,13 +87,19 @@ def test_complex_numbers_go_by_parts(reference: ts.device) -> None:
     assert ts.backends.fallbacks() == {}
 
 
-def test_complex_gathering_runs_on_the_cpu_visibly(reference: ts.device) -> None:
+def test_complex_numbers_are_gathered_as_pairs(reference: ts.device) -> None:
     z, index = ts.tensor([[1 + 2j, 3 - 1j], [0j, 1j]]), ts.tensor([[1, 0]])
-    with pytest.raises(NotImplementedError, match="backend 'reference' has no kernel"):
-        z.to(reference).gather(0, index.to(reference))
-    ts.backends.set_fallback("allow")
     assert np.array_equal(z.to(reference).gather(0, index.to(reference)).cpu().numpy(), z.gather(0, index).numpy())
-    assert ts.backends.fallbacks() == {"gather": 1}
+    assert ts.backends.fallbacks() == {}
+
+
+def test_factorisations_run_on_the_cpu_visibly(reference: ts.device) -> None:
+    a = ts.tensor([[4.0, 2.0], [2.0, 3.0]])
+    with pytest.raises(NotImplementedError, match="backend 'reference' has no kernel"):
+        ts.linalg.cholesky(a.to(reference))
+    ts.backends.set_fallback("allow")
+    assert np.array_equal(ts.linalg.cholesky(a.to(reference)).cpu().numpy(), ts.linalg.cholesky(a).numpy())
+    assert ts.backends.fallbacks() == {"lapack_cholesky": 1}
 
 
 def test_shared_memory_is_saved_once(reference: ts.device) -> None:

@@ -228,7 +228,7 @@ bool Launch::run_aligned() {
 
 void note_fallback(std::string_view name, const Backend& here, const std::string& case_text) {
   const std::string lacks = concat(name, ": backend '", here.name(), "' has no kernel for (", case_text, ")");
-  const bool nowhere = here.name() == "cpu";
+  const bool nowhere = &here == &backend_of(parse_device("cpu"));
   TS_CHECK_KIND(ErrorKind::NotImplemented, !nowhere && fallback_mode() != 2, lacks,
                 nowhere ? "" : ", and falling back to cpu is off (set_fallback)");
   guard_transfer(Transfer::Fallback, [&] { return concat(lacks, ", which runs on the cpu"); });

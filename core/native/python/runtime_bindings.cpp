@@ -147,7 +147,8 @@ void define_backends(pb::module_& m) {
   m.def("_reset_fallbacks", reset_fallback_counts);
   m.def("_note_fallback", [](const std::string& name, const pb::object& tensor) {
     const Tensor& t = ts::py::expect_tensor(tensor.ptr(), name.c_str());
-    if (Backend& here = backend_of(t.device()); here.name() != "cpu") note_fallback(name, here, describe(t));
+    Backend& here = backend_of(t.device());
+    if (&here != &backend_of(parse_device("cpu"))) note_fallback(name, here, describe(t));
   });
   m.def("_set_checked", [](bool on) { return checked_mode.exchange(on); });
   m.def("_pin_memory", [](const pb::object& tensor, const std::string& name) {

@@ -44,7 +44,7 @@ def _bound_class(kind: type, backend: str, arguments: Callable[..., tuple[Any, .
             return kind(resolve(backend, device), *rest)
 
         def __instancecheck__(cls, instance: object) -> bool:
-            real = _native._real_device_name  # "cuda" may mean another one
+            real = _native._real_device_name  # a name may mean another one
             return isinstance(instance, kind) and real(instance.device.type) == real(backend)  # type: ignore[attr-defined]
 
     return Bound(kind.__name__, (), {"__doc__": kind.__doc__})
