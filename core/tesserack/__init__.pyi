@@ -45,6 +45,7 @@ from tesserack._native import Event as Event
 from tesserack._native import Generator as Generator
 from tesserack._native import OutOfBoundsError as OutOfBoundsError
 from tesserack._native import OutOfMemoryError as OutOfMemoryError
+from tesserack._native import SavedTensor as SavedTensor
 from tesserack._native import Size as Size
 from tesserack._native import Stream as Stream
 from tesserack._native import Tensor as Tensor
@@ -296,6 +297,7 @@ from tesserack._variadic import block_diag as block_diag
 from tesserack._variadic import chain_matmul as chain_matmul
 from tesserack._variadic import einsum as einsum
 from tesserack._variadic import tensordot as tensordot
+from tesserack.autograd import SavedTensor as SavedTensor
 from tesserack.autograd.anomaly_mode import set_anomaly_enabled as set_anomaly_enabled
 from tesserack.autograd.function import FunctionCtx as FunctionCtx
 from tesserack.autograd.graph import Node as Node
