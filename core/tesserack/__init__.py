@@ -141,6 +141,7 @@ _LAZY_NAMES = {
     "segment_reduce": "_segments",
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
+    "Storage": "_typed_storage",
     **dict.fromkeys(
         (
             f"{name}Storage"
