@@ -71,8 +71,8 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     ones then add up at one index in order, one item for each line.
 
     Every kernel call carries it: a card's kernel without a deterministic way declines, and the core goes another. What
-    has none, such as ``put_`` and the unpooling layers, raises ``RuntimeError``, or warns with ``warn_only``. New memory
-    is filled: see :mod:`tesserack.utils.deterministic`.
+    has none, such as ``put_`` and the unpooling layers, raises ``RuntimeError``, or warns with ``warn_only``. New
+    memory is filled: see :mod:`tesserack.utils.deterministic`.
     """
     changed = bool(mode) != _state["deterministic"]
     _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)

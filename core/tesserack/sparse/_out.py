@@ -28,8 +28,8 @@ def write_out(op: str, *args: Any) -> Tensor:
     """
     *given, out = args
     if recorded(*given, out):
-        raise RuntimeError(f"{op}: functions with out=... arguments don't support automatic differentiation, but one of "
-                           "the arguments requires grad")  # fmt: skip
+        raise RuntimeError(f"{op}: functions with out=... arguments don't support automatic differentiation, but one "
+                           "of the arguments requires grad")  # fmt: skip
     count, names = _keywords(op)
     function = _native._operator_function(op.partition(".")[0])
     result = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
