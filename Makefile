@@ -64,7 +64,7 @@ lint: build $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/opencl
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
-	$(PY) -m tesserack._tools.stubs --check
+	$(PY) -m tesserack.cli._stubs.stubs --check
 	$(PY) -m mypy
 	$(PY) -m mypy benchmarks tools
 	$(PY) -m mypy tests/python/typed_program.py

@@ -17,9 +17,9 @@ ALIASES = {
     "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
     "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
     "torch.storage._load_from_bytes": "tesserack.compat.shims._utils:_load_from_bytes",
-    "torch._tensor_str._add_suffixes": "tesserack._tensor_str:add_suffixes",
-    "torch._tensor_str._str": "tesserack._tensor_str:tensor_repr",
-    "torch._tensor_str._tensor_str": "tesserack._tensor_str:contents",
+    "torch._tensor_str._add_suffixes": "tesserack._tensor.printing:add_suffixes",
+    "torch._tensor_str._str": "tesserack._tensor.printing:tensor_repr",
+    "torch._tensor_str._tensor_str": "tesserack._tensor.printing:contents",
     "torch.nn.functional._Reduction": "torch.nn._reduction",
     **{
         f"torch.optim.{module}.{name}": f"tesserack.compat.shims.optim._functional:{name}"

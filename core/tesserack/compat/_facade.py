@@ -19,6 +19,7 @@ from tesserack.compat._guards import is_guarded
 from tesserack.compat._missing import caller, missing, reads_plainly
 from tesserack.compat._overridable import asking
 from tesserack.compat._version import TORCH, TorchVersion
+from tesserack.utils import homes
 
 __all__ = ["Facade", "adopt_classes", "exists", "get", "restore_classes"]
 
@@ -241,7 +242,9 @@ def adopt_classes(values: Any) -> None:
         if not isinstance(module, str) or module.partition(".")[0] != "tesserack" or module.startswith(SHIMS):
             continue
         if value.__module__ != "tesserack" or value is tesserack.Tensor:
-            home = "torch" if "." not in module else _names.home(f"torch.{module.partition('.')[2]}", value.__name__)
+            shown = homes.public_name(module).partition(".")[2]
+            inner = not shown or shown.startswith("_tensor.")
+            home = "torch" if inner else _names.home(f"torch.{shown}", value.__name__)
             _rename(value, home)
 
 

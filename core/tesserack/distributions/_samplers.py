@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd import Function
-from tesserack.random import substitutes
+from tesserack.ops.random import substitutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

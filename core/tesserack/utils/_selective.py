@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tesserack import _native, dispatch
+from tesserack import _native
 from tesserack._native import Tensor
+from tesserack.library import dispatch
 
 __all__ = [
     "CheckpointPolicy",

@@ -8,8 +8,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import operators
 from tesserack.compat.shims._ops import namespace
+from tesserack.ops.registry import operators
 
 __all__ = ["NUMBER_FIRST", "PARTS"]
 

@@ -20,14 +20,14 @@ from typing import Any, BinaryIO, ClassVar
 import tesserack as ts
 from tesserack import Tensor, serialization
 from tesserack._native import Operator, dtype, layout, memory_format
-from tesserack._pending import bits_of
-from tesserack._torch_file import read_archive_with, read_legacy_with, rest_of
-from tesserack._torch_pickle import STORAGES, StorageKind, call_named
-from tesserack._torch_writer import StorageTable, write_records
+from tesserack._tensor.pending import bits_of
 from tesserack.compat import _names
 from tesserack.nested._saving import jagged_parts, strided_parts
 from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
+from tesserack.serialization._torch_file import read_archive_with, read_legacy_with, rest_of
+from tesserack.serialization._torch_pickle import STORAGES, StorageKind, call_named
+from tesserack.serialization._torch_writer import StorageTable, write_records
 from tesserack.sparse._parts import parts_of
 
 __all__ = ["WeightsOnlyError", "load", "save"]

@@ -6,9 +6,9 @@ import functools
 from typing import Any
 
 from tesserack import _native, library
-from tesserack._registry import operators
 from tesserack.compat._missing import MissingNameError
 from tesserack.compat.aten.schema import FunctionSchema, parse
+from tesserack.ops.registry import operators
 
 __all__ = ["OpOverload", "OpOverloadPacket"]
 
