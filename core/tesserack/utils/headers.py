@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from tesserack import _native
@@ -19,28 +18,28 @@ def get_include() -> str:
     >>> os.path.exists(os.path.join(tesserack.get_include(), "tesserack", "abi.h"))
     True
     """
-    for folder in _candidates():
-        if (folder / "tesserack" / "abi.h").exists():
-            return str(folder)
-    raise FileNotFoundError(
-        f"get_include: expected tesserack/abi.h in one of {', '.join(map(str, _candidates()))}; reinstall tesserack"
-    )
+    return _folder("get_include", "include", "tesserack/abi.h")
 
 
 def cmake_dir() -> str:
     """The folder of the CMake package, for ``find_package(tesserack CONFIG)``: give it as ``-Dtesserack_DIR=``.
 
     The package defines the target ``tesserack::abi`` (the headers) and the function
-    ``tesserack_add_backend(NAME SOURCES...)``.
+    ``tesserack_add_backend(NAME SOURCES...)``. Raises ``FileNotFoundError`` if this installation has lost it.
 
     >>> import os, tesserack
     >>> os.path.exists(os.path.join(tesserack.cmake_dir(), "tesserackConfig.cmake"))
     True
     """
-    return str(Path(__file__).resolve().parent / "cmake")
+    return _folder("cmake_dir", "cmake", "tesserackConfig.cmake")
 
 
-def _candidates() -> Iterator[Path]:
-    """An installation keeps the headers beside the native library; a checkout beside its Python sources."""
-    yield Path(_native.__file__).parent / "include"
-    yield Path(__file__).resolve().parent.parent / "include"
+def _folder(asked: str, name: str, holds: str) -> str:
+    """An installation keeps these folders beside the native library; a checkout beside its Python sources."""
+    candidates = (Path(_native.__file__).parent / name, Path(__file__).resolve().parents[2] / name)
+    for folder in candidates:
+        if (folder / holds).exists():
+            return str(folder)
+    raise FileNotFoundError(
+        f"{asked}: expected {holds} in one of {', '.join(map(str, candidates))}; reinstall tesserack"
+    )

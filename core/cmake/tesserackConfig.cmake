@@ -5,14 +5,10 @@
 #   tesserack_add_plugin(NAME SOURCES...)     the same for a library of operators and dispatch keys
 cmake_minimum_required(VERSION 3.20)
 
-# An installation keeps the headers beside this folder, a checkout one level up. Of an editable installation this
-# folder is in the checkout.
-foreach(_folder IN ITEMS "${CMAKE_CURRENT_LIST_DIR}/../include" "${CMAKE_CURRENT_LIST_DIR}/../../include")
-  if(EXISTS "${_folder}/tesserack/abi.h")
-    get_filename_component(tesserack_INCLUDE_DIR "${_folder}" ABSOLUTE)
-    break()
-  endif()
-endforeach()
+# The headers lie beside this folder, in an installation as in a checkout.
+if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/../include/tesserack/abi.h")
+  get_filename_component(tesserack_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/../include" ABSOLUTE)
+endif()
 if(NOT tesserack_INCLUDE_DIR)
   set(tesserack_FOUND FALSE)
   set(tesserack_NOT_FOUND_MESSAGE "tesserack/abi.h is not beside ${CMAKE_CURRENT_LIST_DIR}: reinstall tesserack")
