@@ -1,4 +1,4 @@
-// Instruction sets the sources under native/isa are compiled for, and the one chosen when the library loads.
+// Instruction sets the sources named .isa.cpp are compiled for, and the one chosen when the library loads.
 #ifndef TESSERACK_CPU_ISA_H
 #define TESSERACK_CPU_ISA_H
 
