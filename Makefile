@@ -83,7 +83,7 @@ tsan: build $(STAMPS)/test
 # What the two libraries would compute, by the backend's own kernels; the core is the one that is installed.
 test-without-onednn: build $(STAMPS)/test
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --installed-core \
-	  --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
+	  --isa all --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
 	build/without-onednn/venv/bin/python -m pytest -q -n 2 backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
 
 wheels: build $(STAMPS)/opencl

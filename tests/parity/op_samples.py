@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     database = pytest.importorskip("torch.testing._internal.common_methods_invocations", exc_type=ImportError)

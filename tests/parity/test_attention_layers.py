@@ -6,9 +6,9 @@ import itertools
 from typing import Any
 
 import pytest
+import torch
 from tesserack import nn
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 tnn = torch.nn
 pytestmark = pytest.mark.filterwarnings("ignore")  # both warn about masks of two kinds
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
+import torch
 
 CASES: list[tuple[list[tuple[int, ...]], int, int]] = [
     ([(3, 4), (5, 4), (1, 2)], 0, 2),

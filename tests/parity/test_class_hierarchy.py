@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 # Modules whose public classes are compared, with the private bases that programs test for.
 FAMILIES = {
     "nn": {

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch")
+import torch
 
 RNG = np.random.default_rng(41)
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 GRID = np.arange(24.0).reshape(2, 3, 4)
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
-
 
 def both(program: Any) -> tuple[Any, Any]:
     """What the program makes of torch's datapipes and of ours; an error is its class's name."""

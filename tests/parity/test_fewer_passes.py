@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch")
+import torch
 
 Call = Callable[[Any, dict[str, Any]], Any]
 IMAGE = (2, 6, 5, 7)

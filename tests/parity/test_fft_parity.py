@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
+import torch
 
 
 def numbers(*shape: int) -> Any:
@@ -101,9 +100,6 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("view", VIEWS)
 def test_views(view: str, transform: str) -> None:
     """Elements that stand for several, or lie anywhere: libraries of transforms do not take all of them."""
-    torch = pytest.importorskip("torch")
-    import tesserack as ts
-
     for whole in (False, True):
         found = []
         for m in (ts, torch):

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
-flex = pytest.importorskip("torch.nn.attention.flex_attention")
-from tesserack.nn.attention import flex_attention as ours  # noqa: E402
+import torch
+import torch.nn.attention.flex_attention as flex
+from tesserack.nn.attention import flex_attention as ours
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 from tesserack import nn
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 RNG = np.random.default_rng(0)
 X, Y, M = RNG.standard_normal(4), RNG.standard_normal(4), RNG.standard_normal((3, 4))
 

@@ -11,9 +11,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 from hypothesis import assume, given, settings
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 
 Maker = Callable[[Any], Any]
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-import pytest
 import tesserack as ts
+import torch
 from hypothesis import given, settings
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 
 SETTINGS = settings(max_examples=400, deadline=None)
 SHAPES = st.lists(st.integers(0, 4), min_size=0, max_size=4)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch")
+import torch
 
 LOSSES: dict[str, Callable[[Any, Any], Any]] = {
     "by a transposed weight": lambda m, w: (m.ones(3, 5) @ w.t()).sum(),

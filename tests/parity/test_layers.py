@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch", reason="parity tests compare with torch, which is not installed")
+import torch
 
 Call = Callable[..., Any]
 RNG = np.random.default_rng(2)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tesserack as ts
+import torch
 
 
 def numbers(*shape: int) -> Any:
@@ -74,9 +76,6 @@ def test_refused(name: str, compare_errors: Callable[..., None]) -> None:
 
 
 def test_errors_have_a_class() -> None:
-    import tesserack as ts
-
-    torch = pytest.importorskip("torch")
     for m in (ts, torch):
         for call in (m.linalg.inv, m.linalg.cholesky):
             with pytest.raises(m.linalg.LinAlgError):

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
+import torch
 
 MOST = int(os.environ.get("TESSERACK_OPTIONS", "3"))
 SHAPES = {1: (2, 4, 9), 2: (2, 4, 7, 6), 3: (2, 4, 5, 4, 6)}

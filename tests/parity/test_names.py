@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+import torch
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 importlib.import_module("torch.masked")
 
 AREAS = [

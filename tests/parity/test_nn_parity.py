@@ -5,9 +5,9 @@ import inspect
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 from tesserack import nn, optim
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 tnn, toptim = torch.nn, torch.optim
 RNG = np.random.default_rng(0)
 

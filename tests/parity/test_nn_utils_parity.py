@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+import torch
+import torch.nn.utils.prune
 from tesserack import nn
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 tnn = torch.nn
-pytest.importorskip("torch.nn.utils.prune")
 
 
 def draw(*shape: int) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+import torch
 from tesserack import nn, optim
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 toptim = torch.optim
 
 CASES: list[tuple[str, dict[str, Any]]] = [

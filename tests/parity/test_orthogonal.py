@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+import torch
 from tesserack import nn
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 tnn = torch.nn
 
 MAPS = ["matrix_exp", "cayley", "householder", None]

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
+import torch
 
 VALUES = [[1 + 2j, 3 - 4j, 0.5j], [5j, 6 + 0j, -1 - 1j], [2 - 0.25j, 0j, 7 + 1j]]
 

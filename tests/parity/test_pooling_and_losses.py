@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 from tesserack import nn
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 tnn = torch.nn
 RNG = np.random.default_rng(5)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tesserack as ts
+import torch
 
 Call = Callable[..., Any]
 RNG = np.random.default_rng(1)
@@ -158,7 +160,6 @@ def test_einsum(compare: Call, equation: str, shapes: list[tuple[int, ...]]) -> 
 )
 def test_the_result_of_einsum_has_torchs_strides(equation: str) -> None:
     """Programs view it."""
-    torch, ts = pytest.importorskip("torch"), pytest.importorskip("tesserack")
     shapes = [[3 + "bcnhdijqklm".index(label) % 4 for label in term] for term in equation.partition("->")[0].split(",")]
     theirs = torch.einsum(equation, *[torch.rand(s) for s in shapes])
     ours = ts.einsum(equation, *[ts.rand(s) for s in shapes])

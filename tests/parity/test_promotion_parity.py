@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+import torch
 from tesserack.testing import cases
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 
 BINARY = (
     "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "maximum", "fmin", "atan2", "hypot",

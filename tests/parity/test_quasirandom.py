@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
-pytest.importorskip("scipy")
+import torch
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 7, 300, 21201])

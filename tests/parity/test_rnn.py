@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+import torch
 from tesserack import nn
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 tnn = torch.nn
 OPTIONS = [
     {"num_layers": layers, "bias": bias, "batch_first": first, "bidirectional": both}

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 from tesserack.testing import cases, samples
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 
 TOLERANCE = {"float64": 1e-9, "float32": 3e-5, "float16": 8e-3, "bfloat16": 6e-2}
 RECORDS = samples.records()

@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 import tesserack as ts
+import torch
 
-torch = pytest.importorskip("torch")
 MAKERS = {
     "StepLR": lambda L, o: L.StepLR(o, 3),
     "MultiStepLR": lambda L, o: L.MultiStepLR(o, [2, 4]),

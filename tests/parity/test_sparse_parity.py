@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
 
 SAME_TEXT = """

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
-import tesserack as ts  # noqa: E402
+import tesserack as ts
+import torch
 
 VALUES = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -3.0, 6.0]
 VALUES += [20.0, -20.0, 2.0, 1e-300, 100.0, -100.0]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
+from safetensors import torch as files
 from test_storage_dtype_casts import FLOAT8, STORAGE, USUAL
-
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 
 Call = Callable[..., Any]
 EXTENDED = ("uint16", "uint32", "uint64")  # whose promotion torch refuses
@@ -213,7 +213,6 @@ def test_files(name: str, tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("name", STORAGE)
 def test_safetensors(name: str, tmp_path: Any) -> None:
-    files = pytest.importorskip("safetensors.torch")
     mine, theirs, path = operand(ts, name), operand(torch, name), tmp_path / "x.safetensors"
     if name == "complex32":
         with pytest.raises(Exception, match="omplex32"):

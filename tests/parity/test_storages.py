@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import tesserack as ts
+import torch
 
 NAMES = ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
 
@@ -128,6 +129,6 @@ def test_storages(compare_program: Callable[..., None], program: Callable[[Any],
 
 
 def test_no_storage_of_fewer_bytes_than_none() -> None:
-    for name in ("torch", "tesserack"):
+    for m in (torch, ts):
         with pytest.raises(RuntimeError):
-            importlib.import_module(name).UntypedStorage(-1)
+            m.UntypedStorage(-1)

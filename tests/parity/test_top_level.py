@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of older names
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((4, 3))

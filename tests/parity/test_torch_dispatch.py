@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-
-torch = pytest.importorskip("torch")
+import torch
 
 # Shown apart by PyTorch where there is nothing to do.
 SILENT = {"aten.lift_fresh.default", "aten.detach.default", "aten.alias.default", "aten.clone.default"}

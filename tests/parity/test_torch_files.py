@@ -6,10 +6,9 @@ import io
 import numpy as np
 import pytest
 import tesserack as ts
+import torch
 from tesserack import nn, optim
 from tesserack.serialization import SerializationError
-
-torch = pytest.importorskip("torch", reason="parity tests compare with torch, which is not installed")
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 DTYPES += ["complex64", "complex128", "uint16", "uint32", "uint64"]

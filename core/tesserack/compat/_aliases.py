@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
-__all__ = ["ALIASES", "find"]
+__all__ = ["ALIASES", "find", "home"]
 
 _LAYERS = "tesserack.nn.modules"
 _TUPLES = "tesserack.compat.shims.nn.modules.utils"
@@ -73,3 +74,18 @@ def find(name: str) -> Any:
 
         return _facade.get(module)
     return getattr(importlib.import_module(module), attribute)
+
+
+@functools.cache
+def _homes() -> dict[str, str]:
+    same = ((name.rpartition("."), place) for name, place in ALIASES.items())
+    return {place: module for (module, _, name), place in same if place.endswith(f":{name}")}
+
+
+def home(module: str, name: str) -> str:
+    """The private module in which PyTorch defines what a module of ours does; empty if none is known.
+
+    >>> home("tesserack.utils.data.workers", "WorkerInfo")
+    'torch.utils.data._utils.worker'
+    """
+    return _homes().get(f"{module}:{name}", "")
