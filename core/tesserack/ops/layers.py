@@ -206,6 +206,8 @@ def embedding_bag(
     bags = ts.searchsorted(starts.contiguous(), ts.arange(indices.numel(), device=indices.device), right=True) - 1
     bags = bags.to(indices.dtype)
     kept = ts.ones_like(indices) if padding_idx is None else (indices != padding_idx).to(indices.dtype)
+    if include_last_offset:  # what lies beyond it is in no bag
+        kept[int(offsets[-1]) :] = 0
     counts = ts.zeros_like(starts, dtype=indices.dtype).index_add(0, bags, kept)
     return found, bags, counts, counts if mode < 2 else _rows_of(found, weight, indices, bags, kept)
 

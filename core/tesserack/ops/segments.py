@@ -79,11 +79,13 @@ def segment_reduce(
     segments = sizes.shape[-1]
     trailing = data.shape[axis + 1 :]
     spread = ids.reshape(*ids.shape, *[1] * len(trailing)).expand(data.shape)
-    result = _scattered(data, spread, reduce, axis, segments, initial)
+    # Sums of halves may be more than halves hold, although their mean is not.
+    wide = data.float() if reduce == "mean" and data.dtype in (ts.float16, ts.bfloat16) else data
+    result = _scattered(wide, spread, reduce, axis, segments, initial)
     if reduce == "mean":
         counts = sizes.reshape(*sizes.shape, *[1] * len(trailing))
         empty = 0 * result + (initial if initial is not None else _EMPTY["mean"])
-        result = ts.where(counts == 0, empty.detach(), result / counts.clamp(min=1))
+        result = ts.where(counts == 0, empty.detach(), result / counts.clamp(min=1)).to(data.dtype)
     return deliver("segment_reduce", result, out)
 
 

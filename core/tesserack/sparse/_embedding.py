@@ -36,7 +36,7 @@ class _Embedding(Function):
                 flat, values = flat.index_select(0, kept), values.index_select(0, kept)
         if ctx.by_freq and flat.numel():
             counts = flat.bincount(minlength=ctx.rows).index_select(0, flat)
-            values = values / counts.to(values.dtype).unsqueeze(1)
+            values = values / counts.unsqueeze(1)  # whole numbers: halves would round them
         size = (ctx.rows, grad.shape[-1])
         if ctx.sparse:
             return build(COO, (flat.unsqueeze(0),), values, size, 1), None, None, None, None

@@ -51,13 +51,22 @@ struct Occurrences {
   }
 };
 
+constexpr int64_t kPart = int64_t{1} << 22; // rows added up before float32 would stop counting
+
 template <class T>
 void sum_rows(const T* grad, int64_t width, const int64_t* first, const int64_t* last, Accumulator<T>* sum, T* out) {
-  std::fill_n(sum, width, Accumulator<T>{0});
-  for (; first != last; ++first) {
-    const T* row = grad + *first * width;
-    for (int64_t j = 0; j < width; ++j) sum[j] += load(row[j]);
-  }
+  const bool parts = last - first > kPart;
+  std::vector<double> total(parts ? static_cast<size_t>(width) : 0);
+  do {
+    const int64_t* until = first + std::min<int64_t>(kPart, last - first);
+    std::fill_n(sum, width, Accumulator<T>{0});
+    for (; first != until; ++first) {
+      const T* row = grad + *first * width;
+      for (int64_t j = 0; j < width; ++j) sum[j] += load(row[j]);
+    }
+    for (size_t j = 0; j < total.size(); ++j) total[j] += static_cast<double>(sum[j]);
+  } while (first != last);
+  for (size_t j = 0; j < total.size(); ++j) sum[j] = static_cast<Accumulator<T>>(total[j]);
   for (int64_t j = 0; j < width; ++j) out[j] = store<T>(sum[j]);
 }
 

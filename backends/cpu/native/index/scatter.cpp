@@ -196,6 +196,10 @@ void scatter(const Call& call) {
 void index_add(const Call& call) {
   const Tensor self = call.in(0), index = call.in(1), source = call.in(2);
   static constexpr int64_t one = 1, zero = 0;
+  const int64_t slices = source.ndim() ? source.size(static_cast<int>(call.param(0).as_int())) : 1;
+  if (self.ndim() != source.ndim() || index.numel() != slices)
+    backend::fail(TS_ERROR, "index_add_: expected an index of %lld elements beside a source of self's rank, got %lld",
+                  static_cast<long long>(slices), static_cast<long long>(index.numel()));
   ScatterProblem p{};
   p.op = "index_add_";
   p.combine = TS_S_ADD;
