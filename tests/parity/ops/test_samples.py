@@ -39,7 +39,7 @@ def theirs(name: str) -> Callable[..., Any] | None:
 
 def read_differences() -> dict[str, str]:
     """Known differences, one for each dtype that a line names."""
-    lines = (Path(__file__).parent / "known_differences.txt").read_text().splitlines()
+    lines = (Path(__file__).parent / "samples_differences.txt").read_text().splitlines()
     pairs = [line.split(": ", 1) for line in lines if line.strip() and not line.startswith("#")]
     return {
         "/".join([*key.split("/")[:2], *dtype]): reason

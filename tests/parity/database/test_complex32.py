@@ -1,7 +1,7 @@
 """Every operator of torch's own sample database with complex32: computed here where torch's cpu computes it, and refused
 where it refuses.
 
-A part of the operators is run, another one every day; FULL=1 runs all. ``complex32_database_differences.txt`` lists what
+A part of the operators is run, another one every day; FULL=1 runs all. ``complex32_differences.txt`` lists what
 differs, with a reason.
 """
 
@@ -84,7 +84,7 @@ def cases() -> list[Any]:
     return [pytest.param(op, id=title(op)) for op in turn(operators, SHARE)]
 
 
-KNOWN = differences("complex32_database_differences.txt")
+KNOWN = differences("complex32_differences.txt")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -2,7 +2,7 @@
 
 The programs differ from day to day. A failure names its seed; ``TESSERACK_PROGRAMS_SEED=<seed>`` runs the same again,
 ``<seed>:<number>`` one program of it. ``TESSERACK_PROGRAMS_SECONDS`` says for how long. What PyTorch refuses is left
-out, and so are lines that ``known_differences_programs.txt`` lists.
+out, and so are lines that ``programs_differences.txt`` lists.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ KINDS = ("expression", "expression", "view", "view", "write", "write", "write", 
 
 KNOWN = [
     re.compile(line.partition(": ")[0])
-    for line in (Path(__file__).parent / "known_differences_programs.txt").read_text().splitlines()
+    for line in (Path(__file__).parent / "programs_differences.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
 

@@ -7,8 +7,8 @@ import importlib
 
 import pytest
 import tesserack as ts
+import torch
 
-torch = pytest.importorskip("torch", reason="compares with torch, which is not installed: make test PARITY=1")
 importlib.import_module("torch.nested")
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),  # PyTorch's own: a prototype

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from op_samples import PendingSample, database, differences, judge, title, torch, turn
-from test_op_database import run
+from test_operators import run
 
 SHARE = 5  # one operator in five a day
 TESTED = [torch.complex128, torch.float64]
@@ -27,9 +27,7 @@ def cases() -> list[Any]:
     return [pytest.param(op, dtype, id=f"{title(op)}-{str(dtype)[6:]}") for op, dtype in turn(every, SHARE)]
 
 
-KNOWN = {
-    k: "sometimes: " + v.removeprefix("sometimes: ") for k, v in differences("op_database_differences.txt").items()
-}
+KNOWN = {k: "sometimes: " + v.removeprefix("sometimes: ") for k, v in differences("operators_differences.txt").items()}
 
 
 @pytest.mark.filterwarnings("ignore")

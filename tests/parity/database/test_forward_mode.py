@@ -1,6 +1,6 @@
 """Tangents of forward mode for the operators of torch's own sample database, beside torch's.
 
-A part of the operators is run, another one every day; FULL=1 runs all. ``forward_database_differences.txt`` lists what
+A part of the operators is run, another one every day; FULL=1 runs all. ``forward_mode_differences.txt`` lists what
 differs, with a reason.
 """
 
@@ -31,7 +31,7 @@ from torch.autograd import forward_ad as theirs_ad
 
 SHARE = 6
 SAMPLES = 3
-KNOWN = differences("forward_database_differences.txt")
+KNOWN = differences("forward_mode_differences.txt")
 
 
 def tangents(ad: Any, results: Any) -> list[Any]:

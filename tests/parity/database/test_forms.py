@@ -1,7 +1,7 @@
 """The forms of operators on torch's own samples: errors, ``out=``, in place, layouts, other dtypes, higher derivatives.
 
 One form of one operator is a case. A part of them is run, another one every day; FULL=1 runs all.
-``op_database_forms_differences.txt`` lists what differs, with a reason.
+``forms_differences.txt`` lists what differs, with a reason.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ def cases() -> list[Any]:
     return [pytest.param(op, form, id=f"{title(op)}-{form}") for op, form in turn(every, SHARE)]
 
 
-KNOWN = differences("op_database_forms_differences.txt")
+KNOWN = differences("forms_differences.txt")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,6 +1,6 @@
 """Every operator of torch's own sample database: values and gradients beside torch's, for each sample and dtype.
 
-A part of the operators is run, another one every day; FULL=1 runs all. ``op_database_differences.txt`` lists what
+A part of the operators is run, another one every day; FULL=1 runs all. ``operators_differences.txt`` lists what
 differs, with a reason.
 """
 
@@ -69,7 +69,7 @@ def cases() -> list[Any]:
     return [pytest.param(op, dtype, id=f"{title(op)}-{str(dtype)[6:]}") for op, dtype in turn(every, SHARE)]
 
 
-KNOWN = differences("op_database_differences.txt")
+KNOWN = differences("operators_differences.txt")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,7 +1,7 @@
 """Every module of torch's own database of samples, beside torch's: text, state, outputs, gradients of the first and
 second order, training and evaluation, contiguous and strided inputs, copies and pickles, and the errors it lists.
 
-A part of the modules is run, another one every day; FULL=1 runs all. ``module_database_differences.txt`` lists what
+A part of the modules is run, another one every day; FULL=1 runs all. ``modules_differences.txt`` lists what
 differs, with a reason.
 """
 
@@ -22,7 +22,7 @@ with warnings.catch_warnings():
     from torch.testing._internal.common_modules import ModuleErrorEnum, module_db
 
 SHARE = 3  # one module in three a day
-KNOWN = differences("module_database_differences.txt")
+KNOWN = differences("modules_differences.txt")
 
 
 def class_of(info: Any) -> Any:
