@@ -26,7 +26,7 @@ PACKAGE_LEVELS = {
     **dict.fromkeys(
         ("utils.settings", "compat.aten", "compat.shims", "distributions", "func", "fx", "jit", "testing"), 2
     ),
-    **dict.fromkeys(("utils.homes", "utils.profiler", "utils.warnings"), 0),
+    **dict.fromkeys(("utils.homes", "utils.importing", "utils.profiler", "utils.warnings"), 0),
     "cli": 3,
     "__main__": 4,
 }

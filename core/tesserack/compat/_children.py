@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from tesserack import _native
-from tesserack.utils._imports import when_imported
+from tesserack.utils.importing import when_imported
 
 __all__ = ["install", "remove"]
 

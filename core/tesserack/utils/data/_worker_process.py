@@ -13,11 +13,11 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import tesserack as ts
-from tesserack.utils._imports import when_imported
 from tesserack.utils.data import workers
 from tesserack.utils.data._fetch import END, Fetcher
 from tesserack.utils.data._transport import Line, Unreadable, pack
 from tesserack.utils.data.workers import WorkerInfo
+from tesserack.utils.importing import when_imported
 
 __all__ = ["BATCH", "ENDED", "FAILED", "NEVER", "NEXT_EPOCH", "STOP", "TASK", "serve"]
 

@@ -168,8 +168,8 @@ class DataLoader(Generic[T_co]):
         if self.num_workers > here and self._kind() == "process":
             warnings.warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
-                f"of worker in current system is {here}, which is smaller than what this DataLoader is going to create; "
-                "excessive worker creation might get DataLoader running slow or even freeze",
+                f"of worker in current system is {here}, which is smaller than what this DataLoader is going to "
+                "create; excessive worker creation might get DataLoader running slow or even freeze",
                 stacklevel=3,
             )
 
