@@ -11,6 +11,7 @@ from tesserack import backends as backends
 from tesserack import compat as compat
 from tesserack import compiler as compiler
 from tesserack import dispatch as dispatch
+from tesserack import distributed as distributed
 from tesserack import distributions as distributions
 from tesserack import fft as fft
 from tesserack import func as func
@@ -33,6 +34,7 @@ from tesserack import profiler as profiler
 from tesserack import quasirandom as quasirandom
 from tesserack import random as random
 from tesserack import return_types as return_types
+from tesserack import serialization as serialization
 from tesserack import signal as signal
 from tesserack import sparse as sparse
 from tesserack import special as special

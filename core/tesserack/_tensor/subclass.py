@@ -20,7 +20,7 @@ def has_no_memory(tensor: Tensor) -> bool:
 
 def no_dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The operator itself, whatever the classes of its arguments: what Tensor has as ``__torch_dispatch__``."""
-    from tesserack.compat.aten.modes import disabled_dispatch
+    from tesserack.aten.modes import disabled_dispatch
 
     return disabled_dispatch(func, types, args, kwargs)
 

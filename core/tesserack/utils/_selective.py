@@ -185,7 +185,7 @@ class _Run:
 
 def _shown(name: str, args: Any) -> Any:
     """The operator as PyTorch's programs name it, ``torch.ops.aten.mm.default``."""
-    from tesserack.compat.shims._ops import namespace
+    from tesserack.aten.operators import namespace
 
     base, _, overload = name.partition(".")
     aten: Any = namespace("aten")

@@ -84,6 +84,7 @@ _EARLIER = {
     "_variadic": "ops.products",
     "_warnings": "utils.warnings",
     "_wrapper_subclass": "_tensor.subclass",
+    "compat.aten": "aten",
 }
 HOMES = {f"tesserack.{name}": f"tesserack.{place}" for name, place in (_EARLIER | PUBLIC).items()}
 _NAMES = {f"tesserack.{place}": f"tesserack.{name}" for name, place in PUBLIC.items()}

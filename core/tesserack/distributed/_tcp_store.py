@@ -15,10 +15,10 @@ import weakref
 from datetime import timedelta
 from typing import Any
 
-from tesserack.compat.shims.distributed import _errors
-from tesserack.compat.shims.distributed._errors import DistNetworkError, DistStoreError
-from tesserack.compat.shims.distributed._stores import Store
-from tesserack.compat.shims.distributed._table import Table
+from tesserack.distributed import _errors
+from tesserack.distributed._errors import DistNetworkError, DistStoreError
+from tesserack.distributed._stores import Store
+from tesserack.distributed._table import Table
 
 __all__ = ["TCPStore"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.compat.shims._ops import namespace
+from tesserack.aten.operators import namespace
 from tesserack.ops.registry import operators
 
 __all__ = ["NUMBER_FIRST", "PARTS"]

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 
-from tesserack.compat.shims.distributed._errors import DistStoreError, QueueEmptyError
+from tesserack.distributed._errors import DistStoreError, QueueEmptyError
 
 __all__ = ["CHANGES", "WAITING", "Table"]
 

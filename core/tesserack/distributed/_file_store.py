@@ -11,9 +11,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from tesserack.compat.shims.distributed._errors import DistStoreError
-from tesserack.compat.shims.distributed._stores import Store
-from tesserack.compat.shims.distributed._table import CHANGES, WAITING, Table
+from tesserack.distributed._errors import DistStoreError
+from tesserack.distributed._stores import Store
+from tesserack.distributed._table import CHANGES, WAITING, Table
 
 __all__ = ["FileStore"]
 

@@ -1,4 +1,4 @@
-"""``torch.save`` and ``torch.load`` of whole objects: modules, optimizers, arrays, anything that pickles.
+"""PyTorch's files of whole objects: modules, optimizers, arrays, anything that pickles.
 
 Written is what PyTorch writes: an archive with a pickle whose tensors are PyTorch's, so that it opens there as far as
 the classes in it do. Read is what the caller trusts: with ``weights_only=False`` Python's unpickler runs what the file
@@ -13,7 +13,7 @@ import io
 import os
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import FunctionType
 from typing import Any, BinaryIO, ClassVar
 
@@ -21,19 +21,30 @@ import tesserack as ts
 from tesserack import Tensor, serialization
 from tesserack._native import Operator, dtype, layout, memory_format
 from tesserack._tensor.pending import bits_of
-from tesserack.compat import _names
 from tesserack.nested._saving import jagged_parts, strided_parts
 from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
+from tesserack.serialization._safe import get_safe_globals
 from tesserack.serialization._torch_file import read_archive_with, read_legacy_with, rest_of
 from tesserack.serialization._torch_pickle import STORAGES, StorageKind, call_named
 from tesserack.serialization._torch_writer import StorageTable, write_records
 from tesserack.sparse._parts import parts_of
+from tesserack.utils.homes import public_name
 
-__all__ = ["WeightsOnlyError", "load", "save"]
+__all__ = ["WeightsOnlyError", "load", "save", "use_names"]
 
 _PROTOCOL = 2
+_tables: list[Callable[[str], Collection[str]]] = []
 _Find = Callable[[Any, str, str], Any]
+
+
+def use_names(names_of: Callable[[str], Collection[str]]) -> None:
+    """Say which names PyTorch's modules have: what is ours under them is written as PyTorch's."""
+    _tables[:] = [names_of]
+
+
+def _names(module: str) -> Collection[str]:
+    return _tables[0](module) if _tables else ()
 
 
 class WeightsOnlyError(serialization.SerializationError, pickle.UnpicklingError):
@@ -147,8 +158,8 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
 
     def _write_function(self, function: FunctionType) -> None:
         module = function.__module__ or ""
-        theirs = module.replace("tesserack", "torch", 1)
-        if module.partition(".")[0] == "tesserack" and function.__qualname__ in _names.names(theirs):
+        theirs = public_name(module).replace("tesserack", "torch", 1)
+        if module.partition(".")[0] == "tesserack" and function.__qualname__ in _names(theirs):
             self._write_name(_Name(theirs, function.__qualname__))
         else:
             self.save_global(function)
@@ -174,7 +185,7 @@ def _places_of_operators() -> dict[int, _Name]:
     found: dict[int, _Name] = {}
     for module in ("torch", "torch.nn.functional", "torch.linalg", "torch.special", "torch.fft"):
         ours = importlib.import_module(module.replace("torch", "tesserack", 1))
-        for name in sorted({*_names.names(module), *(ours.__all__ if module == "torch.nn.functional" else ())}):
+        for name in sorted({*_names(module), *(ours.__all__ if module == "torch.nn.functional" else ())}):
             if type(value := getattr(ours, name, None)) is Operator:
                 found.setdefault(id(value), _Name(module, name))
     return found
@@ -307,8 +318,6 @@ _PLAIN: dict[str, tuple[str, ...]] = {
 
 def _find_safe(unpickler: _Unpickler, module: str, name: str) -> Any:
     """Names that were declared safe, and those of plain data."""
-    from tesserack.compat.shims.serialization import get_safe_globals
-
     for item in get_safe_globals():
         item, full = item if isinstance(item, tuple) else (item, f"{item.__module__}.{item.__qualname__}")
         if full == f"{module}.{name}":
@@ -335,8 +344,6 @@ def load(
     **pickle_load_args: Any,
 ) -> Any:
     """``torch.load``. ``weights_only=False`` runs what the file says: only for files that are trusted."""
-    from tesserack.compat.shims.serialization import get_safe_globals
-
     map_location = _restoring(map_location)
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:

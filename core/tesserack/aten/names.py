@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.compat.aten.schema import FunctionSchema, parse
-from tesserack.compat.shims._ops import OpOverload, namespace
+from tesserack.aten.operators import OpOverload, namespace
+from tesserack.aten.schema import FunctionSchema, parse
 
 __all__ = ["LEAVES", "Shown", "shown"]
 

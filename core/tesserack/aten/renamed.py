@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tesserack import Tensor
-from tesserack.compat.shims._ops import OpOverload, namespace
+from tesserack.aten.operators import OpOverload, namespace
 
 __all__ = ["RENAMED", "Form"]
 

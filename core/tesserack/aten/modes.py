@@ -9,9 +9,9 @@ from typing import Any
 
 from tesserack import Tensor, _native
 from tesserack._tensor.subclass import has_no_memory
-from tesserack.compat.aten.names import LEAVES, shown
-from tesserack.compat.aten.parts import NUMBER_FIRST, PARTS
-from tesserack.compat.aten.renamed import RENAMED
+from tesserack.aten.names import LEAVES, shown
+from tesserack.aten.parts import NUMBER_FIRST, PARTS
+from tesserack.aten.renamed import RENAMED
 from tesserack.library.dispatch import Call
 
 __all__ = ["TorchDispatchMode", "disabled_dispatch", "disabled_modes", "entered", "stack"]

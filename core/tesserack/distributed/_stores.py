@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from tesserack.compat.shims.distributed._table import Table
+from tesserack.distributed._table import Table
 
 __all__ = ["HashStore", "PrefixStore", "Store"]
 
