@@ -64,7 +64,7 @@ lint: build $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/opencl
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
-	$(PY) -m tesserack._tools.stubs --check
+	$(PY) -m tesserack.cli._stubs.stubs --check
 	$(PY) -m mypy
 	$(PY) -m mypy benchmarks tools
 	$(PY) -m mypy tests/python/typed_program.py
@@ -83,7 +83,7 @@ tsan: build $(STAMPS)/test
 # What the two libraries would compute, by the backend's own kernels; the core is the one that is installed.
 test-without-onednn: build $(STAMPS)/test
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --installed-core \
-	  --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
+	  --isa all --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
 	build/without-onednn/venv/bin/python -m pytest -q -n 2 backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
 
 wheels: build $(STAMPS)/opencl

@@ -1,11 +1,11 @@
-# Written by `python -m tesserack._tools.stubs`; do not edit.
+# Written by `python -m tesserack.cli._stubs.stubs`; do not edit.
 # ruff: noqa
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from typing_extensions import Self
 
-from tesserack._tensor_methods import HookHandle
+from tesserack._tensor.methods import HookHandle
 
 # `float`, `int` and `bool` are dtypes here, as in the package.
 import builtins

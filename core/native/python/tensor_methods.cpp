@@ -10,7 +10,7 @@ namespace ts::py {
 namespace {
 
 PyObject* call_printer(PyObject* self, const char* function) {
-  PyRef module = PyRef::steal(PyImport_ImportModule("tesserack._tensor_str"));
+  PyRef module = PyRef::steal(PyImport_ImportModule("tesserack._tensor.printing"));
   return module ? PyObject_CallMethod(module.get(), function, "O", self) : nullptr;
 }
 PyObject* repr(PyObject* self) { return call_printer(self, "tensor_repr"); }

@@ -7,14 +7,12 @@ import sys
 import types
 from typing import Any
 
+from tesserack.aten.missing import MissingNameError
+
 __all__ = ["MissingNameError", "caller", "missing", "reads_plainly"]
 
 # Frames in these are the import system's and our own, not the program's.
 _MACHINERY = ("<frozen importlib", __file__.rpartition("compat")[0] + "compat")
-
-
-class MissingNameError(NotImplementedError, AttributeError):
-    """A name of PyTorch's that Tesserack does not have was used."""
 
 
 def caller() -> tuple[str, int, types.FrameType | None]:

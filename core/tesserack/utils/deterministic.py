@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 import types
 
-from tesserack import _switches
+from tesserack.utils import settings
 
 __all__ = ["fill_uninitialized_memory"]
 
@@ -26,14 +26,14 @@ class _Module(types.ModuleType):
     @property
     def fill_uninitialized_memory(self) -> bool:
         """Whether new memory is filled."""
-        return bool(_switches._state["fill"])
+        return bool(settings._state["fill"])
 
     @fill_uninitialized_memory.setter
     def fill_uninitialized_memory(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise TypeError(f"fill_uninitialized_memory: expected a bool, got {type(mode).__name__}")
-        _switches._state["fill"] = mode
-        _switches._tell_kernels()
+        settings._state["fill"] = mode
+        settings._tell_kernels()
 
 
 sys.modules[__name__].__class__ = _Module
