@@ -68,7 +68,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 # --- copies --------------------------------------------------------------------------------------------------------
 
 
-def _deep_copy_of(x: Tensor, memo: dict[Any, Any]) -> Tensor:
+def deep_copy_of(x: Tensor, memo: dict[Any, Any]) -> Tensor:
     """A copy whose memory is shared with the copies of all tensors that share this one's."""
     from tesserack.storage._untyped import copied_memory
 
@@ -90,7 +90,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "use .detach().clone() for this one"
         )
     with _native.no_grad():
-        result = Tensor._make_subclass(type(self), _deep_copy_of(self.detach(), memo), self.requires_grad)
+        result = Tensor._make_subclass(type(self), deep_copy_of(self.detach(), memo), self.requires_grad)
     import copy
 
     memo[id(self)] = result
