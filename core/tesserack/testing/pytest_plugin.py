@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tesserack-report", metavar="DIR", type=Path, help="write report.html, report.json and badge.svg")
     group.addoption("--tesserack-areas", metavar="NAME,NAME", help="conformance: only these areas, such as copies")
     group.addoption("--tesserack-quick", action="store_true", help="conformance: a subset that takes under a minute")
-    group.addoption("--tesserack-seed", metavar="N", type=int, help="choose the cases that the run with this seed chose")
+    group.addoption("--tesserack-seed", metavar="N", type=int, help="choose the cases that this seed chose")
     group.addoption("--tesserack-log", metavar="FILE", type=Path, help="conformance: a line of JSON for each test")
 
 
