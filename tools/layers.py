@@ -22,7 +22,7 @@ NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "comm": 1, "dispatch": 1, "autograd"
 # Modules and folders of the package, a dotted name for what lies deeper; every other module is level 0. The package's
 # own __init__ gathers all and is free.
 PACKAGE_LEVELS = {
-    **dict.fromkeys(("nn", "optim", "utils", "amp", "distributed.launcher"), 1),
+    **dict.fromkeys(("nn", "optim", "utils", "amp", "distributed"), 1),
     **dict.fromkeys(("utils.deterministic", "utils.settings", "aten", "compat.shims", "distributions"), 2),
     **dict.fromkeys(("func", "fx", "jit", "testing"), 2),
     "serialization._objects": 1,

@@ -1,4 +1,4 @@
-// tesserack._native.LocalGroup: the communicator of ranks on one machine. Memory comes as addresses, checked by the
+// tesserack._native._LocalGroup: the communicator of ranks on one machine. Memory comes as addresses, checked by the
 // caller in tesserack.distributed to be dense and on the host.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -112,7 +112,7 @@ void define(pb::class_<LocalGroup>& c) {
 
 void init_comm(PyObject* module) {
   pb::module_ m = pb::reinterpret_borrow<pb::module_>(module);
-  pb::class_<LocalGroup> c(m, "LocalGroup");
+  pb::class_<LocalGroup> c(m, "_LocalGroup");
   define(c);
 }
 

@@ -33,7 +33,7 @@ def _share(store: Any, prefix: str, size: int, timeout: float) -> int:
     """The first rank's part: a file for all, given to each that calls."""
     descriptor = os.memfd_create("tesserack-local", os.MFD_CLOEXEC)
     try:
-        os.ftruncate(descriptor, _native.LocalGroup.bytes_for(size))
+        os.ftruncate(descriptor, _native._LocalGroup.bytes_for(size))
         name = f"tesserack-{secrets.token_hex(8)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind("\0" + name)
@@ -90,7 +90,7 @@ class LocalEngine(Engine):
         super().__init__(rank, size)
         descriptor = _share(store, prefix, size, timeout) if rank == 0 else _receive(store, prefix, rank, timeout)
         try:
-            self._group = _native.LocalGroup(descriptor, rank, size)
+            self._group = _native._LocalGroup(descriptor, rank, size)
         finally:
             os.close(descriptor)
 

@@ -23,6 +23,9 @@ class RedOpType(enum.Enum):
     UNUSED = 9
 
 
+Kind = RedOpType  # also where a class shows the name as an attribute
+
+
 class _Named(type):
     """``ReduceOp.SUM`` and its like, made when they are asked for: a ``ReduceOp`` each, equal to others of its kind."""
 
@@ -44,12 +47,15 @@ class ReduceOp(metaclass=_Named):
 
     RedOpType = RedOpType
 
-    def __init__(self, op: Any = RedOpType.SUM, factor: Any = None) -> None:
-        self._kind: RedOpType = op._kind if isinstance(op, ReduceOp) else RedOpType(op)
-        self._factor = op._factor if isinstance(op, ReduceOp) else factor
+    _kind: Kind
+    _factor: Any
+
+    def __init__(self, op: Any = Kind.SUM, factor: Any = None) -> None:
+        same = isinstance(op, ReduceOp)
+        self._kind, self._factor = (op._kind, op._factor) if same else (Kind(op), factor)
 
     @property
-    def op(self) -> RedOpType:
+    def op(self) -> Kind:
         """Which reduction it is."""
         return self._kind
 

@@ -59,7 +59,7 @@ class Work:
 
     def get_future(self) -> Any:
         """A :class:`tesserack.futures.Future` of the list of tensors."""
-        from tesserack.futures import Future
+        from tesserack.utils.futures import Future
 
         future: Any = Future()
 

@@ -124,28 +124,28 @@ def parse(words: list[str]) -> LaunchConfig:
     told = parser.parse_args(words)
     if told.no_python and told.module:
         parser.error("--no-python and --module: expected one of them")
-    settings = dict(pair.partition("=")[::2] for pair in told.rdzv_conf.split(",") if pair)
-    run_options = ["--device", told.device] if told.device else []
+    settings = {key: value for key, _, value in (pair.partition("=") for pair in told.rdzv_conf.split(",")) if key}
     config = LaunchConfig(
         [told.script, *told.arguments],
-        "program" if told.no_python else "module" if told.module else "script",
-        *told.nnodes,
-        told.nproc_per_node,
-        told.node_rank,
-        told.master_addr,
-        told.master_port,
-        told.rdzv_backend,
-        told.rdzv_endpoint,
-        told.rdzv_id,
-        float(settings.get("timeout", settings.get("join_timeout", 600))),
-        told.max_restarts,
-        told.monitor_interval,
-        told.log_dir,
-        told.redirects,
-        told.tee,
-        told.role,
-        not told.no_torch,
-        run_options,
+        how="program" if told.no_python else "module" if told.module else "script",
+        min_nodes=told.nnodes[0],
+        max_nodes=told.nnodes[1],
+        nproc_per_node=told.nproc_per_node,
+        node_rank=told.node_rank,
+        master_addr=told.master_addr,
+        master_port=told.master_port,
+        rdzv_backend=told.rdzv_backend,
+        rdzv_endpoint=told.rdzv_endpoint,
+        rdzv_id=told.rdzv_id,
+        rdzv_timeout=float(settings.get("timeout") or settings.get("join_timeout") or 600),
+        max_restarts=told.max_restarts,
+        monitor_interval=told.monitor_interval,
+        log_dir=told.log_dir,
+        redirects=told.redirects,
+        tee=told.tee,
+        role=told.role,
+        torch=not told.no_torch,
+        run_options=["--device", told.device] if told.device else [],
     )
     if told.standalone:
         config.min_nodes = config.max_nodes = 1

@@ -8,7 +8,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack import distributed as dist
-from tesserack.futures import Future
+from tesserack.utils.futures import Future
 
 __all__ = [
     "allreduce_hook",

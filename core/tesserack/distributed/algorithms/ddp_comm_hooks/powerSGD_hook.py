@@ -11,7 +11,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack import distributed as dist
 from tesserack.distributed.algorithms.ddp_comm_hooks import default_hooks
-from tesserack.futures import Future
+from tesserack.utils.futures import Future
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
 
