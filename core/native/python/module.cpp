@@ -1,5 +1,6 @@
 // The extension module tesserack._native.
 #include "python/autograd_bindings.h"
+#include "python/comm_bindings.h"
 #include "python/construct.h"
 #include "python/function_node.h"
 #include "python/interop.h"
@@ -52,7 +53,8 @@ int execute(PyObject* module) {
                       init_overrides,
                       init_shown_package,
                       init_sparse,
-                      init_named_results})
+                      init_named_results,
+                      init_comm})
       init(module);
     init_interpreter_hooks();
     return 0;
