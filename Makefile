@@ -113,7 +113,7 @@ $(STAMPS)/cpu: $(CPU) | $(STAMPS)/build-deps
 # Its tests are skipped, with the reason, where no OpenCL platform works.
 $(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
 	$(PY) tools/requirements.py --project backends/opencl runtime > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 	$(PIP) install --no-build-isolation --no-deps -e ./backends/opencl
 	@touch $@
 
@@ -130,12 +130,12 @@ $(STAMPS)/venv:
 
 $(STAMPS)/build-deps: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py build runtime > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 	@touch $@
 
 $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py $(notdir $@) > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 # A published model, of which only the weights are used.
 	$(if $(filter %/examples,$@),$(PIP) install --no-deps silero-vad==6.2.3)
 	@touch $@
