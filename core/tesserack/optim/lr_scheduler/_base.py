@@ -30,9 +30,9 @@ class LRScheduler:
     ``"initial_lr"`` and the rates of the epoch resumed, as a loaded state of the optimizer has both. PyTorch multiplies
     once more where StepLR, MultiStepLR or ConstantLR resume right at a change.
 
-    A subclass defines :meth:`get_lr`, from the current rates, and if it can ``_get_closed_form_lr``, from the base rates
-    alone. Works on what the groups hold, so several schedules can act on one optimizer. Rates that are tensors are
-    written in place.
+    A subclass defines :meth:`get_lr`, from the current rates, and if it can ``_get_closed_form_lr``, from the base
+    rates alone. Works on what the groups hold, so several schedules can act on one optimizer. Rates that are tensors
+    are written in place.
     """
 
     optimizer: Optimizer
