@@ -32,8 +32,9 @@ WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip
   tests/nested tests/compat backends/cpu/tests)
 TESTS ?= $(if $(PARITY),$(WITH_TORCH),$(EVERY))
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-# A process that is done takes over work of another one; a thread that waits leaves its processor to others.
-PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist worksteal --durations 20 --durations-min 1
+# Files stay whole, since their fixtures register devices, the largest go first; a thread that waits leaves its
+# processor to others.
+PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
 .PHONY: demo test test-cuda conform test-without-onednn bench docs lint format asan tsan wheels build clean
