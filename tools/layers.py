@@ -24,6 +24,7 @@ NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "comm": 1, "dispatch": 1, "autograd"
 PACKAGE_LEVELS = {
     **dict.fromkeys(("nn", "optim", "utils", "amp", "distributed"), 1),
     **dict.fromkeys(("utils.deterministic", "utils.settings", "aten", "compat.shims", "distributions"), 2),
+    "utils.shapes": 2,
     **dict.fromkeys(("func", "fx", "jit", "testing"), 2),
     "serialization._objects": 1,
     **dict.fromkeys(("aten.missing", "utils.homes", "utils.importing", "utils.profiler", "utils.warnings"), 0),

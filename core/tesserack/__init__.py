@@ -188,6 +188,7 @@ _LAZY_NAMES = {
     ),
     **dict.fromkeys(("lobpcg", "lu", "pca_lowrank", "svd_lowrank"), "ops.lowrank"),
     **dict.fromkeys(("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "distributions._samplers"),
+    "check_shapes": "utils.shapes",
     "summary": "utils.summary",
     "cmake_dir": "utils.headers",
     "get_include": "utils.headers",

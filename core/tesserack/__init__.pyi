@@ -341,6 +341,7 @@ from tesserack.utils.settings import set_flush_denormal as set_flush_denormal
 from tesserack.utils.settings import set_num_interop_threads as set_num_interop_threads
 from tesserack.utils.settings import set_warn_always as set_warn_always
 from tesserack.utils.settings import use_deterministic_algorithms as use_deterministic_algorithms
+from tesserack.utils.shapes import check_shapes as check_shapes
 from tesserack.utils.summary import summary as summary
 from tesserack.backends._device_module import DeviceModule
 

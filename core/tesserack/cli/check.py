@@ -1,0 +1,121 @@
+"""``tesserack check FILE:NAME --input AXES``: a model's shapes, found by rules alone."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tesserack import device
+from tesserack.cli import CommandError
+from tesserack.cli._output import add_json_option, print_json
+from tesserack.nn.modules.module import Module
+from tesserack.utils.shapes._inputs import InputText
+from tesserack.utils.shapes._report import try_shapes
+
+__all__ = ["configure", "run"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of the subcommand."""
+    parser.add_argument(
+        "target", metavar="FILE:NAME", help="a module, a class, a function that builds one, or a function of tensors"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="AXES",
+        help="axes of an input, such as 'batch 3 224 224' or 'int64[batch time]' or 'mask=bool[batch time]'; one each",
+    )
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print modules and totals, or the first mismatch, with status 1."""
+    try:
+        inputs = [InputText.parse(text) for text in arguments.input]
+    except ValueError as error:
+        raise CommandError(f"check: {error}") from None
+    if not inputs:
+        raise CommandError("check: expected --input with the axes of each input, such as --input 'batch 3 224 224'")
+    model = _model(_target(arguments.target), arguments.target)
+    try:
+        report = try_shapes(model, *inputs)
+    except (TypeError, ValueError) as error:
+        raise CommandError(f"check: {arguments.target}: {error}") from None
+    if arguments.json:
+        print_json(dataclasses.asdict(report))
+    else:
+        print(report)
+    return int(report.mismatch is not None)
+
+
+def _target(text: str) -> Any:
+    """What FILE:NAME or MODULE:NAME names."""
+    place, _, name = text.rpartition(":")
+    if not place or not name:
+        raise CommandError(f"check: expected FILE:NAME such as model.py:build, got {text!r}")
+    module = _module(place)
+    value: Any = module
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            known = ", ".join(sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_")))
+            raise CommandError(f"check: {place} has no {name!r}; it has {known or 'nothing to call'}") from None
+    return value
+
+
+def _module(place: str) -> ModuleType:
+    path = Path(place)
+    sys.path.insert(0, str(path.resolve().parent) if place.endswith(".py") else "")
+    if not place.endswith(".py"):
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not place.startswith(error.name):
+                raise
+            raise CommandError(f"check: there is no module {place!r}; for a file write its name with .py") from None
+    if not path.is_file():
+        raise CommandError(f"check: there is no file {place!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise CommandError(f"check: {place} fails when imported: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _model(target: Any, text: str) -> Any:
+    """A module or a function of tensors: what needs no arguments is called, and builds without memory."""
+    if isinstance(target, Module):
+        return target
+    if not callable(target):
+        raise CommandError(f"check: expected {text} to be a module or a function, got {type(target).__name__}")
+    needed = [
+        parameter.name
+        for parameter in inspect.signature(target).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind in (0, 1, 3)
+    ]
+    if isinstance(target, type) and needed:
+        raise CommandError(f"check: {text} needs {', '.join(needed)}; name a function that builds it")
+    if needed:
+        return target
+    try:
+        with device("meta"):
+            built = target()
+    except Exception as error:
+        raise CommandError(f"check: {text} fails: {type(error).__name__}: {error}", status=1) from error
+    if not isinstance(built, Module) and not inspect.isfunction(built):
+        raise CommandError(f"check: expected {text} to return a module, got {type(built).__name__}")
+    return built

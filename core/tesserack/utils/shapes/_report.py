@@ -1,0 +1,213 @@
+"""What ``tesserack check`` finds: a model tried at four sets of sizes, told in the names of its axes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tesserack._native import device
+from tesserack.nn.modules.module import Module
+from tesserack.utils.shapes._inputs import InputText
+from tesserack.utils.shapes._symbolic import fit, sizes_of
+from tesserack.utils.shapes._trial import Failure, Trial, run_trial
+
+__all__ = ["Row", "ShapeReport", "try_shapes"]
+
+_NUMBER = re.compile(r"(?<![\w.#])\d+(?!\.\d|\w)|(?<![\w.#])\d+(?=x\d)|(?<=\dx)\d+")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A module of the model, by the order of its first call. Sizes are texts in names of axes."""
+
+    path: str
+    kind: str
+    output: str
+    parameters: int
+    flops: str
+
+
+@dataclass(frozen=True)
+class ShapeReport:
+    """What :func:`try_shapes` found. ``mismatch`` is the first one, or None; ``sizes`` what named axes stood for."""
+
+    rows: list[Row] = field(default_factory=list)
+    parameters: int = 0
+    flops: str = "0"
+    peak: str = "0 B"
+    kept: str = "0 B"
+    mismatch: Failure | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return mismatch_text(self) if self.mismatch is not None else table_text(self)
+
+
+def try_shapes(model: Callable[..., Any], *inputs: str | InputText) -> ShapeReport:
+    """Run a module or a function by the rules of its operators alone: no memory, no kernels.
+
+    Named axes are tried with three sets of primes and one of even sizes; every size is told in the names, by a formula
+    that fits these four. Memory is an estimate: the results of operators that are alive at once in a forward pass
+    without gradients, views with what they look at, and what the innermost modules give, which is about what a
+    backward pass keeps.
+
+    Args:
+        model: a module, of which a copy without data is run, or a function of tensors.
+        inputs: axes of each input, ``"batch 3 224 224"``, with a dtype ``"int64[batch time]"``, or with the name of
+            the argument ``"mask=bool[batch time]"``.
+
+    Raises:
+        ValueError: an input is not written so.
+        TypeError: the model does not take these inputs.
+
+    >>> from tesserack import nn
+    >>> report = try_shapes(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), "batch 3 4")
+    >>> report.rows[-1].output, report.flops
+    ('[batch, 5]', '120*batch')
+    >>> print(try_shapes(nn.Sequential(nn.Linear(12, 5), nn.Linear(4, 2)), "batch 12"))  # doctest: +ELLIPSIS
+    mismatch at `1` (Linear): linear: mat1 and mat2 shapes cannot be multiplied: input [batch, 5] has last size 5, ...
+    """
+    asked = [InputText.parse(text) if isinstance(text, str) else text for text in inputs]
+    names = [*dict.fromkeys(name for text in asked for name in text.names())]
+    runs = sizes_of(names)
+    twin, parts = _twin(model)
+    called = twin.forward if isinstance(twin, Module) else twin
+    trials = []
+    for sizes in runs:
+        args = [text.tensor(sizes) for text in asked if text.name is None]
+        kwargs = {text.name: text.tensor(sizes) for text in asked if text.name is not None}
+        try:
+            inspect.signature(called).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"the model does not take these {len(asked)} inputs: {error}") from None
+        trials.append(run_trial(twin, args, kwargs, parts))
+    failed = [k for k, trial in enumerate(trials) if trial.failure is not None]
+    if failed:
+        return ShapeReport(mismatch=_told(trials, runs, failed), sizes=runs[failed[0]])
+    return _report(twin, parts, trials, runs)
+
+
+def _twin(model: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Module]]:
+    if not isinstance(model, Module):
+        return model, {}
+    from tesserack.utils.summary import _without_data
+
+    with device("meta"):
+        twin = _without_data(model)
+    return twin, dict(twin.named_modules())
+
+
+def _told(trials: Sequence[Trial], runs: Sequence[Mapping[str, int]], failed: Sequence[int]) -> Failure:
+    failures = [trials[k].failure for k in failed]
+    first = failures[0]
+    assert first is not None
+    messages = [failure.message for failure in failures if failure is not None]
+    return Failure(first.path, first.kind, first.error, _in_names(messages, [runs[k] for k in failed]), first.line)
+
+
+def _in_names(messages: Sequence[str], runs: Sequence[Mapping[str, int]]) -> str:
+    """One message for all, with numbers that differ between runs as formulas."""
+    numbers = [[int(n) for n in _NUMBER.findall(message)] for message in messages]
+    patterns = {_NUMBER.sub("#", message) for message in messages}
+    if len(patterns) > 1 or len(runs) < 2:
+        sizes = {str(size): name for name, size in runs[0].items()}
+        return _NUMBER.sub(lambda match: sizes.get(match[0], match[0]), messages[0])
+    columns = iter(zip(*numbers, strict=True))
+
+    def told(match: re.Match[str]) -> str:
+        formula = fit(next(columns), runs)
+        return formula.text() if formula is not None else match[0]
+
+    # `batch=101 from x` says nothing once 101 is batch.
+    return re.sub(r"\b(\w+)=\1\b", r"\1", _NUMBER.sub(told, messages[0]))
+
+
+def _report(
+    model: Any, parts: Mapping[str, Module], trials: Sequence[Trial], runs: Sequence[Mapping[str, int]]
+) -> ShapeReport:
+    def told(values: Sequence[int], number: Callable[[int], str] = str) -> str:
+        formula = fit(values, runs)
+        if formula is not None and formula.divisor == 1:
+            return formula.text(number)
+        if formula is not None and number is not _bytes:
+            return formula.text()
+        at = ", ".join(f"{name}={size}" for name, size in runs[0].items())
+        return f"{number(values[0])} (at {at})"
+
+    rows = []
+    for path in trials[0].order:
+        if not all(path in trial.outputs for trial in trials):
+            continue
+        kind = trials[0].outputs[path][0]
+        output = _output([trial.outputs[path][1] for trial in trials], told)
+        own = sum(p.numel() for p in parts[path].parameters()) if path in parts else 0
+        flops = [trial.flops.get(path, 0) for trial in trials] if parts else [t.total_flops for t in trials]
+        rows.append(Row(path, kind, output, own, told(flops, "{:,}".format)))
+    total = sum(p.numel() for p in model.parameters()) if isinstance(model, Module) else 0
+    return ShapeReport(
+        rows,
+        total,
+        told([t.total_flops for t in trials], "{:,}".format),
+        told([t.peak for t in trials], _bytes),
+        told([t.kept for t in trials], _bytes),
+        sizes=runs[0],
+    )
+
+
+def _output(shapes: Sequence[Any], told: Callable[[Sequence[int]], str]) -> str:
+    first = shapes[0]
+    if any(type(shape) is not type(first) for shape in shapes):
+        return "differs"
+    if isinstance(first, tuple):
+        if len({len(shape) for shape in shapes}) > 1:
+            return "differs"
+        return "[" + ", ".join(told(column) for column in zip(*shapes, strict=True)) + "]"
+    if isinstance(first, list):
+        return "(" + ", ".join(_output(column, told) for column in zip(*shapes, strict=False)) + ")"
+    if isinstance(first, dict):
+        return "{" + ", ".join(f"{key}: {_output([s[key] for s in shapes], told)}" for key in first) + "}"
+    return str(first)
+
+
+def _bytes(count: int) -> str:
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def mismatch_text(report: ShapeReport) -> str:
+    """The first mismatch, for people."""
+    found = report.mismatch
+    assert found is not None
+    where = f"`{found.path}` ({found.kind})" if found.path else f"the model ({found.kind})"
+    error = "" if found.error in ("RuntimeError", "ShapeError") else f"{found.error}: "
+    lines = [f"mismatch at {where}: {error}{found.message}"]
+    if found.line:
+        lines.append(f"  {found.line}")
+    if report.sizes:
+        sizes = ", ".join(f"{name}={size}" for name, size in report.sizes.items())
+        lines.append(f"  tried with {sizes}; write a number where only certain sizes fit")
+    return "\n".join(lines)
+
+
+def table_text(report: ShapeReport) -> str:
+    """Modules and totals, for people."""
+    header = ("module", "kind", "output", "parameters", "FLOPs")
+    rows = [(r.path or "(model)", r.kind, r.output, f"{r.parameters:,}", r.flops) for r in report.rows]
+    widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (header, *rows)]
+    return "\n".join(
+        [
+            *lines,
+            f"parameters: {report.parameters:,}",
+            f"FLOPs: {report.flops}, of products and convolutions, forward",
+            f"activations: {report.peak} at the peak of a forward pass without gradients,"
+            f" {report.kept} kept for a backward pass",
+        ]
+    )

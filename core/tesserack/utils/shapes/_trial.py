@@ -1,0 +1,171 @@
+"""A model run once on tensors without data: shapes of modules, operations, bytes alive, and the first mismatch."""
+
+from __future__ import annotations
+
+import traceback
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tesserack import Tensor, no_grad
+from tesserack._native import device
+from tesserack.library import dispatch
+from tesserack.nn.modules.module import Module
+from tesserack.utils._pytree import tree_leaves
+from tesserack.utils.flop_counter import FlopCounterMode
+
+__all__ = ["Failure", "Trial", "run_trial"]
+
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first mismatch: where in the model, what was said, and the line of the program that asked for it."""
+
+    path: str
+    kind: str
+    error: str
+    message: str
+    line: str
+
+
+@dataclass
+class Trial:
+    """What one run found."""
+
+    outputs: dict[str, tuple[str, Any]] = field(default_factory=dict)  # path: class, shapes of the result
+    order: list[str] = field(default_factory=list)
+    flops: dict[str, int] = field(default_factory=dict)
+    total_flops: int = 0
+    peak: int = 0  # bytes of results of operators alive at once
+    kept: int = 0  # bytes of what the innermost modules give
+    failure: Failure | None = None
+
+
+class _Memory:
+    """Bytes of the results of operators, while they live. A view counts with what it looks at."""
+
+    def __init__(self) -> None:
+        self.live = self.peak = 0
+        self._seen: set[int] = set()
+
+    def note(self, result: Any) -> None:
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._note(tensor)
+
+    def _note(self, tensor: Tensor) -> None:
+        base = tensor._base
+        if id(tensor) in self._seen:
+            return
+        self._seen.add(id(tensor))
+        size = tensor.numel() * tensor.element_size() if base is None else 0
+        # The view holds what it looks at, so that this counts as long.
+        weakref.finalize(tensor, self._forget, id(tensor), size, base)
+        self.live += size
+        self.peak = max(self.peak, self.live)
+
+    def _forget(self, key: int, size: int, base: Any) -> None:
+        self._seen.discard(key)
+        self.live -= size
+
+
+_observed: list[_Memory] = []
+_registered: list[dispatch.Key] = []
+_depth = 0
+
+
+def _key() -> dispatch.Key:
+    if not _registered:
+        key = dispatch.register_key("ShapeTrial", before="Profiler")
+        key.fallback(_observe)
+        _registered.append(key)
+    return _registered[0]
+
+
+def _observe(call: Any, *args: Any) -> Any:
+    global _depth
+    _depth += 1
+    try:
+        result = call.redispatch(*args)
+    finally:
+        _depth -= 1
+    if _depth == 0 and _observed:
+        _observed[-1].note(result)
+    return result
+
+
+def run_trial(
+    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], parts: Mapping[str, Module]
+) -> Trial:
+    """Run a model; ``parts`` are its modules by path. An exception of the model becomes the trial's ``failure``."""
+    trial, running = Trial(), list[str]()
+    memory = _Memory()
+    handles = []
+
+    def enter(path: str) -> None:
+        running.append(path)
+        if path not in trial.order:
+            trial.order.append(path)
+
+    def leave(path: str, module: Module, result: Any) -> None:
+        del running[running.index(path) :]  # what failed inside and was caught is over too
+        trial.outputs.setdefault(path, (type(module).__name__, _shapes(result)))
+        if not module._modules:
+            trial.kept += sum(t.numel() * t.element_size() for t in tree_leaves(result) if isinstance(t, Tensor))
+
+    for path, module in parts.items():
+        handles.append(module.register_forward_pre_hook(lambda *_, p=path: enter(p)))
+        handles.append(module.register_forward_hook(lambda m, _, result, p=path: leave(p, m, result)))
+    root = model if isinstance(model, Module) else None
+    _observed.append(memory)
+    try:
+        with no_grad(), device("meta"), _key().enabled(), FlopCounterMode(root, display=False) as counter:
+            result = model(*args, **kwargs)
+        if root is None:
+            trial.order.append("")
+            trial.outputs[""] = getattr(model, "__name__", "function"), _shapes(result)
+        trial.total_flops = counter.get_total_flops()
+        trial.flops = _by_path(counter, root)
+    except Exception as error:
+        trial.failure = _failure(error, running, parts, model)
+    finally:
+        _observed.remove(memory)
+        for handle in handles:
+            handle.remove()
+    trial.peak = memory.peak
+    return trial
+
+
+def _by_path(counter: FlopCounterMode, root: Module | None) -> dict[str, int]:
+    name = type(root).__name__ if root is not None else ""
+    found = {}
+    for place, counts in counter.get_flop_counts().items():
+        if root is not None and place.startswith(name) and place != "Global":
+            found[place[len(name) + 1 :]] = sum(counts.values())
+    return found
+
+
+def _failure(error: Exception, running: Sequence[str], parts: Mapping[str, Module], model: Any) -> Failure:
+    path = running[-1] if running else ""
+    kind = type(parts[path]).__name__ if path in parts else getattr(model, "__name__", type(model).__name__)
+    message = str(error) or type(error).__name__
+    if "on meta tensors" in message:
+        message += "; forward asks a tensor for its values, and a trial has none"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((_PACKAGE, "<"))]
+    line = f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
+    return Failure(path, kind, type(error).__name__, message, line)
+
+
+def _shapes(result: Any) -> Any:
+    """The shapes of a result, in its structure."""
+    if isinstance(result, Tensor):
+        return tuple(result.shape)
+    if isinstance(result, (tuple, list)):
+        return [_shapes(item) for item in result]
+    if isinstance(result, dict):
+        return {key: _shapes(value) for key, value in result.items()}
+    return type(result).__name__

@@ -1,0 +1,260 @@
+"""Small models of the usual kinds, each right as it stands; a mistake is one argument that is given otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor, nn
+from tesserack.nn import functional as F
+from tesserack.utils.shapes import Float, Int
+
+L, C = nn.Linear, nn.Conv2d
+
+
+class Net(nn.Module):
+    """Parts, and what is done with them."""
+
+    def __init__(self, call: Callable[..., Any], **parts: nn.Module) -> None:
+        super().__init__()
+        self.call = call
+        for name, part in parts.items():
+            self.add_module(name, part)
+
+    def forward(self, *args: Any) -> Any:
+        return self.call(self, *args)
+
+
+def mlp(inner: int = 16, taken: int = 16, norm: int = 16) -> nn.Module:
+    return nn.Sequential(L(8, inner), nn.LayerNorm(norm), nn.GELU(), L(taken, 4))
+
+
+def convnet(
+    a: int = 8, b: int = 8, norm: int = 8, flat: int = 16 * 8 * 8, groups: int = 1, first: int = 3
+) -> nn.Module:
+    features = nn.Sequential(C(first, a, 3, padding=1), nn.BatchNorm2d(norm), nn.ReLU(), nn.MaxPool2d(2))
+    body = nn.Sequential(C(b, 16, 3, padding=1, groups=groups), nn.ReLU(), nn.MaxPool2d(2))
+    return nn.Sequential(features, body, nn.Flatten(), L(flat, 10))
+
+
+def residual(stride: int = 1, width: int = 8, padding: int = 1, skip: int = 8) -> nn.Module:
+    body = nn.Sequential(C(8, width, 3, padding=padding, stride=stride), nn.ReLU(), C(width, 8, 3, padding=1))
+    return nn.Sequential(C(3, 8, 1), Net(lambda m, x: m.short(x) + m.body(x), body=body, short=C(8, skip, 1)))
+
+
+class Attention(nn.Module):
+    """Self-attention written out, with annotations at its core."""
+
+    def __init__(self, dim: int = 32, heads: int = 4, split: int = 4, out: int = 32, **wrong: bool) -> None:
+        super().__init__()
+        self.heads, self.split, self.wrong = heads, split, wrong
+        self.qkv, self.out = L(dim, 3 * dim), L(out, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, t, d = x.shape
+        q, k, v = (part.view(b, t, self.split, d // self.heads) for part in self.qkv(x).chunk(3, -1))
+        if not self.wrong.get("no_transpose"):
+            q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        y = self.attend(q, k if not self.wrong.get("k_turned") else k.transpose(-1, -2), v)
+        return self.out(y if self.wrong.get("not_joined") else y.transpose(1, 2).reshape(b, t, d))
+
+    @ts.check_shapes
+    def attend(
+        self,
+        q: Float[Tensor, "batch {self.heads} time dim"],
+        k: Float[Tensor, "batch {self.heads} time dim"],
+        v: Float[Tensor, "batch {self.heads} time dim"],
+    ) -> Float[Tensor, "batch {self.heads} time dim"]:
+        scores = q @ (k if self.wrong.get("k_not_turned") else k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+        if self.wrong.get("bias"):
+            scores = scores + ts.zeros(scores.shape[-1] + 1)
+        weights = scores.softmax(-1)
+        return v @ weights if self.wrong.get("v_first") else weights @ v
+
+
+def block(dim: int = 32, norm: int = 32, inner: int = 128, **wrong: Any) -> nn.Module:
+    parts: dict[str, nn.Module] = {"norm": nn.LayerNorm(norm), "attn": Attention(dim, **wrong)}
+    parts["mlp"] = nn.Sequential(L(dim, 128), nn.GELU(), L(inner, dim))
+    return Net(lambda m, x: (lambda y: y + m.mlp(y))(x + m.attn(m.norm(x))), **parts)
+
+
+def gpt(dim: int = 32, head: int = 32, **wrong: Any) -> nn.Module:
+    blocks = nn.Sequential(block(), block(**wrong))
+    return Net(
+        lambda m, x: m.head(m.blocks(m.embed(x))), embed=nn.Embedding(100, dim), blocks=blocks, head=L(head, 100)
+    )
+
+
+def positions(length: int = 16, dim: int = 32) -> nn.Module:
+    return Net(
+        lambda m, x: m.embed(x) + m.place(ts.arange(length)), embed=nn.Embedding(9, 32), place=nn.Embedding(99, dim)
+    )
+
+
+def vit(patch: int = 8, count: int = 16, channels: int = 32, turned: bool = True) -> nn.Module:
+    def call(m: Any, x: Tensor) -> Tensor:
+        y = m.patch(x).flatten(2)
+        y = y.transpose(1, 2) if turned else y
+        return m.head(m.block(y + ts.zeros(count, 32)).mean(1))
+
+    return Net(call, patch=C(3, channels, patch, stride=patch), block=block(), head=L(32, 10))
+
+
+def tagger(hidden: int = 12, both: bool = True, size: int = 6, out: int = 24) -> nn.Module:
+    lstm = nn.LSTM(size, hidden, batch_first=True, bidirectional=both)
+    return Net(lambda m, x: m.out(m.lstm(m.embed(x))[0]), embed=nn.Embedding(20, 6), lstm=lstm, out=L(out, 5))
+
+
+def last_state(out: int = 12) -> nn.Module:
+    return Net(lambda m, x: m.out(m.gru(x)[1][-1]), gru=nn.GRU(6, 12, num_layers=2), out=L(out, 3))
+
+
+def autoencoder(code: int = 4, taken: int = 4, back: int = 28 * 28, shape: tuple[int, int] = (28, 28)) -> nn.Module:
+    down = nn.Sequential(nn.Flatten(), L(28 * 28, 32), nn.ReLU(), L(32, code))
+    up = nn.Sequential(L(taken, 32), nn.ReLU(), L(32, back), nn.Unflatten(1, shape))
+    return nn.Sequential(down, up)
+
+
+def vae(mean: int = 5, deviation: int = 5) -> nn.Module:
+    def call(m: Any, x: Tensor) -> Tensor:
+        h = m.encode(x).relu()
+        return m.decode(m.mean(h) + m.deviation(h).exp())
+
+    return Net(call, encode=L(12, 16), mean=L(16, mean), deviation=L(16, deviation), decode=L(5, 12))
+
+
+def unet(up: int = 8, joined: int = 16, axis: int = 1) -> nn.Module:
+    def call(m: Any, x: Tensor) -> Tensor:
+        a = m.enter(x)
+        return m.leave(ts.cat([a, m.up(m.down(a))], axis))
+
+    parts = {
+        "enter": C(3, 8, 3, padding=1),
+        "down": C(8, 16, 2, stride=2),
+        "up": nn.ConvTranspose2d(16, up, 2, stride=2),
+    }
+    return Net(call, **parts, leave=C(joined, 2, 1))
+
+
+def graph(width: int = 8, out: int = 8, turned: bool = False) -> nn.Module:
+    def call(m: Any, x: Tensor, a: Tensor) -> Tensor:
+        h = m.one(x)
+        return m.two((h.T if turned else a) @ (a if turned else h))
+
+    return Net(call, one=L(5, width), two=L(out, 2))
+
+
+def siamese(second: int = 6) -> nn.Module:
+    def call(m: Any, x: Tensor, y: Tensor) -> Tensor:
+        return F.cosine_similarity(m.left(x), m.right(y), dim=1)
+
+    return Net(call, left=L(4, 6), right=L(4, second))
+
+
+def speech(kernel: int = 3, channels: int = 16, turned: bool = True, size: int = 16) -> nn.Module:
+    def call(m: Any, x: Tensor) -> Tensor:
+        y = m.conv(x).relu()
+        return m.out(m.gru(y.transpose(1, 2) if turned else y)[0])
+
+    conv = nn.Conv1d(40, channels, kernel, padding=1)
+    return Net(call, conv=conv, gru=nn.GRU(size, 8, batch_first=True), out=L(8, 30))
+
+
+def translate(memory: int = 32, heads: int = 4) -> nn.Module:
+    cross = nn.MultiheadAttention(32, heads, kdim=memory, vdim=memory, batch_first=True)
+    return Net(lambda m, x, y: x + m.cross(x, y, y)[0], cross=cross)
+
+
+def upscale(channels: int = 12) -> nn.Module:
+    return nn.Sequential(C(3, channels, 3, padding=1), nn.PixelShuffle(2), C(3, 3, 1))
+
+
+def mixture(experts: int = 4, gates: int = 4) -> nn.Module:
+    def call(m: Any, x: Tensor) -> Tensor:
+        outputs = ts.stack([expert(x) for expert in m.experts], -1)
+        return (outputs @ m.gate(x).softmax(-1).unsqueeze(-1)).squeeze(-1)
+
+    return Net(call, gate=L(6, gates), experts=nn.ModuleList([L(6, 7) for _ in range(experts)]))
+
+
+def separable(groups: int = 8, width: int = 8) -> nn.Module:
+    return nn.Sequential(C(3, 8, 1), C(8, width, 3, groups=groups, padding=1), C(8, 4, 1))
+
+
+def classify(unsqueezed: bool = True, channels: int = 1) -> nn.Module:
+    """Pictures without an axis for channels."""
+    conv = C(channels, 4, 3, padding=1)
+    return Net(lambda m, x: m.conv(x.unsqueeze(1) if unsqueezed else x).mean((2, 3)), conv=conv)
+
+
+def scaled(axes: int = 2) -> nn.Module:
+    """One factor for each sample."""
+
+    def call(m: Any, x: Tensor) -> Tensor:
+        factor = m.factor(x.mean((2, 3)))
+        return x * (factor[:, :, None, None] if axes == 2 else factor)
+
+    return Net(call, factor=L(6, 6))
+
+
+@ts.check_shapes
+def cross_entropy(scores: Float[Tensor, "batch classes"], target: Int[Tensor, "batch"]) -> Float[Tensor, ""]:
+    return F.cross_entropy(scores, target)
+
+
+@ts.check_shapes
+def squared(prediction: Float[Tensor, "batch"], target: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
+    return ((prediction - target) ** 2).mean()
+
+
+@ts.check_shapes
+def weighted(losses: Float[Tensor, "batch"], weights: Float[Tensor, "batch"], keep: bool = False) -> Float[Tensor, ""]:
+    return losses * weights if keep else (losses * weights).sum()
+
+
+@ts.check_shapes
+def log_loss(
+    scores: Float[Tensor, "batch time classes"], target: Int[Tensor, "batch time"], turned: bool = True
+) -> Tensor:
+    return F.cross_entropy(scores.transpose(1, 2) if turned else scores, target)
+
+
+class Flat(nn.Module):
+    """Pictures as rows of pixels: the order of axes is what the annotation holds."""
+
+    def __init__(self, how: Callable[[Tensor], Tensor] = lambda x: x.flatten(1)) -> None:
+        super().__init__()
+        self.how = how
+
+    @ts.check_shapes
+    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch channels*height*width"]:
+        return self.how(x)
+
+
+class Pool(nn.Module):
+    """The mean of each sequence."""
+
+    def __init__(self, axis: int = 1, kept: bool = False) -> None:
+        super().__init__()
+        self.axis, self.kept = axis, kept
+
+    @ts.check_shapes
+    def forward(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch dim"]:
+        return x.mean(self.axis, keepdim=self.kept)
+
+
+class Rows(nn.Module):
+    """A layer whose weight is written out."""
+
+    weight: Float[Tensor, "out dim"]
+
+    def __init__(self, rows: int = 5, columns: int = 7, turned: bool = True) -> None:
+        super().__init__()
+        self.weight, self.turned = nn.Parameter(ts.zeros(rows, columns)), turned
+
+    def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch out"]:
+        return x @ (self.weight.T if self.turned else self.weight)
+
+
+ts.check_shapes(Rows)

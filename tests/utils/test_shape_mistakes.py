@@ -1,0 +1,278 @@
+"""Models tried without data: right ones give nothing, and each planted mistake its module and axis."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack import nn
+from tesserack.nn import functional as F
+from tesserack.utils.shapes import try_shapes
+
+
+def _models() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("shape_models", Path(__file__).with_name("shape_models.py"))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["shape_models"] = importlib.util.module_from_spec(spec)  # annotations are looked up in it
+    spec.loader.exec_module(module)
+    return module
+
+
+m = _models()
+IMAGE, TOKENS, TEXT = ["batch 3 32 32"], ["int64[batch time]"], ["batch time 32"]
+SCORES = ["batch 10", "int64[batch]"]
+L, C = nn.Linear, nn.Conv2d
+wrap = m.Net
+
+RIGHT: dict[str, tuple[Callable[[], Any], list[str], str]] = {
+    "mlp": (m.mlp, ["batch 8"], "[batch, 4]"),
+    "mlp of sequences": (m.mlp, ["batch time 8"], "[batch, time, 4]"),
+    "convnet": (m.convnet, IMAGE, "[batch, 10]"),
+    "residual": (m.residual, ["batch 3 h w"], "[batch, 8, h, w]"),
+    "attention": (m.Attention, TEXT, "[batch, time, 32]"),
+    "block": (m.block, TEXT, "[batch, time, 32]"),
+    "gpt": (m.gpt, TOKENS, "[batch, time, 100]"),
+    "positions": (m.positions, ["int64[batch 16]"], "[batch, 16, 32]"),
+    "vit": (m.vit, IMAGE, "[batch, 10]"),
+    "tagger": (m.tagger, TOKENS, "[batch, time, 5]"),
+    "last state": (m.last_state, ["5 batch 6"], "[batch, 3]"),
+    "autoencoder": (m.autoencoder, ["batch 28 28"], "[batch, 28, 28]"),
+    "vae": (m.vae, ["batch 12"], "[batch, 12]"),
+    "unet": (m.unet, IMAGE, "[batch, 2, 32, 32]"),
+    "graph": (m.graph, ["nodes 5", "nodes nodes"], "[nodes, 2]"),
+    "siamese": (m.siamese, ["batch 4", "batch 4"], "[batch]"),
+    "speech": (m.speech, ["batch 40 time"], "[batch, time, 30]"),
+    "translate": (m.translate, ["batch time 32", "batch source 32"], "[batch, time, 32]"),
+    "upscale": (m.upscale, ["batch 3 h w"], "[batch, 3, 2*h, 2*w]"),
+    "mixture": (m.mixture, ["batch 6"], "[batch, 7]"),
+    "separable": (m.separable, ["batch 3 h w"], "[batch, 4, h, w]"),
+    "classify": (m.classify, ["batch h w"], "[batch, 4]"),
+    "scaled": (m.scaled, ["batch 6 h w"], "[batch, 6, h, w]"),
+    "cross entropy": (lambda: m.cross_entropy, SCORES, "[]"),
+    "squared": (lambda: m.squared, ["batch", "batch"], "[]"),
+    "weighted": (lambda: m.weighted, ["batch", "batch"], "[]"),
+    "log loss": (lambda: m.log_loss, ["batch time 7", "int64[batch time]"], "[]"),
+    "flat": (m.Flat, ["batch 3 h w"], "[batch, 3*h*w]"),
+    "pool": (m.Pool, TEXT, "[batch, 32]"),
+    "rows": (m.Rows, ["batch time 7"], "[batch, time, 5]"),
+    "a convolution of steps": (lambda: C(3, 4, 5, stride=3), ["batch 3 h w"], "[batch, 4, (h-2)//3, (w-2)//3]"),
+    "several outputs": (lambda: nn.LSTM(3, 4), ["t n 3"], "([t, n, 4], ([1, n, 4], [1, n, 4]))"),
+}
+
+# What is wrong: how it is built, its inputs, the path of the module, what the message says.
+WRONG: list[tuple[str, Callable[[], Any], list[str], str, list[str]]] = [
+    # layers of the wrong width
+    ("next layer too wide", lambda: m.mlp(taken=17), ["batch 8"], "3", ["[batch, 16]", "takes 17"]),
+    ("next layer too narrow", lambda: m.mlp(taken=8), ["batch time 8"], "3", ["[batch, time, 16]", "takes 8"]),
+    ("norm of another width", lambda: m.mlp(norm=8), ["batch 8"], "1", ["[8]", "[batch, 16]"]),
+    ("input of another width", m.mlp, ["batch 9"], "0", ["[batch, 9]", "takes 8"]),
+    ("input turned", m.mlp, ["8 batch"], "0", ["[8, batch]", "last size batch"]),
+    ("head of another width", lambda: m.gpt(head=64), TOKENS, "head", ["[batch, time, 32]", "takes 64"]),
+    ("mlp of a block not widened", lambda: m.gpt(inner=32), TOKENS, "blocks.1.mlp.2", ["128", "takes 32"]),
+    ("norm inside a block", lambda: m.gpt(norm=16), TOKENS, "blocks.1.norm", ["[16]", "[batch, time, 32]"]),
+    ("embedding of another width", lambda: m.gpt(dim=48), TOKENS, "blocks.0.norm", ["[32]", "[batch, time, 48]"]),
+    ("code of another width", lambda: m.autoencoder(taken=8), ["batch 28 28"], "1.0", ["[batch, 4]", "takes 8"]),
+    ("two heads that differ", lambda: m.vae(deviation=6), ["batch 12"], "", ["[batch, 5]", "[batch, 6]"]),
+    ("decoder of another width", lambda: m.vae(6, 6), ["batch 12"], "decode", ["[batch, 6]", "takes 5"]),
+    ("graph layer", lambda: m.graph(out=9), ["nodes 5", "nodes nodes"], "two", ["[nodes, 8]", "takes 9"]),
+    ("twins that differ", lambda: m.siamese(second=7), ["batch 4", "batch 4"], "", ["6", "7"]),
+    # convolutions
+    (
+        "channels between layers",
+        lambda: m.convnet(a=8, b=4),
+        IMAGE,
+        "1.0",
+        ["expected input[batch, 8, 16, 16]", "4 channels"],
+    ),
+    ("channels of the picture", m.convnet, ["batch 1 32 32"], "0.0", ["[batch, 1, 32, 32]", "3 channels"]),
+    ("channels last", m.convnet, ["batch 32 32 3"], "0.0", ["[batch, 32, 32, 3]", "3 channels"]),
+    ("norm of a convolution", lambda: m.convnet(norm=16), IMAGE, "0.1", ["16", "8"]),
+    ("rows after flatten", lambda: m.convnet(flat=16 * 4 * 4), IMAGE, "3", ["[batch, 1024]", "takes 256"]),
+    ("rows for another picture", m.convnet, ["batch 3 28 28"], "3", ["[batch, 784]", "takes 1024"]),
+    (
+        "step in one branch",
+        lambda: m.residual(stride=2),
+        ["batch 3 32 32"],
+        "1",
+        ["[batch, 8, 32, 32]", "[batch, 8, 16, 16]"],
+    ),
+    ("no padding in one branch", lambda: m.residual(padding=0), ["batch 3 h w"], "1", ["[batch, 8, h, w]", "h - 2"]),
+    (
+        "shortcut of other channels",
+        lambda: m.residual(skip=16),
+        ["batch 3 h w"],
+        "1",
+        ["[batch, 16, h, w]", "[batch, 8, h, w]"],
+    ),
+    ("joined channels", lambda: m.unet(joined=8), IMAGE, "leave", ["[batch, 16, 32, 32]", "8 channels"]),
+    ("joined along another axis", lambda: m.unet(axis=0), IMAGE, "leave", ["[2*batch, 8, 32, 32]", "16 channels"]),
+    ("up to other channels", lambda: m.unet(up=4), IMAGE, "leave", ["[batch, 12, 32, 32]"]),
+    ("odd picture halved and doubled", m.unet, ["batch 3 31 31"], "", ["31", "30"]),
+    ("channels for a shuffle", lambda: m.upscale(channels=10), IMAGE, "1", ["10"]),
+    ("channels after a shuffle", lambda: m.upscale(channels=16), IMAGE, "2", ["[batch, 4, 64, 64]", "3 channels"]),
+    ("depthwise of other channels", lambda: m.separable(width=16), IMAGE, "2", ["[batch, 16, 32, 32]", "8 channels"]),
+    (
+        "axis for channels missing",
+        lambda: m.classify(unsqueezed=False),
+        ["batch h w"],
+        "conv",
+        ["input[1, batch, h, w]", "got batch channels"],
+    ),
+    ("grey into colour", lambda: m.classify(channels=3), ["batch h w"], "conv", ["[batch, 1, h, w]", "3 channels"]),
+    ("factors not widened", lambda: m.scaled(axes=0), ["batch 6 h w"], "", ["[batch, 6, h, w]", "[batch, 6]"]),
+    ("kernel larger than the picture", lambda: C(3, 4, 7), ["batch 3 5 5"], "", ["5", "7"]),
+    # attention
+    ("heads split", lambda: m.Attention(split=8), TEXT, "", ["[batch, time, 8, 8]"]),
+    (
+        "heads not before time",
+        lambda: m.gpt(no_transpose=True),
+        TOKENS,
+        "blocks.1.attn",
+        ["heads is 4, got time", "`q`"],
+    ),
+    (
+        "keys turned too early",
+        lambda: m.gpt(k_turned=True),
+        TOKENS,
+        "blocks.1.attn",
+        ["time from `q`", "`k`", "axis 2"],
+    ),
+    (
+        "keys not turned",
+        lambda: m.gpt(k_not_turned=True),
+        TOKENS,
+        "blocks.1.attn",
+        ["attend", "time", "dim=8 from `q`"],
+    ),
+    ("values before weights", lambda: m.gpt(v_first=True), TOKENS, "blocks.1.attn", ["attend", "dim=8 from `q`"]),
+    (
+        "heads not joined",
+        lambda: m.gpt(not_joined=True),
+        TOKENS,
+        "blocks.1.attn.out",
+        ["[batch, 4, time, 8]", "takes 32"],
+    ),
+    ("bias one too long", lambda: m.gpt(bias=True), TOKENS, "blocks.1.attn", ["time", "time + 1"]),
+    ("output of another width", lambda: m.gpt(out=64), TOKENS, "blocks.1.attn.out", ["[batch, time, 32]", "takes 64"]),
+    (
+        "memory of another width",
+        lambda: m.translate(memory=16),
+        ["batch time 32", "batch source 32"],
+        "cross",
+        ["16", "32"],
+    ),
+    ("batch of memory", m.translate, ["batch time 32", "source batch 32"], "cross", ["batch", "source"]),
+    ("positions too short", lambda: m.positions(length=15), ["int64[batch 16]"], "", ["[batch, 16, 32]", "[15, 32]"]),
+    ("positions too narrow", lambda: m.positions(dim=16), ["int64[batch 16]"], "", ["[batch, 16, 32]", "[16, 16]"]),
+    ("patches not turned", lambda: m.vit(turned=False), IMAGE, "", ["[batch, 32, 16]", "[16, 32]"]),
+    ("patches of another size", lambda: m.vit(patch=4), IMAGE, "", ["[batch, 64, 32]", "[16, 32]"]),
+    ("patches of another width", lambda: m.vit(channels=16), IMAGE, "", ["[batch, 16, 16]", "[16, 32]"]),
+    # sequences
+    ("one direction of two", lambda: m.tagger(both=False), TOKENS, "out", ["[batch, time, 12]", "takes 24"]),
+    ("two directions for one", lambda: m.tagger(out=12), TOKENS, "out", ["[batch, time, 24]", "takes 12"]),
+    ("input of the layer", lambda: m.tagger(size=8), TOKENS, "lstm", ["8", "6"]),
+    ("last state", lambda: m.last_state(out=24), ["5 batch 6"], "out", ["[batch, 12]", "takes 24"]),
+    ("channels as time", lambda: m.speech(turned=False), ["batch 40 time"], "gru", ["16", "time"]),
+    ("features after time", m.speech, ["batch time 40"], "conv", ["[batch, time, 40]", "40 channels"]),
+    ("gate of another width", lambda: m.mixture(gates=5), ["batch 6"], "", ["4", "5"]),
+    ("picture from a row", lambda: m.autoencoder(shape=(28, 27)), ["batch 28 28"], "1.3", ["784"]),
+    ("weight not turned", lambda: m.Rows(turned=False), ["batch time 7"], "", ["7 is dim", "5 is out"]),
+    ("weight made turned", lambda: m.Rows(7, 5), ["batch time 7"], "", ["dim is 5, got 7", "`self.weight`"]),
+    ("rows of a graph as columns", lambda: m.graph(turned=True), ["nodes 5", "nodes nodes"], "two", ["[8, nodes]"]),
+    # what broadcasts or joins in silence, found by annotations
+    ("flatten with the batch", lambda: m.Flat(lambda x: x.flatten()), ["batch 3 h w"], "", ["batch", "got 1 of shape"]),
+    ("flatten too little", lambda: m.Flat(lambda x: x.flatten(2)), ["batch 3 h w"], "", ["2 axes", "got 3"]),
+    (
+        "flatten in another order",
+        lambda: m.Flat(lambda x: x.permute(1, 0, 2, 3).flatten(1)),
+        ["batch 3 h w"],
+        "",
+        ["batch"],
+    ),
+    ("mean over the batch", lambda: m.Pool(axis=0), TEXT, "", ["batch", "got time"]),
+    ("mean over features", lambda: m.Pool(axis=2), TEXT, "", ["dim is 32, got time"]),
+    ("mean keeps its axis", lambda: m.Pool(kept=True), TEXT, "", ["2 axes", "got 3"]),
+    ("target as a column", lambda: m.squared, ["batch", "batch 1"], "", ["`target`", "1 axes", "got 2"]),
+    ("prediction as a column", lambda: m.squared, ["batch 1", "batch"], "", ["`prediction`", "1 axes", "got 2"]),
+    ("one weight too many", lambda: m.weighted, ["batch", "batch+1"], "", ["batch from `losses`", "got batch + 1"]),
+    ("losses not added", lambda: wrap(lambda _, x: m.weighted(x, x, True)), ["batch"], "", ["the result", "got 1"]),
+    ("scores turned", lambda: m.cross_entropy, ["10 batch", "int64[batch]"], "", ["batch is 10", "`target`"]),
+    ("targets as one-hot", lambda: m.cross_entropy, ["batch 10", "int64[batch 10]"], "", ["`target`", "got 2"]),
+    ("targets as floats", lambda: m.cross_entropy, ["batch 10", "batch"], "", ["`target` is Int", "float32"]),
+    (
+        "classes not before time",
+        lambda: wrap(lambda _, x, y: m.log_loss(x, y, False)),
+        ["batch time 7", "int64[batch time]"],
+        "",
+        ["log_loss", "batch", "time"],
+    ),
+    ("tensors of a plain loss", lambda: F.cross_entropy, ["batch 10", "int64[other]"], "", ["batch", "other"]),
+]
+
+
+@pytest.mark.parametrize(("build", "inputs", "output"), RIGHT.values(), ids=RIGHT)
+def test_right_models(build: Callable[[], Any], inputs: list[str], output: str) -> None:
+    report = try_shapes(build(), *inputs)
+    assert report.mismatch is None, str(report)
+    assert report.rows[0].output == output
+
+
+@pytest.mark.parametrize(("build", "inputs", "path", "said"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_planted_mistakes(build: Callable[[], Any], inputs: list[str], path: str, said: list[str]) -> None:
+    report = try_shapes(build(), *inputs)
+    assert report.mismatch is not None, str(report)
+    assert report.mismatch.path == path, str(report)
+    assert [part for part in said if part not in report.mismatch.message] == [], str(report)
+
+
+def test_enough_mistakes_are_planted() -> None:
+    assert len(WRONG) >= 60 and len({w[0] for w in WRONG}) == len(WRONG)
+
+
+def test_nothing_is_allocated_or_run() -> None:
+    """By any kernel this would need terabytes."""
+    with ts.device("meta"):
+        net = nn.Sequential(L(10**6, 10**6), nn.ReLU(), L(10**6 + 1, 1))
+    report = try_shapes(net, "batch 1000000")
+    assert report.mismatch is not None and report.mismatch.path == "2"
+    assert "mismatch at `2` (Linear)" in str(report)
+
+
+def test_the_model_stays_as_it_is() -> None:
+    net = m.mlp()
+    weight = net[0].weight
+    try_shapes(net, "batch 8")
+    assert net[0].weight is weight and weight.device.type != "meta" and net(ts.ones(2, 8)).shape == (2, 4)
+
+
+def test_counts_are_those_of_the_summary() -> None:
+    net = m.convnet()
+    report, found = try_shapes(net, "32 3 32 32"), ts.summary(net, (32, 3, 32, 32))
+    assert report.parameters == found.parameters and report.flops == f"{found.flops:,}"
+
+
+def test_peak_is_what_lives_at_once() -> None:
+    """Two results of 4 KiB for each sample are alive while the second is made, and the first not after it."""
+    net = nn.Sequential(*(L(1024, 1024, bias=False) for _ in range(5)))
+    report = try_shapes(net, "batch 1024")
+    assert report.peak == "8.0 KiB*batch" and report.kept == "20.0 KiB*batch"
+
+
+def test_what_a_trial_cannot_do() -> None:
+    report = try_shapes(wrap(lambda _, x: x * x.sum().item()), "batch 3")
+    assert report.mismatch is not None and "asks a tensor for its values" in report.mismatch.message
+    with pytest.raises(TypeError, match="does not take these 2 inputs"):
+        try_shapes(L(3, 4), "batch 3", "batch 3")
+    for text, said in (
+        ("batch ...", "'...' has no size"),
+        ("none[batch]", "'none' is no dtype"),
+        ("a[b", "expected axes"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            try_shapes(L(3, 4), text)
