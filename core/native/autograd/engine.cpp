@@ -150,7 +150,7 @@ public:
 private:
   StreamChoice caller_, current_;
   std::vector<StreamChoice> used_;
-  const bool recorded_ = thread_state().capture; // then all that is recorded goes to the caller's streams
+  const bool recorded_ = thread_state().recording; // then all that is recorded goes to the caller's streams
 };
 
 class Run {
