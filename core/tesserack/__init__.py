@@ -80,7 +80,7 @@ _LAZY_MODULES = (
 )
 # Functions of tesserack.utils.settings.
 _SWITCHES = (
-    *("are_deterministic_algorithms_enabled", "autocast", "clear_autocast_cache", "compile", "get_autocast_cpu_dtype"),
+    *("are_deterministic_algorithms_enabled", "autocast", "clear_autocast_cache", "get_autocast_cpu_dtype"),
     *("get_autocast_dtype", "get_autocast_gpu_dtype", "get_deterministic_debug_mode", "get_float32_matmul_precision"),
     *("get_num_interop_threads", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled"),
     *("is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_autocast_cache_enabled"),
@@ -187,6 +187,7 @@ _LAZY_NAMES = {
     ),
     **dict.fromkeys(("lobpcg", "lu", "pca_lowrank", "svd_lowrank"), "ops.lowrank"),
     **dict.fromkeys(("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "distributions._samplers"),
+    "compile": "jit.compiler",
     "summary": "utils.summary",
     "cmake_dir": "utils.headers",
     "get_include": "utils.headers",

@@ -162,6 +162,7 @@ from tesserack.distributions._samplers import _standard_gamma as _standard_gamma
 from tesserack.distributions._samplers import binomial as binomial
 from tesserack.distributions._samplers import poisson as poisson
 from tesserack.func import vmap as vmap
+from tesserack.jit.compiler import compile as compile
 from tesserack.ops.control_flow import cond as cond
 from tesserack.ops.control_flow import sym_float as sym_float
 from tesserack.ops.control_flow import sym_int as sym_int
@@ -314,7 +315,6 @@ from tesserack.utils.headers import get_include as get_include
 from tesserack.utils.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from tesserack.utils.settings import autocast as autocast
 from tesserack.utils.settings import clear_autocast_cache as clear_autocast_cache
-from tesserack.utils.settings import compile as compile
 from tesserack.utils.settings import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from tesserack.utils.settings import get_autocast_dtype as get_autocast_dtype
 from tesserack.utils.settings import get_autocast_gpu_dtype as get_autocast_gpu_dtype

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._native import enable_grad
+from tesserack.autograd._products import depth, push_forward
+from tesserack.autograd._run import grad
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -101,8 +103,6 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     if any(dual is tensor for dual in current.duals):
         raise RuntimeError("make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at "
                            "the same level 0 is not supported.")  # fmt: skip
-    from tesserack.func._gradients import depth
-
     current.recorded |= tensor.requires_grad or tangent.requires_grad or depth() > 0
     with enable_grad():
         dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
@@ -123,8 +123,6 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     current = _state.level
     if current is None or not tensor.requires_grad or not _depends(tensor, current):
         return UnpackedDualTensor(tensor, None)
-    from tesserack.func._gradients import push_forward
-
     with enable_grad():
         (tangent,) = push_forward([tensor], current.duals, current.tangents)
     if current.recorded:
@@ -135,7 +133,5 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 def _depends(tensor: Tensor, level: _Level) -> bool:
     if not level.duals:
         return False
-    found = ts.autograd.grad(
-        tensor, level.duals, ts.zeros_like(tensor), retain_graph=True, allow_unused=True, create_graph=False
-    )
+    found = grad(tensor, level.duals, ts.zeros_like(tensor), retain_graph=True, allow_unused=True, create_graph=False)
     return any(g is not None for g in found)

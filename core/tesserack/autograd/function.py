@@ -20,6 +20,12 @@ class VmapInfo(NamedTuple):
 
 
 batching: list[VmapInfo] = []  # of calls of vmap that run on all entries at once; the innermost last
+_vmap_rule: list[Callable[[Any, tuple[Any, ...]], Any]] = []  # one, as soon as there is vmap
+
+
+def use_vmap_rule(rule: Callable[[Any, tuple[Any, ...]], Any]) -> None:
+    """Say what ``apply`` does within ``vmap``: ``rule(function, args)``, NotImplemented where no argument is mapped."""
+    _vmap_rule[:] = [rule]
 
 
 class Function:
@@ -103,10 +109,9 @@ class Function:
         if kwargs:
             args = _in_order(cls, args, kwargs)
         if batching:
-            from tesserack.func._batched import Batched, by_rule
-
-            if any(isinstance(arg, Batched) for arg in args):
-                return by_rule(cls, args)
+            found = _vmap_rule[0](cls, args)
+            if found is not NotImplemented:
+                return found
         return _native._function_apply(cls, cls.setup_context is not Function.setup_context, *args)
 
 

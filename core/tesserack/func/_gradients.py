@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.autograd._products import depth, gradients, level, push_forward
 from tesserack.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jvp", "linearize", "vjp"]
-
-_state = threading.local()
-
-
-@contextmanager
-def level() -> Iterator[None]:
-    """Within it, a transform runs: what inner ones give stays recorded, for it to differentiate."""
-    _state.depth = depth() + 1
-    try:
-        with ts.enable_grad():
-            yield
-    finally:
-        _state.depth -= 1
-
-
-def depth() -> int:
-    """How many transforms are running."""
-    return getattr(_state, "depth", 0)
 
 
 def tracked(tree: Any, error: type[Exception] = RuntimeError) -> Any:
@@ -71,21 +52,6 @@ def tensors_of(name: str, tree: Any, what: str) -> list[Tensor]:
         if not isinstance(leaf, Tensor):
             raise RuntimeError(f"{name}: expected {what} to hold tensors only, got {type(leaf).__name__}")
     return leaves
-
-
-def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tensor] | None = None) -> list[Tensor]:
-    """Recorded gradients by ``inputs``, zeros where an output does not depend on one."""
-    used = [k for k, y in enumerate(outputs) if y.requires_grad]
-    if not used:
-        return [ts.zeros_like(x) for x in inputs]
-    found = ts.autograd.grad(
-        [outputs[k] for k in used],
-        inputs,
-        None if cotangents is None else [cotangents[k] for k in used],
-        create_graph=True,
-        allow_unused=True,
-    )
-    return [ts.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 
 
 def chosen(name: str, args: tuple[Any, ...], argnums: int | tuple[int, ...]) -> tuple[list[int], bool]:
@@ -199,15 +165,6 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     shown = released(output, keep)
     return (shown, vjp_fn, released(aux, keep)) if has_aux else (shown, vjp_fn)
-
-
-def push_forward(outputs: list[Tensor], inputs: list[Tensor], tangents: list[Tensor]) -> list[Tensor]:
-    """J v for each output: the backward pass is linear in its cotangents, and differentiated by them gives J."""
-    smooth = [y for y in outputs if y.is_floating_point() or y.is_complex()]
-    seeds = [ts.zeros_like(y).requires_grad_() for y in smooth]
-    pulled = gradients(smooth, inputs, seeds)
-    pushed = iter(gradients(pulled, seeds, tangents) if seeds else [])
-    return [next(pushed) if y.is_floating_point() or y.is_complex() else ts.zeros_like(y) for y in outputs]
 
 
 def _writable(tree: Any) -> Any:

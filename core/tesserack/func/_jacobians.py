@@ -7,17 +7,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.func._gradients import (
-    chosen,
-    gradients,
-    level,
-    outer_gradients,
-    push_forward,
-    released,
-    split_aux,
-    tensors_of,
-    with_tracked,
-)
+from tesserack.autograd._products import gradients, level, push_forward
+from tesserack.func._gradients import chosen, outer_gradients, released, split_aux, tensors_of, with_tracked
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["hessian", "jacfwd", "jacrev"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.ops.registry import operators
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -204,7 +205,7 @@ def _static(given: Tensor, name: str, q: Tensor) -> Tensor:
 
 
 def _longer(mask: Tensor | None) -> Tensor | None:
-    return None if mask is None else ts.nn.functional.pad(mask, (0, 1))
+    return None if mask is None else operators()["pad"](mask, (0, 1))
 
 
 def _merged(mask: Tensor | None, padding: Tensor | None, batch: int, heads: int, keys: int) -> Tensor | None:

@@ -9,6 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.nn._sizes import to_tuple
+from tesserack.ops.registry import operators
 
 __all__ = [
     "adaptive_avg_pool3d",
@@ -98,7 +99,7 @@ def max_pool3d_with_indices(
     ]
     # The greatest of each plane's window, then of those along the depth.
     options = list(zip(kernel, step, pad, gaps, strict=True))
-    flat: Any = ts.nn.functional.max_pool2d_with_indices
+    flat: Any = operators()["max_pool2d_with_indices"]
     planes, places = flat(_as_planes(input), *zip(*options[1:], strict=True), ceil_mode)
     along = [(option, rest) for option, rest in zip(options[0], (1, 1, 0, 1), strict=True)]
     result, rows = flat(_as_depth(planes, input), *along, ceil_mode)
@@ -367,8 +368,8 @@ def avg_pool3d(
     # The mean of each plane's window, then of those along the depth; sums where another divisor is wanted.
     divisor = None if divisor_override is None else 1
     rest = ceil_mode, count_include_pad, divisor
-    planes = ts.nn.functional.avg_pool2d(_as_planes(input), kernel[1:], step[1:], pad[1:], *rest)
-    result = ts.nn.functional.avg_pool2d(_as_depth(planes, input), (kernel[0], 1), (step[0], 1), (pad[0], 0), *rest)
+    planes = operators()["avg_pool2d"](_as_planes(input), kernel[1:], step[1:], pad[1:], *rest)
+    result = operators()["avg_pool2d"](_as_depth(planes, input), (kernel[0], 1), (step[0], 1), (pad[0], 0), *rest)
     result = result.reshape(*input.shape[:-3], *sizes)
     return result if divisor_override is None else result / divisor_override
 
@@ -388,8 +389,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """
     sizes = _adaptive_sizes(input, output_size, 3)
     _check_rank("adaptive_avg_pool3d", input, 3)
-    planes = ts.nn.functional.adaptive_avg_pool2d(_as_planes(input), sizes[1:])
-    result = ts.nn.functional.adaptive_avg_pool2d(_as_depth(planes, input), (sizes[0], sizes[1] * sizes[2]))
+    planes = operators()["adaptive_avg_pool2d"](_as_planes(input), sizes[1:])
+    result = operators()["adaptive_avg_pool2d"](_as_depth(planes, input), (sizes[0], sizes[1] * sizes[2]))
     return result.reshape(*input.shape[:-3], *sizes)
 
 
@@ -400,15 +401,20 @@ def _power_mean(mean: Tensor, count: int, norm_type: float) -> Tensor:
     return (ts.sign(mean) * ts.relu(ts.abs(mean))).mul(count).pow(1.0 / norm_type)
 
 
+def _plain(name: str, dims: int) -> Any:
+    """The pooling of a number of dims: an operator, or of three what is made of it here."""
+    return globals()[f"{name}3d"] if dims == 3 else operators()[f"{name}{dims}d"]
+
+
 def _lp_pool(dims: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
     """Of an infinite power the greatest magnitude, or the least where that is negative."""
-    kernel, functional = to_tuple(kernel_size, dims), ts.nn.functional
+    kernel = to_tuple(kernel_size, dims)
     step = kernel if stride is None else stride
     if isinstance(norm_type, float) and math.isinf(norm_type):
         sign = math.copysign(1.0, norm_type)
-        extremes: Tensor = getattr(functional, f"max_pool{dims}d")(input.abs() * sign, kernel, step, 0, 1, ceil_mode)
+        extremes: Tensor = _plain("max_pool", dims)(input.abs() * sign, kernel, step, 0, 1, ceil_mode)
         return extremes if sign > 0 else -extremes
-    mean: Tensor = getattr(functional, f"avg_pool{dims}d")(input.pow(norm_type), kernel, step, 0, ceil_mode)
+    mean: Tensor = _plain("avg_pool", dims)(input.pow(norm_type), kernel, step, 0, ceil_mode)
     return _power_mean(mean, math.prod(kernel), norm_type)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor, empty
-from tesserack._tensor.methods import no_override
 from tesserack._tensor.pickling import dtype_named, name_of
+from tesserack._tensor.subclass import no_override
 
 __all__ = [
     "Buffer",

@@ -7,17 +7,16 @@ a dict of its tensors.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.serialization._files import Path, hint_for, is_special, kind_of, replacing, storable
 from tesserack.serialization._safetensors import (
     SerializationError,
     blaming,
@@ -27,13 +26,13 @@ from tesserack.serialization._safetensors import (
     read_tensor,
     tensor_specs,
 )
+from tesserack.serialization._shards import load_shards, save_shards
 
 __all__ = ["SerializationError", "load", "save"]
 
 _VERSION = 1
 LEGACY_MARK = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # of files of torch.save before 1.6
 _MAX_DEPTH = 200
-Path = str | os.PathLike[str]
 
 
 # --- save ----------------------------------------------------------------------------------------------------------
@@ -77,8 +76,6 @@ def save(
         _save_archive(obj, f)
         return
     if isinstance(f, (str, os.PathLike)) and os.fspath(f).endswith(".index.json"):
-        from tesserack.serialization._shards import save_shards
-
         save_shards(obj, os.fspath(f), max_shard_size)
         return
     from safetensors import serialize, serialize_file
@@ -91,11 +88,11 @@ def save(
     specs = tensor_specs(packer.tensors)
     if not isinstance(f, (str, os.PathLike)):
         f.write(serialize(specs, metadata))
-    elif _is_special(f):
+    elif is_special(f):
         with open(f, "wb") as file:
             file.write(serialize(specs, metadata))
     else:
-        with _replacing(f) as temporary:
+        with replacing(f) as temporary:
             serialize_file(specs, temporary, metadata)
 
 
@@ -104,40 +101,12 @@ def _save_archive(obj: Any, f: Path | BinaryIO) -> None:
 
     if not isinstance(f, (str, os.PathLike)):
         write_archive(obj, f)
-    elif _is_special(f):
+    elif is_special(f):
         with open(f, "wb") as file:
             write_archive(obj, file)
     else:
-        with _replacing(f) as temporary, open(temporary, "wb") as file:
+        with replacing(f) as temporary, open(temporary, "wb") as file:
             write_archive(obj, file)
-
-
-def _is_special(path: Path) -> bool:
-    """Whether something other than a file or folder is there, such as a device or a pipe."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[str]:
-    """A new name beside ``path``, moved over it at the end, or removed if writing fails."""
-    target = os.path.realpath(path)
-    folder = os.path.dirname(target)
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(f"save: the folder {folder!r} does not exist")
-    temporary = os.path.join(folder, f".{os.urandom(8).hex()}.part")
-    try:
-        yield temporary
-        with open(temporary, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
 
 
 class _Packer:
@@ -222,8 +191,8 @@ class _Packer:
             name = self._new_name(path)
             self._names[identity] = name
             self._originals.append(tensor)
-            self.tensors[name] = _storable(tensor)
-        return {_kind(tensor): name}
+            self.tensors[name] = storable(tensor)
+        return {kind_of(tensor): name}
 
     def _new_name(self, path: tuple[Any, ...]) -> str:
         wanted = ".".join(map(str, path)).encode("utf-8", "replace").decode() or "tensor"
@@ -243,28 +212,8 @@ def _identity(tensor: Tensor) -> Any:
     return (str(tensor.device), handle, tensor.storage_offset(), layout) if handle else id(tensor)
 
 
-def _kind(tensor: Tensor) -> str:
-    """complex128 and complex32 have no place in the safetensors format: such a tensor is stored as pairs."""
-    return "pairs" if tensor.dtype in (ts.complex128, ts.complex32) else "tensor"
-
-
-def _storable(tensor: Tensor) -> Tensor:
-    """The values, contiguous, on the cpu."""
-    dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    return ts.view_as_real(dense) if _kind(tensor) == "pairs" else dense
-
-
 def _at(path: tuple[Any, ...]) -> str:
     return " at " + "".join(f"[{key!r}]" for key in path) if path else ""
-
-
-def hint_for(value: Any) -> str:
-    """What to do about a value that cannot be stored."""
-    if hasattr(value, "state_dict"):
-        return "save its state_dict()"
-    if type(value).__module__ == "numpy":
-        return "convert it with tesserack.from_numpy(...)"
-    return "expected tensors, dicts, lists, tuples, numbers, strings, bytes or None"
 
 
 # --- load ----------------------------------------------------------------------------------------------------------
@@ -297,8 +246,6 @@ def load(
     """
     if isinstance(f, (str, os.PathLike)):
         if os.fspath(f).endswith(".index.json"):
-            from tesserack.serialization._shards import load_shards
-
             return load_shards(os.fspath(f), _placer(map_location), bool(mmap))
         with open(f, "rb") as file:
             return _load(file, os.fspath(f), map_location, bool(mmap))

@@ -10,6 +10,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.serialization._files import replacing, storable
 from tesserack.serialization._safetensors import (
     MAX_HEADER,
     SerializationError,
@@ -54,8 +55,6 @@ def save_shards(obj: Any, index: str, max_shard_size: int | str) -> None:
     """
     from safetensors import serialize_file
 
-    from tesserack.serialization import _replacing, _storable
-
     if not isinstance(obj, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in obj.items()):
         raise TypeError("save: an index of several files expects a dict from names to tensors, such as a state_dict()")
     for name, tensor in obj.items():
@@ -69,12 +68,12 @@ def save_shards(obj: Any, index: str, max_shard_size: int | str) -> None:
     where = {}
     for number, part in enumerate(parts, 1):
         file = f"{stem}-{number:05}-of-{len(parts):05}.safetensors"
-        stored = {name: _storable(tensor) for name, tensor in part.items()}
-        with _replacing(os.path.join(folder or ".", file)) as temporary:
+        stored = {name: storable(tensor) for name, tensor in part.items()}
+        with replacing(os.path.join(folder or ".", file)) as temporary:
             serialize_file(tensor_specs(stored), temporary, {"format": "pt"})
         where.update(dict.fromkeys(part, file))
     described = {"metadata": {"total_size": sum(t.nbytes for t in obj.values())}, "weight_map": where}
-    with _replacing(index) as temporary, open(temporary, "w", encoding="utf-8") as text:
+    with replacing(index) as temporary, open(temporary, "w", encoding="utf-8") as text:
         json.dump(described, text, indent=2)
 
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.pending import bits_of, physical
+from tesserack.serialization._files import hint_for
 
 __all__ = ["StorageTable", "write_archive", "write_records"]
 
@@ -307,8 +308,6 @@ class _Writer:
         elif type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             self._write(value.item(), path)
         else:
-            from tesserack.serialization import hint_for
-
             raise TypeError(f"save: cannot store {type(value).__name__}{_at(path)}; {hint_for(value)}")
 
     def _bytes(self, value: bytes | bytearray) -> None:

@@ -12,7 +12,6 @@ from typing import TypeAlias
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._native import dtype as DType
-from tesserack.ops.masked._tensor import MaskedTensor
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",
@@ -25,8 +24,8 @@ INF = float("inf")
 
 def _parts(op: str, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """The plain values, and a mask of their shape."""
-    if isinstance(input, MaskedTensor):
-        own = input.get_mask()
+    own = input.get_mask() if hasattr(input, "get_mask") else None  # of a MaskedTensor
+    if own is not None:
         mask, input = own if mask is None else own & mask, input.get_data()
     if mask is None:
         return input, ts.ones(input.shape, dtype=ts.bool, device=input.device)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tesserack.testing.conformance.areas import entry_point
-from tesserack.testing.conformance.results import Results
+
+if TYPE_CHECKING:
+    from tesserack.testing.conformance.results import Results
 
 __all__ = ["WAYS", "suggestions", "ways"]
 

@@ -12,7 +12,8 @@ from tesserack.utils.data.collate import default_collate, default_convert, rebui
 from tesserack.utils.data.datapipes.datapipe import IterDataPipe
 from tesserack.utils.data.dataset import IterableDataset
 from tesserack.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from tesserack.utils.data.workers import Batches, ThreadWorkers, WorkerInfo, Workers
+from tesserack.utils.data.worker_info import WorkerInfo
+from tesserack.utils.data.workers import Batches, ThreadWorkers, Workers
 
 __all__ = ["DataLoader"]
 

@@ -18,7 +18,7 @@ from typing import Any
 from tesserack.utils.data import _worker_process as child
 from tesserack.utils.data._fetch import END, Fetcher
 from tesserack.utils.data._transport import Inbox, Outbox, pack
-from tesserack.utils.data.workers import WorkerInfo
+from tesserack.utils.data.worker_info import WorkerInfo
 
 __all__ = ["ProcessWorkers", "WorkerError", "context_of", "reap"]
 
