@@ -23,9 +23,10 @@ NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "dispatch": 1, "autograd": 2, "exten
 # own __init__ gathers all and is free.
 PACKAGE_LEVELS = {
     **dict.fromkeys(("nn", "optim", "utils", "amp"), 1),
-    **dict.fromkeys(("utils.settings", "aten", "compat.shims", "distributions", "func", "fx", "jit", "testing"), 2),
+    **dict.fromkeys(("utils.deterministic", "utils.settings", "aten", "compat.shims", "distributions"), 2),
+    **dict.fromkeys(("func", "fx", "jit", "testing"), 2),
     "serialization._objects": 1,
-    **dict.fromkeys(("aten.missing", "utils.homes", "utils.profiler", "utils.warnings"), 0),
+    **dict.fromkeys(("aten.missing", "utils.homes", "utils.importing", "utils.profiler", "utils.warnings"), 0),
     "cli": 3,
     "__main__": 4,
 }

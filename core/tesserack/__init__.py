@@ -147,6 +147,7 @@ _LAZY_NAMES = {
     "segment_reduce": "ops.segments",
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
+    "Storage": "storage._typed",
     **dict.fromkeys(
         (
             f"{name}Storage"

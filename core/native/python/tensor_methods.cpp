@@ -1,5 +1,6 @@
 // The method table of Tensor, its constructor, and repr by way of Python.
 #include "dispatch/op_handles.h"
+#include "ops/common/raw.h"
 #include "python/construct.h"
 #include "python/tensor_slots.h"
 #include "runtime/backend.h"
@@ -19,6 +20,12 @@ Tensor as_default(Tensor t, Device device) {
   return t.device() == device ? t : ops::to_device(t, device);
 }
 
+Tensor unset_tensor(IntSpan sizes, Device device) {
+  Tensor t = empty_tensor(sizes, default_dtype(), device);
+  fill_unset(t);
+  return t;
+}
+
 // Tensor(), Tensor(2, 3), Tensor([1, 2]), Tensor(tensor): the historical constructor; always the default dtype.
 Tensor legacy(PyObject* args, Device device) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
@@ -27,7 +34,7 @@ Tensor legacy(PyObject* args, Device device) {
   PyObject* first = n ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (n == 1 && Py_TYPE(first) == &SizeType) {
     as_int_list(first, sizes, scratch);
-    return empty_tensor(sizes.as_ints(), default_dtype(), device);
+    return unset_tensor(sizes.as_ints(), device);
   }
   if (n == 1 && is_tensor(first)) return shallow_copy(as_default(tensor_of(first), device));
   int64_t i = 0;
@@ -35,9 +42,9 @@ Tensor legacy(PyObject* args, Device device) {
   TS_CHECK_TYPE(as_int_list(args, sizes, scratch), "Tensor(): expected sizes as ints, or one sequence of data");
   if (n == 0) {
     int64_t none = 0;
-    return empty_tensor(IntSpan(&none, 1), default_dtype(), device);
+    return unset_tensor(IntSpan(&none, 1), device);
   }
-  return empty_tensor(sizes.as_ints(), default_dtype(), device);
+  return unset_tensor(sizes.as_ints(), device);
 }
 
 PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {

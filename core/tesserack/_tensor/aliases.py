@@ -68,6 +68,8 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
         and not all(isinstance(kind, _native.memory_format) for kind in ambiguity_check)
     ):
         raise TypeError("dim_order: the ambiguity_check argument must be a bool or a list of memory formats.")
+    if self.layout is not _native.strided:
+        raise AttributeError(f"dim_order: expected a dense tensor, got {self.layout}; try .to_dense()")
     if isinstance(ambiguity_check, list):
         fits = [kind for kind in ambiguity_check if self.is_contiguous(memory_format=kind)]
         if len(fits) != 1:
@@ -153,8 +155,16 @@ def const_data_ptr(self: Tensor) -> int:
     return self.data_ptr()
 
 
+def _check_kinds(op: str, self: Tensor, **others: Tensor) -> None:
+    for name, other in others.items():
+        if not isinstance(other, Tensor) or other.dtype is not self.dtype:
+            kind = other.dtype if isinstance(other, Tensor) else type(other).__name__
+            raise TypeError(f"{op}: expected a tensor of {self.dtype} for {name}, got {kind}")
+
+
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace every element by ``callable(element, element of x, element of y)``, in Python; returns the tensor."""
+    _check_kinds("map2_", self, x=x, y=y)
     columns = (t.detach().expand(self.shape).reshape(-1).tolist() for t in (self, x, y))
     flat = [callable(*three) for three in zip(*columns, strict=True)]
     return self.copy_(_native.tensor(flat, dtype=self.dtype, device=self.device).reshape(self.shape))

@@ -170,7 +170,7 @@ def _as_source(obj: Any, dtype: dtype | None) -> Any:
         return obj
     if type(obj).__module__.split(".")[0] == "numpy":
         return _native.from_numpy(obj) if hasattr(obj, "__array_interface__") and obj.ndim else obj
-    if hasattr(obj, "__dlpack__"):
+    if hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
         return from_dlpack(obj)
     if hasattr(obj, "_storage_numbers"):
         return obj._storage_numbers(dtype)

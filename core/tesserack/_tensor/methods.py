@@ -50,7 +50,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 # --- copies --------------------------------------------------------------------------------------------------------
 
 
-def _deep_copy_of(x: Tensor, memo: dict[Any, Any]) -> Tensor:
+def deep_copy_of(x: Tensor, memo: dict[Any, Any]) -> Tensor:
     """A copy whose memory is shared with the copies of all tensors that share this one's."""
     from tesserack.storage._untyped import copied_memory
 
@@ -72,7 +72,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "use .detach().clone() for this one"
         )
     with _native.no_grad():
-        result = Tensor._make_subclass(type(self), _deep_copy_of(self.detach(), memo), self.requires_grad)
+        result = Tensor._make_subclass(type(self), deep_copy_of(self.detach(), memo), self.requires_grad)
     import copy
 
     memo[id(self)] = result
@@ -244,7 +244,7 @@ def _named(text: str) -> tuple[Any, ...]:
         raise ValueError(f"type: expected the name of a dtype, got {text!r}")
     if legacy is None:
         return (found,)
-    return ("cpu" if place in ("", "torch", "tesserack") else place, found)
+    return ("cpu" if place in ("", "torch", "tesserack", "sparse") else place, found)
 
 
 def new_tensor(
@@ -260,7 +260,7 @@ def new_tensor(
     return _native.tensor(data, dtype=kind, device=place, requires_grad=requires_grad)
 
 
-def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
     """A new tensor of this one's dtype and device: of sizes, not initialised, or of data. Prefer ``new_tensor``.
 
     Of a sparse tensor also one of ``(indices, values)`` or ``(indices, values, size)``.
@@ -270,6 +270,8 @@ def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
         from tesserack.sparse._construct import sparse_coo_tensor
 
         return sparse_coo_tensor(*args, dtype=self.dtype, device=place)  # indices, values and perhaps a size
+    if size is not None and not args:
+        args = tuple(size)
     if len(args) == 1 and not isinstance(args[0], (int, _native.Size)):
         return _native.tensor(args[0], dtype=self.dtype, device=place)
     sizes = tuple(args[0]) if args and isinstance(args[0], _native.Size) else args
@@ -286,10 +288,10 @@ def _check_storage(self: Tensor) -> None:
 
 def untyped_storage(self: Tensor) -> Any:
     """The storage this tensor is a view of."""
-    from tesserack.storage import UntypedStorage
+    from tesserack.storage._untyped import storage_of
 
     _check_storage(self)
-    return UntypedStorage(self.detach())
+    return storage_of(self)
 
 
 def storage(self: Tensor) -> Any:
@@ -429,9 +431,23 @@ def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     return self.narrow(dim, start, length).clone()
 
 
-def resize_as_(self: Tensor, the_template: Tensor) -> Tensor:
-    """``resize_`` to the shape of another tensor."""
-    return self.resize_(the_template.shape)
+def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """``resize_`` to the shape of another tensor, and to its memory format where that is ``preserve_format``."""
+    if self.layout is _native.sparse_coo and the_template.layout is _native.sparse_coo:
+        return self.resize_as_sparse_(the_template)
+    if memory_format is None:
+        return self.resize_(the_template.shape)
+    if memory_format is _native.preserve_format:
+        memory_format = _format_of(the_template)
+    return self.resize_(the_template.shape, memory_format=memory_format)
+
+
+def _format_of(x: Tensor) -> Any:
+    """The format that a tensor's elements lie in, contiguous if in none."""
+    formats = {4: _native.channels_last, 5: _native.channels_last_3d}
+    kind = formats.get(x.dim())
+    other = kind is not None and not x.is_contiguous() and x.is_contiguous(memory_format=kind)
+    return kind if other else _native.contiguous_format
 
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, dtype: Any = None, device: Any = None) -> Tensor:

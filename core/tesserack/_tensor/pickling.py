@@ -52,7 +52,7 @@ def dtype_named(name: str) -> _native.dtype:
 
 
 def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
-    """``Tensor.__reduce_ex__``: elements, shape, strides where they leave no gaps, dtype, device, requires_grad.
+    """``Tensor.__reduce_ex__``: elements, shape, strides unless they leave gaps, dtype, device, requires_grad.
 
     The gradient and the graph are left out; attributes, and the class, which must be importable, are kept.
     """
@@ -71,10 +71,12 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[Any, ...]:
     if self.is_meta or not self.numel():
         data, stride = None, tuple(self.stride())
     else:
-        if not dense_order(shape, self.stride()):
-            plain = plain.contiguous()
+        # Between the first element and the last: fewer than the elements where some are repeated.
+        span = 1 + sum((size - 1) * step for size, step in zip(shape, self.stride(), strict=True))
+        if span >= self.numel() and not dense_order(shape, self.stride()):
+            plain, span = plain.contiguous(), self.numel()
         stride = tuple(plain.stride())
-        flat = plain.as_strided((self.numel(),), (1,), plain.storage_offset()).cpu().view(_native.uint8)
+        flat = plain.as_strided((span,), (1,), plain.storage_offset()).cpu().view(_native.uint8)
         view = memoryview(flat)
         data = pickle.PickleBuffer(view) if protocol >= 5 else bytes(view)
     place = shape, stride, str(self.device), self.requires_grad

@@ -43,8 +43,17 @@ ALIASES = {
         for module in ("adadelta", "adagrad", "adam", "adamax", "adamw", "rmsprop", "sgd")
         for name in (module,)
     },
+    "torch.utils.data.dataloader.ExceptionWrapper": "tesserack.compat.shims._utils:ExceptionWrapper",
+    "torch.utils.data._utils.ExceptionWrapper": "tesserack.compat.shims._utils:ExceptionWrapper",
     "torch.utils.data.dataloader._utils": "torch.utils.data._utils",
-    "torch.utils.data._utils.pin_memory.pin_memory": "tesserack.utils.data.dataloader:_pinned",
+    **{
+        f"torch.utils.data.dataloader.{name}": f"tesserack.utils.data.iterators:{name}"
+        for name in (
+            *("_BaseDataLoaderIter", "_DatasetKind", "_InfiniteConstantSampler"),
+            *("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"),
+        )
+    },
+    "torch.utils.data._utils.pin_memory.pin_memory": "tesserack.utils.data.iterators:pinned",
     "torch.utils.data._utils.worker.WorkerInfo": "tesserack.utils.data.worker_info:WorkerInfo",
     "torch.utils.data._utils.worker.get_worker_info": "tesserack.utils.data.worker_info:get_worker_info",
     "torch.distributions.utils._standard_normal": "tesserack.distributions.utils:standard_normal",

@@ -55,6 +55,19 @@ class _MissingMeta(abc.ABCMeta):
     def __getitem__(cls, item: Any) -> Any:
         return cls  # an annotation: Missing[int]
 
+    # Without these, Python would ask for [0], [1], [2] and so on for ever.
+    def __iter__(cls) -> Any:
+        raise MissingNameError(_message(cls, "iterated over"))
+
+    def __contains__(cls, item: Any) -> bool:
+        raise MissingNameError(_message(cls, "searched"))
+
+    def __len__(cls) -> int:
+        raise MissingNameError(_message(cls, "asked for its length"))
+
+    def __reversed__(cls) -> Any:
+        raise MissingNameError(_message(cls, "iterated over"))
+
     def __repr__(cls) -> str:
         return f"<missing {cls._torch_name}>"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor, empty
+from tesserack._tensor.methods import deep_copy_of
 from tesserack._tensor.pickling import dtype_named, name_of
 from tesserack._tensor.subclass import no_override
 
@@ -63,7 +64,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
+            memo[id(self)] = type(self)(deep_copy_of(self.detach(), memo), self.requires_grad)
         return memo[id(self)]  # type: ignore[no-any-return]
 
 
@@ -97,7 +98,7 @@ class Buffer(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.detach().clone(), persistent=self.persistent)
+            memo[id(self)] = type(self)(deep_copy_of(self.detach(), memo), persistent=self.persistent)
         return memo[id(self)]  # type: ignore[no-any-return]
 
 

@@ -65,8 +65,8 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
 
 
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """``resize_`` to the shape of another tensor."""
-    return input.resize_(the_template.shape)
+    """``resize_`` to the shape of another tensor, and to its memory format where that is ``preserve_format``."""
+    return input.resize_as_(the_template, memory_format)
 
 
 def slice_inverse(

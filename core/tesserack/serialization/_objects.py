@@ -24,10 +24,11 @@ from tesserack._tensor.pending import bits_of
 from tesserack.nested._saving import jagged_parts, strided_parts
 from tesserack.nested._tensor import NestedTensor
 from tesserack.nn.modules._state_dict import StateDict
+from tesserack.serialization._files import destination, read_exactly
 from tesserack.serialization._safe import get_safe_globals
 from tesserack.serialization._torch_file import read_archive_with, read_legacy_with, rest_of
 from tesserack.serialization._torch_pickle import STORAGES, StorageKind, call_named
-from tesserack.serialization._torch_writer import StorageTable, write_records
+from tesserack.serialization._torch_writer import StorageTable, deep_recursion, write_records
 from tesserack.sparse._parts import parts_of
 from tesserack.utils.homes import public_name
 
@@ -63,22 +64,31 @@ class _Name:
         raise TypeError(f"{self.module}.{self.name} is only written")
 
 
+class EmptyFileError(WeightsOnlyError, EOFError):
+    """A file of no bytes."""
+
+
 class _Stored:
     """A storage in the archive."""
 
-    def __init__(self, kind: _Name, key: int, location: str, numel: int) -> None:
-        self.identity = ("storage", kind, str(key), location, numel)
+    def __init__(self, identity: tuple[Any, ...]) -> None:
+        self.identity = identity
 
 
 _PythonPickler: Any = pickle._Pickler  # its ways of writing can be added to
+_PLAIN_TYPES = {*_PythonPickler.dispatch} - {FunctionType, type} | {_Name}  # of which other picklers are not asked
 
 
 class _Pickler(_PythonPickler):  # type: ignore[misc]
-    """Writes tensors, dtypes and layouts as PyTorch does."""
+    """Writes tensors, dtypes and layouts as PyTorch does, and what it does not know as another pickler would."""
 
-    def __init__(self, file: BinaryIO, protocol: int) -> None:
+    def __init__(self, file: BinaryIO, protocol: int, legacy: bool, theirs: Any = None) -> None:
         super().__init__(file, protocol)
         self.table = StorageTable()
+        self._legacy = legacy
+        self._theirs = theirs  # the pickler of another module
+        if theirs is not None and hasattr(theirs, "dispatch_table"):
+            self.dispatch_table = theirs.dispatch_table
 
     def persistent_id(self, obj: Any) -> Any:
         return obj.identity if type(obj) is _Stored else None
@@ -86,9 +96,14 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
             return self._tensor(obj)
+        if isinstance(obj, ts.device):
+            return _Name("torch", "device"), (obj.type,) if obj.index is None else (obj.type, obj.index)
+        if isinstance(obj, layout):
+            return _Name("torch.serialization", "_get_layout"), ("torch." + str(obj).rpartition(".")[2],)
         if type(obj) is StateDict:
             return OrderedDict, (), {"_metadata": getattr(obj, "_metadata", {})}, None, iter(obj.items())
-        return NotImplemented
+        known = self._theirs is None or type(obj) in _PLAIN_TYPES or isinstance(obj, (dtype, memory_format, Operator))
+        return NotImplemented if known else self._theirs.reducer_override(obj)
 
     def _tensor(self, value: Tensor) -> Any:
         state = {name: item for name, item in vars(value).items() if not name.startswith("_backward")}
@@ -114,20 +129,18 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
 
     def _values(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
         pending = dict.fromkeys(bits_of(value).split(",") if bits_of(value) else (), True)
-        key, numel, placed = self.table.stored(value.detach())
-        element = str(placed.dtype).rpartition(".")[2]
-        kind, location = StorageTable.KINDS.get(element), str(value.device)
-        if kind is None:
-            storage = _Stored(_Name("torch.storage", "UntypedStorage"), key, location, numel * placed.element_size())
-        else:
-            storage = _Stored(_Name("torch", kind), key, location, numel)
+        stored = self.table.place(value.detach())
+        placed, kind = stored.tensor, stored.kind
+        name = _Name("torch", kind) if kind else _Name("torch.storage", "UntypedStorage")
+        identity = ("storage", name, str(stored.key), str(value.device), stored.numel)
+        storage = _Stored((*identity, None) if self._legacy else identity)
         shape, stride = tuple(placed.shape), tuple(placed.stride())
         values: tuple[Any, ...] = (storage, placed.storage_offset(), shape, stride, value.requires_grad, _no_hooks())
-        if kind is None:
+        if stored.retyped:
             values = (*values, value.dtype)
         if pending:
             values = (*values, pending)
-        return _Name("torch._utils", "_rebuild_tensor_v2" if kind else "_rebuild_tensor_v3"), values
+        return _Name("torch._utils", "_rebuild_tensor_v3" if stored.retyped else "_rebuild_tensor_v2"), values
 
     def _sparse(self, value: Tensor) -> tuple[_Name, tuple[Any, ...]]:
         parts = parts_of(value.detach())
@@ -162,17 +175,17 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         if module.partition(".")[0] == "tesserack" and function.__qualname__ in _names(theirs):
             self._write_name(_Name(theirs, function.__qualname__))
         else:
-            self.save_global(function)
+            inherited: Any = super()
+            inherited.dispatch[FunctionType](self, function)  # another module's pickler may write it whole
 
-    dispatch: ClassVar[dict[type, Callable[..., None]]] = {
-        **_PythonPickler.dispatch,
+    own_ways: ClassVar[dict[type, Callable[..., None]]] = {
         _Name: _write_name,
         dtype: _write_word,
-        layout: _write_word,
         memory_format: _write_word,
         Operator: _write_operator,
         FunctionType: _write_function,
     }
+    dispatch: ClassVar[dict[type, Callable[..., None]]] = {**_PythonPickler.dispatch, **own_ways}
 
 
 def _no_hooks() -> Any:
@@ -199,15 +212,32 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """``torch.save``: any object that pickles, in an archive that PyTorch opens too."""
+    """``torch.save``: any object that pickles, in an archive that PyTorch opens too, or in the older form.
+
+    What ``pickle_module`` has ways of its own to pickle is pickled so.
+    """
+    legacy = not _use_new_zipfile_serialization
     text = io.BytesIO()
-    pickler = _Pickler(text, pickle_protocol)
-    pickler.dump(obj)
-    if isinstance(f, (str, os.PathLike)):
-        with open(f, "wb") as file:
-            write_records(file, text.getvalue(), pickler.table)
-    else:
-        write_records(f, text.getvalue(), pickler.table)
+    with deep_recursion():
+        pickler = _pickler_of(pickle_module)(text, pickle_protocol, legacy, _reducer_of(pickle_module))
+        pickler.dump(obj)
+    with destination(f) as sink:
+        write_records(sink, text.getvalue(), pickler.table, legacy)
+
+
+def _pickler_of(module: Any) -> type[_Pickler]:
+    """Our pickler, over that of another module if it is written in Python too."""
+    theirs = getattr(module, "Pickler", None)
+    if not (isinstance(theirs, type) and issubclass(theirs, _PythonPickler)):
+        return _Pickler
+    ways: Any = theirs
+    return type("_Pickler", (_Pickler, theirs), {"dispatch": {**ways.dispatch, **_Pickler.own_ways}})
+
+
+def _reducer_of(module: Any) -> Any:
+    """A pickler of another module, of the kind that is asked how an object is reduced."""
+    theirs: Any = getattr(module, "Pickler", None)
+    return theirs(io.BytesIO()) if hasattr(theirs, "reducer_override") and module is not pickle else None
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -227,11 +257,16 @@ class _Hint:
         """Nothing is kept of it."""
 
 
-class _Unpickler(pickle.Unpickler):
-    """Python's, with the names by which PyTorch rebuilds tensors; others by ``find``."""
+_Base: Any = object  # to be mixed with an unpickler
 
-    def __init__(self, data: bytes, storages: Callable[[Any], Any], find: _Find | None, start: int = 0) -> None:
-        super().__init__(io.BytesIO(data[start:]))
+
+class _Finds(_Base):  # type: ignore[misc]
+    """Ways of an unpickler: the names by which PyTorch rebuilds tensors; others by ``find``."""
+
+    def __init__(
+        self, data: bytes, storages: Callable[[Any], Any], find: _Find | None, start: int = 0, **options: Any
+    ) -> None:
+        super().__init__(io.BytesIO(data[start:]), **options)
         self._storages = storages
         self._find = find
 
@@ -262,6 +297,10 @@ class _Unpickler(pickle.Unpickler):
     def find_any(self, module: str, name: str) -> Any:
         """What stands under a name in the process."""
         return super().find_class(module, name)
+
+
+class _Unpickler(_Finds, pickle.Unpickler):
+    """Python's unpickler with these ways."""
 
 
 class _Anything:
@@ -343,29 +382,57 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """``torch.load``. ``weights_only=False`` runs what the file says: only for files that are trusted."""
+    """``torch.load``. ``weights_only=False`` runs what the file says: only for files that are trusted.
+
+    ``pickle_module`` is whose ``Unpickler`` runs it, and ``pickle_load_args`` are its options.
+    """
+    if pickle_module is not None and weights_only:
+        raise RuntimeError("load: weights_only=True reads by no pickle module; leave pickle_module out")
+    weights_only = weights_only if weights_only is not None or pickle_module is None else False
     map_location = _restoring(map_location)
+    if isinstance(f, (str, os.PathLike)) and os.fspath(f).endswith(".index.json"):
+        return _load_plain(f, map_location, mmap=mmap)
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             if _is_archive(file) or (weights_only is False and _is_old(file)):
-                return load(file, map_location, pickle_module, weights_only=weights_only)
+                return _load_file(file, map_location, pickle_module, weights_only, pickle_load_args)
         return _load_plain(f, map_location, mmap=mmap)
-    if not _is_archive(f):
-        if weights_only is False and _is_old(f):
-            return _load_old_objects(f, map_location)
-        return _load_plain(f, map_location)
-    if weights_only is False:
-        return _load_objects(f, map_location, None)
-    if get_safe_globals():
-        return _load_objects(f, map_location, _find_safe)
-    return _load_plain(f, map_location)
+    if not all(hasattr(f, name) for name in ("read", "seek", "tell")):
+        raise AttributeError(
+            f"load: expected a path or a file with methods read, seek and tell, got {type(f).__name__}; read the "
+            "contents of a pipe into io.BytesIO first"
+        )
+    return _load_file(f, map_location, pickle_module, weights_only, pickle_load_args)
+
+
+def _load_file(file: Any, map_location: Any, pickle_module: Any, weights_only: bool | None, options: Any) -> Any:
+    archive, find = _is_archive(file), None
+    if weights_only is not False:
+        if not archive or not get_safe_globals():
+            return _load_plain(file, map_location)
+        find, pickle_module = _find_safe, None
+    elif not archive and not _is_old(file):
+        return _load_plain(file, map_location)
+    kind = _unpickler_of(pickle_module)
+    return (_load_objects if archive else _load_old_objects)(file, map_location, find, kind, options)
+
+
+def _unpickler_of(module: Any) -> type[Any]:
+    """Our unpickler, over that of another module if one is given."""
+    theirs = getattr(module, "Unpickler", pickle.Unpickler)
+    if theirs is pickle.Unpickler:
+        return _Unpickler
+    return type("_Unpickler", (_Finds, theirs), {})
 
 
 def _load_plain(file: Any, map_location: Any, **options: Any) -> Any:
     try:
         return serialization.load(file, map_location, **options)
-    except serialization.SerializationError as error:
+    except serialization.ObjectsRefusedError as error:
         raise WeightsOnlyError(_refusal(str(error))) from None
+    except serialization.SerializationError as error:
+        kind = EmptyFileError if " is empty" in str(error) else WeightsOnlyError
+        raise kind(str(error)) from None
 
 
 def _restoring(map_location: Any) -> Any:
@@ -387,7 +454,7 @@ def _restore(tensor: Tensor, location: str) -> Tensor:
 
 def _begins(file: BinaryIO, mark: bytes) -> bool:
     here = file.tell()
-    head = file.read(len(mark))
+    head = read_exactly(file, len(mark))
     file.seek(here)
     return head == mark
 
@@ -400,16 +467,16 @@ def _is_old(file: BinaryIO) -> bool:
     return _begins(file, serialization.LEGACY_MARK)
 
 
-def _load_objects(file: BinaryIO, map_location: Any, find: _Find | None) -> Any:
+def _load_objects(file: Any, map_location: Any, find: _Find | None, kind: type[Any], options: Any) -> Any:
     def read(data: bytes, storages: Callable[[Any], Any]) -> Any:
-        return _Unpickler(data, storages, find).load()
+        return kind(data, storages, find, **options).load()
 
     return read_archive_with(file, rest_of(file), serialization._placer(map_location), read)
 
 
-def _load_old_objects(file: BinaryIO, map_location: Any) -> Any:
+def _load_old_objects(file: Any, map_location: Any, find: _Find | None, kind: type[Any], options: Any) -> Any:
     def read(data: bytes, storages: Callable[[Any], Any], start: int) -> Any:
-        return _Unpickler(data, storages, None, start).load()
+        return kind(data, storages, find, start, **options).load()
 
     def outline(data: bytes, storages: Callable[[Any], Any], start: int) -> Any:
         return _Outline(data, storages, None, start).load()

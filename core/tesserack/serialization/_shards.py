@@ -10,7 +10,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.serialization._files import replacing, storable
+from tesserack.serialization._files import destination
 from tesserack.serialization._safetensors import (
     MAX_HEADER,
     SerializationError,
@@ -19,7 +19,7 @@ from tesserack.serialization._safetensors import (
     parse_json,
     read_header,
     read_tensor,
-    tensor_specs,
+    write_tensors,
 )
 
 __all__ = ["load_shards", "save_shards"]
@@ -53,8 +53,6 @@ def save_shards(obj: Any, index: str, max_shard_size: int | str) -> None:
 
     Raises ``TypeError`` unless ``obj`` is a dict from names to tensors.
     """
-    from safetensors import serialize_file
-
     if not isinstance(obj, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in obj.items()):
         raise TypeError("save: an index of several files expects a dict from names to tensors, such as a state_dict()")
     for name, tensor in obj.items():
@@ -68,13 +66,12 @@ def save_shards(obj: Any, index: str, max_shard_size: int | str) -> None:
     where = {}
     for number, part in enumerate(parts, 1):
         file = f"{stem}-{number:05}-of-{len(parts):05}.safetensors"
-        stored = {name: storable(tensor) for name, tensor in part.items()}
-        with replacing(os.path.join(folder or ".", file)) as temporary:
-            serialize_file(tensor_specs(stored), temporary, {"format": "pt"})
+        with destination(os.path.join(folder or ".", file)) as sink:
+            write_tensors(sink, part, {"format": "pt"})
         where.update(dict.fromkeys(part, file))
     described = {"metadata": {"total_size": sum(t.nbytes for t in obj.values())}, "weight_map": where}
-    with replacing(index) as temporary, open(temporary, "w", encoding="utf-8") as text:
-        json.dump(described, text, indent=2)
+    with destination(index) as sink:
+        sink.write(json.dumps(described, indent=2).encode())
 
 
 def load_shards(index: str, place: Callable[[Tensor, str], Tensor], mapped: bool) -> dict[str, Tensor]:
@@ -90,7 +87,7 @@ def load_shards(index: str, place: Callable[[Tensor, str], Tensor], mapped: bool
     for shard in dict.fromkeys(where.values()):
         path = os.path.join(folder, shard)
         with open(path, "rb") as file:
-            entries, _, start = read_header(file, path)
+            entries, _, start, _ = read_header(file, path)
             memory = map_file(file) if mapped else None
             for key in (key for key, holder in where.items() if holder == shard):
                 if key not in entries:

@@ -15,11 +15,13 @@ from typing import Any, BinaryIO
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.serialization._torch_pickle import PickleRefused, Storage, StorageKind, end_of, interpret
+from tesserack.serialization._files import Window, read_exactly, read_into
+from tesserack.serialization._torch_pickle import NameRefused, PickleRefused, Storage, StorageKind, end_of, interpret
+from tesserack.serialization._zip import archive_end
 
 __all__ = [
-    "DAMAGES", "PickleRefused", "PlacingFailed", "read_archive", "read_archive_with", "read_legacy", "read_legacy_with",
-    "rest_of",
+    "DAMAGES", "NameRefused", "PickleRefused", "PlacingFailed", "read_archive", "read_archive_with", "read_legacy",
+    "read_legacy_with", "rest_of",
 ]  # fmt: skip
 
 # What reading a damaged file may raise, apart from PickleRefused.
@@ -29,7 +31,6 @@ DAMAGES = (
 )
 _MAGIC_SIZE = 15
 _PROTOCOL = 1001
-_CHUNK = 1 << 24
 Place = Callable[[Tensor, str], Tensor]
 Unpickle = Callable[[bytes, Callable[[Any], Any], int], Any]
 
@@ -41,8 +42,9 @@ class PlacingFailed(Exception):
 class _Storages:
     """The storages of a file by key; each is read once, so that tensors that shared memory share it again."""
 
-    def __init__(self, read: Callable[[str, int], Tensor], place: Place) -> None:
+    def __init__(self, read: Callable[[str, int], Tensor], place: Place, big_endian: bool = False) -> None:
         self._read = read
+        self._big_endian = big_endian
         self._place = place
         self._raw: dict[str, Tensor] = {}
         self._made: dict[tuple[str, str], Storage] = {}
@@ -75,6 +77,9 @@ class _Storages:
             raise PickleRefused(f"the storage {key!r} has two sizes")
         if not nbytes:
             return ts.empty(0, dtype=dtype, device="cpu")
+        if self._big_endian and dtype.itemsize > 1:
+            size = dtype.itemsize // (2 if dtype.is_complex else 1)
+            raw = raw.reshape(-1, size).flip(1).reshape(-1)
         return raw != 0 if dtype is ts.bool else raw.view(dtype)
 
 
@@ -82,7 +87,8 @@ class _Storages:
 
 
 def read_archive(file: BinaryIO, size: int, place: Place) -> Any:
-    """The object in an archive of ``size`` bytes. Damaged ones raise ``PickleRefused`` or what ``DAMAGES`` lists."""
+    """The object in an archive within ``size`` bytes, after which the file stands. Damaged ones raise ``PickleRefused``
+    or what ``DAMAGES`` lists."""
     return read_archive_with(file, size, place, interpret)
 
 
@@ -90,15 +96,18 @@ def read_archive_with(
     file: BinaryIO, size: int, place: Place, unpickle: Callable[[bytes, Callable[[Any], Any]], Any]
 ) -> Any:
     """The same by another reader of pickles, which gets the pickle and what makes storages of persistent ids."""
-    with zipfile.ZipFile(file) as archive:
+    start = file.tell()
+    end = archive_end(file, start)
+    if end is None:
+        raise zipfile.BadZipFile("its end is missing: it is truncated; copy or download it again")
+    with zipfile.ZipFile(Window(file, start, end)) as archive:
         records = _records(archive, size)
         pickles = [name for name in records if name == "data.pkl" or name.endswith("/data.pkl")]
         if not pickles:
             raise PickleRefused("it is a zip archive, but no PyTorch file: it has no data.pkl")
         folder = min(pickles, key=len).removesuffix("data.pkl")
         order = records.get(f"{folder}byteorder")
-        if order is not None and _content(archive, order) != b"little":
-            raise PickleRefused("its numbers are big-endian; write it again on a little-endian machine")
+        big = order is not None and _content(archive, order) == b"big"
 
         def read(key: str, nbytes: int) -> Tensor:
             record = records.get(f"{folder}data/{key}")
@@ -106,7 +115,9 @@ def read_archive_with(
                 raise PickleRefused(f"its record of the storage {key[:100]!r} is missing, or not of {nbytes} bytes")
             return _tensor_of(archive, record)
 
-        return unpickle(_content(archive, records[f"{folder}data.pkl"]), _Storages(read, place))
+        made = unpickle(_content(archive, records[f"{folder}data.pkl"]), _Storages(read, place, big))
+    file.seek(end)  # where something else may follow
+    return made
 
 
 def _records(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -130,14 +141,9 @@ def _content(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> bytes:
 def _tensor_of(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> Tensor:
     raw = ts.empty(record.file_size, dtype=ts.uint8, device="cpu")
     if record.file_size:
-        view, at = memoryview(raw), 0
         with archive.open(record) as file:
-            while at < len(view):
-                part = file.read(min(_CHUNK, len(view) - at))
-                if not part:
-                    raise PickleRefused(f"its record {record.filename[:100]!r} ends early")
-                view[at : at + len(part)] = part
-                at += len(part)
+            if read_into(file, memoryview(raw)) != record.file_size:
+                raise PickleRefused(f"its record {record.filename[:100]!r} ends early")
     return raw
 
 
@@ -152,7 +158,8 @@ def read_legacy(file: BinaryIO, size: int, place: Place) -> Any:
 def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle, outline: Unpickle) -> Any:
     """The same by another reader of pickles, which gets the pickle, what makes storages of persistent ids, and where in
     the bytes the pickle begins; and one that only meets those ids, for the storages' bytes come after the pickle."""
-    data = file.read(size)
+    start = file.tell()
+    data = read_exactly(file, size)
     positions = [_MAGIC_SIZE]
     for _ in range(4):  # protocol, system, structure, keys
         positions.append(end_of(data, positions[-1]))
@@ -161,8 +168,9 @@ def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle
         raise PickleRefused("it has a storage where none belongs")
 
     protocol, system = (interpret(data, refuse, start) for start in positions[:2])
-    if protocol != _PROTOCOL or not isinstance(system, dict) or system.get("little_endian") is not True:
-        raise PickleRefused(f"it is of protocol {protocol!r}, or big-endian")
+    little = system.get("little_endian") if isinstance(system, dict) else None
+    if protocol != _PROTOCOL or not isinstance(little, bool):
+        raise PickleRefused(f"it is of protocol {protocol!r}, or does not say in which order its bytes are")
     keys = interpret(data, refuse, positions[3])
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys) or len({*keys}) != len(keys):
         raise PickleRefused("its list of storages is none")
@@ -178,7 +186,9 @@ def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle
             return ts.empty(0, dtype=ts.uint8, device="cpu")
         return ts.frombuffer(bytearray(contents[key]), dtype=ts.uint8)
 
-    return unpickle(data, _Storages(read, place), positions[2])
+    made = unpickle(data, _Storages(read, place, not little), positions[2])
+    file.seek(start + at.position)
+    return made
 
 
 def _declared_sizes(data: bytes, start: int, order: dict[str, int], outline: Unpickle) -> dict[str, int]:
@@ -202,14 +212,14 @@ class _Reader:
 
     def __init__(self, data: bytes, at: int) -> None:
         self._view = memoryview(data)
-        self._at = at
+        self.position = at
 
     def take(self, nbytes: int | None) -> memoryview:
         """The next storage."""
-        if nbytes is None or self._at + 8 + nbytes > len(self._view):
+        if nbytes is None or self.position + 8 + nbytes > len(self._view):
             raise PickleRefused("it is truncated, or has a storage that nothing uses")
-        content = self._view[self._at + 8 : self._at + 8 + nbytes]
-        self._at += 8 + nbytes
+        content = self._view[self.position + 8 : self.position + 8 + nbytes]
+        self.position += 8 + nbytes
         return content
 
 

@@ -19,7 +19,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.pending import with_bits
 
-__all__ = ["STORAGES", "PickleRefused", "Storage", "StorageKind", "call_named", "end_of", "interpret"]
+__all__ = ["STORAGES", "NameRefused", "PickleRefused", "Storage", "StorageKind", "call_named", "end_of", "interpret"]
 
 _MAX_NDIM = 64
 _MAX_NUMEL = 2**48  # more than any memory; strides of 0 may show many elements of a small storage
@@ -27,6 +27,10 @@ _MAX_NUMEL = 2**48  # more than any memory; strides of 0 may show many elements 
 
 class PickleRefused(ValueError):
     """A pickle that is damaged, or that holds something else than plain data and tensors."""
+
+
+class NameRefused(PickleRefused):
+    """A pickle that holds an object of a class or a function."""
 
 
 @dataclass(frozen=True)
@@ -260,8 +264,11 @@ class _Machine:
     def _do_build(self, _: Any) -> None:
         state = self._pop()
         target = self._stack[-1]
-        if isinstance(target, (_NumberType, _Hint)):
-            return  # byte order and sizes, which its code has already; what a compiler marked
+        if isinstance(target, _NumberType):
+            target.big_endian = isinstance(state, tuple) and len(state) > 1 and state[1] == ">"
+            return
+        if isinstance(target, _Hint):
+            return  # what a compiler marked
         if not isinstance(target, OrderedDict) or not isinstance(state, dict):
             raise PickleRefused(f"it sets attributes of a {type(target).__name__}")
         versions = state.get("_metadata")
@@ -307,8 +314,12 @@ def _tensor_v3(
     if not isinstance(storage, Storage) or not isinstance(dtype, ts.dtype):
         raise PickleRefused("a tensor in it has no storage or dtype")
     elements = storage.elements
-    if dtype is ts.bool and elements.dtype is not ts.bool:
-        elements = elements != 0
+    if elements.dtype is not dtype:
+        elements = elements.view(ts.uint8)
+        if dtype is ts.bool:
+            elements = elements != 0
+        # What no element of the dtype has room in is not seen.
+        elements = elements[: len(elements) - len(elements) % dtype.itemsize]
     return _with_metadata(_view(elements.view(dtype), offset, size, stride, grad is True), rest[:1])
 
 
@@ -432,7 +443,7 @@ def _complex(_: _Machine, real: Any = 0, imaginary: Any = 0) -> complex:
 
 
 def _number_type(_: _Machine, code: Any, *rest: Any) -> Any:
-    """``numpy.dtype``; what it says of byte order follows and is ignored, since the code has it."""
+    """``numpy.dtype``; its byte order follows."""
     if not isinstance(code, str):
         raise PickleRefused("a dtype of NumPy in it has no name")
     return _NumberType(code)
@@ -444,6 +455,7 @@ class _NumberType(OrderedDict[str, Any]):
     def __init__(self, code: str = "") -> None:
         super().__init__()
         self.code = code
+        self.big_endian = False
 
 
 _FORMATS = {"f8": "<d", "f4": "<f", "f2": "<e", "b1": "<?", "i8": "<q", "i4": "<i", "i2": "<h", "i1": "<b"}
@@ -454,7 +466,8 @@ def _number(_: _Machine, kind: Any, content: Any) -> Any:
     """A NumPy scalar, as a number of Python's."""
     if not isinstance(kind, _NumberType) or kind.code not in _FORMATS or not isinstance(content, bytes):
         raise PickleRefused("a scalar of NumPy in it is of no known kind")
-    return struct.unpack(_FORMATS[kind.code], content)[0]
+    form = _FORMATS[kind.code]
+    return struct.unpack(form.replace("<", ">") if kind.big_endian else form, content)[0]
 
 
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
@@ -579,7 +592,7 @@ def _named(module: str, name: str) -> Any:
         return StorageKind(name)
     if module == "torch" and isinstance(getattr(ts, name, None), ts.dtype):
         return getattr(ts, name)
-    raise PickleRefused(
+    raise NameRefused(
         f"it holds an object of {full[:200]}, which is not plain data; only tensors, numbers, text and containers of "
         "them are read: save a model's state_dict() instead of the model"
     )

@@ -4,22 +4,28 @@ and one record per storage.
 
 from __future__ import annotations
 
+import contextlib
+import pickle
 import struct
-import zipfile
-from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, BinaryIO
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.pending import bits_of, physical
-from tesserack.serialization._files import hint_for
+from tesserack.serialization._files import Sink
+from tesserack.serialization._zip import ArchiveWriter
 
-__all__ = ["StorageTable", "write_archive", "write_records"]
+__all__ = ["LEGACY_MARK", "MAX_DEPTH", "StorageTable", "deep_recursion", "write_archive", "write_records"]
+
+LEGACY_MARK = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # of files of torch.save before 1.6
+MAX_DEPTH = 1000
+_PROTOCOL = 1001
 
 _FOLDER = "archive"
-_ALIGNMENT = 64
-_MAX_DEPTH = 200
 _MAX_LONG = 255  # bytes of an integer, as far as PyTorch reads them
 _STORAGES = {
     "float32": "FloatStorage",
@@ -37,70 +43,110 @@ _STORAGES = {
 }
 
 
-def write_archive(obj: Any, file: BinaryIO) -> None:
-    """Write what :func:`tesserack.save` takes, and parameters, sets, sizes, dtypes, devices, as ``torch.save`` would.
+def write_archive(obj: Any, sink: Sink, legacy: bool = False) -> None:
+    """Write what :func:`tesserack.save` takes, and parameters, sets, sizes, dtypes, devices, as ``torch.save`` would:
+    an archive, or the ``legacy`` form.
 
     Tensors that share memory share it again when read. Raises as :func:`tesserack.save` does.
     """
-    writer = _Writer()
-    write_records(file, writer.pickle(obj), writer.table)
+    writer = _Writer(legacy)
+    with deep_recursion():
+        text = writer.pickle(obj)
+    write_records(sink, text, writer.table, legacy)
 
 
-def write_records(file: BinaryIO, text: bytes, table: StorageTable) -> None:
-    """An archive of the structure, as a pickle, and its storages."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        _add(archive, "data.pkl", text)
-        _add(archive, "byteorder", b"little")
-        for key, elements in enumerate(table.storages):
-            _add(archive, f"data/{key}", memoryview(elements) if elements.numel() else b"")
-        _add(archive, "version", b"3\n")
+def write_records(sink: Sink, text: bytes, table: StorageTable, legacy: bool = False) -> None:
+    """The structure, as a pickle, and its storages: as an archive, or as a row of pickles with the bytes behind."""
+    if legacy:
+        _write_row(sink, text, table)
+        return
+    archive = ArchiveWriter(sink)
+    archive.add(f"{_FOLDER}/data.pkl", text)
+    archive.add(f"{_FOLDER}/byteorder", b"little")
+    for key in range(len(table.storages)):
+        archive.add(f"{_FOLDER}/data/{key}", table.content(key))
+    archive.add(f"{_FOLDER}/version", b"3\n")
+    archive.close()
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: Any) -> None:
-    """A record whose bytes begin at a multiple of 64, so that a reader may map them."""
-    record = zipfile.ZipInfo(f"{_FOLDER}/{name}")
-    start = archive.fp.tell() + 30 + len(record.filename) + 4  # type: ignore[union-attr]
-    padding = -start % _ALIGNMENT
-    record.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
-    archive.writestr(record, content)
+def _write_row(sink: Sink, text: bytes, table: StorageTable) -> None:
+    sizes = {"short": 2, "int": 4, "long": 4}
+    system = {"protocol_version": _PROTOCOL, "little_endian": True, "type_sizes": sizes}
+    keys = sorted(map(str, range(len(table.storages))))
+    sink.write(LEGACY_MARK)
+    for part in (pickle.dumps(_PROTOCOL, 2), pickle.dumps(system, 2), text, pickle.dumps(keys, 2)):
+        sink.write(part)
+    for key in map(int, keys):
+        content = table.content(key)
+        sink.write(struct.pack("<q", len(content) // table.item_sizes[key]))
+        sink.write(content)
+
+
+@contextlib.contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Room for structures as deep as :data:`MAX_DEPTH` levels, which are written by functions that call themselves."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 6 * MAX_DEPTH + 1000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where a tensor lies in what is written: the key of its storage, the class of that (none for bytes), the number of
+    its elements, the tensor as it lies there, whatever is pending, and whether it sees them as another dtype."""
+
+    key: int
+    kind: str | None
+    numel: int
+    tensor: Tensor
+    retyped: bool
 
 
 class StorageTable:
     """The storages that tensors lie in, each once."""
 
-    KINDS = _STORAGES
-
     def __init__(self) -> None:
-        self.storages: list[Tensor] = []  # their bytes, on the cpu
+        self.storages: list[Tensor] = []  # their bytes, on their devices
+        self.item_sizes: list[int] = []  # in bytes, of what the first tensor in each is
+        self._kinds: list[str | None] = []
         self._keys: dict[Any, int] = {}
         self._kept: list[Tensor] = []  # so that no address is used twice
 
-    def stored(self, tensor: Tensor) -> tuple[int, int, Tensor]:
-        """The key and number of elements of a tensor's storage, and the tensor as it lies in what is written of it,
-        whatever is pending."""
+    def content(self, key: int) -> memoryview:
+        """The bytes of a storage."""
+        held = self.storages[key].cpu()
+        return memoryview(held) if held.numel() else memoryview(b"")
+
+    def place(self, tensor: Tensor) -> Stored:
+        """Where a tensor lies."""
         if tensor.is_meta:
             raise TypeError("save: a meta tensor has no values to write")
         tensor = physical(tensor)
-        dtype, nbytes = str(tensor.dtype), tensor._storage_nbytes()
-        whole = tensor.device.type == "cpu" and tensor.numel() > 0 and nbytes % tensor.element_size() == 0
-        if not whole:
-            tensor = tensor.cpu().contiguous()
-            nbytes = tensor.numel() * tensor.element_size()
-        identity = (tensor._storage_ptr(), dtype) if whole else object()
+        handle = tensor._storage_ptr() if tensor.numel() else 0
+        identity = (str(tensor.device), handle) if handle else object()
+        kind = _STORAGES.get(str(tensor.dtype).rpartition(".")[2])
         if identity not in self._keys:
             self._keys[identity] = len(self.storages)
             self._kept.append(tensor)
-            count = nbytes // tensor.element_size()
-            flat = tensor.as_strided((count,), (1,), 0) if whole else tensor.reshape(-1)
-            self.storages.append(flat.view(ts.uint8) if count else ts.empty(0, dtype=ts.uint8, device="cpu"))
-        return self._keys[identity], nbytes // tensor.element_size(), tensor
+            count = tensor._storage_nbytes() // tensor.element_size() if handle else 0
+            flat = tensor.as_strided((count,), (1,), 0) if handle else ts.empty(0, dtype=tensor.dtype, device="cpu")
+            self.storages.append(flat.view(ts.uint8))
+            self._kinds.append(kind)
+            self.item_sizes.append(tensor.element_size() if kind else 1)
+        key = self._keys[identity]
+        first, count = self._kinds[key], self.storages[key].numel() // self.item_sizes[key]
+        return Stored(key, first, count, tensor, kind is None or kind != first)
 
 
 class _Writer:
     """Turns an object into pickle operations, and gathers the storages."""
 
-    def __init__(self) -> None:
+    def __init__(self, legacy: bool) -> None:
         self.table = StorageTable()
+        self._legacy = legacy
         self._memo: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no id is used twice
         self._open: set[int] = set()
@@ -116,8 +162,8 @@ class _Writer:
         self._parts += parts
 
     def _write(self, value: Any, path: tuple[Any, ...]) -> None:
-        if len(path) > _MAX_DEPTH:
-            raise ValueError(f"save: nested more than {_MAX_DEPTH} levels deep")
+        if len(path) > MAX_DEPTH:
+            raise ValueError(f"save: nested more than {MAX_DEPTH} levels deep")
         if value is None or isinstance(value, (bool, int, float, str)):
             self._plain(value)
         elif id(value) in self._memo:
@@ -183,7 +229,7 @@ class _Writer:
         elif isinstance(value, list):
             self._list(value, path)
         else:
-            self._global("builtins", "set")
+            self._global("builtins", "frozenset" if isinstance(value, frozenset) else "set")
             self._tuple([list(value)], path)
             self._op(b"R")
 
@@ -203,6 +249,11 @@ class _Writer:
 
     def _mapping(self, value: Mapping[Any, Any], path: tuple[Any, ...]) -> None:
         ordered = isinstance(value, OrderedDict)
+        if isinstance(value, Counter):
+            self._global("collections", "Counter")
+            self._tuple([dict(value)], path)
+            self._op(b"R")
+            return
         if ordered:
             self._global("collections", "OrderedDict")
             self._op(b")R")
@@ -266,24 +317,23 @@ class _Writer:
 
     def _values(self, tensor: Tensor, requires_grad: bool) -> None:
         pending = bits_of(tensor)
-        key, numel, tensor = self.table.stored(tensor)
-        dtype = str(tensor.dtype).rpartition(".")[2]
-        kind = _STORAGES.get(dtype)
-        self._global("torch._utils", "_rebuild_tensor_v2" if kind else "_rebuild_tensor_v3")
+        stored = self.table.place(tensor)
+        tensor, kind = stored.tensor, stored.kind
+        self._global("torch._utils", "_rebuild_tensor_v3" if stored.retyped else "_rebuild_tensor_v2")
         self._op(b"((")
         self._plain("storage")
         self._global("torch" if kind else "torch.storage", kind or "UntypedStorage")
-        self._plain(str(key))
+        self._plain(str(stored.key))
         self._plain("cpu")
-        self._integer(numel if kind else numel * tensor.element_size())
-        self._op(b"tQ")
+        self._integer(stored.numel)
+        self._op(b"NtQ" if self._legacy else b"tQ")
         self._integer(tensor.storage_offset())
         self._tuple(tuple(tensor.shape), ())
         self._tuple(tuple(tensor.stride()), ())
         self._plain(requires_grad)
         self._no_hooks()
-        if not kind:
-            self._global("torch", dtype)
+        if stored.retyped:
+            self._global("torch", str(tensor.dtype).rpartition(".")[2])
         if pending:
             self._write(dict.fromkeys(pending.split(","), True), ())
         self._op(b"tR")
@@ -301,6 +351,10 @@ class _Writer:
             self._op(b"R")
         elif isinstance(value, ts.dtype):
             self._global("torch", str(value).rpartition(".")[2])
+        elif isinstance(value, ts.layout):
+            self._global("torch.serialization", "_get_layout")
+            self._tuple(("torch." + str(value).rpartition(".")[2],), path)
+            self._op(b"R")
         elif isinstance(value, ts.device):
             self._global("torch", "device")
             self._tuple((value.type,) if value.index is None else (value.type, value.index), path)
@@ -308,6 +362,8 @@ class _Writer:
         elif type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             self._write(value.item(), path)
         else:
+            from tesserack.serialization._packing import hint_for
+
             raise TypeError(f"save: cannot store {type(value).__name__}{_at(path)}; {hint_for(value)}")
 
     def _bytes(self, value: bytes | bytearray) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import _native
 from tesserack._native import Tensor, dtype
-from tesserack.storage._untyped import UntypedStorage, refuse_meta
+from tesserack.storage._untyped import UntypedStorage, refuse_meta, storage_of
 
 __all__ = [
     "LEGACY",
@@ -25,6 +25,7 @@ __all__ = [
     "IntStorage",
     "LongStorage",
     "ShortStorage",
+    "Storage",
     "TypedStorage",
     "class_for",
 ]
@@ -61,8 +62,7 @@ class TypedStorage:
             self._untyped, self.dtype = wrap_storage, dtype
         else:
             owner = self._made(args[0] if args else 0, dtype, device)
-            self._untyped, self.dtype = UntypedStorage(owner), owner.dtype
-            self._untyped._of_tensor = bool(args) and isinstance(args[0], Tensor)
+            self._untyped, self.dtype = storage_of(owner), owner.dtype
 
     @staticmethod
     def _made(source: Any, dtype: dtype | None, device: Any) -> Tensor:
@@ -312,7 +312,17 @@ class ShortStorage(metaclass=_Legacy):
     dtype = _native.int16
 
 
-LEGACY: dict[str, Any] = {name: kind for name, kind in globals().items() if isinstance(kind, _Legacy)}
+class _Default(_Legacy):
+    @property
+    def dtype(cls) -> dtype:  # type: ignore[override]  # of now, where the others have theirs
+        return _native.get_default_dtype()
+
+
+class Storage(metaclass=_Default):
+    """Storages of the default dtype; see :class:`FloatStorage`."""
+
+
+LEGACY: dict[str, Any] = {name: kind for name, kind in globals().items() if type(kind) is _Legacy}
 _METHODS = {"ComplexFloat": "complex_float", "ComplexDouble": "complex_double"}
 for _name, _kind in LEGACY.items():
     _name = _name.removesuffix("Storage")

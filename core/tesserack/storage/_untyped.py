@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,21 @@ from tesserack._native import Tensor, dtype
 from tesserack._tensor.functions import frombuffer
 from tesserack._tensor.pending import physical
 
-__all__ = ["UntypedStorage", "copied_memory", "refuse_meta"]
+__all__ = ["UntypedStorage", "copied_memory", "refuse_meta", "storage_of"]
+
+# By the core's address of the memory's record, which each of them keeps alive.
+_live: weakref.WeakValueDictionary[int, UntypedStorage] = weakref.WeakValueDictionary()
+
+
+def storage_of(tensor: Tensor) -> UntypedStorage:
+    """The storage of a tensor: one object for all tensors of the memory as long as somebody holds it."""
+    identity = tensor._storage_id()
+    found = _live.get(identity) if identity else None
+    if found is None:
+        found = UntypedStorage(tensor.detach())
+        if identity:
+            _live[identity] = found
+    return found
 
 
 def refuse_meta(storage: Any, message: str) -> None:
@@ -43,7 +58,6 @@ class UntypedStorage:
     is_sparse = is_sparse_csr = False
 
     def __init__(self, owner: Any = 0, *, device: Any = None) -> None:
-        self._of_tensor = isinstance(owner, Tensor)
         if isinstance(owner, str) or not isinstance(owner, (Tensor, int, Sequence)):
             raise RuntimeError(f"UntypedStorage: expected a number of bytes or a sequence of bytes, got {owner!r}")
         if isinstance(owner, int) and owner < 0:
@@ -174,21 +188,20 @@ class UntypedStorage:
         return self.to(device="cpu")
 
     def resize_(self, size: int) -> UntypedStorage:
-        """Make it of ``size`` bytes; what it had stays in front. ``RuntimeError`` for more bytes than a tensor gave it,
-        as the tensor would not see them.
-        """
+        """Make it of ``size`` bytes, for all tensors of the memory; what it had stays in front."""
         if size < 0:
             raise RuntimeError(f"resize_: expected a size of at least 0, got {size}")
-        if size <= self.nbytes():
-            start = self._part.start if self._part else 0
+        whole = self._owner._storage_nbytes()
+        start = self._part.start if self._part else 0
+        if start + size <= whole:
             self._part = range(start, start + size)
-        elif self._of_tensor:
-            raise RuntimeError(f"resize_: expected at most the {self.nbytes()} bytes of the tensor, got {size}; "
-                               "try resize_() of the tensor")  # fmt: skip
+        elif start:
+            raise RuntimeError(
+                f"resize_: expected at most the {whole - start} bytes of which this is a slice, got {size}"
+            )
         else:
-            old = self._whole(_native.uint8)
-            self._owner, self._part = old.new_zeros(size), None
-            self._owner[: len(old)] = old
+            self._owner._resize_storage(size)
+            self._part = None
         return self
 
     def __getattr__(self, name: str) -> bool:
@@ -221,7 +234,7 @@ class UntypedStorage:
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> UntypedStorage:
         found = UntypedStorage(copied_memory(self._owner, memo))
-        found._part, found._of_tensor = self._part, self._of_tensor
+        found._part = self._part
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:

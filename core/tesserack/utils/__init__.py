@@ -9,8 +9,18 @@ __all__ = ["checkpoint", "data", "hooks"]
 
 # Imported when first used: what the package begins with lies here too.
 _LAZY = (
-    *("_pytree", "benchmark", "checkpoint", "cpp_extension", "data", "dlpack", "flop_counter", "hooks", "model_zoo"),
-    *("module_tracker", "tensorboard", "weak"),
+    *(
+        "_pytree",
+        "benchmark",
+        "checkpoint",
+        "cpp_extension",
+        "data",
+        "deterministic",
+        "dlpack",
+        "flop_counter",
+        "hooks",
+    ),
+    *("hooks", "model_zoo", "module_tracker", "tensorboard", "weak"),
 )
 
 

@@ -54,6 +54,7 @@ __all__ = [
 _state: dict[str, Any] = {
     "deterministic": False,
     "warn_only": False,
+    "fill": True,
     "matmul": "highest",
     "interop": 1,
 }
@@ -70,7 +71,9 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """Ask for results that are the same in every run. Kernels of the cpu give such results in either mode; generated
     ones then add up at one index in order, one item for each line.
 
-    Every kernel call carries it: a card's kernel without a deterministic way declines, and the core goes another.
+    Every kernel call carries it: a card's kernel without a deterministic way declines, and the core goes another. What
+    has none, such as ``put_`` and the unpooling layers, raises ``RuntimeError``, or warns with ``warn_only``. New
+    memory is filled: see :mod:`tesserack.utils.deterministic`.
     """
     changed = bool(mode) != _state["deterministic"]
     _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)
@@ -122,6 +125,7 @@ def _tell_kernels() -> None:
     """What ``ts_call.flags`` says from now on, in all threads."""
     products = {"highest": 0, "high": 2, "medium": 4}
     _native._set_call_flags(int(_state["deterministic"]) | products[_state["matmul"]])
+    _native._set_determinism(get_deterministic_debug_mode(), _state["deterministic"] and _state["fill"])
 
 
 def get_float32_matmul_precision() -> str:
@@ -171,6 +175,7 @@ def set_default_tensor_type(t: Any) -> None:
     """
     import tesserack
 
+    _warnings.warn_once("set_default_tensor_type() is deprecated; use set_default_dtype() and set_default_device()")
     name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
     kind = getattr(tesserack, name.rpartition(".")[2], None)
     dtype = getattr(kind, "dtype", None)

@@ -125,7 +125,11 @@ Tensor expand(const Tensor& self, IntSpan size, bool) {
              ") isn't allowed in a leading, non-existing dimension ", i, "; sizes ", size);
     if (to[i] == -1) to[i] = self.sizes()[i - lead];
   }
-  return make_view(self, to, expand_strides(self.sizes(), self.strides(), to, "expand"), self->byte_offset);
+  Dims strides = expand_strides(self.sizes(), self.strides(), to, "expand");
+  for (size_t i = self.ndim() ? lead : 0;
+       i-- > 0;) // a new dim of size 1 has the stride that it would have in memory, as in PyTorch
+    if (to[i] == 1) strides[i] = to[i + 1] * strides[i + 1];
+  return make_view(self, to, strides, self->byte_offset);
 }
 
 Tensor expand_as(const Tensor& self, const Tensor& other) { return ops::expand(self, other.sizes()); }

@@ -26,7 +26,7 @@ Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
   return ops::reshape(self, sizes);
 }
 
-Tensor ravel(const Tensor& self) { return ops::reshape(self, Dims{-1}); }
+Tensor ravel(const Tensor& self) { return ops::contiguous(ops::reshape(self, Dims{-1})); }
 
 Tensor unflatten(const Tensor& self, int64_t dim, IntSpan sizes) {
   int64_t d = wrap_dim(dim, self.ndim(), "unflatten");

@@ -15,35 +15,29 @@ from tesserack import (
     complex128,
     device,
     e,
-    empty,
     empty_like,
-    finfo,
     float32,
     float64,
     from_dlpack,
     full_like,
-    iinfo,
     inf,
     int8,
     int16,
     int32,
     int64,
-    matmul,
     nan,
     newaxis,
-    ones,
     ones_like,
     pi,
     uint8,
     uint16,
     uint32,
     uint64,
-    zeros,
     zeros_like,
 )  # fmt: skip
 from tesserack.ops.array_api import fft, linalg
 from tesserack.ops.array_api._elementwise import FUNCTIONS as _FUNCTIONS
-from tesserack.ops.array_api._info import __array_namespace_info__
+from tesserack.ops.array_api._info import __array_namespace_info__, finfo, iinfo
 from tesserack.ops.array_api._shapes import (
     arange,
     asarray,
@@ -53,6 +47,7 @@ from tesserack.ops.array_api._shapes import (
     broadcast_to,
     can_cast,
     concat,
+    empty,
     expand_dims,
     eye,
     flip,
@@ -62,6 +57,7 @@ from tesserack.ops.array_api._shapes import (
     matrix_transpose,
     meshgrid,
     moveaxis,
+    ones,
     permute_dims,
     repeat,
     reshape,
@@ -75,6 +71,7 @@ from tesserack.ops.array_api._shapes import (
     tril,
     triu,
     unstack,
+    zeros,
 )  # fmt: skip
 from tesserack.ops.array_api._statistics import (
     all,
@@ -103,7 +100,7 @@ from tesserack.ops.array_api._statistics import (
     unique_values,
     var,
 )  # fmt: skip
-from tesserack.ops.array_api.linalg import tensordot, vecdot
+from tesserack.ops.array_api.linalg import matmul, tensordot, vecdot
 
 __array_api_version__ = "2025.12"
 globals().update(_FUNCTIONS)

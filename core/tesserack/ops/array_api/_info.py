@@ -2,10 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tesserack as ts
+from tesserack import Tensor
 from tesserack.ops.array_api._shapes import _KINDS
+
+
+class FloatInfo(NamedTuple):
+    """What ``finfo`` tells: of complex dtypes, about their parts."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: Any
+
+
+class IntInfo(NamedTuple):
+    """What ``iinfo`` tells."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: Any
+
+
+def finfo(type: Any, /) -> FloatInfo:
+    """The limits of a floating or complex dtype, or of that of an array.
+
+    >>> import tesserack as ts
+    >>> ts.array_api.finfo(ts.ones(2)).bits
+    32
+    """
+    dtype = type.dtype if isinstance(type, Tensor) else type
+    limits = ts.finfo(dtype)
+    real = dtype.to_real() if dtype.is_complex else dtype
+    return FloatInfo(limits.bits, limits.eps, limits.max, limits.min, limits.smallest_normal, real)
+
+
+def iinfo(type: Any, /) -> IntInfo:
+    """The limits of an integer dtype, or of that of an array.
+
+    >>> import tesserack as ts
+    >>> ts.array_api.iinfo(ts.int8).max
+    127
+    """
+    dtype = type.dtype if isinstance(type, Tensor) else type
+    limits = ts.iinfo(dtype)
+    return IntInfo(limits.bits, limits.max, limits.min, dtype)
 
 
 class Info:

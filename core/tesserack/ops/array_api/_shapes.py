@@ -57,7 +57,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     """The arrays in the shape that they broadcast to."""
-    return tuple(ts.broadcast_tensors(*arrays))
+    return tuple(ts.broadcast_tensors(*arrays)) if arrays else ()
 
 
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
@@ -123,6 +123,10 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
     """Each element as many times as told, along an axis or in one line."""
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    if isinstance(repeats, Tensor):
+        repeats = repeats.to(ts.int64)
     return ts.repeat_interleave(x, repeats, axis)
 
 
@@ -167,8 +171,17 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Coordinates of the points of a grid."""
-    return tuple(ts.meshgrid(*arrays, indexing=indexing))
+    """Coordinates of the points of a grid, each in the dtype of its array."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: expected the indexing 'xy' or 'ij', got {indexing!r}")
+    if any(a.dim() != 1 for a in arrays):
+        raise ValueError(f"meshgrid: expected one-dimensional arrays, got shapes {[tuple(a.shape) for a in arrays]}")
+    sizes = [a.shape[0] for a in arrays]
+    order = list(range(len(arrays)))
+    if indexing == "xy":
+        order[:2] = order[:2][::-1]
+    shape = [sizes[k] for k in order]
+    return tuple(a.reshape([-1 if k == j else 1 for j in order]).expand(shape).clone() for k, a in enumerate(arrays))
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
@@ -203,11 +216,32 @@ def arange(
     return ts.arange(start, stop, step, dtype=dtype, device=device)
 
 
+def _sized(op: str, shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    size = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(n < 0 for n in size):
+        raise ValueError(f"{op}: expected sizes that are not negative, got {size}")
+    return size
+
+
+def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
+    """An array of whatever the memory held."""
+    return ts.empty(_sized("empty", shape), dtype=dtype, device=device)
+
+
+def ones(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
+    """An array of ones."""
+    return ts.ones(_sized("ones", shape), dtype=dtype, device=device)
+
+
+def zeros(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
+    """An array of zeros."""
+    return ts.zeros(_sized("zeros", shape), dtype=dtype, device=device)
+
+
 def full(shape: int | tuple[int, ...], fill_value: complex, *, dtype: Any = None, device: Any = None) -> Tensor:
     """An array of one number."""
-    size = (shape,) if isinstance(shape, int) else tuple(shape)
     value: Any = fill_value
-    return ts.full(size, value, dtype=dtype, device=device)
+    return ts.full(_sized("full", shape), value, dtype=dtype, device=device)
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:

@@ -159,7 +159,9 @@ def top_k(x: Tensor, k: int, /, *, axis: int = -1, largest: bool = True) -> tupl
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The places of the elements that are not zero, one tensor for each axis."""
+    """The places of the elements that are not zero, one tensor for each axis; ``ValueError`` without axes."""
+    if x.dim() == 0:
+        raise ValueError("nonzero: expected an array with axes, got one of 0 dimensions; try reshape(x, (1,))")
     return tuple(operators()["nonzero_numpy"](x))
 
 

@@ -7,27 +7,44 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.ops.array_api import _statistics
-from tesserack.ops.array_api._shapes import matrix_transpose
-from tesserack.ops.linalg import (
-    det,
-    eig,
-    eigh,
-    eigvals,
-    eigvalsh,
-    inv,
-    matmul,
-    matrix_power,
-    qr,
-    slogdet,
-    solve,
-    svdvals,
-)  # fmt: skip
+from tesserack.ops.array_api._shapes import matrix_transpose, result_type
+from tesserack.ops.linalg import det, eig, eigvals, inv, matrix_power, slogdet, solve, svdvals
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm",
     "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
     "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+def _promoted(op: str, *arrays: Tensor) -> tuple[Tensor, ...]:
+    """All in the dtype that the standard promotes theirs to, whatever dims they have."""
+    if refused := [a.dtype for a in arrays if a.dtype is ts.bool]:
+        raise TypeError(f"{op}: expected numbers, got {refused[0]}")
+    kind = result_type(*arrays)
+    return tuple(a.to(kind) for a in arrays)
+
+
+def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """The product of matrices, of vectors, or of batches of matrices, in the dtype that both are promoted to."""
+    return ts.matmul(*_promoted("matmul", x1, x2))
+
+
+def eigh(x: Tensor, /) -> Any:
+    """The eigenvalues and eigenvectors of Hermitian matrices."""
+    return ts.linalg.eigh(x)
+
+
+def eigvalsh(x: Tensor, /) -> Tensor:
+    """The eigenvalues of Hermitian matrices."""
+    return ts.linalg.eigvalsh(x)  # type: ignore[no-any-return]
+
+
+def qr(x: Tensor, /, *, mode: str = "reduced") -> Any:
+    """The product of an orthogonal and an upper triangular matrix; ``mode`` is "reduced" or "complete"."""
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f"qr: expected the mode 'reduced' or 'complete', got {mode!r}")
+    return ts.linalg.qr(x, mode)
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
@@ -37,6 +54,11 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three elements."""
+    x1, x2 = _promoted("cross", x1, x2)
+    if not -min(x1.dim(), x2.dim()) <= axis < 0 and x1.dim() != x2.dim():
+        raise ValueError(f"cross: expected a negative axis of arrays of {x1.dim()} and {x2.dim()} axes, got {axis}")
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise ValueError(f"cross: expected vectors of 3 elements, got {x1.shape[axis]} and {x2.shape[axis]}")
     return ts.linalg.cross(x1, x2, dim=axis)  # type: ignore[no-any-return]
 
 
@@ -57,7 +79,7 @@ def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The products of each two elements of two vectors."""
-    return ts.outer(x1, x2)
+    return ts.outer(*_promoted("outer", x1, x2))
 
 
 def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
@@ -72,6 +94,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
     """Products summed over axes of both."""
+    x1, x2 = _promoted("tensordot", x1, x2)
     return ts.tensordot(x1, x2, axes)
 
 
