@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from typing_extensions import Self
 
-from tesserack._tensor.handles import HookHandle
+from tesserack._tensor.methods import HookHandle
 
 # `float`, `int` and `bool` are dtypes here, as in the package.
 import builtins
@@ -1170,8 +1170,9 @@ class Tensor:
     def xlogy_(self, other: Tensor | Number) -> Tensor: ...
     def zero_(self) -> Tensor: ...
 
-_LinAlgError: Any
 _Recording: Any
+_LinAlgError: Any
+_LocalGroup: Any
 _abi_version: Any
 _add_generator_method: Any
 _backend_kernels: Any

@@ -26,8 +26,9 @@ Tensor unset_tensor(IntSpan sizes, Device device) {
   return t;
 }
 
-// Tensor(), Tensor(2, 3), Tensor([1, 2]), Tensor(tensor): the historical constructor; always the default dtype.
-Tensor legacy(PyObject* args, Device device) {
+// Tensor(), Tensor(2, 3), Tensor([1, 2]), Tensor(tensor): the historical constructor; the default dtype, but for the
+// last.
+Tensor legacy(PyObject* args, Device device, bool any_dtype) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   Scratch scratch;
   Value sizes;
@@ -36,7 +37,10 @@ Tensor legacy(PyObject* args, Device device) {
     as_int_list(first, sizes, scratch);
     return unset_tensor(sizes.as_ints(), device);
   }
-  if (n == 1 && is_tensor(first)) return shallow_copy(as_default(tensor_of(first), device));
+  if (n == 1 && is_tensor(first)) {
+    const Tensor& given = tensor_of(first);
+    return shallow_copy(any_dtype && given.device() == device ? given : as_default(given, device));
+  }
   int64_t i = 0;
   if (n == 1 && !as_int(first, i)) return construct_tensor(first, default_dtype(), device);
   TS_CHECK_TYPE(as_int_list(args, sizes, scratch), "Tensor(): expected sizes as ints, or one sequence of data");
@@ -55,7 +59,7 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         !kwargs || type != TensorType || PyDict_GET_SIZE(kwargs) == (where ? 1 : 0),
         "Tensor(): got an unexpected keyword argument; use tesserack.tensor(data, dtype=..., requires_grad=...)");
     Device device = where && where != Py_None ? expect_device(where, "Tensor") : default_device();
-    return wrap_as(type, legacy(args, device));
+    return wrap_as(type, legacy(args, device, type == TensorType));
   });
 }
 

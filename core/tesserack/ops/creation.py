@@ -56,6 +56,8 @@ def range(
     place = out.device if out is not None and device is None else device
     wide = kind if kind is ts.float64 or not kind.is_floating_point else ts.float64
     made = (ts.arange(count, dtype=wide, device=place) * step + start).to(kind)
+    if out is not None and out.numel() == count:
+        made = made.reshape(out.shape)  # filled in order
     return deliver("range", made, out) if out is not None else made.requires_grad_(requires_grad)
 
 

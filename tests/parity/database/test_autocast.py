@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-from op_samples import Sample, Standin, Unsupported, database, flat, ours_of, title, torch, turn
+from op_samples import Sample, Standin, Unsupported, database, flat, ours_of, title, torch
+from tesserack.testing.seeds import turn
 
 SHARE = 6
 DIFFERENT = {

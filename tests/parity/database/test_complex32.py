@@ -1,7 +1,7 @@
 """Every operator of torch's own sample database with complex32: computed here where torch's cpu computes it, and refused
 where it refuses.
 
-A part of the operators is run, another one every day; FULL=1 runs all. ``complex32_differences.txt`` lists what
+A part of the operators is run, another one with every seed; FULL=1 runs all. ``complex32_differences.txt`` lists what
 differs, with a reason.
 """
 
@@ -25,8 +25,8 @@ from op_samples import (
     ours_of,
     title,
     torch,
-    turn,
 )  # fmt: skip
+from tesserack.testing.seeds import turn
 
 SHARE = 5
 SAMPLES = 3
@@ -79,15 +79,15 @@ def run(op: Any, device: Any) -> None:
             continue
 
 
-def cases() -> list[Any]:
-    operators = [op for op in database.op_db if not op.name.startswith(("jiterator", "torch._scaled"))]
-    return [pytest.param(op, id=title(op)) for op in turn(operators, SHARE)]
-
-
+OPERATORS = [op for op in database.op_db if not op.name.startswith(("jiterator", "torch._scaled"))]
 KNOWN = differences("complex32_differences.txt")
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("op", cases())
+@pytest.mark.parametrize("op", [pytest.param(op, id=title(op)) for op in turn(OPERATORS, SHARE)])
 def test_operator(op: Any, device: Any) -> None:
     judge(KNOWN, title(op), title(op), lambda: run(op, device))
+
+
+def test_every_line_names_a_case() -> None:
+    assert not KNOWN.keys() - {title(op) for op in OPERATORS}

@@ -1,6 +1,6 @@
 """The forms of operators on torch's own samples: errors, ``out=``, in place, layouts, other dtypes, higher derivatives.
 
-One form of one operator is a case. A part of them is run, another one every day; FULL=1 runs all.
+One form of one operator is a case. A part of them is run, another one with every seed; FULL=1 runs all.
 ``forms_differences.txt`` lists what differs, with a reason.
 """
 
@@ -33,9 +33,9 @@ from op_samples import (
     ours_of,
     title,
     torch,
-    turn,
     weighed,
 )  # fmt: skip
+from tesserack.testing.seeds import turn
 
 SHARE = 40
 SAMPLES = 4
@@ -324,14 +324,20 @@ FORMS: dict[str, tuple[Callable[[Any, Any], None], Callable[[Any], bool]]] = {
 }
 
 
-def cases() -> list[Any]:
-    every = []
+def every() -> list[Any]:
+    """Operators and forms."""
+    found = []
     for op in database.op_db:
         if op.name.startswith("jiterator") or not op.supported_dtypes("cpu"):  # for CUDA alone
             continue
         drawn = any(word in op.name for word in RANDOM)
-        every += [(op, form) for form in FORMS if FORMS[form][1](op) and (not drawn or form == "errors")]
-    return [pytest.param(op, form, id=f"{title(op)}-{form}") for op, form in turn(every, SHARE)]
+        found += [(op, form) for form in FORMS if FORMS[form][1](op) and (not drawn or form == "errors")]
+    return found
+
+
+def cases() -> list[Any]:
+    """Those whose turn it is."""
+    return [pytest.param(op, form, id=f"{title(op)}-{form}") for op, form in turn(every(), SHARE)]
 
 
 KNOWN = differences("forms_differences.txt")
@@ -341,3 +347,7 @@ KNOWN = differences("forms_differences.txt")
 @pytest.mark.parametrize(("op", "form"), cases())
 def test_form(op: Any, form: str, device: Any) -> None:
     judge(KNOWN, f"{title(op)}-{form}", title(op), lambda: FORMS[form][0](op, device))
+
+
+def test_every_line_names_a_case() -> None:
+    assert not KNOWN.keys() - {name for op, form in every() for name in (title(op), f"{title(op)}-{form}")}

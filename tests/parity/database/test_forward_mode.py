@@ -1,7 +1,7 @@
 """Tangents of forward mode for the operators of torch's own sample database, beside torch's.
 
-A part of the operators is run, another one every day; FULL=1 runs all. ``forward_mode_differences.txt`` lists what
-differs, with a reason.
+A part of the operators is run, another one with every seed; FULL=1 runs all. ``forward_mode_differences.txt`` lists
+what differs, with a reason.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from op_samples import (
     ours_of,
     title,
     torch,
-    turn,
 )  # fmt: skip
 from tesserack.autograd import forward_ad as ours_ad
+from tesserack.testing.seeds import turn
 from torch.autograd import forward_ad as theirs_ad
 
 SHARE = 6
@@ -81,19 +81,21 @@ def run(op: Any) -> None:
                 check(mine, expected, "tangent", torch.float64)
 
 
-def operators() -> list[Any]:
-    chosen = [
-        op
-        for op in database.op_db
-        if op.supports_forward_ad
-        and torch.float64 in op.supported_dtypes("cpu")
-        and not op.name.startswith("jiterator")
-        if not any(word in op.name for word in (*RANDOM, "dropout", "scaled_dot_product"))
-    ]
-    return [pytest.param(op, id=title(op)) for op in turn(chosen, SHARE)]
+OPERATORS = [
+    op
+    for op in database.op_db
+    if op.supports_forward_ad
+    and torch.float64 in op.supported_dtypes("cpu")
+    and not op.name.startswith("jiterator")
+    and not any(word in op.name for word in (*RANDOM, "dropout", "scaled_dot_product"))
+]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("op", operators())
+@pytest.mark.parametrize("op", [pytest.param(op, id=title(op)) for op in turn(OPERATORS, SHARE)])
 def test_tangents(op: Any) -> None:
     judge(KNOWN, title(op), op.name, lambda: run(op))
+
+
+def test_every_line_names_a_case() -> None:
+    assert not KNOWN.keys() - {name for op in OPERATORS for name in (title(op), op.name)}

@@ -1,7 +1,7 @@
 """Every module of torch's own database of samples, beside torch's: text, state, outputs, gradients of the first and
 second order, training and evaluation, contiguous and strided inputs, copies and pickles, and the errors it lists.
 
-A part of the modules is run, another one every day; FULL=1 runs all. ``modules_differences.txt`` lists what
+A part of the modules is run, another one with every seed; FULL=1 runs all. ``modules_differences.txt`` lists what
 differs, with a reason.
 """
 
@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tesserack as ts
-from op_samples import DTYPES, Unsupported, differences, flat, judge, mapped, numpy_of, torch, turn, weighed
+from op_samples import DTYPES, Unsupported, differences, flat, judge, mapped, numpy_of, torch, weighed
+from tesserack.testing.seeds import turn
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from torch.testing._internal.common_modules import ModuleErrorEnum, module_db
 
-SHARE = 3  # one module in three a day
+SHARE = 3  # one module in three a run
 KNOWN = differences("modules_differences.txt")
 
 
@@ -208,3 +209,7 @@ def test_module(info: Any) -> None:
 )
 def test_errors(info: Any) -> None:
     judge(KNOWN, f"errors of {info.name}", "", lambda: run_errors(info))
+
+
+def test_every_line_names_a_case() -> None:
+    assert not KNOWN.keys() - {name for info in MODULES for name in (info.name, f"errors of {info.name}")}

@@ -1,12 +1,11 @@
 """Every operator of torch's own sample database: values and gradients beside torch's, for each sample and dtype.
 
-A part of the operators is run, another one every day; FULL=1 runs all. ``operators_differences.txt`` lists what
+A part of the operators is run, another one with every seed; FULL=1 runs all. ``operators_differences.txt`` lists what
 differs, with a reason.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -22,13 +21,13 @@ from op_samples import (
     ours_of,
     title,
     torch,
-    turn,
 )  # fmt: skip
+from tesserack.testing.seeds import full, turn
 
-SHARE = 5  # one operator in five a day
+SHARE = 5  # one operator in five a run
 SAMPLES = 8
 TESTED = [torch.float64, torch.complex128, torch.int64, torch.uint8, torch.bool]
-TESTED += [torch.float32] * (os.environ.get("FULL") == "1")  # whose last digits depend on the processor
+TESTED += [torch.float32] * full()  # whose last digits depend on the processor
 
 
 def run(op: Any, dtype: Any, device: Any, made: Any = Sample) -> int:
@@ -62,10 +61,12 @@ def run(op: Any, dtype: Any, device: Any, made: Any = Sample) -> int:
     return count
 
 
+OPERATORS = [op for op in database.op_db if not op.name.startswith("jiterator")]  # which is for CUDA alone
+
+
 def cases() -> list[Any]:
     """Operators and dtypes."""
-    operators = [op for op in database.op_db if not op.name.startswith("jiterator")]  # which is for CUDA alone
-    every = [(op, dtype) for op in operators for dtype in TESTED if dtype in op.supported_dtypes("cpu")]
+    every = [(op, dtype) for op in OPERATORS for dtype in TESTED if dtype in op.supported_dtypes("cpu")]
     return [pytest.param(op, dtype, id=f"{title(op)}-{str(dtype)[6:]}") for op, dtype in turn(every, SHARE)]
 
 
@@ -76,3 +77,8 @@ KNOWN = differences("operators_differences.txt")
 @pytest.mark.parametrize(("op", "dtype"), cases())
 def test_operator(op: Any, dtype: Any, device: Any) -> None:
     judge(KNOWN, f"{title(op)}-{str(dtype)[6:]}", title(op), lambda: run(op, dtype, device))
+
+
+def test_every_line_names_a_case() -> None:
+    named = {f"{title(op)}-{str(dtype)[6:]}" for op in OPERATORS for dtype in op.supported_dtypes("cpu")}
+    assert not KNOWN.keys() - named - {title(op) for op in OPERATORS}

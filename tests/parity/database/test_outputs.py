@@ -1,6 +1,6 @@
 """``out=`` of every dtype, and of shapes that do not fit: taken, refused, cast and resized as by PyTorch.
 
-A part of the operators is run, another one every day; FULL=1 runs all.
+A part of the operators is run, another one with every seed; FULL=1 runs all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 import torch
-from op_samples import turn
+from tesserack.testing.seeds import turn
 
 ONE = """
 add(x,y) mul(x,2) div(n,n) exp(x) sin(n) neg(x) argmax(x,0) argmin(x,0) any(x,0) all(b,0) cumsum(n,0)

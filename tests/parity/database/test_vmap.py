@@ -1,6 +1,6 @@
 """vmap over the operators of torch's own sample database: what calls one by one give, whichever tensors are mapped.
 
-A part of the operators is run, another one every day; FULL=1 runs all.
+A part of the operators is run, another one with every seed; FULL=1 runs all.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from op_samples import (
     ours_of,
     title,
     torch,
-    turn,
 )  # fmt: skip
+from tesserack.testing.seeds import turn
 
 SHARE = 16
 SAMPLES = 5

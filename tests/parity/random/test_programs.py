@@ -1,17 +1,13 @@
 """Random programs over all dtypes, run with both libraries: views, writes through them, masks, out=, hooks.
 
-The programs differ from day to day. A failure names its seed; ``TESSERACK_PROGRAMS_SEED=<seed>`` runs the same again,
-``<seed>:<number>`` one program of it. ``TESSERACK_PROGRAMS_SECONDS`` says for how long. What PyTorch refuses is left
-out, and so are lines that ``programs_differences.txt`` lists.
+The programs follow from the seed of the run; FULL=1 runs ten times as many. What PyTorch refuses is left out, and so
+are lines that ``programs_differences.txt`` lists.
 """
 
 from __future__ import annotations
 
-import datetime
-import os
 import random
 import re
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 import torch
+from tesserack.testing import seeds
 
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -85,6 +82,8 @@ HOOKS = (
     "with m.no_grad(): {a}.mul_(2)", "with m.no_grad(): {a}[0] = {n}",
 )  # fmt: skip
 TABLES = {"expression": EXPRESSIONS, "view": VIEWS, "write": WRITES, "out": OUTS, "hook": HOOKS}
+IN_A_PART = 500
+PARTS = 40 if seeds.full() else 4
 KINDS = ("expression", "expression", "view", "view", "write", "write", "write", "out", "hook")
 
 KNOWN = [
@@ -94,17 +93,10 @@ KNOWN = [
 ]
 
 
-def seed_of_today() -> tuple[str, int | None]:
-    given = os.environ.get("TESSERACK_PROGRAMS_SEED") or datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    seed, _, number = given.partition(":")
-    return seed, int(number) if number else None
-
-
 class Program:
     """Variables v0 to v4 and lines of text; those that bind begin with the new variable's name."""
 
-    def __init__(self, seed: str) -> None:
-        chance = random.Random(seed)
+    def __init__(self, chance: random.Random) -> None:
         self.variables = [self._variable(chance) for _ in range(5)]
         self.lines: list[str] = []
         known = 5
@@ -326,19 +318,10 @@ def report(program: Program, told: str) -> str:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_random_programs() -> None:
-    """Same values, dtypes, gradients and hooks as PyTorch, in as many programs as there is time for."""
-    seed, only = seed_of_today()
-    print(f"TESSERACK_PROGRAMS_SEED={seed}")
-    end = time.monotonic() + float(os.environ.get("TESSERACK_PROGRAMS_SECONDS", "15"))
-    number = 0 if only is None else only
-    most = number + int(os.environ.get("TESSERACK_PROGRAMS_COUNT", "3000"))
-    while time.monotonic() < end and number < most:
-        program = Program(f"{seed}:{number}")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_programs(part: int) -> None:
+    """Same values, dtypes, gradients and hooks as PyTorch."""
+    for number in range(part * IN_A_PART, (part + 1) * IN_A_PART):
+        program = Program(seeds.generator(f"program {number}"))
         if told := compare(program, program.lines):
-            pytest.fail(f"TESSERACK_PROGRAMS_SEED={seed}:{number}\n{report(program, told)}", pytrace=False)
-        if only is not None:
-            break
-        number += 1
-    print(f"{number} programs agree")
-    assert only is not None or number > 50
+            pytest.fail(f"program {number} of seed {seeds.seed()}\n{report(program, told)}", pytrace=False)

@@ -183,7 +183,8 @@ def test_programs(steps: list[Step]) -> None:
         if not any(word in text(steps) for word in ("detach", "no_grad", "requires_grad")):
             numeric = differences(steps, refused)
             assume(np.isfinite(numeric).all())  # at a pole nothing is told
-            assert nearly(found[0], numeric, 1e-5), f"{found[0]}\n{text(steps)}"
+            scale = max(1.0, np.abs(numeric).max())  # small ones drown in the rounding of a large total
+            np.testing.assert_allclose(found[0], numeric, rtol=1e-5, atol=1e-5 * scale, err_msg=text(steps))
         return
     if isinstance(expected, Exception):
         return

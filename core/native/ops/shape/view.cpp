@@ -3,6 +3,7 @@
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
 #include "tensor/geometry.h"
+#include <bitset>
 
 namespace ts {
 namespace {
@@ -153,10 +154,10 @@ Tensor squeeze_dim(const Tensor& self, int64_t dim) {
   return squeezed(self, [at](int64_t d) { return d == at; });
 }
 Tensor squeeze_dims(const Tensor& self, IntSpan dims) {
-  uint64_t drop = 0;
+  std::bitset<UINT8_MAX + 1> drop;
   if (!dims.empty())
-    for (int64_t d : wrap_dims(dims, self.ndim(), "squeeze")) drop |= uint64_t{1} << d;
-  return squeezed(self, [drop](int64_t d) { return drop >> d & 1; });
+    for (int64_t d : wrap_dims(dims, self.ndim(), "squeeze")) drop.set(static_cast<size_t>(d));
+  return squeezed(self, [drop](int64_t d) { return drop[static_cast<size_t>(d)]; });
 }
 
 Tensor unsqueeze(const Tensor& self, int64_t dim) {
