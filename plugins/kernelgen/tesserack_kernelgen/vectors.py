@@ -13,7 +13,7 @@ from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, load, store
 from tesserack_kernelgen.emit import constant
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["STORED", "costly", "has_vectors", "instruction", "vector_helpers", "vector_program", "vector_type"]
 

@@ -31,7 +31,7 @@ from tesserack_kernelgen.templates.softmax import log_softmax, log_softmax_backw
 from tesserack_kernelgen.templates.sort import sort
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["CHANGING", "TAKES", "TEMPLATES"]
 
