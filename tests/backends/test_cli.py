@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 import tesserack as ts
 from tesserack import cli
-from tesserack.cli import _environment, _output, devices
+from tesserack.cli import _output, devices
 from tesserack.cli import ops as ops_command
 from tesserack.cli._checks import settings
 from tesserack.plugins import Finding
+from tesserack.utils import environment as _environment
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,6 +19,7 @@ import tesserack
 from tesserack import _native
 from tesserack.cli._stubs.stub_texts import FUNCTIONS, MEMBERS, NATIVE
 from tesserack.ops.registry import public_functions
+from tesserack.utils.homes import NAMES
 
 __all__ = ["main"]
 
@@ -288,7 +289,7 @@ def python_names() -> Iterator[tuple[str, str]]:
             continue
         if module != "tesserack._native" and (inspect.isfunction(value) or inspect.isclass(value)):
             yield module, name
-    for name, module in vars(tesserack)["_LAZY_NAMES"].items():
+    for name, module in NAMES.items():
         yield f"tesserack.{module}", name
 
 
