@@ -6,6 +6,7 @@ import weakref
 
 from tesserack import _native
 from tesserack._native import Stream, Tensor
+from tesserack._tensor.copying import deep_copy_of
 from tesserack._tensor.handles import HookHandle
 from tesserack._tensor.subclass import as_subclass, make_wrapper_subclass, no_dispatch, no_override
 
@@ -48,19 +49,6 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 
 
 # --- copies --------------------------------------------------------------------------------------------------------
-
-
-def deep_copy_of(x: Tensor, memo: dict[Any, Any]) -> Tensor:
-    """A copy whose memory is shared with the copies of all tensors that share this one's."""
-    from tesserack.storage._untyped import copied_memory
-
-    if x.layout is not _native.strided or getattr(x, "is_nested", False) or x.is_meta or not x.numel():
-        return x.clone()
-    if x.is_conj() or x.is_neg() or not x.data_ptr():
-        return x.clone()
-    memory = copied_memory(x, memo)
-    whole = len(memory) - len(memory) % x.element_size()
-    return memory[:whole].view(x.dtype).as_strided(tuple(x.shape), x.stride(), x.storage_offset())
 
 
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:

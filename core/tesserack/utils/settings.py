@@ -17,7 +17,7 @@ from tesserack.amp._autocast import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
-from tesserack.compat._card import CARD
+from tesserack.backends._card import CARD
 from tesserack.utils import warnings as _warnings
 
 __all__ = [
