@@ -66,7 +66,7 @@ class NestedTensor(Tensor):
 
     def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
         """See :func:`tesserack.nested.to_padded_tensor`."""
-        return call_named("to_padded_tensor", self, padding, output_size)
+        return call_named("to_padded_tensor", self, padding, output_size)  # type: ignore[no-any-return]
 
     def _nested_gradient(self, grad: Tensor) -> Tensor:
         """A gradient of this tensor, as nested as it is."""

@@ -156,7 +156,7 @@ class _Walk:
         self.valid = places <= 2 * self.sizes.unsqueeze(1)
 
     def _shifted(self, t: Tensor, by: int) -> Tensor:
-        return operators()["pad"](t, (by, 0), value=self.none)[:, : t.shape[1]]
+        return operators()["pad"](t, (by, 0), value=self.none)[:, : t.shape[1]]  # type: ignore[no-any-return]
 
     def alphas(self) -> Tensor:
         """Log probabilities of all beginnings, (T, N, 2 S + 1)."""

@@ -368,8 +368,10 @@ def avg_pool3d(
     # The mean of each plane's window, then of those along the depth; sums where another divisor is wanted.
     divisor = None if divisor_override is None else 1
     rest = ceil_mode, count_include_pad, divisor
-    planes = operators()["avg_pool2d"](_as_planes(input), kernel[1:], step[1:], pad[1:], *rest)
-    result = operators()["avg_pool2d"](_as_depth(planes, input), (kernel[0], 1), (step[0], 1), (pad[0], 0), *rest)
+    planes: Tensor = operators()["avg_pool2d"](_as_planes(input), kernel[1:], step[1:], pad[1:], *rest)
+    result: Tensor = operators()["avg_pool2d"](
+        _as_depth(planes, input), (kernel[0], 1), (step[0], 1), (pad[0], 0), *rest
+    )
     result = result.reshape(*input.shape[:-3], *sizes)
     return result if divisor_override is None else result / divisor_override
 
@@ -389,8 +391,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """
     sizes = _adaptive_sizes(input, output_size, 3)
     _check_rank("adaptive_avg_pool3d", input, 3)
-    planes = operators()["adaptive_avg_pool2d"](_as_planes(input), sizes[1:])
-    result = operators()["adaptive_avg_pool2d"](_as_depth(planes, input), (sizes[0], sizes[1] * sizes[2]))
+    planes: Tensor = operators()["adaptive_avg_pool2d"](_as_planes(input), sizes[1:])
+    result: Tensor = operators()["adaptive_avg_pool2d"](_as_depth(planes, input), (sizes[0], sizes[1] * sizes[2]))
     return result.reshape(*input.shape[:-3], *sizes)
 
 

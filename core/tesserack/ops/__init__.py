@@ -8,6 +8,7 @@ The modules of this folder are the operators that are written in Python, a file 
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -46,8 +47,16 @@ def _find(name: str) -> Any:
     return operators().get(name) or _namespace(name)
 
 
+def _family(name: str) -> ModuleType | None:
+    """A module of this folder, which no plugin is asked for."""
+    full = f"{__name__}.{name}"
+    if full not in sys.modules and importlib.util.find_spec(full) is None:
+        return None
+    return importlib.import_module(full)
+
+
 def __getattr__(name: str) -> Any:
-    found = _find(name) or sys.modules.get(f"{__name__}.{name}")
+    found = _find(name) or _family(name)
     if found is None and not name.startswith("_"):
         from tesserack import plugins
 

@@ -305,4 +305,4 @@ class _Finder:
 def install() -> None:
     """Have imports answered for the names of this module."""
     if _Finder not in sys.meta_path:
-        sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder)

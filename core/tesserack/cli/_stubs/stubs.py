@@ -19,7 +19,7 @@ import tesserack
 from tesserack import _native
 from tesserack.cli._stubs.stub_texts import FUNCTIONS, MEMBERS, NATIVE
 from tesserack.ops.registry import public_functions
-from tesserack.utils.homes import NAMES
+from tesserack.utils.homes import MODULES, NAMES, home
 
 __all__ = ["main"]
 
@@ -307,7 +307,8 @@ def package_stub() -> str:
         "",
     ]
     lines += [
-        f"from tesserack import {name} as {name}" for name in sorted((*vars(tesserack)["_LAZY_MODULES"], "backends"))
+        f"from {home(f'tesserack.{name}').rpartition('.')[0]} import {name} as {name}"
+        for name in sorted((*MODULES, "backends"))
     ]
     lines += [f"from tesserack._native import {name} as {name}" for name in native]
     lines += [f"from {module} import {name} as {name}" for module, name in sorted(python_names())]
