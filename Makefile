@@ -26,7 +26,7 @@ CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests tesserack.testing.conformance
+EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/vision/tests tesserack.testing.conformance
 # What is skipped without torch: a folder, and files that ask for it.
 WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip|find_spec)."torch"|from test_conv import torch' \
   tests/nested tests/compat backends/cpu/tests)
@@ -113,12 +113,12 @@ $(STAMPS)/cpu: $(CPU) | $(STAMPS)/build-deps
 # Its tests are skipped, with the reason, where no OpenCL platform works.
 $(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
 	$(PY) tools/requirements.py --project backends/opencl runtime > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 	$(PIP) install --no-build-isolation --no-deps -e ./backends/opencl
 	@touch $@
 
 $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
-	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference
+	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/vision
 	@touch $@
 
 $(STAMPS)/venv:
@@ -130,12 +130,12 @@ $(STAMPS)/venv:
 
 $(STAMPS)/build-deps: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py build runtime > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 	@touch $@
 
 $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py $(notdir $@) > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 # A published model, of which only the weights are used.
 	$(if $(filter %/examples,$@),$(PIP) install --no-deps silero-vad==6.2.3)
 	@touch $@

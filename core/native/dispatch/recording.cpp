@@ -72,14 +72,14 @@ void Recording::begin() {
   if (by_launches) backend_.check(t.capture->begin(t.ctx, device.index, stream_), "recording");
   recording_now_ = true;
   if (pool_) use_.emplace(pool_);
-  thread_state().recording = static_cast<RecordingState*>(this);
+  thread_state().capture = static_cast<RecordingState*>(this);
   g_recording.fetch_add(1);
   kernel_watchers.fetch_or(kWatchRecording);
 }
 
 void Recording::leave() noexcept {
   use_.reset();
-  thread_state().recording = nullptr;
+  thread_state().capture = nullptr;
   recording_now_ = false;
   if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchRecording});
 }

@@ -10,7 +10,7 @@ struct RecordingState {
   virtual ~RecordingState();
   RecordingState(const RecordingState&) = delete;
   RecordingState& operator=(const RecordingState&) = delete;
-  static RecordingState* current() { return static_cast<RecordingState*>(thread_state().recording); }
+  static RecordingState* current() { return static_cast<RecordingState*>(thread_state().capture); }
 
   void keep(Storage* s); // as long as the recording lives
   void note_draw(Generator& g, uint64_t before);

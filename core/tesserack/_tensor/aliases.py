@@ -37,7 +37,8 @@ def _in_place(function: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         import tesserack
 
-        result = getattr(tesserack, function)(self, *args, **kwargs)
+        kept = self.clone() if tesserack.is_grad_enabled() and self.requires_grad else self  # it may be saved
+        result = getattr(tesserack, function)(kept, *args, **kwargs)
         if function == "float_power" and result.dtype is not self.dtype:
             raise RuntimeError(f"float_power_: the base given to float_power_ has dtype {self.dtype} but the "
                                f"operation's result requires dtype {result.dtype}")  # fmt: skip

@@ -22,6 +22,13 @@ class VmapInfo(NamedTuple):
 batching: list[VmapInfo] = []  # of calls of vmap that run on all entries at once; the innermost last
 _vmap_rule: list[Callable[[Any, tuple[Any, ...]], Any]] = []  # one, as soon as there is vmap
 
+_jvp_rule: list[Callable[[Any, tuple[Any, ...]], Any]] = []  # one, as soon as there are dual numbers
+
+
+def use_jvp_rule(rule: Callable[[Any, tuple[Any, ...]], Any]) -> None:
+    """Say what ``apply`` does of a function with a ``jvp``: ``rule(function, args)``; None where none is dual."""
+    _jvp_rule[:] = [rule]
+
 
 def use_vmap_rule(rule: Callable[[Any, tuple[Any, ...]], Any]) -> None:
     """Say what ``apply`` does within ``vmap``: ``rule(function, args)``, NotImplemented where no argument is mapped."""
@@ -59,8 +66,10 @@ class Function:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
-            cls.backward = cls.vjp  # type: ignore[method-assign]
+        if cls.vjp is not Function.vjp:
+            both = cls.backward is not Function.backward and not getattr(cls, "_backward_is_vjp", False)
+            cls.backward = _refuse_both if both else cls.vjp  # type: ignore[method-assign]
+            cls._backward_is_vjp = True
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -82,6 +91,7 @@ class Function:
 
     vjp = backward
 
+    _backward_is_vjp = False
     generate_vmap_rule = False
 
     @staticmethod
@@ -98,7 +108,10 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """Never asked for: forward-mode derivatives come of ``backward``."""
+        """The tangents of the results for those of the arguments, within a dual level.
+
+        Asked for where there is no ``backward``, or no gradients of the tangents are recorded.
+        """
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
@@ -112,6 +125,10 @@ class Function:
             found = _vmap_rule[0](cls, args)
             if found is not NotImplemented:
                 return found
+        if cls.jvp is not Function.jvp and _jvp_rule:
+            found = _jvp_rule[0](cls, args)
+            if found is not None:
+                return found
         return _native._function_apply(cls, cls.setup_context is not Function.setup_context, *args)
 
 
@@ -123,6 +140,13 @@ def _in_order(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     bound = inspect.signature(cls.forward).bind(*((None, *args) if own else args), **kwargs)
     bound.apply_defaults()
     return bound.args[1:] if own else bound.args
+
+
+def _refuse_both(ctx: Any, *grads: Any) -> Any:
+    raise RuntimeError(
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one "
+        "of them."
+    )
 
 
 class _OnceOnly(Function):

@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
-from tesserack.autograd._products import depth, gradients, level, push_forward
+from tesserack import Tensor, _native
+from tesserack.autograd._run import grad as run_grad
+from tesserack.autograd.function import batching
+from tesserack.func._batched import Unbatchable, bottom, lifted, rewrapped
 from tesserack.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jvp", "linearize", "vjp"]
+
+_state = threading.local()
+
+
+@contextmanager
+def level(forward: bool = False) -> Iterator[None]:
+    """Within it, a transform runs: what inner ones give stays recorded, for it to differentiate.
+
+    ``forward``: what is recorded keeps the values it saw, whatever is written to later.
+    """
+    _state.depth = depth() + 1
+    if forward:
+        _native._push_keeping_hooks()
+    try:
+        with ts.enable_grad():
+            yield
+    finally:
+        _state.depth -= 1
+        if forward:
+            _native._pop_keeping_hooks()
+
+
+_CAPTURED = (
+    "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation that "
+    "would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to "
+    "explicitly accept the mutated Tensor(s) as inputs."
+)
+
+
+@contextmanager
+def guarded(*trees: Any) -> Iterator[None]:
+    """Within it, a transformed function runs, which may write to its arguments and to what it makes itself alone."""
+    own = [bottom(x) for tree in trees for x in tree_leaves(tree) if isinstance(x, Tensor)]
+    _native._push_write_guard(own, _CAPTURED)
+    try:
+        yield
+    finally:
+        _native._pop_write_guard()
+
+
+def depth() -> int:
+    """How many transforms are running."""
+    return getattr(_state, "depth", 0)
 
 
 def tracked(tree: Any, error: type[Exception] = RuntimeError) -> Any:
@@ -25,6 +72,12 @@ def tracked(tree: Any, error: type[Exception] = RuntimeError) -> Any:
         if not (leaf.is_floating_point() or leaf.is_complex()):
             raise error(f"func: Expected floating point or complex tensors to differentiate by, got {leaf.dtype}; only "
                         "those can require gradients")  # fmt: skip
+        if not batching:
+            return tracked_leaf(leaf)
+        leaf = lifted(leaf)  # within a vmap that runs on all entries at once: a gradient for each of them
+        return rewrapped(leaf, tracked_leaf(bottom(leaf)))
+
+    def tracked_leaf(leaf: Tensor) -> Tensor:
         return leaf.view_as(leaf) if leaf.requires_grad else leaf.detach().requires_grad_()
 
     return tree_map(track, tree)
@@ -52,6 +105,31 @@ def tensors_of(name: str, tree: Any, what: str) -> list[Tensor]:
         if not isinstance(leaf, Tensor):
             raise RuntimeError(f"{name}: expected {what} to hold tensors only, got {type(leaf).__name__}")
     return leaves
+
+
+def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tensor] | None = None) -> list[Tensor]:
+    """Recorded gradients by ``inputs``, zeros where an output does not depend on one."""
+    used = [k for k, y in enumerate(outputs) if y.requires_grad]
+    if not used:
+        return [ts.zeros_like(x) for x in inputs]
+    if batching:  # entries do not depend on each other: the gradient of their sum has the gradient of each
+        roots = [bottom(outputs[k]) for k in used]
+        given = [y.new_ones(y.shape) for y in roots] if cotangents is None else [_beside(outputs[k], cotangents[k])
+                                                                                 for k in used]  # fmt: skip
+    else:
+        roots = [outputs[k] for k in used]
+        given = None if cotangents is None else [cotangents[k] for k in used]
+    leaves = [bottom(x) for x in inputs]
+    found = run_grad(roots, leaves, given, create_graph=True, allow_unused=True)
+    filled = [ts.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+    return [rewrapped(x, g) for x, g in zip(inputs, filled, strict=True)]
+
+
+def _beside(output: Any, cotangent: Any) -> Tensor:
+    """A cotangent for all entries of a batched output."""
+    if bottom(output).shape != bottom(lifted(output)).shape:
+        raise Unbatchable("an output that is the same for all entries")
+    return bottom(lifted(cotangent))  # type: ignore[no-any-return]
 
 
 def chosen(name: str, args: tuple[Any, ...], argnums: int | tuple[int, ...]) -> tuple[list[int], bool]:
@@ -95,7 +173,8 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
         places, single = chosen("grad", args, argnums)
         with level():
             made, inputs = with_tracked(args, places)
-            value, aux = split_aux("grad", func(*made, **kwargs), has_aux)
+            with guarded(args, kwargs):
+                value, aux = split_aux("grad", func(*made, **kwargs), has_aux)
             if not isinstance(value, Tensor):
                 raise RuntimeError(f"grad: expected the function to return a tensor, got {type(value).__name__}")
             if value.dim() != 0:
@@ -147,7 +226,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     keep = outer_gradients(primals)
     with level():
         inputs = [tracked(primal) for primal in primals]
-        output, aux = split_aux("vjp", func(*inputs), has_aux)
+        with guarded(primals):
+            output, aux = split_aux("vjp", func(*inputs), has_aux)
     outputs = tensors_of("vjp", output, "the output")
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -165,6 +245,17 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     shown = released(output, keep)
     return (shown, vjp_fn, released(aux, keep)) if has_aux else (shown, vjp_fn)
+
+
+def push_forward(outputs: list[Tensor], inputs: list[Tensor], tangents: list[Tensor]) -> list[Tensor]:
+    """J v for each output: the backward pass is linear in its cotangents, and differentiated by them gives J."""
+    smooth = [y for y in outputs if y.is_floating_point() or y.is_complex()]
+    if batching:
+        raise Unbatchable("a product with tangents")
+    seeds = [ts.zeros_like(y).requires_grad_() for y in smooth]
+    pulled = gradients(smooth, inputs, seeds)
+    pushed = iter(gradients(pulled, seeds, tangents) if seeds else [])
+    return [next(pushed) if y.is_floating_point() or y.is_complex() else ts.zeros_like(y) for y in outputs]
 
 
 def _writable(tree: Any) -> Any:
@@ -191,11 +282,12 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("jvp: expected tuples of primals and of tangents")
     keep = outer_gradients(primals, tangents)
-    with level():
+    with level(forward=True):
         inputs = [tracked(primal, ValueError) for primal in primals]
         leaves = tensors_of("jvp", inputs, "the primals")
         handed = _writable(inputs)
-        output, aux = split_aux("jvp", func(*handed), has_aux)
+        with guarded(primals, handed):
+            output, aux = split_aux("jvp", func(*handed), has_aux)
         _write_back(primals, handed)
         given = tensors_of("jvp", tangents, "the tangents")
         if [t.shape for t in given] != [x.shape for x in leaves]:
@@ -213,9 +305,10 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """``(output, jvp_fn)``: ``jvp_fn(*tangents)`` gives J v at these primals without calling ``func`` again."""
     keep = outer_gradients(primals)
-    with level():
+    with level(forward=True):
         inputs = [tracked(primal) for primal in primals]
-        output = func(*inputs)
+        with guarded(primals):
+            output = func(*inputs)
     leaves = tensors_of("linearize", inputs, "the primals")
     outputs = tensors_of("linearize", output, "the output")
     _, spec = tree_flatten(output)

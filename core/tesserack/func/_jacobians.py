@@ -7,8 +7,18 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.autograd._products import gradients, level, push_forward
-from tesserack.func._gradients import chosen, outer_gradients, released, split_aux, tensors_of, with_tracked
+from tesserack.func._gradients import (
+    chosen,
+    gradients,
+    guarded,
+    level,
+    outer_gradients,
+    push_forward,
+    released,
+    split_aux,
+    tensors_of,
+    with_tracked,
+)
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
@@ -48,9 +58,10 @@ def _jacobian(name: str, func: Callable[..., Any], argnums: int | tuple[int, ...
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         keep = outer_gradients(args, kwargs)
         places, single = chosen(name, args, argnums)
-        with level():
+        with level(forward=fill is _by_columns):
             made, inputs = with_tracked(args, places)
-            output, aux = split_aux(name, func(*made, **kwargs), has_aux)
+            with guarded(args, kwargs):
+                output, aux = split_aux(name, func(*made, **kwargs), has_aux)
             outputs = tensors_of(name, output, "the output")
             leaves, in_spec = tree_flatten(inputs)
             tensors_of(name, inputs, "the arguments")
