@@ -95,22 +95,25 @@ void cumsum_gradient(GradContext& c) {
   c.set(0, as_dtype(cumsum_from_end(c.grad(), c.value<int64_t>(1)), c.dtype(0)));
 }
 
-// Where no element is zero, dividing the running products undoes one factor. Else each element k is left out in turn:
-// dx_k = sum over i >= k of grad_i * prod(x_j, j <= i, j != k).
+// Where no element is zero, dividing the running products undoes one factor. Else dx_k is the product of what comes
+// before x_k times s_k = grad_k + x_(k+1) s_(k+1): the recurrence by doubling, of which each step joins s of twice as
+// many elements.
 Tensor cumprod_gradient_of(const Tensor& x, const Tensor& grad, const Tensor& result, int64_t dim) {
   if (!raw_truth(ops::any(ops::eq(x, 0)))) return ops::div(cumsum_from_end(ops::mul(grad, result), dim), x);
-  int64_t n = x.size(dim), dims[] = {dim};
-  std::vector<Tensor> parts;
-  for (int64_t k = 0; k < n; ++k) {
-    Dims one(x.sizes());
-    one[static_cast<size_t>(dim)] = 1;
-    std::vector<Tensor> left_out = {filled(one, 1, x.dtype(), x.device())};
-    if (k + 1 < n) left_out.push_back(ops::cumprod(ops::narrow(x, dim, k + 1, n - k - 1), dim));
-    Tensor products = ops::cat(left_out, dim);
-    if (k > 0) products = ops::mul(products, ops::prod_dim(ops::narrow(x, dim, int64_t{0}, k), dim, true));
-    parts.push_back(ops::sum_dim(ops::mul(products, ops::narrow(grad, dim, k, n - k)), IntSpan(dims), true));
+  int64_t n = x.size(dim);
+  if (n == 1) return grad;
+  const auto part = [dim](const Tensor& t, int64_t from, int64_t to) { return ops::narrow(t, dim, from, to - from); };
+  Tensor sums = grad, factors = part(x, 1, n);
+  for (int64_t step = 1; step < n; step *= 2) {
+    Tensor joined = ops::add(part(sums, 0, n - step), ops::mul(factors, part(sums, step, n)));
+    sums = ops::cat(std::vector<Tensor>{joined, part(sums, n - step, n)}, dim);
+    if (2 * step < n) factors = ops::mul(part(factors, 0, n - 2 * step), part(factors, step, n - step));
   }
-  return ops::cat(parts, dim);
+  Dims one(x.sizes());
+  one[static_cast<size_t>(dim)] = 1;
+  Tensor before =
+      ops::cat(std::vector<Tensor>{filled(one, 1, x.dtype(), x.device()), ops::cumprod(part(x, 0, n - 1), dim)}, dim);
+  return ops::mul(before, sums);
 }
 void cumprod_gradient(GradContext& c) {
   if (c.sizes(0).empty() || c.grad().numel() == 0) return c.set(0, as_dtype(c.grad(), c.dtype(0)));
