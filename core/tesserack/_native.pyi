@@ -1170,7 +1170,7 @@ class Tensor:
     def xlogy_(self, other: Tensor | Number) -> Tensor: ...
     def zero_(self) -> Tensor: ...
 
-_Recording: Any
+_Capture: Any
 _LinAlgError: Any
 _LocalGroup: Any
 _abi_version: Any

@@ -1,8 +1,8 @@
 // What the contract with backends promises beyond calls of kernels: copies of calls, recordings, tables of extensions,
 // kernels per device.
+#include "dispatch/capture.h"
 #include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
-#include "dispatch/recording.h"
 #include "harness.h"
 #include "ops/random/random_bits.h"
 #include "runtime/call_copy.h"
@@ -75,9 +75,9 @@ TEST(a_recording_runs_prepared_steps_on_the_same_memory) {
   int prepared = toy_kernel_calls("prepared"), run = toy_kernel_calls("prepared run"),
       freed = toy_kernel_calls("freed");
   {
-    Recording capture(toy_device());
+    Capture capture(toy_device());
     capture.begin();
-    CHECK_ERROR(Recording(toy_device()).begin(), "this thread is recording already");
+    CHECK_ERROR(Capture(toy_device()).begin(), "this thread is recording already");
     out = ops::mul(ops::add(x, Scalar(1)), Scalar(3));
     capture.end();
     CHECK(first_of(out) == 6 && capture.steps() == 2 && capture.prepared() == 2);
@@ -95,7 +95,7 @@ TEST(a_recording_draws_new_numbers) {
   Generator g;
   Tensor words;
   auto first = [&] { return *static_cast<uint32_t*>(words.data()); };
-  Recording capture(toy_device());
+  Capture capture(toy_device());
   capture.begin();
   random_bits(Dims{6}, DType::UInt32, toy_device(), g);
   words = random_bits(Dims{2}, DType::UInt32, toy_device(), g);
@@ -110,11 +110,11 @@ TEST(a_recording_draws_new_numbers) {
 
 TEST(what_cannot_be_recorded_is_an_error) {
   Tensor x = numbers(2);
-  Recording capture(toy_device());
+  Capture capture(toy_device());
   capture.begin();
   double value = 0;
   CHECK_ERROR(copy_bytes_to_host(&value, x, sizeof value),
-              "recording: expected work of toy:0 alone, got a read of values");
+              "capture: expected work of toy:0 alone, got a read of values");
   CHECK_ERROR(copy_bytes_from_host(x, &value, sizeof value), "got a copy from the host");
   CHECK_ERROR(synchronize(toy_device()), "got a wait for the device");
   capture.cancel();

@@ -6,7 +6,7 @@
 #include "python/parse.h"
 #include "python/tensor_slots.h"
 #include "python/tensor_subclass.h"
-#include "runtime/recording_state.h"
+#include "runtime/capture_state.h"
 
 namespace ts::py {
 namespace {

@@ -1,7 +1,7 @@
 #include "runtime/call_copy.h"
+#include "runtime/capture_state.h"
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
-#include "runtime/recording_state.h"
 #include "runtime/stream.h"
 #include <algorithm>
 #include <cstdlib>

@@ -4,8 +4,8 @@
 #include "ops/common/arguments.h"
 #include "ops/common/declare.h"
 #include "ops/random/random_bits.h"
+#include "runtime/capture_state.h"
 #include "runtime/interpreter.h"
-#include "runtime/recording_state.h"
 
 namespace ts {
 namespace {
@@ -40,8 +40,8 @@ void native_dropout(const Tensor& out, const Tensor& mask, const Tensor& input, 
   launch.out(out).out(mask).in(input).param(p);
   launch.param(static_cast<int64_t>(place.seed)).param(static_cast<int64_t>(place.offset));
   // In a recording by the card the place would be that of the first run for ever.
-  const RecordingState* recording = RecordingState::current();
-  if (!(recording && recording->by_launches) && launch.run()) return;
+  const CaptureState* capture = CaptureState::current();
+  if (!(capture && capture->by_launches) && launch.run()) return;
   Generator g; // where the device's own stood
   g.device = device;
   g.seed = place.seed;

@@ -5,8 +5,8 @@
 #include "ops/common/complex_parts.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "runtime/capture_state.h"
 #include "runtime/interpreter.h"
-#include "runtime/recording_state.h"
 #include "tensor/geometry.h"
 #include <algorithm>
 #include <cmath>
@@ -18,9 +18,9 @@ const KernelId kBits("random_bits"), kRand("rand_fill"), kRandn("randn_fill"), k
 const Op shift_right("_shift_right"), remainder_of("_word_remainder"), box_muller("_box_muller");
 
 // In a recording by the card, which replays the same call: key and position are read from the device's memory.
-void record_bits(RecordingState& recording, const Tensor& out, uint64_t seed, uint64_t offset) {
-  RecordingState::Draws* d = recording.draws_at(seed, offset);
-  if (!d) recording.refuse("random numbers that were drawn before");
+void record_bits(CaptureState& capture, const Tensor& out, uint64_t seed, uint64_t offset) {
+  CaptureState::Draws* d = capture.draws_at(seed, offset);
+  if (!d) capture.refuse("random numbers that were drawn before");
   int64_t two[] = {2};
   if (!d->state.defined()) d->state = empty_tensor(two, DType::UInt64, out.device());
   TS_CHECK(Launch(kBits, out.device())
@@ -30,16 +30,16 @@ void record_bits(RecordingState& recording, const Tensor& out, uint64_t seed, ui
                .param(static_cast<int64_t>(offset - d->begin))
                .device_random()
                .run(),
-           "recording: backend '", backend_of(out.device()).name(),
+           "capture: backend '", backend_of(out.device()).name(),
            "' cannot record random numbers that differ from replay to replay: its random_bits does not declare ",
            "TS_K_DEVICE_RANDOM");
 }
 
 Tensor bits_at(IntSpan sizes, DType t, Device device, uint64_t seed, uint64_t offset) {
   Tensor out = empty_tensor(sizes, t, device);
-  RecordingState* recording = RecordingState::current();
-  if (recording && recording->by_launches && recording->device == device && out.numel())
-    record_bits(*recording, out, seed, offset);
+  CaptureState* capture = CaptureState::current();
+  if (capture && capture->by_launches && capture->device == device && out.numel())
+    record_bits(*capture, out, seed, offset);
   else if (out.numel())
     Launch(kBits, device).out(out).param(static_cast<int64_t>(seed)).param(static_cast<int64_t>(offset)).run_required();
   return out;
@@ -60,7 +60,7 @@ Tensor uniform_from(const Tensor& words, DType t) {
 }
 
 bool launch_fill(const KernelId& id, const Tensor& t, uint64_t seed, uint64_t offset) {
-  if (RecordingState* recording = RecordingState::current(); recording && recording->by_launches) return false;
+  if (CaptureState* capture = CaptureState::current(); capture && capture->by_launches) return false;
   return Launch(id, t.device())
       .in_mutable(t)
       .param(static_cast<int64_t>(seed))
@@ -136,7 +136,7 @@ Tensor integers_from(const Tensor& words, uint64_t span, int64_t low) {
 }
 
 bool launch_integers(const Tensor& t, uint64_t seed, uint64_t offset, uint64_t span, int64_t low) {
-  if (RecordingState* recording = RecordingState::current(); recording && recording->by_launches) return false;
+  if (CaptureState* capture = CaptureState::current(); capture && capture->by_launches) return false;
   return Launch(kRandint, t.device())
       .in_mutable(t)
       .param(static_cast<int64_t>(seed))

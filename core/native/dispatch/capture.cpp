@@ -1,4 +1,4 @@
-#include "dispatch/recording.h"
+#include "dispatch/capture.h"
 #include "dispatch/launch.h"
 #include "runtime/call_copy.h"
 #include "runtime/empty.h"
@@ -18,7 +18,7 @@ int key_parameter(const char* op) {
 
 } // namespace
 
-struct Recording::Step {
+struct Capture::Step {
   Step() = default;
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
@@ -31,7 +31,7 @@ struct Recording::Step {
   ts_step prepared{};
   int64_t work = 0;
   int key = -1;   // which parameter is the key of its random numbers
-  int draws = -1; // index in Recording::draws of the random numbers it makes, at `position` from their begin
+  int draws = -1; // index in Capture::draws of the random numbers it makes, at `position` from their begin
   uint64_t position = 0;
   void *dst = nullptr, *src = nullptr; // of a copy
   int64_t dst_offset = 0, src_offset = 0;
@@ -52,66 +52,66 @@ int run_prepared(const ts_call* call) {
 }
 } // namespace
 
-Recording::Recording(Device d, uint64_t pool) : RecordingState(d), backend_(backend_of(d)) {
+Capture::Capture(Device d, uint64_t pool) : CaptureState(d), backend_(backend_of(d)) {
   backend_.allocator(d.index);
   by_launches = backend_.table().capture != nullptr;
-  if (by_launches) pool_ = RecordingPool::of(d, pool);
+  if (by_launches) pool_ = CapturePool::of(d, pool);
 }
 
-Recording::~Recording() {
+Capture::~Capture() {
   cancel();
   const ts_backend& t = backend_.table();
   if (recording_) t.capture->destroy(t.ctx, device.index, recording_);
 }
 
-void Recording::begin() {
-  TS_CHECK(!RecordingState::current(), "recording: this thread is recording already");
-  TS_CHECK(!complete_ && !recording_now_, "recording: a recording is made once");
+void Capture::begin() {
+  TS_CHECK(!CaptureState::current(), "capture: this thread is recording already");
+  TS_CHECK(!complete_ && !recording_now_, "capture: a recording is made once");
   stream_ = backend_.stream(device.index);
   const ts_backend& t = backend_.table();
-  if (by_launches) backend_.check(t.capture->begin(t.ctx, device.index, stream_), "recording");
+  if (by_launches) backend_.check(t.capture->begin(t.ctx, device.index, stream_), "capture");
   recording_now_ = true;
   if (pool_) use_.emplace(pool_);
-  thread_state().capture = static_cast<RecordingState*>(this);
+  thread_state().capture = static_cast<CaptureState*>(this);
   g_recording.fetch_add(1);
-  kernel_watchers.fetch_or(kWatchRecording);
+  kernel_watchers.fetch_or(kWatchCapture);
 }
 
-void Recording::leave() noexcept {
+void Capture::leave() noexcept {
   use_.reset();
   thread_state().capture = nullptr;
   recording_now_ = false;
-  if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchRecording});
+  if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchCapture});
 }
 
-void Recording::end(bool run) {
-  TS_CHECK(recording_now_ && RecordingState::current() == this, "recording: this thread is not recording");
+void Capture::end(bool run) {
+  TS_CHECK(recording_now_ && CaptureState::current() == this, "capture: this thread is not recording");
   leave();
   const ts_backend& t = backend_.table();
   if (by_launches) {
-    backend_.check(t.capture->end(t.ctx, device.index, stream_, &recording_), "recording");
-    TS_CHECK(recording_, "recording: backend '", backend_.name(), "' gave no recording");
+    backend_.check(t.capture->end(t.ctx, device.index, stream_, &recording_), "capture");
+    TS_CHECK(recording_, "capture: backend '", backend_.name(), "' gave no recording");
   }
   complete_ = true;
   for (Draws& d : draws)
-    TS_CHECK(d.end >= d.begin, "recording: a generator was seeded while its numbers were recorded; seed it before");
+    TS_CHECK(d.end >= d.begin, "capture: a generator was seeded while its numbers were recorded; seed it before");
   if (!by_launches || !run) return;
   // What the card wrote down has not been done yet: with the numbers that were drawn meanwhile.
   for (Draws& d : draws) {
     uint64_t now[2] = {d.generator->seed, d.begin};
     if (d.state.defined()) copy_bytes_from_host(d.state, now, sizeof now);
   }
-  backend_.check(t.capture->replay(t.ctx, device.index, recording_, stream_), "recording");
+  backend_.check(t.capture->replay(t.ctx, device.index, recording_, stream_), "capture");
 }
 
-void Recording::cancel() noexcept {
+void Capture::cancel() noexcept {
   if (!recording_now_) return;
   leave();
   const ts_backend& t = backend_.table();
   if (by_launches) t.capture->end(t.ctx, device.index, stream_, &recording_);
 }
 
-void Recording::step_draws(Step& step) {
+void Capture::step_draws(Step& step) {
   step.key = key_parameter(step.call->op);
   if (step.key < 0 || step.call->n_params < step.key + 2) return;
   auto position = static_cast<uint64_t>(step.call->params[step.key + 1].as.i);
@@ -121,7 +121,7 @@ void Recording::step_draws(Step& step) {
   step.position = position - at->begin;
 }
 
-void Recording::kernel_recorded(Backend& b, const ts_kernel& kernel, const ts_call& call, int64_t work) {
+void Capture::kernel_recorded(Backend& b, const ts_kernel& kernel, const ts_call& call, int64_t work) {
   if (by_launches) return;
   auto step = std::make_unique<Step>();
   step->call = copy_call(call);
@@ -140,7 +140,7 @@ void Recording::kernel_recorded(Backend& b, const ts_kernel& kernel, const ts_ca
   steps_.push_back(std::move(step));
 }
 
-void Recording::copy_recorded(Device on, void* dst, int64_t dst_offset, void* src, int64_t src_offset, size_t bytes) {
+void Capture::copy_recorded(Device on, void* dst, int64_t dst_offset, void* src, int64_t src_offset, size_t bytes) {
   if (by_launches || !(on == device)) return;
   auto step = std::make_unique<Step>();
   step->dst = dst;
@@ -152,7 +152,7 @@ void Recording::copy_recorded(Device on, void* dst, int64_t dst_offset, void* sr
 }
 
 // Numbers that no run before has had.
-void Recording::renew_draws() {
+void Capture::renew_draws() {
   for (Draws& d : draws) {
     uint64_t now[2] = {d.generator->seed, d.generator->advance(d.end - d.begin)};
     if (d.state.defined()) copy_bytes_from_host(d.state, now, sizeof now);
@@ -165,7 +165,7 @@ void Recording::renew_draws() {
   }
 }
 
-void Recording::run(Step& step) {
+void Capture::run(Step& step) {
   const ts_backend& t = backend_.table();
   if (!step.call)
     return backend_.check(t.copy_within(t.ctx, device.index, step.dst, step.dst_offset, step.src, step.src_offset,
@@ -180,16 +180,16 @@ void Recording::run(Step& step) {
   backend_.check(call_kernel(backend_, kernel, device, *step.call, step.work), step.call->op);
 }
 
-void Recording::replay() {
-  TS_CHECK(complete_, "recording: expected a recording that has ended");
-  TS_CHECK(!RecordingState::current(), "recording: a recording is not replayed within another");
+void Capture::replay() {
+  TS_CHECK(complete_, "capture: expected a recording that has ended");
+  TS_CHECK(!CaptureState::current(), "capture: a recording is not replayed within another");
   renew_draws();
   if (!by_launches) {
     for (auto& step : steps_) run(*step);
     return;
   }
   const ts_backend& t = backend_.table();
-  backend_.check(t.capture->replay(t.ctx, device.index, recording_, backend_.stream(device.index)), "recording");
+  backend_.check(t.capture->replay(t.ctx, device.index, recording_, backend_.stream(device.index)), "capture");
 }
 
 } // namespace ts
