@@ -1272,8 +1272,10 @@ _stop_kernel_profile: Any
 _take_kernel_events: Any
 _take_last_error: Any
 _transfer_guard: Any
+_undo_versions: Any
 _watch_overrides: Any
 _watch_writes: Any
+_will_run: Any
 
 bfloat16: dtype
 bool: dtype

@@ -22,6 +22,7 @@ from tesserack.ops.registry import operators
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
+    "BadOutput",
     "Batched",
     "NoTensor",
     "SharedWrite",
@@ -65,7 +66,7 @@ def use_rules(rules: Rules) -> None:
     _rules[:] = [rules]
 
 
-class Unbatchable(Exception):
+class Unbatchable(RuntimeError):
     """No way to go on with all entries at once: the function is to be called for each entry."""
 
 
@@ -375,6 +376,10 @@ def _refuse_statistics(name: str, args: Any, kwargs: Any) -> None:
             f"{name}: got a batched tensor as input while the running_mean or running_var, which will be updated in "
             "place, were not batched; use track_running_stats=False, or tesserack.func.replace_all_batch_norm_modules_"
         )
+
+
+class BadOutput(ValueError):
+    """What a function gave does not have the dims that were asked for."""
 
 
 class SharedWrite(RuntimeError):
