@@ -79,6 +79,12 @@ class Node:
     register_prehook: Any
     def __getattr__(self, name: str) -> Any: ...
 
+class SavedTensor:
+    data: Any
+    unpack_hook: Any
+    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None: ...
+    def unpack(self) -> Tensor: ...
+
 class FunctionCtx:
     saved_tensors: tuple[Any, ...]
     needs_input_grad: tuple[_bool, ...]

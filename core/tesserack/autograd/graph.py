@@ -145,7 +145,7 @@ class _Kept:
                 "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
                 "originally recorded."
             )
-        return _native._kept_value(self._handle)
+        return _native._kept_value(self._handle)  # type: ignore[no-any-return]
 
 
 class _MutationContext:

@@ -125,7 +125,7 @@ def test_what_is_not_finite_stays_where_it_belongs(schedule: str, value: float, 
         ts.testing.assert_close(ours[finite], theirs[finite], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("simd_bytes, local_bytes", [(32, 1 << 18), (16, 1 << 20), (64, 1 << 15)])
+@pytest.mark.parametrize("simd_bytes, local_bytes", turn([(32, 1 << 18), (16, 1 << 20), (64, 1 << 15)], 3))
 def test_other_processors(opencl: Any, simd_bytes: int, local_bytes: int) -> None:
     """Narrower vectors and less local memory than those of the processor at hand; with little, patches are copied."""
     from tesserack_opencl import backend

@@ -139,19 +139,52 @@ Tensor log_add(const Tensor& a, const Tensor& b) {
 }
 
 // By doubling: after step s each element holds its last 2s terms. Stable, where one running maximum would not be.
-Tensor logcumsumexp(const Tensor& self, int64_t dim) {
-  TS_CHECK_KIND(ErrorKind::NotImplemented, is_differentiable(self.dtype()), "logcumsumexp: not implemented for dtype ",
-                self.dtype(), "; expected a floating or complex one");
-  int64_t d = wrap_dim(dim, self.ndim(), "logcumsumexp");
-  if (self.ndim() == 0 || self.numel() == 0) return ops::clone(self);
-  int64_t n = self.size(d);
-  Tensor x = as_dtype(self, accumulate_type(self.dtype()));
+Tensor running_by_doubling(Tensor x, int64_t d) {
+  int64_t n = x.size(d);
   for (int64_t step = 1; step < n; step *= 2) {
     std::vector<Tensor> parts = {ops::narrow(x, d, int64_t{0}, step),
                                  log_add(ops::narrow(x, d, step, n - step), ops::narrow(x, d, int64_t{0}, n - step))};
     x = ops::cat(parts, d);
   }
-  return n == 1 ? ops::clone(self) : as_dtype(x, self.dtype());
+  return x;
+}
+
+// Four neighbours after each other, their totals by the same again, which then join the next four: two passes over the
+// elements instead of one for each doubling.
+Tensor running_log_sum(const Tensor& x, int64_t d) {
+  constexpr int64_t kFew = 64, kTogether = 4, kWorthIt = 1 << 15;
+  int64_t n = x.size(d), groups = (n + kTogether - 1) / kTogether;
+  if (n <= kFew || x.numel() < kWorthIt) return running_by_doubling(x, d);
+  Tensor whole = x;
+  if (groups * kTogether > n) {
+    Dims rest(x.sizes());
+    rest[static_cast<size_t>(d)] = groups * kTogether - n;
+    whole = ops::cat(std::vector<Tensor>{x, filled(rest, 0, x.dtype(), x.device())}, d);
+  }
+  Dims split(x.sizes());
+  split[static_cast<size_t>(d)] = groups;
+  split.insert(split.begin() + d + 1, kTogether);
+  Tensor grouped = ops::reshape(whole, split);
+  std::vector<Tensor> sums = {ops::select(grouped, d + 1, int64_t{0})};
+  for (int64_t k = 1; k < kTogether; ++k) sums.push_back(log_add(sums.back(), ops::select(grouped, d + 1, k)));
+  Tensor before = ops::unsqueeze(running_log_sum(ops::narrow(sums.back(), d, int64_t{0}, groups - 1), d), d);
+  // (4, groups) until the end, so that the rows are long.
+  Tensor rows = ops::stack(sums, d);
+  Tensor later = log_add(ops::narrow(rows, d + 1, int64_t{1}, groups - 1), before);
+  rows = ops::cat(std::vector<Tensor>{ops::narrow(rows, d + 1, int64_t{0}, int64_t{1}), later}, d + 1);
+  Dims sizes(x.sizes());
+  sizes[static_cast<size_t>(d)] = groups * kTogether;
+  return ops::narrow(ops::reshape(ops::transpose(rows, d, d + 1), sizes), d, int64_t{0}, n);
+}
+
+Tensor logcumsumexp(const Tensor& self, int64_t dim) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_differentiable(self.dtype()), "logcumsumexp: not implemented for dtype ",
+                self.dtype(), "; expected a floating or complex one");
+  int64_t d = wrap_dim(dim, self.ndim(), "logcumsumexp");
+  if (self.ndim() == 0 || self.numel() == 0) return ops::clone(self);
+  if (self.size(d) == 1) return ops::clone(self);
+  Tensor sums = running_log_sum(as_dtype(self, accumulate_type(self.dtype())), d);
+  return as_dtype(ops::contiguous(sums), self.dtype());
 }
 
 } // namespace
