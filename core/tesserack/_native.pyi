@@ -1206,6 +1206,7 @@ _is_recording: Any
 _keep_autocast_casts: Any
 _kernel_changed: Any
 _kernel_names: Any
+_kernel_signature: Any
 _kernel_table: Any
 _keys: Any
 _keys_of: Any
@@ -1260,6 +1261,7 @@ _take_kernel_events: Any
 _take_last_error: Any
 _transfer_guard: Any
 _watch_overrides: Any
+_withhold_kernels: Any
 
 bfloat16: dtype
 bool: dtype

@@ -1,7 +1,6 @@
 // Norms of vectors and matrices, and log-sum-exp.
 #include "ops/linalg/vector_norm.h"
 #include "dispatch/op_handles.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/promotion.h"
 #include "ops/common/raw.h"
@@ -13,6 +12,9 @@
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "a reduction with a program before it, where the card takes one";
 
 using OptionalDims = std::optional<IntSpan>;
 const Op vector_norm_op("linalg_vector_norm");
@@ -227,7 +229,7 @@ TS_OPERATORS(vector_norm) {
   def("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) "
       "-> Tensor")
       .rule<vector_norm_rule>()
-      .compute<vector_norm>()
+      .computation<vector_norm>(kCode)
       .saves("self result")
       .gradient(norm_gradient)
       .hidden()
@@ -275,7 +277,7 @@ TS_OPERATORS(vector_norm) {
       .doc(kDoc);
   def("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor")
       .rule<logsumexp_rule>()
-      .compute<logsumexp>()
+      .computation<logsumexp>(kCode)
       .saves("self result")
       .gradient(logsumexp_gradient)
       .out()

@@ -8,6 +8,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "checks indices on the host where a kernel has not";
+
 const KernelId kForward("embedding"), kBackward("embedding_backward");
 const Op backward_op("embedding_backward"), lookup_op("embedding");
 
@@ -91,7 +94,7 @@ void embedding_backward_gradient(GradContext& c) {
 TS_OPERATORS(embedding) {
   def("embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor")
       .rule<embedding_rule>()
-      .compute<embedding>()
+      .computation<embedding>(kCode)
       .saves("input")
       .gradient(embedding_gradient)
       .in("nn.functional")
@@ -100,7 +103,7 @@ TS_OPERATORS(embedding) {
            "IndexError for an index outside.");
   def("embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx) -> Tensor")
       .rule<embedding_backward_rule>()
-      .compute<embedding_backward>()
+      .computation<embedding_backward>(kCode)
       .saves("indices")
       .gradient(embedding_backward_gradient)
       .hidden()

@@ -1,5 +1,6 @@
 // Sums, means and maxima of bags of rows of a table.
 #include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "runtime/backend.h"
@@ -35,11 +36,11 @@ void check_arguments(const Tensor& input, const Tensor& offsets, const char* mod
 Tensor bags_of(const Tensor& offsets, int64_t n) {
   static const Op search("searchsorted.Tensor");
   TS_CHECK(n == 0 || offsets.numel() > 0, kName, ": expected offsets of at least one bag, got none");
-  Tensor starts = raw_cast(offsets, DType::Int64), positions = counting(n, offsets.device());
+  Tensor starts = ops::to_dtype(offsets, DType::Int64),
+         positions = ops::arange(int64_t{0}, n, int64_t{1}, DType::Int64, offsets.device());
   if (!offsets.device().is_meta() && offsets.numel()) {
-    int64_t first = 0, last = 0;
-    copy_bytes_to_host(&first, raw_contiguous(raw_narrow(starts, 0, 0, 1)), sizeof first);
-    copy_bytes_to_host(&last, raw_contiguous(raw_narrow(starts, 0, starts.numel() - 1, 1)), sizeof last);
+    const int64_t first = host_number(ops::select(starts, int64_t{0}, int64_t{0})),
+                  last = host_number(ops::select(starts, int64_t{0}, int64_t{-1}));
     TS_CHECK(first == 0, kName,
              ": offsets[0] has to be 0, i.e. the first sequence in the mini-batch has to start from "
              "position 0. However, got ",
@@ -82,7 +83,8 @@ Tensor reduce_equal_bags(const Tensor& rows, IntSpan bags, const char* mode) {
 
 Tensor bags_of_rows(const Tensor& input) {
   int64_t sizes[] = {input.size(0), input.size(1)};
-  Tensor column = ops::unsqueeze(counting(sizes[0], input.device()), int64_t{1});
+  Tensor column =
+      ops::unsqueeze(ops::arange(int64_t{0}, sizes[0], int64_t{1}, DType::Int64, input.device()), int64_t{1});
   return ops::reshape(ops::expand(column, IntSpan(sizes)), Dims{-1});
 }
 
@@ -93,8 +95,9 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
   TS_CHECK(weight.ndim() == 2, kName, ": 'weight' must be 2-D, got shape ", weight.sizes());
   int64_t n = offsets.defined() ? offsets.numel() - include_last_offset : input.size(0), table = weight.size(0);
   TS_CHECK(n >= 0, kName, ": include_last_offset needs at least one offset");
-  Tensor at = ops::reshape(raw_cast(input, DType::Int64), Dims{-1}), kept;
-  Tensor starts = include_last_offset && offsets.defined() ? raw_narrow(offsets, 0, 0, n) : offsets;
+  Tensor at = ops::reshape(ops::to_dtype(input, DType::Int64), Dims{-1}), kept;
+  Tensor starts =
+      include_last_offset && offsets.defined() ? ops::slice(offsets, int64_t{0}, int64_t{0}, n, int64_t{1}) : offsets;
   const bool equal = !offsets.defined() && !padding_idx && input.numel() > 0;
   if (padding_idx) {
     TS_CHECK(*padding_idx >= -table && *padding_idx < table, kName,

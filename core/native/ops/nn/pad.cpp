@@ -10,6 +10,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "writes into a part of the result";
+
 // pad counts from the last dimension: (left, right) of the last, then of the one before, ...
 struct Pads {
   int64_t dim, left, right;
@@ -148,7 +151,7 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
 TS_OPERATORS(pad) {
   def("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor")
       .rule<constant_pad_rule>()
-      .compute<constant_pad>()
+      .computation<constant_pad>(kCode)
       .gradient(constant_pad_gradient)
       .function_only()
       .doc(

@@ -12,6 +12,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "windows of whole numbers and of nothing are summed apart";
+
 const KernelId kMax("max_pool2d_with_indices"), kMaxBackward("max_pool2d_backward"), kAvg("avg_pool2d"),
     kAvgBackward("avg_pool2d_backward");
 const Op floor_divide("floor_divide"), max_op("max_pool2d_with_indices"), max_backward_op("max_pool2d_backward"),
@@ -264,7 +267,7 @@ TS_OPERATORS(pool) {
   def("max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[2] "
       "dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)")
       .rule<max_pool2d_rule>()
-      .compute<max_pool2d_with_indices, 2>()
+      .computation<max_pool2d_with_indices, 2>(kCode)
       .saves("result1")
       .gradient(max_gradient)
       .function_only()
@@ -272,7 +275,7 @@ TS_OPERATORS(pool) {
       .doc("Maximum of each window of (N, C, H, W) or (C, H, W), and where in the H * W plane it was (int64).");
   def("max_pool2d_backward(Tensor grad, Tensor indices, int[] input_size) -> Tensor")
       .rule<max_pool2d_backward_rule>()
-      .compute<max_pool2d_backward>()
+      .computation<max_pool2d_backward>(kCode)
       .saves("indices")
       .gradient(max_backward_gradient)
       .hidden()
@@ -280,7 +283,7 @@ TS_OPERATORS(pool) {
   def("avg_pool2d(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool "
       "count_include_pad=True, int? divisor_override=None) -> Tensor")
       .rule<avg_pool2d_rule>()
-      .compute<avg_pool2d>()
+      .computation<avg_pool2d>(kCode)
       .gradient(avg_gradient)
       .function_only()
       .in("nn.functional")
@@ -290,7 +293,7 @@ TS_OPERATORS(pool) {
   def("avg_pool2d_backward(Tensor grad, int[] input_size, int[2] kernel_size, int[2]? stride, int[2] padding, bool "
       "ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor")
       .rule<avg_pool2d_backward_rule>()
-      .compute<avg_pool2d_backward>()
+      .computation<avg_pool2d_backward>(kCode)
       .gradient(avg_backward_gradient)
       .hidden()
       .doc("Gradient of avg_pool2d: each gradient shared out over its window.");

@@ -10,6 +10,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "sorts along the last dim of a geometry in which that is the dim asked for";
+
 using Pair = std::tuple<Tensor, Tensor>;
 const KernelId kSort("sort"), kTopk("topk"), kRank("rank_positions");
 
@@ -204,7 +207,7 @@ template <bool ignore_nan> Tensor median_all(const Tensor& self) {
 TS_OPERATORS(sort) {
   def("sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor values, Tensor indices)")
       .rule<sort_rule>()
-      .compute<sort, 2>()
+      .computation<sort, 2>(kCode)
       .saves("result1")
       .gradient([](GradContext& c) { selection_gradient(c, 1); })
       .out()
@@ -212,13 +215,13 @@ TS_OPERATORS(sort) {
           "Elements in order along `dim`, and where they came from. Equal elements keep their order; NaN is greatest.");
   def("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
       .rule<argsort_rule>()
-      .compute<argsort>()
+      .computation<argsort>(kCode)
       .not_differentiable()
       .doc("Positions that sort self along `dim`; equal elements keep their order.");
   def("msort(Tensor self) -> Tensor").body<msort>().out(kSameDtype).doc("self sorted along its first dimension.");
   def("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)")
       .rule<topk_rule>()
-      .compute<topk, 2>()
+      .computation<topk, 2>(kCode)
       .saves("result1")
       .gradient([](GradContext& c) { selection_gradient(c, 2); })
       .out()
@@ -243,7 +246,7 @@ TS_OPERATORS(sort) {
       .doc("The lower of the middle elements along `dim` that are not NaN, and where it came from.");
   def("_rank_positions(Tensor self, int dim, int rank) -> Tensor")
       .rule<rank_positions_rule>()
-      .compute<rank_positions>()
+      .computation<rank_positions>(kCode)
       .not_differentiable()
       .hidden()
       .doc("Where along `dim` the element of a rank is, counted from 0; of rank -1 the median, -2 that of numbers.");

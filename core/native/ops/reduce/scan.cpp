@@ -1,6 +1,5 @@
 // Running sums, products and extremes along a dim.
 #include "dispatch/launch.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/common/storage_dtypes.h"
@@ -8,6 +7,9 @@
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "scans along the last dim of a geometry in which that is the dim asked for";
 
 const KernelId kScan("scan");
 using Two = std::tuple<Tensor, Tensor>;
@@ -156,14 +158,14 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
 TS_OPERATORS(scan) {
   def("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .rule<cumulate_rule<TS_R_SUM>>()
-      .compute<cumulate<TS_R_SUM>>()
+      .computation<cumulate<TS_R_SUM>>(kCode)
       .gradient(cumsum_gradient)
       .inplace()
       .out(kComputesInOut)
       .doc("Running sums along dim. Integers are summed as int64 unless dtype says otherwise.");
   def("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .rule<cumulate_rule<TS_R_PROD>>()
-      .compute<cumulate<TS_R_PROD>>()
+      .computation<cumulate<TS_R_PROD>>(kCode)
       .saves("self result")
       .gradient(cumprod_gradient)
       .inplace()
@@ -171,14 +173,14 @@ TS_OPERATORS(scan) {
       .doc("Running products along dim.");
   def("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
       .rule<running_extreme_rule<TS_R_MAX>>()
-      .compute<running_extreme<TS_R_MAX>, 2>()
+      .computation<running_extreme<TS_R_MAX>, 2>(kCode)
       .saves("result1")
       .gradient(running_extreme_gradient)
       .out()
       .doc("Running maxima along dim and the last position of each (int64).");
   def("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
       .rule<running_extreme_rule<TS_R_MIN>>()
-      .compute<running_extreme<TS_R_MIN>, 2>()
+      .computation<running_extreme<TS_R_MIN>, 2>(kCode)
       .saves("result1")
       .gradient(running_extreme_gradient)
       .out()
