@@ -285,7 +285,7 @@ void Def::finish_primitive() {
   const Schema& s = *op_->schema;
   if (spec_) {
     note_kernel(*spec_);
-    op_->compute = spec_->plain() ? compute_by_plain_kernel : compute_by_kernel;
+    op_->compute = spec_->plain() && s.args.size() <= kPlainArguments ? compute_by_plain_kernel : compute_by_kernel;
   }
   op_->kernel = spec_.release(); // for ever, as the operator
   TS_CHECK(op_->rule && !op_->body && !(op_->compute && op_->make), "operator: '", op_->name(),

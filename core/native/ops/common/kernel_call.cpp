@@ -231,21 +231,44 @@ void compute_by_kernel(const Operator& op, Frame& f) {
   if (!call.prepare(first.dtype()) || !call.run()) op.decompose(op, f);
 }
 
+static bool is_ready(const KernelOperand& o, const Tensor& t, DType result) {
+  if (!t.defined()) return true;
+  return (o.as == AsDType::Own || t.dtype() == dtype_of(o, t, result)) && (o.lie == Lie::Any || t.is_contiguous()) &&
+         (t.numel() || o.empty);
+}
+
+// With copies of operands that do not lie as they must.
+[[gnu::noinline]] static void compute_prepared(const Operator& op, Frame& f) {
+  const KernelSpec& spec = *op.kernel;
+  const Tensor& first = f.rets[0].as_tensor();
+  const ts_kernel* kernel = backend_of(first.device()).kernel(spec.id, first.device().index);
+  if (!kernel || !(kernel->dtypes >> static_cast<int>(first.dtype()) & 1)) return op.decompose(op, f);
+  std::array<Value, kPlainArguments> args;
+  std::array<Tensor, kPlainArguments> held;
+  std::copy_n(f.args, f.nargs, args.begin());
+  for (const KernelOperand& o : spec.operands) {
+    const Tensor& t = tensor_at(f, o.arg);
+    if (is_ready(o, t, first.dtype())) continue;
+    if (o.only || (!t.numel() && !o.empty)) return op.decompose(op, f);
+    Tensor& made = held[static_cast<size_t>(o.arg)] = raw_cast(t, dtype_of(o, t, first.dtype()));
+    if (o.lie != Lie::Any) made = raw_contiguous(made);
+    args[static_cast<size_t>(o.arg)] = made;
+  }
+  Frame inner{args.data(), f.rets, f.nargs, f.nrets};
+  compute_by_plain_kernel(op, inner);
+}
+
 void compute_by_plain_kernel(const Operator& op, Frame& f) {
   const KernelSpec& spec = *op.kernel;
   const Tensor& first = f.rets[0].as_tensor();
   if (!op.decompose || kernels_withheld.load(std::memory_order_relaxed)) [[unlikely]]
     return compute_by_kernel(op, f);
-  const DType result = first.dtype();
+  for (const KernelOperand& o : spec.operands)
+    if (!is_ready(o, tensor_at(f, o.arg), first.dtype())) [[unlikely]]
+      return compute_prepared(op, f);
   Launch launch(spec.id, first.device());
   for (int r = 0; r < spec.results; ++r) launch.out(Unbox<const Tensor&>::get(f.rets[r]));
-  for (const KernelOperand& o : spec.operands) {
-    const Tensor& t = tensor_at(f, o.arg);
-    if (t.defined() && !((o.as == AsDType::Own || t.dtype() == dtype_of(o, t, result)) &&
-                         (o.lie == Lie::Any || t.is_contiguous()) && (t.numel() || o.empty))) [[unlikely]]
-      return compute_by_kernel(op, f);
-    launch.in(t);
-  }
+  for (const KernelOperand& o : spec.operands) launch.in(tensor_at(f, o.arg));
   for (const KernelParameter& p : spec.parameters) {
     Value v = f.args[p.arg];
     if (p.from == ParameterFrom::Wrapped) {
