@@ -57,7 +57,7 @@ struct KernelParameter {
 // How much work a call is: whether the interpreter is released around it.
 enum class Work : uint8_t { Largest, Always, Product }; // of the largest operand; elements of one times a size
 
-constexpr size_t kPlainArguments = 16; // of operators with plain kernels
+constexpr size_t kPlainArguments = 8; // of operators with plain kernels
 
 struct KernelSpec {
   explicit KernelSpec(const char* name) : id(name) {}

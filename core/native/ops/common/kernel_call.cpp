@@ -231,7 +231,10 @@ void compute_by_kernel(const Operator& op, Frame& f) {
   if (!call.prepare(first.dtype()) || !call.run()) op.decompose(op, f);
 }
 
-static bool is_ready(const KernelOperand& o, const Tensor& t, DType result) {
+// A tensor argument, or an undefined tensor for none.
+static inline const Tensor& operand(const Frame& f, const KernelOperand& o) { return f.args[o.arg].as_tensor(); }
+
+static inline bool is_ready(const KernelOperand& o, const Tensor& t, DType result) {
   if (!t.defined()) return true;
   return (o.as == AsDType::Own || t.dtype() == dtype_of(o, t, result)) && (o.lie == Lie::Any || t.is_contiguous()) &&
          (t.numel() || o.empty);
@@ -250,8 +253,11 @@ static bool is_ready(const KernelOperand& o, const Tensor& t, DType result) {
     const Tensor& t = tensor_at(f, o.arg);
     if (is_ready(o, t, first.dtype())) continue;
     if (o.only || (!t.numel() && !o.empty)) return op.decompose(op, f);
-    Tensor& made = held[static_cast<size_t>(o.arg)] = raw_cast(t, dtype_of(o, t, first.dtype()));
-    if (o.lie != Lie::Any) made = raw_contiguous(made);
+    Tensor& made = held[static_cast<size_t>(o.arg)];
+    const DType dtype = dtype_of(o, t, first.dtype());
+    if (t.dtype() != dtype) made = raw_cast(t, dtype);
+    if (const Tensor& cast = made.defined() ? made : t; o.lie != Lie::Any && !cast.is_contiguous())
+      made = raw_contiguous(cast);
     args[static_cast<size_t>(o.arg)] = made;
   }
   Frame inner{args.data(), f.rets, f.nargs, f.nrets};
@@ -264,15 +270,15 @@ void compute_by_plain_kernel(const Operator& op, Frame& f) {
   if (!op.decompose || kernels_withheld.load(std::memory_order_relaxed)) [[unlikely]]
     return compute_by_kernel(op, f);
   for (const KernelOperand& o : spec.operands)
-    if (!is_ready(o, tensor_at(f, o.arg), first.dtype())) [[unlikely]]
+    if (!is_ready(o, operand(f, o), first.dtype())) [[unlikely]]
       return compute_prepared(op, f);
   Launch launch(spec.id, first.device());
-  for (int r = 0; r < spec.results; ++r) launch.out(Unbox<const Tensor&>::get(f.rets[r]));
-  for (const KernelOperand& o : spec.operands) launch.in(tensor_at(f, o.arg));
+  for (int r = 0; r < spec.results; ++r) launch.out(f.rets[r].as_tensor());
+  for (const KernelOperand& o : spec.operands) launch.in(operand(f, o));
   for (const KernelParameter& p : spec.parameters) {
     Value v = f.args[p.arg];
     if (p.from == ParameterFrom::Wrapped) {
-      const int64_t ndim = (p.of == kFirstResult ? first : tensor_at(f, p.of)).ndim();
+      const int64_t ndim = (p.of == kFirstResult ? first : f.args[p.of].as_tensor()).ndim();
       if (!ndim) return op.decompose(op, f);
       if (v.i < 0) v.i += ndim;
     }
