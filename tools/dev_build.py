@@ -117,6 +117,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--sanitize-threads", action="store_true", help="the core with ThreadSanitizer")
     parser.add_argument("--no-onednn", action="store_true", help="build the cpu backend without oneDNN")
     parser.add_argument("--no-openblas", action="store_true", help="build the cpu backend without OpenBLAS")
+    parser.add_argument("--isa", choices=("native", "all"), default="native", help="its instruction sets")
     parser.add_argument("--installed-core", action="store_true", help="take this Python's core, build the backend only")
     parser.add_argument("--installed-cpu", action="store_true", help="take this Python's cpu backend, build the core")
     parser.add_argument("--reuse-cpu", type=Path, metavar="BUILD", help="begin with the objects of this cpu build")
@@ -143,6 +144,7 @@ def main() -> None:
     elif not arguments.core_only:
         cpu = [
             f"TESSERACK_CPU_SANITIZE={sanitize}",
+            f"TESSERACK_CPU_ISA={arguments.isa}",
             f"TESSERACK_CPU_ONEDNN={onoff(not arguments.no_onednn)}",
             f"TESSERACK_CPU_OPENBLAS={onoff(not arguments.no_openblas)}",
         ]

@@ -171,7 +171,8 @@ def main() -> None:
     for project, built in ((ROOT, "core-*"), (CPU, "cpu-*")):
         for folder in sorted((ROOT / "build").glob(built), key=lambda f: f.stat().st_mtime)[-1:]:
             reuse_objects(WHEELS / project.name, folder)
-    cpu_wheel = build_wheel(interpreters[-1], CPU, out)
+    # For every processor, not only this one.
+    cpu_wheel = build_wheel(interpreters[-1], CPU, out, "cmake.define.TESSERACK_CPU_ISA=all")
     check_wheel(cpu_wheel)
     for python in interpreters:
         core_wheel = build_wheel(python, ROOT, out, "cmake.define.TESSERACK_TESTS=OFF")

@@ -1,11 +1,11 @@
-# Written by `python -m tesserack._tools.stubs`; do not edit.
+# Written by `python -m tesserack.cli._stubs.stubs`; do not edit.
 # ruff: noqa
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from typing_extensions import Self
 
-from tesserack._tensor_methods import HookHandle
+from tesserack._tensor.methods import HookHandle
 
 # `float`, `int` and `bool` are dtypes here, as in the package.
 import builtins
@@ -323,7 +323,7 @@ class Tensor:
     def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Self: ...
     def pin_memory(self, device: Any = ...) -> Tensor: ...
     def untyped_storage(self) -> Any: ...
-    def new(self, *args: Any, device: Any = ...) -> Tensor: ...
+    def new(self, *args: Any, size: Any = ..., device: Any = ...) -> Tensor: ...
     def new_tensor(
         self, data: Any, *, dtype: _dtype | None = ..., device: Any = ..., requires_grad: _bool = ...
     ) -> Tensor: ...
@@ -349,7 +349,7 @@ class Tensor:
     __torch_dispatch__: Any
     def _register_hook(self, hook: Any) -> _int: ...
     def _register_post_hook(self, hook: Any) -> _int: ...
-    def _remove_hook(self, number: _int, hook: Any) -> None: ...
+    def _remove_hook(self, number: _int) -> None: ...
     def _numpy(self) -> Any: ...
     def _storage_ptr(self) -> _int: ...
     def _storage_nbytes(self) -> _int: ...
@@ -941,7 +941,7 @@ class Tensor:
     @overload
     def reshape(self, *shape: _int) -> Tensor: ...
     def reshape_as(self, other: Tensor) -> Tensor: ...
-    def resize_as_(self, the_template: Tensor) -> Tensor: ...
+    def resize_as_(self, the_template: Tensor, memory_format: Any = ...) -> Tensor: ...
     def resize_as_sparse_(self, the_template: Tensor) -> Tensor: ...
     def resolve_conj(self) -> Tensor: ...
     def resolve_neg(self) -> Tensor: ...
@@ -1006,7 +1006,7 @@ class Tensor:
     def softmax(self, dim: _int, *, dtype: _dtype | None = ...) -> Tensor: ...
     def softplus(self, beta: Number = ..., threshold: Number = ...) -> Tensor: ...
     def softshrink(self, lambd: Number = ...) -> Tensor: ...
-    def sort(self, dim: _int = ..., descending: _bool = ..., *, stable: _bool = ...) -> tuple[Tensor, Tensor]: ...
+    def sort(self, dim: _int = ..., descending: _bool = ..., *, stable: _bool | None = ...) -> tuple[Tensor, Tensor]: ...
     def sparse_dim(self) -> _int: ...
     def sparse_mask(self, mask: Tensor) -> Tensor: ...
     def sparse_resize_(self, size: Any, sparse_dim: _int, dense_dim: _int) -> Tensor: ...
@@ -1172,6 +1172,7 @@ class Tensor:
 
 _Capture: Any
 _LinAlgError: Any
+_LocalGroup: Any
 _abi_version: Any
 _add_generator_method: Any
 _backend_kernels: Any
@@ -1181,6 +1182,7 @@ _call_flags: Any
 _can_pin_memory: Any
 _clear_autocast_cache: Any
 _current_index: Any
+_current_run: Any
 _custom_operators: Any
 _declared_default: Any
 _define_operator: Any
@@ -1199,11 +1201,14 @@ _host_table: Any
 _increment_version: Any
 _install_operators: Any
 _instructions: Any
+_is_copied: Any
 _is_kernel_used: Any
 _is_loaded: Any
 _is_pinned: Any
 _is_recording: Any
 _keep_autocast_casts: Any
+_keep_tensor: Any
+_kept_value: Any
 _kernel_changed: Any
 _kernel_names: Any
 _kernel_signature: Any
@@ -1221,9 +1226,13 @@ _operator_function: Any
 _operators: Any
 _overrides_off: Any
 _pin_memory: Any
+_pop_keeping_hooks: Any
 _pop_saved_tensors_hooks: Any
+_pop_write_guard: Any
 _probe_again: Any
+_push_keeping_hooks: Any
 _push_saved_tensors_hooks: Any
+_push_write_guard: Any
 _python_backend: Any
 _queue_callback: Any
 _real_device_name: Any
@@ -1234,6 +1243,7 @@ _required_kernels: Any
 _reset_fallbacks: Any
 _resolve_device: Any
 _run_backward: Any
+_run_has_inputs: Any
 _set_anomaly: Any
 _set_anomaly_checks_nan: Any
 _set_autocast_dtype: Any
@@ -1243,6 +1253,7 @@ _set_call_flags: Any
 _set_checked: Any
 _set_current_index: Any
 _set_default_chooser: Any
+_set_determinism: Any
 _set_device_alias: Any
 _set_fallback: Any
 _set_host_numbers: Any
@@ -1261,6 +1272,7 @@ _take_kernel_events: Any
 _take_last_error: Any
 _transfer_guard: Any
 _watch_overrides: Any
+_watch_writes: Any
 _withhold_kernels: Any
 
 bfloat16: dtype

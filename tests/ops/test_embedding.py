@@ -71,3 +71,26 @@ def test_errors(device: Any) -> None:
     ):
         with pytest.raises(error, match=text):
             call()
+
+
+def test_bags_end_at_the_last_offset(device: str) -> None:
+    """What lies beyond it is in no bag, and it lies within the indices."""
+    table = ts.arange(8.0, device=device).reshape(4, 2).requires_grad_()
+    indices, offsets = ts.tensor([0, 1, 2, 3, 3], device=device), ts.tensor([0, 2, 3], device=device)
+    weights = ts.tensor([1.0, 2.0, 3.0, 4.0, 5.0], device=device, requires_grad=True)
+    got = F.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True)
+    assert got.tolist() == [[4.0, 7.0], [12.0, 15.0]]
+    got.sum().backward()
+    assert table.grad is not None and table.grad.tolist() == [[1, 1], [2, 2], [3, 3], [0, 0]]
+    assert weights.grad is not None and weights.grad.tolist() == [1.0, 5.0, 9.0, 0.0, 0.0]
+    for mode in ("sum", "mean", "max"):
+        for beyond in (6, 10**6, -1):
+            with pytest.raises(RuntimeError, match=r"offsets\[-1\]"):
+                F.embedding_bag(
+                    indices, table, ts.tensor([0, beyond], device=device), mode=mode, include_last_offset=True
+                )
+        whole = F.embedding_bag(
+            indices, table, ts.tensor([0, 2, 5], device=device), mode=mode, include_last_offset=True
+        )
+        plain = F.embedding_bag(indices, table, ts.tensor([0, 2], device=device), mode=mode)
+        assert whole.tolist() == plain.tolist()

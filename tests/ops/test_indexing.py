@@ -354,7 +354,7 @@ ERRORS: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
     "scatter_reduce": (lambda x, at: x.scatter_reduce(0, at.view(1, 2), x, "median"), RuntimeError, "reduce argument"),
     "index_select": (lambda x, at: x.index_select(0, at + 2), IndexError, "out of bounds"),
     "index_select_2d": (lambda x, at: x.index_select(0, at.view(1, 2)), IndexError, "vector"),
-    "index_add": (lambda x, at: x.index_add(0, at, x), RuntimeError, "expected source of shape"),
+    "index_add": (lambda x, at: x.index_add(0, at, x), RuntimeError, "Number of indices"),
     "take": (lambda x, at: ts.take(x, at + 12), IndexError, "out of bounds"),
     "empty_dim": (lambda x, at: x[:0][at], IndexError, "out of bounds|size 0"),
 }

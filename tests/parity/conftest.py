@@ -1,7 +1,11 @@
-"""One call on both libraries: values, shapes, dtypes, gradients and second gradients must agree."""
+"""One call on both libraries: values, shapes, dtypes, gradients and second gradients must agree.
+
+Everything in this folder imports torch plainly: without it no file here is imported, and all are told as skipped.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +15,22 @@ import numpy as np
 import pytest
 import tesserack as ts
 
-sys.path.insert(0, str(Path(__file__).parent))  # op_samples
+sys.path[:0] = [str(Path(__file__).parent / name) for name in ("", "database", "dtypes")]  # which share modules
+
+MISSING = importlib.util.find_spec("torch") is None
+
+
+class WithoutTorch(pytest.Module):
+    """A file of this folder where torch is missing."""
+
+    def collect(self) -> list[pytest.Item]:
+        pytest.skip("compares with torch, which is not installed: make test PARITY=1", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """The one place that asks for torch."""
+    return WithoutTorch.from_parent(parent, path=module_path) if MISSING else None
+
 
 TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 4e-3, "bfloat16": 3e-2}
 
@@ -82,7 +101,7 @@ def _gradients(
 def compare(device: Any) -> Callable[..., None]:
     """``compare(call, *arrays)``: ``call(module, *tensors)`` with tesserack and with torch must agree."""
 
-    torch = pytest.importorskip("torch", reason="parity tests compare with torch, which is not installed")
+    import torch
 
     def run(call: Callable[..., Any], *arrays: np.ndarray, dtype: str = "float64", order: int = 2) -> None:
         typed = [dtype if a.dtype.kind == "f" else a.dtype.name for a in arrays]
@@ -105,7 +124,7 @@ def compare(device: Any) -> Callable[..., None]:
 def compare_errors(device: Any) -> Callable[..., None]:
     """``compare_errors(call, *arrays)``: both libraries must refuse, with the same kind of exception."""
 
-    torch = pytest.importorskip("torch", reason="parity tests compare with torch, which is not installed")
+    import torch
 
     def run(call: Callable[..., Any], *arrays: np.ndarray) -> None:
         typed = ["float64" if a.dtype.kind == "f" else a.dtype.name for a in arrays]
@@ -122,7 +141,8 @@ def compare_program(device: Any) -> Iterator[Callable[..., None]]:
     """``compare_program(program)``: ``program(module)`` must return the same with both libraries. Programs name no
     device: what they make is on the one under test."""
 
-    torch = pytest.importorskip("torch", reason="parity tests compare with torch, which is not installed")
+    import torch
+
     before = ts.get_default_device()
 
     def run(program: Callable[..., Any]) -> None:

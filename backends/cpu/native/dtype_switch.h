@@ -2,7 +2,7 @@
 #ifndef TESSERACK_CPU_DTYPE_SWITCH_H
 #define TESSERACK_CPU_DTYPE_SWITCH_H
 
-#include "isa/storage.h"
+#include "storage.h"
 
 #include <cstdint>
 #include <cstring>

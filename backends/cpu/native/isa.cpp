@@ -3,10 +3,14 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace tesserack::cpu {
-namespace {
+// Bit k: level k is built (TESSERACK_CPU_ISA in CMakeLists.txt).
+#ifndef TESSERACK_CPU_BUILT
+#define TESSERACK_CPU_BUILT 1
+#endif
 
-int detect() {
+namespace tesserack::cpu {
+
+int detected_isa() {
 #if defined(__x86_64__) && defined(TESSERACK_CPU_ISA_VARIANTS)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -21,12 +25,17 @@ int detect() {
 #endif
 }
 
+namespace {
+
+constexpr bool is_built(int level) { return (TESSERACK_CPU_BUILT >> level & 1) != 0; }
+
 int choose() {
-  const int best = detect();
+  int best = detected_isa();
+  while (best >= ISA_BASELINE && !is_built(best)) --best;
   const char* wanted = std::getenv("TESSERACK_CPU_ISA");
   if (wanted == nullptr) return best;
   for (int level = ISA_BASELINE; level < best; ++level)
-    if (std::strcmp(wanted, isa_name(level)) == 0) return level;
+    if (is_built(level) && std::strcmp(wanted, isa_name(level)) == 0) return level;
   return best;
 }
 

@@ -1,8 +1,11 @@
 #include "tensor/tensor.h"
 #include "tensor/geometry.h"
+#include "tensor/unversioned.h"
 #include <new>
 
 namespace ts {
+
+std::atomic<uint64_t> unversioned_aliases{0};
 
 TensorImpl* TensorImpl::make() {
   auto* t = new (allocate_block(sizeof(TensorImpl))) TensorImpl;
@@ -33,7 +36,8 @@ int64_t* TensorImpl::reserve_dims(size_t n) {
     ndim = static_cast<uint8_t>(n);
     return inline_dims;
   }
-  TS_CHECK(n <= kMaxDims, "tensor: expected at most ", kMaxDims, " dimensions, got ", n);
+  // More than kMaxDims are seen by views and elementwise operators alone, as in PyTorch; kernels get slices.
+  TS_CHECK(n <= UINT8_MAX, "tensor: expected at most ", UINT8_MAX, " dimensions, got ", n);
   if (n > static_cast<size_t>(kInlineDims)) {
     auto* grown = new int64_t[2 * n];
     delete[] heap_dims;
@@ -150,9 +154,10 @@ Tensor alias(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_offs
 Tensor shallow_copy(const Tensor& of, bool own_version) {
   Tensor t = Tensor::adopt(share_storage(*of.impl()));
   t->copy_geometry(*of.impl());
-  if (own_version)
+  if (own_version) {
     t->own_version = new VersionCounter;
-  else
+    ++unversioned_aliases;
+  } else
     share_version(t.impl(), *of.impl());
   return t;
 }

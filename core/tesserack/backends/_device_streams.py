@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copyreg
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +16,9 @@ __all__ = ["NAMES", "bind"]
 NAMES = ("Stream", "Event", "stream", "current_stream", "default_stream", "set_stream")
 
 
+@functools.cache
 def bind(name: str, backend: str) -> Any:
-    """What ``tesserack.<backend>.<name>`` is."""
+    """What ``tesserack.<backend>.<name>`` is; classes are pickled as a call of this."""
     found: Any = getattr(tesserack, name)
     if name == "Stream":
         return _bound_class(found, backend, lambda device=None, priority=0: (device, priority))
@@ -35,16 +38,24 @@ def _event_arguments(
     return device, enable_timing
 
 
+class _Bound(type):
+    """Makes objects of another class on a backend's devices, and takes them for its instances."""
+
+    _made: tuple[type, str, Callable[..., tuple[Any, ...]]]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        kind, backend, arguments = cls._made
+        device, *rest = arguments(*args, **kwargs)
+        return kind(resolve(backend, device), *rest)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        kind, backend, _ = cls._made
+        real = _native._real_device_name  # a name may mean another one
+        return isinstance(instance, kind) and real(instance.device.type) == real(backend)  # type: ignore[attr-defined]
+
+
 def _bound_class(kind: type, backend: str, arguments: Callable[..., tuple[Any, ...]]) -> type:
-    """A class that makes objects of another on the backend's devices, and takes them for its instances."""
+    return _Bound(kind.__name__, (), {"__doc__": kind.__doc__, "_made": (kind, backend, arguments)})
 
-    class Bound(type):
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            device, *rest = arguments(*args, **kwargs)
-            return kind(resolve(backend, device), *rest)
 
-        def __instancecheck__(cls, instance: object) -> bool:
-            real = _native._real_device_name  # a name may mean another one
-            return isinstance(instance, kind) and real(instance.device.type) == real(backend)  # type: ignore[attr-defined]
-
-    return Bound(kind.__name__, (), {"__doc__": kind.__doc__})
+copyreg.pickle(_Bound, lambda cls: (bind, (cls.__name__, cls._made[1])))

@@ -6,10 +6,10 @@ import argparse
 from typing import Any
 
 import tesserack
-from tesserack import dispatch
 from tesserack.backends import capabilities
 from tesserack.cli import CommandError
 from tesserack.cli._output import add_json_option, print_json
+from tesserack.library import dispatch
 
 __all__ = ["configure", "run"]
 

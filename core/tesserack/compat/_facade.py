@@ -19,6 +19,7 @@ from tesserack.compat._guards import is_guarded
 from tesserack.compat._missing import caller, missing, reads_plainly
 from tesserack.compat._overridable import asking
 from tesserack.compat._version import TORCH, TorchVersion
+from tesserack.utils import homes
 
 __all__ = ["Facade", "adopt_classes", "exists", "get", "restore_classes"]
 
@@ -27,7 +28,12 @@ SHIMS = "tesserack.compat.shims"
 _UNRELATED = frozenset(
     ("torch.backends", "torch.cli", "torch.compat", "torch.dispatch", "torch.plugins", "torch.testing.conformance")
 )
+# Packages whose layers are named as those of the packages above them.
+_WAYS = frozenset(("dynamic", "qat", "quantizable", "quantized", "reference"))
+# What moved within PyTorch, and is found under both names.
+_MOVED = {f"torch.nn.{each}": f"torch.ao.nn.{each}" for each in ("intrinsic", "qat", "quantizable", "quantized")}
 _facades: dict[str, Facade] = {}
+_adopted: dict[tuple[str, str], type] = {}  # by the module and name that a class says it has
 _renamed: list[tuple[type, str]] = []
 _state = {"adopt": False}
 _own: Any = vars(ModuleType)["__dict__"].__get__  # the dict itself, which a facade shows fuller than it is
@@ -52,11 +58,20 @@ def exists(name: str) -> bool:
 
 def _target_names(name: str) -> list[str]:
     """The modules of ours that a module of PyTorch's shows."""
+    name = _moved(name)
     path = name.partition(".")[2]
     found = [f"{SHIMS}.{path}" if path else SHIMS]
     if name not in _UNRELATED:
         found.append(f"tesserack.{path}" if path else "tesserack")
     return [module for module in found if _is_module(module)]
+
+
+def _moved(name: str) -> str:
+    """Where PyTorch keeps a module now."""
+    for old, new in _MOVED.items():
+        if name == old or name.startswith(f"{old}."):
+            return new + name.removeprefix(old)
+    return name
 
 
 def _is_module(name: str) -> bool:
@@ -69,12 +84,38 @@ def _is_module(name: str) -> bool:
 
 
 def _ancestors(name: str) -> list[str]:
-    """Packages of ours above a module of PyTorch's, the nearest first."""
+    """Packages of ours above a module of PyTorch's, the nearest first, whose names may be its own: not the topmost,
+    where ``load`` and its like are others, nor those whose layers of the same names compute in another way."""
     found: list[str] = []
-    while "." in name:
+    name = _moved(name)
+    ways = _WAYS.intersection(name.split("."))
+    while name.count(".") > 1:
         name = name.rpartition(".")[0]
-        found += _target_names(name)
+        if _WAYS.intersection(name.split(".")) == ways:
+            found += _target_names(name)
     return found
+
+
+def _shown(target: str) -> ModuleType:
+    """A module of ours, imported, whose classes say that they are PyTorch's."""
+    module = importlib.import_module(target)
+    if _state["adopt"]:
+        adopt_classes(vars(module).values())
+    return module
+
+
+def shows_something(name: str) -> bool:
+    """Whether Tesserack has what a module of PyTorch's is asked for: a module for it, or most of its names, or a class
+    that says it is defined there or below."""
+    if _target_names(name) or any(alias.startswith(f"{name}.") for alias in _aliases.ALIASES):
+        return True
+    if not _names.has_module(name):
+        return False
+    facade, names = get(name), _names.names(name)
+    for target in _ancestors(name):
+        _shown(target)
+    found = [each for each in names if facade._tesserack_has(each)]
+    return len(found) * 2 > len(names) or any(f"{module}.".startswith(f"{name}.") for module, _ in _adopted)
 
 
 # --- the facade ----------------------------------------------------------------------------------------------------
@@ -99,12 +140,10 @@ class Facade(ModuleType):
         if self._tesserack_modules is None:
             modules = [importlib.import_module(target) for target in self._tesserack_targets]
             self._tesserack_modules = modules
-            for module in modules:
+            for module in map(_shown, self._tesserack_targets):
                 file = getattr(module, "__file__", None)
                 if file and "__file__" not in _own(self):
                     self.__file__ = file
-                if _state["adopt"]:
-                    adopt_classes(vars(module).values())
         return self._tesserack_modules
 
     def _tesserack_find(self, name: str) -> Any:
@@ -120,8 +159,8 @@ class Facade(ModuleType):
         if full in _aliases.ALIASES:
             return _aliases.find(full)
         if name in _names.names(self.__name__) or (name.startswith("_") and name[1:2] != "_"):
-            for target in _ancestors(self.__name__)[:-1]:
-                module = importlib.import_module(target)
+            for target in _ancestors(self.__name__):
+                module = _shown(target)
                 if name in vars(module) or name in _names.names(self.__name__):
                     try:
                         value = getattr(module, name)
@@ -129,10 +168,19 @@ class Facade(ModuleType):
                         continue
                     if not isinstance(value, ModuleType) or name in _names.names(self.__name__):
                         return value  # else a private module of ours, which only shares the name
+            if (self.__name__, name) in _adopted:
+                return _adopted[self.__name__, name]
         origin = _names.origin(self.__name__, name)
         if origin:
             return _imported(*origin.split(":"))
         raise AttributeError(name)
+
+    def _tesserack_has(self, name: str) -> bool:
+        try:
+            self._tesserack_find(name)
+        except (AttributeError, ImportError):
+            return False
+        return True
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_tesserack_"):
@@ -180,6 +228,8 @@ class Facade(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets the attribute where it lives, so that what is switched here is switched there."""
+        if isinstance(value, Facade) and self._tesserack_is_other(name):
+            return
         ModuleType.__setattr__(self, name, value)
         if name.startswith(("__", "_tesserack_")) or isinstance(value, Facade):
             return
@@ -190,6 +240,11 @@ class Facade(ModuleType):
                 if not callable(value):
                     ModuleType.__delattr__(self, name)  # read from where it lives
                 return
+
+    def _tesserack_is_other(self, name: str) -> bool:
+        """Whether a name that a module has too is a function's or a class's here, as ``torch.autograd.gradcheck``."""
+        found = [vars(module)[name] for module in self._tesserack_load() if name in vars(module)]
+        return bool(found) and not isinstance(found[0], ModuleType)
 
     def __dir__(self) -> list[str]:
         found = {*_own(self)}
@@ -241,12 +296,23 @@ def adopt_classes(values: Any) -> None:
         if not isinstance(module, str) or module.partition(".")[0] != "tesserack" or module.startswith(SHIMS):
             continue
         if value.__module__ != "tesserack" or value is tesserack.Tensor:
-            home = "torch" if "." not in module else _names.home(f"torch.{module.partition('.')[2]}", value.__name__)
-            _rename(value, home)
+            home = _home(module, value.__name__)
+            if home:
+                _rename(value, home)
+
+
+def _home(module: str, name: str) -> str:
+    """The module of PyTorch's that a class of ours says it is defined in; empty if it stays with its own."""
+    shown = homes.public_name(module).partition(".")[2]
+    if not shown or shown.startswith("_tensor."):
+        return "torch"
+    return _aliases.home(module, name) or _names.home(f"torch.{shown}", name)
 
 
 def _rename(cls: type, module: str) -> None:
     before = cls.__module__
+    if _adopted.setdefault((module, cls.__qualname__), cls) is not cls:
+        return  # another class is pickled by that name
     try:
         cls.__module__ = module
     except (AttributeError, TypeError):
@@ -259,6 +325,7 @@ def restore_classes() -> None:
     for cls, module in reversed(_renamed):
         cls.__module__ = module
     _renamed.clear()
+    _adopted.clear()
 
 
 def set_adopting(on: bool) -> None:

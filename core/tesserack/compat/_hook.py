@@ -39,7 +39,7 @@ class _Finder:
     ) -> importlib.machinery.ModuleSpec | None:
         if not _is_torch(fullname) or not _facade.exists(fullname):
             return None
-        if not _facade._target_names(fullname) and is_guarded(caller()[2]):
+        if not _facade._target_names(fullname) and is_guarded(caller()[2]) and not _facade.shows_something(fullname):
             _note(fullname)
             raise ModuleNotFoundError(f"No module named {fullname!r}: Tesserack does not have it", name=fullname)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
@@ -127,5 +127,5 @@ class Scoped:
         for k in range(1, len(parts)):
             parent = _facade.get(".".join(parts[:k]))
             child = _facade.get(".".join(parts[: k + 1]))
-            ModuleType.__setattr__(parent, parts[k], child)
+            setattr(parent, parts[k], child)
         return _facade.get(name)

@@ -79,7 +79,7 @@ def _homes() -> dict[str, list[str]]:
 
 @functools.cache
 def home(module: str, name: str) -> str:
-    """The module in which PyTorch defines the class that a module, named as ours is, defines here.
+    """The module in which PyTorch defines the class that a module, named as ours is, defines here; empty if none.
 
     >>> home("torch.nn.modules.conv_transpose", "ConvTranspose2d")
     'torch.nn.modules.conv'
@@ -93,4 +93,4 @@ def home(module: str, name: str) -> str:
         shared = sum(a == b for a, b in zip(parts, candidate.split("."), strict=False))
         if shared >= 2 and (shared, len(candidate)) > score:
             best, score = candidate, (shared, len(candidate))
-    return best or (module if has_module(module) else ".".join(parts[:2]))
+    return best or (module if has_module(module) else "")

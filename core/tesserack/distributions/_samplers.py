@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd import Function
-from tesserack.random import substitutes
+from tesserack.distributions.utils import kept_within
+from tesserack.ops.random import substitutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,7 +197,8 @@ def _sample_dirichlet(concentration: Tensor, generator: Any = None) -> Tensor:
     """
     _checked_real("_sample_dirichlet", concentration)
     if "gamma" not in substitutes.samplers:
-        return ts.softmax(_StandardLogGamma.apply(concentration, generator), -1)
+        shares = ts.softmax(_StandardLogGamma.apply(concentration, generator), -1)
+        return kept_within(shares, ts.finfo(shares.dtype).tiny, 1 - ts.finfo(shares.dtype).eps / 2)
     dtype = concentration.dtype
     drawn, log_drawn = _SubstitutedGamma.apply(concentration.double(), generator)
     largest = 1 - ts.finfo(dtype).eps / 2

@@ -8,7 +8,7 @@ import tesserack as ts
 from tesserack import Size, Tensor
 from tesserack.distributions import constraints
 from tesserack.distributions.exp_family import ExponentialFamily
-from tesserack.distributions.utils import broadcast_all, is_number
+from tesserack.distributions.utils import broadcast_all, is_number, kept_within
 
 __all__ = ["Exponential"]
 
@@ -45,7 +45,8 @@ class Exponential(ExponentialFamily):
         return self._expanded(Exponential, batch_shape, ("rate",), _instance)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.rate.new_empty(self._extended_shape(sample_shape)).exponential_() / self.rate
+        drawn = self.rate.new_empty(self._extended_shape(sample_shape)).exponential_()
+        return kept_within(drawn / self.rate, ts.finfo(drawn.dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._checked(value)

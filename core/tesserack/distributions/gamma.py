@@ -9,7 +9,7 @@ from tesserack import Size, Tensor
 from tesserack.distributions import constraints
 from tesserack.distributions._samplers import _standard_gamma
 from tesserack.distributions.exp_family import ExponentialFamily
-from tesserack.distributions.utils import broadcast_all, is_number
+from tesserack.distributions.utils import broadcast_all, is_number, kept_within
 
 __all__ = ["Gamma"]
 
@@ -45,8 +45,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         value = _standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
-        # Not zero, where the density may be infinite.
-        return value + (value.detach().clamp(min=ts.finfo(value.dtype).tiny) - value.detach())
+        return kept_within(value, ts.finfo(value.dtype).tiny)  # at zero the density may be infinite
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = ts.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)

@@ -8,7 +8,7 @@ import tesserack as ts
 from tesserack import Size, Tensor
 from tesserack.distributions import constraints
 from tesserack.distributions.distribution import Distribution
-from tesserack.distributions.utils import broadcast_all, is_number
+from tesserack.distributions.utils import broadcast_all, is_number, kept_within
 
 __all__ = ["Uniform"]
 
@@ -54,7 +54,8 @@ class Uniform(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         rand = ts.rand(self._extended_shape(sample_shape), dtype=self.low.dtype, device=self.low.device)
-        return self.low + rand * (self.high - self.low)
+        last = ts.maximum(ts.nextafter(self.high, self.low), self.low).detach()
+        return kept_within(self.low + rand * (self.high - self.low), high=last)
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._checked(value)

@@ -57,6 +57,20 @@ def standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
     return ts.randn(shape, dtype=dtype, device=device)
 
 
+def kept_within(value: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    """Draws that rounding put on an end that their range excludes, moved to the nearest number within.
+
+    The gradient is that of the draws.
+
+    >>> from tesserack.distributions.utils import kept_within
+    >>> kept_within(ts.tensor([0.0, 0.5]), low=0.25).tolist()
+    [0.25, 0.5]
+    """
+    plain = value.detach()
+    moved = plain.clamp(low, high)
+    return value + ts.where(moved == plain, 0, moved - plain)
+
+
 def sum_rightmost(value: Any, dims: int) -> Any:
     """The sum over the last ``dims`` dimensions of a tensor; a number as it is."""
     if dims == 0 or not isinstance(value, Tensor):

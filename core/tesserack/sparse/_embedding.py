@@ -6,8 +6,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import operators
 from tesserack.autograd.function import Function
+from tesserack.ops.registry import operators
 from tesserack.sparse._parts import COO, build
 
 __all__ = ["embedding", "embedding_bag"]
@@ -36,7 +36,7 @@ class _Embedding(Function):
                 flat, values = flat.index_select(0, kept), values.index_select(0, kept)
         if ctx.by_freq and flat.numel():
             counts = flat.bincount(minlength=ctx.rows).index_select(0, flat)
-            values = values / counts.to(values.dtype).unsqueeze(1)
+            values = values / counts.unsqueeze(1)  # whole numbers: halves would round them
         size = (ctx.rows, grad.shape[-1])
         if ctx.sparse:
             return build(COO, (flat.unsqueeze(0),), values, size, 1), None, None, None, None

@@ -23,21 +23,6 @@ Tensor number(const Tensor& self, Scalar v, IntSpan sizes, const char* op) {
   return raw_expand(filled({}, convert_scalar(v, self.dtype(), op), self.dtype(), self.device()), sizes, op);
 }
 
-int64_t check_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const char* op) {
-  check_index_dtype(index, op);
-  check_same_device(self, index, op);
-  check_same_device(self, source, op);
-  check_same_dtype(self, source, op);
-  TS_CHECK_INDEX(index.ndim() <= 1, op, ": Index should have dimension 1 or 0, got sizes ", index.sizes());
-  int64_t d = wrap_dim(dim, self.ndim(), op);
-  Dims want(self.sizes());
-  if (!want.empty()) want[d] = index.numel();
-  bool fits = same(source.sizes(), want) || (source.numel() == 1 && index.numel() == 1 && checked_numel(want) == 1);
-  TS_CHECK(fits, op, ": expected source of shape ", want.span(), " for self ", self.sizes(), " and an index of ",
-           index.numel(), " elements along dimension ", d, ", got ", source.sizes());
-  return d;
-}
-
 void slices_to(const Tensor& out, int64_t d, const Tensor& index, const Tensor& source, int opcode) {
   Tensor from = apart_from(source, out);
   if (from.ndim() != std::max<int64_t>(out.ndim(), 1))
@@ -68,12 +53,8 @@ void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tens
 }
 
 Tensor index_copy_rule(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
-  int64_t d = wrap_dim(dim, self.ndim(), "index_copy");
-  bool alike = source.ndim() == self.ndim() && self.ndim() > 0;
   check_long_index(index, "index_copy_");
-  TS_CHECK_INDEX(!alike || source.sizes()[d] == index.numel(), "index_copy: Number of indices (", index.numel(),
-                 ") should be equal to source.size(dim) (", source.sizes()[d], ")");
-  check_slices(self, dim, index, source, "index_copy");
+  check_slices(self, dim, index, source, "index_copy", false);
   return outline_of(self);
 }
 void index_copy(const Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
@@ -94,7 +75,7 @@ void check_fill(const Tensor& self, int64_t dim, const Tensor& index) {
   TS_CHECK_INDEX(index.dtype() == DType::Int64, "index_fill_(): Expected dtype int64 for index, got ", index.dtype());
   check_same_device(self, index, "index_fill_");
   TS_CHECK_INDEX(index.ndim() <= 1, "index_fill_: Index has to be a vector/scalar, got sizes ", index.sizes());
-  wrap_dim(dim, self.ndim(), "index_fill_");
+  check_room(self, wrap_dim(dim, self.ndim(), "index_fill_"), index.numel(), "index_fill_");
 }
 void fill_slices(const Tensor& out, int64_t dim, const Tensor& index, const Tensor& value) {
   int64_t d = wrap_dim(dim, out.ndim(), "index_fill_");
@@ -164,6 +145,29 @@ void index_fill_gradient(GradContext& c) {
 }
 
 } // namespace
+
+int64_t check_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const char* op,
+                     bool alike) {
+  TS_CHECK_INDEX(index.ndim() <= 1, op, ": Index should have dimension 1 or 0, got sizes ", index.sizes());
+  check_index_dtype(index, op);
+  check_same_device(self, index, op);
+  check_same_device(self, source, op);
+  check_same_dtype(self, source, op);
+  const int64_t d = wrap_dim(dim, self.ndim(), op), count = index.numel();
+  const auto slice = [d](const Tensor& t) {
+    Dims sizes(t.sizes());
+    if (d < t.ndim()) sizes.erase(sizes.begin() + d);
+    return sizes;
+  };
+  const bool fits = same(slice(self), slice(source)) && (!alike || self.ndim() == source.ndim());
+  TS_CHECK(fits, op, ": expected source of self's shape but for ", count, " along dimension ", d, ", got source ",
+           source.sizes(), " for self ", self.sizes());
+  const int64_t have = source.ndim() ? source.size(d) : 1;
+  TS_CHECK_KIND(alike ? ErrorKind::Runtime : ErrorKind::Index, have == count, op, ": Number of indices (", count,
+                ") should be equal to source.size(dim): (", have, ") for source ", source.sizes(), " and dim ", d);
+  check_room(self, d, source.numel(), op);
+  return d;
+}
 
 TS_OPERATORS(index_write) {
   def("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor")

@@ -25,12 +25,7 @@ void scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Ten
     if (d != dim && to.sizes()[d] != n) to = raw_narrow(to, d, 0, n);
     if (from.sizes()[d] != n) from = raw_narrow(from, d, 0, n);
   }
-  if (opcode != TS_S_SET && is_storage_dtype(out.dtype())) { // no kernel adds these
-    DType wide = is_complex(out.dtype()) ? DType::Complex64 : DType::Float32;
-    Tensor sums = raw_cast(to, wide);
-    scatter_into(sums, dim, index, raw_cast(src, wide), opcode);
-    return raw_copy(to, sums);
-  }
+  if (combine_wide(to, dim, at, from, opcode) || add_by_parts(to, dim, at, from, opcode)) return;
   Launch launch(kScatter, out.device());
   launch.out(to).in(at).in(from).opcode(opcode).param(dim);
   bool by_parts = is_complex(out.dtype()) && (opcode == TS_S_SET || opcode == TS_S_ADD);
@@ -41,6 +36,9 @@ void scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Ten
 void scatter_slices(const Tensor& out, int64_t dim, const Tensor& index, const Tensor& src, int opcode) {
   Tensor to = raw_1d(out), from = raw_1d(src);
   if (from.numel() == 0) return;
+  if (to.sizes()[dim] > 0 &&
+      (combine_wide(to, dim, raw_1d(index), from, opcode) || add_by_parts(to, dim, raw_1d(index), from, opcode)))
+    return;
   bool dense = to.is_contiguous() && from.is_contiguous() && index.is_contiguous();
   if (opcode == TS_S_ADD && dense && to.sizes()[dim] > 0 &&
       Launch(kIndexAdd, out.device()).in_mutable(to).in(raw_1d(index)).in(from).param(dim).run())
@@ -73,12 +71,15 @@ int64_t check_scatter(const Tensor& self, int64_t dim, const Tensor& index, cons
   TS_CHECK(!src || std::max<int64_t>(src->ndim(), 1) == ndim, op,
            ": Index tensor must have the same number of dimensions as src tensor, got ", index.sizes(), " and ",
            src->sizes());
-  for (int64_t k = 0; k < index.ndim() && self.ndim() > 0; ++k)
-    TS_CHECK(k == d || index.sizes()[k] <= self.sizes()[k], op, ": Expected index ", index.sizes(),
-             " to be no larger than self ", self.sizes(), " apart from dimension ", d);
-  for (int64_t k = 0; src && k < index.ndim() && src->ndim() > 0; ++k)
-    TS_CHECK(index.sizes()[k] <= src->sizes()[k], op, ": Expected index ", index.sizes(),
+  const auto extent = [](const Tensor& t, int64_t k) { return t.ndim() ? t.sizes()[k] : 1; };
+  for (int64_t k = 0; k < ndim; ++k) {
+    const int64_t n = extent(index, k);
+    TS_CHECK(k == d || n <= extent(self, k), op, ": Expected index ", index.sizes(), " to be no larger than self ",
+             self.sizes(), " apart from dimension ", d);
+    TS_CHECK(!src || n <= extent(*src, k), op, ": Expected index ", index.sizes(),
              " to be no larger in any dimension than src ", src->sizes());
+  }
+  check_room(self, d, index.numel(), op);
   return d;
 }
 

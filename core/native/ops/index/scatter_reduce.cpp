@@ -50,11 +50,13 @@ void check_operands(const Tensor& self, int64_t d, const Tensor& index, const Te
   TS_CHECK(std::max<int64_t>(index.ndim(), 1) == ndim && std::max<int64_t>(src.ndim(), 1) == ndim, op,
            ": Index tensor must have the same number of dimensions as self and src, got ", index.sizes(), ", ",
            self.sizes(), " and ", src.sizes());
-  for (int64_t k = 0; k < index.ndim(); ++k) {
-    int64_t n = index.sizes()[k], room = self.ndim() ? self.sizes()[k] : 1, have = src.ndim() ? src.sizes()[k] : 1;
+  const auto extent = [](const Tensor& t, int64_t k) { return t.ndim() ? t.sizes()[k] : 1; };
+  for (int64_t k = 0; k < ndim; ++k) {
+    const int64_t n = extent(index, k), room = extent(self, k), have = extent(src, k);
     TS_CHECK((k == d || n <= room) && n <= have, op, ": Expected index ", index.sizes(), " to be no larger than self ",
              self.sizes(), " apart from dimension ", d, " and to be no larger size than src ", src.sizes());
   }
+  check_room(self, d, index.numel(), op);
 }
 
 // The public form narrows src to the index.
@@ -70,6 +72,12 @@ void scatter_reduce(const Tensor& out, const Tensor& self, int64_t dim, const Te
                     const char* reduce, bool include_self) {
   Reduction r = parse(reduce, "scatter_reduce");
   int64_t d = wrap_dim(dim, self.ndim(), "scatter_reduce");
+  if (r == Reduction::Mean && is_half(self.dtype()) && index.numel()) { // its sums may be more than halves hold
+    Tensor means = empty_tensor(self.sizes(), DType::Float32, self.device());
+    scatter_reduce(means, raw_cast(self, DType::Float32), d, index, raw_cast(src, DType::Float32), reduce,
+                   include_self);
+    return raw_copy(out, means);
+  }
   raw_copy(out, self);
   if (index.numel() == 0) return;
   if (!include_self) {
@@ -113,21 +121,23 @@ std::pair<Tensor, Tensor> prod_gradient(const Saved& s) {
 }
 
 std::pair<Tensor, Tensor> mean_gradient(const Saved& s) {
-  Tensor counts = s.include_self ? ops::ones_like(s.grad) : ops::zeros_like(s.grad);
-  counts = ops::clamp(ops::scatter_add(counts, s.dim, s.index, ops::ones_like(s.src)), Scalar(1));
+  Tensor counts = ops::full(s.grad.sizes(), Scalar(s.include_self ? 1 : 0), DType::Int64, s.grad.device());
+  Tensor ones = ops::full(s.index.sizes(), Scalar(1), DType::Int64, s.grad.device());
+  counts = ops::clamp(ops::scatter_add(counts, s.dim, s.index, ones), Scalar(1));
   Tensor shared = ops::div(s.grad, counts);
   return {shared, s.at(shared)};
 }
 
 // Elements equal to the extreme share its gradient evenly.
 std::pair<Tensor, Tensor> extreme_gradient(const Saved& s) {
-  DType t = s.grad.dtype();
+  DType t = accumulate_type(s.grad.dtype()); // of hits, halves would lose count
   Tensor self_hit = ops::to_dtype(ops::eq(s.self, s.result), t);
   if (!s.include_self) self_hit = scatter_value(self_hit, s.dim, s.index, Scalar(0));
   Tensor src_hit = ops::to_dtype(ops::eq(s.src, s.at(s.result)), t);
   Tensor count = ops::scatter_add(self_hit, s.dim, s.index, src_hit);
   Tensor share = ops::div(s.grad, ops::clamp(count, Scalar(1)));
-  return {ops::mul(self_hit, share), ops::mul(src_hit, s.at(share))};
+  auto as_grad = [&](const Tensor& g) { return ops::to_dtype(g, s.grad.dtype()); };
+  return {as_grad(ops::mul(self_hit, share)), as_grad(ops::mul(src_hit, s.at(share)))};
 }
 
 void scatter_reduce_gradient(GradContext& c) {
@@ -152,8 +162,8 @@ Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, 
   check_operands(self, d, index, src);
   if (index.numel() == 0) return ops::clone(self);
   Tensor from = src;
-  for (int64_t k = 0; k < index.ndim(); ++k)
-    if (src.ndim() && index.sizes()[k] != src.sizes()[k]) from = ops::narrow(from, k, 0, index.sizes()[k]);
+  for (int64_t k = 0; k < src.ndim(); ++k)
+    if (int64_t n = index.ndim() ? index.sizes()[k] : 1; n != src.sizes()[k]) from = ops::narrow(from, k, 0, n);
   if (from.ndim() != index.ndim()) from = ops::reshape(from, index.sizes());
   return primitive(self, d, index, from, reduce, include_self);
 }
@@ -177,13 +187,11 @@ Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const 
   std::string_view r = reduce ? reduce : "";
   TS_CHECK(r == "prod" || r == "mean" || r == "amax" || r == "amin",
            "index_reduce: reduce argument must be either prod, mean, amax or amin, got ", r);
-  TS_CHECK(index.ndim() <= 1, "index_reduce: Index should have dimension 1 or 0, got sizes ", index.sizes());
-  int64_t d = wrap_dim(dim, self.ndim(), "index_reduce");
-  Dims want(self.sizes()), shape(self.sizes().size(), 1);
-  if (self.ndim()) want[d] = shape[d] = index.numel();
-  TS_CHECK(same(source.sizes(), want), "index_reduce: expected source of shape ", want.span(), ", got ",
-           source.sizes());
-  return scatter_reduce_two(self, d, ops::expand(ops::reshape(index, shape), want), source, reduce, include_self);
+  const int64_t d = check_slices(self, dim, index, source, "index_reduce");
+  Dims shape(self.sizes().size(), 1);
+  if (self.ndim()) shape[d] = index.numel();
+  Tensor at = ops::expand(ops::reshape(index, shape), source.sizes());
+  return scatter_reduce_two(self, d, at, source, reduce, include_self);
 }
 
 } // namespace

@@ -32,28 +32,35 @@ void check_arguments(const Tensor& input, const Tensor& offsets, const char* mod
                  input.sizes(), ", got ", weights.sizes());
 }
 
-// The bag of each of n positions: the last one that starts at or before it.
-Tensor bags_of(const Tensor& offsets, int64_t n) {
-  static const Op search("searchsorted.Tensor");
+int64_t host_offset(const Tensor& offsets, int64_t k) { return host_number(ops::select(offsets, int64_t{0}, k)); }
+
+// Where the rows of bags end among n: at the last offset, if that is no bag's start.
+int64_t checked_end(const Tensor& offsets, int64_t n, bool include_last_offset) {
   TS_CHECK(n == 0 || offsets.numel() > 0, kName, ": expected offsets of at least one bag, got none");
-  Tensor starts = ops::to_dtype(offsets, DType::Int64),
-         positions = ops::arange(int64_t{0}, n, int64_t{1}, DType::Int64, offsets.device());
-  if (!offsets.device().is_meta() && offsets.numel()) {
-    const int64_t first = host_number(ops::select(starts, int64_t{0}, int64_t{0})),
-                  last = host_number(ops::select(starts, int64_t{0}, int64_t{-1}));
-    TS_CHECK(first == 0, kName,
-             ": offsets[0] has to be 0, i.e. the first sequence in the mini-batch has to start from "
-             "position 0. However, got ",
-             first);
-    TS_CHECK(last <= n, kName, ": offsets[-1] can not be greater than input's length ", n, ", but got ", last);
-  }
-  return ops::sub(search(starts, positions, false, true), Scalar(1));
+  if (offsets.device().is_meta() || offsets.numel() == 0) return n;
+  const int64_t first = host_offset(offsets, 0), last = host_offset(offsets, offsets.numel() - 1);
+  TS_CHECK(first == 0, kName,
+           ": offsets[0] has to be 0, i.e. the first sequence in the mini-batch has to start from position 0. "
+           "However, got ",
+           first);
+  TS_CHECK(last >= 0 && last <= n, kName, ": offsets[-1] can not be greater than input's length ", n, ", but got ",
+           last);
+  return include_last_offset ? last : n;
 }
 
-// How many rows each bag keeps, at least one.
+// The bag of each of n positions: the last one that starts at or before it.
+Tensor bags_of(const Tensor& starts, int64_t n) {
+  static const Op search("searchsorted.Tensor");
+  return ops::sub(search(ops::to_dtype(starts, DType::Int64),
+                         ops::arange(int64_t{0}, n, int64_t{1}, DType::Int64, starts.device()), false, true),
+                  Scalar(1));
+}
+
+// How many rows each bag keeps, as a column.
 Tensor counts_of(const Tensor& kept, const Tensor& bags, int64_t n) {
-  Tensor counts = ops::index_add(ops::zeros(Dims{n}, kept.dtype(), kept.device()), int64_t{0}, bags, kept);
-  return ops::unsqueeze(counts, int64_t{-1});
+  Tensor zeros = ops::zeros(Dims{n}, DType::Int64, bags.device());
+  Tensor ones = kept.defined() ? kept : ops::ones(bags.sizes(), DType::Int64, bags.device());
+  return ops::unsqueeze(ops::index_add(zeros, int64_t{0}, bags, ones), int64_t{-1});
 }
 
 // `kept` is 1 for rows that count and 0 for padding; undefined where all do.
@@ -62,6 +69,8 @@ Tensor reduce_bags(const Tensor& all_rows, const Tensor& kept, const Tensor& bag
   bool maximum = !std::strcmp(mode, "max");
   Tensor rows = all_rows, padding = kept.defined() ? ops::unsqueeze(ops::eq(kept, 0), int64_t{-1}) : Tensor();
   if (kept.defined()) rows = ops::masked_fill(rows, padding, maximum ? -std::numeric_limits<double>::infinity() : 0.0);
+  // Of halves, the sum of a bag may be too large although its mean is not.
+  if (!std::strcmp(mode, "mean")) rows = ops::to_dtype(rows, accumulate_type(rows.dtype()));
   Tensor zeros = ops::zeros(Dims{n, rows.size(1)}, rows.dtype(), rows.device());
   if (maximum) {
     Tensor most = index_reduce(zeros, int64_t{0}, bags, rows, "amax", false);
@@ -69,8 +78,8 @@ Tensor reduce_bags(const Tensor& all_rows, const Tensor& kept, const Tensor& bag
   }
   Tensor sums = ops::index_add(zeros, int64_t{0}, bags, rows);
   if (!std::strcmp(mode, "sum")) return sums;
-  Tensor counted = kept.defined() ? kept : ops::ones(Dims{rows.size(0)}, rows.dtype(), rows.device());
-  return ops::div(sums, ops::clamp(counts_of(counted, bags, n), Scalar(1)));
+  Tensor means = ops::div(sums, ops::clamp(counts_of(kept, bags, n), Scalar(1)));
+  return ops::to_dtype(means, all_rows.dtype());
 }
 
 // The same where every bag has as many rows, all of which count.
@@ -95,18 +104,23 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
   TS_CHECK(weight.ndim() == 2, kName, ": 'weight' must be 2-D, got shape ", weight.sizes());
   int64_t n = offsets.defined() ? offsets.numel() - include_last_offset : input.size(0), table = weight.size(0);
   TS_CHECK(n >= 0, kName, ": include_last_offset needs at least one offset");
-  Tensor at = ops::reshape(ops::to_dtype(input, DType::Int64), Dims{-1}), kept;
-  Tensor starts =
-      include_last_offset && offsets.defined() ? ops::slice(offsets, int64_t{0}, int64_t{0}, n, int64_t{1}) : offsets;
+  Tensor at = ops::reshape(ops::to_dtype(input, DType::Int64), Dims{-1}), kept, scale = sample_weights,
+         starts = offsets;
+  if (offsets.defined()) {
+    const int64_t end = checked_end(offsets, at.numel(), include_last_offset);
+    if (end < at.numel() && scale.defined()) scale = ops::narrow(scale, int64_t{0}, int64_t{0}, end);
+    at = ops::slice(at, int64_t{0}, int64_t{0}, end, int64_t{1});
+    starts = ops::slice(offsets, int64_t{0}, int64_t{0}, n, int64_t{1});
+  }
   const bool equal = !offsets.defined() && !padding_idx && input.numel() > 0;
   if (padding_idx) {
     TS_CHECK(*padding_idx >= -table && *padding_idx < table, kName,
              ": padding_idx must be within the number of embeddings, ", table, ", got ", *padding_idx);
     int64_t skip = *padding_idx < 0 ? *padding_idx + table : *padding_idx;
-    kept = ops::to_dtype(ops::ne(at, Scalar(skip)), weight.dtype());
+    kept = ops::to_dtype(ops::ne(at, Scalar(skip)), DType::Int64);
   }
   Tensor rows = embedding(at, weight);
-  if (sample_weights.defined()) rows = ops::mul(rows, ops::reshape(sample_weights, Dims{-1, 1}));
+  if (scale.defined()) rows = ops::mul(rows, ops::reshape(scale, Dims{-1, 1}));
   if (equal) return reduce_equal_bags(rows, input.sizes(), mode);
   return reduce_bags(rows, kept, offsets.defined() ? bags_of(starts, at.numel()) : bags_of_rows(input), n, mode);
 }

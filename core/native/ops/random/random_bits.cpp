@@ -5,7 +5,9 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "runtime/interpreter.h"
 #include "tensor/geometry.h"
+#include <algorithm>
 #include <cmath>
 
 namespace ts {
@@ -118,6 +120,11 @@ bool launch_integers(const Tensor& t, uint64_t seed, uint64_t offset, uint64_t s
 
 void fill_integers(const Tensor& t, int64_t low, int64_t high, Generator& g) {
   if (t.numel() == 0) return;
+  if (is_floating(t.dtype())) { // ends that the dtype holds: no draw is rounded out of the range
+    const long double last = floor_number(static_cast<long double>(high) - 1, t.dtype());
+    const long double first = -floor_number(-static_cast<long double>(low), t.dtype());
+    if (first <= last) low = static_cast<int64_t>(first), high = static_cast<int64_t>(last) + 1;
+  }
   uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   const bool wide = span > uint64_t{1} << 32;
   uint64_t offset = claim(g, t.numel(), wide ? 2 : 1);
@@ -126,10 +133,23 @@ void fill_integers(const Tensor& t, int64_t low, int64_t high, Generator& g) {
                              low));
 }
 
+// Of floating dtypes: within the range, and a warning beyond the integers that they hold exactly.
+void check_exact_range(int64_t low, int64_t high, DType t, const char* op) {
+  int digits = t == DType::Float64 ? 53 : t == DType::Float32 ? 24 : t == DType::Float16 ? 11 : 8;
+  auto check = [&](const char* name, int64_t bound) {
+    TS_CHECK(t != DType::Float16 || std::abs(static_cast<double>(bound)) <= 65504, op, ": ", name,
+             " is out of bounds for ", t, ", got ", bound);
+    if (std::abs(static_cast<double>(bound)) > std::ldexp(1.0, digits))
+      warn(concat(op, ": ", name, " is out of bounds [-(2^", digits, "), 2^", digits, "], beyond which ", t,
+                  " does not hold every integer; got ", bound));
+  };
+  check("from", low), check("to - 1", high - 1);
+}
+
 void check_integer_range(int64_t low, int64_t high, DType t, const char* op) {
   TS_CHECK(low < high, op, ": expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(t) && !is_float8(t), op, ": not implemented for dtype ", t);
-  if (is_floating(t)) return;
+  if (is_floating(t)) return check_exact_range(low, high, t, op);
   int bits = is_bool(t) ? 1 : static_cast<int>(item_size(t)) * 8;
   bool wide = bits == 64;
   int64_t top = wide ? INT64_MAX : (int64_t{1} << (is_unsigned(t) ? bits : bits - 1)) - 1;
@@ -157,6 +177,37 @@ void draw_normal(const Tensor& t, Generator& g) {
   Tensor parts = raw_parts(t);
   fill_normal(parts, g);
   scale_and_shift(parts, M_SQRT1_2, 0);
+}
+
+namespace {
+
+struct FloatFormat {
+  int bits, lowest, highest; // of the mantissa, and the exponents of the smallest normal and beyond the largest number
+};
+FloatFormat format_of(DType t) {
+  switch (t) {
+  case DType::Float16: return {11, -14, 16};
+  case DType::BFloat16: return {8, -126, 128};
+  case DType::Float64: return {53, -1022, 1024};
+  default: return {24, -126, 128};
+  }
+}
+
+} // namespace
+
+double largest_number(DType t) {
+  const FloatFormat f = format_of(t);
+  return std::ldexp(std::ldexp(1.0, f.bits) - 1, f.highest - f.bits);
+}
+double smallest_number(DType t) { return std::ldexp(1.0, format_of(t).lowest); }
+double floor_number(long double x, DType t) {
+  const FloatFormat f = format_of(t);
+  if (!std::isfinite(x)) return static_cast<double>(x);
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  const int step = std::max(exponent, f.lowest + 1) - f.bits;
+  const long double down = std::ldexp(std::floor(std::ldexp(x, -step)), step);
+  return static_cast<double>(std::min(down, static_cast<long double>(largest_number(t))));
 }
 
 void scale_and_shift(const Tensor& t, double scale, double shift) {

@@ -26,6 +26,10 @@ Tensor normal_tensor(IntSpan sizes, DType t, Device device, Generator& g);
 void check_integer_range(int64_t low, int64_t high, DType t, const char* op);
 // The dtype, or the default one. NotImplementedError unless it is floating.
 DType floating_dtype(DType t, const char* op);
+// What a floating dtype holds: its largest number, its smallest positive normal one, and the largest not above x.
+double largest_number(DType t);
+double smallest_number(DType t);
+double floor_number(long double x, DType t);
 // t = t * scale + shift in place.
 void scale_and_shift(const Tensor& t, double scale, double shift);
 // Fills t, of any strides.

@@ -21,6 +21,14 @@ void check_draw(const Tensor& self, Generator* g, const char* op) {
 }
 Generator& generator_of(const Tensor& self, Generator* g) { return generator_for(g, self.device(), "random"); }
 
+// The last number of t in [from, to), and below what `to` is rounded to, which is what users compare with.
+double last_below(double from, double to, DType t) {
+  const double below = floor_number(to, t), above = -floor_number(-to, t);
+  const bool reached = above - to >= to - below;
+  const double last = reached ? floor_number(std::nextafter(static_cast<long double>(below), -INFINITY), t) : below;
+  return std::max(last, from);
+}
+
 void uniform_rule(const Tensor& self, double from, double to, Generator* g) {
   drawn_dtype(self.dtype(), "uniform_");
   TS_CHECK(from <= to, "uniform_: expects to return a [from, to) range, but found from=", from, " > to=", to);
@@ -31,7 +39,10 @@ void uniform_rule(const Tensor& self, double from, double to, Generator* g) {
 }
 void uniform_(const Tensor& self, double from, double to, Generator* g) {
   draw_uniform(self, generator_of(self, g));
-  scale_and_shift(is_complex(self.dtype()) ? raw_parts(self) : self, to - from, from);
+  if (self.numel() == 0 || (from == 0 && to == 1)) return;
+  static const Op within("_scale_within_");
+  Tensor drawn = is_complex(self.dtype()) ? raw_parts(self) : self;
+  within(drawn, Scalar(to - from), Scalar(from), Scalar(last_below(from, to, drawn.dtype())));
 }
 
 void normal_rule(const Tensor& self, double, double std, Generator* g) {
@@ -74,6 +85,14 @@ Tensor uniforms_for(const Tensor& self, Generator* g) {
                         generator_of(self, g));
 }
 
+// Values of float32 at least into self, none of them rounded to an end that their range excludes: infinity, nor zero
+// where they are positive.
+void copy_finite(const Tensor& self, const Tensor& values, double least) {
+  const double most = largest_number(self.dtype());
+  copy_into(self, ops::clamp(values, Scalar(least < 0 ? -most : std::max(least, smallest_number(self.dtype()))),
+                             Scalar(most)));
+}
+
 // -log(1 - u) / rate.
 void exponential_rule(const Tensor& self, double rate, Generator* g) {
   floating_dtype(self.dtype(), "exponential_");
@@ -82,7 +101,12 @@ void exponential_rule(const Tensor& self, double rate, Generator* g) {
 }
 void exponential_(const Tensor& self, double rate, Generator* g) {
   static const Op log1p("log1p");
-  if (self.numel()) copy_into(self, ops::mul(log1p(ops::neg(uniforms_for(self, g))), Scalar(-1.0 / rate)));
+  if (self.numel() == 0) return;
+  if (std::isinf(rate)) return raw_fill(self, 0.0);
+  Tensor u = uniforms_for(self, g);
+  Tensor waiting = ops::mul(log1p(ops::neg(u)), Scalar(-1.0 / rate));
+  // A u of zero stands for all up to half a step of u.
+  copy_finite(self, waiting, (u.dtype() == DType::Float64 ? 0x1p-54 : 0x1p-25) / rate);
 }
 
 // Other distributions from uniform numbers in [0, 1), worked out in float32 at least and then cast.
@@ -94,7 +118,7 @@ void log_normal_rule(const Tensor& self, double, double std, Generator* g) {
 void log_normal_(const Tensor& self, double mean, double std, Generator* g) {
   Tensor normal = empty_tensor(self.sizes(), accumulate_type(self.dtype()), self.device());
   fill_normal(normal, generator_of(self, g));
-  if (self.numel()) copy_into(self, ops::exp(ops::add(ops::mul(normal, Scalar(std)), Scalar(mean))));
+  if (self.numel()) copy_finite(self, ops::exp(ops::add(ops::mul(normal, Scalar(std)), Scalar(mean))), 0);
 }
 // median + sigma * tan(pi (u - 1/2)).
 void cauchy_rule(const Tensor& self, double, double sigma, Generator* g) {
@@ -106,7 +130,7 @@ void cauchy_(const Tensor& self, double median, double sigma, Generator* g) {
   static const Op tan_op("tan");
   if (self.numel() == 0) return;
   Tensor angle = ops::mul(ops::sub(uniforms_for(self, g), Scalar(0.5)), Scalar(M_PI));
-  copy_into(self, ops::add(ops::mul(tan_op(angle), Scalar(sigma)), Scalar(median)));
+  copy_finite(self, ops::add(ops::mul(tan_op(angle), Scalar(sigma)), Scalar(median)), -INFINITY);
 }
 // Tosses until the first success: ceil(log(1 - u) / log(1 - p)), at least one.
 void geometric_rule(const Tensor& self, double p, Generator* g) {
@@ -117,7 +141,9 @@ void geometric_(const Tensor& self, double p, Generator* g) {
   static const Op log1p("log1p"), ceil_op("ceil");
   if (self.numel() == 0) return;
   Tensor tosses = ops::mul(log1p(ops::neg(uniforms_for(self, g))), Scalar(1 / std::log1p(-p)));
-  copy_into(self, ops::clamp(ceil_op(tosses), Scalar(1)));
+  const int bits = static_cast<int>(item_size(self.dtype())) * 8 - !is_unsigned(self.dtype());
+  const double most = is_floating(self.dtype()) ? largest_number(self.dtype()) : std::ldexp(1.0, bits) - 1;
+  copy_into(self, ops::clamp(ceil_op(tosses), Scalar(1), Scalar(most)));
 }
 
 void check_probability(double p, const char* op) {
@@ -172,6 +198,13 @@ void draws_gradient(GradContext& c) { c.set(0, ops::zeros_like(c.grad())); }
 } // namespace
 
 TS_OPERATORS(random_inplace) {
+  def("_scale_within(Tensor self, Scalar scale, Scalar shift, Scalar last) -> Tensor")
+      .pointwise("min(self * scale + shift, last)")
+      .promote(Promote::Keep)
+      .inplace()
+      .hidden()
+      .not_differentiable()
+      .doc("Uniform numbers moved to an interval that excludes its upper end.");
   def("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor")
       .rule<bernoulli_rule>()
       .computation<bernoulli>(kCode)

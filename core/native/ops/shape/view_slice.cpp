@@ -280,9 +280,9 @@ void as_strided_gradient(GradContext& c) {
   Tensor buffer = ops::index_add(zeros, 0, positions_of(size, stride, offset - base, device), ops::flatten(c.grad()));
   Tensor at = positions_of(sizes, own, start - base, device);
   if (may_overlap(sizes, own)) {
-    Tensor ones = ops::ones(IntSpan(&n, 1), c.grad().dtype(), device);
+    Tensor ones = ops::ones(IntSpan(&n, 1), accumulate_type(c.grad().dtype()), device);
     Tensor shares = ops::index_add(ops::zeros_like(ones), 0, at, ops::index_select(ones, 0, at));
-    buffer = ops::div(buffer, ops::maximum(shares, ones));
+    buffer = ops::to_dtype(ops::div(buffer, ops::maximum(shares, ones)), c.grad().dtype());
   }
   c.set(0, ops::view(ops::index_select(buffer, 0, at), sizes));
 }

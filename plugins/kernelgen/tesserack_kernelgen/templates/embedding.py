@@ -15,6 +15,7 @@ from tesserack_kernelgen.templates.pointwise import Elementwise
 __all__ = ["embedding", "embedding_backward"]
 
 _SEARCHED = 1 << 16  # indices; the search for equal ones takes the square of their number
+_PART = 1 << 22  # rows that one sum takes: float32 stops counting at 2**24, and the core adds up parts
 
 
 def embedding(call: Call) -> LaunchPlan:
@@ -51,7 +52,7 @@ def embedding_backward(call: Call) -> Any:
     clear = Kernel(call, "embedding_clear")
     target = clear.output(0)
     by_group = not call.device.serial and call.device.group > 1 and many <= _SEARCHED
-    if not by_group and target.dtype not in ("float32", "float64"):
+    if not by_group and (target.dtype not in ("float32", "float64") or many > _PART):
         return NotImplemented
     c = "f64" if target.dtype == "float64" else "f32"
     zero = Elementwise(clear, out.shape, [out.strides], lambda at: "  " + target.store(at[0], "0", c), looped=True)

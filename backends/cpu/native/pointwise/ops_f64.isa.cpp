@@ -1,0 +1,76 @@
+// float64 instructions of the tile machine.
+#include "math/arc_f64.h"
+#include "math/erfc_f64.h"
+#include "math/hyperbolic_f64.h"
+#include "math/pow_f64.h"
+#include "math/trig_f64.h"
+#include "ops_float.h"
+
+namespace tesserack::cpu {
+inline namespace TESSERACK_VARIANT {
+namespace {
+
+#if defined(__FMA__)
+// A tile with anything beyond the limit goes through the C library.
+template <auto Fast, auto Slow> int trig_loop(double* out, const double* a, const double*, const double*, int64_t n) {
+  int beyond = 0;
+  for (int64_t i = 0; i < n; ++i) beyond |= !(std::fabs(a[i]) < kTrigLimitF64);
+  if (beyond == 0) return unary_loop<double, Fast>(out, a, nullptr, nullptr, n);
+  for (int64_t i = 0; i < n; ++i) out[i] = Slow(a[i]);
+  return 0;
+}
+#endif
+
+// The same with what lies next to 1.
+int erfinv_loop(double* out, const double* a, const double*, const double*, int64_t n) {
+  int beyond = 0;
+  for (int64_t i = 0; i < n; ++i) beyond |= !((1.0 - a[i]) * (1.0 + a[i]) > kErfinvLimitF64);
+  if (beyond == 0) return unary_loop<double, [](double x) { return erfinv_f64(x); }>(out, a, nullptr, nullptr, n);
+  for (int64_t i = 0; i < n; ++i) out[i] = erfinv(a[i]);
+  return 0;
+}
+
+constexpr OpTable<double> make_table() {
+  OpTable<double> t{};
+  set_float(t);
+  set_fused(t);
+  set_unary<double, [](double a) { return exp_f64(a); }>(t, TS_I_EXP);
+  set_unary<double, [](double a) { return exp2_f64(a); }>(t, TS_I_EXP2);
+  set_unary<double, [](double a) { return expm1_f64(a); }>(t, TS_I_EXPM1);
+  set_unary<double, [](double a) { return log_f64(a); }>(t, TS_I_LOG);
+  set_unary<double, [](double a) { return std::log2(a); }>(t, TS_I_LOG2);
+  set_unary<double, [](double a) { return std::log10(a); }>(t, TS_I_LOG10);
+  set_unary<double, [](double a) { return log1p_f64(a); }>(t, TS_I_LOG1P);
+#if defined(__FMA__)
+  t.fn[TS_I_SIN][0] = &trig_loop<[](double a) { return sin_f64(a); }, [](double a) { return std::sin(a); }>;
+  t.fn[TS_I_COS][0] = &trig_loop<[](double a) { return cos_f64(a); }, [](double a) { return std::cos(a); }>;
+#else
+  set_unary<double, [](double a) { return std::sin(a); }>(t, TS_I_SIN);
+  set_unary<double, [](double a) { return std::cos(a); }>(t, TS_I_COS);
+#endif
+  set_unary<double, [](double a) { return asin_f64(a); }>(t, TS_I_ASIN);
+  set_unary<double, [](double a) { return acos_f64(a); }>(t, TS_I_ACOS);
+  set_unary<double, [](double a) { return sinh_f64(a); }>(t, TS_I_SINH);
+  set_unary<double, [](double a) { return cosh_f64(a); }>(t, TS_I_COSH);
+  set_unary<double, [](double a) { return tanh_f64(a); }>(t, TS_I_TANH);
+  set_unary<double, [](double a) { return asinh_f64(a); }>(t, TS_I_ASINH);
+  set_unary<double, [](double a) { return acosh_f64(a); }>(t, TS_I_ACOSH);
+  set_unary<double, [](double a) { return atanh_f64(a); }>(t, TS_I_ATANH);
+  t.fn[TS_I_ERFINV][0] = &erfinv_loop;
+  set_unary<double, [](double a) { return sigmoid_f64(a); }>(t, TS_I_SIGMOID);
+  set_unary<double, [](double a) { return erf_f64(a); }>(t, TS_I_ERF);
+  set_unary<double, [](double a) { return erfc_f64(a); }>(t, TS_I_ERFC);
+  // Large and called thrice: the compiler would leave it a function, and the loops without vectors.
+  set_binary < double, [](double a, double b) __attribute__((always_inline)) { return pow_f64(a, b); }
+  > (t, TS_I_POW);
+  return t;
+}
+
+constinit const OpTable<double> table = make_table();
+
+} // namespace
+
+template <> const OpTable<double>& op_table<double>() { return table; }
+
+} // namespace TESSERACK_VARIANT
+} // namespace tesserack::cpu

@@ -1,0 +1,177 @@
+// sgd_step_ and adam_step_: one pass over each parameter with its state, threads shared over the whole list.
+#include "dtype_switch.h"
+#include "threads.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace tesserack::cpu {
+namespace {
+
+using backend::Call;
+using backend::Tensor;
+using backend::Value;
+
+constexpr uint64_t kFloats =
+    uint64_t{1} << TS_FLOAT16 | uint64_t{1} << TS_BFLOAT16 | uint64_t{1} << TS_FLOAT32 | uint64_t{1} << TS_FLOAT64;
+constexpr int64_t kStepGrain = 8192; // elements worth a thread
+
+// The arguments after the lists, whether or not the lists stand among the params too.
+std::vector<Value> scalars_of(const Call& call, size_t expected) {
+  std::vector<Value> scalars;
+  for (int k = 0; k < call.n_params(); ++k)
+    if (call.param(k).tag() != TS_V_TENSORS) scalars.push_back(call.param(k));
+  if (scalars.size() != expected)
+    backend::fail(TS_ERROR, "%s: expected %zu arguments after the lists, got %zu", call.op(), expected, scalars.size());
+  return scalars;
+}
+
+// `lists` lists of equal length, flattened in the inputs.
+class Lists {
+public:
+  Lists(const Call& call, int lists) : call_(call), count_(call.n_inputs() / lists) {
+    if (call.n_inputs() % lists != 0)
+      backend::fail(TS_ERROR, "%s: expected %d lists of one length, got %d tensors", call.op(), lists, call.n_inputs());
+    starts_.push_back(0);
+    for (int t = 0; t < count_; ++t) {
+      for (int list = 1; list < lists; ++list) check(at(0, t), at(list, t));
+      starts_.push_back(starts_.back() + at(0, t).numel());
+    }
+  }
+
+  // work(tensor, begin, end) over all elements of all tensors.
+  template <class Work> void for_each_part(const Work& work) const {
+    parallel_for(0, starts_.back(), kStepGrain, [&](int64_t begin, int64_t end) {
+      const auto after = std::upper_bound(starts_.begin(), starts_.end(), begin);
+      for (int t = static_cast<int>(after - starts_.begin()) - 1; begin < end; ++t) {
+        const int64_t start = starts_[static_cast<size_t>(t)],
+                      stop = std::min(end, starts_[static_cast<size_t>(t) + 1]);
+        if (begin < stop) work(t, begin - start, stop - start);
+        begin = std::max(begin, stop);
+      }
+    });
+  }
+
+  Tensor at(int list, int tensor) const { return call_.in(list * count_ + tensor); }
+
+private:
+  const Call& call_;
+  int count_;
+  std::vector<int64_t> starts_;
+
+  void check(const Tensor& parameter, const Tensor& other) const {
+    if (other.numel() == parameter.numel() && other.dtype() == parameter.dtype()) return;
+    backend::fail(TS_ERROR, "%s: expected state of %lld elements of %s like its parameter, got %lld of %s", call_.op(),
+                  static_cast<long long>(parameter.numel()), backend::dtype_name(parameter.dtype()),
+                  static_cast<long long>(other.numel()), backend::dtype_name(other.dtype()));
+  }
+};
+
+template <class A> struct Sgd {
+  A lr, momentum, keep, weight_decay, sign;
+  bool nesterov, first;
+};
+
+template <class T, bool Momentum>
+void sgd_part(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n, const Sgd<Accumulator<T>>& s) {
+  using A = Accumulator<T>;
+  for (int64_t i = 0; i < n; ++i) {
+    const A parameter = load(p[i]);
+    A step = s.sign * load(g[i]) + s.weight_decay * parameter;
+    if constexpr (Momentum) {
+      const A kept = s.first ? step : s.momentum * load(buffer[i]) + s.keep * step;
+      buffer[i] = store<T>(kept);
+      step = s.nesterov ? step + s.momentum * kept : kept;
+    }
+    p[i] = store<T>(parameter - s.lr * step);
+  }
+}
+
+// Scalars: lr, momentum, dampening, weight_decay, nesterov, maximize, first_step.
+void sgd_step(const Call& call) {
+  const std::vector<Value> v = scalars_of(call, 7);
+  const double lr = v[0].as_float(), momentum = v[1].as_float(), dampening = v[2].as_float(), decay = v[3].as_float();
+  const bool nesterov = v[4].as_bool(), maximize = v[5].as_bool(), first = v[6].as_bool(), has_buffer = momentum != 0;
+  const Lists lists(call, has_buffer ? 3 : 2);
+  lists.for_each_part([&](int t, int64_t begin, int64_t end) {
+    switch_float(call.op(), lists.at(0, t).dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      using A = Accumulator<T>;
+      const Sgd<A> s{static_cast<A>(lr),
+                     static_cast<A>(momentum),
+                     static_cast<A>(1 - dampening),
+                     static_cast<A>(decay),
+                     maximize ? A{-1} : A{1},
+                     nesterov,
+                     first};
+      T* p = lists.at(0, t).template data<T>() + begin;
+      const T* g = lists.at(1, t).template data<T>() + begin;
+      if (has_buffer) return sgd_part<T, true>(p, g, lists.at(2, t).template data<T>() + begin, end - begin, s);
+      sgd_part<T, false>(p, g, nullptr, end - begin, s);
+    });
+  });
+}
+
+template <class A> struct Adam {
+  A shrink, decay, sign; // decoupled decay multiplies the parameter, the other adds to the gradient
+  A beta1, beta2, rest1, rest2;
+  A inverse_correction2, eps, step_size;
+};
+
+template <class T, bool Amsgrad>
+void adam_part(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, T* __restrict top, int64_t n,
+               const Adam<Accumulator<T>>& s) {
+  using A = Accumulator<T>;
+  const bool from_mean = s.rest1 < A{0.5}; // lerp's two forms, as torch chooses between them
+  for (int64_t i = 0; i < n; ++i) {
+    const A before = load(p[i]), gradient = s.sign * load(g[i]) + s.decay * before;
+    const A gap = gradient - load(m[i]);
+    const A mean = from_mean ? load(m[i]) + s.rest1 * gap : gradient - gap * s.beta1;
+    const A square = s.beta2 * load(v[i]) + s.rest2 * gradient * gradient;
+    m[i] = store<T>(mean);
+    v[i] = store<T>(square);
+    A scale = square;
+    if constexpr (Amsgrad) {
+      scale = std::max(load(top[i]), square);
+      top[i] = store<T>(scale);
+    }
+    p[i] = store<T>(before * s.shrink - s.step_size * (mean / (std::sqrt(scale) * s.inverse_correction2 + s.eps)));
+  }
+}
+
+// Scalars: step (1 at the first), lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, decoupled.
+void adam_step(const Call& call) {
+  const std::vector<Value> v = scalars_of(call, 9);
+  const double step = static_cast<double>(v[0].as_int()), lr = v[1].as_float(), beta1 = v[2].as_float(),
+               beta2 = v[3].as_float(), decay = v[4].as_float(), eps = v[5].as_float();
+  const bool amsgrad = v[6].as_bool(), maximize = v[7].as_bool(), decoupled = v[8].as_bool();
+  const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
+  const Lists lists(call, amsgrad ? 5 : 4);
+  lists.for_each_part([&](int t, int64_t begin, int64_t end) {
+    switch_float(call.op(), lists.at(0, t).dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      using A = Accumulator<T>;
+      const Adam<A> s{static_cast<A>(decoupled ? 1 - lr * decay : 1),
+                      static_cast<A>(decoupled ? 0 : decay),
+                      maximize ? A{-1} : A{1},
+                      static_cast<A>(beta1),
+                      static_cast<A>(beta2),
+                      static_cast<A>(1 - beta1),
+                      static_cast<A>(1 - beta2),
+                      static_cast<A>(1 / std::sqrt(correction2)),
+                      static_cast<A>(eps),
+                      static_cast<A>(lr / correction1)};
+      const auto data = [&](int list) { return lists.at(list, t).template data<T>() + begin; };
+      if (amsgrad) return adam_part<T, true>(data(0), data(1), data(2), data(3), data(4), end - begin, s);
+      adam_part<T, false>(data(0), data(1), data(2), data(3), nullptr, end - begin, s);
+    });
+  });
+}
+
+} // namespace
+
+TS_KERNEL_AS("sgd_step_", sgd_step, kFloats, TS_L_CONTIGUOUS);
+TS_KERNEL_AS("adam_step_", adam_step, kFloats, TS_L_CONTIGUOUS);
+
+} // namespace tesserack::cpu

@@ -1,0 +1,432 @@
+// grid_sample and grid_sample_backward: for a block of places the elements they read, with weights; then all channels.
+#include "dtype_switch.h"
+#include "reduce/fold.h"
+#include "threads.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace tesserack::cpu {
+namespace {
+
+using backend::Call;
+using backend::Tensor;
+
+constexpr uint64_t kFloats =
+    uint64_t{1} << TS_FLOAT16 | uint64_t{1} << TS_BFLOAT16 | uint64_t{1} << TS_FLOAT32 | uint64_t{1} << TS_FLOAT64;
+constexpr int64_t kBlock = 256;
+enum Mode { kLinear = 0, kNearest = 1, kCubic = 2 };
+enum Padding { kZeros = 0, kBorder = 1, kReflection = 2 };
+
+// A coordinate and its derivative by the one it was made from.
+template <class A> struct Place { A at, slope; };
+
+template <class A> Place<A> reflected(A x, A twice_low, A twice_high) {
+  if (twice_low == twice_high) return {0, 0};
+  const A low = twice_low / 2, span = (twice_high - twice_low) / 2, sign = x < low ? A{-1} : A{1};
+  const A away = std::abs(x - low), rest = std::fmod(away, span);
+  const bool even = std::fmod(std::floor(away / span), A{2}) == 0;
+  return even ? Place<A>{rest + low, sign} : Place<A>{span - rest + low, -sign};
+}
+
+// Where the padding sees a coordinate; borders count as outside for the derivative.
+template <class A> Place<A> padded(A x, int64_t size, int64_t padding, bool align) {
+  Place<A> place{x, 1};
+  if (padding == kZeros) return place;
+  if (padding == kReflection)
+    place =
+        align ? reflected<A>(x, 0, static_cast<A>(2 * (size - 1))) : reflected<A>(x, -1, static_cast<A>(2 * size - 1));
+  const A last = static_cast<A>(size - 1);
+  if (!(place.at > 0)) return {0, 0};
+  if (place.at >= last) return {last, 0};
+  return place;
+}
+
+// Whole numbers of coordinates that have none, far outside.
+template <class A> int64_t whole(A x) { return std::abs(x) < A{1e9} ? static_cast<int64_t>(x) : int64_t{-100}; }
+
+// Keys' kernel with a = -0.75: the weights of four neighbours, and their derivatives by the place t after the second.
+template <class A> void cubic(A t, std::array<A, 4>& w, std::array<A, 4>& d) {
+  constexpr A a = A{-0.75};
+  const A far0 = t + 1, near0 = t, near1 = 1 - t, far1 = 2 - t;
+  const auto far = [](A x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  const auto near = [](A x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  const auto far_slope = [](A x) { return (3 * a * x - 10 * a) * x + 8 * a; };
+  const auto near_slope = [](A x) { return (3 * (a + 2) * x - 2 * (a + 3)) * x; };
+  w = {far(far0), near(near0), near(near1), far(far1)};
+  d = {far_slope(far0), near_slope(near0), -near_slope(near1), -far_slope(far1)};
+}
+
+// The geometry of a call: sizes of the input's spatial dims, first to last, and how many places each image has.
+struct Shape {
+  int dims;
+  std::array<int64_t, 3> size{};
+  int64_t batch, channels, elements = 1, places = 1, mode, padding;
+  bool align;
+
+  Shape(const Tensor& input, const Tensor& grid, const Call& call)
+      : dims(static_cast<int>(input.ndim()) - 2), batch(input.size(0)), channels(input.size(1)),
+        mode(call.param(0).as_int()), padding(call.param(1).as_int()), align(call.param(2).as_bool()) {
+    for (int d = 0; d < dims; ++d) {
+      size[static_cast<size_t>(d)] = input.size(d + 2);
+      elements *= input.size(d + 2);
+      places *= grid.size(d + 1);
+    }
+    if (elements > std::numeric_limits<int32_t>::max())
+      backend::fail(TS_ERROR, "%s: expected planes of fewer than 2^31 elements, got %lld", call.op(),
+                    static_cast<long long>(elements));
+  }
+  int taps() const { return mode == kNearest ? 1 : mode == kCubic ? 16 : 1 << dims; }
+};
+
+// What a block of places reads: element numbers (-1: none), weights, and, if asked for, derivatives of those by each
+// coordinate. A plane has fewer than 2^31 elements.
+template <class A> struct Taps {
+  int count;
+  bool with_slopes;
+  std::vector<int32_t> index;
+  std::vector<A> weight;
+  std::array<std::vector<A>, 3> slope; // of grid[..., 0], ...
+
+  Taps(const Shape& s, bool slopes) : count(s.taps()), with_slopes(slopes) {
+    const size_t n = static_cast<size_t>(count * kBlock);
+    index.resize(n), weight.resize(n);
+    for (int d = 0; slopes && d < s.dims; ++d) slope[static_cast<size_t>(d)].resize(n);
+  }
+  size_t at(int tap, int64_t p) const { return static_cast<size_t>(tap * kBlock + p); }
+};
+
+// Coordinates of a block of places among elements, last dim first as in the grid, and their derivatives.
+template <class A> struct Located { std::array<std::array<A, kBlock>, 3> at, slope; };
+
+template <class T, class A> void locate(Located<A>& found, const Shape& s, const T* grid, int64_t count) {
+  for (int d = 0; d < s.dims; ++d) {
+    const size_t e = static_cast<size_t>(d);
+    const int64_t size = s.size[static_cast<size_t>(s.dims - 1 - d)];
+    const A span = static_cast<A>(size), scale = static_cast<A>(s.align ? size - 1 : size) / 2;
+    A* __restrict at = found.at[e].data(), * __restrict slope = found.slope[e].data();
+    for (int64_t p = 0; p < count; ++p) {
+      const A g = load(grid[p * s.dims + d]);
+      at[p] = s.align ? (g + 1) * scale : ((g + 1) * span - 1) / 2;
+      slope[p] = scale;
+    }
+    if (s.padding == kZeros || s.mode == kCubic) continue; // cubic pads each of its elements
+    if (s.padding == kBorder) {                            // as padded() has it, without a branch
+      const A last = static_cast<A>(size - 1);
+      for (int64_t p = 0; p < count; ++p) {
+        const A x = at[p], low = x > 0 ? x : A{0};
+        const bool inside = (x > 0) & (x < last);
+        at[p] = low >= last ? last : low;
+        slope[p] = inside ? slope[p] : A{0};
+      }
+      continue;
+    }
+    for (int64_t p = 0; p < count; ++p) {
+      const Place<A> place = padded<A>(at[p], size, s.padding, s.align);
+      at[p] = place.at;
+      slope[p] *= place.slope;
+    }
+  }
+}
+
+// The elements before and after coordinates, -1 for those outside, and their shares. A function of its own, and its
+// conditions without a branch: else the compiler finds no vectors.
+template <class A>
+__attribute__((noinline)) void split(const A* __restrict at, A* __restrict before, A* __restrict after,
+                                     int32_t* __restrict first, int32_t* __restrict second, int64_t count,
+                                     int32_t size) {
+  const A last = static_cast<A>(size);
+  for (int64_t p = 0; p < count; ++p) {
+    const A floor = std::floor(at[p]), t = at[p] - floor;
+    // Also of coordinates that are no numbers: all elements are outside.
+    const A held = (floor >= A{-1}) & (floor <= last) ? floor : A{-2};
+    const int32_t n = static_cast<int32_t>(held);
+    before[p] = 1 - t;
+    after[p] = t;
+    first[p] = (n >= 0) & (n < size) ? n : -1;
+    second[p] = (n >= -1) & (n + 1 < size) ? n + 1 : -1;
+  }
+}
+
+template <int Dims, class A> void set_linear(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
+  std::array<std::array<std::array<A, kBlock>, 2>, Dims> parts; // of the element before and after, last dim first
+  std::array<std::array<std::array<int32_t, kBlock>, 2>, Dims> numbers;
+  for (size_t d = 0; d < Dims; ++d)
+    split(where.at[d].data(), parts[d][0].data(), parts[d][1].data(), numbers[d][0].data(), numbers[d][1].data(), count,
+          static_cast<int32_t>(s.size[Dims - 1 - d]));
+  for (int tap = 0; tap < 1 << Dims; ++tap) {
+    int32_t* __restrict index = taps.index.data() + taps.at(tap, 0);
+    A* __restrict weight = taps.weight.data() + taps.at(tap, 0);
+    for (int64_t k = 0; k < count; ++k) {
+      const size_t p = static_cast<size_t>(k);
+      A product = 1;
+      int32_t place = 0, least = 0;
+      for (size_t d = Dims; d-- > 0;) {
+        const size_t side = tap >> d & 1;
+        const int32_t n = numbers[d][side][p];
+        product *= parts[d][side][p];
+        least = std::min(least, n);
+        place = place * static_cast<int32_t>(s.size[Dims - 1 - d]) + std::max(n, 0);
+      }
+      index[p] = least < 0 ? -1 : place;
+      weight[p] = product;
+    }
+    for (size_t d = 0; taps.with_slopes && d < Dims; ++d) {
+      A* __restrict slope = taps.slope[d].data() + taps.at(tap, 0);
+      const A sign = tap >> d & 1 ? A{1} : A{-1};
+      for (int64_t k = 0; k < count; ++k) {
+        const size_t p = static_cast<size_t>(k);
+        A product = sign * where.slope[d][p];
+        for (size_t e = 0; e < Dims; ++e)
+          if (e != d) product *= parts[e][tap >> e & 1][p];
+        slope[p] = product;
+      }
+    }
+  }
+}
+
+template <int Dims, class A> void set_nearest(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
+  int32_t* __restrict index = taps.index.data();
+  for (int64_t p = 0; p < count; ++p) {
+    int32_t place = 0, least = 0;
+    for (size_t d = Dims; d-- > 0;) {
+      const int32_t size = static_cast<int32_t>(s.size[Dims - 1 - d]);
+      const A x = std::nearbyint(where.at[d][static_cast<size_t>(p)]);
+      // Also of coordinates that are no numbers: all elements are outside.
+      const int32_t n = static_cast<int32_t>((x >= A{0}) & (x < static_cast<A>(size)) ? x : A{-1});
+      least = std::min(least, n);
+      place = place * size + std::max(n, 0);
+    }
+    index[p] = least < 0 ? -1 : place;
+  }
+  std::fill_n(taps.weight.data(), count, A{1});
+  for (size_t d = 0; taps.with_slopes && d < Dims; ++d) std::fill_n(taps.slope[d].data(), count, A{0});
+}
+
+template <class A> void set_cubic(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
+  std::array<std::array<A, 4>, 2> weights, slopes;
+  std::array<std::array<int64_t, 4>, 2> at;
+  for (int64_t p = 0; p < count; ++p) {
+    const size_t q = static_cast<size_t>(p);
+    for (size_t d = 0; d < 2; ++d) {
+      const int64_t size = s.size[1 - d];
+      const A floor = std::floor(where.at[d][q]);
+      cubic<A>(where.at[d][q] - floor, weights[d], slopes[d]);
+      for (size_t k = 0; k < 4; ++k) {
+        const A x = floor + static_cast<A>(static_cast<int64_t>(k) - 1);
+        const int64_t place = whole(std::nearbyint(padded<A>(x, size, s.padding, s.align).at));
+        at[d][k] = place >= 0 && place < size ? place : -1;
+      }
+    }
+    for (size_t j = 0; j < 4; ++j)
+      for (size_t i = 0; i < 4; ++i) {
+        const size_t to = taps.at(static_cast<int>(4 * j + i), p);
+        const bool inside = at[0][i] >= 0 && at[1][j] >= 0;
+        taps.index[to] = inside ? static_cast<int32_t>(at[1][j] * s.size[1] + at[0][i]) : -1;
+        taps.weight[to] = weights[0][i] * weights[1][j];
+        if (!taps.with_slopes) continue;
+        taps.slope[0][to] = slopes[0][i] * weights[1][j] * where.slope[0][q];
+        taps.slope[1][to] = weights[0][i] * slopes[1][j] * where.slope[1][q];
+      }
+  }
+}
+
+template <class T, class A> void fill_taps(Taps<A>& taps, const Shape& s, const T* grid, int64_t count) {
+  Located<A> where;
+  locate(where, s, grid, count);
+  if (s.mode == kNearest)
+    s.dims == 2 ? set_nearest<2>(taps, s, where, count) : set_nearest<3>(taps, s, where, count);
+  else if (s.mode == kCubic)
+    set_cubic(taps, s, where, count);
+  else if (s.dims == 2)
+    set_linear<2>(taps, s, where, count);
+  else
+    set_linear<3>(taps, s, where, count);
+}
+
+#if defined(__AVX2__)
+#define TESSERACK_CPU_GATHERED_TAPS 1
+// Of float32 by the processor's own gather, which compilers avoid.
+template <int N>
+void gather_taps(float* __restrict sums, const int32_t* index, const float* weight, const float* plane, int64_t count) {
+  constexpr int64_t lanes = kVectorBytes / 4;
+  for (int64_t p = 0; p < count; p += lanes) { // a block's arrays are as long as whole registers
+#if defined(__AVX512F__)
+    __m512 sum = _mm512_loadu_ps(sums + p);
+    for (int tap = 0; tap < N; ++tap) {
+      const __m512i at = _mm512_loadu_si512(index + tap * kBlock + p);
+      const __mmask16 inside = _mm512_cmpge_epi32_mask(at, _mm512_setzero_si512());
+      const __m512 value = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), inside, at, plane, 4);
+      const __m512 scaled = _mm512_maskz_mul_ps(inside, _mm512_loadu_ps(weight + tap * kBlock + p), value);
+      sum = _mm512_add_ps(sum, scaled);
+    }
+    _mm512_storeu_ps(sums + p, sum);
+#else
+    __m256 sum = _mm256_loadu_ps(sums + p);
+    for (int tap = 0; tap < N; ++tap) {
+      const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index + tap * kBlock + p));
+      const __m256 inside = _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1)));
+      const __m256 value = _mm256_mask_i32gather_ps(_mm256_setzero_ps(), plane, at, inside, 4);
+      const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(weight + tap * kBlock + p), value);
+      sum = _mm256_add_ps(sum, _mm256_and_ps(inside, scaled));
+    }
+    _mm256_storeu_ps(sums + p, sum);
+#endif
+  }
+}
+#endif
+
+// Adds weight * plane[index] of `N` taps where there is an index. What stands where there is none is never used.
+template <int N, class T, class A>
+void add_taps(A* __restrict sums, const int32_t* __restrict index, const A* __restrict weight,
+              const T* __restrict plane, int64_t count) {
+#ifdef TESSERACK_CPU_GATHERED_TAPS
+  if constexpr (std::is_same_v<T, float>) return gather_taps<N>(sums, index, weight, plane, count);
+#endif
+  for (int64_t p = 0; p < count; ++p) {
+    A sum = sums[p];
+    for (int tap = 0; tap < N; ++tap) {
+      const int32_t at = index[tap * kBlock + p];
+      const A value = weight[tap * kBlock + p] * load(plane[std::max(at, 0)]);
+      sum += at >= 0 ? value : A{0};
+    }
+    sums[p] = sum;
+  }
+}
+
+// The one element of each place, or zero.
+template <class T>
+void take_nearest(T* __restrict out, const int32_t* __restrict index, const T* __restrict plane, int64_t count) {
+  for (int64_t p = 0; p < count; ++p) {
+    const T value = plane[std::max(index[p], 0)];
+    out[p] = index[p] >= 0 ? value : T{};
+  }
+}
+
+template <class T> void forward(const Call& call) {
+  using A = Accumulator<T>;
+  const Shape s(call.in(0), call.in(1), call);
+  const T *input = call.in(0).data<T>(), *grid = call.in(1).data<T>();
+  T* out = call.out(0).data<T>();
+  const int64_t blocks = (s.places + kBlock - 1) / kBlock, work = kBlock * s.taps() * s.channels;
+  parallel_for(0, s.batch * blocks, std::max<int64_t>(1, 16384 / work), [&](int64_t begin, int64_t end) {
+    Taps<A> taps(s, false);
+    std::array<A, kBlock> sums;
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t n = b / blocks, first = b % blocks * kBlock, count = std::min(kBlock, s.places - first);
+      fill_taps(taps, s, grid + (n * s.places + first) * s.dims, count);
+      for (int64_t c = 0; c < s.channels; ++c) {
+        const T* plane = input + (n * s.channels + c) * s.elements;
+        T* to = out + (n * s.channels + c) * s.places + first;
+        const int32_t* index = taps.index.data();
+        const A* weight = taps.weight.data();
+        if (taps.count == 1) {
+          take_nearest(to, index, plane, count);
+          continue;
+        }
+        sums.fill(0);
+        for (int tap = 0; tap + 4 <= taps.count; tap += 4)
+          add_taps<4>(sums.data(), index + tap * kBlock, weight + tap * kBlock, plane, count);
+        for (int64_t p = 0; p < count; ++p) to[p] = store<T>(sums[static_cast<size_t>(p)]);
+      }
+    }
+  });
+}
+
+template <class T, class A>
+void add_slopes(std::array<std::array<A, kBlock>, 3>& sums, const Taps<A>& taps, int tap, const T* __restrict plane,
+                const T* __restrict grad, int64_t count, int dims) {
+  std::array<A, kBlock> values;
+  const int32_t* __restrict index = taps.index.data() + taps.at(tap, 0);
+  A* __restrict to = values.data();
+  for (int64_t p = 0; p < count; ++p) {
+    const A value = load(plane[std::max(index[p], 0)]) * load(grad[p]);
+    to[p] = index[p] >= 0 ? value : A{0};
+  }
+  for (size_t d = 0; d < static_cast<size_t>(dims); ++d) {
+    const A* __restrict slope = taps.slope[d].data() + taps.at(tap, 0);
+    A* __restrict line = sums[d].data();
+    for (int64_t p = 0; p < count; ++p) line[p] += slope[p] * to[p];
+  }
+}
+
+// Gradients by the grid: a sum over channels, each place on its own.
+template <class T> void grid_gradient(const Call& call, const Shape& s) {
+  using A = Accumulator<T>;
+  const T *grad = call.in(0).data<T>(), *input = call.in(1).data<T>(), *grid = call.in(2).data<T>();
+  T* out = call.out(1).data<T>();
+  const int64_t blocks = (s.places + kBlock - 1) / kBlock, work = kBlock * s.taps() * s.channels;
+  parallel_for(0, s.batch * blocks, std::max<int64_t>(1, 16384 / work), [&](int64_t begin, int64_t end) {
+    Taps<A> taps(s, true);
+    std::array<std::array<A, kBlock>, 3> sums;
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t n = b / blocks, first = b % blocks * kBlock, count = std::min(kBlock, s.places - first);
+      fill_taps(taps, s, grid + (n * s.places + first) * s.dims, count);
+      for (auto& line : sums) line.fill(0);
+      for (int64_t c = 0; c < s.channels; ++c) {
+        const T *plane = input + (n * s.channels + c) * s.elements,
+                *from = grad + (n * s.channels + c) * s.places + first;
+        for (int tap = 0; tap < taps.count; ++tap) add_slopes(sums, taps, tap, plane, from, count, s.dims);
+      }
+      T* to = out + (n * s.places + first) * s.dims;
+      for (int64_t p = 0; p < count; ++p)
+        for (int d = 0; d < s.dims; ++d)
+          to[p * s.dims + d] = store<T>(sums[static_cast<size_t>(d)][static_cast<size_t>(p)]);
+    }
+  });
+}
+
+// Gradients by the input: a thread has some channels of an image for itself.
+template <class T> void input_gradient(const Call& call, const Shape& s) {
+  using A = Accumulator<T>;
+  const T *grad = call.in(0).data<T>(), *grid = call.in(2).data<T>();
+  T* out = call.out(0).data<T>();
+  const int64_t work = (s.places * s.taps() + s.elements);
+  parallel_for(0, s.batch * s.channels, std::max<int64_t>(1, 16384 / work), [&](int64_t begin, int64_t end) {
+    Taps<A> taps(s, false);
+    for (int64_t next = begin; next < end;) {
+      const int64_t n = next / s.channels, last = std::min(end, (n + 1) * s.channels);
+      std::vector<A> planes(static_cast<size_t>((last - next) * s.elements), A{0});
+      for (int64_t first = 0; first < s.places; first += kBlock) {
+        const int64_t count = std::min(kBlock, s.places - first);
+        fill_taps(taps, s, grid + (n * s.places + first) * s.dims, count);
+        for (int64_t c = next; c < last; ++c) {
+          A* plane = planes.data() + (c - next) * s.elements;
+          const T* from = grad + c * s.places + first;
+          for (int tap = 0; tap < taps.count; ++tap)
+            for (int64_t p = 0; p < count; ++p) {
+              const size_t at = taps.at(tap, p);
+              if (taps.index[at] >= 0) plane[taps.index[at]] += taps.weight[at] * load(from[p]);
+            }
+        }
+      }
+      for (int64_t k = 0; k < (last - next) * s.elements; ++k)
+        out[next * s.elements + k] = store<T>(planes[static_cast<size_t>(k)]);
+      next = last;
+    }
+  });
+}
+
+// Inputs: input, grid; params: mode, padding, align_corners.
+void grid_sample(const Call& call) {
+  switch_float(call.op(), call.in(0).dtype(), [&](auto tag) { forward<typename decltype(tag)::type>(call); });
+}
+
+// Inputs: grad, input, grid; outputs: the gradients by input and grid; params as above.
+void grid_sample_backward(const Call& call) {
+  const Shape s(call.in(1), call.in(2), call);
+  switch_float(call.op(), call.in(0).dtype(), [&](auto tag) {
+    input_gradient<typename decltype(tag)::type>(call, s);
+    grid_gradient<typename decltype(tag)::type>(call, s);
+  });
+}
+
+} // namespace
+
+TS_KERNEL_AS("grid_sample", grid_sample, kFloats, TS_L_CONTIGUOUS);
+TS_KERNEL_AS("grid_sample_backward", grid_sample_backward, kFloats, TS_L_CONTIGUOUS);
+
+} // namespace tesserack::cpu
