@@ -85,7 +85,7 @@ private:
       launch_.in(t);
       return true;
     }
-    if (!t.numel() && !o.empty) return false;
+    if ((!t.numel() && !o.empty) || (o.floating && !is_floating(t.dtype()))) return false;
     const DType dtype = dtype_of(o, t, result_);
     const bool written = o.written && (o.written_if < 0 || f_.args[o.written_if].i);
     if (t.dtype() == dtype && lies_so(o, t)) [[likely]] {
@@ -129,7 +129,7 @@ private:
       return true;
     }
     const Value* v = &f_.args[p.arg];
-    if (p.other >= 0 && v->tag == Tag::Ints && !v->len) v = &f_.args[p.other];
+    if (p.other >= 0 && (v->is_none() || (v->tag == Tag::Ints && !v->len))) v = &f_.args[p.other];
     switch (p.from) {
     case ParameterFrom::Wrapped: {
       const int64_t ndim = (p.of == kFirstResult ? f_.rets[0].as_tensor() : tensor_at(f_, p.of)).ndim();
