@@ -10,11 +10,10 @@ import pytest
 import tesserack as ts
 from tesserack import _native
 from tesserack.testing import cases, samples
+from tesserack.testing.conformance.gradients import DIFFERENTIABLE, differentiable, function
 
 ALL = {r["name"]: r for r in _native._operators() if r["origin"] == "tesserack"}
 DECLARED = {n: r for n, r in ALL.items() if r["kernel"] and r["variant"] == "functional"}
-# Computed by code: for want of data that says it, in the reason's words.
-CODE = {n: r["code"] for n, r in ALL.items() if r["code"]}
 
 
 def calls(name: str, device: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -95,3 +94,28 @@ def test_lowering_is_told() -> None:
     assert [step["parameters"][k - 5][0] for k in step["changing"]] == ["step", "lr"]
     with pytest.raises(RuntimeError, match="no operator named"):
         ts.dispatch.lowering("no_such")
+
+
+# Made of declared kernels whose operators are hidden: the same of their values and gradients.
+THROUGH = (
+    *("softmax", "log_softmax", "layer_norm", "group_norm", "batch_norm", "nll_loss", "cross_entropy", "embedding"),
+    *("conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "scaled_dot_product_attention"),
+    *("cat", "tril", "triu"),
+)
+
+
+@pytest.mark.parametrize("name", [n for n in THROUGH if n in DIFFERENTIABLE])
+def test_gradients_by_decompositions(name: str, device: ts.device) -> None:
+    for sample in filter(differentiable, samples.samples(name)):
+        call, leaves = function(name, sample, ts.float32, device)
+
+        def derived(call: Any = call, leaves: Any = leaves) -> list[Any]:
+            results = [o for o in call(*leaves) if o.requires_grad]
+            return [*results, *ts.autograd.grad([o.sum() for o in results], leaves, allow_unused=True)]
+
+        by_kernel = derived()
+        with withheld():
+            made = derived()
+        for t, expected in zip(made, by_kernel, strict=True):
+            assert (t is None) == (expected is None), sample
+            assert t is None or ts.allclose(t, expected, 1e-3, 1e-4, equal_nan=True), sample
