@@ -40,7 +40,7 @@ def run_all(device: ts.device) -> None:
     x, w, table = ts.rand(4, 6, device=device), ts.rand(6, device=device), ts.rand(5, 3, device=device)
     image, taps = ts.rand(2, 2, 6, 6, device=device), ts.rand(3, 2, 2, 2, device=device)
     x.t().softmax(-1), x.double().log_softmax(0), F.layer_norm(x.t(), (4,), w[:4], w[:4])
-    F.conv2d(image, taps, stride=2), F.conv1d(image[0], taps[:, :, 0], padding=1)
+    F.conv2d(image, taps, stride=2), F.conv1d(image[:, :, 0], taps[:, :, 0], padding=1)
     F.max_pool2d(image, 2), F.avg_pool2d(image, (2, 3), stride=1)
     F.embedding(ts.tensor([[1, 2], [0, 4]], device=device), table)
     F.batch_norm(image, w[:2].half().float(), w[2:4].clone(), training=True)
