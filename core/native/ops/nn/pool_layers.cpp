@@ -1,5 +1,6 @@
 // Pooling in the signatures of torch.nn.functional: one dim, adaptive, and resizing.
 #include "dispatch/op_handles.h"
+#include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
 #include "ops/common/raw.h"
@@ -55,15 +56,37 @@ Tensor avg_pool1d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan pa
 
 // --- adaptive: window o of n covers floor(o * size / n) to ceil((o + 1) * size / n) ----------------------------------
 
+// The elements of every window side by side, in place of `dim`: (.., n, longest window, ..).
+struct Windows {
+  Tensor elements, inside, counts; // which of them are its own, (n, longest), and how many, (n, 1)
+};
+
+Windows adaptive_windows(const Tensor& x, int64_t dim, int64_t n) {
+  static const Op floor_divide("floor_divide");
+  const int64_t size = x.size(dim), longest = size % n ? size / n + 2 : size / n;
+  Tensor o = ops::unsqueeze(counting(n, x.device()), int64_t{1});
+  Tensor begin = floor_divide(ops::mul(o, Scalar(size)), Scalar(n));
+  Tensor end = floor_divide(ops::add(ops::mul(o, Scalar(size)), Scalar(size + n - 1)), Scalar(n));
+  Tensor at = ops::add(begin, counting(longest, x.device())), last = ops::sub(end, Scalar(1));
+  Tensor picked = ops::index_select(x, dim, ops::flatten(ops::minimum(at, last)));
+  Dims sizes(x.sizes());
+  sizes[static_cast<size_t>(dim)] = longest;
+  sizes.insert(sizes.begin() + dim, n);
+  return {ops::reshape(picked, sizes), ops::le(at, last), ops::sub(end, begin)};
+}
+
+// Of equal maxima the first has the gradient.
 Tensor adaptive_along(const Tensor& x, int64_t dim, int64_t n, bool maximum) {
-  int64_t size = x.size(dim), dims[] = {dim};
-  std::vector<Tensor> parts;
-  for (int64_t o = 0; o < n; ++o) {
-    int64_t begin = o * size / n, end = ((o + 1) * size + n - 1) / n;
-    Tensor window = ops::narrow(x, dim, begin, end - begin);
-    parts.push_back(maximum ? ops::amax(window, IntSpan(dims), true) : ops::mean_dim(window, IntSpan(dims), true));
-  }
-  return ops::cat(parts, dim);
+  const int64_t d = wrap_dim(dim, x.ndim(), "adaptive_pool");
+  Windows w = adaptive_windows(x, d, n);
+  if (maximum) return ops::max_dim.multi<2>(w.elements, d + 1, false)[0];
+  Dims beside(w.elements.sizes().size(), 1);
+  beside[static_cast<size_t>(d)] = n;
+  Tensor counts = ops::squeeze(ops::reshape(w.counts, beside), IntSpan(Dims{d + 1}));
+  beside[static_cast<size_t>(d) + 1] = w.elements.sizes()[static_cast<size_t>(d) + 1];
+  Tensor own = ops::masked_fill(w.elements, ops::logical_not(ops::reshape(w.inside, beside)), 0.0);
+  Tensor sums = ops::sum_dim(own, IntSpan(Dims{d + 1}), false, accumulate_type(x.dtype()));
+  return ops::to_dtype(ops::div(sums, counts), x.dtype());
 }
 
 void check_adaptive(const Tensor& self, IntSpan output, size_t n, const char* op) {
@@ -77,17 +100,20 @@ void check_adaptive(const Tensor& self, IntSpan output, size_t n, const char* op
              ": elements of output_size must be greater than or equal to 0, but got ", output);
 }
 
+// A result without elements that is part of the graph.
+Tensor no_windows(const Tensor& self, IntSpan output) {
+  Dims sizes(self.sizes().first(self.sizes().size() - 2));
+  sizes.push_back(output[0]);
+  sizes.push_back(output[1]);
+  return ops::reshape(ops::narrow(ops::flatten(self), int64_t{0}, int64_t{0}, int64_t{0}), sizes);
+}
+
 Tensor adaptive_avg_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_avg_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
   int64_t h = self.size(-2), w = self.size(-1);
-  if (output[0] == 0 || output[1] == 0) {
-    Dims sizes(self.sizes().first(self.sizes().size() - 2));
-    sizes.push_back(output[0]);
-    sizes.push_back(output[1]);
-    return ops::reshape(ops::narrow(ops::flatten(self), int64_t{0}, int64_t{0}, int64_t{0}), sizes);
-  }
+  if (output[0] == 0 || output[1] == 0) return no_windows(self, output);
   if (output[0] == 1 && output[1] == 1) {
     int64_t plane[] = {-2, -1};
     return ops::mean_dim(self, IntSpan(plane), true);
@@ -107,13 +133,13 @@ Tensor adaptive_max_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_max_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
-  TS_CHECK(output[0] > 0 && output[1] > 0, op, ": expected positive output sizes, got ", output_size);
+  if (output[0] == 0 || output[1] == 0) return no_windows(self, output);
   int64_t h = self.size(-2), w = self.size(-1), kernel[] = {h / output[0], w / output[1]};
   if (output[0] == 1 && output[1] == 1 && h * w > 0 &&
       !is_channels_last(self)) // a maximum of all: rows as long as planes
     return ops::unsqueeze(ops::max_dim.multi<2>(ops::flatten(self, int64_t{-2}), int64_t{-1}, true)[0], int64_t{-1});
   if (h % output[0] == 0 && w % output[1] == 0) return max_pool2d(self, kernel, kernel, Dims{0}, Dims{1}, false);
-  return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], true), -1, output[1], true));
+  return as_laid_out(self, adaptive_along(adaptive_along(self, -1, output[1], true), -2, output[0], true));
 }
 
 } // namespace
