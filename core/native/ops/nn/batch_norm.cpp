@@ -61,7 +61,10 @@ void decompose(const Tensor& out, const Tensor& save_mean, const Tensor& save_rs
   Tensor x = raw_cast(input, accumulate_type(input.dtype()));
   Tensor mean = training ? ops::mean_dim(x, c.others) : running_mean, var = running_var;
   Tensor centered = ops::sub(x, c.beside(mean));
-  if (training) {
+  if (training) { // far from zero the mean is rounded by more than the spread bears: what is left of it is taken, too
+    Tensor left = ops::mean_dim(centered, c.others);
+    centered = ops::sub(centered, c.beside(left));
+    mean = ops::add(mean, left);
     var = ops::mean_dim(ops::square(centered), c.others);
     double n = static_cast<double>(c.per);
     if (running_mean.defined()) blend_into(running_mean, mean, momentum);

@@ -127,12 +127,8 @@ void running_extreme_gradient(GradContext& c) {
 
 // log(exp(a) + exp(b)); equal operands, infinities among them, never meet inf - inf.
 Tensor log_add(const Tensor& a, const Tensor& b) {
-  static const Op of_complex("_logaddexp_complex");
-  if (is_complex(a.dtype())) return of_complex(a, b);
-  Tensor same = ops::eq(a, b);
-  Tensor gap = ops::masked_fill(ops::sub(a, b), same, 0.0);
-  Tensor log1p_exp = ops::log(ops::add(ops::exp(ops::neg(ops::abs(gap))), 1.0));
-  return ops::add(ops::maximum(a, b), log1p_exp);
+  static const Op of_complex("_logaddexp_complex"), of_real("_log_add");
+  return (is_complex(a.dtype()) ? of_complex : of_real)(a, b);
 }
 
 // By doubling: after step s each element holds its last 2s terms. Stable, where one running maximum would not be.
@@ -183,6 +179,15 @@ TS_OPERATORS(scan) {
       .gradient(running_extreme_gradient)
       .out()
       .doc("Running minima along dim and the last position of each (int64).");
+  // Derivatives by the gap, which is zero at ties: of their absolute value there is none there.
+  def("_log_add(Tensor self, Tensor other) -> Tensor")
+      .pointwise("max(self, other) + log1p(exp(-abs(select((self == other) * (abs(self) == inf), 0, self - other))))")
+      .promote(Promote::Float)
+      .no_complex()
+      .derivative("self", "grad * sigmoid(select((self == other) * (abs(self) == inf), 0, self - other))")
+      .derivative("other", "grad * sigmoid(select((self == other) * (abs(self) == inf), 0, other - self))")
+      .hidden()
+      .doc("log(exp(self) + exp(other)).");
   def("logcumsumexp(Tensor self, int dim) -> Tensor")
       .body<logcumsumexp>()
       .out(kSameDtype)
