@@ -35,7 +35,8 @@ demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
 test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(if $(PARITY),$(STAMPS)/torch)
-	@for program in $$(ls -t build/core-*/tesserack_tests 2>/dev/null | head -n 1); do $$program; done
+	@for folder in $$(ls -td build/core-*/ | head -n 1); do PATH="$(abspath $(VENV))/bin:$$PATH" \
+	  cmake --build $$folder --target tesserack_tests && $$folder/tesserack_tests || exit 1; done
 	$(PY) -m pytest --pyargs $(PYTEST_ARGS) $(TESTS)
 
 conform: build $(STAMPS)/test $(DEVICE_STAMP)
@@ -64,7 +65,7 @@ lint: build $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/opencl
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
-	$(PY) -m tesserack._tools.stubs --check
+	$(PY) -m tesserack.cli._stubs.stubs --check
 	$(PY) -m mypy
 	$(PY) -m mypy benchmarks tools
 	$(PY) -m mypy tests/python/typed_program.py

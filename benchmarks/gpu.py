@@ -230,7 +230,7 @@ def _step(b: Bench, make: Callable[[Bench], Any], captured: bool) -> Callable[[]
     with b.module.graph(graph):
         gradients()
 
-    def replayed() -> None:
+    def replayed(inputs: Any = (model, x, loss_of)) -> None:  # whose memory the graph reads
         graph.replay()
         optimizer.step()
 

@@ -17,6 +17,10 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endif()
 
+# A compiler that links its library statically must not lend ours to other extensions of the process: what is unique by
+# name in it (locales) would be shared between two copies, and printing a number elsewhere crash.
+add_link_options(-Wl,--exclude-libs,libstdc++.a:libgcc.a)
+
 function(tesserack_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -fno-plt)
   if(TESSERACK_WERROR)

@@ -13,20 +13,27 @@ if(NOT binding_sources)
   message(WARNING "core/native/python has no sources: tesserack._native is not built")
   return()
 endif()
-# Default visibility, because inline variables of the core's headers must be one object in both libraries;
-# pybind11's own types stay hidden, which GCC would warn about.
-pybind11_add_module(_native MODULE NO_EXTRAS ${binding_sources})
-# What pybind11 binds is called rarely, and takes long to optimise.
-foreach(source runtime_bindings.cpp stream_object.cpp)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/core/native/python/${source} PROPERTIES
-                              SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -Os)
-endforeach()
+# What pybind11 binds is called rarely, takes long to read and to optimise: one unit for size. Its files are named here,
+# the others include no pybind11.
+set(bound_sources runtime_bindings.cpp stream_object.cpp watch_bindings.cpp)
+list(TRANSFORM bound_sources PREPEND ${PROJECT_SOURCE_DIR}/core/native/python/)
+list(REMOVE_ITEM binding_sources ${bound_sources})
+add_library(_native_bound OBJECT ${bound_sources})
+set_target_properties(_native_bound PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+target_link_libraries(_native_bound PRIVATE pybind11::module tesserack)
+target_compile_options(_native_bound PRIVATE -Os)
+pybind11_add_module(_native MODULE NO_EXTRAS ${binding_sources} $<TARGET_OBJECTS:_native_bound>)
 target_link_libraries(_native PRIVATE tesserack)
-tesserack_compile_options(_native)
-target_compile_options(_native PRIVATE -Wno-attributes -falign-functions=64) # as the core
 target_precompile_headers(_native PRIVATE <algorithm> <functional> <memory> <string> <vector>
                           core/native/dispatch/boxing.h core/native/python/types.h)
-set_target_properties(_native PROPERTIES CXX_VISIBILITY_PRESET default INSTALL_RPATH "$ORIGIN/lib")
+# Default visibility, because inline variables of the core's headers must be one object in both libraries;
+# pybind11's own types stay hidden, which GCC would warn about.
+foreach(target _native _native_bound)
+  tesserack_compile_options(${target})
+  target_compile_options(${target} PRIVATE -Wno-attributes -falign-functions=64) # as the core
+  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET default)
+endforeach()
+set_target_properties(_native PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
 install(TARGETS _native LIBRARY DESTINATION tesserack)
 
 if(NOT SKBUILD)

@@ -8,11 +8,32 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 import tesserack as ts
+from tesserack.testing import seeds
 
-# Where a failure stops others' work, the examples are the same on every run, and printed to be tried again.
+# Nothing is remembered from run to run: what is drawn follows from the seed alone. Where a failure stops others' work,
+# it is the same with every seed.
+hypothesis.settings.register_profile("seeded", database=None, print_blob=True)
 hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True)
-if os.environ.get("CI"):
-    hypothesis.settings.load_profile("ci")
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "seeded")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One seed for all, and for every process of the run."""
+    config.option.tesserack_seed = seeds.seed()
+    if getattr(config.option, "hypothesis_seed", "") is None:
+        config.option.hypothesis_seed = str(seeds.seed())
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """How to choose the same cases again."""
+    return f"seed: --tesserack-seed {seeds.seed()}{' FULL=1' if seeds.full() else ''}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where no header was shown."""
+    if terminalreporter.no_header or terminalreporter.verbosity < 0:
+        terminalreporter.write_line(pytest_report_header(terminalreporter.config))
+
 
 # float32 first: the dtype a quick look would use.
 FLOATS = (ts.float32, ts.float64, ts.bfloat16, ts.float16)

@@ -23,9 +23,10 @@ NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "dispatch": 1, "autograd": 2, "exten
 # own __init__ gathers all and is free.
 PACKAGE_LEVELS = {
     **dict.fromkeys(("nn", "optim", "utils", "amp"), 1),
-    **dict.fromkeys(
-        ("_switches", "compat.aten", "compat.shims", "compiler", "distributions", "func", "fx", "jit", "testing"), 2
-    ),
+    **dict.fromkeys(("utils.deterministic", "utils.settings", "aten", "compat.shims", "distributions"), 2),
+    **dict.fromkeys(("func", "fx", "jit", "testing"), 2),
+    "serialization._objects": 1,
+    **dict.fromkeys(("aten.missing", "utils.homes", "utils.importing", "utils.profiler", "utils.warnings"), 0),
     "cli": 3,
     "__main__": 4,
 }
@@ -75,7 +76,8 @@ def imported(tree: ast.Module, package: str) -> Iterator[str]:
 
 def package_level(words: Sequence[str]) -> int:
     """The level of a module, given by its name's words below the package."""
-    return max(PACKAGE_LEVELS.get(".".join(words[:count]), 0) for count in range(1, len(words) + 1))
+    names = (".".join(words[:count]) for count in range(len(words), 0, -1))
+    return next((PACKAGE_LEVELS[name] for name in names if name in PACKAGE_LEVELS), 0)
 
 
 def package_violations() -> Iterator[str]:

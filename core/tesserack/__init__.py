@@ -8,26 +8,30 @@ tensor([2., 4., 6.])
 """
 
 # The names of this package are collected, not listed: operators come from the native registry. What type checkers and
-# editors see is __init__.pyi, written by `python -m tesserack._tools.stubs`.
+# editors see is __init__.pyi, written by `python -m tesserack.cli._stubs.stubs`.
 from __future__ import annotations
 
 import importlib
 
 from tesserack._native import *  # noqa: F403
 from tesserack._native import Tensor, __version__  # noqa: F401
-from tesserack._registry import public_functions
+from tesserack.ops.registry import public_functions
+from tesserack.utils import homes as _homes
 
+_homes.install()
 globals().update(public_functions())
 
-from tesserack import _nonzero_unique, _tensor_aliases, _tensor_methods  # noqa: E402
 from tesserack import backends as backends  # noqa: E402
-from tesserack._functions import *  # noqa: E402, F403
-from tesserack._nonzero_unique import *  # noqa: E402, F403
-from tesserack._streams import *  # noqa: E402, F403
-from tesserack._tensor_str import set_printoptions as set_printoptions  # noqa: E402
-from tesserack._variadic import *  # noqa: E402, F403
-from tesserack.random import default_generator as _default_generator  # noqa: E402
-from tesserack.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402, F401
+from tesserack._tensor import aliases as _tensor_aliases  # noqa: E402
+from tesserack._tensor import methods as _tensor_methods  # noqa: E402
+from tesserack._tensor.functions import *  # noqa: E402, F403
+from tesserack._tensor.printing import set_printoptions as set_printoptions  # noqa: E402
+from tesserack.backends.streams import *  # noqa: E402, F403
+from tesserack.ops import nonzero_unique as _nonzero_unique  # noqa: E402
+from tesserack.ops.nonzero_unique import *  # noqa: E402, F403
+from tesserack.ops.products import *  # noqa: E402, F403
+from tesserack.ops.random import default_generator as _default_generator  # noqa: E402
+from tesserack.ops.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402, F401
 
 _tensor_methods.install(Tensor)
 _nonzero_unique.install(Tensor)
@@ -42,6 +46,7 @@ _LAZY_MODULES = (
     "compat",
     "compiler",
     "dispatch",
+    "distributed",
     "distributions",
     "fft",
     "func",
@@ -64,6 +69,7 @@ _LAZY_MODULES = (
     "quasirandom",
     "random",
     "return_types",
+    "serialization",
     "signal",
     "sparse",
     "special",
@@ -72,7 +78,7 @@ _LAZY_MODULES = (
     "types",
     "utils",
 )
-# Functions of tesserack._switches.
+# Functions of tesserack.utils.settings.
 _SWITCHES = (
     *("are_deterministic_algorithms_enabled", "autocast", "clear_autocast_cache", "compile", "get_autocast_cpu_dtype"),
     *("get_autocast_dtype", "get_autocast_gpu_dtype", "get_deterministic_debug_mode", "get_float32_matmul_precision"),
@@ -83,14 +89,14 @@ _SWITCHES = (
     *("set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always"),
     "use_deterministic_algorithms",
 )
-# Functions of tesserack._copies.
+# Functions of tesserack.ops.copies.
 _COPIES = (
     *("alias_copy", "as_strided_copy", "as_strided_scatter", "detach_copy", "diagonal_copy", "expand_copy"),
     *("narrow_copy", "permute_copy", "select_copy", "slice_copy", "split_copy", "split_with_sizes_copy"),
     *("squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsafe_chunk", "unsafe_split"),
     *("unsafe_split_with_sizes", "unsqueeze_copy", "view_as_complex_copy", "view_as_real_copy", "view_copy"),
 )
-# Functions of tesserack._positional, _mutation and _symbolic.
+# Functions of tesserack.ops.layers, _mutation and _symbolic.
 _POSITIONAL = (
     *("adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "conv_tbc", "convolution"),
     *("ctc_loss", "embedding_bag", "embedding_renorm_", "feature_alpha_dropout", "feature_alpha_dropout_"),
@@ -105,14 +111,14 @@ _SYMBOLIC = (
     *("cond", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "while_loop"),
 )
 _LAZY_NAMES = {
-    **dict.fromkeys(_POSITIONAL, "_positional"),
-    **dict.fromkeys(_MUTATION, "_mutation"),
-    **dict.fromkeys(_SYMBOLIC, "_symbolic"),
-    **dict.fromkeys(("frobenius_norm", "norm_except_dim", "nuclear_norm"), "_norms"),
-    **dict.fromkeys(("empty_permuted", "from_file", "range", "to_dlpack"), "_creation"),
-    **dict.fromkeys(("histogram", "histogramdd"), "_histograms"),
+    **dict.fromkeys(_POSITIONAL, "ops.layers"),
+    **dict.fromkeys(_MUTATION, "ops.mutation"),
+    **dict.fromkeys(_SYMBOLIC, "ops.control_flow"),
+    **dict.fromkeys(("frobenius_norm", "norm_except_dim", "nuclear_norm"), "ops.norms"),
+    **dict.fromkeys(("empty_permuted", "from_file", "range", "to_dlpack"), "ops.creation"),
+    **dict.fromkeys(("histogram", "histogramdd"), "ops.histograms"),
     **dict.fromkeys(
-        ("batch_norm_update_stats", "native_batch_norm", "native_group_norm", "native_layer_norm"), "_norm_statistics"
+        ("batch_norm_update_stats", "native_batch_norm", "native_group_norm", "native_layer_norm"), "ops.normalization"
     ),
     **dict.fromkeys(
         (
@@ -137,10 +143,11 @@ _LAZY_NAMES = {
         ),
         "sparse._functions",
     ),
-    "hash_tensor": "_hashes",
-    "segment_reduce": "_segments",
+    "hash_tensor": "ops.hashes",
+    "segment_reduce": "ops.segments",
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
+    "Storage": "storage._typed",
     **dict.fromkeys(
         (
             f"{name}Storage"
@@ -160,33 +167,33 @@ _LAZY_NAMES = {
                 *("Long", "Short"),
             ]
         ),
-        "_typed_storage",
+        "storage._typed",
     ),
-    **dict.fromkeys(_COPIES, "_copies"),
-    **dict.fromkeys(("frexp", "gradient", "nextafter"), "_floats"),
+    **dict.fromkeys(_COPIES, "ops.copies"),
+    **dict.fromkeys(("frexp", "gradient", "nextafter"), "ops.floats"),
     **dict.fromkeys(
         (
             f"{name}Tensor"
             for name in ["BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"]
         ),
-        "_typed",
+        "_tensor.typed",
     ),
-    **dict.fromkeys(_SWITCHES, "_switches"),
+    **dict.fromkeys(_SWITCHES, "utils.settings"),
     **dict.fromkeys(
         (
             *("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"),
             *("stft", "istft"),
         ),
-        "_spectral",
+        "ops.spectral",
     ),
-    **dict.fromkeys(("lobpcg", "lu", "pca_lowrank", "svd_lowrank"), "_lowrank"),
+    **dict.fromkeys(("lobpcg", "lu", "pca_lowrank", "svd_lowrank"), "ops.lowrank"),
     **dict.fromkeys(("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "distributions._samplers"),
     "summary": "utils.summary",
-    "cmake_dir": "_headers",
-    "get_include": "_headers",
-    **dict.fromkeys(("igamma", "igammac"), "special._incomplete_gamma"),
+    "cmake_dir": "utils.headers",
+    "get_include": "utils.headers",
+    **dict.fromkeys(("igamma", "igammac"), "ops.special._incomplete_gamma"),
     "load": "serialization",
-    "mvlgamma": "special._elementary",
+    "mvlgamma": "ops.special._elementary",
     "vmap": "func",
     "save": "serialization",
     "set_anomaly_enabled": "autograd.anomaly_mode",
@@ -210,7 +217,7 @@ def __getattr__(name: str) -> object:
 
 
 def _foreach_function(name: str) -> object:
-    from tesserack._foreach import FUNCTIONS
+    from tesserack.ops.foreach import FUNCTIONS
 
     if name in FUNCTIONS:
         return FUNCTIONS[name]

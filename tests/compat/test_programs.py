@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import random
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import tesserack as ts
+from tesserack.testing import seeds
 
 pytest.importorskip("sklearn")
 FOLDER = Path(__file__).parent / "programs"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("common", "utils"))
 CARDS = ["cuda", "opencl", "reference"]
-FULL = bool(os.environ.get("FULL"))
-AT_ONCE, ON_CARDS = 12, 3  # of them in one run, another choice for each commit; all with FULL=1
+FULL = seeds.full()
+AT_ONCE, ON_CARDS = 12, 3  # of them in one run, another choice with every seed; all with FULL=1
 HALF = {"resnet": 2e-2, "gpt_resume": 2e-2}  # in half precision on a card
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch to compare with")
 
@@ -25,8 +23,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 def chosen():
     if FULL:
         return NAMES
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=FOLDER)
-    return random.Random(asked.stdout).sample(NAMES, AT_ONCE)
+    return seeds.generator("programs").sample(NAMES, AT_ONCE)
 
 
 def losses(done):

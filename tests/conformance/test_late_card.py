@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tesserack.testing import seeds
 
 ORDERED = "capabilities,slots,memory,streams,saving"
 
@@ -22,7 +22,7 @@ def test_what_asks_for_order(conform_late: Callable[..., tuple[str, Any]]) -> No
     assert {"test_slots.py", "test_memory.py", "test_streams.py", "test_capabilities.py"} <= ran
 
 
-@pytest.mark.skipif("FULL" not in os.environ, reason="takes minutes; FULL=1 runs it")
+@pytest.mark.skipif(not seeds.full(), reason="takes minutes; FULL=1 runs it")
 def test_all_of_it(conform_late: Callable[..., tuple[str, Any]]) -> None:
     printed, found = conform_late()
     assert failures(found) == []

@@ -261,6 +261,7 @@ def test_an_abandoned_iterator_ends_its_threads():
     def loaders():
         return [t for t in threading.enumerate() if t.name.startswith("loader-")]
 
+    gc.collect()  # what errors of other tests still hold
     batches = iter(DataLoader(range(1000), num_workers=3, worker_type="thread"))
     next(batches)
     assert len(loaders()) == 3

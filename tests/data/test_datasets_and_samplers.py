@@ -58,7 +58,7 @@ def test_streams_chain():
 
     chained = Stream([1, 2]) + Stream([3])
     assert list(chained) == [1, 2, 3] and len(chained) == 3
-    with pytest.raises(ValueError, match="ChainDataset"):
+    with pytest.raises(AssertionError, match="ChainDataset"):
         data.ConcatDataset([Stream([1])])
 
 

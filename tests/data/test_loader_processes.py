@@ -138,8 +138,10 @@ def test_persistent_workers_stay():
     batches = iter(stay)
     next(batches)
     assert len(pids(stay)) == 2  # an epoch that was left early leaves nothing behind
+    assert iter(stay) is batches and len([*batches]) == len(stay)  # which it begins again
+    first, _ = stay._get_iterator(), stay._get_iterator()
     with pytest.raises(RuntimeError, match="one iteration at a time"):
-        next(batches)
+        next(first)
     go = processes({"dataset": Pids(6)})
     assert not pids(go) & pids(go)
 

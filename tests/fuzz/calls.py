@@ -17,7 +17,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import _native
-from tesserack._registry import operators
+from tesserack.ops.registry import operators
 
 SANE = (
     RuntimeError, TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, NotImplementedError,

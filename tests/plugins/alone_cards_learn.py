@@ -11,7 +11,7 @@ import tesserack as ts
 from late_backend import Late
 from plan_backend import Planned
 from tesserack import _native, nn
-from tesserack._capture import record
+from tesserack.backends.recording import record
 from tesserack.nn import functional as F
 
 native: Any = _native

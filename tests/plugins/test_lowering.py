@@ -13,7 +13,7 @@ import pytest
 import tesserack as ts
 from scipy import special
 from tesserack import _native
-from tesserack._registry import operators
+from tesserack.ops.registry import operators
 from tesserack.testing import cases, samples
 
 native: Any = _native

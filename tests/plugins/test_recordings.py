@@ -9,7 +9,7 @@ import pytest
 import tesserack as ts
 from late_backend import Late
 from tesserack import _native
-from tesserack._capture import record
+from tesserack.backends.recording import record
 
 native: Any = _native
 pytestmark = pytest.mark.usefixtures("no_fallback")

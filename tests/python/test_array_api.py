@@ -201,3 +201,54 @@ def test_gradients_flow():
     x = ts.tensor([1.0, 2.0], requires_grad=True)
     xp.sum(xp.multiply(x, xp.exp(x))).backward()
     np.testing.assert_allclose(x.grad.numpy(), [2 * np.e, 3 * np.e**2], rtol=1e-6)
+
+
+def test_limits_of_dtypes_and_arrays() -> None:
+    assert xp.finfo(ts.ones(2)).bits == 32 and xp.finfo(ts.complex128).dtype is ts.float64
+    assert xp.finfo(ts.float32).dtype is ts.float32 and xp.finfo(ts.float64).smallest_normal == 2.0**-1022
+    assert xp.iinfo(ts.ones(2, dtype=ts.int8)).max == 127 and xp.iinfo(ts.uint16).dtype is ts.uint16
+    with pytest.raises(TypeError):
+        xp.finfo(ts.int8)
+    with pytest.raises(TypeError):
+        xp.iinfo(ts.float32)
+
+
+def test_products_are_promoted() -> None:
+    small, wide = ts.tensor([1, 2, 3], dtype=ts.int8), ts.tensor([4, 5, 6], dtype=ts.uint8)
+    assert xp.matmul(small, wide).dtype is ts.int16 and xp.matmul(small, wide).item() == 32
+    assert xp.linalg.cross(small, wide).tolist() == [-3, 6, -3] and xp.linalg.cross(small, wide).dtype is ts.int16
+    assert xp.tensordot(small, wide, axes=1).item() == 32 and xp.linalg.outer(small, wide).dtype is ts.int16
+    scalar = ts.tensor(2.0, dtype=ts.float64)
+    assert xp.matmul(ts.ones(1, 1), scalar.reshape(1, 1)).dtype is ts.float64
+    with pytest.raises(ValueError, match="3 elements"):
+        xp.linalg.cross(ts.ones(2), ts.ones(2))
+    with pytest.raises(TypeError, match="numbers"):
+        xp.matmul(ts.ones(2, dtype=ts.bool), ts.ones(2))
+
+
+def test_grids_and_no_arrays() -> None:
+    assert xp.broadcast_arrays() == () and xp.meshgrid() == ()
+    rows, columns = xp.meshgrid(ts.tensor([1, 2]), ts.tensor([3, 4, 5]))
+    assert rows.tolist() == [[1, 2]] * 3 and columns.tolist() == [[3, 3], [4, 4], [5, 5]]
+    first, second = xp.meshgrid(ts.tensor([1, 2]), ts.tensor([0.5]), indexing="ij")
+    assert first.tolist() == [[1], [2]] and second.dtype is ts.float32 and second.shape == (2, 1)
+    with pytest.raises(ValueError, match="indexing"):
+        xp.meshgrid(ts.ones(1), indexing="yx")
+
+
+def test_repeats_and_places() -> None:
+    for dtype in (ts.int8, ts.uint8, ts.int32, ts.uint64):
+        assert xp.repeat(ts.tensor([1, 2, 3]), ts.tensor([1, 0, 2], dtype=dtype)).tolist() == [1, 3, 3]
+    assert xp.repeat(ts.tensor([[1], [2]]), 2).tolist() == [1, 1, 2, 2]
+    with pytest.raises(ValueError, match="0 dimensions"):
+        xp.nonzero(ts.tensor(1))
+
+
+def test_sizes_are_called_shape() -> None:
+    for name in ("empty", "ones", "zeros"):
+        made = getattr(xp, name)
+        assert made(shape=3).shape == (3,) and made((2, 0), dtype=ts.int8).dtype is ts.int8
+        with pytest.raises(TypeError):
+            made(2, 3)
+        with pytest.raises(ValueError, match="negative"):
+            made((-1,))

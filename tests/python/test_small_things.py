@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-from tesserack import _native, _registry
+from tesserack import _native
+from tesserack.ops import registry as _registry
 from tesserack.testing import assert_close, make_tensor
 
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 import tesserack as ts
-from tesserack._tools import stubs
+from tesserack.cli._stubs import stubs
 
 
 def test_the_stubs_are_up_to_date() -> None:
     """In a process of its own: other tests register operators."""
-    command = [sys.executable, "-m", "tesserack._tools.stubs", "--check"]
+    command = [sys.executable, "-m", "tesserack.cli._stubs.stubs", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -81,7 +81,7 @@ def test_shared_tensors_stay_shared():
     again = back({"a": w, "b": w.detach(), "c": [w.view(3)], "d": w.clone(), "e": w[:2]})
     assert again["a"] is again["b"] is again["c"][0]
     again["a"].fill_(5)
-    assert again["d"].tolist() == [1, 1, 1] and again["e"].tolist() == [1, 1]
+    assert again["d"].tolist() == [1, 1, 1] and again["e"].tolist() == [5, 5]
 
 
 def test_names_in_the_file_are_dotted_paths(tmp_path):
@@ -128,10 +128,10 @@ def test_parameters_are_saved_as_their_values():
     ("value", "error", "match"),
     [
         (object(), TypeError, "cannot store object"),
-        ({"a": [{1, 2}]}, TypeError, r"set at \['a'\]\[0\]"),
+        ({"a": [{1.5j}]}, TypeError, "set element of type complex at "),
         ({"net": nn.ReLU()}, TypeError, r"ReLU at \['net'\]; save its state_dict"),
-        ({b"key": 1}, TypeError, "dict key of type bytes"),
-        ({(1.5,): 1}, TypeError, "dict key of type tuple"),
+        ({b"key": 1}, TypeError, "dict key or set element of type bytes"),
+        ({(1.5,): 1}, TypeError, "dict key or set element of type tuple"),
     ],
 )
 def test_what_cannot_be_saved_is_named(value, error, match, tmp_path):
@@ -250,7 +250,7 @@ DAMAGED = {
     "hole": (file_of({"a": entry(offsets=(4, 12))}, b"\0" * 12), "begins at 4, expected 0"),
     "truncated": (file_of({"a": entry()}, b"\0" * 7), "truncated.*8 bytes.*has 7"),
     "too long": (file_of({"a": entry()}, b"\0" * 9), "damaged.*8 bytes.*has 9"),
-    "newer": (tree_file(None, version=2), "newer Tesserack"),
+    "newer": (tree_file(None, version=3), "newer Tesserack"),
     "unknown kind": (tree_file({"magic": 1}), "unknown kind"),
     "unknown tensor": (tree_file({"tensor": "b"}), "damaged"),
     "bad dict": (tree_file({"dict": [1]}), "damaged"),

@@ -133,6 +133,8 @@ def test_a_good_one_among_the_hostile():
     good = tensor_pickle(b"K\x00K\x02\x85K\x01\x85")
     data = struct.pack("<ff", 1.5, 2.5)
     assert load(zipped({"a/data.pkl": good, "a/data/0": data})).tolist() == [1.5, 2.5]
+    turned = struct.pack(">ff", 1.5, 2.5)
+    assert load(zipped({"a/data.pkl": good, "a/data/0": turned, "a/byteorder": b"big"})).tolist() == [1.5, 2.5]
 
 
 def archives():
@@ -140,7 +142,6 @@ def archives():
     yield "bomb", zipped({"a/data.pkl": b"\x80\x02N.", "a/data/0": b"\0" * 10_000_000}, zipfile.ZIP_DEFLATED)
     yield "no data.pkl", zipped({"a/other": b""})
     yield "path", zipped({"../../data.pkl": good, "/etc/data/0": b"\0" * 8})
-    yield "big", zipped({"a/data.pkl": good, "a/data/0": b"\0" * 8, "a/byteorder": b"big"})
     yield "short record", zipped({"a/data.pkl": good, "a/data/0": b"\0" * 7})
     twice = io.BytesIO()
     with zipfile.ZipFile(twice, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):

@@ -176,6 +176,14 @@ extern "C" __attribute__((visibility("default"))) int tesserack_backend(const ts
                   TS_ABI_MAJOR, TS_ABI_MINOR, host->abi_major, host->abi_minor);
     return backend::report(host, TS_ERROR, text);
   }
+  if (cpu::active_isa() < 0) {
+    char text[240];
+    std::snprintf(text, sizeof text,
+                  "cpu: built from source for another processor, of which this one (%s) lacks the instructions; build "
+                  "it here again, or for all: pip install -C cmake.define.TESSERACK_CPU_ISA=all",
+                  cpu::isa_name(cpu::detected_isa()));
+    return backend::report(host, TS_ERROR, text);
+  }
   cpu::the_host = host;
   *out = &table;
   return TS_OK;

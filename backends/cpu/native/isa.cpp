@@ -31,7 +31,7 @@ constexpr bool is_built(int level) { return (TESSERACK_CPU_BUILT >> level & 1) !
 
 int choose() {
   int best = detected_isa();
-  while (best > ISA_BASELINE && !is_built(best)) --best;
+  while (best >= ISA_BASELINE && !is_built(best)) --best;
   const char* wanted = std::getenv("TESSERACK_CPU_ISA");
   if (wanted == nullptr) return best;
   for (int level = ISA_BASELINE; level < best; ++level)

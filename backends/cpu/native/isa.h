@@ -8,7 +8,7 @@ namespace tesserack::cpu {
 enum IsaLevel { ISA_BASELINE = 0, ISA_AVX2 = 1, ISA_AVX512 = 2 };
 
 // The best level of this processor that is built, lowered by the environment variable TESSERACK_CPU_ISA to another that
-// is. Fixed at first use.
+// is. Fixed at first use; -1 where the processor has none of them.
 int active_isa();
 const char* isa_name(int level);
 // The best level of this processor, built or not.

@@ -7,7 +7,7 @@
 // TS_ISA_FUNCTION(void, name, (int a)) inside namespace tesserack::cpu declares pick_name(), which returns the
 // best copy. The .isa.cpp file defines `void name(int a)` in namespace tesserack::cpu::TESSERACK_VARIANT.
 #ifdef TESSERACK_CPU_ISA_VARIANTS
-// Weak: of a set that this build leaves out the declaration stays undefined, and active_isa() never names it.
+// Weak: of a set that this build leaves out the declaration stays undefined; active_isa() never names it.
 #define TS_ISA_FUNCTION(result, name, parameters)                                                                      \
   namespace baseline {                                                                                                 \
   __attribute__((weak)) result name parameters;                                                                        \

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import tesserack
-from tesserack import _native, _typed
+from tesserack import _native
+from tesserack._tensor import typed as _typed
 
 from tesserack_cuda.properties import CudaDeviceProperties
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tesserack.testing import seeds
 
 FEW_KERNELS = "views,memory,slots,streams,threads,saving,training"
 
 
 def test_the_kit(tmp_path: Path) -> None:
-    wanted = ["--level", "complete"] if os.environ.get("FULL") == "1" else ["--areas", FEW_KERNELS]
+    wanted = ["--level", "complete"] if seeds.full() else ["--areas", FEW_KERNELS]
     command = [sys.executable, "-m", "tesserack.testing.conform", "opencl", *wanted, "--timeout", "1500"]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -9,6 +9,8 @@ namespace ts {
 
 std::atomic<uint32_t> kernel_watchers{0};
 std::atomic<uint32_t> call_flags{0};
+std::atomic<Determinism> determinism{Determinism::Any};
+std::atomic<bool> fills_new_memory{false};
 
 namespace {
 

@@ -27,6 +27,12 @@ std::vector<KernelEvent> take_kernel_events();  // so far; goes on
 // The same in the flags of every call: TS_C_*.
 extern std::atomic<uint32_t> call_flags;
 
+// What use_deterministic_algorithms asks of an operator without a deterministic form, and whether memory that nobody
+// wrote is filled then.
+enum class Determinism : uint8_t { Any, Warn, Fail };
+extern std::atomic<Determinism> determinism;
+extern std::atomic<bool> fills_new_memory;
+
 // Runs the kernel with everybody watching. The call is as the kernel gets it.
 int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work);
 

@@ -53,6 +53,8 @@ PyTypeObject ExportType = [] {
 void buffer_error(const char* message) { raise(PyExc_BufferError, message); }
 
 PyRef make_export(const Tensor& t) {
+  TS_CHECK_VALUE(t.ndim() <= TensorImpl::kMaxDims, "numpy: expected at most ", TensorImpl::kMaxDims,
+                 " dimensions, got ", t.ndim());
   checked_status(PyType_Ready(&ExportType));
   auto* e = PyObject_New(ExportObject, &ExportType);
   if (!e) throw_python();

@@ -91,7 +91,7 @@ PyObject* get_text_signature(PyObject* self, void*) {
   });
 }
 PyObject* get_signature(PyObject* self, void*) {
-  PyRef helper = PyRef::steal(PyImport_ImportModule("tesserack._tools.signatures"));
+  PyRef helper = PyRef::steal(PyImport_ImportModule("tesserack.ops.signatures"));
   return helper ? PyObject_CallMethod(helper.get(), "of_operator", "O", self) : nullptr;
 }
 // Overloads as written: for tools that generate stubs and documentation.
@@ -108,7 +108,7 @@ PyObject* reduce(PyObject* self, PyObject*) {
   return guarded([&] {
     const Plan& plan = plan_of(self);
     if (!plan.method) {
-      PyRef registry = checked(PyImport_ImportModule("tesserack._registry"));
+      PyRef registry = checked(PyImport_ImportModule("tesserack.ops.registry"));
       return checked(PyObject_CallMethod(registry.get(), "reduced", "O", self)).release();
     }
     PyRef builtins = checked(PyImport_ImportModule("builtins"));

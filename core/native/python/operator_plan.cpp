@@ -21,15 +21,19 @@ int self_of(const Schema& s) {
   return -1;
 }
 
-// view(2, 3), broadcast_tensors(a, b)
-bool may_collect(const ArgType& t) { return t.list && (t.kind == TypeKind::Int || t.kind == TypeKind::Tensor); }
+// view(2, 3), block_diag(a, b); hstack takes a list alone.
+bool may_collect(const Schema& schema, const ArgType& t) {
+  if (!t.list || (t.kind == TypeKind::Tensor && (schema.base.ends_with("stack") || schema.base == "linalg_multi_dot")))
+    return false;
+  return t.kind == TypeKind::Int || t.kind == TypeKind::Tensor;
+}
 
 void order_positionals(Signature& s, const Schema& schema, int self) {
   if (self >= 0) s.positional.push_back(static_cast<uint8_t>(self));
   for (size_t k = 0; k < schema.args.size(); ++k)
     if (!schema.args[k].keyword_only && static_cast<int>(k) != self) s.positional.push_back(static_cast<uint8_t>(k));
   size_t leading = self >= 0 ? 1 : 0;
-  s.varargs = s.positional.size() == leading + 1 && may_collect(schema.args[s.positional.back()].type);
+  s.varargs = s.positional.size() == leading + 1 && may_collect(schema, schema.args[s.positional.back()].type);
 }
 
 struct Synonym {
@@ -100,6 +104,19 @@ bool take_factory_option(const CallArgs& call, PyObject* name, PyObject* value, 
   return true;
 }
 
+// A reduction may be the number that PyTorch's operators take for it.
+bool convert_argument(const Param& p, PyObject* o, Value& out, Scratch& scratch, bool lenient) {
+  if (convert(p.type, o, out, scratch, lenient)) [[likely]]
+    return true;
+  static PyObject* const reduction = interned("reduction");
+  static constexpr const char* kReductions[] = {"none", "mean", "sum"};
+  int64_t number = 0;
+  if (p.name != reduction || p.type.kind != TypeKind::Str || !as_int(o, number) || number < 0 || number > 2)
+    return false;
+  out = Value(kReductions[number]);
+  return true;
+}
+
 bool collect_tensors(const CallArgs& call, size_t at, Value& out, Scratch& scratch) {
   size_t n = call.nargs - at;
   Tensor* list = scratch.tensors(n);
@@ -135,7 +152,7 @@ bool bind_positional(const Signature& s, const CallArgs& call, Bound& bound, uin
   for (size_t k = 0; k < take; ++k) {
     size_t p = s.positional[k];
     if (filled >> p & 1) return false; // given by keyword as well
-    if (!convert(s.params[p].type, call.args[k], bound.values()[p], bound.scratch, lenient)) return false;
+    if (!convert_argument(s.params[p], call.args[k], bound.values()[p], bound.scratch, lenient)) return false;
     filled |= uint32_t{1} << p;
   }
   return true;
@@ -152,7 +169,7 @@ bool bind_keywords(const Signature& s, const CallArgs& call, Bound& bound, uint3
       return false;
     }
     if (filled >> p & 1) return false;
-    if (!convert(s.params[p].type, value, bound.values()[p], bound.scratch, lenient)) return false;
+    if (!convert_argument(s.params[p], value, bound.values()[p], bound.scratch, lenient)) return false;
     filled |= uint32_t{1} << p;
   }
   return true;
@@ -245,7 +262,7 @@ bool bind_known(const Signature& s, const KnownKeywords& known, const CallArgs& 
   for (size_t k = 0; k < known.count; ++k) {
     size_t p = known.params[k];
     if (filled >> p & 1) return false;
-    if (!convert(s.params[p].type, call.kwvalue(k), bound.values()[p], bound.scratch, false)) return false;
+    if (!convert_argument(s.params[p], call.kwvalue(k), bound.values()[p], bound.scratch, false)) return false;
     filled |= uint32_t{1} << p;
   }
   return bind_positional(s, call, bound, filled, false) && (filled & s.required) == s.required;

@@ -3,6 +3,7 @@
 #include "dispatch/boxing.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
+#include "ops/index/index_plan.h"
 #include "ops/shape/basic_index.h"
 #include "python/construct.h"
 #include "python/interop.h"
@@ -77,9 +78,9 @@ void add_bool(const Tensor& self, Parsed& p, bool value) {
 }
 
 void add_tensor(const Tensor& self, Parsed& p, const Tensor& index) {
-  if (index.ndim() == 0 && is_bool(index.dtype())) return add_bool(self, p, item_value(index).i != 0);
+  bool mask = is_mask(index);
+  if (index.ndim() == 0 && mask) return add_bool(self, p, item_value(index).i != 0);
   if (index.ndim() == 0 && is_integral(index.dtype(), false)) return add_int(self, p, item_value(index).i);
-  bool mask = is_bool(index.dtype());
   TS_CHECK_INDEX(is_integral(index.dtype(), true), "tensors used as indices must be integer or bool tensors, got ",
                  index.dtype());
   for (int64_t k = mask ? index.ndim() : 1; k > 0; --k) {
@@ -113,7 +114,7 @@ bool is_index_list(PyObject* o) {
 // How many dimensions of the tensor an index consumes.
 int64_t dims_of(PyObject* o, const Tensor& converted) {
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) return 0;
-  if (converted.defined() && is_bool(converted.dtype())) return converted.ndim();
+  if (converted.defined() && is_mask(converted)) return converted.ndim();
   return 1;
 }
 

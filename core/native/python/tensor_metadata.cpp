@@ -1,6 +1,8 @@
 // Methods that answer questions about shape and memory, and resize_.
 #include "autograd/meta.h"
+#include "dispatch/watch.h"
 #include "extend/pending_bits.h"
+#include "ops/common/raw.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
 #include "runtime/backend.h"
@@ -94,6 +96,8 @@ PyObject* storage_ptr(PyObject* self, PyObject*) {
   const Tensor& t = tensor_of(self);
   return PyLong_FromVoidPtr(t->storage ? t->storage->handle : nullptr);
 }
+// Of the record that tensors of one memory share; 0 where there is none.
+PyObject* storage_id(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(tensor_of(self)->storage); }
 PyObject* storage_nbytes(PyObject* self, PyObject*) {
   const Tensor& t = tensor_of(self);
   return PyLong_FromSize_t(t->storage ? t->storage->nbytes : 0);
@@ -117,6 +121,60 @@ PyObject* swap_storage(PyObject* self, PyObject* other) {
     std::swap(s->deleter_ctx, t->deleter_ctx);
     t->shared.store(s->shared.exchange(t->shared.load()));
     return PyBool_FromLong(looked_at);
+  });
+}
+
+// Elements that nobody wrote, where those are to be the same in every run.
+void fill_grown(const Tensor& t, int64_t old_bytes, int64_t n) {
+  int64_t item = t.item_size(), kept = old_bytes / item, count = n / item - kept, one = 1;
+  if (fills_new_memory && count > 0) fill_unset(alias(t, IntSpan(&count, 1), IntSpan(&one, 1), kept * item));
+}
+
+// A larger block with the old bytes in front, as far as they were.
+Tensor grown(const Tensor& t, int64_t n) {
+  int64_t old_bytes = t->storage ? static_cast<int64_t>(t->storage->nbytes) : 0;
+  Tensor fresh = empty_tensor(IntSpan(&n, 1), DType::UInt8, t.device());
+  if (old_bytes) {
+    Tensor source = physical(t);
+    source->byte_offset = 0;
+    copy_bytes_within(fresh, source, static_cast<size_t>(old_bytes));
+  }
+  return fresh;
+}
+
+// What a storage held before it grew, for those who look there without knowing: arrays, capsules.
+struct Outgrown {
+  void (*deleter)(Storage&);
+  void* context;
+  Storage* before;
+};
+void free_with_outgrown(Storage& s) {
+  auto* kept = static_cast<Outgrown*>(s.deleter_ctx);
+  s.deleter = kept->deleter, s.deleter_ctx = kept->context;
+  if (s.deleter) s.deleter(s);
+  release(kept->before);
+  delete kept;
+}
+
+// More bytes for all tensors of a storage; the old ones stay in front.
+PyObject* resize_storage(PyObject* self, PyObject* size) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(self);
+    int64_t n = 0;
+    TS_CHECK_TYPE(as_int(size, n), "_resize_storage(): expected an int");
+    Storage* s = t->storage;
+    TS_CHECK(s && static_cast<size_t>(n) > s->nbytes, "_resize_storage: expected a storage of fewer bytes than ", n);
+    TS_CHECK(!t->has(TensorImpl::kConstantData), "resize_: the memory is read-only; clone() the tensor first");
+    Tensor fresh = grown(t, n);
+    auto* kept = new Outgrown{};
+    Storage* f = fresh->storage;
+    std::swap(s->nbytes, f->nbytes), std::swap(s->capacity, f->capacity);
+    std::swap(s->handle, f->handle), std::swap(s->host, f->host), std::swap(s->stream, f->stream);
+    std::swap(s->deleter, f->deleter), std::swap(s->deleter_ctx, f->deleter_ctx);
+    retain(f);
+    *kept = {s->deleter, s->deleter_ctx, f};
+    s->deleter = free_with_outgrown, s->deleter_ctx = kept;
+    Py_RETURN_NONE;
   });
 }
 
@@ -144,21 +202,16 @@ PyObject* is_set_to(PyObject* self, PyObject* other) {
 
 // --- resize_ -----------------------------------------------------------------------------------------------------
 
-// A larger block with the old bytes in front, as far as they were.
-void grow_storage(const Tensor& t, size_t nbytes) {
-  int64_t n = static_cast<int64_t>(nbytes);
-  Tensor fresh = empty_tensor(IntSpan(&n, 1), DType::UInt8, t.device());
-  if (t->storage && t->storage->nbytes) {
-    int64_t old = static_cast<int64_t>(t->storage->nbytes);
-    Tensor source = physical(t);
-    source->byte_offset = 0;
-    copy_bytes_within(fresh, source, static_cast<size_t>(old));
-  }
+// The tensor alone goes over to it.
+void grow_storage(const Tensor& t, int64_t n) {
+  int64_t old_bytes = t->storage ? static_cast<int64_t>(t->storage->nbytes) : 0;
+  Tensor fresh = grown(t, n);
   Storage* old = t->storage;
   retain(fresh->storage);
   fresh->storage->version.store(t.version(), std::memory_order_relaxed);
   t->storage = fresh->storage;
   if (old) release(old);
+  fill_grown(t, old_bytes, n);
 }
 
 // Where the sizes are what they were, so are the strides, unless a format is asked for.
@@ -173,7 +226,7 @@ void resize(const Tensor& t, IntSpan sizes, std::optional<MemoryFormat> format) 
   if (!t.device().is_meta() && (!t->storage || static_cast<size_t>(bytes) > t->storage->nbytes)) {
     TS_CHECK(!t.is_view(), "resize_: sizes ", sizes, " need ", bytes, " bytes, more than the tensor has of which this ",
              "is a view; clone() it first");
-    grow_storage(t, static_cast<size_t>(bytes));
+    grow_storage(t, bytes);
   }
   t->set_geometry(sizes, strides_for(sizes, format.value_or(MemoryFormat::Contiguous)));
   t->bump_version();
@@ -188,6 +241,12 @@ PyObject* resize_(PyObject* self, PyObject* args, PyObject* kwargs) {
                   "resize_() got an unexpected keyword argument");
     bool one_list = PyTuple_GET_SIZE(args) == 1 &&
                     (PyTuple_Check(PyTuple_GET_ITEM(args, 0)) || PyList_Check(PyTuple_GET_ITEM(args, 0)));
+    if (tensor_of(self)->payload) {
+      PyRef module = checked(PyImport_ImportModule("tesserack.sparse._methods"));
+      return checked(PyObject_CallMethod(module.get(), "resize_compressed_", "OO", self,
+                                         one_list ? PyTuple_GET_ITEM(args, 0) : args))
+          .release();
+    }
     Scratch scratch;
     Value sizes;
     TS_CHECK_TYPE(as_int_list(one_list ? PyTuple_GET_ITEM(args, 0) : args, sizes, scratch),
@@ -214,7 +273,9 @@ std::vector<PyMethodDef> metadata_methods() {
        "storage_offset()\n--\n\nElements between the start of the storage and the first."},
       {"data_ptr", data_ptr, METH_NOARGS, "data_ptr()\n--\n\nThe address of the first element."},
       {"_storage_ptr", storage_ptr, METH_NOARGS, nullptr},
+      {"_storage_id", storage_id, METH_NOARGS, nullptr},
       {"_storage_nbytes", storage_nbytes, METH_NOARGS, nullptr},
+      {"_resize_storage", resize_storage, METH_O, nullptr},
       {"_swap_storage", swap_storage, METH_O, nullptr},
       {"is_contiguous", fast(is_contiguous), kSlow,
        "is_contiguous(memory_format=contiguous_format)\n--\n\nWhether elements lie in order, without gaps."},

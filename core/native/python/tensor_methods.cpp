@@ -1,5 +1,6 @@
 // The method table of Tensor, its constructor, and repr by way of Python.
 #include "dispatch/op_handles.h"
+#include "ops/common/raw.h"
 #include "python/construct.h"
 #include "python/tensor_slots.h"
 #include "runtime/backend.h"
@@ -9,7 +10,7 @@ namespace ts::py {
 namespace {
 
 PyObject* call_printer(PyObject* self, const char* function) {
-  PyRef module = PyRef::steal(PyImport_ImportModule("tesserack._tensor_str"));
+  PyRef module = PyRef::steal(PyImport_ImportModule("tesserack._tensor.printing"));
   return module ? PyObject_CallMethod(module.get(), function, "O", self) : nullptr;
 }
 PyObject* repr(PyObject* self) { return call_printer(self, "tensor_repr"); }
@@ -19,25 +20,35 @@ Tensor as_default(Tensor t, Device device) {
   return t.device() == device ? t : ops::to_device(t, device);
 }
 
-// Tensor(), Tensor(2, 3), Tensor([1, 2]), Tensor(tensor): the historical constructor; always the default dtype.
-Tensor legacy(PyObject* args, Device device) {
+Tensor unset_tensor(IntSpan sizes, Device device) {
+  Tensor t = empty_tensor(sizes, default_dtype(), device);
+  fill_unset(t);
+  return t;
+}
+
+// Tensor(), Tensor(2, 3), Tensor([1, 2]), Tensor(tensor): the historical constructor; the default dtype, but for the
+// last.
+Tensor legacy(PyObject* args, Device device, bool any_dtype) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   Scratch scratch;
   Value sizes;
   PyObject* first = n ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (n == 1 && Py_TYPE(first) == &SizeType) {
     as_int_list(first, sizes, scratch);
-    return empty_tensor(sizes.as_ints(), default_dtype(), device);
+    return unset_tensor(sizes.as_ints(), device);
   }
-  if (n == 1 && is_tensor(first)) return shallow_copy(as_default(tensor_of(first), device));
+  if (n == 1 && is_tensor(first)) {
+    const Tensor& given = tensor_of(first);
+    return shallow_copy(any_dtype && given.device() == device ? given : as_default(given, device));
+  }
   int64_t i = 0;
   if (n == 1 && !as_int(first, i)) return construct_tensor(first, default_dtype(), device);
   TS_CHECK_TYPE(as_int_list(args, sizes, scratch), "Tensor(): expected sizes as ints, or one sequence of data");
   if (n == 0) {
     int64_t none = 0;
-    return empty_tensor(IntSpan(&none, 1), default_dtype(), device);
+    return unset_tensor(IntSpan(&none, 1), device);
   }
-  return empty_tensor(sizes.as_ints(), default_dtype(), device);
+  return unset_tensor(sizes.as_ints(), device);
 }
 
 PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -48,7 +59,7 @@ PyObject* construct(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         !kwargs || type != TensorType || PyDict_GET_SIZE(kwargs) == (where ? 1 : 0),
         "Tensor(): got an unexpected keyword argument; use tesserack.tensor(data, dtype=..., requires_grad=...)");
     Device device = where && where != Py_None ? expect_device(where, "Tensor") : default_device();
-    return wrap_as(type, legacy(args, device));
+    return wrap_as(type, legacy(args, device, type == TensorType));
   });
 }
 

@@ -33,7 +33,7 @@ PyTypeObject* expect_subclass(PyObject* type, const char* what) {
 // The kernel of key::Python is written in Python and comes with the first tensor that needs it.
 void mark(const Tensor& t) {
   static PyObject* kernel = nullptr;
-  if (!kernel) kernel = checked(PyImport_ImportModule("tesserack.compat.aten.modes")).release();
+  if (!kernel) kernel = checked(PyImport_ImportModule("tesserack.aten.modes")).release();
   t->keys |= key_bit(key::Python);
 }
 

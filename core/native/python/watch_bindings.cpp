@@ -27,6 +27,10 @@ void define_watch(pb::module_& m) {
   m.def("_stop_kernel_profile", [] { return event_tuples(stop_kernel_profile()); });
   m.def("_take_kernel_events", [] { return event_tuples(take_kernel_events()); });
   m.def("_set_call_flags", [](uint32_t flags) { call_flags.store(flags); });
+  m.def("_set_determinism", [](int asked, bool fill) {
+    determinism.store(static_cast<Determinism>(asked));
+    fills_new_memory.store(fill);
+  });
   m.def("_is_recording", [] { return CaptureState::current() != nullptr; });
   m.def("_call_flags", [] { return call_flags.load(); });
   m.def("_instructions", [] {

@@ -3,6 +3,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
 #include "runtime/stream.h"
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -230,7 +231,7 @@ DeviceAllocator& Backend::open(int index) {
            "; expected 0 or more, and 0 or a power of two");
   d.limits.max_allocation = p.max_allocation;
   d.limits.misaligned = p.alignment ? p.alignment - 1 : 0;
-  if (p.max_ndim) d.limits.max_ndim = p.max_ndim;
+  d.limits.max_ndim = p.max_ndim ? std::min<int32_t>(p.max_ndim, TensorImpl::kMaxDims) : TensorImpl::kMaxDims;
   note_memory(d, p);
   note_instructions(name_, index, p, d.limits);
   d.owned = std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(index));

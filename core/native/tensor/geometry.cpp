@@ -1,4 +1,5 @@
 #include "tensor/geometry.h"
+#include <bitset>
 #include <numeric>
 
 namespace ts {
@@ -16,11 +17,11 @@ Dims wrap_dims(IntSpan dims, int64_t ndim, const char* op) {
     for (int64_t i = 0; i < ndim; ++i) out.push_back(i);
     return out;
   }
-  uint64_t seen = 0;
+  std::bitset<UINT8_MAX + 1> seen;
   for (int64_t d : dims) {
     int64_t w = wrap_dim(d, ndim, op);
-    TS_CHECK(!(seen >> w & 1), op, ": dim ", w, " appears multiple times in the list of dims ", dims);
-    seen |= uint64_t{1} << w;
+    TS_CHECK(!seen[static_cast<size_t>(w)], op, ": dim ", w, " appears multiple times in the list of dims ", dims);
+    seen.set(static_cast<size_t>(w));
     if (ndim > 0) out.push_back(w);
   }
   return out;

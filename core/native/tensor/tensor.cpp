@@ -33,7 +33,8 @@ int64_t* TensorImpl::reserve_dims(size_t n) {
     ndim = static_cast<uint8_t>(n);
     return inline_dims;
   }
-  TS_CHECK(n <= kMaxDims, "tensor: expected at most ", kMaxDims, " dimensions, got ", n);
+  // More than kMaxDims are seen by views and elementwise operators alone, as in PyTorch; kernels get slices.
+  TS_CHECK(n <= UINT8_MAX, "tensor: expected at most ", UINT8_MAX, " dimensions, got ", n);
   if (n > static_cast<size_t>(kInlineDims)) {
     auto* grown = new int64_t[2 * n];
     delete[] heap_dims;

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack.profiler import profile as _profile
-from tesserack.profiler import record_function
-from tesserack.profiler._record import _active
-from tesserack.profiler._table import EventList
+from tesserack.utils.profiler import profile as _profile
+from tesserack.utils.profiler import record_function
+from tesserack.utils.profiler._record import _active
+from tesserack.utils.profiler._table import EventList
 
 __all__ = ["profile", "record_function"]
 

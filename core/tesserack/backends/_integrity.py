@@ -129,7 +129,7 @@ def _remembered(library: str) -> tuple[Path | None, str]:
     """Where it is kept that a library could be loaded, and what is kept there."""
     from hashlib import sha256
 
-    from tesserack._cache import user_cache
+    from tesserack.utils.cache import user_cache
 
     status = os.stat(library)
     mark = f"{os.path.realpath(library)} {status.st_size} {status.st_mtime_ns} {status.st_ino}"

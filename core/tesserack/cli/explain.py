@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 import tesserack
-from tesserack import dispatch
 from tesserack.backends import capabilities
 from tesserack.cli import CommandError
 from tesserack.cli._output import add_json_option, print_json
+from tesserack.library import dispatch
 
 __all__ = ["configure", "run"]
 

@@ -11,29 +11,53 @@ __all__ = ["ALIASES", "find", "home"]
 _LAYERS = "tesserack.nn.modules"
 _TUPLES = "tesserack.compat.shims.nn.modules.utils"
 
+# Classes of layers that are made to be quantized.
+_FUSED = (
+    *("BNReLU2d", "BNReLU3d", "ConvBn1d", "ConvBn2d", "ConvBn3d", "ConvBnReLU1d", "ConvBnReLU2d", "ConvBnReLU3d"),
+    *("ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearBn1d", "LinearReLU", "_FusedModule"),
+)
+
 # Name in PyTorch: module and attribute here. Entries without an attribute are the module itself.
 ALIASES = {
     "torch.torch": "torch",
-    "torch._C._LinAlgError": "tesserack.linalg:LinAlgError",
+    "torch._C._LinAlgError": "tesserack.ops.linalg:LinAlgError",
     "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
     "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
     "torch.storage._load_from_bytes": "tesserack.compat.shims._utils:_load_from_bytes",
-    "torch._tensor_str._add_suffixes": "tesserack._tensor_str:add_suffixes",
-    "torch._tensor_str._str": "tesserack._tensor_str:tensor_repr",
-    "torch._tensor_str._tensor_str": "tesserack._tensor_str:contents",
+    "torch._tensor_str._add_suffixes": "tesserack._tensor.printing:add_suffixes",
+    "torch._tensor_str._str": "tesserack._tensor.printing:tensor_repr",
+    "torch._tensor_str._tensor_str": "tesserack._tensor.printing:contents",
+    **{f"torch.ao.nn.intrinsic.modules.fused.{name}": f"tesserack.nn.intrinsic.fused:{name}" for name in _FUSED},
+    **{
+        f"torch.ao.nn.quantized.modules.functional_modules.{name}": f"tesserack.nn.quantized.functional_modules:{name}"
+        for name in ("FXFloatFunctional", "FloatFunctional")
+    },
+    **{
+        f"torch.ao.quantization.stubs.{name}": f"tesserack.nn.quantized.stubs:{name}"
+        for name in ("DeQuantStub", "QuantStub", "QuantWrapper")
+    },
     "torch.nn.functional._Reduction": "torch.nn._reduction",
     **{
         f"torch.optim.{module}.{name}": f"tesserack.compat.shims.optim._functional:{name}"
         for module in ("adadelta", "adagrad", "adam", "adamax", "adamw", "rmsprop", "sgd")
         for name in (module,)
     },
+    "torch.utils.data.dataloader.ExceptionWrapper": "tesserack.compat.shims._utils:ExceptionWrapper",
+    "torch.utils.data._utils.ExceptionWrapper": "tesserack.compat.shims._utils:ExceptionWrapper",
     "torch.utils.data.dataloader._utils": "torch.utils.data._utils",
-    "torch.utils.data._utils.pin_memory.pin_memory": "tesserack.utils.data.dataloader:_pinned",
+    **{
+        f"torch.utils.data.dataloader.{name}": f"tesserack.utils.data.iterators:{name}"
+        for name in (
+            *("_BaseDataLoaderIter", "_DatasetKind", "_InfiniteConstantSampler"),
+            *("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"),
+        )
+    },
+    "torch.utils.data._utils.pin_memory.pin_memory": "tesserack.utils.data.iterators:pinned",
     "torch.utils.data._utils.worker.WorkerInfo": "tesserack.utils.data.workers:WorkerInfo",
     "torch.utils.data._utils.worker.get_worker_info": "tesserack.utils.data.workers:get_worker_info",
     "torch.distributions.utils._standard_normal": "tesserack.distributions.utils:standard_normal",
     "torch.distributions.utils._sum_rightmost": "tesserack.distributions.utils:sum_rightmost",
-    "torch.hub._get_torch_home": "tesserack.hub:torch_home",
+    "torch.hub._get_torch_home": "tesserack.utils.hub:torch_home",
     "torch.nn.init._no_grad_fill_": "tesserack.nn.init:constant_",
     "torch.nn.init._no_grad_normal_": "tesserack.nn.init:normal_",
     "torch.nn.init._no_grad_trunc_normal_": "tesserack.nn.init:trunc_normal_",

@@ -7,60 +7,33 @@ is unpickled by a call of ours, lets ``import torch`` mean Tesserack from then o
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 from tesserack import _native
+from tesserack.utils.importing import when_imported
 
 __all__ = ["install", "remove"]
 
 SPAWN = "multiprocessing.spawn"
 _real: list[Any] = []
+_forget: list[Any] = []  # watches for the module
 _options: dict[str, Any] = {}
 
 
 def install(options: dict[str, Any]) -> None:
     """Begin; the options are those of ``enable``. Importing :mod:`multiprocessing` takes a while: it is waited for."""
     _options.update(options)
-    if SPAWN in sys.modules:
-        _patch(sys.modules[SPAWN])
-    else:
-        sys.meta_path.insert(0, _watcher)
+    _forget.append(when_imported(SPAWN, _patch))
 
 
 def remove() -> None:
     """End."""
-    if _watcher in sys.meta_path:
-        sys.meta_path.remove(_watcher)
+    while _forget:
+        _forget.pop()()
     if _real:
         sys.modules[SPAWN].get_preparation_data = _real.pop()  # type: ignore[attr-defined]
     _options.clear()
-
-
-class _Watcher:
-    """Sees :mod:`multiprocessing.spawn` being imported."""
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        if fullname != SPAWN:
-            return None
-        import importlib.machinery
-
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        loader: Any = spec.loader if spec is not None else None
-        if loader is not None:
-            run = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                _patch(module)
-
-            loader.exec_module = exec_module
-        return spec
-
-
-_watcher: Any = _Watcher()
 
 
 def _patch(module: ModuleType) -> None:

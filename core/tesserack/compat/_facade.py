@@ -19,6 +19,7 @@ from tesserack.compat._guards import is_guarded
 from tesserack.compat._missing import caller, missing, reads_plainly
 from tesserack.compat._overridable import asking
 from tesserack.compat._version import TORCH, TorchVersion
+from tesserack.utils import homes
 
 __all__ = ["Facade", "adopt_classes", "exists", "get", "restore_classes"]
 
@@ -295,9 +296,10 @@ def adopt_classes(values: Any) -> None:
 
 def _home(module: str, name: str) -> str:
     """The module of PyTorch's that a class of ours says it is defined in; empty if it stays with its own."""
-    if "." not in module:
+    shown = homes.public_name(module).partition(".")[2]
+    if not shown or shown.startswith("_tensor."):
         return "torch"
-    return _aliases.home(module, name) or _names.home(f"torch.{module.partition('.')[2]}", name)
+    return _aliases.home(module, name) or _names.home(f"torch.{shown}", name)
 
 
 def _rename(cls: type, module: str) -> None:

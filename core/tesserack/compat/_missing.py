@@ -7,14 +7,12 @@ import sys
 import types
 from typing import Any
 
+from tesserack.aten.missing import MissingNameError
+
 __all__ = ["MissingNameError", "caller", "missing", "reads_plainly"]
 
 # Frames in these are the import system's and our own, not the program's.
 _MACHINERY = ("<frozen importlib", __file__.rpartition("compat")[0] + "compat")
-
-
-class MissingNameError(NotImplementedError, AttributeError):
-    """A name of PyTorch's that Tesserack does not have was used."""
 
 
 def caller() -> tuple[str, int, types.FrameType | None]:
@@ -56,6 +54,19 @@ class _MissingMeta(abc.ABCMeta):
 
     def __getitem__(cls, item: Any) -> Any:
         return cls  # an annotation: Missing[int]
+
+    # Without these, Python would ask for [0], [1], [2] and so on for ever.
+    def __iter__(cls) -> Any:
+        raise MissingNameError(_message(cls, "iterated over"))
+
+    def __contains__(cls, item: Any) -> bool:
+        raise MissingNameError(_message(cls, "searched"))
+
+    def __len__(cls) -> int:
+        raise MissingNameError(_message(cls, "asked for its length"))
+
+    def __reversed__(cls) -> Any:
+        raise MissingNameError(_message(cls, "iterated over"))
 
     def __repr__(cls) -> str:
         return f"<missing {cls._torch_name}>"

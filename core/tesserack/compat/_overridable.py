@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from tesserack._native import Tensor
-from tesserack.overrides import handle_torch_function
+from tesserack._tensor.overrides import handle_torch_function
 
 __all__ = ["asking"]
 

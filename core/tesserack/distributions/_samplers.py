@@ -12,7 +12,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.autograd import Function
 from tesserack.distributions.utils import kept_within
-from tesserack.random import substitutes
+from tesserack.ops.random import substitutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
-from tesserack._registry import operators
 from tesserack.autograd.function import Function, batching
+from tesserack.ops.registry import operators
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["Batched", "NoTensor", "Unbatchable", "Whole", "by_rule", "entries", "run", "whole"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
-from tesserack._registry import operators
 from tesserack.func._batched import Batched, Unbatchable
+from tesserack.ops.registry import operators
 
 __all__ = ["by_name", "written"]
 

@@ -296,7 +296,7 @@ def onednn_fusion_enabled() -> bool:
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A future of ``func(*args)``, which is called at once, as PyTorch does outside of scripts."""
-    from tesserack.futures import Future
+    from tesserack.utils.futures import Future
 
     future: Future[Any] = Future()
     future.set_result(func(*args, **kwargs))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import tesserack as ts
-from tesserack import _pickling
+from tesserack._tensor import pickling as _pickling
 
 __all__ = ["read", "write"]
 

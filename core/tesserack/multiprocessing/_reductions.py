@@ -9,8 +9,8 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
-from tesserack._pending import bits_of, with_bits
-from tesserack._pickling import dtype_named, name_of
+from tesserack._tensor.pending import bits_of, with_bits
+from tesserack._tensor.pickling import dtype_named, name_of
 from tesserack.multiprocessing import _shared
 
 __all__ = ["install"]

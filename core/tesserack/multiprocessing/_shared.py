@@ -10,7 +10,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
-from tesserack._pending import physical
+from tesserack._tensor.pending import physical
 
 __all__ = ["Segment", "attach", "get_sharing_strategy", "is_shared", "segment_of", "set_sharing_strategy", "share"]
 

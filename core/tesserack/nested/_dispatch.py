@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tesserack import Tensor
+from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack.nested._tensor import NestedTensor
-from tesserack.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["call", "ensure", "handles", "unsupported"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack.nested._construct import from_list
 from tesserack.nested._dispatch import handles, plain, unsupported
 from tesserack.nested._size import ragged_size
 from tesserack.nested._tensor import NestedTensor, wrap, wrap_like
-from tesserack.overrides import DisableTorchFunctionSubclass
 
 _CONVERSIONS = (
     *("to", "type", "type_as", "cpu", "float", "double", "half", "bfloat16", "long", "int", "short", "char"),

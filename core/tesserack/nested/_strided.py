@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._tensor_methods import HookHandle, as_subclass
+from tesserack._tensor.methods import HookHandle, as_subclass
+from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack.nested._tensor import _REFUSED, _checked, _refusing
-from tesserack.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["Place", "StridedNestedTensor", "from_rows", "packed", "pad", "viewed", "wrap_like_rows", "wrap_rows"]
 

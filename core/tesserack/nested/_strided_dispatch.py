@@ -7,9 +7,9 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack.nested._dispatch import _AS_TENSOR, call_handler, unsupported
 from tesserack.nested._strided import StridedNestedTensor, from_rows, pad, wrap_like_rows
-from tesserack.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["call", "each_row", "is_rows", "row_handles", "whole"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._tensor_methods import HookHandle, as_subclass
+from tesserack._tensor.methods import HookHandle, as_subclass
+from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack.nested._size import NestedInt, ragged_size
-from tesserack.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["NestedTensor", "as_nested_as", "values_of", "wrap", "wrap_like"]
 

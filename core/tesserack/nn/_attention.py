@@ -92,12 +92,12 @@ def multi_head_attention_forward(
         mixed = ts.bmm(chances, v)
     else:
         if mask is not None:
-            mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.reshape(batch, num_heads, -1, k.shape[1])
-        apart = [t.reshape(batch, num_heads, -1, embed // num_heads) for t in (q, k, v)]
+            mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.reshape(batch, num_heads, *mask.shape[1:])
+        apart = [t.reshape(batch, num_heads, *t.shape[1:]) for t in (q, k, v)]
         mixed = ts.scaled_dot_product_attention(apart[0], apart[1], apart[2], mask, dropout_p, is_causal)
         mixed = mixed.reshape(batch * num_heads, length, embed // num_heads)
     output = mixed.transpose(0, 1).reshape(length * batch, embed)
-    output = ts.linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+    output = ts.linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, out_proj_weight.shape[0])
     if not need_weights:
         return (output if batched else output.squeeze(1)), None
     seen = chances.reshape(batch, num_heads, length, k.shape[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import operators
+from tesserack.ops.registry import operators
 
 __all__ = ["embedding", "embedding_bag"]
 

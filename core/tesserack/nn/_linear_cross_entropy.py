@@ -8,10 +8,10 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import operators
 from tesserack.autograd import Function
 from tesserack.autograd.function import once_differentiable
 from tesserack.nn._losses import cross_entropy
+from tesserack.ops.registry import operators
 
 __all__ = ["linear_cross_entropy"]
 

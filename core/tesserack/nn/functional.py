@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import operators, public_functions
-from tesserack._results import deliver
 from tesserack.nn import (
     _attention,
     _ctc,
@@ -37,6 +35,8 @@ from tesserack.nn._pooling import *  # noqa: F403
 from tesserack.nn._random import *  # noqa: F403
 from tesserack.nn._sampling import *  # noqa: F403
 from tesserack.nn._sizes import to_tuple
+from tesserack.ops.registry import operators, public_functions
+from tesserack.ops.results import deliver
 
 __all__ = [
     "adaptive_avg_pool1d",

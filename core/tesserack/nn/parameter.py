@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor, empty
-from tesserack._pickling import dtype_named, name_of
-from tesserack._tensor_methods import no_override
+from tesserack._tensor.methods import deep_copy_of, no_override
+from tesserack._tensor.pickling import dtype_named, name_of
 
 __all__ = [
     "Buffer",
@@ -63,7 +63,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
+            memo[id(self)] = type(self)(deep_copy_of(self.detach(), memo), self.requires_grad)
         return memo[id(self)]  # type: ignore[no-any-return]
 
 
@@ -97,7 +97,7 @@ class Buffer(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.detach().clone(), persistent=self.persistent)
+            memo[id(self)] = type(self)(deep_copy_of(self.detach(), memo), persistent=self.persistent)
         return memo[id(self)]  # type: ignore[no-any-return]
 
 
@@ -106,10 +106,39 @@ def _plain(tensor: Tensor) -> Tensor:
     return Tensor._make_subclass(Tensor, tensor, tensor.requires_grad)
 
 
+# What may be asked of a tensor that has no shape yet: where it is, and that another place or dtype be meant.
+_ALLOWED = frozenset(
+    ("bfloat16", "bool", "char", "copy_", "cpu", "cuda", "detach", "double", "float", "get_device", "half", "int")
+    + ("is_complex", "is_floating_point", "long", "requires_grad_", "short", "size", "to", "type")
+)
+_REFUSED = (
+    *("__array__", "__getitem__", "__iter__", "__len__", "data_ptr", "dim", "item", "ndimension", "nelement", "numel"),
+    *("numpy", "storage", "stride", "tolist", "untyped_storage"),
+)
+
+
+def _refusal(name: str) -> ValueError:
+    return ValueError(
+        f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a `LazyModule` "
+        "or explicitly manipulating `UninitializedParameter` objects. When using LazyModules, call `forward` with a "
+        "dummy batch to initialize the parameters before calling torch functions"
+    )
+
+
 class UninitializedTensorMixin:
-    """A tensor whose shape is not known yet; :meth:`materialize` gives it memory and its usual class."""
+    """A tensor whose shape is not known yet; :meth:`materialize` gives it memory and its usual class.
+
+    Whatever needs its elements or shape raises ``ValueError`` until then.
+    """
 
     cls_to_become: type[Any]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(getattr(func, "__name__", func))
+        if name in _ALLOWED:
+            return NotImplemented
+        raise _refusal(name)
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Take uninitialised memory of ``shape``; device and dtype are those of the placeholder if None."""
@@ -135,6 +164,16 @@ class UninitializedTensorMixin:
             "before calling `module.share_memory()`."
         )
 
+    @property
+    def ndim(self) -> Any:
+        """Not known yet."""
+        raise _refusal("ndim")
+
+    @property
+    def nbytes(self) -> Any:
+        """Not known yet."""
+        raise _refusal("nbytes")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
@@ -155,12 +194,24 @@ class UninitializedTensorMixin:
         return memo[id(self)]
 
 
+def _refuses(name: str) -> Any:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise _refusal(name)
+
+    refuse.__name__ = name
+    return refuse
+
+
+for _name in _REFUSED:
+    setattr(UninitializedTensorMixin, _name, _refuses(_name))
+
+
 def _placeholder(cls: Any, requires_grad: bool, device: str, dtype: str) -> Any:
     """What a pickled placeholder calls."""
     return cls(requires_grad=requires_grad, device=device, dtype=dtype_named(dtype))
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[override]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[override, misc]
     """A parameter that a lazy module gives its shape at the first forward.
 
     >>> w = UninitializedParameter()
@@ -175,7 +226,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         return Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[override]
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[override, misc]
     """A buffer that a lazy module gives its shape at the first forward."""
 
     cls_to_become = Buffer

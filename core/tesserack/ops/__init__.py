@@ -2,17 +2,35 @@
 
 Custom operators stand in the namespace of their name: ``tesserack.ops.mylib.myop``. A name that is neither, but that of
 an installed plugin, loads the plugin first: it may bring the operator or namespace.
+
+The modules of this folder are the operators that are written in Python, a file or folder per family.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import sys
+from types import ModuleType, SimpleNamespace
 
 from tesserack import _native
-from tesserack._registry import operators
+from tesserack.ops.registry import operators
+
+TYPE_CHECKING = False  # typing takes a good part of the time to import the package
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__: list[str] = []
+
+
+class _Operators(ModuleType):
+    """Shows operators, not the modules that were imported: a namespace of operators may be named as a family is."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if sys.modules.get(f"{__name__}.{name}") is not value:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Operators
+del globals()["registry"]  # which the import above has set
 
 
 def _namespace(name: str) -> SimpleNamespace | None:
@@ -29,7 +47,7 @@ def _find(name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    found = _find(name)
+    found = _find(name) or sys.modules.get(f"{__name__}.{name}")
     if found is None and not name.startswith("_"):
         from tesserack import plugins
 

@@ -179,7 +179,7 @@ def _load_libraries(manager: pluggy.PluginManager, plugin: Any) -> None:
         paths: Any = impl.function()
         if isinstance(paths, (str, os.PathLike)):
             raise PluginError(f"tesserack_libraries gave {paths!r}; expected a list of paths")
-        from tesserack import dispatch
+        from tesserack.library import dispatch
 
         for path in paths:
             dispatch.load_library(path)

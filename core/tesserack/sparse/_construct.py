@@ -99,7 +99,7 @@ def _indices(data: Any, device: Any) -> Tensor:
 
 
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,
@@ -114,7 +114,7 @@ def sparse_coo_tensor(
     """A sparse tensor in coordinates: ``values[k]`` stands at ``indices[:, k]``; equal places add up.
 
     Args:
-        indices: integers (sparse_dim, nnz).
+        indices: integers (sparse_dim, nnz); without them, or with a size in their place, there are no elements.
         values: (nnz, *dense sizes).
         size: the shape, sparse_dim + dense dims; inferred from the largest indices if None.
         is_coalesced: promise that the indices are unique and in order.
@@ -127,6 +127,10 @@ def sparse_coo_tensor(
     tensor([[0., 0., 3.],
             [4., 0., 0.]])
     """
+    if indices is None and values is None and size is not None:
+        indices, size = size, None
+    if indices is None:
+        raise TypeError("sparse_coo_tensor: expected indices and values, or a size, got neither")
     if values is None or (isinstance(values, (ts.Size, tuple)) and size is None and _is_shape(indices)):
         # sparse_coo_tensor(size): without elements
         shape = tuple(indices)
@@ -141,7 +145,7 @@ def sparse_coo_tensor(
     if at.dim() != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(at.shape)}")
     if held.dim() == 0:
-        held = held.expand(at.shape[1])
+        held = held.reshape(1)
     if at.shape[1] != held.shape[0]:
         raise RuntimeError(
             f"indices and values must have same nnz, but got nnz from indices: {at.shape[1]}, "
@@ -157,7 +161,7 @@ def sparse_coo_tensor(
             _check_inside(at, shape)
     if is_coalesced and _wants_check(check_invariants):
         _check_coalesced(at, shape)
-    flag = bool(is_coalesced)
+    flag = bool(is_coalesced) or at.shape[1] < 2
     made = build(ts.sparse_coo, (at.detach(),), held, shape, dense_dim, flag)
     return made.requires_grad_() if requires_grad else made
 

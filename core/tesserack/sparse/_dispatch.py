@@ -13,7 +13,7 @@ from tesserack import Tensor, _native
 from tesserack.autograd.function import Function
 from tesserack.sparse._parts import is_sparse, make, parts_of, recorded
 
-__all__ = ["assign", "differentiable", "in_place", "kernel", "layout_name", "refuse", "sparse_operand"]
+__all__ = ["assign", "differentiable", "in_place", "kernel", "layout_name", "refuse", "replace", "sparse_operand"]
 
 Form = TypeVar("Form", bound=Callable[..., Any])
 
@@ -42,8 +42,10 @@ def pass_on(*names: str) -> None:
         _native._set_kernel(name, "Sparse", run, __name__)
 
 
-def in_place(*names: str) -> Callable[[Form], Form]:
-    """Decorator: the function computes what these operators, which write their first argument, leave there."""
+def in_place(*names: str, reshapes: bool = False) -> Callable[[Form], Form]:
+    """Decorator: the function computes what these operators, which write their first argument, leave there; it may
+    have another shape where they say so.
+    """
 
     def register(function: Form) -> Form:
         def run(call: Any, self: Tensor, *args: Any) -> Any:
@@ -52,7 +54,7 @@ def in_place(*names: str) -> Callable[[Form], Form]:
                 if is_sparse(result):
                     raise RuntimeError(f"{call.op}: the result is sparse and cannot be written to a dense tensor")
                 return self.copy_(result)
-            return assign(self, function(self, *args), call.op)
+            return assign(self, function(self, *args), call.op, reshapes)
 
         for name in names:
             _native._set_kernel(name, "Sparse", run, f"{function.__module__}.{function.__qualname__}")
@@ -68,7 +70,7 @@ class _Assign(Function):
 
     @staticmethod
     def forward(ctx: Any, target: Tensor, source: Tensor) -> Tensor:
-        _replace(target, source)
+        replace(target, source)
         ctx.mark_dirty(target)
         return target
 
@@ -77,7 +79,7 @@ class _Assign(Function):
         return None, grad
 
 
-def _replace(target: Tensor, source: Tensor) -> None:
+def replace(target: Tensor, source: Tensor) -> None:
     parts = parts_of(source)
     _native._set_sparse(
         target,
@@ -90,11 +92,11 @@ def _replace(target: Tensor, source: Tensor) -> None:
     )
 
 
-def assign(target: Tensor, source: Tensor, op: str) -> Tensor:
+def assign(target: Tensor, source: Tensor, op: str, reshapes: bool = False) -> Tensor:
     """Let a sparse tensor be what another is, in place, as the last step of ``op``."""
     if not is_sparse(source) or source.layout is not target.layout:
         raise RuntimeError(f"{op}: expected a result of layout {target.layout}, got {source.layout}")
-    if source.shape != target.shape:
+    if source.shape != target.shape and not reshapes:
         raise RuntimeError(
             f"{op}: output with shape {tuple(target.shape)} doesn't match the broadcast shape {tuple(source.shape)}"
         )
@@ -107,7 +109,7 @@ def assign(target: Tensor, source: Tensor, op: str) -> Tensor:
     if recorded(target, source):
         written: Tensor = _Assign.apply(target, source)
         return written
-    _replace(target, source)
+    replace(target, source)
     return target
 
 

@@ -9,6 +9,7 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.sparse._convert import _dense, to_coo
 from tesserack.sparse._dispatch import assign, differentiable, empty_of, in_place, kernel, layout_name, refuse
+from tesserack.sparse._out import write_out
 from tesserack.sparse._parts import (
     COO,
     _same_pattern,
@@ -28,10 +29,23 @@ __all__: list[str] = []
 _UNARY = (
     *("abs", "absolute", "angle", "arcsin", "arcsinh", "arctan", "arctanh", "asin", "asinh", "atan", "atanh", "ceil"),
     *("erf", "erfinv", "expm1", "fix", "floor", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p"),
-    *("nan_to_num", "relu", "round", "round.decimals", "sgn", "sign", "signbit", "sin", "sinh", "sqrt"),
+    *(
+        "deg2rad",
+        "nan_to_num",
+        "rad2deg",
+        "relu",
+        "round",
+        "round.decimals",
+        "sgn",
+        "sign",
+        "signbit",
+        "sin",
+        "sinh",
+        "sqrt",
+    ),
     *("square", "tan", "tanh", "trunc"),
 )
-_LINEAR = ("neg", "negative", "deg2rad", "rad2deg", "conj", "conj_physical", "positive", "resolve_conj", "resolve_neg")
+_LINEAR = ("neg", "negative", "conj", "conj_physical", "positive", "resolve_conj", "resolve_neg")
 _LINEAR_PARTS = ("real", "imag")
 
 
@@ -49,7 +63,14 @@ def _register_unary(name: str, linear: bool) -> None:
     base, _, overload = name.partition(".")
     written = f"{base}_.{overload}" if overload else f"{base}_"
     if written in _KNOWN:
-        in_place(written)(forward)
+
+        def write(self: Tensor, *args: Any) -> Tensor:
+            if not linear and is_sparse(self) and self.layout is COO and not parts_of(self).coalesced:
+                raise RuntimeError(f"{written}: requires coalesced input, got one that may hold several elements in "
+                                   "one place; try .coalesce()")  # fmt: skip
+            return forward(self, *args)
+
+        in_place(written)(write)
 
 
 def _options_of(name: str) -> tuple[str, ...]:
@@ -162,11 +183,17 @@ def add(self: Any, other: Any, alpha: Any = 1) -> Tensor:
     return _add("add", self, other, alpha)
 
 
+def _promoted(self: Any, other: Any) -> Any:
+    """In the dtype of the result, where its negative is what it should be: an unsigned one's may not be."""
+    dtype = ts.result_type(self, other)
+    return other.to(dtype) if isinstance(other, Tensor) and other.dtype is not dtype else other
+
+
 @kernel("sub", "subtract")
 def sub(self: Any, other: Any, alpha: Any = 1) -> Tensor:
     if (isinstance(other, Tensor) and other.dtype is ts.bool) or (isinstance(self, Tensor) and self.dtype is ts.bool):
         raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported.")
-    return _add("sub", self, other, -alpha)
+    return _add("sub", self, _promoted(self, other), -alpha)
 
 
 def _add_in_place(self: Tensor, other: Any, alpha: Any, op: str) -> Tensor:
@@ -186,7 +213,7 @@ def add_(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 @kernel("sub_", "subtract_")
 def sub_(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
-    return _add_in_place(self, other, -alpha, "sub_")
+    return _add_in_place(self, _promoted(self, other) if is_sparse(self) else other, -alpha, "sub_")
 
 
 # --- products --------------------------------------------------------------------------------------------------------
@@ -216,10 +243,14 @@ def _multiply(self: Any, other: Any) -> Tensor:
 def _multiply_by_dense(self: Tensor, other: Tensor) -> Tensor:
     shape = ts.broadcast_shapes(tuple(self.shape), tuple(other.shape))
     if tuple(shape) != tuple(self.shape):
-        raise RuntimeError(
-            f"mul: expected a dense tensor that broadcasts to the sparse one's shape {tuple(self.shape)}, got "
-            f"{tuple(other.shape)}"
-        )
+        if self.layout is not COO:
+            raise RuntimeError(
+                f"mul: expected a dense tensor that broadcasts to the sparse one's shape {tuple(self.shape)}, got "
+                f"{tuple(other.shape)}; try .to_sparse_coo()"
+            )
+        from tesserack.sparse._shape import broadcast
+
+        self = broadcast(self, shape)
     return like(self, values_of(self) * values_at(other.expand(self.shape), self))
 
 
@@ -316,6 +347,19 @@ def pow_(self: Any, exponent: Any) -> Tensor:
     return _power(self, exponent)
 
 
+@kernel("float_power")
+def float_power(self: Any, exponent: Any) -> Tensor:
+    wide = ts.complex128 if is_sparse(self) and self.is_complex() else ts.float64
+    return _power(self.to(wide), exponent)
+
+
+@kernel("dropout")
+def dropout(self: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if training and p:
+        raise refuse("dropout", self, "use it on .values()")
+    return self
+
+
 @kernel("any")
 def any(self: Tensor) -> Tensor:
     return coalesce(to_coo(self)).values().any()
@@ -328,6 +372,8 @@ def _otherwise(call: Any, *args: Any) -> Any:
     """Operators without a kernel here. Those derived as a pointwise operator's gradient, ``mul_grad0(grad, other)``,
     are zero where the gradient is: dense operands matter in its places alone.
     """
+    if call.op in _WRITES_OUT:
+        return write_out(call.op, *args)
     grad: Any = args[0] if args else None
     if not _DERIVED.search(call.op) or not is_sparse(grad):
         t = next(t for arg in args for t in (arg if isinstance(arg, list) else [arg]) if is_sparse(t))
@@ -342,5 +388,6 @@ def _otherwise(call: Any, *args: Any) -> Any:
 
 
 _DERIVED = re.compile(r"_grad\d+$")
+_WRITES_OUT = {record["name"] for record in _native._operators() if record["variant"] == "out"}
 _register_all()
 _native._set_kernel(None, "Sparse", _otherwise, f"{__name__}._otherwise")

@@ -6,8 +6,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import operators
 from tesserack.autograd.function import Function
+from tesserack.ops.registry import operators
 from tesserack.sparse._parts import COO, build
 
 __all__ = ["embedding", "embedding_bag"]

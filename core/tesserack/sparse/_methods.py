@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.sparse._convert import sparse_mask, to_dense, to_layout, to_sparse
-from tesserack.sparse._dispatch import _replace
+from tesserack.sparse._dispatch import replace
 from tesserack.sparse._parts import (
     BSC,
     BSR,
@@ -77,7 +78,7 @@ def is_coalesced(self: Tensor) -> bool:
 def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
     """Say whether the indices of a coo tensor are unique and in order; returns it."""
     parts = _coo("_coalesced_", self)
-    _replace(self, make(COO, parts.indices, parts.values, self.shape, parts.dense_dim, coalesced))
+    replace(self, make(COO, parts.indices, parts.values, self.shape, parts.dense_dim, coalesced))
     return self
 
 
@@ -227,4 +228,26 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
     at = parts.indices[0].new_zeros((sparse_dim, 0))
     held = parts.values.new_zeros((0, *shape[sparse_dim:]))
     _native._set_sparse(self, shape, COO, (at, held), sparse_dim, dense_dim, True)
+    return self
+
+
+def resize_compressed_(self: Tensor, size: Any) -> Tensor:
+    """``resize_`` of a csr matrix: rows are added without elements, or taken off with theirs; columns are added."""
+    if self.layout is not CSR or self.dim() != 2:
+        raise RuntimeError(f"resize_: sparse tensors of layout {self.layout} do not have memory to resize; see "
+                           "sparse_resize_ for coo ones, ask one of their parts, or use to_dense()")  # fmt: skip
+    rows, columns = (int(n) for n in size)
+    if columns < self.shape[1]:
+        raise ValueError(f"resize_: resizing columns of sparse CSR tensors to smaller values is not supported, got "
+                         f"{columns} of {self.shape[1]}")  # fmt: skip
+    parts = parts_of(self)
+    counts, places = parts.indices
+    held = parts.values
+    if rows <= self.shape[0]:
+        counts = counts[: rows + 1].clone()
+        kept = int(counts[-1])
+        places, held = places[:kept], held[:kept]
+    else:
+        counts = ts.cat([counts, counts[-1:].expand(rows - self.shape[0])])
+    _native._set_sparse(self, (rows, columns), CSR, (counts, places, held), 2, 0, True)
     return self

@@ -443,3 +443,13 @@ def spmm_reduce(op: str, a: Tensor, b: Tensor, reduce: str) -> Tensor:
     zeros = terms.new_zeros((a.shape[0], b.shape[1]))
     result: Tensor = zeros.scatter_reduce(0, at, terms, names[reduce], include_self=False)
     return result
+
+
+@kernel("triangular_solve")
+def triangular_solve(
+    self: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
+    if is_sparse(self) or a.layout is not CSR:
+        raise refuse("triangular_solve", self if is_sparse(self) else a)
+    solved = ts.triangular_solve(self, a.to_dense(), upper, transpose, unitriangular)
+    return solved[0].contiguous(), self.new_empty(0)

@@ -45,6 +45,8 @@ def sum_dim(self: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None) ->
     dims = list(range(self.dim())) if dim is None or len(dim) == 0 else [_wrapped(d, self.dim()) for d in dim]
     if self.layout is not COO:
         return _sum_compressed(self, dims, keepdim, dtype)
+    if dtype is None and not self.is_floating_point() and not self.is_complex():
+        dtype = ts.int64
     result = sparse_sum(self, dims, dtype)
     if keepdim:
         for d in sorted(dims):
@@ -106,8 +108,6 @@ def _sum_dims(t: Tensor, dims: set[int], dtype: Any) -> Tensor:
         values = values.sum(within, dtype=dtype)
     elif dtype is not None:
         values = values.to(dtype)
-    if dtype is None and not values.is_floating_point() and not values.is_complex():
-        values = values.to(ts.int64)
     left = [d for d in range(depth) if d not in dims]
     size = tuple(n for d, n in enumerate(t.shape) if d not in dims)
     if not left:

@@ -8,7 +8,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.sparse._convert import to_coo
-from tesserack.sparse._dispatch import kernel, layout_name, refuse
+from tesserack.sparse._dispatch import in_place, kernel, layout_name, pass_on, refuse
 from tesserack.sparse._parts import (
     BLOCKED,
     BSC,
@@ -89,6 +89,10 @@ def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(self.dim()))
     order[a], order[b] = order[b], order[a]
     return _permuted(self, order)
+
+
+in_place("t_", reshapes=True)(t)
+in_place("transpose_", "swapaxes_", "swapdims_", reshapes=True)(transpose)
 
 
 @kernel("permute")
@@ -285,3 +289,58 @@ def stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
         if not is_sparse(each):
             raise RuntimeError(f"stack: expected sparse tensors alone, got a dense one at entry {k}")
     return cat([unsqueeze(each, at) for each in tensors], at)
+
+
+pass_on("hstack", "vstack", "row_stack", "dstack", "column_stack")
+
+
+def _at_least(count: int, x: Tensor) -> Tensor:
+    while x.dim() < count:
+        x = unsqueeze(x, 0 if x.dim() < 2 else x.dim())
+    return x
+
+
+@kernel("atleast_1d.Sequence")
+def atleast_1d(tensors: list[Tensor]) -> list[Tensor]:
+    return [_at_least(1, each) for each in tensors]
+
+
+@kernel("atleast_2d.Sequence")
+def atleast_2d(tensors: list[Tensor]) -> list[Tensor]:
+    return [_at_least(2, each) for each in tensors]
+
+
+@kernel("atleast_3d.Sequence")
+def atleast_3d(tensors: list[Tensor]) -> list[Tensor]:
+    return [_at_least(3, each) for each in tensors]
+
+
+# --- broadcasting ----------------------------------------------------------------------------------------------------
+
+
+def broadcast(self: Tensor, shape: Sequence[int]) -> Tensor:
+    """A coo tensor at a shape that it broadcasts to, every element in all the places where it then stands."""
+    t = self
+    for _ in range(len(shape) - t.dim()):
+        t = unsqueeze(t, 0)
+    for at, extent in enumerate(shape):
+        if t.shape[at] == 1 and extent != 1:
+            t = _repeated(t, at, extent)
+    return t
+
+
+def _repeated(t: Tensor, at: int, extent: int) -> Tensor:
+    parts, values = parts_of(t), values_of(t)
+    size = [extent if d == at else n for d, n in enumerate(t.shape)]
+    if at >= parts.sparse_dim:
+        sizes = list(values.shape)
+        sizes[at - parts.sparse_dim + 1] = extent
+        return build(COO, parts.indices, values.expand(sizes), size, parts.dense_dim, parts.coalesced)
+    old = parts.indices[0]
+    count = old.shape[1]
+    row = ts.arange(extent, device=old.device).repeat_interleave(count)
+    which = ts.arange(count, device=old.device).repeat(extent)
+    places = old.index_select(1, which)
+    places = ts.cat([places[:at], row.unsqueeze(0), places[at + 1 :]])
+    made = build(COO, (places,), values.index_select(0, which), size, parts.dense_dim, parts.coalesced and at == 0)
+    return coalesce(made) if parts.coalesced and at else made

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tesserack as ts
-from tesserack._registry import operators, public_functions
+from tesserack.ops.registry import operators, public_functions
 from tesserack.testing.samples import Input, Sample, dtypes, records
 
 if TYPE_CHECKING:

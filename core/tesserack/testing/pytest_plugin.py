@@ -1,4 +1,4 @@
-"""The pytest plugin: the device to test on, expected failures, and the log and report of a conformance run.
+"""The pytest plugin: the device to test on, the seed, expected failures, and the log and report of a conformance run.
 
 Ships with the core and is found by pytest itself::
 
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tesserack.testing import seeds
 
 if TYPE_CHECKING:
     import tesserack
@@ -35,13 +37,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tesserack-report", metavar="DIR", type=Path, help="write report.html, report.json and badge.svg")
     group.addoption("--tesserack-areas", metavar="NAME,NAME", help="conformance: only these areas, such as copies")
     group.addoption("--tesserack-quick", action="store_true", help="conformance: a subset that takes under a minute")
+    group.addoption("--tesserack-seed", metavar="N", type=int, help="choose the cases that this seed chose")
     group.addoption("--tesserack-log", metavar="FILE", type=Path, help="conformance: a line of JSON for each test")
 
 
+@pytest.hookimpl(tryfirst=True)  # what others choose depends on the seed
 def pytest_configure(config: pytest.Config) -> None:
     """Markers, and the log if somebody reads it."""
     config.addinivalue_line("markers", "conformance(area, level): what part of the kit a test belongs to")
     config.addinivalue_line("markers", "tesserack_expired(message): an expected failure whose day has passed")
+    seeds.begin(config.getoption("--tesserack-seed"))
     if hasattr(config, "workerinput"):
         return
     log, report = config.getoption("--tesserack-log"), config.getoption("--tesserack-report")

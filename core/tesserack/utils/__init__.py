@@ -1,14 +1,26 @@
 """Helpers around the library: :mod:`tesserack.utils.data` feeds batches, :mod:`tesserack.utils.hooks` removes hooks,
 :mod:`tesserack.utils.checkpoint` computes activations again instead of keeping them."""
 
-from tesserack.utils import checkpoint, data, hooks
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tesserack.utils import checkpoint, data, hooks
 
 __all__ = ["checkpoint", "data", "hooks"]
 
-# Imported when first used.
+# Imported when first used: what the package begins with lies here too.
 _LAZY = (
-    *("_pytree", "benchmark", "cpp_extension", "dlpack", "flop_counter", "model_zoo", "module_tracker"),
-    *("tensorboard", "weak"),
+    *(
+        "_pytree",
+        "benchmark",
+        "checkpoint",
+        "cpp_extension",
+        "data",
+        "deterministic",
+        "dlpack",
+        "flop_counter",
+        "hooks",
+    ),
+    *("hooks", "model_zoo", "module_tracker", "tensorboard", "weak"),
 )
 
 

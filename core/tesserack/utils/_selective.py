@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tesserack import _native, dispatch
+from tesserack import _native
 from tesserack._native import Tensor
+from tesserack.library import dispatch
 
 __all__ = [
     "CheckpointPolicy",
@@ -184,7 +185,7 @@ class _Run:
 
 def _shown(name: str, args: Any) -> Any:
     """The operator as PyTorch's programs name it, ``torch.ops.aten.mm.default``."""
-    from tesserack.compat.shims._ops import namespace
+    from tesserack.aten.operators import namespace
 
     base, _, overload = name.partition(".")
     aten: Any = namespace("aten")

@@ -17,7 +17,7 @@ from tesserack._native import Tensor
 from tesserack.amp._autocast import kept_regions
 from tesserack.autograd import Function, backward
 from tesserack.autograd.graph import saved_tensors_hooks
-from tesserack.random import default_generator
+from tesserack.ops.random import default_generator
 from tesserack.utils._selective import (
     CheckpointPolicy,
     SelectiveCheckpointContext,

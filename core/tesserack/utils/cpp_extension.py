@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tesserack._cache import user_cache
-from tesserack._headers import get_include
+from tesserack.utils.cache import user_cache
+from tesserack.utils.headers import get_include
 
 __all__ = ["CompileError", "cache_directory", "find_compiler", "load", "load_inline"]
 
@@ -90,7 +90,7 @@ def load(
         if kind == "backend":
             _register(name, library)
     if kind == "library":
-        from tesserack import dispatch
+        from tesserack.library import dispatch
 
         dispatch.load_library(library)
     return library

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from tesserack import dispatch
+from tesserack.library import dispatch
 from tesserack.nn.modules._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from tesserack.nn.modules.module import Module
 

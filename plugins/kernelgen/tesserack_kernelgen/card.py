@@ -24,7 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tesserack import _native, _switches
+from tesserack import _native
+from tesserack.utils import settings as _switches
 
 from tesserack_kernelgen import launcher
 

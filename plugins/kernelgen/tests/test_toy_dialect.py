@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tesserack.cli import new_backend
+from tesserack.testing import seeds
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "toy_dialect"
 
@@ -57,7 +58,7 @@ def test_it_computes(environment: dict[str, str]) -> None:
     ]
 
 
-@pytest.mark.skipif(not os.environ.get("FULL"), reason="compiles 4,600 kernels, in minutes; FULL=1 runs it")
+@pytest.mark.skipif(not seeds.full(), reason="compiles 4,600 kernels, in minutes; FULL=1 runs it")
 def test_it_boots(environment: dict[str, str]) -> None:
     command = [sys.executable, "-m", "tesserack.testing.conform", "toy", "--level", "boots", "--timeout", "1500"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -1,4 +1,5 @@
 #include "ops/common/check.h"
+#include "dispatch/watch.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
@@ -93,6 +94,15 @@ void check_filled(const Tensor& t, const char* op) {
   warn(concat("Use of ", op,
               " on expanded tensors is deprecated. Please clone() the tensor before performing this "
               "operation. This also applies to advanced indexing e.g. tensor[indices] = tensor"));
+}
+
+void alert_not_deterministic(const char* op) {
+  Determinism asked = determinism.load(std::memory_order_relaxed);
+  if (asked == Determinism::Any) return;
+  std::string text = concat(op, " does not have a deterministic implementation, but deterministic algorithms are asked "
+                                "for by use_deterministic_algorithms(True); its warn_only=True allows this one");
+  TS_CHECK(asked == Determinism::Warn, text);
+  warn(text);
 }
 
 void resize_output(const Tensor& out, IntSpan sizes, const char* op, bool quiet) {

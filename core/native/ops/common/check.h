@@ -18,6 +18,8 @@ void check_no_overlap(const Tensor& written, const Tensor& read, const char* op)
 bool is_expanded(const Tensor& t);
 // check_inplace for what writes one value wherever it lands: an expanded tensor brings a warning only, as in PyTorch.
 void check_filled(const Tensor& t, const char* op);
+// Where deterministic results are asked for: RuntimeError, or a warning, as `op` has no deterministic form.
+void alert_not_deterministic(const char* op);
 // Gives an out= tensor the shape it needs, with a warning when it held elements of another shape.
 void resize_output(const Tensor& out, IntSpan sizes, const char* op, bool quiet = false);
 // RuntimeError naming both dtypes.

@@ -182,6 +182,11 @@ Def& Def::no_integer() {
   return *this;
 }
 
+Def& Def::floating_one_of(const char* a, const char* b) {
+  pointwise_->floating_one_of = {op_->schema->find(a), op_->schema->find(b)};
+  return *this;
+}
+
 Def& Def::no_complex() {
   pointwise_->no_complex = true;
   return *this;

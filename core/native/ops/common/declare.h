@@ -73,8 +73,9 @@ public:
   Def& promote(Promote rule);
   // Better conditioned or cheaper derivatives than symbolic ones; may use grad, result and argument names.
   Def& derivative(const char* arg, const char* expression);
-  Def& no_bool();                // RuntimeError for bool operands (sub, neg)
-  Def& no_integer();             // RuntimeError unless floating (after promotion)
+  Def& no_bool();                                     // RuntimeError for bool operands (sub, neg)
+  Def& no_integer();                                  // RuntimeError unless floating (after promotion)
+  Def& floating_one_of(const char* a, const char* b); // RuntimeError where both arguments are integers
   Def& no_complex();             // NotImplementedError for complex operands (a law of real numbers alone)
   Def& truncate_numbers();       // Scalars lose their fraction beside integers, where they would be refused
   Def& boolean(const char* arg); // the argument must be a bool tensor, and takes no part in promotion

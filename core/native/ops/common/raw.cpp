@@ -1,7 +1,9 @@
 #include "ops/common/raw.h"
 #include "dispatch/launch.h"
+#include "dispatch/watch.h"
 #include "ops/common/complex_parts.h"
 #include "tensor/geometry.h"
+#include <cmath>
 
 namespace ts {
 namespace {
@@ -32,6 +34,21 @@ void raw_fill(const Tensor& t, Scalar value) {
   launch.out(t).param(value);
   if (!is_complex(t.dtype())) return launch.run_required();
   if (!launch.run()) fill_parts(t, value);
+}
+
+namespace {
+
+Scalar unset(DType t) {
+  if (is_bool(t)) return Scalar(true);
+  if (is_floating(t) || is_complex(t)) return Scalar(std::nan(""));
+  int bits = static_cast<int>(8 * item_size(t)) - !is_unsigned(t);
+  return bits == 64 ? Scalar(int64_t{-1}) : Scalar(static_cast<int64_t>(UINT64_MAX >> (64 - bits)));
+}
+
+} // namespace
+
+void fill_unset(const Tensor& t) {
+  if (fills_new_memory.load(std::memory_order_relaxed) && !t.device().is_meta()) raw_fill(t, unset(t.dtype()));
 }
 
 Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device) {

@@ -9,6 +9,8 @@ namespace ts {
 Tensor filled(IntSpan sizes, Scalar value, DType dtype, Device device);
 // Sets every element of a tensor nobody else reads yet.
 void raw_fill(const Tensor& t, Scalar value);
+// NaN, or the largest integer, where new memory is to be the same in every run; else leaves what it held.
+void fill_unset(const Tensor& t);
 // dst = cast(src), same sizes, any strides.
 void raw_copy(const Tensor& dst, const Tensor& src);
 // t itself when it is so already.

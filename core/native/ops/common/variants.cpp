@@ -70,6 +70,13 @@ bool is_factory(const Schema& functional) {
   return true;
 }
 
+// Sequences fill an out= of as many elements in order, whatever its shape, as in PyTorch.
+bool keeps_shape(const Operator& op, const Tensor& target, int64_t numel) {
+  const std::string& base = op.functional->schema->base;
+  return op.variant == Variant::Out && target.numel() == numel &&
+         (base == "arange" || base == "linspace" || base == "logspace");
+}
+
 void check_apart(const Operator& op, const Frame& f, TensorList targets) {
   if (!has_rule(op, kApart)) return;
   auto begin = [](const Tensor& t) { return t->byte_offset; };
@@ -99,6 +106,7 @@ void check_target(const Operator& op, const Tensor& target, const TensorImpl& ou
   check_cast(op, outline.dtype, target.dtype());
   TS_CHECK(outline.device == target.device(), name,
            ": expected out on the device of the result, got out on another device");
+  if (keeps_shape(op, target, outline.numel)) return check_inplace(target, name);
   if (op.variant == Variant::Out)
     resize_output(target, outline.sizes(), name, is_factory(*op.functional->schema));
   else
@@ -141,7 +149,8 @@ bool compute_into(const Operator& op, Frame& call, TensorList targets) {
   if (work) compute_on(primitive, call, device);
   for (int k = 0; k < call.nrets; ++k) {
     const Tensor& target = targets[static_cast<size_t>(k)];
-    if (Tensor made = outlines.take(k); !made.is(target)) raw_copy(target, made);
+    if (Tensor made = outlines.take(k); !made.is(target))
+      raw_copy(target, keeps_shape(op, target, made.numel()) ? reshaped(made, target.sizes()) : made);
   }
   return true;
 }
@@ -178,8 +187,9 @@ void write_output(const Operator& op, const Tensor& out, const Tensor& result) {
   check_cast(op, result.dtype(), out.dtype());
   TS_CHECK(result.device() == out.device(), op.name(),
            ": expected out on the device of the result, got out on another device");
-  resize_output(out, result.sizes(), op.name().c_str(), is_factory(*op.functional->schema));
-  ops::copy_(out, result);
+  bool keeps = keeps_shape(op, out, result.numel());
+  if (!keeps) resize_output(out, result.sizes(), op.name().c_str(), is_factory(*op.functional->schema));
+  ops::copy_(out, keeps ? ops::reshape(result, out.sizes()) : result);
   out->undo_bump(); // the caller counts the write
 }
 

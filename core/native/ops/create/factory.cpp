@@ -23,20 +23,8 @@ Tensor sized(IntSpan sizes, DType t, Device device, const char* op) {
   return outline(sizes, or_default(t), or_default(device));
 }
 
-// The largest integer, or NaN.
-Scalar largest(DType t) {
-  if (is_bool(t)) return Scalar(true);
-  if (is_floating(t) || is_complex(t)) return Scalar(std::nan(""));
-  int bits = static_cast<int>(8 * item_size(t));
-  bool is_unsigned = t == DType::UInt8 || t == DType::UInt16 || t == DType::UInt32;
-  return Scalar(is_unsigned ? (int64_t{1} << bits) - 1 : INT64_MAX >> (64 - bits));
-}
-
 // Whatever the memory held; the same in every run where that is asked for.
-template <class... A> void leave(const Tensor& out, A...) {
-  if ((call_flags.load(std::memory_order_relaxed) & TS_C_DETERMINISTIC) == 0) return;
-  raw_fill(out, largest(out.dtype()));
-}
+template <class... A> void leave(const Tensor& out, A...) { fill_unset(out); }
 
 Tensor empty_rule(IntSpan size, DType dtype, Device device, bool, Format format) {
   check_sizes(size, "empty");
@@ -59,6 +47,7 @@ Tensor ones_rule(IntSpan size, DType dtype, Device device, bool) { return sized(
 void ones(const Tensor& out, IntSpan, DType, Device, bool) { raw_fill(out, convert_scalar(1, out.dtype(), "ones")); }
 Tensor full_rule(IntSpan size, Scalar value, DType dtype, Device device, bool) {
   DType t = dtype == DType::Undefined ? value.dtype() : dtype;
+  if (dtype == DType::Undefined && t == DType::Complex32) t = DType::Complex64; // PyTorch's least of its own choice
   convert_scalar(value, t, "full");
   return sized(size, t, device, "full");
 }
@@ -188,6 +177,7 @@ TS_OPERATORS(factory) {
       .rule<empty_rule>()
       .compute<leave<IntSpan, DType, Device, bool, Format>>()
       .function_only()
+      .out()
       .doc("A tensor whose elements are whatever the memory held.");
   def("empty_strided(int[] size, int[] stride, " OPTIONS ") -> Tensor")
       .rule<empty_strided_rule>()

@@ -156,13 +156,19 @@ Tensor index(const Tensor& self, TensorList indices) {
 // --- writing
 // x[mask] = number needs no positions.
 bool fills_mask(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {
-  if (accumulate || value.numel() != 1 || indices.empty() || !indices[0].defined() || indices[0].dtype() != DType::Bool)
+  if (accumulate || value.numel() != 1 || indices.empty() || !indices[0].defined() || !is_mask(indices[0]))
     return false;
   for (const Tensor& t : indices.subspan(1))
     if (t.defined()) return false;
   const Tensor& mask = indices[0];
   return mask.ndim() <= self.ndim() && mask.ndim() > 0 && same(mask.sizes(), self.sizes().first(mask.sizes().size())) &&
          !is_expanded(self);
+}
+// One value by a mask of bytes is masked_fill's, which refuses those.
+void check_fills_bools(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {
+  TS_CHECK(!fills_mask(self, indices, value, accumulate) || is_bool(indices[0].dtype()),
+           "index_put_: one value is written by boolean masks alone, got mask with dtype ", indices[0].dtype(),
+           "; try .bool()");
 }
 bool fill_masked(const Tensor& self, TensorList indices, const Tensor& value, bool accumulate) {
   if (!fills_mask(self, indices, value, accumulate)) return false;
@@ -198,6 +204,7 @@ void put_into(const Tensor& self, TensorList indices, const Tensor& values, bool
 void index_put_rule_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   check_filled(self, "index_put_");
   check_put(self, indices, values);
+  check_fills_bools(self, indices, values, accumulate);
   if (fills_mask(self, indices, values, accumulate)) return;
   check_no_overlap(self, values, "index_put_");
   for (const Tensor& t : indices)
@@ -207,8 +214,9 @@ void index_put_(const Tensor& self, TensorList indices, const Tensor& values, bo
   put_into(self, indices, values, accumulate);
 }
 
-Tensor index_put_rule(const Tensor& self, TensorList indices, const Tensor& values, bool) {
+Tensor index_put_rule(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   check_put(self, indices, values);
+  check_fills_bools(self, indices, values, accumulate);
   return outline_like(self, self.dtype());
 }
 void index_put(const Tensor& out, const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
@@ -218,6 +226,7 @@ void index_put(const Tensor& out, const Tensor& self, TensorList indices, const 
 
 // By positions in the flattened tensor.
 Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
+  if (!accumulate) alert_not_deterministic("put_");
   check_long_index(index, "put_");
   check_same_dtype(self, source, "put_");
   TS_CHECK_INDEX(index.numel() == source.numel(),

@@ -9,8 +9,6 @@ namespace {
 
 const Op wrap_index("_wrap_index"), index_outside("_index_outside");
 
-bool is_mask(const Tensor& t) { return t.dtype() == DType::Bool || t.dtype() == DType::UInt8; }
-
 // The same elements with dims [dim, dim + n) as one, if a view can show them so.
 bool merge_dims(Tensor& self, int64_t dim, int64_t n) {
   Dims merged(self.sizes().first(static_cast<size_t>(dim)));

@@ -38,6 +38,8 @@ IndexPlan make_index_plan(const Tensor& self, const Positions& positions);
 void check_positions(const Tensor& self, IndexPlan& plan);
 // The same without positions, from shapes alone: a mask counts as one position. Every check but that of bounds.
 IndexPlan index_outline(const Tensor& self, TensorList indices);
-bool has_mask(TensorList indices); // bool or uint8
+// Bytes are truth values here, as they were before there was a dtype of those.
+inline bool is_mask(const Tensor& t) { return t.dtype() == DType::Bool || t.dtype() == DType::UInt8; }
+bool has_mask(TensorList indices);
 
 } // namespace ts

@@ -1,6 +1,7 @@
 // Products of matrices and vectors.
 #include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
+#include "ops/common/promotion.h"
 #include "ops/common/raw.h"
 #include "ops/common/traced.h"
 #include "ops/linalg/matmul_launch.h"
@@ -219,11 +220,20 @@ Tensor add_scaled(const Tensor& self, const Tensor& product, Scalar beta, Scalar
 Tensor addmv(const Tensor& self, const Tensor& m, const Tensor& v, Scalar beta, Scalar alpha) {
   return add_scaled(self, mv(m, v), beta, alpha);
 }
+// addr refuses what addmm truncates.
+void check_factor(Scalar by, DType t, const char* name) {
+  TS_CHECK(by.dtype() != DType::Bool, "addr: Boolean ", name, " only supported for Boolean results, got dtype ", t);
+  TS_CHECK(!by.is_float() || !is_integral(t, true), "addr: For integral input tensors, argument ", name,
+           " must not be a floating point number.");
+}
 Tensor addr(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   // Beside bools the numbers are truth values, and the result stays bool.
   if (is_bool(self.dtype()) && is_bool(a.dtype()) && is_bool(b.dtype()))
     return add_scaled(self, outer(a, b), Scalar(!beta.is(0)), Scalar(!alpha.is(0)));
-  return add_scaled(self, outer(a, b), beta, alpha);
+  const Tensor operands[] = {self, a, b};
+  DType t = result_type(operands);
+  check_factor(beta, t, "beta"), check_factor(alpha, t, "alpha");
+  return add_scaled(self, ops::to_dtype(outer(a, b), t), beta, alpha);
 }
 Tensor addbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   TS_CHECK(a.ndim() == 3 && b.ndim() == 3, "addbmm: batch1 and batch2 must be 3D tensors, got shapes ", a.sizes(),

@@ -316,6 +316,7 @@ TS_OPERATORS(arithmetic) {
   def("addcdiv(Tensor self, Operand tensor1, Operand tensor2, *, Scalar value=1) -> Tensor")
       .pointwise("self + value * tensor1 / tensor2")
       .no_integer()
+      .floating_one_of("tensor1", "tensor2")
       .inplace()
       .out()
       .doc("self + value * tensor1 / tensor2.");

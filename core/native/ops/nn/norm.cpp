@@ -9,7 +9,7 @@
 namespace ts {
 namespace {
 
-const Op group_norm_op("_group_norm"), batch_norm_op("batch_norm"), vector_norm("linalg_vector_norm"),
+const Op group_norm_op("_group_norm"), batch_norm_op("native_batch_norm"), vector_norm("linalg_vector_norm"),
     avg_pool2d("avg_pool2d");
 
 // (1, C, 1, ...): a value per channel beside an input (N, C, ...).
@@ -78,7 +78,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
   };
   Tensor mean = repeated(running_mean), var = repeated(running_var);
   Tensor x = ops::reshape(as_parameters(input, weight, bias), as_batch);
-  Tensor y = batch_norm_op(x, mean, var, Value(), Value(), use_input_stats, momentum, eps);
+  Tensor y = batch_norm_op(x, Value(), Value(), mean, var, use_input_stats, momentum, eps);
   if (use_input_stats && n > 0) {
     GradMode no_grad(false);
     if (mean.defined())

@@ -1,5 +1,6 @@
 // Adaptive maxima with their places, and maxima put back where they were.
 #include "dispatch/op_handles.h"
+#include "ops/common/check.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/nn/conv_shape.h"
@@ -54,6 +55,7 @@ Two adaptive_max_pool2d_with_indices(const Tensor& self, IntSpan output_size) {
 
 Tensor max_unpool(const Tensor& self, const Tensor& indices, IntSpan output_size) {
   const char* op = "max_unpool";
+  alert_not_deterministic(op);
   size_t spatial = output_size.size(), ndim = self.sizes().size();
   TS_CHECK(indices.dtype() == DType::Int64, op,
            ": elements in indices should be type int64 but got: ", indices.dtype());

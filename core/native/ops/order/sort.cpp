@@ -30,12 +30,13 @@ void check_selectable(const Tensor& t, const char* op) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_bool(t.dtype()), op, ": not implemented for bool; try .to(uint8)");
 }
 
-Pair sort_rule(const Tensor& self, int64_t dim, bool, bool) {
+Pair sort_rule(const Tensor& self, int64_t dim, bool, std::optional<bool>) {
   check_orderable(self, "sort");
   wrap_dim(dim, self.ndim(), "sort");
   return {outline_like(self, self.dtype()), outline_like(self, DType::Int64)};
 }
-void sort(const Tensor& values, const Tensor& positions, const Tensor& self, int64_t dim, bool descending, bool) {
+void sort(const Tensor& values, const Tensor& positions, const Tensor& self, int64_t dim, bool descending,
+          std::optional<bool>) {
   int64_t d = wrap_dim(dim, self.ndim(), "sort");
   bool as_bytes = is_bool(self.dtype());
   Tensor in = as_bytes ? copy_as(self, DType::UInt8, MemoryFormat::Contiguous) : self;
@@ -210,7 +211,7 @@ template <bool ignore_nan> Tensor median_all(const Tensor& self) {
 } // namespace
 
 TS_OPERATORS(sort) {
-  def("sort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> (Tensor values, Tensor indices)")
+  def("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)")
       .rule<sort_rule>()
       .compute<sort, 2>()
       .saves("result1")

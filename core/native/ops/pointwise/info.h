@@ -30,9 +30,10 @@ struct ComplexProgram {
 struct PointwiseInfo {
   Promote promote = Promote::Arith;
   bool no_bool = false, no_integer = false, no_complex = false, truncate_numbers = false;
-  int single_arg = -1;                // a number, or a tensor without dims
-  int boolean_arg = -1;               // must be a bool tensor; neutral in promotion
-  std::vector<std::string> variables; // argument names, then "result", "grad"
+  std::optional<std::pair<int, int>> floating_one_of; // arguments of which one must be floating
+  int single_arg = -1;                                // a number, or a tensor without dims
+  int boolean_arg = -1;                               // must be a bool tensor; neutral in promotion
+  std::vector<std::string> variables;                 // argument names, then "result", "grad"
   pointwise::Expr expr;
   std::vector<pointwise::Expr> derivatives; // per argument; NULL: symbolic
   std::unique_ptr<const pointwise::Program> program;

@@ -51,6 +51,13 @@ bool any_bool(const Frame& f) {
   return false;
 }
 
+void check_one_floating(const Operator& op, const Frame& f, std::pair<int, int> args) {
+  auto dtype_of = [&](int k) { return f.args[k].tag == Tag::Tensor ? f.args[k].tensor->dtype : DType::Float32; };
+  DType a = dtype_of(args.first), b = dtype_of(args.second);
+  TS_CHECK(!is_integral(a, true) || !is_integral(b, true), op.name(), ": Integer division with ", op.name(),
+           " is no longer supported, got ", a, " and ", b, "; try .to() a floating dtype for one of them");
+}
+
 // Those whose operands may all be numbers, as in PyTorch.
 bool takes_numbers(const Operator& op) {
   constexpr std::string_view kNames[] = {"add",      "sub",      "mul",          "div",         "divide",
@@ -65,7 +72,7 @@ PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const poi
   PointwisePlan plan;
   ResultType types;
   const TensorImpl* first = nullptr;
-  bool float_scalar = false, complex_scalar = false;
+  bool float_scalar = false, complex_scalar = false, bool_alpha = false;
   for (int32_t k = 0; k < f.nargs - (op.variant == Variant::Out); ++k) {
     const Value& v = f.args[k];
     bool parameter =
@@ -89,6 +96,7 @@ PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const poi
         types.add(v);
       else
         complex_scalar |= v.tag == Tag::Complex,
+            bool_alpha |= v.tag == Tag::Bool && op.schema->args[static_cast<size_t>(k)].name == "alpha",
             float_scalar |= v.tag == Tag::Float && &p != info.default_program.get();
     }
   }
@@ -117,6 +125,9 @@ PointwisePlan make_plan(const Operator& op, const PointwiseInfo& info, const poi
   TS_CHECK(!info.no_bool || !any_bool(f), op.name(),
            ": expected a numeric dtype, got bool; try logical_xor, logical_not or .to() a number type");
   choose_dtypes(op, info, types, first, plan);
+  if (info.floating_one_of) check_one_floating(op, f, *info.floating_one_of);
+  TS_CHECK(!bool_alpha || is_bool(plan.common), op.name(),
+           ": Boolean alpha only supported for Boolean results, got dtype ", plan.common);
   TS_CHECK(!complex_scalar || is_complex(plan.common), op.name(),
            ": for non-complex input tensors, number arguments must not be complex");
   TS_CHECK(!float_scalar || info.truncate_numbers || is_differentiable(plan.common), op.name(),

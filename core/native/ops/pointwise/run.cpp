@@ -16,6 +16,7 @@ namespace {
 
 bool equal_number(const Value& a, const Value& b) {
   if (a.tag == Tag::Int && b.tag == Tag::Int) return a.i == b.i;
+  if ((a.tag == Tag::Bool) != (b.tag == Tag::Bool)) return false; // alpha=True is not alpha=1
   return a.tag != Tag::Complex && b.tag != Tag::Complex && a.is_number() && b.is_number() &&
          a.as_double() == b.as_double();
 }
@@ -65,7 +66,7 @@ bool is_uniform(const TensorImpl& t) {
     } else {
       any_number = true;
       float_number |= v.tag == Tag::Float;
-      if (!v.is_number() || v.tag == Tag::Complex || (v.tag == Tag::Bool && info.no_bool)) return false;
+      if (!v.is_number() || v.tag == Tag::Complex || v.tag == Tag::Bool) return false;
     }
   }
   if (!first || first->numel == 0 || first->device.is_meta() || !is_plain(first->dtype)) return false;

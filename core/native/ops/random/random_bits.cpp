@@ -6,6 +6,7 @@
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "runtime/capture_state.h"
+#include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include <algorithm>
 #include <cmath>
@@ -162,10 +163,23 @@ void fill_integers(const Tensor& t, int64_t low, int64_t high, Generator& g) {
                              low));
 }
 
+// Of floating dtypes: within the range, and a warning beyond the integers that they hold exactly.
+void check_exact_range(int64_t low, int64_t high, DType t, const char* op) {
+  int digits = t == DType::Float64 ? 53 : t == DType::Float32 ? 24 : t == DType::Float16 ? 11 : 8;
+  auto check = [&](const char* name, int64_t bound) {
+    TS_CHECK(t != DType::Float16 || std::abs(static_cast<double>(bound)) <= 65504, op, ": ", name,
+             " is out of bounds for ", t, ", got ", bound);
+    if (std::abs(static_cast<double>(bound)) > std::ldexp(1.0, digits))
+      warn(concat(op, ": ", name, " is out of bounds [-(2^", digits, "), 2^", digits, "], beyond which ", t,
+                  " does not hold every integer; got ", bound));
+  };
+  check("from", low), check("to - 1", high - 1);
+}
+
 void check_integer_range(int64_t low, int64_t high, DType t, const char* op) {
   TS_CHECK(low < high, op, ": expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
   TS_CHECK_KIND(ErrorKind::NotImplemented, !is_complex(t) && !is_float8(t), op, ": not implemented for dtype ", t);
-  if (is_floating(t)) return;
+  if (is_floating(t)) return check_exact_range(low, high, t, op);
   int bits = is_bool(t) ? 1 : static_cast<int>(item_size(t)) * 8;
   bool wide = bits == 64;
   int64_t top = wide ? INT64_MAX : (int64_t{1} << (is_unsigned(t) ? bits : bits - 1)) - 1;

@@ -200,6 +200,8 @@ Tensor sum_to_size(const Tensor& self, IntSpan size) {
 
 DimSet repeated_dims(IntSpan from, IntSpan size) {
   TS_CHECK(size.size() <= from.size(), "sum_to_size: size {", size, "} is not expandable to size {", from, "}");
+  if (same(from, size)) return 0;
+  check_set_dims(static_cast<int64_t>(from.size()), "sum_to_size");
   size_t lead = from.size() - size.size();
   DimSet dims = all_dims(static_cast<int64_t>(lead));
   for (size_t d = 0; d < size.size(); ++d) {

@@ -50,6 +50,7 @@ void check_not_empty(const char* op, const Tensor& self, DimSet dims) {
 
 DimSet dim_set_of(std::optional<IntSpan> dims, int64_t ndim, const char* op) {
   if (!dims || dims->empty()) return all_dims(ndim);
+  check_set_dims(ndim, op);
   DimSet set = 0;
   for (int64_t d : *dims) {
     int64_t w = wrap_dim(d, ndim, op);
@@ -185,6 +186,7 @@ static void reduce_complex_into(const Tensor& out, int opcode, const Tensor& sel
 // Reduced dims along which one element stands for all, as in the gradient of a sum.
 static DimSet repeated_dims(const Tensor& self, DimSet dims) {
   DimSet repeated = 0;
+  if (self.ndim() > kSetDims) return repeated;
   for (size_t d = 0; d < self.sizes().size(); ++d)
     if (in_set(dims, d) && self.strides()[d] == 0 && self.sizes()[d] > 1) repeated |= DimSet{1} << d;
   return repeated;

@@ -5,21 +5,29 @@
 
 namespace ts {
 
-using DimSet = uint64_t; // a bit per dimension
+// A bit per dimension: some of at most 64, or all of however many.
+using DimSet = uint64_t;
+constexpr int64_t kSetDims = 64;
+
+inline void check_set_dims(int64_t ndim, const char* op) {
+  TS_CHECK(ndim <= kSetDims, op, ": only tensors with up to 64 dims are supported, got one of ", ndim,
+           "; reduce all of them, or view it with fewer");
+}
 
 // None and an empty list mean all dims.
 DimSet dim_set_of(std::optional<IntSpan> dims, int64_t ndim, const char* op);
 inline DimSet dim_set(std::optional<IntSpan> dims, int64_t ndim, const char* op) {
-  if (dims && dims->size() == 1 && (*dims)[0] < ndim && (*dims)[0] >= -ndim) [[likely]]
+  if (dims && dims->size() == 1 && (*dims)[0] < ndim && (*dims)[0] >= -ndim && ndim <= kSetDims) [[likely]]
     return DimSet{1} << ((*dims)[0] < 0 ? (*dims)[0] + ndim : (*dims)[0]);
   return dim_set_of(dims, ndim, op);
 }
 inline DimSet dim_set(int64_t dim, int64_t ndim, const char* op) {
   int64_t d = wrap_dim(dim, ndim, op);
+  check_set_dims(ndim, op);
   return ndim ? DimSet{1} << d : 0;
 }
 inline DimSet all_dims(int64_t ndim) { return ndim >= 64 ? ~DimSet{0} : (DimSet{1} << ndim) - 1; }
-inline bool in_set(DimSet set, size_t dim) { return set >> dim & 1; }
+inline bool in_set(DimSet set, size_t dim) { return dim < kSetDims ? set >> dim & 1 : set == ~DimSet{0}; }
 // Product of the sizes in the set.
 int64_t reduced_count(IntSpan sizes, DimSet dims);
 

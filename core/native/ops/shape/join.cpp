@@ -28,7 +28,7 @@ CatShape cat_shape(TensorList tensors, int64_t dim) {
       first = &t;
       break;
     }
-  if (!first) return {Dims{0}, wrap_dim(dim, 1, "cat")};
+  if (!first) return {Dims{0}, 0}; // whatever dim is
   TS_CHECK(first->ndim() > 0, "cat: zero-dimensional tensor (at position ", first - tensors.data(),
            ") cannot be concatenated");
   CatShape shape{Dims(first->sizes()), wrap_dim(dim, first->ndim(), "cat")};

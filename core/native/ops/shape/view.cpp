@@ -3,6 +3,7 @@
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
 #include "tensor/geometry.h"
+#include <bitset>
 
 namespace ts {
 namespace {
@@ -125,7 +126,11 @@ Tensor expand(const Tensor& self, IntSpan size, bool) {
              ") isn't allowed in a leading, non-existing dimension ", i, "; sizes ", size);
     if (to[i] == -1) to[i] = self.sizes()[i - lead];
   }
-  return make_view(self, to, expand_strides(self.sizes(), self.strides(), to, "expand"), self->byte_offset);
+  Dims strides = expand_strides(self.sizes(), self.strides(), to, "expand");
+  for (size_t i = self.ndim() ? lead : 0;
+       i-- > 0;) // a new dim of size 1 has the stride that it would have in memory, as in PyTorch
+    if (to[i] == 1) strides[i] = to[i + 1] * strides[i + 1];
+  return make_view(self, to, strides, self->byte_offset);
 }
 
 Tensor expand_as(const Tensor& self, const Tensor& other) { return ops::expand(self, other.sizes()); }
@@ -149,10 +154,10 @@ Tensor squeeze_dim(const Tensor& self, int64_t dim) {
   return squeezed(self, [at](int64_t d) { return d == at; });
 }
 Tensor squeeze_dims(const Tensor& self, IntSpan dims) {
-  uint64_t drop = 0;
+  std::bitset<UINT8_MAX + 1> drop;
   if (!dims.empty())
-    for (int64_t d : wrap_dims(dims, self.ndim(), "squeeze")) drop |= uint64_t{1} << d;
-  return squeezed(self, [drop](int64_t d) { return drop >> d & 1; });
+    for (int64_t d : wrap_dims(dims, self.ndim(), "squeeze")) drop.set(static_cast<size_t>(d));
+  return squeezed(self, [drop](int64_t d) { return drop[static_cast<size_t>(d)]; });
 }
 
 Tensor unsqueeze(const Tensor& self, int64_t dim) {

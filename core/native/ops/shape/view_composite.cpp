@@ -3,6 +3,7 @@
 #include "ops/common/declare.h"
 #include "runtime/warn_once.h"
 #include "tensor/geometry.h"
+#include <bitset>
 #include <cstring>
 
 namespace ts {
@@ -26,7 +27,7 @@ Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
   return ops::reshape(self, sizes);
 }
 
-Tensor ravel(const Tensor& self) { return ops::reshape(self, Dims{-1}); }
+Tensor ravel(const Tensor& self) { return ops::contiguous(ops::reshape(self, Dims{-1})); }
 
 Tensor unflatten(const Tensor& self, int64_t dim, IntSpan sizes) {
   int64_t d = wrap_dim(dim, self.ndim(), "unflatten");
@@ -44,15 +45,15 @@ Tensor movedim(const Tensor& self, IntSpan source, IntSpan destination) {
   if (source.empty() || self.ndim() == 0) return ops::permute(self, wrap_dims({}, self.ndim(), "movedim"));
   Dims from = wrap_dims(source, self.ndim(), "movedim"), to = wrap_dims(destination, self.ndim(), "movedim");
   Dims order(static_cast<size_t>(self.ndim()), -1);
-  uint64_t used = 0;
+  std::bitset<UINT8_MAX + 1> used;
   for (size_t i = 0; i < from.size(); ++i) {
     order[to[i]] = from[i];
-    used |= uint64_t{1} << from[i];
+    used.set(static_cast<size_t>(from[i]));
   }
   int64_t next = 0;
   for (int64_t& d : order) {
     if (d >= 0) continue;
-    while (used >> next & 1) ++next;
+    while (used[static_cast<size_t>(next)]) ++next;
     d = next++;
   }
   return ops::permute(self, order);

@@ -9,6 +9,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.compat import _names
 from tesserack.compat._old_forms import functions
 from tesserack.compat.shims._checks import (
     _check,
@@ -21,7 +22,6 @@ from tesserack.compat.shims._checks import (
     _check_value,
     _check_with,
 )
-from tesserack.compat.shims._object_files import load, save
 from tesserack.compat.shims._parts import (
     _aminmax,
     _assert_scalar,
@@ -37,6 +37,7 @@ from tesserack.compat.shims._parts import (
     _unique,
     _weight_norm,
 )
+from tesserack.serialization._objects import load, save, use_names
 
 __all__ = [
     "_aminmax",
@@ -75,6 +76,8 @@ __all__ = [
     "sub",
     "where",
 ]
+
+use_names(_names.names)
 
 # What PyTorch was built with.
 has_lapack = has_openmp = has_spectral = True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tesserack._streams import stream
 from tesserack.backends import _device_streams
+from tesserack.backends.streams import stream
 from tesserack.compat.shims._card import Card
 
 __all__ = ["functions"]

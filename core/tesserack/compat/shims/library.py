@@ -2,183 +2,40 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from tesserack import _native, library
 from tesserack.library import CustomOp, OpCheckError, custom_op, infer_schema, opcheck
+from tesserack.library._pieces import (
+    Library,
+    define,
+    fallthrough_kernel,
+    get_ctx,
+    get_kernel,
+    impl,
+    impl_abstract,
+    register_autocast,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_torch_dispatch,
+    register_vmap,
+)
 
-__all__ = ["CustomOp", "Library", "OpCheckError", "custom_op", "define", "infer_schema", "opcheck"]
-__all__ += ["fallthrough_kernel", "impl", "impl_abstract", "register_torch_dispatch"]
-
-# Dispatch keys that stand for every device.
-_EVERYWHERE = ("", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "BackendSelect", "default", "types")
-_DEVICES = {"PrivateUse1": "privateuseone"}
-# Rules for operators that are not defined yet, by name.
-_rules: dict[str, Callable[..., Any]] = {}
-
-
-def fallthrough_kernel(*args: Any) -> Any:
-    """A kernel that goes on to the next key; registered as nothing at all."""
-    raise NotImplementedError("fallthrough_kernel: is for Library.impl, and not to be called")
-
-
-class _Defined(CustomOp):
-    """An operator that has a schema, and kernels later."""
-
-    def __init__(self, name: str, schema: str) -> None:
-        super().__init__(name, schema, _no_body, ())
-
-
-def _no_body(*args: Any) -> Any:
-    raise NotImplementedError
-
-
-def _operator(name: str) -> CustomOp:
-    """The operator, with its overload left out. ``RuntimeError`` if it is not defined."""
-    base = name.partition(".")[0]
-    try:
-        return library.get(base)
-    except KeyError as error:
-        raise RuntimeError(f"operator {base} does not exist") from error
-
-
-def define(qualname: str, schema: Any = None, *, lib: Library | None = None, tags: Any = ()) -> Any:
-    """Define ``"space::name"`` by ``"(Tensor x) -> Tensor"``. A decorator for its kernel if no schema is given."""
-    if schema is None or callable(schema):
-        return _define_from(qualname, schema)
-    made = library._operators[qualname] = _Defined(qualname, schema)
-    if qualname in _rules:
-        made.register_fake(_rules.pop(qualname))
-    return None
-
-
-def _define_from(qualname: str, function: Any) -> Any:
-    def make(body: Callable[..., Any]) -> Callable[..., Any]:
-        define(qualname, library.infer_schema(body, mutates_args=()))
-        impl(qualname, "default", body)
-        return body
-
-    return make if function is None else make(function)
-
-
-def impl(qualname: str, types: str | Sequence[str], func: Any = None, *, lib: Library | None = None) -> Any:
-    """Register a kernel for devices, or for all by ``"default"``. A decorator if no function is given."""
-    names = [types] if isinstance(types, str) else [*types]
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in names:
-            _set(_operator(qualname), name, function)
-        return function
-
-    return register if func is None else register(func)
-
-
-def _set(op: CustomOp, key: str, function: Callable[..., Any]) -> None:
-    """Register a kernel for a key as PyTorch names them: ``CPU``, ``Meta``, ``Autograd``."""
-    if function is fallthrough_kernel:
-        return
-    if key in _EVERYWHERE:
-        op._kernels[None] = function
-    elif key in ("Meta", "meta"):
-        op.register_fake(function)
-    elif key.startswith("Autograd"):
-        wants = next(iter(inspect.signature(function).parameters), "") == "call"
-        kernel = function if wants else lambda call, *args: function(*args)
-        _native._set_kernel(op.name, "Autograd", kernel, f"{op.name} at {key}")
-    elif key.startswith("Autocast"):
-        _native._set_kernel(op.name, "Autocast", lambda call, *args: function(*args), f"{op.name} at {key}")
-    else:
-        op._kernels[_DEVICES.get(key, key.lower())] = function
-
-
-def impl_abstract(qualname: str, func: Any = None, *, lib: Library | None = None, _stacklevel: int = 1) -> Any:
-    """The former name of ``register_fake``."""
-    return register_fake(qualname, func)
-
-
-def register_fake(
-    op: Any, func: Any = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: Any = 0
-) -> Any:
-    """Say how results look, by the operator's name; kept for an operator that is not defined yet."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        try:
-            found = _operator(op) if isinstance(op, str) else op
-        except RuntimeError:
-            _rules[op] = function
-            return function
-        return found.register_fake(function)
-
-    return register if func is None else register(func)
-
-
-def register_autograd(
-    op: Any, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None, lib: Any = None
-) -> None:
-    """Say how gradients flow, by the operator's name."""
-    (_operator(op) if isinstance(op, str) else op).register_autograd(backward, setup_context=setup_context)
-
-
-def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any = None) -> Any:
-    """Register a kernel for devices; None means every one."""
-    if device_types is None:
-        return impl(op.name if isinstance(op, CustomOp) else op, "default", func)
-    return (_operator(op) if isinstance(op, str) else op).register_kernel(device_types, func)
-
-
-def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
-    """Say how ``vmap`` calls the operator for all entries at once, by its name."""
-    return (_operator(op) if isinstance(op, str) else op).register_vmap(func)
-
-
-def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
-    """Say to which dtype autocast casts the operator's tensors, by its name."""
-    (_operator(op) if isinstance(op, str) else op).register_autocast(device_type, cast_inputs)
-
-
-def get_kernel(op: Any, dispatch_key: str) -> Any:
-    """The kernel that was registered for a device, as a callable. ``RuntimeError`` if there is none."""
-    found = _operator(op) if isinstance(op, str) else op
-    key = str(dispatch_key).rpartition(".")[2]
-    kernel = found._kernels.get(None if key in _EVERYWHERE else _DEVICES.get(key, key.lower()))
-    if kernel is None:
-        raise RuntimeError(f"no kernel of {found.name} for {key}; register one with torch.library.impl")
-    return kernel
-
-
-def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
-    """Kept for programs that call it: there are no subclasses that dispatch."""
-    return (lambda function: function) if func is None else func
-
-
-class Library:
-    """The operators of a namespace: ``DEF`` makes them, ``IMPL`` and ``FRAGMENT`` add to those there are."""
-
-    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
-        if kind not in ("DEF", "IMPL", "FRAGMENT"):
-            raise ValueError(f"Unsupported library type {kind!r}; expected 'DEF', 'IMPL' or 'FRAGMENT'")
-        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
-
-    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Define an operator by its whole schema, ``"name(Tensor x) -> Tensor"``; returns the name."""
-        name, _, rest = schema.partition("(")
-        define(f"{self.ns}::{name.strip()}", f"({rest}")
-        return name.strip()
-
-    def impl(
-        self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False, **options: Any
-    ) -> None:
-        """Register a kernel for a dispatch key."""
-        name = op_name if isinstance(op_name, str) else op_name.__name__
-        name = name.rpartition("::")[2]
-        _set(_operator(f"{self.ns}::{name}"), dispatch_key or self.dispatch_key, fn)
-
-    def __repr__(self) -> str:
-        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
-
-
-def get_ctx() -> Any:
-    """For kernels of shapes that depend on data. ``RuntimeError``: they are not traced here."""
-    raise RuntimeError("get_ctx: sizes that depend on data have no symbols here")
+__all__ = [
+    "CustomOp",
+    "Library",
+    "OpCheckError",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "get_ctx",
+    "get_kernel",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "opcheck",
+    "register_autocast",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
+]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tesserack import dispatch
-from tesserack.compat.shims._ops import namespace
+from tesserack.aten.operators import namespace
+from tesserack.library import dispatch
 
 __all__ = ["load_library", "loaded_libraries"]
 

@@ -1,6 +1,6 @@
 """``torch.profiler``: operators under PyTorch's names for them, and what packages ask before they profile."""
 
-from tesserack import profiler
+from tesserack.utils import profiler
 
 __all__ = ["kineto_available", "profile"]
 

@@ -10,7 +10,7 @@ from tesserack._native import Size
 from tesserack._native import device as _device
 from tesserack._native import dtype as _dtype
 from tesserack._native import layout as _layout
-from tesserack.types import Number
+from tesserack._tensor.types import Number
 
 __all__: list[str] = []
 

@@ -10,7 +10,8 @@ years run. The gradient of Dirichlet variates stays that of the gamma variates t
 
 from __future__ import annotations
 
-from tesserack import _native, random
+from tesserack import _native
+from tesserack.ops import random
 
 __all__ = ["switch"]
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 import tesserack as ts
-from tesserack import Tensor, dispatch
+from tesserack import Tensor
 from tesserack.compat.torch_random import _draws
 from tesserack.compat.torch_random._engine import Stream
+from tesserack.library import dispatch
 
 __all__ = ["register"]
 

@@ -14,12 +14,33 @@ from tesserack.nn.parameter import is_lazy
 Self = TypeVar("Self", bound="ConvertMixin")
 
 
+class _Once:
+    """A function of tensors that gives the same result for the same buffer."""
+
+    def __init__(self, fn: Callable[[Tensor], Tensor]) -> None:
+        self._fn = fn
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        return self._fn(tensor)
+
+    def of(self, buffer: Tensor) -> Tensor:
+        """The result, of the first call."""
+        if id(buffer) not in self._known:
+            self._known[id(buffer)] = buffer, self._fn(buffer)
+        return self._known[id(buffer)][1]
+
+
 class ConvertMixin:
     """``to`` and its short forms: all work in place and return the module."""
 
     _parameters: Registry
     _buffers: Registry
     _modules: Registry
+
+    def _convert(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """The same, with one result for a buffer that has several places."""
+        return self._apply(_Once(fn), recurse=recurse) if recurse is not True else self._apply(_Once(fn))
 
     def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replace every parameter's data and gradient, and every buffer, by ``fn`` of it.
@@ -41,11 +62,11 @@ class ConvertMixin:
                     parameter.grad = fn(grad)
             for name, buffer in self._buffers.items():
                 if buffer is not None:
-                    self._buffers[name] = fn(buffer)
+                    self._buffers[name] = fn.of(buffer) if isinstance(fn, _Once) else fn(buffer)
         return self
 
     def _cast(self: Self, dtype: Any) -> Self:
-        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        return self._convert(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
         """``to(device)``, ``to(dtype)``, ``to(device, dtype)`` or ``to(tensor)``, in place.
@@ -72,7 +93,7 @@ class ConvertMixin:
             return tensor.to(place, dtype if cast else tensor.dtype, **options, **laid_out)
 
         self._check_layout(layout)
-        return self._apply(convert)
+        return self._convert(convert)
 
     def _check_layout(self, layout: Any) -> None:
         """``RuntimeError`` if a tensor below cannot be laid out so."""
@@ -88,11 +109,11 @@ class ConvertMixin:
 
     def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
         """Move to ``device`` without copying values: the tensors there are uninitialised."""
-        return self._apply(lambda tensor: ts.empty_like(tensor, device=device), recurse=recurse)
+        return self._convert(lambda tensor: ts.empty_like(tensor, device=device), recurse=recurse)
 
     def type(self: Self, dst_type: Any) -> Self:
         """Cast every parameter and buffer, integer ones included."""
-        return self._apply(lambda tensor: tensor.type(dst_type))
+        return self._convert(lambda tensor: tensor.type(dst_type))
 
     def float(self: Self) -> Self:
         """Cast floating-point parameters and buffers to float32."""
@@ -116,11 +137,11 @@ class ConvertMixin:
         for tensor in (*module.parameters(), *module.buffers()):
             if is_lazy(tensor):
                 tensor.share_memory_()  # says that there is no memory yet
-        return self._apply(lambda tensor: tensor.share_memory_())
+        return self._convert(lambda tensor: tensor.share_memory_())
 
     def cpu(self: Self) -> Self:
         """Move all parameters and buffers to the cpu device."""
-        return self._apply(lambda tensor: tensor.cpu())
+        return self._convert(lambda tensor: tensor.cpu())
 
 
 def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

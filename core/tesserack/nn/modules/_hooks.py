@@ -23,9 +23,10 @@ class HookTables:
         self.forward: Hooks = OrderedDict()
         self.backward_pre: Hooks = OrderedDict()
         self.backward: Hooks = OrderedDict()
+        self.last_operator: Hooks = OrderedDict()
 
     def __bool__(self) -> bool:
-        return bool(self.forward_pre or self.forward or self.backward_pre or self.backward)
+        return bool(self.forward_pre or self.forward or self.backward_pre or self.backward or self.last_operator)
 
 
 GLOBAL = HookTables()
@@ -139,7 +140,7 @@ class HookMixin:
         except Exception:
             self._run_always_called(args, kwargs, called)
             raise
-        if not self._full_backward_hooks and is_grad_enabled():
+        if (not self._full_backward_hooks or GLOBAL.last_operator) and is_grad_enabled():
             self._watch_last_operator(args, result)
         return result if backward is None else backward.watch_outputs(result)
 
@@ -148,10 +149,12 @@ class HookMixin:
         while isinstance(result, (dict, list, tuple)) and result:
             result = next(iter(result.values())) if isinstance(result, dict) else result[0]
         node = getattr(result, "grad_fn", None)
+        own = OrderedDict() if self._full_backward_hooks else self._backward_hooks
+        hooks = [hook for _, hook in _both(GLOBAL.last_operator, own)]
         if node is not None:
-            for hook in self._backward_hooks.values():
+            for hook in hooks:
                 node.register_hook(functools.partial(hook, self))
-            if self._backward_hooks:
+            if hooks:
                 warn_of_last_operator(args, output, node)
 
     def _any_hooks(self) -> bool:
@@ -243,8 +246,26 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
     return add_hook(GLOBAL.backward_pre, hook)
 
 
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_input, grad_output)`` of the last operator of every module's ``forward``: PyTorch's old
+    form. ``RuntimeError`` where there are full ones for every module."""
+    _refuse_both(GLOBAL.backward)
+    HookMixin._hooked = True
+    return add_hook(GLOBAL.last_operator, hook)
+
+
+def _refuse_both(others: Hooks) -> None:
+    if others:
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only "
+            "one of them."
+        )
+
+
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, grad_input, grad_output)`` after the backward of every module."""
+    """Call ``hook(module, grad_input, grad_output)`` after the backward of every module. ``RuntimeError`` where there
+    are hooks of the old form for every module."""
+    _refuse_both(GLOBAL.last_operator)
     HookMixin._hooked = True
     return add_hook(GLOBAL.backward, hook)
 

@@ -7,12 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tesserack import Tensor, no_grad
+from tesserack import Tensor, equal, no_grad
 from tesserack.nn.modules._hooks import Hooks, add_hook
 from tesserack.nn.modules._registry import Registry
 from tesserack.nn.parameter import Parameter
 from tesserack.utils.hooks import RemovableHandle
 
+_ASSIGNED = "_tesserack_assigned"
 _EXTRA_STATE = "_extra_state"
 
 
@@ -145,7 +146,7 @@ class StateDictMixin:
                 hook.hook(self, *loading)
             else:
                 hook(*loading)
-        assign = bool(local_metadata.get("assign_to_params_buffers", False))
+        assign = local_metadata.get(_ASSIGNED, {}) if local_metadata.get("assign_to_params_buffers") else None
         own = dict(self._own_state())
         for name, tensor in own.items():
             key = prefix + name
@@ -158,7 +159,7 @@ class StateDictMixin:
             unexpected_keys += self._strangers(state_dict, prefix, own)
 
     def _load_tensor(
-        self, name: str, tensor: Tensor, key: str, value: Any, assign: bool, error_msgs: list[str]
+        self, name: str, tensor: Tensor, key: str, value: Any, assign: dict[int, Any] | None, error_msgs: list[str]
     ) -> None:
         if not isinstance(value, Tensor):
             error_msgs.append(f"{key}: expected a Tensor, got {type(value).__name__}")
@@ -173,8 +174,8 @@ class StateDictMixin:
             return
         try:
             with no_grad():
-                if assign:
-                    self._assign_tensor(name, tensor, value)
+                if assign is not None:
+                    self._assign_tensor(name, tensor, value, assign)
                 else:
                     tensor.copy_(value)
         except Exception as error:
@@ -182,15 +183,19 @@ class StateDictMixin:
                 f"{key}: copying {value.dtype} on {value.device} into {tensor.dtype} on {tensor.device} failed: {error}"
             )
 
-    def _assign_tensor(self, name: str, tensor: Tensor, value: Tensor) -> None:
-        if isinstance(tensor, Parameter):
+    def _assign_tensor(self, name: str, tensor: Tensor, value: Tensor, assigned: dict[int, Any]) -> None:
+        """Put ``value`` in the place of a tensor, and what is there already where that had another place too and the
+        values are the same: tied weights stay tied."""
+        before = assigned.get(id(tensor))
+        if before is not None and _same(before[1], value):
+            value = before[1]
+        elif isinstance(tensor, Parameter):
             if not isinstance(value, Parameter):
                 value = Parameter(value, requires_grad=tensor.requires_grad)
             else:
                 value.requires_grad_(tensor.requires_grad)
-            self._parameters[name] = value
-        else:
-            self._buffers[name] = value
+        assigned.setdefault(id(tensor), (tensor, value))
+        (self._parameters if isinstance(tensor, Parameter) else self._buffers)[name] = value
 
     def _load_extra_state(
         self, state_dict: dict[str, Any], prefix: str, strict: bool, missing: list[str], unexpected: list[str]
@@ -263,12 +268,22 @@ class _ModuleHook:
         return self.hook(module, *loading)
 
 
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same values."""
+    if a is b:
+        return True
+    if a.shape != b.shape or a.dtype is not b.dtype or a.device != b.device:
+        return False
+    return a.is_meta or a.data_ptr() == b.data_ptr() or bool(equal(a, b))
+
+
 class _Load:
     """One ``load_state_dict``: walks the modules and gathers what does not fit."""
 
     def __init__(self, metadata: Any, assign: bool) -> None:
         self.metadata = metadata or {}
         self.assign = assign
+        self._assigned: dict[int, Any] = {}  # what took the place of a tensor, by its id
         self.missing: list[str] = []
         self.unexpected: list[str] = []
         self.errors: list[str] = []
@@ -277,6 +292,7 @@ class _Load:
         local = dict(self.metadata.get(prefix[:-1], {}))
         if self.assign:
             local["assign_to_params_buffers"] = True
+            local[_ASSIGNED] = self._assigned
         # Always strict here: what did not match is reported to the caller even if it is no error.
         module._load_from_state_dict(state, prefix, local, True, self.missing, self.unexpected, self.errors)
         for name, child in module._modules.items():

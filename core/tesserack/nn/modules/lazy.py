@@ -29,6 +29,9 @@ class LazyModuleMixin:
         """Materialise the parameters for this input; a subclass defines it."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
+    def _take_sizes(self) -> None:
+        """The numbers that the shapes of the parameters say, where those come from a state dict."""
+
     def has_uninitialized_params(self) -> bool:
         """Whether some parameter or buffer has no shape yet."""
         module: Any = self
@@ -56,6 +59,8 @@ def _materialize_from(module: Any, state_dict: dict[str, Any], prefix: str, *res
             value = state_dict.get(prefix + name)
             if is_lazy(tensor) and value is not None and not is_lazy(value):
                 tensor.materialize(value.shape)
+    if not module.has_uninitialized_params():
+        module._take_sizes()
 
 
 def _infer_parameters(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:

@@ -63,8 +63,10 @@ class LazyLinear(LazyModuleMixin, Linear):
                 if self.bias is not None:
                     _materialize(self.bias, (self.out_features,))
                 self.reset_parameters()
-        if self.in_features == 0:
-            self.in_features = self.weight.shape[-1]
+        self._take_sizes()
+
+    def _take_sizes(self) -> None:
+        self.in_features = self.weight.shape[-1]
 
 
 def _materialize(tensor: Any, shape: tuple[int, ...]) -> None:
@@ -102,6 +104,11 @@ class _LazyConv(LazyModuleMixin):
             if module.bias is not None:
                 _materialize(module.bias, (outputs,))
             self.reset_parameters()
+
+    def _take_sizes(self) -> None:
+        module: Any = self
+        shape = module.weight.shape
+        module.in_channels = shape[0] if module.transposed else shape[1] * module.groups
 
     def _channels(self, input: Tensor) -> int:
         if input.ndim not in (self._dims + 1, self._dims + 2):
@@ -191,6 +198,12 @@ class _LazyNormBase(LazyModuleMixin):
             for name in ("weight", "bias", "running_mean", "running_var"):
                 _materialize(getattr(module, name), (module.num_features,))
             self.reset_parameters()
+
+    def _take_sizes(self) -> None:
+        module: Any = self
+        known = next((t for t in (module.weight, module.running_mean) if t is not None), None)
+        if known is not None:
+            module.num_features = known.shape[0]
 
     def _channel_dim(self, input: Tensor) -> int:
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from tesserack.nn.modules._convert import ConvertMixin
 from tesserack.nn.modules._hooks import (
     REGISTRATION,
     HookMixin,
+    register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -30,6 +32,7 @@ from tesserack.nn.parameter import Buffer, Parameter
 __all__ = [
     "IncompatibleKeys",
     "Module",
+    "register_module_backward_hook",
     "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
@@ -178,9 +181,31 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             raise TypeError(f"{kind} name: expected a string, got {type(name).__name__}")
         if not name or "." in name:
             raise KeyError(f'{kind} name can\'t be empty or contain ".", got {name!r}')
-        # Not hasattr(self, name): a subclass may forward __getattr__ to a member that is not there yet.
-        if name not in registry and (name in self.__dict__ or hasattr(type(self), name)):
+        if name not in registry and (name in self.__dict__ or self._class_has(name)):
             raise KeyError(f"attribute '{name}' already exists in {type(self).__name__}")
+
+    def _class_has(self, name: str) -> bool:
+        """Whether the class has an attribute; not where it is a property that says there is none yet.
+
+        Not ``hasattr(self, name)``: a subclass may forward ``__getattr__`` to a member that is not there yet.
+        """
+        if not hasattr(type(self), name):
+            return False
+        found = next((vars(kind)[name] for kind in type(self).__mro__ if name in vars(kind)), None)
+        try:
+            if isinstance(found, property) and found.fget is not None:
+                found.fget(self)
+        except AttributeError:
+            return False
+        return True
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        # What old weight norm, spectral norm and pruning computed is no leaf; the copy computes its own.
+        for hook in self.__dict__.get("_forward_pre_hooks", {}).values():
+            tensor = self.__dict__.get(getattr(hook, "computes", ""))
+            if isinstance(tensor, Tensor) and not tensor.is_leaf:
+                memo.setdefault(id(tensor), tensor.detach().clone())
+        return copy._reconstruct(self, memo, *self.__reduce_ex__(4))  # type: ignore[attr-defined]
 
     # --- attributes ---------------------------------------------------------------------------------------------
 

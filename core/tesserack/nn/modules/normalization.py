@@ -12,7 +12,7 @@ from tesserack.nn._sizes import to_tuple
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
 
-__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -181,3 +181,15 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """:class:`LocalResponseNorm` of images (N, C, H, W), with ``k`` that may be an integer; an older name.
+
+    >>> from tesserack import nn, ones
+    >>> nn.CrossMapLRN2d(2)(ones(1, 2, 1, 1)).shape
+    tesserack.Size([1, 2, 1, 1])
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)

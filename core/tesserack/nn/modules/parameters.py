@@ -208,7 +208,7 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """A new dictionary with the same parameters."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(OrderedDict(self.items()))
 
     def update(self, parameters: Any) -> None:
         """Add or replace values from a mapping, by name unless it is an OrderedDict, or from (name, value) pairs."""

@@ -45,6 +45,11 @@ class BasePruningMethod(abc.ABC):
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
 
+    @property
+    def computes(self) -> str:
+        """The name of the tensor that it sets before each forward."""
+        return str(self._tensor_name)
+
     @abc.abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask for ``t`` (by which to choose), at most ``default_mask``."""

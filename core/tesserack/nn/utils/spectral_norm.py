@@ -30,6 +30,11 @@ class SpectralNorm:
         self.n_power_iterations = n_power_iterations
         self.eps = eps
 
+    @property
+    def computes(self) -> str:
+        """The name of the tensor that it sets before each forward."""
+        return self.name
+
     def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
         """The dim of the outputs first, the others flattened."""
         return weight.movedim(self.dim, 0).flatten(1)
@@ -79,6 +84,7 @@ class SpectralNorm:
         module.register_buffer(name + "_v", v)
         module.register_forward_pre_hook(fn)
         module._register_state_dict_hook(_Versioned(fn))
+        module._register_load_state_dict_pre_hook(_Older(fn))
         return fn
 
 
@@ -91,6 +97,36 @@ class _Versioned:
     def __call__(self, module: Module, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
         versions = local_metadata.setdefault("spectral_norm", {})
         versions[self.fn.name + ".version"] = self.fn._version
+
+
+class _Older:
+    """Makes what a state dict of before version 1 lacks: the vector on the right, of the weight and that on the left.
+
+    The weight that was saved is the original one over its singular value; the vector solves the least squares problem
+    that its iteration would.
+    """
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: list[str], *rest: Any
+    ) -> None:
+        key = prefix + self.fn.name
+        version = local_metadata.get("spectral_norm", {}).get(self.fn.name + ".version")
+        complete = key not in state_dict and all(key + suffix in state_dict for suffix in ("_orig", "_u", "_v"))
+        if (version is not None and version >= 1) or (version is None and complete):
+            return
+        missing = [key + suffix for suffix in ("_orig", "", "_u") if key + suffix not in state_dict]
+        if missing:
+            missing_keys += missing if strict else []
+            return
+        with ts.no_grad():
+            original, u = state_dict[key + "_orig"], state_dict[key + "_u"]
+            sigma = (original / state_dict.pop(key)).mean()
+            matrix = self.fn.reshape_weight_to_matrix(original)
+            v = ts.linalg.pinv(matrix.mT @ matrix) @ (matrix.mT @ u)
+            state_dict[key + "_v"] = v * (sigma / u.dot(matrix @ v))
 
 
 def spectral_norm(

@@ -22,6 +22,11 @@ class WeightNorm:
         self.name = name
         self.dim = -1 if dim is None else dim
 
+    @property
+    def computes(self) -> str:
+        """The name of the tensor that it sets before each forward."""
+        return self.name
+
     def compute_weight(self, module: Module) -> Tensor:
         """Direction times norm."""
         g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")

@@ -1,12 +1,14 @@
 """Messages between a loader and its worker processes: pickles over a socket, with large arrays in shared memory.
 
-A message is a head, a pickle, and the buffers that the pickle leaves out (the elements of tensors and arrays). Small
-buffers follow in the socket; large ones lie in an anonymous file, whose descriptor goes with the head.
+A message is a head, which says of what kind it is and what it answers, a pickle, and the buffers that the pickle leaves
+out (the elements of tensors and arrays). Small buffers follow in the socket; large ones lie in an anonymous file, whose
+descriptor goes with the head.
 """
 
 from __future__ import annotations
 
 import array
+import errno
 import io
 import itertools
 import mmap
@@ -14,20 +16,55 @@ import os
 import pickle
 import socket
 import struct
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.utils.data.workers import Failed
 
-__all__ = ["Inbox", "Line", "Outbox", "pack"]
+__all__ = ["Inbox", "Line", "Message", "Outbox", "Unreadable", "pack"]
 
-_HEAD = struct.Struct("<QQII")  # bytes of the pickle, of all buffers, number of buffers, whether they are in a file
+# Kind, ticket (two numbers), bytes of the pickle, of all buffers, number of buffers, whether they are in a file.
+_HEAD = struct.Struct("<IQQQQII")
 _INLINE = 1 << 16
 _ALIGNMENT = 64
 _FD = struct.calcsize("i")
+_ALONE: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # a mapping without its file
 _HAS_FILES = hasattr(os, "memfd_create")
+
+
+@dataclass(frozen=True)
+class Message:
+    """What came: the ticket is that of the task which it gives or answers."""
+
+    kind: int
+    ticket: tuple[int, int]
+    content: Any
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """The content of a message that could not be made of what came."""
+
+    error: BaseException
+
+    def told(self, what: str) -> Failed:
+        """The error, of its own class and with its traceback; of want of descriptors, what to do about it."""
+        if isinstance(self.error, OSError) and self.error.errno == errno.EMFILE:
+            return Failed(_too_many_open(what), self.error)
+        return Failed(self.error)
+
+
+def _too_many_open(what: str) -> OSError:
+    return OSError(
+        errno.EMFILE,
+        f"too many open files for {what}: every batch over {_INLINE >> 10} KiB that is kept holds one; keep fewer, "
+        "copy what is kept (tensor.clone()), or raise the limit (ulimit -n)",
+    )
 
 
 class _Pickler(ForkingPickler):
@@ -63,15 +100,15 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def pack(message: Any) -> Packed:
+def pack(kind: int, ticket: tuple[int, int], content: Any) -> Packed:
     """Pickle a message. ``RuntimeError`` where shared memory has no room for it."""
     file, buffers = io.BytesIO(), []
-    _Pickler(file, 5, True, lambda buffer: buffers.append(buffer.raw())).dump(message)
+    _Pickler(file, 5, True, lambda buffer: buffers.append(buffer.raw())).dump(content)
     text = file.getbuffer()
     sizes = array.array("Q", [len(buffer) for buffer in buffers])
     total = sum(map(_aligned, sizes))
     in_file = total > _INLINE and _HAS_FILES
-    head = _HEAD.pack(len(text), total, len(buffers), in_file) + sizes.tobytes()
+    head = _HEAD.pack(kind, *ticket, len(text), total, len(buffers), in_file) + sizes.tobytes()
     if not in_file:
         padded = [part for b in buffers for part in (b, bytes(_aligned(len(b)) - len(b)))]
         return Packed([head, text, *padded])
@@ -80,7 +117,10 @@ def pack(message: Any) -> Packed:
 
 def _to_file(buffers: Sequence[memoryview], total: int) -> int:
     """An anonymous file with the buffers. They are written, not mapped, so that want of memory is an error."""
-    fd = os.memfd_create("tesserack-batch", os.MFD_CLOEXEC)
+    try:
+        fd = os.memfd_create("tesserack-batch", os.MFD_CLOEXEC)
+    except OSError as error:
+        raise _too_many_open("a batch") if error.errno == errno.EMFILE else error from error
     try:
         os.ftruncate(fd, total)
         at = 0
@@ -117,8 +157,8 @@ class Inbox:
         self._want, self._stage = bytearray(size), self._stage + 1
         self._view, self._got = memoryview(self._want), 0
 
-    def receive(self) -> Any:
-        """The next whole message unpickled, in a list of one; None if more has to arrive. ``EOFError`` at the end."""
+    def receive(self) -> Message | None:
+        """The next whole message unpickled; None if more has to arrive. ``EOFError`` at the end."""
         while True:
             while self._got < len(self._want):
                 try:
@@ -129,13 +169,19 @@ class Inbox:
                     raise EOFError
                 self._got += n
             if self._stage == 0:
-                self._text, self._total, self._count, self._in_file = _HEAD.unpack(self._want)
+                kind, epoch, number, self._text, self._total, self._count, self._in_file = _HEAD.unpack(self._want)
+                self._of = kind, (epoch, number)
                 self._next_stage(8 * self._count)
             elif self._stage == 1:
                 self._sizes = array.array("Q", bytes(self._want))
                 self._next_stage(self._text + (0 if self._in_file else self._total))
             else:
-                return [self._finish()]
+                try:
+                    content = self._finish()
+                except BaseException as error:  # of a class of the user's, or for want of descriptors
+                    content = Unreadable(error)
+                self._start()
+                return Message(*self._of, content)
 
     def _read(self) -> int:
         view = self._view[self._got :]
@@ -150,10 +196,12 @@ class Inbox:
     def _finish(self) -> Any:
         text = self._view[: self._text]
         if self._in_file:
+            if not self._fds:  # the system drops those for which there is no room
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             fd = self._fds.popleft()
             try:
                 flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-                room: Any = memoryview(mmap.mmap(fd, self._total, flags))
+                room: Any = memoryview(mmap.mmap(fd, self._total, flags, **_ALONE))
             finally:
                 os.close(fd)
         else:
@@ -162,7 +210,6 @@ class Inbox:
         for size in self._sizes:
             buffers.append(memoryview(room)[at : at + size])
             at += _aligned(size)
-        self._start()
         return pickle.loads(text, buffers=buffers)
 
     def close(self) -> None:
@@ -220,7 +267,7 @@ class Line:
         if not self._alive():
             raise EOFError
 
-    def receive(self) -> Any:
+    def receive(self) -> Message:
         """The next message. ``EOFError`` if the other side is gone."""
         while True:
             try:
@@ -229,7 +276,7 @@ class Line:
                 self._again()
                 continue
             if message is not None:
-                return message[0]
+                return message
 
     def send(self, packed: Packed) -> None:
         """Send a message. ``OSError`` if the other side is gone."""

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import socket
-import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
@@ -16,14 +15,15 @@ from typing import Any
 import tesserack as ts
 from tesserack.utils.data import workers
 from tesserack.utils.data._fetch import END, Fetcher
-from tesserack.utils.data._transport import Line, pack
+from tesserack.utils.data._transport import Line, Unreadable, pack
 from tesserack.utils.data.workers import WorkerInfo
+from tesserack.utils.importing import when_imported
 
-__all__ = ["BATCH", "ENDED", "FAILED", "NEXT_EPOCH", "STOP", "TASK", "serve"]
+__all__ = ["BATCH", "ENDED", "FAILED", "NEVER", "NEXT_EPOCH", "STOP", "TASK", "serve"]
 
 # Kinds of messages: to the worker, and from it.
 TASK, NEXT_EPOCH, STOP = range(3)
-BATCH, ENDED, FAILED = range(3)
+BATCH, ENDED, FAILED, NEVER = range(4)  # the last: it could not begin, and answers all tasks so
 
 
 def serve(
@@ -56,42 +56,45 @@ def _answer(line: Line, fetcher: Fetcher, info: WorkerInfo, init: Callable[[int]
         failure = error
     started = False
     while True:
-        kind, ticket, content = line.receive()
-        if kind == STOP:
+        message = line.receive()
+        if message.kind == STOP:
             return
-        if kind == NEXT_EPOCH:
-            info = WorkerInfo(info.id, info.num_workers, content, info.dataset)
+        if message.kind == NEXT_EPOCH:
+            info = WorkerInfo(info.id, info.num_workers, message.content, info.dataset)
             workers.become(info)
             started = False
             continue
         try:
+            if failure is None and not started:
+                fetch, started = fetcher.start(), True
+        except BaseException as error:
+            failure = error
+        try:
             if failure is not None:
                 raise failure
-            if not started:
-                fetch, started = fetcher.start(), True
-            batch = fetch(content)
-            packed = pack((ENDED, ticket, None) if batch is END else (BATCH, ticket, batch))
+            if isinstance(message.content, Unreadable):
+                raise message.content.error
+            batch = fetch(message.content)
+            packed = pack(ENDED, message.ticket, None) if batch is END else pack(BATCH, message.ticket, batch)
             del batch
         except BaseException as error:
-            packed = _told(ticket, error)
+            packed = _told(FAILED if failure is None else NEVER, message.ticket, error)
         line.send(packed)
-        del packed
+        del packed, message
 
 
 def _seed(seed: int) -> None:
     """Every worker its own numbers, from every source that a dataset is likely to draw on."""
     random.seed(seed)
     ts.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed([seed & 0xFFFF_FFFF, seed >> 32])
+    when_imported("numpy.random", lambda module: module.seed([seed & 0xFFFF_FFFF, seed >> 32]))
 
 
-def _told(ticket: Any, error: BaseException) -> Any:
+def _told(kind: int, ticket: tuple[int, int], error: BaseException) -> Any:
     """An error as a message: itself if it can be pickled, and its traceback as text."""
     text = "".join(traceback.format_exception(error))
     try:
         content = bytes(ForkingPickler.dumps(error.with_traceback(None)))
     except Exception:
         content = None
-    return pack((FAILED, ticket, (content, f"{type(error).__name__}: {error}", text)))
+    return pack(kind, ticket, (content, f"{type(error).__name__}: {error}", text))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
 
-__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "rebuilt_mapping"]
+__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "rebuilt"]
 
 
 def _is_numpy(value: Any) -> bool:
@@ -27,13 +27,7 @@ def default_convert(data: Any) -> Any:
         return data
     if _is_numpy(data):
         return data if data.dtype.kind in "SUO" else ts.as_tensor(data)
-    if isinstance(data, Mapping):
-        return rebuilt_mapping(data, {key: default_convert(value) for key, value in data.items()})
-    if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(default_convert(value) for value in data))
-    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return [default_convert(value) for value in data]
-    return data
+    return data if isinstance(data, (str, bytes)) else rebuilt(data, default_convert)
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:
@@ -60,11 +54,11 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Callable[..., 
     if isinstance(first, Mapping):
         fields = {key: [sample[key] for sample in batch] for key in first}
         joined = {key: collate(field, collate_fn_map=collate_fn_map) for key, field in fields.items()}
-        return rebuilt_mapping(first, joined)
+        return _mapping_like(first, joined)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(collate(field, collate_fn_map=collate_fn_map) for field in _fields(batch)))
     if isinstance(first, Sequence):
-        return [collate(field, collate_fn_map=collate_fn_map) for field in _fields(batch)]
+        return _sequence_like(first, [collate(field, collate_fn_map=collate_fn_map) for field in _fields(batch)])
     raise TypeError(
         "default_collate: expected tensors, NumPy arrays, numbers, strings, dicts or sequences, "
         f"got {type(first).__name__}; give the DataLoader a collate_fn"
@@ -127,8 +121,17 @@ def _fields(batch: Sequence[Any]) -> list[tuple[Any, ...]]:
     return list(zip(*batch, strict=True))
 
 
-def rebuilt_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
-    """``items`` in a mapping of the type of ``like``, where that can be built from a dict."""
+def rebuilt(data: Any, change: Callable[[Any], Any]) -> Any:
+    """A mapping, named tuple or sequence with ``change`` done to what is in it, of its class where that can be built;
+    a tuple as a list. Anything else as it is."""
+    if isinstance(data, Mapping):
+        return _mapping_like(data, {key: change(value) for key, value in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*map(change, data))
+    return _sequence_like(data, [change(value) for value in data]) if isinstance(data, Sequence) else data
+
+
+def _mapping_like(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     if type(like) is dict:
         return items
     try:
@@ -138,4 +141,18 @@ def rebuilt_mapping(like: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
             return clone
         return type(like)(items)  # type: ignore[call-arg]
     except TypeError:
+        return items
+
+
+def _sequence_like(like: Sequence[Any], items: list[Any]) -> Any:
+    if isinstance(like, tuple) or type(like) is list:
+        return items
+    try:
+        if isinstance(like, MutableSequence):
+            clone = copy.copy(like)
+            for k, item in enumerate(items):
+                clone[k] = item
+            return clone
+        return type(like)(items)  # type: ignore[call-arg]
+    except TypeError:  # an array of bytes holds no tensors
         return items

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 import tesserack as ts
-from tesserack.utils.data._fetch import END, Fetcher, rows_of_tensors
-from tesserack.utils.data.collate import default_collate, default_convert, rebuilt_mapping
+from tesserack.utils.data._fetch import Fetcher, rows_of_tensors
+from tesserack.utils.data.collate import default_collate, default_convert
 from tesserack.utils.data.datapipes.datapipe import IterDataPipe
 from tesserack.utils.data.dataset import IterableDataset
+from tesserack.utils.data.iterators import (
+    _BaseDataLoaderIter,
+    _DatasetKind,
+    _InfiniteConstantSampler,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
 from tesserack.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from tesserack.utils.data.workers import Batches, ThreadWorkers, WorkerInfo, Workers
+from tesserack.utils.data.workers import ThreadWorkers, WorkerInfo, Workers
 
 __all__ = ["DataLoader"]
 
 T_co = TypeVar("T_co", covariant=True)
+_collate_fn_t = Callable[[list[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 
 class Samples(Protocol[T_co]):
@@ -89,7 +99,10 @@ class DataLoader(Generic[T_co]):
         self.worker_type = worker_type
         self._processes: Any = None
         self._seed: int | None = None
+        self._iterator: _BaseDataLoaderIter | None = None  # of persistent workers
+        self._IterableDataset_len_called: int | None = None
         self._streams = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if self._streams else _DatasetKind.Map
         if isinstance(dataset, IterDataPipe) and shuffle is not None:
             from tesserack.utils.data.graph_settings import apply_shuffle_settings
 
@@ -97,17 +110,19 @@ class DataLoader(Generic[T_co]):
         self._check(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
             batch_size, drop_last = None, False
-        if sampler is None and not self._streams:
+        if sampler is None and self._streams:
+            sampler = _InfiniteConstantSampler()
+        elif sampler is None:
             sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
-        if batch_size is not None and sampler is not None:  # streams have none
+        if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.sampler = sampler
         self.batch_sampler = batch_sampler
-        batched = batch_size is not None or batch_sampler is not None
-        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
-        self._made = True
+        self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
+        self.__initialized = True
+        self.check_worker_number_rationality()
 
     def _check(self, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
         if isinstance(self.num_workers, bool) or not isinstance(self.num_workers, int) or self.num_workers < 0:
@@ -147,36 +162,61 @@ class DataLoader(Generic[T_co]):
 
         object.__setattr__(self, "multiprocessing_context", context_of(self.multiprocessing_context))
 
+    def check_worker_number_rationality(self) -> None:
+        """Warn of more processes than there are processors for this one."""
+        here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if self.num_workers > here and self._kind() == "process":
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
+                f"of worker in current system is {here}, which is smaller than what this DataLoader is going to "
+                "create; excessive worker creation might get DataLoader running slow or even freeze",
+                stacklevel=3,
+            )
+
     #: What an epoch's order was made of.
     _SETTLED = frozenset({"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"})
-    _made = False
+    __initialized = False  # programs that settle these again put it off meanwhile
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._made and name in self._SETTLED:
+        if self.__initialized and name in self._SETTLED:
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
-        if self._made and name == "multiprocessing_context":
+        if self.__initialized and name == "multiprocessing_context":
             self._check_workers()
+
+    @property
+    def _auto_collation(self) -> bool:
+        """Whether samples are joined to batches here."""
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        """What says which samples to fetch, one entry per batch."""
+        return self.batch_sampler if self._auto_collation else self.sampler
 
     def __len__(self) -> int:
         if not self._streams:
-            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
-        samples = len(self.dataset)
+            return len(self._index_sampler)
+        samples = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
             return samples
         whole, rest = divmod(samples, self.batch_size)
         return whole if self.drop_last or not rest else whole + 1
 
-    def __iter__(self) -> Iterator[Any]:
-        seed = self._base_seed()
-        if self.num_workers == 0:
-            return self._here(seed)
-        infos = [WorkerInfo(i, self.num_workers, seed + i, self.dataset) for i in range(self.num_workers)]
-        after = _pinned if self.pin_memory else None
-        ahead = self.prefetch_factor or 2
-        return Batches(self._start(infos), self._tasks(), ahead, self.timeout, self.in_order, after)
+    def __iter__(self) -> _BaseDataLoaderIter:
+        if not self.persistent_workers or self.num_workers == 0:
+            return self._get_iterator()
+        if self._iterator is None:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return self._iterator
 
-    def _base_seed(self) -> int:
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        """A new iterator: what an epoch begins with, and what programs replace."""
+        return _SingleProcessDataLoaderIter(self) if self.num_workers == 0 else _MultiProcessingDataLoaderIter(self)
+
+    def _next_seed(self) -> int:
         """The seed of the first worker, drawn whatever their number, which must not change what is drawn afterwards.
 
         Persistent workers take theirs once, and no more numbers are drawn; threads, which are new in each epoch, go on
@@ -188,8 +228,9 @@ class DataLoader(Generic[T_co]):
             self._seed += self.num_workers
         return self._seed
 
-    def _start(self, infos: list[WorkerInfo]) -> Workers:
+    def _start(self, seed: int) -> Workers:
         """The workers of an epoch: threads, new processes, or those of the epoch before."""
+        infos = [WorkerInfo(i, self.num_workers, seed + i, self.dataset) for i in range(self.num_workers)]
         if self._kind() == "thread":
             return ThreadWorkers(self._fetcher(), infos, self.worker_init_fn)
         from tesserack.utils.data.processes import ProcessWorkers, context_of
@@ -211,36 +252,9 @@ class DataLoader(Generic[T_co]):
         return "thread" if plain and not own else "process"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_processes": None}
-
-    def _tasks(self) -> Iterator[Any]:
-        """What to fetch, one entry per batch: indices, or nothing in particular from a stream."""
-        if self._streams:
-            return itertools.repeat(None)
-        return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+        return {**self.__dict__, "_processes": None, "_iterator": None}
 
     def _fetcher(self, seed: int = 0) -> Fetcher:
         shared = seed if isinstance(self.dataset, IterDataPipe) else None
-        batched = self.batch_sampler is not None or (self._streams and self.batch_size is not None)
-        return Fetcher(self.dataset, self.collate_fn, batched, self._streams, self.batch_size, self.drop_last, shared)
-
-    def _here(self, seed: int) -> Iterator[Any]:
-        fetch = self._fetcher(seed).start()
-        for task in self._tasks():
-            batch = fetch(task)
-            if batch is END:
-                return
-            yield _pinned(batch) if self.pin_memory else batch
-
-
-def _pinned(batch: Any) -> Any:
-    """The batch with ``pin_memory()`` called on whatever in it has that."""
-    if hasattr(batch, "pin_memory"):
-        return batch.pin_memory()
-    if isinstance(batch, Mapping):
-        return rebuilt_mapping(batch, {key: _pinned(value) for key, value in batch.items()})
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*map(_pinned, batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(map(_pinned, batch)) if type(batch) in (list, tuple) else [_pinned(v) for v in batch]
-    return batch
+        batched, size = self._auto_collation, self.batch_size
+        return Fetcher(self.dataset, self.collate_fn, batched, self._streams, size, self.drop_last, shared)

@@ -141,7 +141,7 @@ class ConcatDataset(Dataset[T_co]):
         if not self.datasets:
             raise AssertionError("ConcatDataset: datasets should not be an empty iterable")
         if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
-            raise ValueError("ConcatDataset: does not take IterableDatasets; use ChainDataset")
+            raise AssertionError("ConcatDataset does not support IterableDataset; use ChainDataset")
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     @staticmethod
@@ -163,24 +163,41 @@ class ConcatDataset(Dataset[T_co]):
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
+    @property
+    def cummulative_sizes(self) -> list[int]:
+        """What ``cumulative_sizes`` was called once."""
+        warnings.warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", DeprecationWarning, 2)
+        return self.cumulative_sizes
+
 
 class ChainDataset(IterableDataset[T_co]):
-    """Streams one after the other.
+    """Streams one after the other; each is asked for its first sample when the one before has ended.
 
-    >>> list(ChainDataset([[1, 2], [3]]))
-    [1, 2, 3]
+    Iterating and the length raise ``AssertionError`` for what is no :class:`IterableDataset`.
+
+    >>> class Count(IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(2))
+    >>> list(ChainDataset([Count(), Count()]))
+    [0, 1, 0, 1]
     """
 
-    datasets: list[Any]
+    datasets: Iterable[Any]
 
     def __init__(self, datasets: Iterable[Any]) -> None:
-        self.datasets = list(datasets)
+        self.datasets = datasets
+
+    def _streams(self) -> Iterator[Any]:
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError(f"ChainDataset only supports IterableDataset, got {type(dataset).__name__}")
+            yield dataset
 
     def __iter__(self) -> Iterator[T_co]:
-        return itertools.chain.from_iterable(self.datasets)
+        return itertools.chain.from_iterable(self._streams())
 
     def __len__(self) -> int:
-        return sum(len(dataset) for dataset in self.datasets)
+        return sum(map(len, self._streams()))
 
 
 class Subset(Dataset[T_co]):

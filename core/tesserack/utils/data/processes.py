@@ -17,8 +17,8 @@ from typing import Any
 
 from tesserack.utils.data import _worker_process as child
 from tesserack.utils.data._fetch import END, Fetcher
-from tesserack.utils.data._transport import Inbox, Outbox, pack
-from tesserack.utils.data.workers import WorkerInfo
+from tesserack.utils.data._transport import Inbox, Message, Outbox, Unreadable, pack
+from tesserack.utils.data.workers import Failed, WorkerInfo
 
 __all__ = ["ProcessWorkers", "WorkerError", "context_of", "reap"]
 
@@ -84,7 +84,7 @@ class ProcessWorkers:
         self.count = len(infos)
         self.epoch = 0
         self._persistent = persistent
-        self._answers: dict[tuple[int, int], tuple[int, Any]] = {}
+        self._answers: dict[tuple[int, int], Message] = {}
         self._submitted = 0
         self._workers: list[_Worker] = []
         self._poll = select.poll()
@@ -99,6 +99,7 @@ class ProcessWorkers:
         except BaseException:
             self._stop()
             raise
+        self._handles = [worker.process for worker in self._workers]
 
     def _add(self, worker: _Worker) -> None:
         self._workers.append(worker)
@@ -111,23 +112,28 @@ class ProcessWorkers:
         """Whether the workers can serve another epoch."""
         return self._stop.alive and not any(worker.gone for worker in self._workers)
 
+    def handles(self) -> list[Any]:
+        """The processes."""
+        return self._handles
+
     def next_epoch(self, infos: list[WorkerInfo]) -> None:
         """Begin again; answers to older tasks are dropped."""
         self.epoch += 1
         self._answers.clear()
         for worker, info in zip(self._workers, infos, strict=True):
-            self._post(worker, (child.NEXT_EPOCH, None, info.seed))
+            self._post(worker, child.NEXT_EPOCH, (0, 0), info.seed)
 
     def submit(self, worker: int, task: Any) -> tuple[int, int]:
         """Ask a worker for a batch."""
         ticket = self.epoch, self._submitted
         self._submitted += 1
-        self._post(self._workers[worker], (child.TASK, ticket, task))
+        self._post(self._workers[worker], child.TASK, ticket, task)
         return ticket
 
-    def _post(self, worker: _Worker, message: Any) -> None:
+    def _post(self, worker: _Worker, kind: int, ticket: tuple[int, int], content: Any) -> None:
+        packed = pack(kind, ticket, content)
         with contextlib.suppress(OSError):  # that it is gone is told when its answer is asked for
-            worker.outbox.post(pack(message))
+            worker.outbox.post(packed)
             self._watch(worker)
 
     def _watch(self, worker: _Worker) -> None:
@@ -141,10 +147,15 @@ class ProcessWorkers:
         if ticket[0] != self.epoch:
             raise RuntimeError("DataLoader: persistent workers serve one iteration at a time, and a later one began")
         self._wait([(worker, ticket)], timeout)
-        kind, content = self._answers.pop(ticket)
-        if kind == child.FAILED:
-            _raise(self._workers[worker], *content)
-        return END if kind == child.ENDED else content
+        answer = self._answers.pop(ticket)
+        if isinstance(answer.content, Unreadable):
+            return answer.content.told(f"a batch of {self._workers[worker]}")
+        if answer.kind in (child.FAILED, child.NEVER):
+            failed = _failed(self._workers[worker], *answer.content)
+            if answer.kind == child.NEVER:
+                raise failed.error from failed.cause
+            return failed
+        return END if answer.kind == child.ENDED else answer.content
 
     def first(self, tickets: list[tuple[int, tuple[int, int]]], timeout: float) -> int:
         """The position of a ticket that is answered."""
@@ -188,9 +199,8 @@ class ProcessWorkers:
     def _take(self, worker: _Worker) -> None:
         try:
             while not worker.gone and (message := worker.inbox.receive()) is not None:
-                kind, ticket, content = message[0]
-                if ticket[0] == self.epoch:
-                    self._answers[ticket] = kind, content
+                if message.ticket[0] == self.epoch:
+                    self._answers[message.ticket] = message
         except (EOFError, OSError):
             self._drop(worker)
 
@@ -213,9 +223,13 @@ class ProcessWorkers:
         else:
             self._stop()
 
+    def end(self) -> None:
+        """End the workers, whether or not they were to serve another epoch."""
+        self._stop()
 
-def _raise(worker: _Worker, content: bytes | None, short: str, text: str) -> None:
-    """Raise the error of a worker, with its traceback there as the cause."""
+
+def _failed(worker: _Worker, content: bytes | None, short: str, text: str) -> Failed:
+    """The error of a worker, with its traceback there as the cause."""
     error: Any = None
     if content is not None:
         with contextlib.suppress(Exception):  # classes that cannot be made from what they keep
@@ -224,7 +238,7 @@ def _raise(worker: _Worker, content: bytes | None, short: str, text: str) -> Non
         error = RuntimeError(f"DataLoader: {worker} raised {short}")
     if not isinstance(error, Exception):  # SystemExit there must not end this process
         error = RuntimeError(f"DataLoader: {worker} exited unexpectedly: {short or type(error).__name__}")
-    raise error from WorkerError(f"in {worker}:\n{text}")
+    return Failed(error, WorkerError(f"in {worker}:\n{text}"))
 
 
 def _stop(workers: list[_Worker], owner: int) -> None:
@@ -240,17 +254,14 @@ def _stop(workers: list[_Worker], owner: int) -> None:
             worker.process.join(max(0.0, deadline - time.monotonic()))
         if not any(worker.process.is_alive() for worker in workers):
             break
-    for worker in workers:
-        with contextlib.suppress(ValueError):
-            worker.process.close()
-    workers.clear()
+    workers.clear()  # the descriptors of processes go with the last who holds them
 
 
 def _dismiss(workers: list[_Worker]) -> None:
     """Tell workers to end, and hang up."""
     for worker in workers:
         with contextlib.suppress(OSError):
-            worker.outbox.post(pack((child.STOP, None, None)))
+            worker.outbox.post(pack(child.STOP, (0, 0), None))
         worker.inbox.close()
         with contextlib.suppress(OSError):
             worker.socket.shutdown(socket.SHUT_RDWR)  # one that is sending does not wait for us
@@ -271,7 +282,6 @@ def reap() -> None:
             worker.process.kill()
             worker.process.join()
         if not worker.process.is_alive():
-            worker.process.close()
             _leaving.remove(entry)
 
 

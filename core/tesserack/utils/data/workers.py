@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tesserack.utils.data._fetch import END, Fetcher
 
-__all__ = ["Batches", "ThreadWorkers", "WorkerInfo", "get_worker_info"]
+__all__ = ["Batches", "Failed", "ThreadWorkers", "WorkerInfo", "get_worker_info"]
 
 _local = threading.local()
 _NOTHING: Any = object()
@@ -44,22 +44,37 @@ def become(info: WorkerInfo | None) -> None:
     _local.info = info
 
 
+@dataclass(frozen=True)
+class Failed:
+    """The answer of a worker whose dataset raised an error; it goes on to the next task."""
+
+    error: BaseException
+    cause: BaseException | None = None
+
+
 class Workers(Protocol):
     """Several workers that fetch batches."""
 
     count: int
 
+    def handles(self) -> list[Any]:
+        """The processes or threads."""
+
     def submit(self, worker: int, task: Any) -> Any:
         """Ask a worker for a batch; returns a ticket."""
 
     def result(self, worker: int, ticket: Any, timeout: float) -> Any:
-        """The batch, or END; raises what fetching it raised, or ``RuntimeError`` after ``timeout`` seconds."""
+        """The batch, END, or :class:`Failed`; raises ``RuntimeError`` after ``timeout`` seconds or without a worker,
+        and what a worker could not begin for."""
 
     def first(self, tickets: list[tuple[int, Any]], timeout: float) -> int:
         """The position of a ticket whose batch is there."""
 
     def finish(self, clean: bool) -> None:
         """No more tasks; not ``clean`` where some are unanswered."""
+
+    def end(self) -> None:
+        """Serve no other epoch either."""
 
 
 class Batches:
@@ -115,6 +130,8 @@ class Batches:
         if batch is END:
             self.close()
             raise StopIteration
+        if isinstance(batch, Failed):
+            raise batch.error from batch.cause
         return batch if self._after is None else self._after(batch)
 
     def _next(self) -> Any:
@@ -160,11 +177,12 @@ class ThreadWorkers:
     def result(self, worker: int, ticket: Future[Any], timeout: float) -> Any:
         """The batch."""
         try:
-            return ticket.result(timeout or None)
+            error = ticket.exception(timeout or None)
         except FutureTimeout:
-            if ticket.done():  # the dataset itself raised a TimeoutError
-                raise
             raise RuntimeError(f"DataLoader: worker {worker} gave no batch within {timeout} seconds") from None
+        if isinstance(error, _NeverBegan):
+            raise error.args[0]
+        return ticket.result() if error is None else Failed(error, error.__cause__)
 
     def first(self, tickets: list[tuple[int, Future[Any]]], timeout: float) -> int:
         """A ticket that is answered, or any after ``timeout``."""
@@ -173,8 +191,16 @@ class ThreadWorkers:
 
     def finish(self, clean: bool) -> None:
         """Let the threads end after the tasks they are at."""
+        self.end()
+
+    def end(self) -> None:
+        """Let the threads end after the tasks they are at."""
         for thread in self._threads:
             thread.stop()
+
+    def handles(self) -> list[Any]:
+        """The threads."""
+        return [thread.thread for thread in self._threads]
 
 
 class _Thread:
@@ -184,7 +210,8 @@ class _Thread:
         self._tasks: SimpleQueue[tuple[Future[Any], Any] | None] = SimpleQueue()
         self._stopped = threading.Event()
         arguments = (info, fetcher, init, self._tasks, self._stopped)
-        threading.Thread(target=_serve, args=arguments, name=f"loader-{info.id}", daemon=True).start()
+        self.thread = threading.Thread(target=_serve, args=arguments, name=f"loader-{info.id}", daemon=True)
+        self.thread.start()
 
     def submit(self, task: Any) -> Future[Any]:
         """Ask for a batch."""
@@ -196,6 +223,10 @@ class _Thread:
         """Let the thread end after the task it is at."""
         self._stopped.set()
         self._tasks.put(None)
+
+
+class _NeverBegan(Exception):
+    """Carries what a worker could not begin for."""
 
 
 def _serve(
@@ -218,7 +249,7 @@ def _serve(
         future, task = entry
         try:
             if failure is not None:
-                raise failure
+                raise _NeverBegan(failure)
             future.set_result(fetch(task))
         except BaseException as error:
             future.set_exception(error)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tesserack._native import Tensor
+from tesserack._tensor.overrides import TorchFunctionMode
 from tesserack.nn.modules.module import Module
-from tesserack.overrides import TorchFunctionMode
 from tesserack.utils._pytree import tree_leaves
 from tesserack.utils.tensorboard._records import field_bytes, field_int
 

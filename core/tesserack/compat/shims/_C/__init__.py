@@ -7,10 +7,10 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Generator, Size, device, dtype, layout, memory_format
-from tesserack._tensor_methods import no_override
-from tesserack.futures import Future
-from tesserack.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _modes
-from tesserack.random import default_generator as _default_generator
+from tesserack._tensor.methods import no_override
+from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _modes
+from tesserack.ops.random import default_generator as _default_generator
+from tesserack.utils.futures import Future
 
 __all__ = [
     "DisableTorchFunction",

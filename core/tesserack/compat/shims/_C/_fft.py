@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack import fft
+from tesserack.ops import fft
 
 __all__: list[str] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack import linalg
+from tesserack.ops import linalg
 
 __all__: list[str] = []
 

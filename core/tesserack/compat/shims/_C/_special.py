@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack import special
+from tesserack.ops import special
 
 __all__: list[str] = []
 

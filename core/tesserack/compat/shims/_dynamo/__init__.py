@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tesserack.compat.shims._dynamo import config, utils
-from tesserack.compiler import (
+from tesserack.jit.compiler import (
     OptimizedModule,
     allow_in_graph,
     assume_constant_result,

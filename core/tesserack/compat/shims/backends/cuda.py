@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from tesserack import _switches
+from tesserack.utils import settings as _switches
 
 __all__ = [
     "cuFFTPlanCache",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack import _typed
 from tesserack._native import Tensor
+from tesserack._tensor import typed as _typed
 
 __all__ = [*_typed.__all__]
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack.compat.shims.distributed._errors import DistError, DistNetworkError, DistStoreError, QueueEmptyError
-from tesserack.compat.shims.distributed._file_store import FileStore
-from tesserack.compat.shims.distributed._stores import HashStore, PrefixStore, Store
-from tesserack.compat.shims.distributed._tcp_store import TCPStore
+from tesserack.distributed._errors import DistError, DistNetworkError, DistStoreError, QueueEmptyError
+from tesserack.distributed._file_store import FileStore
+from tesserack.distributed._stores import HashStore, PrefixStore, Store
+from tesserack.distributed._tcp_store import TCPStore
 
 __all__ = [
     "DistError",

@@ -7,13 +7,13 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.nn._attention import _check_ranks, _projected
-from tesserack.overrides import (
+from tesserack._tensor.overrides import (
     handle_torch_function,
     has_torch_function,
     has_torch_function_unary,
     has_torch_function_variadic,
 )
+from tesserack.nn._attention import _check_ranks, _projected
 
 __all__ = ["handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tesserack.compat.shims.ao.quantization.fuse_modules import fuse_modules, fuse_modules_qat
-from tesserack.compat.shims.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
+from tesserack.nn.quantized.stubs import DeQuantStub, QuantStub, QuantWrapper
+from tesserack.nn.utils.fuse_modules import fuse_modules, fuse_modules_qat
 
 __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper", "fuse_modules", "fuse_modules_qat"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tesserack.compat.shims.ao.nn.intrinsic.modules import fused
-from tesserack.compat.shims.ao.nn.intrinsic.modules.fused import *  # noqa: F403
+from tesserack.nn.intrinsic import fused
+from tesserack.nn.intrinsic.fused import *  # noqa: F403
 
 __all__ = list(fused.__all__)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tesserack.compat.shims.ao.nn.quantized.modules.functional_modules import FloatFunctional, FXFloatFunctional
+from tesserack.nn.quantized.functional_modules import FloatFunctional, FXFloatFunctional
 
 __all__ = ["FXFloatFunctional", "FloatFunctional"]

@@ -1,0 +1,85 @@
+"""Subclasses of Tensor that answer every call themselves, by ``__torch_dispatch__``."""
+
+from __future__ import annotations
+
+from tesserack import _native
+from tesserack._native import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+__all__ = ["has_no_memory", "make_wrapper_subclass", "no_dispatch"]
+
+
+def has_no_memory(tensor: Tensor) -> bool:
+    """Of one made by :func:`make_wrapper_subclass`, whose class holds the values."""
+    return bool(tensor.numel()) and not tensor.is_meta and not tensor.data_ptr()
+
+
+def no_dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """The operator itself, whatever the classes of its arguments: what Tensor has as ``__torch_dispatch__``."""
+    from tesserack.aten.modes import disabled_dispatch
+
+    return disabled_dispatch(func, types, args, kwargs)
+
+
+def make_wrapper_subclass(
+    cls: type[Tensor],
+    size: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    storage_offset: int | None = None,
+    memory_format: Any = None,
+    dtype: Any = None,
+    layout: Any = _native.strided,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    dispatch_sizes_strides_policy: str | None = None,
+    dispatch_device: bool = False,
+    dispatch_layout: bool = False,
+    _extra_dispatch_keys: Any = None,
+    storage_size: int | None = None,
+) -> Tensor:
+    """An instance of ``cls`` that has sizes, dtype and device but no memory.
+
+    Every call with it comes to the class's ``__torch_dispatch__(func, types, args, kwargs)``, below autograd; ``func``
+    is an operator such as ``torch.ops.aten.add.Tensor``. What it is asked for without a call (shape, strides, device)
+    is what is given here: the ``dispatch_`` options change nothing.
+
+    Raises:
+        TypeError: ``cls`` is no subclass of Tensor with a ``__torch_dispatch__`` of its own.
+
+    >>> import tesserack as ts
+    >>> class Doubled(ts.Tensor):
+    ...     @staticmethod
+    ...     def __new__(cls, half):
+    ...         made = ts.Tensor._make_wrapper_subclass(cls, half.shape, dtype=half.dtype, device=half.device)
+    ...         made.half = half
+    ...         return made
+    ...     @classmethod
+    ...     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+    ...         plain = [x.half * 2 if isinstance(x, cls) else x for x in args]
+    ...         return func(*plain, **(kwargs or {}))
+    >>> Doubled(ts.ones(2)) + 1
+    tensor([3., 3.])
+    """
+    if getattr(cls, "__torch_dispatch__", None) is Tensor.__torch_dispatch__:
+        raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
+    if layout is not _native.strided:
+        raise TypeError(f"_make_wrapper_subclass: expected the layout strided, got {layout}")
+    if strides is None and memory_format not in (None, _native.contiguous_format, _native.preserve_format):
+        from tesserack import empty
+
+        strides = empty(tuple(size), memory_format=memory_format, device="meta").stride()
+    return Tensor._make_wrapper(  # type: ignore[no-any-return]
+        cls,
+        tuple(size),
+        None if strides is None else tuple(strides),
+        storage_offset or 0,
+        dtype or _native.get_default_dtype(),
+        device or _native.get_default_device(),
+        requires_grad,
+    )

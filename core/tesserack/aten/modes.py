@@ -1,0 +1,201 @@
+"""``TorchDispatchMode``, and the kernel that hands calls to modes and to classes with a ``__torch_dispatch__``."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tesserack import Tensor, _native
+from tesserack._tensor.subclass import has_no_memory
+from tesserack.aten.names import LEAVES, shown
+from tesserack.aten.parts import NUMBER_FIRST, PARTS
+from tesserack.aten.renamed import RENAMED
+from tesserack.library.dispatch import Call
+
+__all__ = ["TorchDispatchMode", "disabled_dispatch", "disabled_modes", "entered", "stack"]
+
+KEY = "Python"
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.modes: list[TorchDispatchMode] = []
+        self.entered = 0  # also those that are not asked now, since one of them runs
+
+
+_state = _State()
+
+
+def stack() -> list[TorchDispatchMode]:
+    """This thread's modes, the innermost last."""
+    return _state.modes
+
+
+def entered() -> bool:
+    """Whether this thread is within a mode, or in what one does."""
+    return _state.entered > 0
+
+
+class TorchDispatchMode:
+    """As a context: every operator of this thread comes to ``__torch_dispatch__``, below autograd.
+
+    ``__torch_dispatch__(func, types, args, kwargs)`` is given the operator, as ``torch.ops.aten.add.Tensor``, and
+    returns the results, most often of ``func(*args, **kwargs)``, which goes on to the modes around this one and then
+    to the device. Operators that are composed of others are seen as their parts.
+
+    >>> class Names(TorchDispatchMode):
+    ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    ...         print(func)
+    ...         return func(*args, **(kwargs or {}))
+    >>> import tesserack as ts
+    >>> x, weight = ts.ones(1, 2), ts.ones(3, 2)
+    >>> with Names():
+    ...     _ = ts.nn.functional.linear(x, weight) + 1
+    aten.t.default
+    aten.mm.default
+    aten.add.Tensor
+    """
+
+    supports_higher_order_operators = False
+
+    def __init__(self, _dispatch_key: Any = None) -> None:
+        self._dispatch_key = _dispatch_key
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError(f"{type(self).__name__}: a mode defines __torch_dispatch__")
+
+    def __enter__(self) -> TorchDispatchMode:
+        _state.modes.append(self)
+        _state.entered += 1
+        _native._enable_key(KEY, True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _state.modes.pop()
+        _state.entered -= 1
+        _native._enable_key(KEY, bool(_state.modes))
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """False: no mode is part of the framework."""
+        return False
+
+
+@contextlib.contextmanager
+def _only(modes: list[TorchDispatchMode]) -> Iterator[None]:
+    """Within it the modes are these."""
+    before, _state.modes = _state.modes, modes
+    _native._enable_key(KEY, bool(modes))
+    try:
+        yield
+    finally:
+        _state.modes = before
+        _native._enable_key(KEY, bool(before))
+
+
+@contextlib.contextmanager
+def disabled_modes() -> Iterator[list[TorchDispatchMode]]:
+    """Within it no mode is asked."""
+    before = _state.modes
+    with _only([]):
+        yield before
+
+
+def disabled_dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """What ``Tensor.__torch_dispatch__`` is: the operator itself, whatever the classes of its arguments."""
+    before = _native._exclude_key(KEY, True)
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        _native._exclude_key(KEY, before)
+
+
+# --- the kernel ------------------------------------------------------------------------------------------------------
+
+
+# Questions about a tensor's outline, which no class is asked.
+_ANSWERED = frozenset({"is_conj", "is_neg"})
+
+
+def _kernel(call: Call, *args: Any) -> Any:
+    if call.op in _ANSWERED:
+        return call.redispatch(*args)
+    how = shown(call.op, call.schema)
+    tensors = [*_tensors(args)]
+    types = _types(tensors)
+    if call.composite and (how.base not in LEAVES or (types and _records(tensors))):
+        return call.redispatch(*args)
+    number_first = bool(args) and isinstance(args[0], (int, float, complex))
+    parts = (NUMBER_FIRST if number_first else PARTS).get(call.op)
+    if parts is not None:
+        return parts(*args)
+    if not _state.modes and not types:
+        _check_memory(call.op, tensors)
+        return call.redispatch(*args)
+    renamed = RENAMED.get(call.op)
+    if renamed is not None:
+        form = renamed(*args)
+        result = _hand_over(form.func, types, form.args, form.kwargs)
+        return result if form.pick is None else result[form.pick]
+    positional, keywords = how.arguments(args)
+    return _hand_over(how.overload(args), types, positional, keywords)
+
+
+def _tensors(args: Iterable[Any]) -> Iterator[Tensor]:
+    for arg in args:
+        if isinstance(arg, Tensor):
+            yield arg
+        elif type(arg) is list:
+            yield from (item for item in arg if isinstance(item, Tensor))
+
+
+def _check_memory(op: str, tensors: list[Tensor]) -> None:
+    """Of a wrapper nothing but its class can tell the values."""
+    for x in tensors:
+        if KEY in _native._keys_of(x) and has_no_memory(x):
+            raise RuntimeError(
+                f"{op}: expected a tensor with memory, got one made by _make_wrapper_subclass that is no longer an "
+                f"instance of its class (shape {tuple(x.shape)}); go on with what its __torch_dispatch__ returns"
+            )
+
+
+def _records(tensors: list[Tensor]) -> bool:
+    """Whether a gradient is to flow through what its class computes: by parts that have gradients of their own."""
+    return _native.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def _types(tensors: list[Tensor]) -> list[type[Tensor]]:
+    """The classes that take over, subclasses before what they derive from."""
+    found: list[type[Tensor]] = []
+    for tensor in tensors:
+        kind = type(tensor)
+        if kind in found or kind.__torch_dispatch__ is Tensor.__torch_dispatch__:
+            continue
+        at = next((k for k, other in enumerate(found) if issubclass(kind, other)), len(found))
+        found.insert(at, kind)
+    return found
+
+
+def _hand_over(func: Any, types: list[type[Tensor]], args: Any, kwargs: dict[str, Any]) -> Any:
+    asked: list[str] = []
+    if _state.modes:
+        mode = _state.modes[-1]
+        with _only(_state.modes[:-1]):
+            result = mode.__torch_dispatch__(func, tuple(types), args, kwargs)
+        if result is not NotImplemented:
+            return result
+        asked.append(f"mode object {mode!r}")
+    for kind in types:
+        result = kind.__torch_dispatch__(func, tuple(types), args, kwargs)
+        if result is not NotImplemented:
+            return result
+        asked.append(f"tensor subclass {kind!r}")
+    raise TypeError(
+        f"Multiple dispatch failed for '{func}'; all __torch_dispatch__ handlers returned NotImplemented: "
+        f"{', '.join(asked)}"
+    )
+
+
+_native._set_kernel(None, KEY, _kernel, "__torch_dispatch__")

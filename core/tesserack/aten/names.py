@@ -1,0 +1,104 @@
+"""Which operator of ATen a call is, and which of its arguments PyTorch would show."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.aten.operators import OpOverload, namespace
+from tesserack.aten.schema import FunctionSchema, parse
+
+__all__ = ["LEAVES", "Shown", "shown"]
+
+# Operators that are made of others here and are whole in ATen; a call whose gradient is recorded goes by the parts.
+LEAVES = frozenset((Path(__file__).parent / "leaves.txt").read_text().split())
+# Overloads that have another name there.
+_OVERLOADS = {
+    "sum.dim": "dim_IntList",
+    "slice": "Tensor",
+    "empty": "memory_format",
+    "unbind": "int",
+    "index": "Tensor",
+    "split": "Tensor",
+    "all.dims": "dim",
+    "any.dims": "dim",
+    "xlogy": "Tensor",
+    "bernoulli_": "float",
+    "lerp": "Scalar",
+    "div.mode": "Tensor_mode",
+    "div_.mode": "Tensor_mode",
+}
+# The second operand decides: these are of tensors there, numbers or not...
+_OF_TENSORS = frozenset(
+    f"{base}{suffix}" for base in ("add", "sub", "mul", "div", "subtract", "multiply", "divide", "true_divide")
+    for suffix in ("", "_")
+)  # fmt: skip
+# ... and these have an overload for each.
+_BY_OPERAND = frozenset(
+    f"{base}{suffix}"
+    for base in (
+        "eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater", "greater_equal", "remainder",
+        "fmod", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "masked_fill", "fill", "rsub",
+    )
+    for suffix in ("", "_")
+)  # fmt: skip
+_POWERS = frozenset({"pow", "pow_", "float_power", "float_power_"})
+
+
+class Shown:
+    """How the calls of one operator are shown."""
+
+    def __init__(self, name: str, text: str) -> None:
+        base, _, overload = name.partition(".")
+        self.base, self.whole = base, name
+        self.packet = getattr(namespace("aten"), base) if "::" not in base else getattr(
+            namespace(base.split("::")[0]), base.split("::")[1]
+        )  # fmt: skip
+        self.schema: FunctionSchema = parse(f"aten::{base}", overload, text)
+        self._overload = _OVERLOADS.get(name, overload or "default")
+        self._positional = sum(not argument.kwarg_only for argument in self.schema.arguments)
+
+    def overload(self, args: Sequence[Any]) -> OpOverload:
+        """The overload that PyTorch would choose for the arguments."""
+        return getattr(self.packet, self._overload_name(args))  # type: ignore[no-any-return]
+
+    def _overload_name(self, args: Sequence[Any]) -> str:
+        if self._overload != "default":
+            return self._overload
+        if self.base in _OF_TENSORS:
+            return "Tensor"
+        if self.base in _BY_OPERAND:
+            second = args[2] if self.base.startswith("masked_fill") else args[1]
+            return "Tensor" if isinstance(second, Tensor) else "Scalar"
+        if self.base in _POWERS:
+            kinds = ["Tensor" if isinstance(x, Tensor) else "Scalar" for x in args[:2]]
+            return kinds[1] if self.base.endswith("_") else "Scalar" if kinds[0] == "Scalar" else "_".join(kinds)
+        return "default"
+
+    def arguments(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """By position and by keyword; those that have their defaults are left out, the last ones first."""
+        declared = self.schema.arguments
+        count = self._positional
+        while count and declared[count - 1].has_default and _same(args[count - 1], declared[count - 1].default_value):
+            count -= 1
+        keywords = {
+            argument.name: value
+            for argument, value in zip(declared[self._positional :], args[self._positional :], strict=True)
+            if not (argument.has_default and _same(value, argument.default_value))
+        }
+        return tuple(args[:count]), keywords
+
+
+def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, list):  # a number for all dims, or none where there is a list
+        return value == default or (not value and default is None) or (bool(value) and all(v == default for v in value))
+    return value is default or (type(value) is type(default) and not isinstance(value, Tensor) and value == default)
+
+
+@functools.cache
+def shown(name: str, text: str) -> Shown:
+    """How calls of the operator of that name and schema are shown."""
+    return Shown(name, text)

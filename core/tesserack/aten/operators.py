@@ -1,0 +1,161 @@
+"""Operators by their schema names, ``torch.ops.aten.add.Tensor``; every namespace of custom operators likewise."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tesserack import _native, library
+from tesserack.aten.missing import MissingNameError
+from tesserack.aten.schema import FunctionSchema, parse
+from tesserack.ops.registry import operators
+
+__all__ = ["OpOverload", "OpOverloadPacket", "namespace"]
+
+
+@functools.cache
+def _overloads() -> dict[str, dict[str, dict[str, Any]]]:
+    """The registry's records: base name, then overload."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for record in _native._operators():
+        base, _, overload = record["name"].partition(".")
+        found.setdefault(base, {})[overload or "default"] = record
+    return found
+
+
+class OpOverload:
+    """One overload, such as ``aten.add.Tensor``; one object per name.
+
+    PyTorch splits some operators into more overloads than there are here: such a one is the whole operator.
+    """
+
+    def __init__(self, packet: OpOverloadPacket, overload: str) -> None:
+        self._packet, self._overloadname = packet, overload
+        self.__name__ = f"{packet.__name__}.{overload}"
+        self.__qualname__ = self.__name__
+        self.__module__ = packet.__module__
+        record = _overloads().get(packet.__name__, {}).get(overload)
+        self._exact = record is not None and packet.namespace == "aten"
+        self._text = record["schema"] if record else packet.schema
+        self._function: Any = None
+
+    @property
+    def _schema(self) -> FunctionSchema:
+        return parse(self._packet._qualified_op_name, self._overloadname.replace("default", ""), self._text)
+
+    @property
+    def namespace(self) -> str:
+        """``"aten"`` for built-in operators."""
+        return self._packet.namespace
+
+    @property
+    def overloadpacket(self) -> OpOverloadPacket:
+        """The operator that this is an overload of."""
+        return self._packet
+
+    op = overloadpacket
+
+    def name(self) -> str:
+        """The name with its namespace, as in ``"aten::add.Tensor"``."""
+        suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
+        return f"{self._packet._qualified_op_name}{suffix}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._function is None:
+            suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
+            full = f"{self._packet.__name__}{suffix}"
+            adapted = self._packet.adapted()
+            self._function = adapted or (_native._operator_function(full) if self._exact else self._packet)
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return (
+            f"<OpOverload(op='{self._packet._qualified_op_name.replace('::', '.')}', overload='{self._overloadname}')>"
+        )
+
+    __str__ = _name = lambda self: f"{self.namespace}.{self.__name__}"
+
+
+class OpOverloadPacket:
+    """An operator with all its overloads, such as ``torch.ops.aten.add``."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self.namespace, self.__name__ = namespace, name
+        self.__qualname__ = name
+        self.__module__ = f"torch._ops.{namespace}"
+        self._qualified_op_name = f"{namespace}::{name}"
+        self._made: dict[str, OpOverload] = {}
+        self._target: Any = None
+
+    @property
+    def schema(self) -> str:
+        """The text of the first overload's schema; empty for an operator that there is not."""
+        if self.namespace != "aten":
+            return library.get(self._qualified_op_name).schema
+        return next((record["schema"] for record in _overloads().get(self.__name__, {}).values()), "")
+
+    def overloads(self) -> list[str]:
+        """The names of the overloads."""
+        return [*_overloads().get(self.__name__, {})] if self.namespace == "aten" else ["default"]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._made.setdefault(name, OpOverload(self, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._target is None:
+            self._target = self._find()
+        return self._target(*args, **kwargs)
+
+    def adapted(self) -> Any:
+        """The function of one that takes other arguments than the operator here, or that is none here; else None."""
+        from tesserack.aten.functions import FUNCTIONS
+
+        return FUNCTIONS.get(self.__name__) if self.namespace == "aten" else None
+
+    def _find(self) -> Any:
+        if self.namespace != "aten":
+            return library.get(self._qualified_op_name)
+        target = self.adapted() or operators().get(self.__name__)
+        if target is not None:
+            return target
+        try:
+            return _native._operator_function(self.__name__)  # one that is made on first need, as mul_grad0
+        except RuntimeError:
+            pass
+        raise MissingNameError(f"torch.ops.aten.{self.__name__}: Tesserack has no operator of this name")
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self.namespace}.{self.__name__}')>"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.__name__}"
+
+
+class _OpNamespace:
+    """The operators of a namespace. In ``aten`` every name can be taken; calling one that is not there says so."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self.name != "aten" and name not in library.in_namespace(self.name):
+            raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
+        packet = OpOverloadPacket(self.name, name)
+        setattr(self, name, packet)
+        return packet
+
+    def __dir__(self) -> list[str]:
+        return sorted(_overloads() if self.name == "aten" else library.in_namespace(self.name))
+
+    def __repr__(self) -> str:
+        return f"<torch.ops.{self.name}>"
+
+
+@functools.cache
+def namespace(name: str) -> _OpNamespace:
+    """The namespace of that name, one object each."""
+    return _OpNamespace(name)

@@ -1,0 +1,134 @@
+"""PyTorch's switches around compilation. Nothing is compiled: functions run as they are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from tesserack.nn.modules.module import Module
+from tesserack.utils.settings import compile
+
+__all__ = [
+    "OptimizedModule",
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "cudagraph_mark_step_begin",
+    "disable",
+    "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
+    "list_backends",
+    "reset",
+    "set_stance",
+    "substitute_in_graph",
+]
+
+
+class OptimizedModule(Module):
+    """What ``compile`` makes of a module: it runs as ``_orig_mod``, whose attributes it shows, and its state dict says
+    ``_orig_mod.`` before every name, as files written beside PyTorch's do.
+    """
+
+    def __init__(self, mod: Module, dynamo_ctx: Any = None) -> None:
+        super().__init__()
+        self.add_module("_orig_mod", mod)
+
+    @property
+    def training(self) -> bool:
+        """Whether the module trains."""
+        return bool(self._orig_mod.training)
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        if "_orig_mod" in self.__dict__.get("_modules", ()):
+            self._orig_mod.training = value
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """A call of the module."""
+        return self._orig_mod(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        module = self.__dict__.get("_modules", {}).get("_orig_mod")
+        if module is None:
+            raise AttributeError(f"'OptimizedModule' object has no attribute {name!r}", name=name, obj=self)
+        return module if name == "_orig_mod" else getattr(module, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inside = "_orig_mod" in self.__dict__.get("_modules", ()) and not hasattr(type(self), name)
+        if inside and name not in self.__dict__:
+            setattr(self._orig_mod, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._orig_mod,)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+
+def is_compiling() -> bool:
+    """Always False."""
+    return False
+
+
+def is_dynamo_compiling() -> bool:
+    """Always False."""
+    return False
+
+
+def is_exporting() -> bool:
+    """Always False."""
+    return False
+
+
+def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """The function itself; without one, a decorator."""
+    return fn if fn is not None else lambda function: function
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """The function itself."""
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """The function itself."""
+    return fn
+
+
+def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any]:
+    """A decorator that changes nothing."""
+    return lambda function: function
+
+
+def reset() -> None:
+    """Nothing: there is nothing compiled to forget."""
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Nothing: there are no graphs to begin."""
+
+
+def set_stance(stance: str = "default", **options: Any) -> contextlib.AbstractContextManager[None]:
+    """A context that changes nothing."""
+    return contextlib.nullcontext()
+
+
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    """Empty."""
+    return []

@@ -1,0 +1,281 @@
+"""Operators of your own, seen by every part of Tesserack as a built-in one is.
+
+>>> import tesserack as ts
+>>> @ts.library.custom_op("demo::double", mutates_args=())
+... def double(x: ts.Tensor) -> ts.Tensor:
+...     return ts.from_numpy(x.numpy() * 2)
+>>> @double.register_fake
+... def _(x):
+...     return ts.empty_like(x)
+>>> double.register_autograd(lambda ctx, grad: grad * 2)
+>>> x = ts.ones(3, requires_grad=True)
+>>> double(x).sum().backward()
+>>> x.grad
+tensor([2., 2., 2.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tesserack import _native
+from tesserack._native import Tensor
+from tesserack.library._check import OpCheckError, opcheck
+from tesserack.library._gradient import autograd_kernel
+from tesserack.library._schema import infer_schema
+
+__all__ = [
+    "CompiledOp",
+    "CustomOp",
+    "OpCheckError",
+    "custom_op",
+    "get",
+    "in_namespace",
+    "infer_schema",
+    "opcheck",
+    "register_autocast",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_vmap",
+]
+
+Function = Callable[..., Any]
+_operators: dict[str, CustomOp] = {}
+
+
+class CustomOp:
+    """An operator made by :func:`custom_op`. Call it as a function, or by name as ``tesserack.ops.demo.double``."""
+
+    def __init__(self, name: str, schema: str, function: Function, devices: Sequence[str] | None) -> None:
+        self.name, self.schema = name, f"{name}{schema}"
+        self._kernels: dict[str | None, Function] = {None: function} if devices is None else {}
+        self._fake: Function | None = None
+        self._mutates = "!" in schema
+        self.vmap: Function | None = None
+        self.__name__ = name.partition("::")[2]
+        self.__doc__ = function.__doc__
+        origin = getattr(function, "__module__", None) or "a custom operator"
+        self._call = _native._define_operator(self.schema, self._run, function.__doc__ or "", origin)
+        for device in devices or ():
+            self._kernels[device] = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.vmap is not None:
+            from tesserack.func._batched import Batched, by_rule
+
+            if any(isinstance(arg, Batched) for arg in args):
+                return by_rule(self, args)
+        return self._call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<custom operator {self.schema}>"
+
+    # --- registration ---------------------------------------------------------------------------------------------
+
+    def register_kernel(self, device_types: str | Iterable[str], function: Function | None = None) -> Any:
+        """Use the function for tensors on these backends (names). A decorator if no function is given."""
+        names = [device_types] if isinstance(device_types, str) else [*device_types]
+
+        def register(kernel: Function) -> Function:
+            self._kernels.update(dict.fromkeys(names, kernel))
+            return kernel
+
+        return register if function is None else register(function)
+
+    def register_fake(self, function: Function) -> Function:
+        """The function makes results of the right shape and dtype from tensors without data (device ``meta``)."""
+        self._fake = function
+        return function
+
+    def register_autograd(self, backward: Function, *, setup_context: Function | None = None) -> None:
+        """How gradients flow.
+
+        ``backward(ctx, *grads)`` returns one gradient (or None) per argument; ``setup_context(ctx, inputs, output)``
+        runs after the operator and may call ``ctx.save_for_backward`` or set attributes of ctx.
+        ``RuntimeError`` for operators that write their arguments: they have no gradient.
+        """
+        if self._mutates:
+            raise RuntimeError(f"register_autograd: {self.name} writes its arguments, and cannot have a gradient")
+        kernel = autograd_kernel(self.name, backward, setup_context)
+        _native._set_kernel(self.name, "Autograd", kernel, f"{self.name}.register_autograd")
+
+    def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
+        """Under autocast, floating tensors on these devices reach the operator as dtype ``cast_inputs``."""
+
+        def kernel(call: Any, *args: Any) -> Any:
+            return call.redispatch(*(_cast(a, device_type, cast_inputs) for a in args))
+
+        _native._set_kernel(self.name, "Autocast", kernel, f"{self.name}.register_autocast")
+
+    def register_vmap(self, function: Function | None = None) -> Any:
+        """How :func:`tesserack.vmap` calls the operator for all entries at once. A decorator if no function is given.
+
+        ``function(info, in_dims, *args)`` returns the result and the dim that counts the entries in it, as
+        ``vmap`` of :class:`tesserack.autograd.Function`. Without it, it is called once for each entry.
+        """
+
+        def register(rule: Function) -> Function:
+            self.vmap = rule
+            return rule
+
+        return register if function is None else register(function)
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def _run(self, call: Any, *args: Any) -> Any:
+        return _run_kernel(self.name, self._choose(args), args)
+
+    def _choose(self, args: Sequence[Any]) -> Function:
+        tensors = [t for a in args for t in (a if isinstance(a, list) else [a]) if isinstance(t, Tensor)]
+        if any(t.is_meta for t in tensors):
+            if self._fake is None:
+                raise NotImplementedError(f"{self.name}: no rule for shapes; give one with register_fake")
+            return self._fake
+        device = tensors[0].device.type if tensors else None
+        kernel = self._kernels.get(device) or self._kernels.get(None)
+        if kernel is None:
+            known = ", ".join(sorted(name for name in self._kernels if name)) or "none"
+            raise NotImplementedError(
+                f"{self.name}: no kernel for tensors on {device} (registered: {known}); give one with register_kernel"
+            )
+        return kernel
+
+
+class CompiledOp(CustomOp):
+    """An operator whose function is compiled, from :func:`tesserack.dispatch.load_library`. :func:`get` gives it.
+
+    What is registered here goes beside, or in place of, what the library registers itself.
+    """
+
+    def __init__(self, name: str, schema: str, doc: str) -> None:
+        self.name, self.schema, self.__doc__ = name, schema, doc
+        self.__name__ = name.partition("::")[2]
+        self._mutates = "!" in schema
+        self.vmap = None
+        self._call = _native._operator_function(name)
+
+    def register_kernel(self, device_types: str | Iterable[str], function: Function | None = None) -> Any:
+        """Use the function for tensors on these backends (names). A decorator if no function is given."""
+        names = [device_types] if isinstance(device_types, str) else [*device_types]
+
+        def register(kernel: Function) -> Function:
+            for name in names:
+                self._set(name, kernel, "register_kernel")
+            return kernel
+
+        return register if function is None else register(function)
+
+    def register_fake(self, function: Function) -> Function:
+        """The function makes results of the right shape and dtype from tensors without data (device ``meta``)."""
+        self._set("meta", function, "register_fake")
+        return function
+
+    def _set(self, key: str, function: Function, owner: str) -> None:
+        def kernel(call: Any, *args: Any) -> Any:
+            return _run_kernel(self.name, function, args)
+
+        _native._set_kernel(self.name, key, kernel, f"{self.name}.{owner}")
+
+
+def _run_kernel(name: str, kernel: Function, args: Sequence[Any]) -> Any:
+    result = kernel(*args)
+    for value in result if isinstance(result, (tuple, list)) else (result,):
+        if isinstance(value, Tensor) and any(value is a for a in args):
+            raise RuntimeError(f"{name}: the kernel returned one of its arguments; return a copy (clone)")
+    return result
+
+
+def _cast(value: Any, device: str, dtype: Any) -> Any:
+    if isinstance(value, list):
+        return [_cast(v, device, dtype) for v in value]
+    castable = isinstance(value, Tensor) and value.is_floating_point() and value.device.type == device
+    return value.to(dtype) if castable else value
+
+
+def custom_op(
+    name: str,
+    function: Function | None = None,
+    /,
+    *,
+    mutates_args: Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+) -> Any:
+    """Make an operator of a Python function. A decorator if no function is given.
+
+    Args:
+        name: ``"namespace::operator"``.
+        mutates_args: names of the tensor arguments that the function writes.
+        device_types: the backends it is for; every one by default.
+        schema: ``"(Tensor x, int n) -> Tensor"``; by default inferred from the annotations.
+
+    Raises:
+        ValueError: for a malformed name or schema, or annotations that have no type in schemas.
+        RuntimeError: if the name is taken.
+    """
+    space, _, base = name.partition("::")
+    if not (space.isidentifier() and base.isidentifier()):
+        raise ValueError(f"custom_op: expected a name like 'mylib::myop', got {name!r}")
+    devices = [device_types] if isinstance(device_types, str) else device_types
+
+    def make(body: Function) -> CustomOp:
+        text = infer_schema(body, mutates_args=mutates_args) if schema is None else schema
+        made = CustomOp(name, text, body, devices)
+        _operators[name] = made
+        return made
+
+    return make if function is None else make(function)
+
+
+def _adopt_compiled() -> None:
+    """Operators that libraries have defined since this was last asked."""
+    for name, schema, doc, in_python in _native._custom_operators():
+        if not in_python and name not in _operators:
+            _operators.setdefault(name, CompiledOp(name, schema, doc))
+
+
+def get(name: str) -> CustomOp:
+    """The custom operator of that name. ``KeyError`` naming those there are."""
+    if name not in _operators:
+        _adopt_compiled()
+    if name not in _operators:
+        raise KeyError(f"library: no custom operator {name!r} (there are: {', '.join(sorted(_operators)) or 'none'})")
+    return _operators[name]
+
+
+def in_namespace(space: str) -> dict[str, CustomOp]:
+    """The custom operators ``space::name``, by name."""
+    prefix = f"{space}::"
+    _adopt_compiled()
+    return {name.removeprefix(prefix): op for name, op in _operators.items() if name.startswith(prefix)}
+
+
+def register_kernel(op: str | CustomOp, device_types: str | Iterable[str], function: Function | None = None) -> Any:
+    """:meth:`CustomOp.register_kernel` of an operator or its name."""
+    return _resolve(op).register_kernel(device_types, function)
+
+
+def register_fake(op: str | CustomOp, function: Function | None = None) -> Any:
+    """:meth:`CustomOp.register_fake` of an operator or its name."""
+    return _resolve(op).register_fake if function is None else _resolve(op).register_fake(function)
+
+
+def register_autograd(op: str | CustomOp, backward: Function, *, setup_context: Function | None = None) -> None:
+    """:meth:`CustomOp.register_autograd` of an operator or its name."""
+    _resolve(op).register_autograd(backward, setup_context=setup_context)
+
+
+def register_vmap(op: str | CustomOp, function: Function | None = None) -> Any:
+    """:meth:`CustomOp.register_vmap` of an operator or its name."""
+    return _resolve(op).register_vmap(function)
+
+
+def register_autocast(op: str | CustomOp, device_type: str, cast_inputs: Any) -> None:
+    """:meth:`CustomOp.register_autocast` of an operator or its name."""
+    _resolve(op).register_autocast(device_type, cast_inputs)
+
+
+def _resolve(op: str | CustomOp) -> CustomOp:
+    return get(op) if isinstance(op, str) else op

@@ -1,0 +1,221 @@
+"""Linear maps of Fourier transforms on host memory, each with its adjoint, which is its gradient.
+
+A map is: arguments cut or padded with zeros along ``dims``, transformed without scale, scaled, cut or padded again. Its
+``kind`` says between which numbers:
+
+- ``c2c``: complex to complex;
+- ``r2f``: real to all of the complex spectrum, adjoint ``f2r``: complex to the real part;
+- ``r2c``: real to the first half of the spectrum, adjoint ``h2r``;
+- ``c2r``: half a spectrum to real, adjoint ``r2h``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import tesserack as ts
+from tesserack import _native
+from tesserack.autograd import Function
+from tesserack.ops.fft import _mkl
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from tesserack import Tensor
+
+__all__ = ["Map", "apply"]
+
+_ADJOINT = {"c2c": "c2c", "r2f": "f2r", "f2r": "r2f", "r2c": "h2r", "h2r": "r2c", "c2r": "r2h", "r2h": "c2r"}
+_TO_REAL = ("f2r", "h2r", "c2r")
+
+
+@dataclass(frozen=True)
+class Map:
+    """``sizes``: of the signal (not of half a spectrum) along ``dims``. ``given`` and ``result``: sizes before cutting
+    and padding, and after. ``forward``: the sign of the exponent is minus."""
+
+    kind: str
+    dims: tuple[int, ...]
+    sizes: tuple[int, ...]
+    given: tuple[int, ...]
+    result: tuple[int, ...]
+    forward: bool
+    scale: float
+
+    def adjoint(self) -> Map:
+        return replace(self, kind=_ADJOINT[self.kind], given=self.result, result=self.given, forward=not self.forward)
+
+    @property
+    def to_real(self) -> bool:
+        return self.kind in _TO_REAL
+
+
+def _library() -> tuple[ModuleType, dict[str, Any]]:
+    try:
+        import scipy.fft
+    except ImportError:
+        pass
+    else:
+        return scipy.fft, {"workers": ts.get_num_threads()}
+    try:
+        import numpy.fft
+    except ImportError:
+        raise RuntimeError("fft: expected SciPy or NumPy, which compute the transforms; install scipy") from None
+    return numpy.fft, {}
+
+
+def _resized(array: Any, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+    """Cut at the end, or padded with zeros there."""
+    if all(array.shape[d] == n for d, n in zip(dims, sizes, strict=True)):
+        return array
+    import numpy as np
+
+    cut, pad = [slice(None)] * array.ndim, [(0, 0)] * array.ndim
+    for d, n in zip(dims, sizes, strict=True):
+        cut[d] = slice(0, n)
+        pad[d] = (0, max(0, n - array.shape[d]))
+    array = array[tuple(cut)]
+    return np.pad(array, pad) if any(after for _, after in pad) else array
+
+
+def _fitted(x: Tensor, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
+    """The same of a tensor."""
+    for d, n in zip(dims, sizes, strict=True):
+        if n < x.shape[d]:
+            x = x.narrow(d, 0, n)
+        elif n > x.shape[d]:
+            x = ts.cat([x, x.new_zeros((*x.shape[:d], n - x.shape[d], *x.shape[d + 1 :]))], d)
+    return x
+
+
+def _contiguous(array: Any) -> Any:
+    import numpy as np
+
+    return np.ascontiguousarray(array)
+
+
+def _weights(n: int, dtype: Any) -> Any:
+    """How often each element of half a spectrum stands in the whole."""
+    import numpy as np
+
+    weights = np.full(n // 2 + 1, 2, dtype=dtype)
+    weights[0] = 1
+    if n % 2 == 0:
+        weights[-1] = 1
+    return weights
+
+
+def _along_last(array: Any, dim: int, weights: Any) -> Any:
+    return array * weights.reshape([-1 if d == dim else 1 for d in range(array.ndim)])
+
+
+def _run(map: Map, x: Any) -> Any:
+    """The unscaled transform of an array of the right sizes. The inverse ones are scaled by no ``norm`` either."""
+    import numpy as np
+
+    lib, threads = _library()
+
+    def complex_many(array: Any, dims: tuple[int, ...]) -> Any:
+        if not dims:
+            return array
+        if map.forward:
+            return lib.fftn(array, axes=dims, **threads)
+        return lib.ifftn(array, axes=dims, norm="forward", **threads)
+
+    def half(array: Any, dim: int) -> Any:
+        found = lib.rfft(array, axis=dim, **threads)
+        return found if map.forward else np.conj(found)
+
+    def whole(array: Any, dim: int, n: int) -> Any:
+        return lib.irfft(np.conj(array) if map.forward else array, n, axis=dim, norm="forward", **threads)
+
+    if map.kind in ("c2c", "r2f"):
+        return complex_many(x, map.dims)
+    if map.kind == "f2r":
+        return complex_many(x, map.dims).real
+    others, last, n = map.dims[:-1], map.dims[-1], map.sizes[-1]
+    weights = _weights(n, x.real.dtype)
+    if map.kind == "r2c":
+        return complex_many(half(x, last), others)
+    if map.kind == "c2r":
+        return whole(complex_many(x, others), last, n)
+    if map.kind == "h2r":
+        return whole(_along_last(complex_many(x, others), last, 1 / weights), last, n)
+    return complex_many(_along_last(half(x, last), last, weights), others)
+
+
+def _half_sizes(map: Map) -> tuple[int, ...]:
+    return (*map.sizes[:-1], map.sizes[-1] // 2 + 1)
+
+
+def _normalised(map: Map) -> str | None:
+    """What the library calls this scale of one complex transform; None where it has no name for it."""
+    count = math.prod(map.sizes)
+    if map.scale == 1:
+        return "backward" if map.forward else "forward"
+    if map.scale == 1 / count:
+        return "forward" if map.forward else "backward"
+    return "ortho" if map.scale == 1 / math.sqrt(count) else None
+
+
+def _direct(map: Map, array: Any) -> Any:
+    """The scaled transform in one call of the library, which most are; None for the others."""
+    norm = _normalised(map)
+    if norm is None or not map.dims:
+        return None
+    lib, threads = _library()
+    name = {"c2c": "fft" if map.forward else "ifft", "r2f": "fft" if map.forward else "ifft"}.get(map.kind)
+    if map.kind == "r2c" and map.forward:
+        name = "rfft"
+    elif map.kind == "c2r" and not map.forward:
+        name = "irfft"
+    if name is None:
+        return None
+    if len(map.dims) == 1:
+        return getattr(lib, name)(array, map.sizes[0], map.dims[0], norm=norm, **threads)
+    return getattr(lib, f"{name}n")(array, map.sizes, map.dims, norm=norm, **threads)
+
+
+def _compute(map: Map, x: Tensor) -> Tensor:
+    shape = list(x.shape)
+    for d, n in zip(map.dims, map.result, strict=True):
+        shape[d] = n
+    dtype = x.dtype.to_real() if map.to_real else x.dtype.to_complex()
+    if x.is_meta:
+        return ts.empty(shape, dtype=dtype, device=x.device)
+    if 0 in shape or 0 in x.shape:
+        return ts.zeros(shape, dtype=dtype, device=x.device)
+    sizes = _half_sizes(map) if map.kind in ("c2r", "h2r") else map.sizes
+    if _mkl.is_available():
+        made = _mkl.compute(map, _fitted(x.resolve_conj().resolve_neg(), map.dims, sizes))
+        if made is not None:
+            return _fitted(made, map.dims, map.result)
+    _native._note_fallback("fft", x)  # of another device
+    array = _resized(x.numpy(force=True), map.dims, sizes)
+    found = _direct(map, array)
+    if found is None:
+        found = _run(map, array)
+        if map.scale != 1:
+            found = found * found.real.dtype.type(map.scale)
+    found = ts.from_numpy(_contiguous(_resized(found, map.dims, map.result)))
+    return found if found.dtype is dtype and found.device == x.device else found.to(x.device, dtype)
+
+
+class _Linear(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, map: Map) -> Tensor:
+        ctx.map = map
+        return _compute(map, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return apply(ctx.map.adjoint(), grad), None
+
+
+def apply(map: Map, x: Tensor) -> Tensor:
+    """The map's result; differentiable to any order."""
+    if ts.is_grad_enabled() and x.requires_grad:
+        return _Linear.apply(x, map)  # type: ignore[no-any-return]
+    return _compute(map, x)

@@ -1,0 +1,231 @@
+"""Reads files of ``torch.save``: archives, and the older form. Nothing in them is run: see :mod:`._torch_pickle`.
+
+An archive (zip) holds ``data.pkl``, the structure, and one record per storage. The older form is a row of pickles, with
+the storages' bytes at the end. Every size is compared with the file's before memory is taken for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+import zipfile
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.serialization._files import Window, read_exactly, read_into
+from tesserack.serialization._torch_pickle import NameRefused, PickleRefused, Storage, StorageKind, end_of, interpret
+from tesserack.serialization._zip import archive_end
+
+__all__ = [
+    "DAMAGES", "NameRefused", "PickleRefused", "PlacingFailed", "read_archive", "read_archive_with", "read_legacy",
+    "read_legacy_with", "rest_of",
+]  # fmt: skip
+
+# What reading a damaged file may raise, apart from PickleRefused.
+DAMAGES = (
+    *(ValueError, TypeError, LookupError, AttributeError, RuntimeError, OverflowError, EOFError, AssertionError),
+    *(struct.error, zipfile.BadZipFile, OSError, MemoryError),
+)
+_MAGIC_SIZE = 15
+_PROTOCOL = 1001
+Place = Callable[[Tensor, str], Tensor]
+Unpickle = Callable[[bytes, Callable[[Any], Any], int], Any]
+
+
+class PlacingFailed(Exception):
+    """Carries an error of the caller's ``map_location``, which is no fault of the file."""
+
+
+class _Storages:
+    """The storages of a file by key; each is read once, so that tensors that shared memory share it again."""
+
+    def __init__(self, read: Callable[[str, int], Tensor], place: Place, big_endian: bool = False) -> None:
+        self._read = read
+        self._big_endian = big_endian
+        self._place = place
+        self._raw: dict[str, Tensor] = {}
+        self._made: dict[tuple[str, str], Storage] = {}
+
+    def __call__(self, identity: Any) -> Storage:
+        """What a persistent id ``("storage", kind, key, location, numel)`` stands for."""
+        if type(identity) is not tuple or len(identity) not in (5, 6) or identity[0] != "storage":
+            raise PickleRefused("a storage in it is named in no known way")
+        _, kind, key, location, numel = identity[:5]
+        if len(identity) == 6 and identity[5] is not None:
+            raise PickleRefused("a storage in it is a view of another one, as very old versions wrote them")
+        known = isinstance(kind, StorageKind) and isinstance(key, str) and isinstance(location, str)
+        if not known or type(numel) is not int or not 0 <= numel < 2**62:
+            raise PickleRefused("a storage in it is named in no known way")
+        if (key, kind.name) not in self._made:
+            elements = self._elements(key, kind.dtype, numel)
+            try:
+                placed = self._place(elements, location)
+            except Exception as error:
+                raise PlacingFailed(error) from error
+            self._made[key, kind.name] = Storage(placed)
+        return self._made[key, kind.name]
+
+    def _elements(self, key: str, dtype: ts.dtype, numel: int) -> Tensor:
+        nbytes = numel * dtype.itemsize
+        if key not in self._raw:
+            self._raw[key] = self._read(key, nbytes)
+        raw = self._raw[key]
+        if raw.numel() != nbytes:
+            raise PickleRefused(f"the storage {key!r} has two sizes")
+        if not nbytes:
+            return ts.empty(0, dtype=dtype, device="cpu")
+        if self._big_endian and dtype.itemsize > 1:
+            size = dtype.itemsize // (2 if dtype.is_complex else 1)
+            raw = raw.reshape(-1, size).flip(1).reshape(-1)
+        return raw != 0 if dtype is ts.bool else raw.view(dtype)
+
+
+# --- archives ------------------------------------------------------------------------------------------------------
+
+
+def read_archive(file: BinaryIO, size: int, place: Place) -> Any:
+    """The object in an archive within ``size`` bytes, after which the file stands. Damaged ones raise ``PickleRefused``
+    or what ``DAMAGES`` lists."""
+    return read_archive_with(file, size, place, interpret)
+
+
+def read_archive_with(
+    file: BinaryIO, size: int, place: Place, unpickle: Callable[[bytes, Callable[[Any], Any]], Any]
+) -> Any:
+    """The same by another reader of pickles, which gets the pickle and what makes storages of persistent ids."""
+    start = file.tell()
+    end = archive_end(file, start)
+    if end is None:
+        raise zipfile.BadZipFile("its end is missing: it is truncated; copy or download it again")
+    with zipfile.ZipFile(Window(file, start, end)) as archive:
+        records = _records(archive, size)
+        pickles = [name for name in records if name == "data.pkl" or name.endswith("/data.pkl")]
+        if not pickles:
+            raise PickleRefused("it is a zip archive, but no PyTorch file: it has no data.pkl")
+        folder = min(pickles, key=len).removesuffix("data.pkl")
+        order = records.get(f"{folder}byteorder")
+        big = order is not None and _content(archive, order) == b"big"
+
+        def read(key: str, nbytes: int) -> Tensor:
+            record = records.get(f"{folder}data/{key}")
+            if record is None or record.file_size != nbytes:
+                raise PickleRefused(f"its record of the storage {key[:100]!r} is missing, or not of {nbytes} bytes")
+            return _tensor_of(archive, record)
+
+        made = unpickle(_content(archive, records[f"{folder}data.pkl"]), _Storages(read, place, big))
+    file.seek(end)  # where something else may follow
+    return made
+
+
+def _records(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """The records by name; they are stored as they are, each once, and together no larger than the file."""
+    entries = archive.infolist()
+    records = {entry.filename: entry for entry in entries}
+    if len(records) != len(entries):
+        raise PickleRefused("two of its records have one name")
+    if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
+        raise PickleRefused("its records are compressed or encrypted, which PyTorch's are not")
+    if sum(entry.file_size for entry in entries) > size or any(e.compress_size != e.file_size for e in entries):
+        raise PickleRefused("its records are larger than the file")
+    return records
+
+
+def _content(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> bytes:
+    with archive.open(record) as file:
+        return file.read()
+
+
+def _tensor_of(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> Tensor:
+    raw = ts.empty(record.file_size, dtype=ts.uint8, device="cpu")
+    if record.file_size:
+        with archive.open(record) as file:
+            if read_into(file, memoryview(raw)) != record.file_size:
+                raise PickleRefused(f"its record {record.filename[:100]!r} ends early")
+    return raw
+
+
+# --- the older form ------------------------------------------------------------------------------------------------
+
+
+def read_legacy(file: BinaryIO, size: int, place: Place) -> Any:
+    """The object in a file of the older form, which has ``size`` bytes from here on."""
+    return read_legacy_with(file, size, place, interpret, functools.partial(interpret, outline=True))
+
+
+def read_legacy_with(file: BinaryIO, size: int, place: Place, unpickle: Unpickle, outline: Unpickle) -> Any:
+    """The same by another reader of pickles, which gets the pickle, what makes storages of persistent ids, and where in
+    the bytes the pickle begins; and one that only meets those ids, for the storages' bytes come after the pickle."""
+    start = file.tell()
+    data = read_exactly(file, size)
+    positions = [_MAGIC_SIZE]
+    for _ in range(4):  # protocol, system, structure, keys
+        positions.append(end_of(data, positions[-1]))
+
+    def refuse(_: Any) -> Any:
+        raise PickleRefused("it has a storage where none belongs")
+
+    protocol, system = (interpret(data, refuse, start) for start in positions[:2])
+    little = system.get("little_endian") if isinstance(system, dict) else None
+    if protocol != _PROTOCOL or not isinstance(little, bool):
+        raise PickleRefused(f"it is of protocol {protocol!r}, or does not say in which order its bytes are")
+    keys = interpret(data, refuse, positions[3])
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys) or len({*keys}) != len(keys):
+        raise PickleRefused("its list of storages is none")
+    at = _Reader(data, positions[4])
+    order = {key: k for k, key in enumerate(keys)}
+    sizes = _declared_sizes(data, positions[2], order, outline)
+    contents = {key: at.take(sizes.get(key)) for key in keys}
+
+    def read(key: str, nbytes: int) -> Tensor:
+        if key not in contents or len(contents[key]) != nbytes:
+            raise PickleRefused(f"its storage {key[:100]!r} is missing, or not of {nbytes} bytes")
+        if not nbytes:
+            return ts.empty(0, dtype=ts.uint8, device="cpu")
+        return ts.frombuffer(bytearray(contents[key]), dtype=ts.uint8)
+
+    made = unpickle(data, _Storages(read, place, not little), positions[2])
+    file.seek(start + at.position)
+    return made
+
+
+def _declared_sizes(data: bytes, start: int, order: dict[str, int], outline: Unpickle) -> dict[str, int]:
+    """How many bytes the structure says each storage has, found by reading it with storages that hold nothing."""
+    sizes: dict[str, int] = {}
+
+    def note(identity: Any) -> Storage:
+        if type(identity) is tuple and len(identity) >= 5 and isinstance(identity[1], StorageKind):
+            key, numel = identity[2], identity[4]
+            if isinstance(key, str) and key in order and type(numel) is int and 0 <= numel < 2**62:
+                sizes[key] = numel * identity[1].dtype.itemsize
+                return Storage(ts.empty(numel, dtype=identity[1].dtype, device="meta"))
+        raise PickleRefused("a storage in it is named in no known way")
+
+    outline(data, note, start)
+    return sizes
+
+
+class _Reader:
+    """Takes the storages' bytes, each after its number of elements."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._view = memoryview(data)
+        self.position = at
+
+    def take(self, nbytes: int | None) -> memoryview:
+        """The next storage."""
+        if nbytes is None or self.position + 8 + nbytes > len(self._view):
+            raise PickleRefused("it is truncated, or has a storage that nothing uses")
+        content = self._view[self.position + 8 : self.position + 8 + nbytes]
+        self.position += 8 + nbytes
+        return content
+
+
+def rest_of(file: BinaryIO) -> int:
+    """How many bytes follow in a file."""
+    here = file.tell()
+    end = file.seek(0, os.SEEK_END)
+    file.seek(here)
+    return end - here

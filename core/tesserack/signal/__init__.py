@@ -1,7 +1,0 @@
-"""Signals, with the names of ``torch.signal``: windows."""
-
-from __future__ import annotations
-
-from tesserack.signal import windows as windows
-
-__all__ = ["windows"]

@@ -1,0 +1,216 @@
+"""Writing down what runs: operators by way of their dispatch key, and ranges that programs name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from tesserack import _native
+from tesserack._native import Tensor
+from tesserack.library import dispatch
+
+__all__ = ["Event", "KernelEvent", "Recorder", "gather_kernels", "record_function", "recording"]
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+class Event:
+    """One call of an operator, or one named range. Times are in microseconds."""
+
+    __slots__ = ("children", "device", "end", "memory", "name", "own", "shapes", "stack", "start", "thread", "user")
+
+    def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
+        self.name, self.start, self.thread, self.user = name, start, thread, user
+        self.end = start
+        self.own = 0.0
+        self.children: list[Event] = []
+        self.shapes: list[list[int]] = []
+        self.stack: list[str] = []
+        self.memory = 0
+        self.device = ""
+
+    @property
+    def cpu_time_total(self) -> float:
+        """From beginning to end."""
+        return self.end - self.start
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time in which it was the innermost of those open: over all events of a thread, the time recorded."""
+        return self.own
+
+    @property
+    def self_memory(self) -> int:
+        """Bytes that stay allocated, without those of the calls inside."""
+        return self.memory - sum(child.memory for child in self.children)
+
+
+class KernelEvent(NamedTuple):
+    """One call of a backend's kernel, in any thread. On an asynchronous device the times are those of queueing it."""
+
+    name: str
+    device: str
+    thread: int
+    start: float  # microseconds, as those of events
+    end: float
+    elements: int
+
+
+class Recorder:
+    """Events of the threads that enter it, and the kernels of all threads."""
+
+    def __init__(self, shapes: bool = False, memory: bool = False, stacks: bool = False, namespace: str = "") -> None:
+        self.shapes, self.memory, self.stacks = shapes, memory, stacks
+        self.namespace = namespace  # written before the names of built-in operators
+        self.events: list[Event] = []
+        self.kernels: list[KernelEvent] = []
+        self._lines: dict[int, _Line] = {}
+
+    def begin(self, name: str, user: bool = False) -> Event:
+        """Begin an event inside the ones that this thread is in."""
+        thread = threading.get_ident()
+        line = self._lines.setdefault(thread, _Line())
+        event = Event(name, line.charge(), thread, user)
+        if line.open:
+            line.open[-1].children.append(event)
+        line.open.append(event)
+        self.events.append(event)
+        if self.stacks:
+            event.stack = _stack()
+        if self.memory:
+            event.memory = -_allocated()
+        return event
+
+    def finish(self, event: Event) -> None:
+        """End an event; the ones begun inside it that are still open stay so."""
+        if self.memory:
+            event.memory += _allocated()
+        line = self._lines[event.thread]
+        event.end = line.charge()
+        line.open.remove(event)
+
+    def finish_all(self) -> None:
+        """End what is open."""
+        for line in self._lines.values():
+            while line.open:
+                self.finish(line.open[-1])
+
+
+class _Line:
+    """What is open in one thread, and since when the innermost of it has been."""
+
+    def __init__(self) -> None:
+        self.open: list[Event] = []
+        self.last = 0.0
+
+    def charge(self) -> float:
+        """Give the time since the last event to the innermost one; what time it is."""
+        now = time.perf_counter_ns() / 1e3
+        if self.open:
+            self.open[-1].own += now - self.last
+        self.last = now
+        return now
+
+
+def _stack() -> list[str]:
+    """Where the program is, the innermost place first; frames of this package are left out."""
+    found: list[str] = []
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            found.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+        frame = frame.f_back
+    return found
+
+
+def _allocated() -> int:
+    return int(_native.memory_stats(None)["allocated"])
+
+
+_active: list[Recorder] = []
+_installed: list[dispatch.Key] = []
+
+
+def _key() -> dispatch.Key:
+    """The key that operators come to while something is recorded."""
+    if not _installed:
+        key = dispatch.get_key("Profiler")
+        key.fallback(_observe)
+        _installed.append(key)
+    return _installed[0]
+
+
+def _observe(call: Any, *args: Any) -> Any:
+    if not _active:
+        return call.redispatch(*args)
+    recorder = _active[-1]
+    name = call.op.partition(".")[0]
+    event = recorder.begin(name if "::" in name else recorder.namespace + name)
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if recorder.shapes:
+        event.shapes = [[*a.shape] if isinstance(a, Tensor) else [] for a in args]
+    if tensors:
+        event.device = tensors[0].device.type
+    try:
+        return call.redispatch(*args)
+    finally:
+        recorder.finish(event)
+
+
+@contextlib.contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Within it, this thread's operators and ranges are written down."""
+    _active.append(recorder)
+    if len(_active) == 1:
+        _native._start_kernel_profile()
+    try:
+        with _key().enabled():
+            yield recorder
+    finally:
+        recorder.finish_all()
+        gather_kernels()
+        _active.remove(recorder)
+        if not _active:
+            _native._stop_kernel_profile()
+
+
+def gather_kernels() -> None:
+    """Hand the kernels seen so far to whoever records."""
+    seen = _native._take_kernel_events() if _active else []
+    kernels = [KernelEvent(op, on, thread, start / 1e3, end / 1e3, n) for op, on, thread, start, end, n in seen]
+    for recorder in _active:
+        recorder.kernels.extend(kernels)
+
+
+class record_function:
+    """A named range, as a context or a decorator; costs next to nothing while nothing is recorded."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self._events: list[tuple[Recorder, Event] | None] = []
+
+    def __enter__(self) -> record_function:
+        self._events.append((_active[-1], _active[-1].begin(self.name, user=True)) if _active else None)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        entered = self._events.pop()
+        if entered is not None and entered[0] in _active:  # otherwise it ended with the recording
+            entered[0].finish(entered[1])
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name):
+                return function(*args, **kwargs)
+
+        return inside

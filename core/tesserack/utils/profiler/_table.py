@@ -1,0 +1,173 @@
+"""Events gathered by name, as a table, and as a trace for Chrome's and Perfetto's viewers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from tesserack.utils.profiler._record import Event, KernelEvent
+
+__all__ = ["Average", "EventList", "write_trace"]
+
+_KEYS = ("cpu_time_total", "self_cpu_time_total", "cpu_time", "count", "cpu_memory_usage", "self_cpu_memory_usage")
+
+
+class Average:
+    """All events of one name (and shapes, where asked for). Times are in microseconds."""
+
+    def __init__(self, key: str, input_shapes: Any = "") -> None:
+        self.key, self.input_shapes = key, input_shapes
+        self.count = 0
+        self.cpu_time_total = self.self_cpu_time_total = 0.0
+        self.cpu_memory_usage = self.self_cpu_memory_usage = 0
+        self.device_type = ""
+        self.is_user_annotation = False
+
+    def add(self, event: Event) -> None:
+        """Count one more event."""
+        self.count += 1
+        self.cpu_time_total += event.cpu_time_total
+        self.self_cpu_time_total += event.self_cpu_time_total
+        self.cpu_memory_usage += event.memory
+        self.self_cpu_memory_usage += event.self_memory
+        self.device_type = self.device_type or event.device
+        self.is_user_annotation = event.user
+
+    @property
+    def cpu_time(self) -> float:
+        """The mean time."""
+        return self.cpu_time_total / max(self.count, 1)
+
+    device_time = device_time_total = self_device_time_total = cuda_time = cuda_time_total = self_cuda_time_total = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Average key={self.key} count={self.count} cpu_time={_time(self.cpu_time)}>"
+
+
+class EventList(list[Any]):
+    """Averages, or events; :meth:`table` prints them."""
+
+    def key_averages(self, group_by_input_shapes: bool = False, **options: Any) -> EventList:
+        """Events gathered by name."""
+        found: dict[Any, Average] = {}
+        for event in self:
+            shapes = str(event.shapes) if group_by_input_shapes else ""
+            found.setdefault((event.name, shapes), Average(event.name, event.shapes if shapes else "")).add(event)
+        return EventList(found.values())
+
+    def total_average(self) -> Average:
+        """All of them as one."""
+        total = Average("Total")
+        for item in self:
+            total.count += item.count
+            total.self_cpu_time_total += item.self_cpu_time_total
+        total.cpu_time_total = total.self_cpu_time_total
+        return total
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all, each counted without the calls inside."""
+        return float(sum(item.self_cpu_time_total for item in self))
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_name_column_width: int = 55,
+        header: str | None = None,
+        **options: Any,
+    ) -> str:
+        """The averages as text. ``sort_by`` is such as ``"cpu_time_total"``; times of devices count as the cpu's."""
+        rows = [*self]
+        if sort_by is not None:
+            key = sort_by.replace("cuda", "cpu").replace("device", "cpu")
+            if key not in _KEYS:
+                raise AttributeError(f"table: expected sort_by to be one of {', '.join(_KEYS)}, got {sort_by!r}")
+            rows.sort(key=lambda row: getattr(row, key), reverse=True)
+        total = self.self_cpu_time_total or 1.0
+        titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "CPU Mem", "# of Calls"]
+        with_shapes = any(row.input_shapes for row in rows)
+        lines = [[*titles, *(["Input Shapes"] if with_shapes else [])]]
+        for row in rows[: row_limit if row_limit >= 0 else None]:
+            cells = [
+                row.key[:max_name_column_width],
+                f"{100 * row.self_cpu_time_total / total:.2f}%",
+                _time(row.self_cpu_time_total),
+                f"{100 * row.cpu_time_total / total:.2f}%",
+                _time(row.cpu_time_total),
+                _time(row.cpu_time),
+                _bytes(row.cpu_memory_usage),
+                str(row.count),
+            ]
+            lines.append([*cells, *([str(row.input_shapes)] if with_shapes else [])])
+        outside = sum(row.self_cpu_time_total for row in rows if getattr(row, "is_user_annotation", False))
+        footer = f"\nSelf CPU time total: {_time(self.self_cpu_time_total)}\n"
+        # Ranges are no work: their own time is what the program does between its operators.
+        return _layout(lines, header) + footer + (f"of which between operators: {_time(outside)}\n" if outside else "")
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Write the events as a trace."""
+        write_trace(path, self)
+
+
+def _layout(lines: list[list[str]], header: str | None) -> str:
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    rule = "  ".join("-" * width for width in widths)
+    body = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    return "\n".join([*([header] if header else []), rule, body[0], rule, *body[1:], rule])
+
+
+def _time(us: float) -> str:
+    return f"{us / 1e6:.3f}s" if us >= 1e6 else f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
+
+
+def _bytes(count: int) -> str:
+    sign, value = ("-" if count < 0 else ""), float(abs(count))
+    for unit in ("b", "Kb", "Mb"):
+        if value < 1024:
+            return f"{sign}{value:.2f} {unit}" if value else "0 b"
+        value /= 1024
+    return f"{sign}{value:.2f} Gb"
+
+
+def write_trace(
+    path: str,
+    events: Iterable[Event],
+    metadata: dict[str, Any] | None = None,
+    kernels: Iterable[KernelEvent] = (),
+) -> None:
+    """Write events in Chrome's trace format; compressed where the name ends in ``.gz``."""
+    events, kernels, process = [*events], [*kernels], os.getpid()
+    named: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": process, "args": {"name": "tesserack"}}]
+    for thread in sorted({event.thread for event in events} | {kernel.thread for kernel in kernels}):
+        label = f"thread {thread}"
+        named.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": label}})
+    crossing = {id(child) for event in events for child in event.children if child.end > event.end}
+    records = [*named]
+    for event in events:
+        category = "user_annotation" if event.user else "cpu_op"
+        record = {"cat": category, "name": event.name, "pid": process, "tid": event.thread, "ts": event.start}
+        if id(event) in crossing:  # viewers want complete events nested: these get a line of their own
+            records.append({**record, "ph": "b", "id": id(event)})
+            records.append({**record, "ph": "e", "id": id(event), "ts": event.end})
+            continue
+        shapes = {"Input Dims": event.shapes, "Device": event.device} if event.shapes else {}
+        records.append({**record, "ph": "X", "dur": event.cpu_time_total, "args": shapes})
+    for kernel in kernels:
+        record = {"cat": "kernel", "name": kernel.name, "pid": process, "tid": kernel.thread, "ts": kernel.start}
+        arguments = {"Device": kernel.device, "Elements": kernel.elements}
+        records.append({**record, "ph": "X", "dur": kernel.end - kernel.start, "args": arguments})
+    text = json.dumps({"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": records})
+    if path.endswith(".gz"):
+        import gzip
+
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)

@@ -1,0 +1,252 @@
+"""Profiling a training loop: which steps are recorded, and what is done with them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from enum import Enum
+from typing import Any
+
+from tesserack.utils.profiler._record import Event, KernelEvent, Recorder, gather_kernels, record_function, recording
+from tesserack.utils.profiler._table import EventList, write_trace
+
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
+
+
+class ProfilerActivity(Enum):
+    """Kinds of work; all that runs is recorded where the host asks for it."""
+
+    CPU = 0
+    XPU = 1
+    CUDA = 2
+    MTIA = 3
+    HPU = 4
+    PrivateUse1 = 5
+
+
+class ProfilerAction(Enum):
+    """What to do in one step."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """What can be recorded: calls on the host."""
+    return {ProfilerActivity.CPU}
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Callable[[int], ProfilerAction]:
+    """Cycles of ``wait`` steps of nothing, ``warmup`` and ``active`` recorded ones, ``repeat`` times, for ever if 0.
+
+    ``ValueError`` unless ``active`` is positive and the others are not negative.
+
+    >>> plan = schedule(wait=1, warmup=1, active=2)
+    >>> [plan(step).name for step in range(5)]
+    ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
+    """
+    if active < 1 or min(wait, warmup, repeat, skip_first) < 0:
+        raise ValueError("schedule: expected active of at least 1 and no negative numbers")
+
+    def action(step: int) -> ProfilerAction:
+        step -= skip_first
+        if step < 0:
+            return ProfilerAction.NONE
+        if skip_first_wait:
+            step += wait
+        cycle, position = divmod(step, wait + warmup + active)
+        if (repeat and cycle >= repeat) or position < wait:
+            return ProfilerAction.NONE
+        if position < wait + warmup:
+            return ProfilerAction.WARMUP
+        last = position == wait + warmup + active - 1
+        return ProfilerAction.RECORD_AND_SAVE if last else ProfilerAction.RECORD
+
+    return action
+
+
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """For ``on_trace_ready``: writes traces into a folder, under names that TensorBoard and viewers find."""
+
+    def handle(prof: profile) -> None:
+        os.makedirs(dir_name, exist_ok=True)
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        name = f"{worker}.{time.time_ns()}.pt.trace.json{'.gz' if use_gzip else ''}"
+        prof.export_chrome_trace(os.path.join(dir_name, name))
+
+    return handle
+
+
+class profile:
+    """Records the operators that this thread calls, ranges of :class:`record_function`, and the kernels of all threads.
+
+    Args:
+        activities: kept for programs that give them; see :class:`ProfilerActivity`.
+        schedule: which steps are recorded; all of them without one.
+        on_trace_ready: called with the profile when a cycle of steps, or everything, was recorded.
+        record_shapes: note the shapes of arguments.
+        profile_memory: note how many bytes each call leaves allocated on the default device.
+        with_stack: note where in the program each call is made.
+
+    >>> import tesserack as ts
+    >>> with profile() as prof:
+    ...     _ = ts.ones(4).exp().sum()
+    >>> sorted(row.key for row in prof.key_averages() if row.key in ("exp", "sum"))
+    ['exp', 'sum']
+
+    The self times of a thread's events are the time that was recorded: each moment counts for the innermost event, and
+    what the program does between operators for the range around it, ``ProfilerStep#0`` where there is no other.
+    """
+
+    _namespace = ""
+
+    def __init__(
+        self,
+        *,
+        activities: Iterable[ProfilerActivity] | None = None,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[[profile], Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        **options: Any,
+    ) -> None:
+        self._schedule, self._ready = schedule, on_trace_ready
+        self._options = (record_shapes, profile_memory, with_stack)
+        self._recorder: Recorder | None = None
+        self._running: ExitStack | None = None
+        self._events: list[Event] = []
+        self._kernels: list[KernelEvent] = []
+        self._metadata: dict[str, Any] = {}
+        self.step_num = 0
+        self.current_action = ProfilerAction.NONE
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin with step 0."""
+        self._enter(self._action())
+
+    def stop(self) -> None:
+        """End; what was recorded is handed to ``on_trace_ready``."""
+        recorded = self._running is not None
+        self._end_recording()
+        if recorded and self._ready is not None:
+            self._ready(self)
+        self.current_action = ProfilerAction.NONE
+
+    def step(self) -> None:
+        """Say that the next step of the program begins."""
+        save = self.current_action is ProfilerAction.RECORD_AND_SAVE
+        self.step_num += 1
+        following = self._action()
+        if save or (self._schedule is not None and following in (ProfilerAction.NONE, ProfilerAction.WARMUP)):
+            self._end_recording()
+        elif self._running is not None:
+            self._mark_step()
+        if save and self._ready is not None:
+            self._ready(self)
+        self._enter(following)
+
+    def _action(self) -> ProfilerAction:
+        return ProfilerAction.RECORD if self._schedule is None else self._schedule(self.step_num)
+
+    def _enter(self, action: ProfilerAction) -> None:
+        self.current_action = action
+        if action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE) and self._running is None:
+            self._recorder = Recorder(*self._options, self._namespace)
+            self._running = ExitStack()
+            self._running.enter_context(recording(self._recorder))
+            self._mark = self._running.enter_context(ExitStack())
+            self._mark_step()
+
+    def _mark_step(self) -> None:
+        self._mark.close()
+        self._mark.enter_context(record_function(f"ProfilerStep#{self.step_num}"))
+
+    def _end_recording(self) -> None:
+        if self._running is not None and self._recorder is not None:
+            self._running.close()
+            self._running = None
+            self._events, self._kernels = self._recorder.events, self._recorder.kernels
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def events(self) -> EventList:
+        """Every call and range, in order of beginning."""
+        recorded = self._recorder.events if self._running is not None and self._recorder is not None else self._events
+        return EventList(recorded)
+
+    def kernels(self) -> list[KernelEvent]:
+        """Every call of a backend's kernel, whichever thread made it.
+
+        >>> import tesserack as ts
+        >>> with profile() as prof:
+        ...     _ = ts.ones(4).exp().sum()
+        >>> [kernel.name for kernel in prof.kernels()]
+        ['fill', 'pointwise', 'reduce']
+        """
+        if self._running is None or self._recorder is None:
+            return list(self._kernels)
+        gather_kernels()
+        return list(self._recorder.kernels)
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **options: Any) -> EventList:
+        """Calls gathered by name."""
+        return self.events().key_averages(group_by_input_shape)
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Write a trace for Chrome's and Perfetto's viewers."""
+        write_trace(path, self.events(), self._metadata, self.kernels())
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Write where time is spent, for flame graphs: a line ``outer;inner microseconds`` for each place that calls.
+
+        ``ValueError`` for another metric than the total times of cpu and device, RuntimeError without stacks.
+        """
+        known = ("self_cpu_time_total", "self_cuda_time_total", "self_device_time_total", "self_xpu_time_total")
+        if metric not in known:
+            raise ValueError(f"export_stacks: expected metric one of {known}, got {metric!r}")
+        if not self._options[2]:
+            raise RuntimeError("export_stacks: nothing was noted; profile with with_stack=True")
+        times: dict[str, float] = {}
+        for event in self.events():
+            time = event.self_cpu_time_total if metric == "self_cpu_time_total" else 0.0
+            if event.stack and time > 0:
+                place = ";".join(part.replace(";", ":").replace(" ", "_") for part in reversed(event.stack))
+                times[place] = times.get(place, 0.0) + time
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{place} {int(time)}\n" for place, time in times.items())
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Add a text to the trace."""
+        self._metadata[key] = value
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Add a text of JSON to the trace."""
+        import json
+
+        self._metadata[key] = json.loads(value)
