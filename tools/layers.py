@@ -18,11 +18,11 @@ PACKAGE = ROOT / "core" / "tesserack"
 PUBLIC = ROOT / "core" / "include"
 
 # Lowest first. runtime stands beside dispatch: it runs backends, and knows operators only as kernels to launch.
-NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "dispatch": 1, "autograd": 2, "extend": 3, "ops": 4, "python": 5}
+NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "comm": 1, "dispatch": 1, "autograd": 2, "extend": 3, "ops": 4, "python": 5}
 # Modules and folders of the package, a dotted name for what lies deeper; every other module is level 0. The package's
 # own __init__ gathers all and is free.
 PACKAGE_LEVELS = {
-    **dict.fromkeys(("nn", "optim", "utils", "amp"), 1),
+    **dict.fromkeys(("nn", "optim", "utils", "amp", "distributed"), 1),
     **dict.fromkeys(("utils.deterministic", "utils.settings", "aten", "compat.shims", "distributions"), 2),
     **dict.fromkeys(("func", "fx", "jit", "testing"), 2),
     "serialization._objects": 1,

@@ -1172,6 +1172,7 @@ class Tensor:
 
 _Capture: Any
 _LinAlgError: Any
+_LocalGroup: Any
 _abi_version: Any
 _add_generator_method: Any
 _backend_kernels: Any

@@ -1,5 +1,6 @@
 // The extension module tesserack._native.
 #include "python/autograd_bindings.h"
+#include "python/comm_bindings.h"
 #include "python/construct.h"
 #include "python/function_node.h"
 #include "python/interop.h"
@@ -29,12 +30,12 @@ int execute(PyObject* module) {
   return guarded([&] {
     // Static state belongs to one interpreter.
     if (TensorType) raise(PyExc_ImportError, "tesserack._native can be loaded only once per process");
-    for (auto init :
-         {init_version,       init_errors,         init_types,           init_tensor,    init_operator_types,
-          init_node_type,     init_function_node,  init_autograd,        init_grad_mode, init_construct,
-          init_buffer,        init_dlpack,         init_runtime,         init_streams,   init_operand_type,
-          init_python_kernel, init_python_backend, init_python_dispatch, init_overrides, init_shown_package,
-          init_sparse,        init_named_results})
+    for (auto init : {init_version,        init_errors,          init_types,         init_tensor,
+                      init_operator_types, init_node_type,       init_function_node, init_autograd,
+                      init_grad_mode,      init_construct,       init_buffer,        init_dlpack,
+                      init_runtime,        init_streams,         init_operand_type,  init_python_kernel,
+                      init_python_backend, init_python_dispatch, init_overrides,     init_shown_package,
+                      init_sparse,         init_named_results,   init_comm})
       init(module);
     init_interpreter_hooks();
     return 0;

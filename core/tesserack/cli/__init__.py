@@ -21,12 +21,13 @@ COMMANDS = {
     "ops": ("tesserack.cli.ops", "list operators; --required: what a backend must have; --device: what one has"),
     "explain": ("tesserack.cli.explain", "show the path that a call of an operator takes"),
     "run": ("tesserack.cli.run", "run a program on another device, with tesserack as its torch"),
+    "launch": ("tesserack.cli.launch", "run a program on several ranks, with torchrun's options"),
     "conform": ("tesserack.cli.conform", "test a backend against the contract"),
     "new-backend": ("tesserack.cli.new_backend", "write the skeleton of a backend's package"),
 }
 
 # These have rules of their own for options: they get all words after the command, as `run(words)`.
-WORDS = ("conform", "run")
+WORDS = ("conform", "launch", "run")
 
 
 class CommandError(Exception):

@@ -1,18 +1,143 @@
-"""What processes share: stores of keys and values, in a file, over TCP, in one process."""
+"""Programs of several processes, by ``torch.distributed``'s names: groups of ranks, collectives, stores of keys.
 
-from tesserack.distributed._errors import DistError, DistNetworkError, DistStoreError, QueueEmptyError
+Start a program on several ranks with ``tesserack launch``; each calls ``init_process_group()``.
+"""
+
+from tesserack.distributed._coalesced import all_gather_coalesced, all_reduce_coalesced
+from tesserack.distributed._coalesced import broadcast_coalesced as _broadcast_coalesced  # noqa: F401
+from tesserack.distributed._coalesced import coalescing_manager as _coalescing_manager  # noqa: F401
+from tesserack.distributed._collectives import (
+    all_gather,
+    all_gather_into_tensor,
+    all_reduce,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    gather,
+    monitored_barrier,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+    scatter,
+)
+from tesserack.distributed._errors import (
+    DistBackendError,
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    QueueEmptyError,
+)
 from tesserack.distributed._file_store import FileStore
+from tesserack.distributed._group import ProcessGroup
+from tesserack.distributed._letters import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from tesserack.distributed._objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from tesserack.distributed._reduce_op import ReduceOp, reduce_op
+from tesserack.distributed._reduce_op import _make_nccl_premul_sum as _make_nccl_premul_sum
+from tesserack.distributed._rendezvous import rendezvous
 from tesserack.distributed._stores import HashStore, PrefixStore, Store
 from tesserack.distributed._tcp_store import TCPStore
+from tesserack.distributed._work import Work
+from tesserack.distributed._world import (
+    Backend,
+    GroupMember,
+    destroy_process_group,
+    get_backend,
+    get_backend_config,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_available,
+    is_backend_available,
+    is_initialized,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    split_group,
+)
+from tesserack.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+# Names that PyTorch gives the same functions.
+all_gather_single = _all_gather_base = all_gather_into_tensor
+reduce_scatter_single = _reduce_scatter_base = reduce_scatter_tensor
 
 __all__ = [
+    "Backend",
+    "DeviceMesh",
+    "DistBackendError",
     "DistError",
     "DistNetworkError",
     "DistStoreError",
     "FileStore",
+    "GroupMember",
     "HashStore",
+    "P2POp",
     "PrefixStore",
+    "ProcessGroup",
     "QueueEmptyError",
+    "ReduceOp",
     "Store",
     "TCPStore",
+    "Work",
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_gather_single",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "batch_isend_irecv",
+    "broadcast",
+    "broadcast_object_list",
+    "destroy_process_group",
+    "gather",
+    "gather_object",
+    "get_backend",
+    "get_backend_config",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_device_mesh",
+    "init_process_group",
+    "irecv",
+    "is_available",
+    "is_backend_available",
+    "is_initialized",
+    "isend",
+    "monitored_barrier",
+    "new_group",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+    "recv",
+    "recv_object_list",
+    "reduce",
+    "reduce_op",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
+    "rendezvous",
+    "scatter",
+    "scatter_object_list",
+    "send",
+    "send_object_list",
+    "split_group",
 ]

@@ -1,10 +1,14 @@
 """What ``torch.distributed`` raises."""
 
-__all__ = ["DistError", "DistNetworkError", "DistStoreError", "QueueEmptyError"]
+__all__ = ["DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "QueueEmptyError"]
 
 
 class DistError(RuntimeError):
     """Something between processes failed."""
+
+
+class DistBackendError(DistError):
+    """A collective failed: a rank is gone or late, or ranks called different ones. The group is of no use then."""
 
 
 class DistNetworkError(DistError):

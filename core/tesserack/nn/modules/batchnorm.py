@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import tesserack as ts
@@ -167,8 +166,8 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation over the batches of all processes; of one process that of :class:`BatchNorm2d`, for any rank.
 
-    Takes (N, C) and (N, C, *). ``process_group`` is kept; more than one process is not synchronised yet, and training
-    with ``WORLD_SIZE`` above 1 raises ``RuntimeError`` rather than normalise each by itself.
+    Takes (N, C) and (N, C, *). In training, mean and variance are those of the batches of all ranks of
+    ``process_group`` (by default all of the program's), which may differ in size.
 
     >>> from tesserack import nn, ones
     >>> tuple(nn.SyncBatchNorm(3)(ones(4, 3, 2)).shape)
@@ -198,9 +197,14 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.training and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise RuntimeError("SyncBatchNorm: statistics of several processes cannot be joined yet; use BatchNorm")
-        return super().forward(input)
+        if not (self.training or self.running_mean is None):
+            return super().forward(input)
+        from tesserack.nn.modules._sync_batch_norm import joined, ranks
+
+        if ranks(self.process_group) <= 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        return joined(self, input)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

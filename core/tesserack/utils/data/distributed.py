@@ -16,8 +16,9 @@ __all__ = ["DistributedSampler"]
 class DistributedSampler(Sampler[int]):
     """The indices of process ``rank`` out of ``num_replicas``: every ``num_replicas``-th of one common order.
 
-    The order is shuffled by ``seed + epoch``; call :meth:`set_epoch` before each epoch. The end is filled up with
-    repeated indices so that all parts are equally long, or cut off with ``drop_last``.
+    Without these two, they are those of the process group. The order is shuffled by ``seed + epoch``; call
+    :meth:`set_epoch` before each epoch. The end is filled up with repeated indices so that all parts are equally long,
+    or cut off with ``drop_last``.
 
     >>> list(DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False))
     [1, 3, 0]
@@ -33,7 +34,12 @@ class DistributedSampler(Sampler[int]):
         drop_last: bool = False,
     ) -> None:
         if num_replicas is None or rank is None:
-            raise ValueError("DistributedSampler: give num_replicas and rank")
+            from tesserack import distributed as dist
+
+            if not dist.is_initialized():
+                raise ValueError("DistributedSampler: give num_replicas and rank, or call init_process_group first")
+            num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
+            rank = dist.get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ValueError(f"DistributedSampler: expected a rank from 0 to {num_replicas - 1}, got {rank}")
         self.dataset = dataset

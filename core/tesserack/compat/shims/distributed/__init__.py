@@ -1,72 +1,57 @@
-"""``torch.distributed``: one process, which says so. What would compute with others fails when it is used; stores of
-keys and values are there, between processes too.
-"""
+"""``torch.distributed``: this package's, and what PyTorch has beside it of its own build."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from tesserack.distributed._errors import DistError, DistNetworkError, DistStoreError, QueueEmptyError
-from tesserack.distributed._file_store import FileStore
-from tesserack.distributed._stores import HashStore, PrefixStore, Store
-from tesserack.distributed._tcp_store import TCPStore
+from tesserack.distributed import *  # noqa: F403
+from tesserack.distributed import __all__ as _shared
 
 __all__ = [
-    "DistError",
-    "DistNetworkError",
-    "DistStoreError",
-    "FileStore",
-    "HashStore",
-    "PrefixStore",
-    "QueueEmptyError",
-    "Store",
-    "TCPStore",
-    "get_rank",
-    "get_world_size",
-    "is_available",
+    *_shared,
     "is_gloo_available",
-    "is_initialized",
     "is_mpi_available",
     "is_nccl_available",
     "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
 ]
 
 
-def is_available() -> bool:
-    """Always False."""
-    return False
-
-
-def is_initialized() -> bool:
-    """Always False."""
-    return False
-
-
 def is_nccl_available() -> bool:
-    """Always False."""
-    return False
+    """Whether a communicator of that name is known: ranks of one machine by shared memory."""
+    return True
 
 
 def is_gloo_available() -> bool:
+    """Whether a communicator of that name is known: ranks of one machine by shared memory."""
+    return True
+
+
+def is_mpi_available() -> bool:
+    """Whether a plugin has brought one."""
+    from tesserack.distributed import is_backend_available
+
+    return is_backend_available("mpi")
+
+
+def is_ucc_available() -> bool:
     """Always False."""
     return False
 
 
-def is_mpi_available() -> bool:
+def is_xccl_available() -> bool:
     """Always False."""
     return False
 
 
 def is_torchelastic_launched() -> bool:
-    """Always False."""
-    return False
+    """Whether ``tesserack launch`` started this process."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
-def get_rank(group: Any = None) -> int:
-    """``ValueError``, as PyTorch's without a process group."""
-    raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+def __getattr__(name: str) -> Any:
+    import tesserack.distributed
 
-
-def get_world_size(group: Any = None) -> int:
-    """``ValueError``, as PyTorch's without a process group."""
-    raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+    return getattr(tesserack.distributed, name)

@@ -1,0 +1,294 @@
+#include "comm/local.h"
+#include <algorithm>
+#include <cstring>
+
+namespace ts::comm {
+namespace {
+
+// Few bytes are combined by every rank, which saves a meeting.
+constexpr int64_t kSmallBytes = 8192;
+
+uint64_t mixed(uint64_t h, uint64_t v) { // a step of splitmix64
+  h += 0x9e3779b97f4a7c15u + v;
+  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+  return h ^ (h >> 31);
+}
+
+const std::byte* advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
+std::byte* advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
+void move_bytes(void* to, const void* from, size_t bytes) {
+  if (bytes && to != from) std::memcpy(to, from, bytes);
+}
+
+void check_parts(const Call& call, size_t parts, Counts counts, int ranks, const char* what) {
+  TS_CHECK_VALUE(parts == static_cast<size_t>(ranks) && counts.size() == static_cast<size_t>(ranks), call.op,
+                 ": expected ", what, " for each of ", ranks, " ranks, got ", static_cast<int64_t>(parts));
+}
+
+} // namespace
+
+std::byte* LocalGroup::mine() { return segment_.slot(rank(), static_cast<int>(round_ % 2)); }
+
+Patience LocalGroup::begin(const Call& call, Counts counts) {
+  TS_CHECK_VALUE(call.root >= 0 && call.root < ranks(), call.op, ": expected a root among ", ranks(), " ranks, got ",
+                 call.root);
+  for (int64_t n : counts) TS_CHECK_VALUE(n >= 0, call.op, ": expected numbers of elements, got ", n);
+  segment_.check();
+  RankState& state = segment_.state(rank());
+  const uint64_t number = state.sequence.load(std::memory_order_relaxed) + 1;
+  uint64_t signature = mixed(number, static_cast<uint64_t>(static_cast<int64_t>(call.dtype) + 1));
+  for (const char* c = call.op; *c; ++c) signature = mixed(signature, static_cast<uint64_t>(*c));
+  signature = mixed(mixed(signature, static_cast<uint64_t>(call.root)), static_cast<uint64_t>(call.reduction));
+  char list[96];
+  int at = 0;
+  for (size_t k = 0; k < counts.size(); ++k) {
+    signature = mixed(signature, static_cast<uint64_t>(counts[k]));
+    if (at < 60)
+      at += std::snprintf(list + at, sizeof list - static_cast<size_t>(at), "%s%lld", k ? ", " : "",
+                          static_cast<long long>(counts[k]));
+  }
+  if (!counts.empty() && at >= 60) std::snprintf(list + at, sizeof list - static_cast<size_t>(at), ", ...");
+  char* text = state.text[number % 2];
+  if (call.dtype == DType::Undefined)
+    std::snprintf(text, kTextBytes, "%s #%llu", call.op, static_cast<unsigned long long>(number));
+  else
+    std::snprintf(text, kTextBytes, "%s #%llu of %s[%s]%s%s%s%s", call.op, static_cast<unsigned long long>(number),
+                  std::string(name(call.dtype)).c_str(), counts.empty() ? "" : list, *call.where ? " at " : "",
+                  call.where, std::strstr(call.op, "reduce") ? ", " : "",
+                  std::strstr(call.op, "reduce") ? comm::name(call.reduction) : "");
+  state.signature[number % 2].store(signature, std::memory_order_release);
+  state.sequence.store(number, std::memory_order_release);
+  met_ = false;
+  return {call.timeout, text};
+}
+
+void LocalGroup::meet(const Patience& patience) {
+  segment_.barrier(patience);
+  if (met_) return;
+  met_ = true;
+  const uint64_t number = segment_.state(rank()).sequence.load(std::memory_order_relaxed);
+  const uint64_t signature = segment_.state(rank()).signature[number % 2].load(std::memory_order_relaxed);
+  for (int other = 0; other < ranks(); ++other) {
+    RankState& s = segment_.state(other);
+    if (s.signature[number % 2].load(std::memory_order_acquire) == signature) continue;
+    std::string text = "ranks called different collectives: ";
+    for (int k = 0; k < ranks(); ++k)
+      text += (k ? "; rank " : "rank ") + std::to_string(k) + " " + segment_.state(k).text[number % 2];
+    segment_.abort(text);
+    fail(ErrorKind::Runtime, segment_.reason());
+  }
+}
+
+void LocalGroup::barrier(const Call& call) {
+  std::lock_guard lock(mutex_);
+  meet(begin(call, {}));
+}
+
+void LocalGroup::broadcast(const Call& call, void* data, int64_t count) {
+  std::lock_guard lock(mutex_);
+  Patience patience = begin(call, {&count, 1});
+  const size_t item = static_cast<size_t>(item_size(call.dtype)), total = static_cast<size_t>(count) * item;
+  size_t done = 0;
+  do {
+    const size_t n = std::min(kSlotBytes, total - done);
+    if (rank() == call.root) move_bytes(mine(), advance(data, done), n);
+    meet(patience);
+    if (rank() != call.root) move_bytes(advance(data, done), theirs(call.root), n);
+    done += n;
+    ++round_;
+  } while (done < total);
+}
+
+void LocalGroup::reduce_rounds(const Call& call, const void* from, void* to, int64_t count, bool wanted) {
+  check_reduction(call.op, call.reduction, call.dtype);
+  Patience patience = begin(call, {&count, 1});
+  const size_t item = static_cast<size_t>(item_size(call.dtype)), total = static_cast<size_t>(count);
+  const bool small = count * static_cast<int64_t>(item) <= kSmallBytes;
+  const size_t size = static_cast<size_t>(ranks());
+  std::vector<const void*> sources(size);
+  size_t done = 0;
+  do {
+    const size_t n = std::min(chunk(call.dtype), total - done);
+    move_bytes(mine(), advance(from, done * item), n * item);
+    meet(patience);
+    auto point = [&](size_t offset) {
+      for (size_t k = 0; k < size; ++k) sources[k] = theirs(static_cast<int>(k)) + offset * item;
+    };
+    if (small) {
+      point(0);
+      if (wanted) combine(advance(to, done * item), sources, n, call.dtype, call.reduction);
+    } else {
+      // Each rank combines a share, whole lines of the cache, in its own buffer.
+      const size_t line = 64 / std::min<size_t>(item, 64), share = ((n + size - 1) / size + line - 1) / line * line;
+      auto begin_of = [&](size_t k) { return std::min(n, k * share); };
+      const size_t first = begin_of(static_cast<size_t>(rank())), last = begin_of(static_cast<size_t>(rank()) + 1);
+      point(first);
+      if (last > first) combine(mine() + first * item, sources, last - first, call.dtype, call.reduction);
+      segment_.barrier(patience);
+      for (size_t k = 0; wanted && k < size; ++k)
+        move_bytes(advance(to, (done + begin_of(k)) * item), theirs(static_cast<int>(k)) + begin_of(k) * item,
+                   (begin_of(k + 1) - begin_of(k)) * item);
+    }
+    done += n;
+    ++round_;
+  } while (done < total);
+}
+
+void LocalGroup::all_reduce(const Call& call, const void* from, void* to, int64_t count) {
+  std::lock_guard lock(mutex_);
+  reduce_rounds(call, from, to, count, true);
+}
+
+void LocalGroup::reduce(const Call& call, const void* from, void* to, int64_t count) {
+  std::lock_guard lock(mutex_);
+  reduce_rounds(call, from, to, count, rank() == call.root);
+}
+
+void LocalGroup::gather_rounds(const Call& call, const void* from, Parts to, Counts counts, bool wanted) {
+  if (wanted) check_parts(call, to.size(), counts, ranks(), "memory");
+  Patience patience = begin(call, counts);
+  const size_t item = static_cast<size_t>(item_size(call.dtype)), step = chunk(call.dtype);
+  const size_t most = static_cast<size_t>(*std::ranges::max_element(counts));
+  auto part = [&](size_t k, size_t done) {
+    const size_t n = static_cast<size_t>(counts[k]);
+    return done < n ? std::min(step, n - done) * item : 0;
+  };
+  size_t done = 0;
+  do {
+    move_bytes(mine(), advance(from, done * item), part(static_cast<size_t>(rank()), done));
+    meet(patience);
+    for (size_t k = 0; wanted && k < to.size(); ++k)
+      move_bytes(advance(to[k], done * item), theirs(static_cast<int>(k)), part(k, done));
+    done += step;
+    ++round_;
+  } while (done < most);
+}
+
+void LocalGroup::all_gather(const Call& call, const void* from, Parts to, Counts counts) {
+  std::lock_guard lock(mutex_);
+  gather_rounds(call, from, to, counts, true);
+}
+
+void LocalGroup::gather(const Call& call, const void* from, Parts to, Counts counts) {
+  std::lock_guard lock(mutex_);
+  gather_rounds(call, from, to, counts, rank() == call.root);
+}
+
+void LocalGroup::scatter(const Call& call, ConstParts from, void* to, Counts counts) {
+  std::lock_guard lock(mutex_);
+  const bool root = rank() == call.root;
+  if (root) check_parts(call, from.size(), counts, ranks(), "memory");
+  Patience patience = begin(call, counts);
+  const size_t item = static_cast<size_t>(item_size(call.dtype)), step = chunk(call.dtype, ranks());
+  const size_t most = static_cast<size_t>(*std::ranges::max_element(counts));
+  auto part = [&](size_t k, size_t done) {
+    const size_t n = static_cast<size_t>(counts[k]);
+    return done < n ? std::min(step, n - done) * item : 0;
+  };
+  size_t done = 0;
+  do {
+    for (size_t k = 0; root && k < from.size(); ++k)
+      move_bytes(mine() + k * step * item, advance(from[k], done * item), part(k, done));
+    meet(patience);
+    const size_t me = static_cast<size_t>(rank());
+    move_bytes(advance(to, done * item), theirs(call.root) + me * step * item, part(me, done));
+    done += step;
+    ++round_;
+  } while (done < most);
+}
+
+void LocalGroup::reduce_scatter(const Call& call, ConstParts from, void* to, Counts counts) {
+  std::lock_guard lock(mutex_);
+  check_reduction(call.op, call.reduction, call.dtype);
+  check_parts(call, from.size(), counts, ranks(), "memory");
+  Patience patience = begin(call, counts);
+  const size_t item = static_cast<size_t>(item_size(call.dtype)), step = chunk(call.dtype, ranks());
+  const size_t most = static_cast<size_t>(*std::ranges::max_element(counts)), me = static_cast<size_t>(rank());
+  auto part = [&](size_t k, size_t done) {
+    const size_t n = static_cast<size_t>(counts[k]);
+    return done < n ? std::min(step, n - done) : 0;
+  };
+  std::vector<const void*> sources(from.size());
+  size_t done = 0;
+  do {
+    for (size_t k = 0; k < from.size(); ++k)
+      move_bytes(mine() + k * step * item, advance(from[k], done * item), part(k, done) * item);
+    meet(patience);
+    for (size_t k = 0; k < sources.size(); ++k) sources[k] = theirs(static_cast<int>(k)) + me * step * item;
+    if (size_t n = part(me, done)) combine(advance(to, done * item), sources, n, call.dtype, call.reduction);
+    done += step;
+    ++round_;
+  } while (done < most);
+}
+
+void LocalGroup::all_to_all(const Call& call, ConstParts from, Counts given, Parts to, Counts gotten) {
+  std::lock_guard lock(mutex_);
+  check_parts(call, from.size(), given, ranks(), "memory to give");
+  check_parts(call, to.size(), gotten, ranks(), "memory to get");
+  for (int64_t n : gotten) TS_CHECK_VALUE(n >= 0, call.op, ": expected numbers of elements, got ", n);
+  Patience patience = begin(call, {});
+  const size_t size = from.size(), me = static_cast<size_t>(rank());
+  // First what each gives to each: it decides how many rounds there are.
+  for (int64_t n : given) TS_CHECK_VALUE(n >= 0, call.op, ": expected numbers of elements, got ", n);
+  std::memcpy(mine(), given.data(), size * sizeof(int64_t));
+  meet(patience);
+  int64_t most = 0;
+  std::string wrong;
+  for (size_t giver = 0; giver < size; ++giver) {
+    int64_t row[kMaxRanks];
+    std::memcpy(row, theirs(static_cast<int>(giver)), size * sizeof(int64_t));
+    for (size_t k = 0; k < size; ++k) most = std::max(most, row[k]);
+    if (row[me] != gotten[giver])
+      wrong = "rank " + std::to_string(giver) + " gives " + std::to_string(row[me]) + " elements to rank " +
+              std::to_string(me) + ", which expects " + std::to_string(gotten[giver]);
+  }
+  ++round_;
+  if (!wrong.empty()) {
+    segment_.abort(patience.what + ": " + wrong);
+    segment_.check();
+  }
+  const size_t item = static_cast<size_t>(item_size(call.dtype)), step = chunk(call.dtype, ranks());
+  auto part = [&](Counts counts, size_t k, size_t done) {
+    const size_t n = static_cast<size_t>(counts[k]);
+    return done < n ? std::min(step, n - done) * item : 0;
+  };
+  for (size_t done = 0; done < static_cast<size_t>(most); done += step, ++round_) {
+    for (size_t k = 0; k < size; ++k)
+      move_bytes(mine() + k * step * item, advance(from[k], done * item), part(given, k, done));
+    segment_.barrier(patience);
+    for (size_t k = 0; k < size; ++k)
+      move_bytes(advance(to[k], done * item), theirs(static_cast<int>(k)) + me * step * item, part(gotten, k, done));
+  }
+}
+
+namespace {
+
+Patience letter_patience(const Call& call, int64_t count, const char* direction, int other) {
+  return {call.timeout, std::string(call.op) + " of " + std::string(name(call.dtype)) + "[" + std::to_string(count) +
+                            "] " + direction + (other < 0 ? " any rank" : " rank " + std::to_string(other)) +
+                            (*call.where ? std::string(" at ") + call.where : std::string())};
+}
+
+} // namespace
+
+void LocalGroup::send(const Call& call, const void* data, int64_t count, int to, int64_t tag) {
+  TS_CHECK_VALUE(to >= 0 && to < ranks() && to != rank(), call.op, ": expected another rank below ", ranks(), ", got ",
+                 to);
+  const Envelope envelope{static_cast<uint64_t>(count * item_size(call.dtype)), tag, static_cast<int32_t>(call.dtype),
+                          0};
+  post_.send(data, envelope, to, letter_patience(call, count, "to", to));
+}
+
+int LocalGroup::receive(const Call& call, void* data, int64_t count, int from, int64_t tag) {
+  TS_CHECK_VALUE(from >= -1 && from < ranks() && from != rank(), call.op, ": expected another rank below ", ranks(),
+                 ", or -1 for any, got ", from);
+  const Envelope envelope{static_cast<uint64_t>(count * item_size(call.dtype)), tag, static_cast<int32_t>(call.dtype),
+                          0};
+  const Patience patience = letter_patience(call, count, "from", from);
+  if (from < 0) return post_.receive_from_any(data, envelope, patience);
+  post_.receive(data, envelope, from, patience);
+  return from;
+}
+
+} // namespace ts::comm

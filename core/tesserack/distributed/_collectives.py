@@ -1,0 +1,407 @@
+"""Collectives over tensors: ``torch.distributed``'s, by name and meaning.
+
+Each takes ``group`` (None: the default one) and ``async_op``: then a :class:`Work` comes back, whose ``wait()`` says
+when the tensors may be read. Tensors may be of any layout; those that are not dense on the host go through copies.
+Outside of the group nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.distributed._group import ProcessGroup
+from tesserack.distributed._memory import check, flat, given, taken
+from tesserack.distributed._reduce_op import RedOpType, ReduceOp
+from tesserack.distributed._work import Work
+from tesserack.distributed._world import resolve
+
+__all__ = [
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "gather",
+    "monitored_barrier",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+]
+
+
+def shape_text(tensor: Tensor) -> str:
+    """``float32[2, 3]``."""
+    return f"{str(tensor.dtype).rpartition('.')[2]}{list(tensor.shape)}"
+
+
+def _reduction(op: str, asked: Any, tensor: Tensor) -> tuple[int, Any]:
+    """The native number of a reduction, and a factor for each rank's tensor first."""
+    kind = asked.op if isinstance(asked, ReduceOp) else RedOpType(asked)
+    if kind is RedOpType.UNUSED:
+        raise ValueError(f"{op}: expected a reduction, got {asked!r}")
+    if kind is RedOpType.PREMUL_SUM:
+        return RedOpType.SUM.value, asked._factor
+    return kind.value, None
+
+
+def _root(made: ProcessGroup, op: str, rank: int | None, group_rank: int | None, default: int | None = None) -> int:
+    if group_rank is not None:
+        if rank is not None:
+            raise ValueError(f"{op}: expected the root as a rank of the world or of the group, got both")
+        if not 0 <= group_rank < made.size():
+            raise ValueError(f"{op}: expected a rank of the group below {made.size()}, got {group_rank}")
+        return group_rank
+    rank = default if rank is None else rank
+    if rank is None:
+        raise ValueError(f"{op}: expected the root's rank")
+    return made.group_rank(rank, op)
+
+
+def broadcast(
+    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+) -> Work | None:
+    """The tensor of rank ``src``, in ``tensor`` on every rank."""
+    made = resolve(group)
+    if made is None:
+        return None
+    root = _root(made, "broadcast", src, group_src)
+    call = made.call()
+    memory, finish = taken("broadcast", tensor, read=made.rank() == root)
+
+    def job() -> None:
+        made.engine.broadcast(memory, root, call)
+        if made.rank() != root:
+            finish()
+
+    return made.run("broadcast", call, job, async_op, [tensor], shape_text(tensor))
+
+
+def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+    """Combine the tensors of all ranks elementwise, in place: the same bits on each.
+
+    >>> import tesserack as ts
+    >>> store = ts.distributed.HashStore()
+    >>> ts.distributed.init_process_group(store=store, rank=0, world_size=1)
+    >>> x = ts.ones(2)
+    >>> ts.distributed.all_reduce(x)
+    >>> x
+    tensor([1., 1.])
+    >>> ts.distributed.destroy_process_group()
+    """
+    made = resolve(group)
+    if made is None:
+        return None
+    code, factor = _reduction("all_reduce", op, tensor)
+    call = made.call()
+    memory, finish = taken("all_reduce", tensor, read=True)
+
+    def job() -> None:
+        if factor is not None:
+            memory.mul_(factor)
+        made.engine.all_reduce(memory, memory, code, call)
+        finish()
+
+    return made.run("all_reduce", call, job, async_op, [tensor], shape_text(tensor))
+
+
+def reduce(
+    tensor: Tensor,
+    dst: int | None = None,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Combine the tensors of all ranks in that of rank ``dst``; others keep theirs."""
+    made = resolve(group)
+    if made is None:
+        return None
+    root = _root(made, "reduce", dst, group_dst)
+    code, factor = _reduction("reduce", op, tensor)
+    call = made.call()
+    source = given("reduce", tensor)
+    if factor is not None:
+        source = source * factor
+    memory, finish = taken("reduce", tensor) if made.rank() == root else (source, lambda: None)
+
+    def job() -> None:
+        made.engine.reduce(source, memory, code, root, call)
+        finish()
+
+    return made.run("reduce", call, job, async_op, [tensor], shape_text(tensor))
+
+
+def _many(op: str, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:
+    pairs = [taken(op, t) for t in tensors]
+
+    def finish() -> None:
+        for _, bring in pairs:
+            bring()
+
+    return [memory for memory, _ in pairs], finish
+
+
+def _check_list(op: str, tensors: Any, size: int, what: str) -> None:
+    if not isinstance(tensors, (list, tuple)) or len(tensors) != size:
+        got = len(tensors) if isinstance(tensors, (list, tuple)) else type(tensors).__name__
+        raise ValueError(f"{op}: expected {what} to be a list of {size} tensors, one a rank, got {got}")
+    for tensor in tensors:
+        check(op, tensor)
+
+
+def _check_alike(op: str, tensor: Tensor, tensors: Sequence[Tensor]) -> None:
+    for each in tensors:
+        if each.numel() != tensor.numel():
+            raise ValueError(f"{op}: expected tensors of {tensor.numel()} elements in {op}_list, got {each.numel()}")
+
+
+def _no_list(op: str, tensors: Any, what: str) -> None:
+    if tensors:
+        raise ValueError(f"{op}: expected {what} on the root alone, got {len(tensors)} tensors on another rank")
+
+
+def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
+    """Each rank's ``tensor``, in ``tensor_list`` of every rank; they may differ in size."""
+    made = resolve(group)
+    if made is None:
+        return None
+    _check_list("all_gather", tensor_list, made.size(), "tensor_list")
+    flat("all_gather", [tensor, *tensor_list])
+    source, call = given("all_gather", tensor), made.call()
+    mine = tensor_list[made.rank()]
+    if mine.numel() != tensor.numel():
+        raise ValueError(
+            f"all_gather: expected tensor_list[{made.rank()}] to hold this rank's {tensor.numel()} elements, "
+            f"got {mine.numel()}"
+        )
+    targets, finish = _many("all_gather", tensor_list)
+
+    def job() -> None:
+        made.engine.all_gather(source, targets, call)
+        finish()
+
+    return made.run("all_gather", call, job, async_op, [list(tensor_list)], shape_text(tensor))
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Each rank's tensor, side by side along dim 0 of one tensor (or stacked) on every rank."""
+    made = resolve(group)
+    if made is None:
+        return None
+    flat("all_gather_into_tensor", [output_tensor, input_tensor])
+    if output_tensor.numel() != input_tensor.numel() * made.size():
+        raise ValueError(
+            "all_gather_into_tensor: output tensor size must be equal to world_size times input tensor size, got "
+            f"{list(output_tensor.shape)} for {made.size()} times {list(input_tensor.shape)}"
+        )
+    source, call = given("all_gather_into_tensor", input_tensor), made.call()
+    memory, finish = taken("all_gather_into_tensor", output_tensor)
+    parts = list(memory.view(-1).chunk(made.size())) if memory.numel() else [memory] * made.size()
+
+    def job() -> None:
+        made.engine.all_gather(source, parts, call)
+        finish()
+
+    return made.run("all_gather_into_tensor", call, job, async_op, [output_tensor], shape_text(input_tensor))
+
+
+def gather(
+    tensor: Tensor,
+    gather_list: Sequence[Tensor] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Each rank's ``tensor``, in ``gather_list`` of rank ``dst`` (by default 0); all are of one size."""
+    made = resolve(group)
+    if made is None:
+        return None
+    root = _root(made, "gather", dst, group_dst, 0)
+    if made.rank() == root:
+        _check_list("gather", gather_list, made.size(), "gather_list")
+        flat("gather", [tensor, *(gather_list or ())])
+        for each in gather_list or ():
+            if each.numel() != tensor.numel():
+                raise ValueError(
+                    f"gather: expected tensors of {tensor.numel()} elements, got {each.numel()} in gather_list"
+                )
+    else:
+        _no_list("gather", gather_list, "gather_list")
+    source, call = given("gather", tensor), made.call()
+    targets, finish = _many("gather", gather_list or ())
+    counts = [tensor.numel()] * made.size()
+
+    def job() -> None:
+        made.engine.gather(source, targets, counts, root, call)
+        finish()
+
+    return made.run("gather", call, job, async_op, [list(gather_list or ())], shape_text(tensor))
+
+
+def scatter(
+    tensor: Tensor,
+    scatter_list: Sequence[Tensor] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """One of ``scatter_list`` of rank ``src`` (by default 0), in ``tensor`` of each rank; all are of one size."""
+    made = resolve(group)
+    if made is None:
+        return None
+    root = _root(made, "scatter", src, group_src, 0)
+    if made.rank() == root:
+        _check_list("scatter", scatter_list, made.size(), "scatter_list")
+        flat("scatter", [tensor, *(scatter_list or ())])
+        for each in scatter_list or ():
+            if each.numel() != tensor.numel():
+                raise ValueError(
+                    f"scatter: expected tensors of {tensor.numel()} elements, got {each.numel()} in scatter_list"
+                )
+    else:
+        _no_list("scatter", scatter_list, "scatter_list")
+    sources, call = [given("scatter", t) for t in scatter_list or ()], made.call()
+    memory, finish = taken("scatter", tensor)
+    counts = [tensor.numel()] * made.size()
+
+    def job() -> None:
+        made.engine.scatter(sources, memory, counts, root, call)
+        finish()
+
+    return made.run("scatter", call, job, async_op, [tensor], shape_text(tensor))
+
+
+def reduce_scatter(
+    output: Tensor, input_list: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Combine a list of tensors over all ranks, and keep the one with this rank's number."""
+    made = resolve(group)
+    if made is None:
+        return None
+    _check_list("reduce_scatter", input_list, made.size(), "input_list")
+    flat("reduce_scatter", [output, *input_list])
+    if input_list[made.rank()].numel() != output.numel():
+        raise ValueError(
+            f"reduce_scatter: expected output of {input_list[made.rank()].numel()} elements, got {output.numel()}"
+        )
+    return _reduce_scatter(
+        made, "reduce_scatter", output, [given("reduce_scatter", t) for t in input_list], op, async_op
+    )
+
+
+def _reduce_scatter(
+    made: ProcessGroup, name: str, output: Tensor, sources: list[Tensor], op: Any, async_op: bool
+) -> Work | None:
+    code, factor = _reduction(name, op, output)
+    if factor is not None:
+        sources = [t * factor for t in sources]
+    call = made.call()
+    memory, finish = taken(name, output)
+
+    def job() -> None:
+        made.engine.reduce_scatter(sources, memory, code, call)
+        finish()
+
+    return made.run(name, call, job, async_op, [output], shape_text(output))
+
+
+def reduce_scatter_tensor(
+    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Combine a tensor over all ranks, and keep this rank's part of its dim 0 (or of those stacked)."""
+    made = resolve(group)
+    if made is None:
+        return None
+    flat("reduce_scatter_tensor", [output, input])
+    if input.numel() != output.numel() * made.size():
+        raise ValueError(
+            "reduce_scatter_tensor: input tensor must be the same size as output size times world size, got "
+            f"{list(input.shape)} for {made.size()} times {list(output.shape)}"
+        )
+    source = given("reduce_scatter_tensor", input).view(-1)
+    parts = list(source.chunk(made.size())) if source.numel() else [source] * made.size()
+    return _reduce_scatter(made, "reduce_scatter_tensor", output, parts, op, async_op)
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None, async_op: bool = False
+) -> Work | None:
+    """From each rank a tensor to each; sizes may differ as long as giver and taker agree."""
+    made = resolve(group)
+    if made is None:
+        return None
+    _check_list("all_to_all", output_tensor_list, made.size(), "output_tensor_list")
+    _check_list("all_to_all", input_tensor_list, made.size(), "input_tensor_list")
+    flat("all_to_all", [*output_tensor_list, *input_tensor_list])
+    sources, call = [given("all_to_all", t) for t in input_tensor_list], made.call()
+    targets, finish = _many("all_to_all", output_tensor_list)
+
+    def job() -> None:
+        made.engine.all_to_all(sources, targets, call)
+        finish()
+
+    return made.run("all_to_all", call, job, async_op, [list(output_tensor_list)], shape_text(input_tensor_list[0]))
+
+
+def _splits(op: str, tensor: Tensor, sizes: Sequence[int] | None, ranks: int, what: str) -> list[int]:
+    rows = tensor.shape[0] if tensor.ndim else tensor.numel()
+    if not sizes:
+        if rows % ranks:
+            raise RuntimeError(f"{op}: expected dim 0 of {what} to divide by {ranks}, got {rows}; or give split sizes")
+        return [rows // ranks] * ranks
+    if len(sizes) != ranks or sum(sizes) != rows or min(sizes) < 0:
+        raise RuntimeError(f"{op}: Split sizes doesn't match total dim 0 size of {what}: {list(sizes)} for {rows}")
+    return list(sizes)
+
+
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Rows of ``input`` to each rank, and rows from each in ``output``: equal parts, or as the split sizes say."""
+    made = resolve(group)
+    if made is None:
+        return None
+    flat("all_to_all_single", [output, input])
+    call = made.call()
+    source = given("all_to_all_single", input)
+    memory, finish = taken("all_to_all_single", output)
+    sources = source.split(_splits("all_to_all_single", source, input_split_sizes, made.size(), "input"))
+    targets = memory.split(_splits("all_to_all_single", memory, output_split_sizes, made.size(), "output"))
+
+    def job() -> None:
+        made.engine.all_to_all(sources, targets, call)
+        finish()
+
+    return made.run("all_to_all_single", call, job, async_op, [output], shape_text(input))
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+    """Wait until every rank has come here."""
+    made = resolve(group)
+    if made is None:
+        return None
+    call = made.call()
+    return made.run("barrier", call, lambda: made.engine.barrier(call), async_op, [])
+
+
+def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    """As :func:`barrier`, within a time of its own; the error names the ranks that did not come."""
+    made = resolve(group)
+    if made is None:
+        return
+    call = made.call(timeout)
+    made.run("monitored_barrier", call, lambda: made.engine.barrier(call), False, [])

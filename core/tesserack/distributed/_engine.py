@@ -1,0 +1,80 @@
+"""What a communicator is asked: the slots of an engine, over dense memory of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Call", "Engine"]
+
+
+class Call(NamedTuple):
+    """What a collective says beside its data."""
+
+    timeout: float  #: seconds
+    where: str = ""  #: the user's line, for messages
+
+
+class Engine:
+    """Carries collectives of one group. Tensors are dense and on the host, and already checked; every wait ends with an
+    error that says who is missing, after ``call.timeout`` seconds at the latest. A plugin derives from it and is
+    registered with :func:`tesserack.distributed.Backend.register_backend`.
+    """
+
+    name = "engine"
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+    def barrier(self, call: Call) -> None:
+        """Wait for all ranks."""
+        raise self._lacks("barrier")
+
+    def broadcast(self, tensor: Any, root: int, call: Call) -> None:
+        """The root's elements, in ``tensor`` of every rank."""
+        raise self._lacks("broadcast")
+
+    def all_reduce(self, source: Any, target: Any, op: int, call: Call) -> None:
+        """Elements combined over all ranks; ``target`` may be ``source``."""
+        raise self._lacks("all_reduce")
+
+    def reduce(self, source: Any, target: Any, op: int, root: int, call: Call) -> None:
+        """The same on the root alone."""
+        raise self._lacks("reduce")
+
+    def all_gather(self, source: Any, targets: Sequence[Any], call: Call) -> None:
+        """Each rank's tensor, on every rank; they may be of different sizes, known to all."""
+        raise self._lacks("all_gather")
+
+    def gather(self, source: Any, targets: Sequence[Any], counts: Sequence[int], root: int, call: Call) -> None:
+        """Each rank's tensor, on the root; ``targets`` is empty elsewhere."""
+        raise self._lacks("gather")
+
+    def scatter(self, sources: Sequence[Any], target: Any, counts: Sequence[int], root: int, call: Call) -> None:
+        """A tensor of the root's for each rank; ``sources`` is empty elsewhere."""
+        raise self._lacks("scatter")
+
+    def reduce_scatter(self, sources: Sequence[Any], target: Any, op: int, call: Call) -> None:
+        """A tensor for each rank, combined over the ranks that give one."""
+        raise self._lacks("reduce_scatter")
+
+    def all_to_all(self, sources: Sequence[Any], targets: Sequence[Any], call: Call) -> None:
+        """From each rank a tensor to each."""
+        raise self._lacks("all_to_all")
+
+    def send(self, tensor: Any, to: int, tag: int, call: Call) -> None:
+        """A message to another rank."""
+        raise self._lacks("send")
+
+    def receive(self, tensor: Any, source: int, tag: int, call: Call) -> int:
+        """A message of another rank, -1: of any; returns whose."""
+        raise self._lacks("recv")
+
+    def abort(self, reason: str) -> None:
+        """End what is under way, on every rank, with an error that says why."""
+
+    def close(self) -> None:
+        """Give up what the engine holds."""
+
+    def _lacks(self, what: str) -> NotImplementedError:
+        return NotImplementedError(f"{what}: the communicator {self.name!r} has none; try backend='local'")

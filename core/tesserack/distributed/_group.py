@@ -1,0 +1,136 @@
+"""Groups of ranks: who belongs to one, what carries its collectives, and in which order they run."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from tesserack.distributed._engine import Call, Engine
+from tesserack.distributed._errors import DistBackendError
+from tesserack.distributed._work import Runner, Work
+
+__all__ = ["ProcessGroup", "user_line"]
+
+
+def user_line() -> str:
+    """``file.py:12`` of the innermost line that is not of this package."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tesserack":
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+class ProcessGroup:
+    """Some ranks of the world, numbered anew from 0.
+
+    Collectives run in the order in which they are called, at once in the caller's thread or, asynchronous ones, in a
+    thread of the group. Messages have threads of their own, one for each direction and rank, so that a send that waits
+    keeps nothing back.
+    """
+
+    def __init__(
+        self, engine: Engine, store: Any, ranks: Sequence[int], name: str, backend: str, timeout: timedelta
+    ) -> None:
+        self.engine, self.store, self.ranks = engine, store, tuple(ranks)
+        self.group_name, self.backend_name, self.timeout = name, backend, timeout
+        self.group_desc = name
+        self.splits: dict[str, int] = {}  # groups made of this one, by their ranks
+        self.recent: deque[dict[str, Any]] = deque(maxlen=256)
+        self._numbers = itertools.count(1)
+        self._collectives = Runner(f"collectives of {name}")
+        self._letters: dict[tuple[str, int], Runner] = {}
+        self._lock = threading.RLock()
+
+    def rank(self) -> int:
+        """This process's number in the group."""
+        return self.engine.rank
+
+    def size(self) -> int:
+        """How many ranks the group has."""
+        return self.engine.size
+
+    def name(self) -> str:
+        """The communicator's name."""
+        return self.backend_name
+
+    def __repr__(self) -> str:
+        return f"ProcessGroup({self.group_name!r}, rank {self.rank()} of {self.size()}, {self.engine.name})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "ProcessGroup: a group belongs to its process and cannot be pickled; make it in each with new_group"
+        )
+
+    def group_rank(self, rank: int, op: str = "get_group_rank") -> int:
+        """The group's number of a rank of the world. ``ValueError`` where it is not a member."""
+        try:
+            return self.ranks.index(rank)
+        except ValueError:
+            raise ValueError(
+                f"{op}: Global rank {rank} is not part of group {self!r}, whose ranks are {self.ranks}"
+            ) from None
+
+    def next_split(self, key: str) -> str:
+        """A name for a group made of this one, the same on each of its ranks."""
+        self.splits[key] = self.splits.get(key, 0) + 1
+        return f"{self.group_name}/{key}/{self.splits[key]}"
+
+    def call(self, timeout: timedelta | None = None) -> Call:
+        """What a collective called here says of itself."""
+        return Call((timeout or self.timeout).total_seconds(), user_line())
+
+    def run(
+        self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
+    ) -> Work | None:
+        """Do a collective after those before it: now, or by itself."""
+        entry = {"number": next(self._numbers), "op": op, "of": told, "where": call.where, "state": "scheduled"}
+        self.recent.append(entry)
+
+        def noted() -> Any:
+            entry["state"] = "started"
+            try:
+                given = job()
+            except DistBackendError as error:
+                entry.update(state="failed", error=str(error))
+                raise
+            entry["state"] = "completed"
+            return given
+
+        if not async_op and self._collectives.idle:
+            with self._lock:
+                noted()
+            return None
+        work = self._collectives.submit(noted, result)
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+    def post(self, op: str, peer: int, job: Callable[[], Any], async_op: bool, result: Any) -> Work | int:
+        """Do a send or receive after those before it in the same direction."""
+        runner = self._letters.get((op, peer))
+        if not async_op and (runner is None or runner.idle):
+            given = job()
+            return given if isinstance(given, int) else -1
+        if runner is None:
+            runner = self._letters.setdefault((op, peer), Runner(f"{op} {peer} of {self.group_name}"))
+        work = runner.submit(job, result)
+        if async_op:
+            return work
+        work.wait()
+        return work.source_rank()
+
+    def close(self) -> None:
+        """Finish what is under way and give the communicator up."""
+        for runner in (self._collectives, *self._letters.values()):
+            runner.close()
+        self.engine.close()
+
+    def abort(self, reason: str = "the group was aborted") -> None:
+        """End what is under way on every rank, with an error."""
+        self.engine.abort(reason)

@@ -1,0 +1,120 @@
+"""How ranks find each other: from the environment, a file, an address, or what MPI, Slurm or Ray say."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from tesserack.distributed._errors import DistError
+from tesserack.distributed._file_store import FileStore
+from tesserack.distributed._tcp_store import TCPStore
+
+__all__ = ["Meeting", "local_rank", "rendezvous", "store_for"]
+
+_FAILED = "Error initializing torch.distributed"
+
+# Of a launcher: rank, size, and rank on the machine. The first whose first two are set is taken.
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+
+
+class Meeting(NamedTuple):
+    """Where a rank stands among the others."""
+
+    store: Any
+    rank: int
+    size: int
+
+
+def _launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
+    for rank, size, _ in _LAUNCHERS:
+        if rank in environ and size in environ:
+            return int(environ[rank]), int(environ[size])
+    return None
+
+
+def local_rank(environ: Mapping[str, str] = os.environ) -> int:
+    """This process's number among those of its machine, as its launcher says; 0 without one."""
+    return next((int(environ[local]) for _, _, local in _LAUNCHERS if local in environ), 0)
+
+
+def _resolve(host: str) -> str:
+    """The host, which must have an address: a name that nobody knows would leave each rank alone with itself."""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise DistError(
+            f"init_process_group: expected MASTER_ADDR to be a host that this machine can resolve, got {host!r} "
+            f"({error}); try its address, or an entry in /etc/hosts"
+        ) from None
+    return host
+
+
+def _needed(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise ValueError(
+            f"{_FAILED} using env:// rendezvous: environment variable {name} expected, but "
+            "not set; start the program with `tesserack launch`, mpiexec or srun, or set it"
+        )
+    return value
+
+
+def _from_environment(rank: int, size: int, timeout: timedelta) -> Meeting:
+    launched = _launched(os.environ)
+    if rank < 0:
+        rank = launched[0] if launched else int(_needed("RANK"))
+    if size < 0:
+        size = launched[1] if launched else int(_needed("WORLD_SIZE"))
+    host, port = _resolve(_needed("MASTER_ADDR")), int(_needed("MASTER_PORT"))
+    serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    return Meeting(TCPStore(host, port, size, serves, timeout=timeout), rank, size)
+
+
+def rendezvous(url: str, rank: int = -1, size: int = -1, timeout: timedelta = timedelta(minutes=30)) -> Meeting:
+    """Meet at ``env://``, ``tcp://host:port`` or ``file:///path``; numbers may stand in the query (``?rank=0``).
+
+    Raises ``ValueError`` where a number is missing, ``DistError`` where a host does not resolve.
+    """
+    parts = urlsplit(url)
+    told = {key: int(values[0]) for key, values in parse_qs(parts.query).items() if key in ("rank", "world_size")}
+    rank, size = (rank if rank >= 0 else told.get("rank", -1)), (size if size >= 0 else told.get("world_size", -1))
+    if parts.scheme == "env":
+        return _from_environment(rank, size, timeout)
+    if parts.scheme not in ("tcp", "file"):
+        raise RuntimeError(f"No rendezvous handler for {parts.scheme}:// ; expected env://, tcp:// or file://")
+    if rank < 0 or size < 0:
+        missing = "rank" if rank < 0 else "world_size"
+        raise ValueError(
+            f"Error initializing torch.distributed using {parts.scheme}:// rendezvous: {missing} parameter missing"
+        )
+    if parts.scheme == "file":
+        return Meeting(FileStore(parts.netloc + parts.path, size), rank, size)
+    if not parts.hostname or not parts.port:
+        raise ValueError(
+            "Error initializing torch.distributed using tcp:// rendezvous: host and port expected, got " + url
+        )
+    return Meeting(TCPStore(_resolve(parts.hostname), parts.port, size, rank == 0, timeout=timeout), rank, size)
+
+
+def store_for(init_method: str | None, store: Any, rank: int, size: int, timeout: timedelta) -> Meeting:
+    """The meeting that ``init_process_group`` is asked for."""
+    if store is not None:
+        if rank < 0 or size < 1:
+            raise ValueError("init_process_group: expected rank and world_size beside store, got neither or one")
+        return Meeting(store, rank, size)
+    meeting = rendezvous(init_method or "env://", rank, size, timeout)
+    if not 0 <= meeting.rank < meeting.size:
+        raise ValueError(
+            f"init_process_group: expected a rank below the world's size, got {meeting.rank} of {meeting.size}"
+        )
+    return meeting

@@ -1,0 +1,380 @@
+"""The default group and those made of it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from tesserack.distributed._engine import Engine
+from tesserack.distributed._fake import FakeEngine
+from tesserack.distributed._group import ProcessGroup
+from tesserack.distributed._local import LocalEngine
+from tesserack.distributed._rendezvous import Meeting, store_for
+from tesserack.distributed._stores import HashStore, PrefixStore
+
+__all__ = [
+    "Backend",
+    "GroupMember",
+    "destroy_process_group",
+    "get_backend",
+    "get_backend_config",
+    "get_default_group",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_process_group",
+    "is_available",
+    "is_backend_available",
+    "is_initialized",
+    "new_group",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+    "resolve",
+    "split_group",
+]
+
+DEFAULT_TIMEOUT = timedelta(minutes=30)
+Maker = Callable[[Any, str, int, int, float], Engine]
+
+
+class Backend(str):
+    """The name of a communicator, in lower case. ``gloo`` and ``nccl`` are taken for ``local``: ranks of one machine by
+    shared memory, through the host for cards that have no communicator of their own.
+
+    >>> Backend("GLOO"), Backend.NCCL
+    ('gloo', 'nccl')
+    """
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+    LOCAL = "local"
+    FAKE = "fake"
+    makers: dict[str, Maker] = {"local": LocalEngine, "gloo": LocalEngine, "nccl": LocalEngine, "fake": FakeEngine}  # noqa: RUF012
+    backend_list: list[str] = ["undefined", "gloo", "nccl", "local", "fake"]  # noqa: RUF012
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend: expected a name, got {name!r}")
+        return str.__new__(cls, name.lower())
+
+    @classmethod
+    def register_backend(cls, name: str, func: Maker, extended_api: bool = False, devices: Any = None) -> None:
+        """Make a communicator known: ``func(store, prefix, rank, size, timeout)`` returns an engine."""
+        key = name.lower()
+        if key in cls.makers:
+            raise RuntimeError(f"{name} c10d backend already exists")
+        cls.makers[key] = func
+        setattr(cls, name.upper(), key)
+        cls.backend_list.append(key)
+
+
+class _World:
+    """What is there once: the default group, and groups by name."""
+
+    def __init__(self) -> None:
+        self.default: ProcessGroup | None = None
+        self.groups: dict[str, ProcessGroup] = {}
+        self.numbers = itertools.count(1)
+        self.starts = itertools.count()
+
+
+_world = _World()
+
+
+class GroupMember:
+    """Of :func:`new_group`: what processes get that are not in the group."""
+
+    WORLD: Any = None
+    NON_GROUP_MEMBER = object()
+
+
+class _GroupNames(type):
+    @property
+    def WORLD(cls) -> Any:
+        """The default group; None before there is one."""
+        return _world.default
+
+
+class group(metaclass=_GroupNames):
+    """``group.WORLD`` is the default group."""
+
+
+def is_available() -> bool:
+    """Always True: ranks of one machine need nothing but this package."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether there is a default group."""
+    return _world.default is not None
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether a communicator of this name is known."""
+    return backend.lower() in Backend.makers
+
+
+def get_default_group() -> ProcessGroup:
+    """The default group. ``ValueError`` before ``init_process_group``."""
+    if _world.default is None:
+        raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+    return _world.default
+
+
+def resolve(given: Any) -> ProcessGroup | None:
+    """The group that an argument names: None is the default one. None is returned to those outside the group."""
+    if given is None or given is GroupMember.WORLD:
+        return get_default_group()
+    if given is GroupMember.NON_GROUP_MEMBER:
+        return None
+    if isinstance(given, str):
+        return _world.groups[given]
+    if hasattr(given, "get_group"):  # a mesh of one dim
+        return resolve(given.get_group())
+    if not isinstance(given, ProcessGroup):
+        raise TypeError(f"expected a process group, got {type(given).__name__}")
+    return given
+
+
+def _engine_name(backend: str) -> str:
+    """The communicator of ``"cpu:gloo,cuda:nccl"``: the last that is named, which is the card's."""
+    name = backend.split(",")[-1].rpartition(":")[2].strip().lower() or "local"
+    if name not in Backend.makers:
+        known = ", ".join(sorted(Backend.makers))
+        raise ValueError(f"init_process_group: expected one of the communicators {known}, got {backend!r}")
+    return name
+
+
+def _make(meeting: Meeting, ranks: Sequence[int], backend: str, name: str, timeout: timedelta) -> ProcessGroup:
+    store = PrefixStore(name, meeting.store)
+    engine = Backend.makers[_engine_name(backend)](store, "engine", meeting.rank, meeting.size, timeout.total_seconds())
+    made = ProcessGroup(engine, store, ranks, name, backend, timeout)
+    _world.groups[name] = made
+    return made
+
+
+def _seconds(timeout: Any) -> timedelta:
+    if timeout is None:
+        return DEFAULT_TIMEOUT
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"expected timeout to be a datetime.timedelta, got {type(timeout).__name__}")
+    return timeout
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Join the other ranks of the program.
+
+    ``init_method`` is ``env://`` (the default: ``MASTER_ADDR``, ``MASTER_PORT``, ``RANK``, ``WORLD_SIZE``, which
+    launchers set), ``tcp://host:port`` or ``file:///path``; or a ``store`` is given with ``rank`` and ``world_size``.
+    ``timeout`` bounds every wait, of this call too. Raises ``ValueError`` where something is missing, ``DistError``
+    where ranks do not come or a host does not resolve.
+
+    >>> import tesserack as ts
+    >>> ts.distributed.init_process_group(store=HashStore(), rank=0, world_size=1)
+    >>> ts.distributed.get_rank(), ts.distributed.get_world_size()
+    (0, 1)
+    >>> ts.distributed.destroy_process_group()
+    """
+    if _world.default is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    if store is not None and init_method is not None:
+        raise AssertionError("Cannot specify both init_method and store.")
+    chosen, bound = Backend(backend or "local"), _seconds(timeout)
+    _engine_name(chosen)
+    if _engine_name(chosen) == "fake" and store is None:
+        store = HashStore()
+    meeting = store_for(init_method, store, rank, world_size, bound)
+    # Programs may begin, end and begin again over one store: keys of each start are its own.
+    name = f"world{next(_world.starts)}"
+    _world.default = GroupMember.WORLD = _make(meeting, range(meeting.size), chosen, name, bound)
+    _world.default.group_desc = group_name or "default_pg"
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Leave a group; without one, all of them."""
+    made = resolve(group)
+    if made is None:
+        return
+    everything = made is _world.default
+    for each in list(_world.groups.values()) if everything else [made]:
+        _world.groups.pop(each.group_name, None)
+        each.close()
+    if everything:
+        _world.default = GroupMember.WORLD = None
+        _world.numbers = itertools.count(1)
+
+
+@atexit.register
+def _leave() -> None:
+    """Threads end before the interpreter does."""
+    for each in _world.groups.values():
+        with contextlib.suppress(Exception):
+            each.engine.close()
+
+
+def get_rank(group: Any = None) -> int:
+    """This process's number in a group, -1 outside of it."""
+    made = resolve(group)
+    return -1 if made is None else made.rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    """How many ranks a group has, -1 outside of it."""
+    made = resolve(group)
+    return -1 if made is None else made.size()
+
+
+def get_backend(group: Any = None) -> Backend:
+    """The name of a group's communicator, as it was asked for."""
+    made = resolve(group)
+    if made is None:
+        raise ValueError("Invalid process group specified")
+    return Backend(made.backend_name)
+
+
+def get_backend_config(group: Any = None) -> str:
+    """The same as ``"cpu:gloo"`` and its like are written."""
+    return str(get_backend(group))
+
+
+def get_process_group_ranks(group: Any = None) -> list[int]:
+    """The world's numbers of a group's ranks."""
+    made = resolve(group)
+    return [] if made is None else list(made.ranks)
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """The group's number of a rank of the world."""
+    made = resolve(group)
+    if made is None:
+        raise ValueError("get_group_rank: expected a group that this process belongs to")
+    return made.group_rank(global_rank)
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The world's number of a rank of a group."""
+    made = resolve(group)
+    if made is None or not 0 <= group_rank < made.size():
+        raise ValueError(f"get_global_rank: Group rank {group_rank} is not part of group {made!r}")
+    return made.ranks[group_rank]
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """``LOCAL_RANK``, or what is given instead."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is None:
+        raise RuntimeError(
+            "LOCAL_RANK is not in the environment. Consider passing fallback_rank to get_node_local_rank"
+        )
+    return int(fallback_rank)
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> Any:
+    """A group of some ranks; every rank of the world calls this, in the same order (with ``use_local_synchronization``,
+    the members alone). ``GroupMember.NON_GROUP_MEMBER`` outside of it.
+    """
+    world = get_default_group()
+    members = sorted(range(world.size()) if ranks is None else ranks)
+    if len(set(members)) != len(members) or any(not 0 <= r < world.size() for r in members):
+        raise ValueError(f"new_group: expected different ranks below {world.size()}, got {list(ranks or ())}")
+    if use_local_synchronization:
+        name = world.next_split(f"ranks{'-'.join(map(str, members))}")
+    else:
+        name = f"{world.group_name}/group{next(_world.numbers)}"
+    if world.rank() not in members:
+        return GroupMember.NON_GROUP_MEMBER
+    meeting = Meeting(world.store, members.index(world.rank()), len(members))
+    bound = world.timeout if timeout is None else _seconds(timeout)
+    made = _make(meeting, members, Backend(backend or world.backend_name), name, bound)
+    made.group_desc = group_desc or name
+    return made
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]],
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:
+    """A group for each list of ranks: the one that this rank is in, and all of them."""
+    seen = [rank for ranks in ranks_per_subgroup_list for rank in ranks]
+    if not ranks_per_subgroup_list or len(set(seen)) != len(seen):
+        raise ValueError("new_subgroups_by_enumeration: expected lists of ranks without a rank in common")
+    groups = [
+        new_group(ranks, timeout, backend, pg_options, group_desc=group_desc) for ranks in ranks_per_subgroup_list
+    ]
+    mine = next((g for g in groups if g is not GroupMember.NON_GROUP_MEMBER), None)
+    return mine, groups
+
+
+def new_subgroups(
+    group_size: int | None = None,
+    group: Any = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:
+    """Groups of ``group_size`` neighbours each; by default those of one machine."""
+    size = get_world_size(group)
+    width = group_size or int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    if width <= 0 or size % width:
+        raise ValueError(f"new_subgroups: expected a size that divides the world's {size}, got {width}")
+    lists = [list(range(first, first + width)) for first in range(0, size, width)]
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
+
+
+def split_group(
+    parent_pg: Any = None,
+    split_ranks: Sequence[Sequence[int]] | None = None,
+    timeout: timedelta | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> Any:
+    """The part of a group that this rank is in; None where it is in none."""
+    parent = resolve(parent_pg)
+    if parent is None or not split_ranks:
+        raise ValueError("split_group: expected a group that this process belongs to, and split_ranks")
+    found = None
+    for ranks in split_ranks:
+        if parent.rank() not in ranks:
+            continue
+        members = sorted(ranks)
+        meeting = Meeting(parent.store, members.index(parent.rank()), len(members))
+        name = parent.next_split(f"split{'-'.join(map(str, members))}")
+        told = [parent.ranks[r] for r in members]
+        found = _make(meeting, told, parent.backend_name, name, timeout or parent.timeout)
+    return found

@@ -1,0 +1,1 @@
+"""Algorithms over ranks: joining ranks with uneven inputs, hooks that compress gradients."""

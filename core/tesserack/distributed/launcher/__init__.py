@@ -1,0 +1,16 @@
+"""Starting a program on several ranks of this machine, and keeping it going: what ``tesserack launch`` runs.
+
+``python -m tesserack launch`` takes ``torchrun``'s options; :func:`main` is ``torch.distributed.run.main``.
+"""
+
+from tesserack.distributed.launcher._agent import Agent, ChildFailedError
+from tesserack.distributed.launcher._options import LaunchConfig, make_parser, parse
+
+__all__ = ["Agent", "ChildFailedError", "LaunchConfig", "main", "make_parser", "parse"]
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the launcher with these words, by default those of the command line. Raises what :meth:`Agent.run` does."""
+    import sys
+
+    Agent(parse(sys.argv[1:] if args is None else args)).run()

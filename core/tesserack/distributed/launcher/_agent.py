@@ -1,0 +1,258 @@
+"""The process that starts the ranks of one machine, watches them, and starts all again when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from tesserack.distributed.launcher._meeting import Meeting, Place
+from tesserack.distributed.launcher._options import LaunchConfig
+
+__all__ = ["Agent", "ChildFailedError"]
+
+GRACE = 5.0  # seconds between asking a rank to end and ending it
+_PR_SET_PDEATHSIG = 1
+
+
+class ChildFailedError(RuntimeError):
+    """Ranks failed, and were started again as often as was allowed."""
+
+    def __init__(self, name: str, failures: dict[int, str]) -> None:
+        self.name, self.failures = name, failures
+        super().__init__(f"launch: {name} failed: {_listed(failures)}")
+
+
+def _listed(failures: dict[int, str]) -> str:
+    return "; ".join(f"rank {rank} {why}" for rank, why in sorted(failures.items()))
+
+
+class _Rank(NamedTuple):
+    number: int
+    local: int
+    process: subprocess.Popen[bytes]
+
+
+def _die_with_parent() -> None:
+    """In the child: a signal when the launcher ends, however that ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _why(code: int) -> str:
+    """An exit status in words."""
+    if code >= 0:
+        return f"ended with status {code}"
+    try:
+        return f"was ended by the signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by the signal {-code}"
+
+
+class Agent:
+    """Starts ``config.nproc_per_node`` ranks and sees them to their end."""
+
+    def __init__(self, config: LaunchConfig) -> None:
+        self.config = config
+        self._ranks: list[_Rank] = []
+        self._threads: list[threading.Thread] = []
+        self._temporary: str | None = None
+        self._asked_to_stop = 0
+
+    def run(self) -> None:
+        """Until all ranks have ended well. ``ChildFailedError`` where they do not, ``DistError`` where nobody comes."""
+        config = self.config
+        with self._signals(), Meeting(config) as meeting:
+            for attempt in range(config.max_restarts + 1):
+                place = meeting.join(attempt)
+                port = place.port or config.master_port or _free_port()
+                try:
+                    self._start(place, port, attempt)
+                    failures = self._watch(meeting)
+                finally:
+                    self._stop()
+                if self._asked_to_stop:
+                    raise SystemExit(128 + self._asked_to_stop)
+                if failures is None:
+                    meeting.done()
+                    return
+                meeting.failed()
+                if attempt < config.max_restarts:
+                    told = (
+                        "; ".join(f"rank {rank} {why}" for rank, why in sorted(failures.items())) or "another machine"
+                    )
+                    print(
+                        f"tesserack launch: {told}; starting again ({config.max_restarts - attempt - 1} left)",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+            raise ChildFailedError(config.command[0], failures or {})
+
+    # --- one attempt ------------------------------------------------------------------------------------------------
+
+    def _command(self) -> list[str]:
+        config = self.config
+        if config.how == "program":
+            return config.command
+        if not config.torch and not config.run_options:
+            return [sys.executable, "-u", *(["-m"] if config.how == "module" else []), *config.command]
+        run = [sys.executable, "-u", "-m", "tesserack", "run", *config.run_options]
+        run += [] if config.torch else ["--no-torch"]
+        run += ["-m"] if config.how == "module" else []
+        return [*run, config.command[0], "--", *config.command[1:]]
+
+    def _environment(self, place: Place, port: int, local: int, attempt: int) -> dict[str, str]:
+        per_node, size = self.config.nproc_per_node, place.nodes * self.config.nproc_per_node
+        rank = place.node * per_node + local
+        told = {
+            "LOCAL_RANK": local,
+            "RANK": rank,
+            "GROUP_RANK": place.node,
+            "ROLE_RANK": rank,
+            "ROLE_NAME": self.config.role,
+            "LOCAL_WORLD_SIZE": per_node,
+            "WORLD_SIZE": size,
+            "GROUP_WORLD_SIZE": place.nodes,
+            "ROLE_WORLD_SIZE": size,
+            "MASTER_ADDR": place.host or self.config.master_addr,
+            "MASTER_PORT": port,
+            "TORCHELASTIC_RESTART_COUNT": attempt,
+            "TORCHELASTIC_MAX_RESTARTS": self.config.max_restarts,
+            "TORCHELASTIC_RUN_ID": self.config.rdzv_id,
+            "TORCHELASTIC_USE_AGENT_STORE": "False",
+        }
+        environment = {**os.environ, **{key: str(value) for key, value in told.items()}}
+        if per_node > 1:  # ranks share the processors
+            environment.setdefault("OMP_NUM_THREADS", "1")
+        return environment
+
+    def _start(self, place: Place, port: int, attempt: int) -> None:
+        self._ranks = []
+        for local in range(self.config.nproc_per_node):
+            output, errors = self._streams(local, attempt)
+            process = subprocess.Popen(
+                self._command(),
+                env=self._environment(place, port, local, attempt),
+                stdout=output,
+                stderr=errors,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            )
+            for stream in (output, errors):
+                if isinstance(stream, int) and stream >= 0:
+                    os.close(stream)
+            self._ranks.append(_Rank(place.node * self.config.nproc_per_node + local, local, process))
+
+    def _streams(self, local: int, attempt: int) -> tuple[Any, Any]:
+        """Where a rank's output and errors go: our own, a file, or both."""
+        config = self.config
+        alone = config.redirects.get(local, config.redirects.get(-1, 0))
+        both = config.tee.get(local, config.tee.get(-1, 0))
+        if not alone and not both:
+            return None, None
+        folder = Path(self._logs()) / f"attempt_{attempt}" / str(local)
+        folder.mkdir(parents=True, exist_ok=True)
+        streams: list[Any] = []
+        for bit, name, shown in ((1, "stdout.log", sys.stdout), (2, "stderr.log", sys.stderr)):
+            if not (alone | both) & bit:
+                streams.append(None)
+                continue
+            file = (folder / name).open("wb", buffering=0)
+            if both & bit:
+                streams.append(self._teed(file, shown, f"[{config.role}{local}]:"))
+            else:
+                streams.append(os.dup(file.fileno()))
+                file.close()
+        return streams[0], streams[1]
+
+    def _logs(self) -> str:
+        if self.config.log_dir:
+            return str(Path(self.config.log_dir) / self.config.rdzv_id)
+        if self._temporary is None:
+            self._temporary = tempfile.mkdtemp(prefix="tesserack-launch-")
+        return self._temporary
+
+    def _teed(self, file: IO[bytes], shown: Any, prefix: str) -> int:
+        reading, writing = os.pipe()
+
+        def copy() -> None:
+            with os.fdopen(reading, "rb") as lines, file:
+                for line in lines:
+                    file.write(line)
+                    shown.write(prefix + line.decode(errors="replace"))
+                    shown.flush()
+
+        thread = threading.Thread(target=copy, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return writing
+
+    def _watch(self, meeting: Meeting) -> dict[int, str] | None:
+        """None once all have ended well, else why ranks failed (nothing where another machine's did)."""
+        left = list(self._ranks)
+        while left and not self._asked_to_stop:
+            ended = [rank for rank in left if rank.process.poll() is not None]
+            if failed := {r.number: _why(r.process.returncode) for r in ended if r.process.returncode}:
+                time.sleep(min(self.config.monitor_interval, 0.2))  # who fails with it is named with it
+                for rank in left:
+                    if code := rank.process.poll():
+                        failed[rank.number] = _why(code)
+                return failed
+            left = [rank for rank in left if rank not in ended]
+            if meeting.others_failed():
+                return {}
+            if left:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    left[0].process.wait(self.config.monitor_interval)
+        return None
+
+    def _stop(self) -> None:
+        """End what still runs: asked first, then ended."""
+        for rank in self._ranks:
+            if rank.process.poll() is None:
+                rank.process.terminate()
+        end = time.monotonic() + GRACE
+        for rank in self._ranks:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                rank.process.wait(max(0.0, end - time.monotonic()))
+            if rank.process.poll() is None:
+                rank.process.send_signal(signal.SIGCONT)
+                rank.process.kill()
+                rank.process.wait()
+        for thread in self._threads:
+            thread.join(timeout=5)
+        self._threads = []
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Within, signals that ask the launcher to end ask the ranks."""
+
+        def asked(number: int, frame: Any) -> None:
+            self._asked_to_stop = number
+
+        main = threading.current_thread() is threading.main_thread()
+        before = {s: signal.signal(s, asked) for s in (signal.SIGTERM, signal.SIGINT)} if main else {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+                self._temporary = None

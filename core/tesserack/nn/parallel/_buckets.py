@@ -1,0 +1,271 @@
+"""Gradients joined to buckets, which are reduced over all ranks while backward goes on.
+
+Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor, _native
+from tesserack import distributed as dist
+from tesserack.distributed._coalesced import batches
+
+__all__ = ["Bucket", "GradBucket", "Reducer", "assign_buckets"]
+
+FIRST_BUCKET_BYTES = 1 << 20  # small, so that communication begins early
+
+
+def assign_buckets(parameters: Sequence[Tensor], most: int) -> list[list[Tensor]]:
+    """Parameters in the order in which their gradients come, last first; a bucket holds one dtype and device."""
+    kinds: dict[Any, list[Tensor]] = {}
+    for parameter in reversed(parameters):
+        kinds.setdefault((parameter.dtype, str(parameter.device)), []).append(parameter)
+    found: list[list[Tensor]] = []
+    for alike in kinds.values():
+        first = next(batches(alike, min(FIRST_BUCKET_BYTES, most)))
+        found.append(first)
+        found.extend(batches(alike[len(first) :], most))
+    return found
+
+
+class Bucket:
+    """Some parameters, and one buffer for their gradients."""
+
+    def __init__(self, parameters: list[Tensor]) -> None:
+        self.parameters = parameters
+        sizes = [p.numel() for p in parameters]
+        self.buffer = parameters[0].detach().new_zeros(sum(sizes))
+        self._divide(sizes)
+        self.pending = 0
+        self.future: Any = None
+
+    def _divide(self, sizes: list[int]) -> None:
+        parts = self.buffer.split(sizes)
+        # A gradient lies as its parameter does, where the parameter fills its memory without a gap.
+        self.views = [
+            part.as_strided(p.shape, p.stride(), part.storage_offset()) if _is_dense(p) else part.view(p.shape)
+            for part, p in zip(parts, self.parameters, strict=True)
+        ]
+
+    def replace(self, buffer: Tensor) -> None:
+        """Go on with another buffer of the same size."""
+        self.buffer = buffer
+        self._divide([p.numel() for p in self.parameters])
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() > 0 and reach == tensor.numel() and all(s > 0 for s in tensor.stride())
+
+
+class GradBucket:
+    """What a communication hook is given: a bucket of this rank's gradients, to be reduced."""
+
+    def __init__(self, index: int, bucket: Bucket, last: bool) -> None:
+        self._index, self._bucket, self._last = index, bucket, last
+
+    def index(self) -> int:
+        """Its number; buckets come in order."""
+        return self._index
+
+    def buffer(self) -> Tensor:
+        """All gradients in one dim."""
+        return self._bucket.buffer
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients, views of the buffer."""
+        return list(self._bucket.views)
+
+    def parameters(self) -> list[Tensor]:
+        """Whose they are."""
+        return list(self._bucket.parameters)
+
+    def is_last(self) -> bool:
+        """Whether no other comes after it."""
+        return self._last
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        """Put another tensor in the buffer's place."""
+        self._bucket.replace(buffer)
+
+
+class Reducer:
+    """Counts the gradients that are there and reduces each bucket once it is full, in the same order on every rank."""
+
+    def __init__(
+        self,
+        named: Sequence[tuple[str, Tensor]],
+        group: Any,
+        bucket_bytes: int,
+        *,
+        as_views: bool,
+        find_unused: bool,
+        static: bool,
+    ) -> None:
+        self.names = {id(parameter): name for name, parameter in named}
+        self.group, self.as_views, self.find_unused, self.static = group, as_views, find_unused, static
+        self.buckets = [Bucket(ps) for ps in assign_buckets([p for _, p in named], bucket_bytes)]
+        self._place = {id(p): (b, k) for b, bucket in enumerate(self.buckets) for k, p in enumerate(bucket.parameters)}
+        self.hook: Callable[[GradBucket], Any] | None = None
+        self.active = False  # a backward is to be reduced
+        self._started = self._queued = False
+        self._next = 0
+        self._unused: set[int] = set()
+        self._ready: set[int] = set()
+        self._fires: dict[int, int] = {}  # of the first iteration, where every one is alike
+        self._left: dict[int, int] = {}
+        self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for _, p in named]
+
+    # --- an iteration -----------------------------------------------------------------------------------------------
+
+    def prepare(self, outputs: Sequence[Tensor]) -> None:
+        """Before a backward from these tensors. ``RuntimeError`` where the last one's gradients never came."""
+        if self.active and self._started:
+            raise RuntimeError(self._unfinished())
+        self.active, self._started, self._queued, self._next = True, False, False, 0
+        self._ready.clear()
+        self._left = dict(self._fires)
+        for bucket in self.buckets:
+            bucket.pending, bucket.future = len(bucket.parameters), None
+        self._unused = self._not_reached(outputs) if self.find_unused and not self.static else set()
+
+    def _unfinished(self) -> str:
+        missing = [self.names[key] for key in self._place if key not in self._ready]
+        return (
+            "Expected to have finished reduction in the prior iteration before starting a new one. Parameters that "
+            f"received no gradient: {', '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}. If some take no part "
+            "in the loss, pass find_unused_parameters=True to DistributedDataParallel; forward must return all "
+            "tensors that the loss is made of"
+        )
+
+    def _not_reached(self, outputs: Sequence[Tensor]) -> set[int]:
+        """Parameters that no output depends on."""
+        left, seen = set(self._place), set()
+        stack: list[Any] = [t.grad_fn for t in outputs if t.grad_fn is not None]
+        left -= {id(t) for t in outputs}
+        while stack and left:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            left.discard(id(getattr(node, "variable", None)))
+            stack.extend(following for following, _ in node.next_functions if following is not None)
+        return left
+
+    def _arrived(self, parameter: Tensor) -> None:
+        if not self.active:
+            return
+        key = id(parameter)
+        if not self._queued:
+            self._queued = self._started = True
+            _native._queue_callback(self._finish)
+            for unused in self._unused:
+                self._mark(unused)
+        if self.static:
+            if not self._left:  # the first iteration: how often each comes is not known yet
+                self._ready.add(key)
+                self._count(key)
+                return
+            self._left[key] = self._left.get(key, 1) - 1
+            if self._left[key] > 0:
+                return
+        if key in self._ready and not self.static:
+            raise RuntimeError(
+                f"Expected to mark a variable ready only once: {self.names[key]} got a gradient twice in one backward. "
+                "Reentrant checkpoints and parameters shared between forwards do so; try static_graph=True"
+            )
+        self._mark(key)
+
+    def _count(self, key: int) -> None:
+        self._counting = getattr(self, "_counting", {})
+        self._counting[key] = self._counting.get(key, 0) + 1
+
+    def _mark(self, key: int) -> None:
+        if key in self._ready:
+            return
+        self._ready.add(key)
+        at, k = self._place[key]
+        bucket = self.buckets[at]
+        self._fill(bucket, k)
+        bucket.pending -= 1
+        while self._next < len(self.buckets) and self.buckets[self._next].pending == 0:
+            self._reduce(self._next)
+            self._next += 1
+
+    def _fill(self, bucket: Bucket, k: int) -> None:
+        parameter, view = bucket.parameters[k], bucket.views[k]
+        with ts.no_grad():
+            if parameter.grad is None or id(parameter) in self._unused:
+                view.zero_()
+            elif parameter.grad.data_ptr() != view.data_ptr() or parameter.grad is not view:
+                grad = parameter.grad
+                view.copy_(grad.to_dense() if grad.layout is not ts.strided else grad)
+
+    def _reduce(self, at: int) -> None:
+        bucket = self.buckets[at]
+        with ts.no_grad():
+            if self.hook is not None:
+                bucket.future = self.hook(GradBucket(at, bucket, at == len(self.buckets) - 1))
+            else:
+                op = dist.ReduceOp.AVG
+                bucket.future = dist.all_reduce(bucket.buffer, op, self.group, async_op=True)
+
+    def _finish(self) -> None:
+        """At the end of a backward: wait for all buckets, and give the gradients back."""
+        if not self.active or not self._queued:
+            return
+        self._queued = False
+        if self.static and not self._fires:
+            self._fires = dict(getattr(self, "_counting", {})) or dict.fromkeys(self._place, 1)
+            for key in list(self._place):
+                self._ready.discard(key)
+                self._mark(key)
+        if self._next < len(self.buckets):
+            return  # some gradients are still missing; another backward may bring them, else prepare() tells
+        used = self._used_anywhere() if self.find_unused else None
+        with ts.no_grad():
+            for bucket in self.buckets:
+                bucket.future.wait()
+                reduced = bucket.future.value() if hasattr(bucket.future, "value") else None
+                self._give(bucket, reduced, used)
+        self.active = self._started = False
+
+    def _give(self, bucket: Bucket, reduced: Any, used: set[int] | None) -> None:
+        if isinstance(reduced, (list, tuple)):
+            reduced = reduced[0] if reduced else None
+        if reduced is not None and reduced.data_ptr() != bucket.buffer.data_ptr():
+            bucket.buffer.copy_(reduced.view(-1))
+        for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+            if used is not None and id(parameter) not in used:
+                continue  # no rank used it: what was there stays
+            if self.as_views:
+                parameter.grad = view
+            elif parameter.grad is None or parameter.grad.layout is not ts.strided:
+                parameter.grad = view.clone()
+            else:
+                parameter.grad.copy_(view)
+
+    def _used_anywhere(self) -> set[int]:
+        keys = list(self._place)
+        here = ts.tensor([0 if key in self._unused else 1 for key in keys], dtype=ts.uint8)
+        dist.all_reduce(here, dist.ReduceOp.MAX, self.group)
+        return {key for key, flag in zip(keys, here.tolist(), strict=True) if flag}
+
+    def reduce_zeros(self) -> None:
+        """Take part in a reduction of other ranks without gradients of one's own."""
+        for at, bucket in enumerate(self.buckets):
+            bucket.buffer.zero_()
+            self._reduce(at)
+        if self.find_unused:
+            self._unused = set(self._place)
+            self._used_anywhere()
+        for bucket in self.buckets:
+            bucket.future.wait()
+
+    def remove(self) -> None:
+        """Take the hooks off."""
+        for handle in self._handles:
+            handle.remove()

@@ -1,0 +1,282 @@
+"""Data-parallel training over processes: ``torch.nn.parallel.DistributedDataParallel``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack import distributed as dist
+from tesserack.distributed._coalesced import broadcast_coalesced
+from tesserack.distributed._world import resolve
+from tesserack.distributed.algorithms.join import Join, Joinable, JoinHook
+from tesserack.nn.modules.module import Module
+from tesserack.nn.parallel._buckets import GradBucket, Reducer
+
+__all__ = ["DistributedDataParallel"]
+
+BROADCAST_BYTES = 250 << 20
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in what a forward returns."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _tensors(each)
+    elif isinstance(value, (list, tuple, set)):
+        for each in value:
+            yield from _tensors(each)
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            yield from _tensors(getattr(value, name))
+
+
+def _moved(value: Any, device: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return type(value)((key, _moved(each, device)) for key, each in value.items())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_moved(each, device) for each in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_moved(each, device) for each in value)
+    return value
+
+
+class _JoinHook(JoinHook):
+    """What a rank does for the others once its data has ended."""
+
+    def __init__(self, wrapped: DistributedDataParallel, divide_by_initial: bool) -> None:
+        self._ddp = wrapped
+
+    def main_hook(self) -> None:
+        """Another rank's iteration: its broadcast of buffers, its reductions."""
+        self._ddp._sync_buffers()
+        # Whether the others are in no_sync.
+        told = ts.zeros(1)
+        dist.all_reduce(told, group=self._ddp.process_group)
+        if told.item():
+            self._ddp.reducer.reduce_zeros()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """All end with the parameters of a rank that went on to the end."""
+        made = resolve(self._ddp.process_group)
+        assert made is not None
+        last = ts.tensor([made.rank() if is_last_joiner else -1])
+        dist.all_reduce(last, dist.ReduceOp.MAX, self._ddp.process_group)
+        tensors = [t.detach() for t in (*self._ddp.module.parameters(), *self._ddp.module.buffers())]
+        broadcast_coalesced(self._ddp.process_group, tensors, BROADCAST_BYTES, int(last.item()))
+
+
+class DistributedDataParallel(Module, Joinable):
+    """A module of which every rank has a copy: gradients are averaged over the ranks while ``backward`` runs.
+
+    Parameters and buffers are those of rank 0 at first. Each rank's loss is over its own part of the batch; after
+    ``backward`` all ranks have the same gradients, and so the same parameters after the same optimizer's step.
+
+    Args:
+        module: the module; it may have parameters that need no gradient.
+        device_ids, output_device: one device, to which inputs are moved.
+        broadcast_buffers: buffers (running statistics) are those of rank 0 at every forward.
+        process_group: the ranks; by default all.
+        bucket_cap_mb: how much is reduced at once, 25 by default (the first bucket is 1).
+        find_unused_parameters: parameters may take no part in a loss.
+        gradient_as_bucket_view: ``grad`` shows the memory that is reduced, which spares a copy.
+        static_graph: every iteration uses the same parameters in the same way.
+
+    Raises ``RuntimeError`` for a module without a parameter that requires a gradient, and at the next forward where
+    some parameter received no gradient and ``find_unused_parameters`` is False.
+
+    >>> import tesserack as ts
+    >>> ts.distributed.init_process_group(store=ts.distributed.HashStore(), rank=0, world_size=1)
+    >>> model = DistributedDataParallel(ts.nn.Linear(2, 1))
+    >>> model(ts.ones(4, 2)).sum().backward()
+    >>> model.module.bias.grad
+    tensor([4.])
+    >>> ts.distributed.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Sequence[Any] | None = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool = True,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: Any = None,
+    ) -> None:
+        super().__init__()
+        Joinable.__init__(self)
+        if mixed_precision is not None:
+            raise NotImplementedError(
+                "DistributedDataParallel: mixed_precision is not supported; use autocast, or bf16_compress_hook"
+            )
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError(
+                f"device_ids can only be None or contain a single element, got {list(device_ids)}; "
+                "start a rank for each device"
+            )
+        if device_mesh is not None:
+            process_group = device_mesh.get_group()
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        named = [(n, p) for n, p in module.named_parameters() if p.requires_grad and n not in ignored]
+        if not named:
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a "
+                "gradient."
+            )
+        self.module = module
+        self.process_group = process_group if process_group is not None else dist.group.WORLD
+        if resolve(self.process_group) is None:
+            raise ValueError("DistributedDataParallel: expected a group that this rank belongs to")
+        self.device_ids = None if device_ids is None else list(device_ids)
+        self.output_device, self.dim = output_device, dim
+        self.device = named[0][1].device
+        self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
+        self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        self.parameters_to_ignore = ignored
+        self._comm_hooks: list[tuple[Any, Any]] = []
+        self._check_alike(named)
+        if init_sync:
+            tensors = [p.detach() for n, p in module.named_parameters() if n not in ignored]
+            tensors += [b.detach() for n, b in module.named_buffers() if n not in ignored]
+            broadcast_coalesced(self.process_group, tensors, BROADCAST_BYTES)
+        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
+        self.reducer = Reducer(
+            named,
+            self.process_group,
+            self.bucket_bytes_cap,
+            as_views=gradient_as_bucket_view,
+            find_unused=find_unused_parameters,
+            static=static_graph,
+        )
+
+    def _check_alike(self, named: Sequence[tuple[str, Tensor]]) -> None:
+        mine = [(name, tuple(p.shape), str(p.dtype)) for name, p in named]
+        found: list[Any] = [None] * dist.get_world_size(self.process_group)
+        dist.all_gather_object(found, mine, self.process_group)
+        for rank, theirs in enumerate(found):
+            if theirs != mine:
+                different = next((m, t) for m, t in zip([*mine, None], [*theirs, None], strict=False) if m != t)
+                raise RuntimeError(
+                    "DistributedDataParallel expects same model across all ranks, but rank "
+                    f"{rank} has {different[1]} where this one has {different[0]}"
+                )
+
+    def _sync_buffers(self) -> None:
+        buffers = [b.detach() for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
+        if self.broadcast_buffers and self.require_forward_param_sync and buffers:
+            broadcast_coalesced(self.process_group, buffers, BROADCAST_BYTES)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """The module's, of which ``backward`` reduces the gradients."""
+        sync = ts.is_grad_enabled() and self.require_backward_grad_sync
+        if self._join_config.enable:
+            Join.notify_join_context(self)
+        if self.training or ts.is_grad_enabled():
+            self._sync_buffers()
+        if self._join_config.enable:
+            dist.all_reduce(ts.tensor([1.0 if sync else 0.0]), group=self.process_group)
+        if self.device_ids:
+            inputs, kwargs = _moved(inputs, self._target()), _moved(kwargs, self._target())
+        output = self.module(*inputs, **kwargs)
+        if sync:
+            self.reducer.prepare(list(_tensors(output)))
+        else:
+            self.reducer.active = False
+        return output
+
+    def _target(self) -> Any:
+        wanted = (self.device_ids or [self.device])[0]
+        return ts.device(self.device.type, wanted) if isinstance(wanted, int) else wanted
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Forwards within leave gradients to themselves; they are added up and go with the next backward outside."""
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
+    ) -> Join:
+        """A context in which ranks may have different numbers of batches."""
+        return Join(
+            [self],
+            enable,
+            throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What :class:`Join` asks for."""
+        return _JoinHook(self, kwargs.get("divide_by_initial_world_size", True))
+
+    @property
+    def join_device(self) -> Any:
+        """Where the ranks count who is still there."""
+        return self.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """Who counts."""
+        return self.process_group
+
+    def register_comm_hook(self, state: object, hook: Callable[[Any, GradBucket], Any]) -> None:
+        """Reduce each bucket by ``hook(state, bucket)``, which returns a future of the buffer that every rank gets."""
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        if self._comm_hooks:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
+        self._comm_hooks.append((hook, state))
+        self.reducer.hook = lambda bucket: hook(state, bucket)
+
+    def _set_static_graph(self) -> None:
+        self.static_graph = self.reducer.static = True
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Sequence[str]) -> None:
+        module._ddp_params_and_buffers_to_ignore = list(names)
+
+    def train(self, mode: bool = True) -> DistributedDataParallel:
+        """Set the mode of the module too."""
+        super().train(mode)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for name in ("process_group", "reducer"):
+            state.pop(name, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.process_group = dist.group.WORLD
+        named = [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
+        self.reducer = Reducer(
+            named,
+            self.process_group,
+            self.bucket_bytes_cap,
+            as_views=self.gradient_as_bucket_view,
+            find_unused=self.find_unused_parameters,
+            static=self.static_graph,
+        )

@@ -1,0 +1,26 @@
+"""Programs on several ranks, as a user starts them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+Launch = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def launch() -> Launch:
+    """``launch(program, ranks, *arguments, options=...)`` runs it under ``tesserack launch``."""
+
+    def run(program: str, ranks: int, *arguments: Any, options: tuple[str, ...] = ()) -> Any:
+        words = [sys.executable, "-m", "tesserack", "launch", "--standalone", "--nproc-per-node", str(ranks), *options]
+        command = [*words, "--no-torch", str(PROGRAMS / program), *map(str, arguments)]
+        environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+
+    return run

@@ -1,0 +1,72 @@
+"""Messages, objects, groups and meshes. Runs on each rank."""
+
+import tesserack as ts
+from tesserack import distributed as dist
+
+
+def messages(n: int, me: int) -> None:
+    if me == 0:
+        dist.send(ts.arange(5), 1, tag=7)
+        dist.send(ts.arange(3), 1, tag=8)
+    if me == 1:
+        second, first = ts.zeros(3, dtype=ts.int64), ts.zeros(5, dtype=ts.int64)
+        assert dist.recv(second, 0, tag=8) == 0 and dist.recv(first, tag=7) == 0
+        assert second.tolist() == [0, 1, 2] and first.tolist() == [0, 1, 2, 3, 4]
+    large, got = ts.full((300_000,), float(me)), ts.empty(300_000)  # more than a mailbox holds
+    works = [dist.isend(large, (me + 1) % n), dist.irecv(got, (me - 1) % n)]
+    assert all(work.wait() for work in works) and got[-1].item() == (me - 1) % n
+    sent = dist.P2POp(dist.isend, ts.tensor([me]), (me + 1) % n)
+    came = dist.P2POp(dist.irecv, ts.tensor([-1]), (me - 1) % n)
+    for work in dist.batch_isend_irecv([sent, came]):
+        work.wait()
+    assert came.tensor.item() == (me - 1) % n
+
+
+def objects(n: int, me: int) -> None:
+    found: list = [None] * n
+    dist.all_gather_object(found, {"rank": me, "text": "a" * me})
+    assert found == [{"rank": k, "text": "a" * k} for k in range(n)]
+    values = ["from", ("rank", n - 1)] if me == n - 1 else [None, None]
+    dist.broadcast_object_list(values, src=n - 1)
+    assert values == ["from", ("rank", n - 1)]
+    gathered = [None] * n if me == 0 else None
+    dist.gather_object(me, gathered)
+    assert gathered == (list(range(n)) if me == 0 else None)
+    one: list = [None]
+    dist.scatter_object_list(one, [str(k) for k in range(n)] if me == 0 else None)
+    assert one == [str(me)]
+
+
+def groups(n: int, me: int) -> None:
+    ends = dist.new_group([0, n - 1])
+    if me in (0, n - 1):
+        x = ts.ones(1)
+        dist.all_reduce(x, group=ends)
+        assert x.item() == 2 and dist.get_process_group_ranks(ends) == [0, n - 1]
+    else:
+        assert ends is dist.GroupMember.NON_GROUP_MEMBER and dist.get_rank(ends) == -1
+        assert dist.all_reduce(ts.ones(1), group=ends) is None
+    mesh = dist.init_device_mesh("cpu", (1, n), mesh_dim_names=("data", "model"))
+    assert mesh["model"].get_local_rank() == me and mesh["data"].size() == 1
+    x = ts.tensor([me])
+    dist.all_reduce(x, group=mesh.get_group("model"))
+    assert x.item() == n * (n - 1) // 2
+
+
+def gradients(n: int, me: int) -> None:
+    from tesserack.distributed.nn import functional as F
+
+    x = ts.full((2,), float(me + 1), requires_grad=True)
+    (F.all_reduce(x) * (me + 1)).sum().backward()
+    assert x.grad.tolist() == [n * (n + 1) / 2] * 2
+    x.grad = None
+    sum(part.sum() * (k + 1) for k, part in enumerate(F.all_gather(x))).backward()
+    assert x.grad.tolist() == [n * (me + 1.0)] * 2
+
+
+if __name__ == "__main__":
+    dist.init_process_group()
+    for part in (messages, objects, groups, gradients):
+        part(dist.get_world_size(), dist.get_rank())
+        dist.barrier()
+    dist.destroy_process_group()

@@ -1,0 +1,69 @@
+"""Training on several ranks, and the launcher that starts them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack import nn
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_follow_one_process_on_the_whole_batch(launch: Any, ranks: int) -> None:
+    done = launch("data_parallel.py", ranks)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture
+def alone() -> Any:
+    """A world of one rank."""
+    ts.distributed.init_process_group(store=ts.distributed.HashStore(), rank=0, world_size=1)
+    yield ts.distributed
+    ts.distributed.destroy_process_group()
+
+
+class Half(nn.Module):
+    """Uses the first of its layers alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.idle = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x: ts.Tensor) -> ts.Tensor:
+        return self.used(x)
+
+
+def test_parameters_without_a_gradient_are_named(alone: Any) -> None:
+    model = nn.parallel.DistributedDataParallel(Half())
+    model(ts.ones(1, 2)).sum().backward()
+    with pytest.raises(RuntimeError, match=r"idle.bias, idle.weight.*find_unused_parameters=True"):
+        model(ts.ones(1, 2))
+
+
+def test_unused_parameters_keep_no_gradient_where_that_is_allowed(alone: Any) -> None:
+    model = nn.parallel.DistributedDataParallel(Half(), find_unused_parameters=True)
+    for _ in range(2):
+        model(ts.ones(1, 2)).sum().backward()
+    assert model.module.idle.weight.grad is None
+    assert model.module.used.bias.grad.tolist() == [2.0, 2.0]
+
+
+def test_the_old_names_of_a_group_exist_before_there_is_one() -> None:
+    assert ts.distributed.group.WORLD is None and not ts.distributed.is_initialized()
+    with pytest.raises(ValueError, match="init_process_group"):
+        ts.distributed.get_rank()
+
+
+def test_ranks_that_fail_are_started_again(launch: Any, tmp_path: Path) -> None:
+    program = tmp_path / "again.py"
+    program.write_text(
+        "import os, sys\n"
+        "count = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
+        "print('rank', os.environ['RANK'], 'attempt', count, flush=True)\n"
+        "sys.exit(3 if count < 2 and os.environ['RANK'] == '1' else 0)\n"
+    )
+    done = launch(program, 2, options=("--max-restarts", "2", "--tee", "3", "--log-dir", str(tmp_path / "logs")))
+    assert done.returncode == 0, done.stderr
+    assert "[default1]:rank 1 attempt 2" in done.stdout and "starting again (0 left)" in done.stderr
+    assert [p.read_text() for p in (tmp_path / "logs").rglob("attempt_2/1/stdout.log")] == ["rank 1 attempt 2\n"]
+    assert launch(program, 2, options=("--max-restarts", "1")).returncode == 1

@@ -1,0 +1,62 @@
+"""Every wait ends, with a message that names who is missing; nothing stays behind."""
+
+import importlib
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SAYS = {
+    "killed": ("rank 1 has ended", "rank 1 was ended by the signal SIGKILL"),
+    "raising": ("rank 1 has ended", "ValueError: planted"),
+    "leaving": ("rank 1 has ended", "rank 0 ended with status 7"),
+    "stopped": ("rank 1 did not come within 2 s", "rank 0 ended with status 7"),
+    "another": ("broadcast #2 of float32[4]", "different collectives"),
+    "size": ("all_reduce #2 of float32[5]", "different collectives"),
+    "dtype": ("all_reduce #2 of float64[4]", "different collectives"),
+}
+
+
+@pytest.mark.parametrize("how", SAYS)
+def test_a_rank_that_fails_ends_the_others_in_words(launch: Any, how: str) -> None:
+    began = time.monotonic()
+    done = launch("failing.py", 3, how)
+    shown = done.stdout + done.stderr
+    assert done.returncode == 1 and time.monotonic() - began < 60
+    for text in (*SAYS[how], "TOLD 0", "TOLD 2", "failing.py:", "all_reduce #2"):
+        assert text in shown, shown[-3000:]
+    ours = [Path("/proc") / p.name for p in Path("/proc").iterdir() if p.name.isdigit()]
+    running = [p for p in ours if "programs/failing.py" in _command(p)]
+    assert not running
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def test_a_host_that_does_not_resolve_is_an_error_and_no_world_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    dist = importlib.import_module("tesserack.distributed")
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "no-such-host.invalid",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(dist.DistError, match=r"no-such-host.invalid"):
+        dist.init_process_group()
+    assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
+def test_what_the_environment_lacks_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dist = importlib.import_module("tesserack.distributed")
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "localhost" if name == "MASTER_ADDR" else "1")
+    monkeypatch.delenv(missing)
+    with pytest.raises(ValueError, match=missing):
+        dist.init_process_group()
