@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import tesserack as ts
-from tesserack._registry import operators
 from tesserack.nn import functional as F
+from tesserack.ops.registry import operators
 
 FLOATS = [ts.float32, ts.float64, ts.bfloat16]
 NAN = float("nan")

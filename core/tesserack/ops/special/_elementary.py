@@ -7,7 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._registry import operators
+from tesserack.ops.registry import operators
 from tesserack.ops.results import deliver, real_only
 
 __all__ = ["multigammaln", "mvlgamma", "xlog1py"]
