@@ -1,7 +1,7 @@
 # Each target sets itself up from a fresh machine: Python 3.10 or later, g++ and make are enough.
 #
 #   make demo [DEVICE=cpu] [EPOCHS=10] [DEMO_ARGS=...]   train the digits example
-#   make test [PARITY=1] [PYTEST_ARGS=...] [TESTS=...]   run every test; PARITY=1 compares with torch too
+#   make test [PARITY=1] [PYTEST_ARGS=...] [TESTS=...]   run every test; PARITY=1: those that compare with torch
 #   make conform [DEVICE=cpu] [CONFORM_ARGS=...]         the conformance kit on a device, with a report in build/
 #   make bench [BENCH_ARGS=...]                          time side by side with torch
 #   make asan [ASAN_ARGS=...]                            build and test with sanitizers
@@ -26,7 +26,15 @@ CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-TESTS ?= tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests tesserack.testing.conformance
+EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/vision/tests tesserack.testing.conformance
+# What is skipped without torch: a folder, and files that ask for it.
+WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip|find_spec)."torch"|from test_conv import torch' \
+  tests/nested tests/compat backends/cpu/tests)
+TESTS ?= $(if $(PARITY),$(WITH_TORCH),$(EVERY))
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Files stay whole, since their fixtures register devices, the largest go first; a thread that waits leaves its
+# processor to others.
+PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
 .PHONY: demo test test-cuda conform test-without-onednn bench docs lint format asan tsan wheels build clean
@@ -37,7 +45,7 @@ demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(if $(PARITY),$(STAMPS)/torch)
 	@for folder in $$(ls -td build/core-*/ | head -n 1); do PATH="$(abspath $(VENV))/bin:$$PATH" \
 	  cmake --build $$folder --target tesserack_tests && $$folder/tesserack_tests || exit 1; done
-	$(PY) -m pytest --pyargs $(PYTEST_ARGS) $(TESTS)
+	$(PYTEST) --pyargs $(PYTEST_ARGS) $(TESTS)
 
 conform: build $(STAMPS)/test $(DEVICE_STAMP)
 	$(PY) -m tesserack.testing.conform $(or $(DEVICE),cpu) --report build/conformance $(CONFORM_ARGS)
@@ -45,7 +53,7 @@ conform: build $(STAMPS)/test $(DEVICE_STAMP)
 # Without a device: the kernels through NVRTC, the backend against a simulated driver. TESSERACK_KERNEL_REPORT=folder
 # keeps registers and spills.
 test-cuda: build $(STAMPS)/test $(STAMPS)/cuda
-	$(PY) -m pytest $(PYTEST_ARGS) backends/cuda/tests
+	$(PYTEST) $(PYTEST_ARGS) backends/cuda/tests
 	@$(PY) -c 'import sys, tesserack as ts; sys.exit(not ts.cuda.is_available())' || \
 	  $(PY) -c 'import tesserack as ts; print("no device:", ts.backends.why_unavailable("cuda"))'
 	@! $(PY) -c 'import sys, tesserack as ts; sys.exit(not ts.cuda.is_available())' || \
@@ -85,7 +93,7 @@ tsan: build $(STAMPS)/test
 test-without-onednn: build $(STAMPS)/test
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) tools/dev_build.py build/without-onednn --installed-core \
 	  --isa all --no-onednn --no-openblas $(addprefix --reuse-cpu ,$(firstword $(wildcard build/cpu-*)))
-	build/without-onednn/venv/bin/python -m pytest -q -n 2 backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
+	build/without-onednn/venv/bin/python -m pytest -q -n $(JOBS) backends/cpu/tests tests/ops tests/nn $(PYTEST_ARGS)
 
 wheels: build $(STAMPS)/opencl
 	$(PY) tools/wheels.py build/wheels
@@ -106,12 +114,12 @@ $(STAMPS)/cpu: $(CPU) | $(STAMPS)/build-deps
 # Its tests are skipped, with the reason, where no OpenCL platform works.
 $(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
 	$(PY) tools/requirements.py --project backends/opencl runtime > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 	$(PIP) install --no-build-isolation --no-deps -e ./backends/opencl
 	@touch $@
 
 $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
-	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference
+	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/vision
 	@touch $@
 
 $(STAMPS)/venv:
@@ -123,12 +131,12 @@ $(STAMPS)/venv:
 
 $(STAMPS)/build-deps: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py build runtime > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 	@touch $@
 
 $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint: $(PROJECTS) | $(STAMPS)/venv
 	$(PY) tools/requirements.py $(notdir $@) > $@.txt
-	$(PIP) install -r $@.txt
+	$(PIP) install --no-compile -r $@.txt
 # A published model, of which only the weights are used.
 	$(if $(filter %/examples,$@),$(PIP) install --no-deps silero-vad==6.2.3)
 	@touch $@

@@ -47,6 +47,7 @@ from tesserack._native import Event as Event
 from tesserack._native import Generator as Generator
 from tesserack._native import OutOfBoundsError as OutOfBoundsError
 from tesserack._native import OutOfMemoryError as OutOfMemoryError
+from tesserack._native import SavedTensor as SavedTensor
 from tesserack._native import Size as Size
 from tesserack._native import Stream as Stream
 from tesserack._native import Tensor as Tensor
@@ -152,6 +153,7 @@ from tesserack._tensor.typed import HalfTensor as HalfTensor
 from tesserack._tensor.typed import IntTensor as IntTensor
 from tesserack._tensor.typed import LongTensor as LongTensor
 from tesserack._tensor.typed import ShortTensor as ShortTensor
+from tesserack.autograd import SavedTensor as SavedTensor
 from tesserack.autograd.anomaly_mode import set_anomaly_enabled as set_anomaly_enabled
 from tesserack.autograd.function import FunctionCtx as FunctionCtx
 from tesserack.autograd.graph import Node as Node

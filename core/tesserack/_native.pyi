@@ -349,7 +349,7 @@ class Tensor:
     __torch_dispatch__: Any
     def _register_hook(self, hook: Any) -> _int: ...
     def _register_post_hook(self, hook: Any) -> _int: ...
-    def _remove_hook(self, number: _int, hook: Any) -> None: ...
+    def _remove_hook(self, number: _int) -> None: ...
     def _numpy(self) -> Any: ...
     def _storage_ptr(self) -> _int: ...
     def _storage_nbytes(self) -> _int: ...
@@ -1182,6 +1182,7 @@ _call_flags: Any
 _can_pin_memory: Any
 _clear_autocast_cache: Any
 _current_index: Any
+_current_run: Any
 _custom_operators: Any
 _declared_default: Any
 _define_operator: Any
@@ -1200,11 +1201,14 @@ _host_table: Any
 _increment_version: Any
 _install_operators: Any
 _instructions: Any
+_is_copied: Any
 _is_kernel_used: Any
 _is_loaded: Any
 _is_pinned: Any
 _is_recording: Any
 _keep_autocast_casts: Any
+_keep_tensor: Any
+_kept_value: Any
 _kernel_changed: Any
 _kernel_names: Any
 _kernel_table: Any
@@ -1221,9 +1225,13 @@ _operator_function: Any
 _operators: Any
 _overrides_off: Any
 _pin_memory: Any
+_pop_keeping_hooks: Any
 _pop_saved_tensors_hooks: Any
+_pop_write_guard: Any
 _probe_again: Any
+_push_keeping_hooks: Any
 _push_saved_tensors_hooks: Any
+_push_write_guard: Any
 _python_backend: Any
 _queue_callback: Any
 _real_device_name: Any
@@ -1234,6 +1242,7 @@ _required_kernels: Any
 _reset_fallbacks: Any
 _resolve_device: Any
 _run_backward: Any
+_run_has_inputs: Any
 _set_anomaly: Any
 _set_anomaly_checks_nan: Any
 _set_autocast_dtype: Any
@@ -1262,6 +1271,7 @@ _take_kernel_events: Any
 _take_last_error: Any
 _transfer_guard: Any
 _watch_overrides: Any
+_watch_writes: Any
 
 bfloat16: dtype
 bool: dtype

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import tesserack as ts
 from tesserack import nn
@@ -198,3 +200,66 @@ def test_fourier_transforms_take_float32():
         assert product.dtype is ts.bfloat16 and ts.fft.rfft(product).dtype is ts.complex64
     with pytest.raises(RuntimeError, match="Unsupported dtype"):
         ts.fft.rfft(product)
+
+
+# --- optimizers that scale themselves --------------------------------------------------------------------------------
+
+
+class TakesScaler(ts.optim.SGD):
+    _step_supports_amp_scaling = True
+    seen: Any = None
+
+    def step(self, closure: Any = None, grad_scaler: Any = None) -> Any:
+        self.seen = grad_scaler
+        grad_scaler.unscale_(self)
+        return super().step(closure)
+
+
+class ReadsScale(ts.optim.SGD):
+    _step_supports_amp_scaling = True
+    seen: Any = None
+
+    def step(self, closure: Any = None) -> Any:
+        self.seen = (float(self.grad_scale), float(self.found_inf))
+
+
+def test_scalers_give_themselves_to_a_step_that_supports_it() -> None:
+    w = ts.ones(2, requires_grad=True)
+    scaler = ts.amp.GradScaler("cpu", init_scale=4.0)
+    takes = TakesScaler([w], lr=1.0)
+    scaler.scale((w * 2).sum()).backward()
+    with pytest.warns(FutureWarning, match="keyword argument"):
+        scaler.step(takes)
+    scaler.update()
+    assert takes.seen is scaler and w.tolist() == [-1, -1]
+    reads = ReadsScale([w], lr=1.0)
+    w.grad = ts.tensor([1.0, float("inf")])
+    scaler.step(reads)
+    scaler.update()
+    assert reads.seen == (4.0, 1.0) and not hasattr(reads, "grad_scale") and scaler.get_scale() == 2.0
+
+
+@pytest.mark.parametrize("change", ["in place", "data", "kept data", "copy", "step"])
+def test_a_region_casts_a_weight_again_that_was_changed(change: str) -> None:
+    layer = ts.nn.Linear(2, 2, bias=False)
+    optimizer = ts.optim.SGD(layer.parameters(), lr=0.5)
+    kept = layer.weight.data
+    x = ts.ones(1, 2)
+    with ts.autocast("cpu", dtype=ts.bfloat16):
+        first = layer(x)
+        if change == "step":
+            first.sum().backward()
+            optimizer.step()
+        elif change == "kept data":
+            kept.add_(1)
+        else:
+            with ts.no_grad():
+                if change == "in place":
+                    layer.weight.mul_(3)
+                elif change == "data":
+                    layer.weight.data.add_(1)
+                else:
+                    layer.weight.copy_(ts.ones(2, 2))
+        second = layer(x)
+    assert ts.equal(second, (x.bfloat16() @ layer.weight.detach().bfloat16().T))
+    assert not ts.equal(first, second)

@@ -78,6 +78,24 @@ def test_square_factors(shape: tuple[int, ...], device: ts.device) -> None:
     close(a @ ts.linalg.lu_solve(*ts.linalg.lu_factor(a), b), b, 1e-9)
 
 
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("shape", [(12, 12), (3, 9, 9)])
+def test_inverse_of_a_factor(shape: tuple[int, ...], upper: bool, device: ts.device) -> None:
+    """Large enough to be inverted as a whole, and a factor that has no inverse."""
+    spd = definite(matrix(device, *shape))
+    factor = ts.linalg.cholesky(spd, upper=upper)
+    inverse = ts.cholesky_inverse(factor, upper)
+    close(inverse, ts.linalg.inv(spd), 1e-9)
+    close(inverse, inverse.mT.contiguous(), 1e-12)
+    close(
+        ts.cholesky_solve(ts.eye(shape[-1], dtype=ts.float64, device=device).expand(*shape), factor, upper),
+        inverse,
+        1e-9,
+    )
+    factor[..., 3, 3] = 0
+    assert not ts.cholesky_inverse(factor, upper).isfinite().all()
+
+
 def test_solving(device: ts.device) -> None:
     a, b = matrix(device, 2, 4, 4), matrix(device, 4, 3, seed=1)
     left, right = a.numpy(force=True), b.numpy(force=True)

@@ -67,6 +67,23 @@ def test_kth_and_median(device: str) -> None:
     assert ts.median(ts.tensor([4, 1, 3, 2], device=device)).item() == 2
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+@pytest.mark.parametrize("n", [5, 1000, 40000])
+@pytest.mark.parametrize("wide", [False, True])
+def test_kth_of_integers(device: str, dtype: str, n: int, wide: bool) -> None:
+    info = np.iinfo(dtype)
+    low, high = (info.min, info.max) if wide else (max(info.min, -90), 100)
+    a = RNG.integers(low, high, (2, n), dtype=dtype, endpoint=True)
+    a[1] = a[1, 0]  # one value all over
+    for k in (1, n // 3, n):
+        values, indices = ts.kthvalue(ts.tensor(a, device=device), k)
+        np.testing.assert_array_equal(values.cpu().numpy(), np.sort(a, 1)[:, k - 1])
+        np.testing.assert_array_equal(
+            np.take_along_axis(a, indices.cpu().numpy()[:, None], 1)[:, 0], values.cpu().numpy()
+        )
+    assert ts.median(ts.tensor(a[0], device=device)).item() == np.sort(a[0])[(n - 1) // 2]
+
+
 def test_median_of_nan(device: str) -> None:
     x = ts.tensor([[1.0, float("nan"), 3.0, 0.0], [4.0, 1.0, 2.0, 3.0]], device=device)
     values, indices = ts.median(x, 1)

@@ -95,13 +95,21 @@ def test_last_epoch_resumes_and_needs_the_initial_rate():
         lambda o, **resumed: lrs.PolynomialLR(o, 7, 2.0, **resumed),
         lambda o, **resumed: lrs.CosineAnnealingLR(o, 6, 0.01, **resumed),
         lambda o, **resumed: lrs.MultiplicativeLR(o, lambda epoch: 0.5, **resumed),
+        lambda o, **resumed: lrs.StepLR(o, 3, 0.5, **resumed),
+        lambda o, **resumed: lrs.MultiStepLR(o, [2, 5, 7], 0.5, **resumed),
+        lambda o, **resumed: lrs.ConstantLR(o, 0.5, 4, **resumed),
+        lambda o, **resumed: lrs.CosineAnnealingWarmRestarts(o, 2, 2, 0.01, **resumed),
+        lambda o, **resumed: lrs.SequentialLR(
+            o, [lrs.ConstantLR(o, 0.1, 2), lrs.ExponentialLR(o, 0.9)], [3], **resumed
+        ),
     ],
 )
-def test_a_schedule_resumed_goes_on_from_the_rates_that_are_there(make):
+@pytest.mark.parametrize("taken", range(1, 9))
+def test_a_schedule_resumed_goes_on_from_the_rates_that_are_there(make, taken):
     """Not a step further: the optimizer's state has the rate of the epoch resumed."""
     opt = optimizer()
     schedule = make(opt)
-    for _ in range(3):
+    for _ in range(taken):
         opt.step()
         schedule.step()
     again = optimizer()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tesserack as ts
 
-sys.path[:0] = [str(Path(__file__).parent / name) for name in ("database", "dtypes")]  # which share modules
+sys.path[:0] = [str(Path(__file__).parent / name) for name in ("", "database", "dtypes")]  # which share modules
 
 MISSING = importlib.util.find_spec("torch") is None
 

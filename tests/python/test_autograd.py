@@ -356,7 +356,10 @@ def test_anomaly_mode_names_the_line() -> None:
     x = leaf(-1)
     with pytest.warns(UserWarning, match="Anomaly"), ts.autograd.detect_anomaly():
         y = x.sqrt()  # the line
-        with pytest.raises(RuntimeError, match=r"(?s)test_autograd\.py:\d+"):
+        with (
+            pytest.raises(RuntimeError, match="nan values in its 0th output"),
+            pytest.warns(UserWarning, match="# the line"),
+        ):
             y.backward()
     assert not ts._native.is_anomaly_enabled()
     with ts.autograd.set_detect_anomaly(True):
@@ -378,7 +381,7 @@ def test_saved_tensor_hooks() -> None:
     assert log == ["pack"] and x.grad.item() == pytest.approx(7.38905609893065)
     with ts.autograd.graph.saved_tensors_hooks(lambda t: t, lambda v: 5):
         y = x * x
-    with pytest.raises(TypeError, match="return a Tensor"):
+    with pytest.raises(TypeError, match="expected to be a Tensor"):
         y.backward()
     with ts.autograd.graph.save_on_cpu():
         z = (x * x).exp()
@@ -417,21 +420,21 @@ def test_checkpoint_keeps_nothing_and_notices_changes() -> None:
         calls.append(1)
         return t.exp() if len(calls) == 1 else t.repeat(2).exp()
 
-    y = checkpoint(changes, x)
+    y = checkpoint(changes, x, use_reentrant=False)
     with pytest.raises(CheckpointError, match="first run"):
         y.sum().backward()
     with pytest.raises(ValueError, match="determinism_check"):
-        checkpoint(changes, x, determinism_check="x")
+        checkpoint(changes, x, determinism_check="x", use_reentrant=False)
 
 
 def test_checkpoint_sequential() -> None:
     x = leaf(0.1, 0.2)
     steps = [ts.exp, ts.sin, lambda t: t * 2, ts.tanh]
     expected = grad(((x.exp().sin()) * 2).tanh().sum(), x)[0]
-    checkpoint_sequential(steps, 2, x).sum().backward()
+    checkpoint_sequential(steps, 2, x, use_reentrant=False).sum().backward()
     assert x.grad.tolist() == expected.tolist()
     with pytest.raises(ValueError, match="segments"):
-        checkpoint_sequential(steps, 9, x)
+        checkpoint_sequential(steps, 9, x, use_reentrant=False)
 
 
 # --- checks and functionals ----------------------------------------------------------------------------------------

@@ -54,6 +54,30 @@ def test_hyperbolic_functions_and_their_inverses(op: str, dtype: str, rng: np.ra
     assert np.array_equal(np.signbit(out[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
 
 
+@pytest.mark.parametrize("op", ["asin", "acos"])
+def test_arcs_in_float64(op: str, rng: np.random.Generator) -> None:
+    """Near 0, 1/2 and both ends, against the wider type of the C library."""
+    near = 10.0 ** rng.uniform(-16, 0, 6000)
+    x = [
+        rng.uniform(-1, 1, 20000),
+        1 - near,
+        near - 1,
+        0.5 - near / 2,
+        0.5 + near / 2,
+        10.0 ** rng.uniform(-300, 0, 3000),
+    ]
+    a = np.concatenate([*x, [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 5e-324, np.nextafter(1, 0)]])
+    out = np.empty_like(a)
+    h.pointwise(out, [a], [(op, 0)], "f8")
+    want = {"asin": np.arcsin, "acos": np.arccos}[op](a.astype(np.longdouble))
+    error = h.ulp_error(out, want)
+    assert error.max() <= 1, (a[error.argmax()], out[error.argmax()])
+    assert np.array_equal(np.signbit(out), np.signbit(want))
+    edges, out = np.array([1.5, -2.0, np.inf, -np.inf, np.nan]), np.empty(5)
+    h.pointwise(out, [edges], [(op, 0)], "f8")
+    assert np.isnan(out).all()
+
+
 def test_erfinv_in_float64(rng: np.random.Generator) -> None:
     special = pytest.importorskip("scipy.special")
     near = 1 - 10.0 ** rng.uniform(-7, -1, 8000)

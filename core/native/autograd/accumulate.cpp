@@ -46,7 +46,6 @@ Tensor private_copy(const Tensor& g, const Tensor& variable) {
 void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>, EdgeMask) {
   Tensor g = std::move(grads[0]);
   AutogradMeta& m = make_autograd_meta(variable.impl());
-  run_leaf_hooks(m, g);
   TS_CHECK(!grad_fn(variable), "leaf variable has been moved into the graph interior");
   if (!g.defined() || !variable->has(TensorImpl::kRequiresGrad)) return; // switched off since
   add_to(m, std::move(g));
@@ -56,8 +55,7 @@ void AccumulateGrad::backward(std::span<Tensor> grads, std::span<Tensor>, EdgeMa
 void run_leaf_hooks(const AutogradMeta& m, Tensor& g) {
   if (!m.leaf_hooks) return;
   for (auto& hook : snapshot(m.leaf_hooks->tensor))
-    if (g.defined())
-      if (Tensor r = hook.fn(g); r.defined()) g = std::move(r);
+    if (Tensor r = hook.fn(g); r.defined()) g = std::move(r);
 }
 
 void AccumulateGrad::add_to(AutogradMeta& m, Tensor g) {

@@ -29,6 +29,7 @@ struct AccumulateGrad final : Node {
   const ResultMeta& result_meta(size_t) const override { return meta; }
   void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override;
   Tensor* accumulates_into() override { return &variable; }
+  void visit_held(HeldVisitor& visitor) const override { visitor.tensor(variable); }
 
 private:
   void add_to(AutogradMeta& meta, Tensor grad);

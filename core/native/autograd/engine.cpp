@@ -1,6 +1,7 @@
 #include "autograd/engine.h"
 #include "autograd/accumulate.h"
 #include "autograd/meta.h"
+#include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
@@ -73,6 +74,8 @@ struct State {
 };
 
 struct Scratch {
+  int64_t run = 0; // counts the runs of the process
+  bool has_inputs = false;
   NodeIndex index;
   std::vector<State> states;
   std::vector<Tensor> grads;
@@ -157,7 +160,11 @@ class Run {
 public:
   Run(TensorList inputs, const BackwardOptions& options)
       : inputs_(inputs), options_(options), tls_(thread_state()), scratch_(take_spare()), s_(*scratch_),
-        outer_(std::exchange(tls_.backward_running, scratch_.get())), outer_node_(tls_.backward_node) {}
+        outer_(std::exchange(tls_.backward_running, scratch_.get())), outer_node_(tls_.backward_node) {
+    static std::atomic<int64_t> runs{0};
+    s_.run = ++runs;
+    s_.has_inputs = !inputs.empty();
+  }
   ~Run() {
     tls_.backward_running = outer_;
     tls_.backward_node = outer_node_;
@@ -295,12 +302,15 @@ private:
     TS_CHECK(g.device() == m.device, node.name(), ": received a gradient on another device than its forward result");
   }
 
-  void run_hooks(State& state, std::span<Tensor> grads) {
+  // Those of tensors; a leaf keeps its own.
+  void run_tensor_hooks(State& state, std::span<Tensor> grads) {
+    if (Tensor* leaf = state.node->accumulates_into())
+      if (AutogradMeta* meta = autograd_meta(leaf->impl())) run_leaf_hooks(*meta, grads[0]);
+    if (!state.node->hooks) return;
     NodeHooks& hooks = *state.node->hooks;
     auto each = [&](auto& list) {
       for (auto& entry : snapshot(list)) {
         Tensor& g = grads[entry.output];
-        if (!g.defined()) continue;
         if (Tensor r = entry.fn(g); r.defined()) {
           fit(*state.node, entry.output, r);
           g = std::move(r);
@@ -309,11 +319,15 @@ private:
     };
     each(hooks.tensor);
     each(hooks.retain);
-    for (auto& hook : snapshot(hooks.pre)) {
+  }
+
+  static void run_pre_hooks(Node& node, std::span<Tensor> grads) {
+    if (!node.hooks) return;
+    for (auto& hook : snapshot(node.hooks->pre)) {
       std::vector<Tensor> list(grads.begin(), grads.end());
       hook.fn(list);
-      TS_CHECK(list.size() == grads.size(), state.node->name(), ": a pre-hook returned ", list.size(),
-               " gradients, expected ", grads.size());
+      TS_CHECK(list.size() == grads.size(), node.name(), ": a pre-hook returned ", list.size(), " gradients, expected ",
+               grads.size());
       std::move(list.begin(), list.end(), grads.begin());
     }
   }
@@ -321,7 +335,6 @@ private:
   void capture(State& state, std::span<Tensor> grads) {
     for (int32_t i : state.captures) {
       Tensor g = grads[capture_results_[static_cast<size_t>(i)]];
-      if (Tensor* leaf = state.node->accumulates_into()) run_leaf_hooks(*autograd_meta(leaf->impl()), g);
       streams_.hand_to_caller(g);
       captured_[static_cast<size_t>(i)] = g;
     }
@@ -334,7 +347,7 @@ private:
     std::span<Tensor> grads(s_.grads.data() + s_.states[s].first_grad, n);
     tls_.backward_node = node;
     streams_.enter(node->streams);
-    if (node->hooks && is_awaited(s_.states[s])) run_hooks(s_.states[s], grads);
+    if (is_awaited(s_.states[s])) run_tensor_hooks(s_.states[s], grads);
     if (!s_.states[s].captures.empty()) capture(s_.states[s], grads);
     bool run = s_.states[s].needed;
     std::vector<Tensor> out;
@@ -345,7 +358,9 @@ private:
       produced = out;
     }
     if (run) {
+      run_pre_hooks(*node, grads);
       compute(*node, grads, produced, wanted_edges(*node));
+      restore_modes();
       if (!options_.retain_graph) node->release_saved();
       if (Tensor* leaf = node->accumulates_into())
         if (AutogradMeta* meta = autograd_meta(leaf->impl())) streams_.hand_to_caller(meta->grad);
@@ -380,11 +395,10 @@ private:
     std::vector<Tensor> incoming;
     bool has_post = node.hooks && !node.hooks->post.empty();
     if (has_post) incoming.assign(grads.begin(), grads.end());
-    if (!node.location) [[likely]] {
+    if (!node.location && !tls_.anomaly) [[likely]]
       node.backward(grads, out, wanted);
-    } else {
+    else
       compute_anomaly(node, grads, out, wanted);
-    }
     if (!has_post) return;
     for (auto& hook : snapshot(node.hooks->post)) {
       std::vector<Tensor> list(out.begin(), out.end());
@@ -395,27 +409,46 @@ private:
     }
   }
 
-  // Errors and NaNs name the forward line that recorded the node.
+  // What code of the user's entered within a node and did not leave.
+  void restore_modes() {
+    if (tls_.saved_tensor_hooks > hooks_.depth()) [[unlikely]]
+      hooks_.restore();
+    if (grad_enabled() != options_.create_graph) [[unlikely]]
+      set_grad_enabled(options_.create_graph);
+  }
+
+  // Errors and NaNs come with a warning of the forward calls that recorded the node.
   void compute_anomaly(Node& node, std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) {
     try {
       node.backward(grads, out, wanted);
+      if (tls_.anomaly && anomaly_checks_nan()) check_nan(node, out);
     } catch (const Error& e) {
-      if (e.kind() == ErrorKind::Python || e.kind() == ErrorKind::Interrupted) {
-        warn(concat("Error detected in ", node.name(), ". Forward call that caused the error:\n", *node.location));
-        throw;
-      }
-      throw Error(e.kind(), concat(e.what(), "\nError detected in ", node.name(),
-                                   ". Forward call that caused the error:\n", *node.location));
+      if (e.kind() == ErrorKind::Interrupted) throw;
+      report(node);
+      throw;
     }
-    if (!thread_state().anomaly || !anomaly_checks_nan()) return;
+  }
+
+  static void check_nan(const Node& node, std::span<Tensor> out) {
+    ExcludeKeys off(key_bit(key::Autograd));
     for (size_t i = 0; i < out.size(); ++i) {
-      if (!out[i].defined() || !is_floating(out[i].dtype())) continue;
+      if (!out[i].defined() || !(is_floating(out[i].dtype()) || is_complex(out[i].dtype()))) continue;
       Results r;
-      ExcludeKeys off(key_bit(key::Autograd));
       ops::local_scalar.invoke(r, ops::any(ops::isnan(out[i])));
-      TS_CHECK(r[0].i == 0, "Function '", node.name(), "' returned nan values in its ", i,
-               "th output. Forward call that caused the error:\n", *node.location);
+      TS_CHECK(r[0].i == 0, "Function '", node.name(), "' returned nan values in its ", i, "th output.");
     }
+  }
+
+  // Where the node was recorded, and if that was within a backward, where what went before was.
+  static void report(const Node& failed) {
+    constexpr const char* unknown = "No forward pass information available. Enable detect anomaly during forward pass "
+                                    "for more information.";
+    auto told = [](const Node& n, const char* text) { return n.location ? concat(text, ":\n", *n.location) : unknown; };
+    warn(concat("Error detected in ", failed.name(), ". ",
+                told(failed, "Traceback of forward call that caused the error")));
+    for (const Node* n = failed.parent.get(); n; n = n->parent.get())
+      warn(concat("Previous calculation was induced by ", n->name(), ". ",
+                  told(*n, "Traceback of forward call that induced the previous calculation")));
   }
 
   TensorList inputs_;
@@ -426,6 +459,7 @@ private:
   void* outer_;
   const void* outer_node_;
   NodeStreams streams_;
+  KeepSavedTensorHooks hooks_;
   std::vector<Tensor> captured_;
   std::vector<uint32_t> capture_results_;
   size_t root_states_ = 0;
@@ -482,6 +516,14 @@ thread_local bool t_checks_nan = true;
 bool anomaly_checks_nan() { return t_checks_nan; }
 void set_anomaly_checks_nan(bool on) { t_checks_nan = on; }
 
+int64_t current_run() {
+  auto* running = static_cast<const Scratch*>(thread_state().backward_running);
+  return running ? running->run : -1;
+}
+bool run_has_inputs() {
+  auto* running = static_cast<const Scratch*>(thread_state().backward_running);
+  return running && running->has_inputs;
+}
 bool in_backward() { return thread_state().backward_running != nullptr; }
 const Node* current_node() { return static_cast<const Node*>(thread_state().backward_node); }
 

@@ -22,6 +22,9 @@ void set_anomaly_checks_nan(bool on);
 bool in_backward(); // this thread is inside run_backward
 // Runs once at the end of the current backward. RuntimeError outside one.
 void queue_callback(std::function<void()> callback);
+// Of the innermost run of this thread: -1 outside of one.
+int64_t current_run();
+bool run_has_inputs();      // it was asked for gradients of certain tensors, not for .grad of all leaves
 const Node* current_node(); // being evaluated by this thread; NULL outside
 
 } // namespace ts

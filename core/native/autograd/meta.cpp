@@ -59,7 +59,8 @@ Edge gradient_edge(const Tensor& t) {
 }
 
 void set_history(const Tensor& t, Ref<Node> node, uint32_t output_nr) {
-  if (thread_state().anomaly && !node->location) note_location(*node);
+  if (thread_state().anomaly && !node->location) [[unlikely]]
+    note_location(*node);
   set_grad_fn(t.impl(), std::move(node), output_nr);
   t->keys |= key_bit(key::Autograd);
 }
@@ -112,7 +113,7 @@ void retain_grad(const Tensor& t) {
   autograd_meta(impl)->retain_hook = next_hook_id();
   fn->make_hooks().retain.push_back(
       {autograd_meta(impl)->retain_hook, autograd_meta(impl)->output_nr, [impl, alive](const Tensor& g) {
-         if (auto still = alive.lock()) {
+         if (auto still = g.defined() ? alive.lock() : nullptr) {
            AutogradMeta& m = make_autograd_meta(impl);
            m.grad = m.grad.defined() ? accumulate_grads(m.grad, g) : g;
          }
@@ -120,15 +121,15 @@ void retain_grad(const Tensor& t) {
        }});
 }
 
-uint64_t register_tensor_hook(const Tensor& t, TensorHook hook) {
+uint64_t register_tensor_hook(const Tensor& t, TensorHook hook, std::shared_ptr<void> held) {
   TS_CHECK(requires_grad(t), "cannot register a hook on a tensor that doesn't require gradient");
   uint64_t id = next_hook_id();
   if (Ref<Node> fn = grad_fn(t)) {
-    fn->make_hooks().tensor.push_back({id, autograd_meta(t.impl())->output_nr, std::move(hook)});
+    fn->make_hooks().tensor.push_back({id, autograd_meta(t.impl())->output_nr, std::move(hook), std::move(held)});
   } else {
     AutogradMeta& m = make_autograd_meta(t.impl());
     if (!m.leaf_hooks) m.leaf_hooks = std::make_unique<NodeHooks>();
-    m.leaf_hooks->tensor.push_back({id, 0, std::move(hook)});
+    m.leaf_hooks->tensor.push_back({id, 0, std::move(hook), std::move(held)});
   }
   return id;
 }
@@ -141,11 +142,12 @@ void remove_tensor_hook(const Tensor& t, uint64_t id) {
   if (m->grad_fn && m->grad_fn->hooks) drop(m->grad_fn->hooks->tensor);
 }
 
-uint64_t register_post_accumulate_hook(const Tensor& t, std::function<void(const Tensor&)> hook) {
+uint64_t register_post_accumulate_hook(const Tensor& t, std::function<void(const Tensor&)> hook,
+                                       std::shared_ptr<void> held) {
   TS_CHECK(requires_grad(t), "cannot register a hook on a tensor that doesn't require gradient");
   TS_CHECK(is_leaf(t), "post accumulate grad hooks cannot be registered on non-leaf tensors");
   uint64_t id = next_hook_id();
-  make_autograd_meta(t.impl()).post_accumulate.push_back({id, 0, std::move(hook)});
+  make_autograd_meta(t.impl()).post_accumulate.push_back({id, 0, std::move(hook), std::move(held)});
   return id;
 }
 

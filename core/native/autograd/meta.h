@@ -38,9 +38,11 @@ void set_grad_fn(TensorImpl* t, Ref<Node> node, uint32_t output_nr); // what ret
 Tensor grad_of(const Tensor& t);
 void set_grad_of(const Tensor& t, const Tensor& grad); // RuntimeError unless shape, dtype, device agree
 void retain_grad(const Tensor& t);
-uint64_t register_tensor_hook(const Tensor& t, TensorHook hook); // RuntimeError if no gradient is required
+// RuntimeError if no gradient is required. `held`: the interpreter's object that is called.
+uint64_t register_tensor_hook(const Tensor& t, TensorHook hook, std::shared_ptr<void> held = nullptr);
 void remove_tensor_hook(const Tensor& t, uint64_t id);
-uint64_t register_post_accumulate_hook(const Tensor& t, std::function<void(const Tensor&)> hook);
+uint64_t register_post_accumulate_hook(const Tensor& t, std::function<void(const Tensor&)> hook,
+                                       std::shared_ptr<void> held = nullptr);
 void remove_post_accumulate_hook(const Tensor& t, uint64_t id);
 
 Tensor detach(const Tensor& t);                       // shares data and version; no history

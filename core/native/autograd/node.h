@@ -13,6 +13,7 @@ struct Node;
 struct ArgType;
 struct Value;
 class Stream;
+class SavedTensor;
 
 struct Edge {
   Ref<Node> node;
@@ -26,7 +27,8 @@ struct ResultMeta {
   Device device;
 };
 
-using TensorHook = std::function<Tensor(const Tensor&)>;           // an undefined result leaves the gradient as it is
+// Called with an undefined tensor where no gradient arrived; an undefined result leaves the gradient as it is.
+using TensorHook = std::function<Tensor(const Tensor&)>;
 using GradsHook = std::function<void(std::vector<Tensor>& grads)>; // may replace gradients
 using PostHook = std::function<void(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs)>;
 
@@ -35,6 +37,7 @@ struct NodeHooks {
     uint64_t id;
     uint32_t output;
     F fn;
+    std::shared_ptr<void> held = nullptr; // the interpreter's object that `fn` calls, which has a second share of it
   };
   std::vector<Entry<TensorHook>> tensor; // on the gradient of one result, in order of registration
   std::vector<Entry<TensorHook>> retain; // keep .grad of a non-leaf; after all tensor hooks
@@ -53,11 +56,21 @@ inline bool is_wanted(EdgeMask wanted, size_t edge) { return edge >= 64 || (want
 struct SavedPart {
   std::string name;
   std::function<Tensor(size_t)> tensor = nullptr; // unpacks one; RuntimeError once freed
+  std::function<SavedTensor*(size_t)> raw = nullptr;
   size_t count = 1;
   bool list = false;
   const Value* value = nullptr;
   const ArgType* type = nullptr;
   IntSpan sizes = {}; // where all that is kept of a tensor is its shape
+};
+
+// Looks at what a node keeps alive, for a garbage collector: objects of the interpreter, of which the node has `shares`
+// of its own, and tensors.
+struct HeldVisitor {
+  virtual ~HeldVisitor() = default;
+  virtual void object(const std::shared_ptr<void>& object, long shares) = 0;
+  virtual void borrowed(void* object) = 0; // of which the node has a plain reference
+  virtual void tensor(const Tensor& t) = 0;
 };
 
 struct Node {
@@ -67,7 +80,9 @@ struct Node {
   Edge inline_edges[2];
   std::unique_ptr<Edge[]> more_edges; // when there are more than two
   std::unique_ptr<NodeHooks> hooks;
-  std::unique_ptr<std::string> location; // user's forward line, in anomaly mode
+  std::unique_ptr<std::string> location; // the calls that led to the operation, in anomaly mode
+  Ref<Node> parent;                      //   and the node whose backward it was part of
+  std::shared_ptr<void> metadata;        // the interpreter's, made on demand
   Node* next_dying = nullptr;
   void* wrapper = nullptr; // the Python object standing for this node, borrowed
   std::shared_ptr<const std::vector<std::shared_ptr<Stream>>> streams; // of the forward, see runtime/stream.h
@@ -85,6 +100,7 @@ struct Node {
   virtual void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) = 0;
   virtual void release_saved() {} // after backward without retain_graph
   virtual std::vector<SavedPart> saved_parts() { return {}; }
+  virtual void visit_held(HeldVisitor&) const {}         // besides hooks, metadata and edges
   virtual void unlink() {}                               // nobody holds the node: it may wait to be deleted
   virtual Tensor* accumulates_into() { return nullptr; } // leaf nodes
 

@@ -32,6 +32,10 @@ struct OpNode final : Node {
     for (SavedTensor& r : results) r.reset();
   }
   std::vector<SavedPart> saved_parts() override;
+  void visit_held(HeldVisitor& visitor) const override {
+    for (const Slot& s : slots) s.saved.visit_held(visitor);
+    for (const SavedTensor& r : results) r.visit_held(visitor);
+  }
   const Slot& slot(int k, int j) const { return slots[static_cast<size_t>(first_slot[static_cast<size_t>(k)] + j)]; }
 };
 
@@ -100,18 +104,23 @@ std::vector<SavedPart> OpNode::saved_parts() {
     size_t first = static_cast<size_t>(first_slot[k]), count = static_cast<size_t>(first_slot[k + 1]) - first;
     if (forward->save_args >> k & 1) {
       auto unpack = [this, first, count](size_t j) { return count ? slots[first + j].saved.unpack(this) : Tensor(); };
-      parts.push_back({.name = arg.name, .tensor = unpack, .count = arg.type.list ? count : 1, .list = arg.type.list});
+      auto raw = [this, first, count](size_t j) { return count ? &slots[first + j].saved : nullptr; };
+      parts.push_back(
+          {.name = arg.name, .tensor = unpack, .raw = raw, .count = arg.type.list ? count : 1, .list = arg.type.list});
     } else if (!count && arg.type.kind != TypeKind::Tensor) {
       parts.push_back({.name = arg.name, .value = &values[k], .type = &arg.type});
     }
     if (count == 1 && !arg.type.list)
-      parts.push_back({.name = arg.name + "_sym_sizes", .sizes = slots[first].meta.sizes});
+      parts.push_back(
+          {.name = arg.name + (arg.type.optional ? "_sym_sizes_opt" : "_sym_sizes"), .sizes = slots[first].meta.sizes});
   }
   for (size_t r = 0; r < results.size(); ++r) {
     if (!(forward->save_results >> r & 1)) continue;
     bool named = r < schema.return_names.size() && !schema.return_names[r].empty();
     std::string name = results.size() == 1 ? "result" : named ? schema.return_names[r] : concat("result", r);
-    parts.push_back({.name = name, .tensor = [this, r](size_t) { return results[r].unpack(this); }});
+    parts.push_back({.name = name,
+                     .tensor = [this, r](size_t) { return results[r].unpack(this); },
+                     .raw = [this, r](size_t) { return &results[r]; }});
   }
   return parts;
 }

@@ -6,14 +6,39 @@
 
 namespace ts {
 
+// What is kept in place of a tensor, and the interpreter's object that makes it a tensor again; each pack has a share
+// of its own, so that a garbage collector can tell who holds what.
+struct PackedTensor {
+  std::shared_ptr<void> value, opener;
+  Tensor (*unpack)(const PackedTensor&) = nullptr;
+  bool objects = false;          // both are objects of the interpreter
+  const Tensor* shown = nullptr; // else the tensor that `value` holds, if any
+};
 struct SavedTensorHooks {
-  std::function<std::shared_ptr<void>(const Tensor&)> pack;
-  std::function<Tensor(const std::shared_ptr<void>&)> unpack;
+  std::function<PackedTensor(const Tensor&)> pack;
+  bool user = true;
 };
 // Thread-local stack; the innermost pair applies.
-void push_saved_tensor_hooks(SavedTensorHooks hooks);
+// RuntimeError while hooks are disabled, but for those that are `internal`.
+void push_saved_tensor_hooks(SavedTensorHooks hooks, bool internal = false);
 void pop_saved_tensor_hooks();
-// While disabled, saving a tensor raises RuntimeError with this message (NULL: enabled).
+// Undoes, in its destructor or when asked, what was pushed and not popped since.
+class KeepSavedTensorHooks {
+public:
+  KeepSavedTensorHooks() : depth_(thread_state().saved_tensor_hooks) {}
+  ~KeepSavedTensorHooks() { restore(); }
+  KeepSavedTensorHooks(const KeepSavedTensorHooks&) = delete;
+  KeepSavedTensorHooks& operator=(const KeepSavedTensorHooks&) = delete;
+  int depth() const { return depth_; }
+  void restore() const {
+    while (thread_state().saved_tensor_hooks > depth_) pop_saved_tensor_hooks();
+  }
+
+private:
+  int depth_;
+};
+// While disabled, pushing hooks raises RuntimeError with this message (NULL: enabled). So does disabling where hooks
+// are on already.
 void disable_saved_tensor_hooks(const char* message);
 
 // RuntimeError "Trying to backward through the graph a second time..." when `freed`.
@@ -28,9 +53,16 @@ public:
   // `owner` is the saving node: restores the history of its results. RuntimeError when freed or modified in place.
   Tensor unpack(Node* owner) const;
   void reset();
+  // Packs what is kept so far. RuntimeError if it is freed, absent or packed already.
+  void register_hooks(const SavedTensorHooks& hooks, Node* owner);
+  const Tensor& data() const { return data_; }
+  const PackedTensor* packed() const; // NULL unless hooks were at work
+  bool released() const { return released_; }
+  void visit_held(HeldVisitor& visitor) const;
 
 private:
   struct Packed;
+  void pack(const SavedTensorHooks& hooks, const Tensor& t);
   struct DeletePacked {
     void operator()(Packed* p) const;
   };

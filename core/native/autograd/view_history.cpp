@@ -1,4 +1,5 @@
 #include "autograd/view_history.h"
+#include "autograd/engine.h"
 #include "autograd/record.h"
 #include "dispatch/op_handles.h"
 #include "runtime/interpreter.h"
@@ -169,8 +170,9 @@ void check_inplace_history(const Operator& op, const Tensor& t) {
 }
 
 void note_location(Node& node) {
-  auto where = interpreter_hooks().location;
-  node.location = std::make_unique<std::string>(where ? where() : "");
+  auto calls = interpreter_hooks().calls;
+  node.location = std::make_unique<std::string>(calls ? calls() : "");
+  if (const Node* running = current_node()) node.parent = Ref<Node>::share(const_cast<Node*>(running));
 }
 
 std::weak_ptr<char> liveness_token(AutogradMeta& meta) {

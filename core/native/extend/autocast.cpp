@@ -3,6 +3,7 @@
 #include "dispatch/op_handles.h"
 #include "runtime/backend.h"
 #include "runtime/device_names.h"
+#include "tensor/unversioned.h"
 #include <array>
 #include <map>
 #include <unordered_map>
@@ -29,6 +30,16 @@ const Policies& policies_of(AutocastPolicy host, AutocastPolicy device) {
 
 struct Cast {
   Tensor source, result; // the source is held, so that its address stays its own
+  const Storage* memory = source->storage;
+  uint32_t version = source.version();
+  uint64_t aliases = unversioned_aliases.load();
+
+  // Nothing wrote to the source since. Other tensors of its memory might, without a trace in its version.
+  bool holds() const {
+    const Storage* now = source->storage;
+    return now == memory && now->refs.load() == 1 && source.version() == version &&
+           unversioned_aliases.load() == aliases;
+  }
 };
 
 struct ThreadAutocast {
@@ -58,8 +69,9 @@ Tensor cast_to(const Tensor& t, DType to) {
   bool parameter = state.keep && t.dtype() == DType::Float32 && requires_grad(t) && is_leaf(t) && grad_enabled();
   if (!parameter) return ops::to_dtype(t, to);
   auto at = state.kept.find(t.impl());
-  if (at == state.kept.end()) at = state.kept.emplace(t.impl(), Cast{t, ops::to_dtype(t, to)}).first;
-  return at->second.result;
+  if (at != state.kept.end() && at->second.result.dtype() == to && at->second.holds()) return at->second.result;
+  if (at != state.kept.end()) state.kept.erase(at);
+  return state.kept.emplace(t.impl(), Cast{t, ops::to_dtype(t, to)}).first->second.result;
 }
 
 // float64 and what is not real floating point stay as they are.

@@ -189,6 +189,15 @@ std::string location() {
   return innermost.empty() ? "unknown location" : innermost;
 }
 
+// As traceback.format_stack() has them, in one text.
+std::string calls() {
+  GilGuard gil;
+  PyRef module = checked(PyImport_ImportModule("traceback"));
+  PyRef lines = checked(PyObject_CallMethod(module.get(), "format_stack", nullptr));
+  PyRef text = checked(PyObject_CallMethod(checked(PyUnicode_FromString("")).get(), "join", "O", lines.get()));
+  return to_utf8(text.get());
+}
+
 void log_message(int level, const char* message) {
   if (interpreter_gone()) return;
   GilGuard gil;
@@ -297,6 +306,7 @@ void init_interpreter_hooks() {
   hooks.warn = warn_user;
   hooks.log = log_message;
   hooks.location = location;
+  hooks.calls = calls;
   hooks.take_exception = take_for_core;
   hooks.put_exception = put_for_core;
 }

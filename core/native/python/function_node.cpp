@@ -3,6 +3,8 @@
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
+#include "python/cycles.h"
+#include "python/saved_tensor_object.h"
 #include "python/tensor_object.h"
 #include <structmember.h>
 
@@ -26,6 +28,11 @@ struct FunctionNode final : Node {
   void backward(std::span<Tensor> grads, std::span<Tensor> out, EdgeMask wanted) override;
   void release_saved() override {
     for (SavedTensor& s : saved) s.reset();
+  }
+  void visit_held(HeldVisitor& visitor) const override {
+    visitor.borrowed(context);
+    visitor.borrowed(function);
+    for (const SavedTensor& s : saved) s.visit_held(visitor);
   }
 };
 
@@ -117,6 +124,21 @@ PyObject* saved_tensors(PyObject* self, void*) {
   });
 }
 
+PyObject* raw_saved_tensors(PyObject* self, void*) {
+  return guarded([&] {
+    ContextObject* c = as_context(self);
+    TS_CHECK(c->node, "_raw_saved_tensors: the graph this context belongs to is gone");
+    auto& saved = c->node->saved;
+    PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(saved.size())));
+    for (size_t k = 0; k < saved.size(); ++k) {
+      check_not_freed(saved[k].released());
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k),
+                       saved_tensor_object(Ref<Node>::share(c->node), &saved[k]));
+    }
+    return tuple.release();
+  });
+}
+
 // In backward only those on the way to what the run is for.
 PyObject* needs_input_grad(PyObject* self, void*) {
   return guarded([&] {
@@ -152,6 +174,7 @@ PyMethodDef g_context_methods[] = {
 };
 PyGetSetDef g_context_properties[] = {
     {"saved_tensors", saved_tensors, nullptr, "The tensors given to save_for_backward.", nullptr},
+    {"_raw_saved_tensors", raw_saved_tensors, nullptr, "What is kept of them, before it is unpacked.", nullptr},
     {"needs_input_grad", needs_input_grad, nullptr,
      "Whether each input wants a gradient; in backward, whether this run wants it.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
@@ -301,7 +324,8 @@ PyRef finish_output(const Ref<FunctionNode>& node, PyObject* o, size_t k, bool i
   Tensor out = is_input || t->base ? as_view_of_input(t) : requires_grad(t) ? detach(t) : t;
   set_history(out, node, static_cast<uint32_t>(k));
   PyRef result = out.is(t) ? PyRef::borrow(o) : PyRef::steal(wrap(out));
-  watch_for_cycles(result.get()); // the context may hold its own output
+  watch_all_for_cycles(); // the context may hold its own output, or what comes of it
+  watch_for_cycles(result.get());
   return result;
 }
 

@@ -1,7 +1,7 @@
 // no_grad, enable_grad, set_grad_enabled, inference_mode: context managers and decorators; modes of this thread.
-#include "autograd/saved_tensor.h"
 #include "dispatch/operator.h"
 #include "python/autograd_bindings.h"
+#include "python/saved_tensor_object.h"
 #include "python/tensor_object.h"
 #include <vector>
 
@@ -164,23 +164,7 @@ PyObject* push_hooks(PyObject*, PyObject* args) {
   PyObject *pack, *unpack;
   if (!PyArg_ParseTuple(args, "OO:_push_saved_tensors_hooks", &pack, &unpack)) return nullptr;
   return guarded([&] {
-    auto p = hold(pack), u = hold(unpack);
-    SavedTensorHooks hooks;
-    hooks.pack = [p](const Tensor& t) -> std::shared_ptr<void> {
-      GilGuard gil;
-      PyRef argument = PyRef::steal(wrap(t));
-      PyRef packed = checked(PyObject_CallOneArg(p.get(), argument.get()));
-      return hold(packed.get());
-    };
-    hooks.unpack = [u](const std::shared_ptr<void>& packed) {
-      GilGuard gil;
-      PyRef t = checked(PyObject_CallOneArg(u.get(), static_cast<PyObject*>(packed.get())));
-      if (!is_tensor(t.get()))
-        raise(PyExc_TypeError,
-              "saved_tensors_hooks: expected the unpack hook to return a Tensor, got " + type_name(t.get()));
-      return tensor_of(t.get());
-    };
-    push_saved_tensor_hooks(std::move(hooks));
+    push_saved_tensor_hooks(saved_tensor_hooks(pack, unpack));
     return none();
   });
 }

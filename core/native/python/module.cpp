@@ -11,6 +11,7 @@
 #include "python/python_backend.h"
 #include "python/python_dispatch.h"
 #include "python/runtime_bindings.h"
+#include "python/saved_tensor_object.h"
 #include "python/shown_package.h"
 #include "python/sparse_object.h"
 
@@ -30,12 +31,30 @@ int execute(PyObject* module) {
   return guarded([&] {
     // Static state belongs to one interpreter.
     if (TensorType) raise(PyExc_ImportError, "tesserack._native can be loaded only once per process");
-    for (auto init : {init_version,        init_errors,          init_types,         init_tensor,
-                      init_operator_types, init_node_type,       init_function_node, init_autograd,
-                      init_grad_mode,      init_construct,       init_buffer,        init_dlpack,
-                      init_runtime,        init_streams,         init_operand_type,  init_python_kernel,
-                      init_python_backend, init_python_dispatch, init_overrides,     init_shown_package,
-                      init_sparse,         init_named_results,   init_comm})
+    for (auto init : {init_version,
+                      init_errors,
+                      init_types,
+                      init_tensor,
+                      init_operator_types,
+                      init_node_type,
+                      init_saved_tensor_type,
+                      init_function_node,
+                      init_autograd,
+                      init_grad_mode,
+                      init_construct,
+                      init_buffer,
+                      init_dlpack,
+                      init_runtime,
+                      init_streams,
+                      init_operand_type,
+                      init_python_kernel,
+                      init_python_backend,
+                      init_python_dispatch,
+                      init_overrides,
+                      init_shown_package,
+                      init_sparse,
+                      init_named_results,
+                      init_comm})
       init(module);
     init_interpreter_hooks();
     return 0;

@@ -1,7 +1,9 @@
 #include "python/node_object.h"
 #include "dispatch/schema.h"
+#include "python/cycles.h"
 #include "python/function_node.h"
 #include "python/python_dispatch.h"
+#include "python/saved_tensor_object.h"
 #include "python/tensor_object.h"
 #include "python/types.h"
 #include <map>
@@ -11,17 +13,28 @@ namespace {
 
 struct NodeObject {
   PyObject_HEAD Ref<Node> node;
-  PyObject* metadata; // the user's dictionary, made on demand
 };
 
 PyTypeObject* g_base = nullptr;
 
 Node& value(PyObject* self) { return *reinterpret_cast<NodeObject*>(self)->node; }
 
+bool is_sole_owner(PyObject* self) { return value(self).refs.load(std::memory_order_acquire) == 1; }
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return is_sole_owner(self) ? visit_node(value(self), visit, arg) : 0;
+}
+
+int clear(PyObject* self) {
+  if (is_sole_owner(self)) clear_node(value(self));
+  return 0;
+}
+
 void dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   auto* o = reinterpret_cast<NodeObject*>(self);
   o->node->wrapper = nullptr;
-  Py_CLEAR(o->metadata);
   o->node.~Ref<Node>();
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
@@ -54,11 +67,32 @@ PyObject* next_functions(PyObject* self, void*) {
   });
 }
 
+// A dictionary of the node's own: "traceback_" and "parent_" are what anomaly mode noted.
 PyObject* metadata(PyObject* self, void*) {
-  auto* o = reinterpret_cast<NodeObject*>(self);
-  if (!o->metadata) o->metadata = PyDict_New();
-  Py_XINCREF(o->metadata);
-  return o->metadata;
+  return guarded([&] {
+    Node& node = value(self);
+    if (!node.metadata) {
+      PyRef dict = checked(PyDict_New());
+      if (node.location) {
+        PyRef text = to_python(*node.location);
+        PyRef lines = checked(PyObject_CallMethod(text.get(), "splitlines", "O", Py_True));
+        checked_status(PyDict_SetItemString(dict.get(), "traceback_", lines.get()));
+      }
+      node.metadata = hold(dict.get());
+    }
+    auto* dict = static_cast<PyObject*>(node.metadata.get());
+    if (node.parent && !PyDict_GetItemString(dict, "parent_")) {
+      PyRef parent = PyRef::steal(node_object(node.parent));
+      checked_status(PyDict_SetItemString(dict, "parent_", parent.get()));
+    }
+    return Py_NewRef(dict);
+  });
+}
+
+PyRef grads_tuple(const std::vector<Tensor>& grads) {
+  PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(grads.size())));
+  for (size_t k = 0; k < grads.size(); ++k) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), wrap(grads[k]));
+  return tuple;
 }
 
 PyObject* variable(PyObject* self, void*) {
@@ -69,7 +103,7 @@ PyObject* variable(PyObject* self, void*) {
   });
 }
 
-constexpr std::string_view kSaved = "_saved_";
+constexpr std::string_view kSaved = "_saved_", kRawSaved = "_raw_saved_";
 
 PyObject* saved_object(const SavedPart& part) {
   if (part.value) {
@@ -87,11 +121,26 @@ PyObject* saved_object(const SavedPart& part) {
   return tuple.release();
 }
 
-// What the node keeps, as "_saved_" and the name of an argument or result; NULL without an error if it has none such.
+PyObject* raw_object(Node& node, const SavedPart& part) {
+  auto one = [&](size_t j) {
+    SavedTensor* saved = part.raw(j);
+    if (saved) check_not_freed(saved->released());
+    return saved ? saved_tensor_object(Ref<Node>::share(&node), saved) : none();
+  };
+  if (!part.list) return one(0);
+  PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(part.count)));
+  for (size_t j = 0; j < part.count; ++j) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(j), one(j));
+  return tuple.release();
+}
+
+// What the node keeps, as "_saved_" or "_raw_saved_" and the name of an argument or result; NULL without an error if it
+// has none such.
 PyObject* saved_attribute(Node& node, std::string_view name) {
-  if (!name.starts_with(kSaved)) return nullptr;
+  const bool raw = name.starts_with(kRawSaved);
+  if (!raw && !name.starts_with(kSaved)) return nullptr;
+  name.remove_prefix(raw ? kRawSaved.size() : kSaved.size());
   for (const SavedPart& part : node.saved_parts())
-    if (part.name == name.substr(kSaved.size())) return saved_object(part);
+    if (part.name == name && (!raw || part.raw)) return raw ? raw_object(node, part) : saved_object(part);
   return nullptr;
 }
 
@@ -100,8 +149,11 @@ PyObject* directory(PyObject* self, PyObject*) {
     PyRef type = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__"));
     PyRef names = checked(PyObject_CallOneArg(type.get(), self));
     for (const SavedPart& part : value(self).saved_parts()) {
-      PyRef name = to_python(std::string(kSaved) + part.name);
-      checked_status(PyList_Append(names.get(), name.get()));
+      for (std::string_view prefix : {kSaved, kRawSaved}) {
+        if (prefix == kRawSaved && !part.raw) continue;
+        PyRef name = to_python(std::string(prefix) + part.name);
+        checked_status(PyList_Append(names.get(), name.get()));
+      }
     }
     return names.release();
   });
@@ -127,13 +179,31 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
   return PyObject_GetAttr(context, name);
 }
 
-// --- hooks -------------------------------------------------------------------------------------------------------
-
-PyRef grads_tuple(const std::vector<Tensor>& grads) {
-  PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(grads.size())));
-  for (size_t k = 0; k < grads.size(); ++k) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), wrap(grads[k]));
-  return tuple;
+// The context of a custom function has a dictionary; other nodes have nowhere to keep an attribute.
+int set_attribute(PyObject* self, PyObject* name, PyObject* given) {
+  PyObject* context = function_context(value(self));
+  return context ? PyObject_SetAttr(context, name, given) : PyObject_GenericSetAttr(self, name, given);
 }
+
+// node(*gradients of its results): the gradients for its edges, one alone as it is, without hooks.
+PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guarded([&] {
+    Node& node = value(self);
+    const auto n = static_cast<size_t>(PyTuple_GET_SIZE(args));
+    if (kwargs && PyDict_GET_SIZE(kwargs)) raise(PyExc_TypeError, node.name() + ": takes no keyword arguments");
+    if (n != node.num_results())
+      raise(PyExc_TypeError,
+            node.name() + ": expected " + std::to_string(node.num_results()) + " gradients, got " + std::to_string(n));
+    std::vector<Tensor> grads(n), out(node.edges().size());
+    for (size_t k = 0; k < n; ++k)
+      if (PyObject* g = PyTuple_GET_ITEM(args, static_cast<Py_ssize_t>(k)); g != Py_None)
+        grads[k] = expect_tensor(g, "a gradient");
+    node.backward(grads, out, ~EdgeMask{0});
+    return out.size() == 1 ? wrap(out[0]) : grads_tuple(out).release();
+  });
+}
+
+// --- hooks -------------------------------------------------------------------------------------------------------
 
 // A hook's answer: None leaves the gradients, a tensor or a tuple replaces them.
 void replace_grads(std::vector<Tensor>& grads, PyObject* answer, const char* what) {
@@ -152,13 +222,16 @@ PyObject* register_hook(PyObject* self, PyObject* fn) {
   return guarded([&] {
     uint64_t id = next_hook_id();
     auto callable = hold(fn);
+    watch_all_for_cycles();
     value(self).make_hooks().post.push_back(
-        {id, 0, [callable](std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
+        {id, 0,
+         [callable](std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
            GilGuard gil;
            PyRef a = grads_tuple(inputs), b = grads_tuple(outputs);
            replace_grads(inputs, checked(PyObject_CallFunctionObjArgs(callable.get(), a.get(), b.get(), nullptr)).get(),
                          "register_hook");
-         }});
+         },
+         callable});
     return PyLong_FromUnsignedLongLong(id);
   });
 }
@@ -167,13 +240,16 @@ PyObject* register_prehook(PyObject* self, PyObject* fn) {
   return guarded([&] {
     uint64_t id = next_hook_id();
     auto callable = hold(fn);
+    watch_all_for_cycles();
     value(self).make_hooks().pre.push_back(
-        {id, 0, [callable](std::vector<Tensor>& grads) {
+        {id, 0,
+         [callable](std::vector<Tensor>& grads) {
            GilGuard gil;
            PyRef a = grads_tuple(grads);
            replace_grads(grads, checked(PyObject_CallFunctionObjArgs(callable.get(), a.get(), nullptr)).get(),
                          "register_prehook");
-         }});
+         },
+         callable});
     return PyLong_FromUnsignedLongLong(id);
   });
 }
@@ -208,6 +284,10 @@ PyGetSetDef g_properties[] = {
 PyTypeObject* make_base() {
   static PyType_Slot slots[] = {
       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+      {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(clear)},
+      {Py_tp_setattro, reinterpret_cast<void*>(set_attribute)},
+      {Py_tp_call, reinterpret_cast<void*>(call)},
       {Py_tp_repr, reinterpret_cast<void*>(repr)},
       {Py_tp_getattro, reinterpret_cast<void*>(get_attribute)},
       {Py_tp_methods, g_methods},
@@ -215,8 +295,9 @@ PyTypeObject* make_base() {
       {Py_tp_doc,
        const_cast<char*>("A recorded operation: what turns gradients of its results into gradients of its inputs.")},
       {0, nullptr}};
-  static PyType_Spec spec = {"tesserack.autograd.graph.Node", sizeof(NodeObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  static PyType_Spec spec = {
+      "tesserack.autograd.graph.Node", sizeof(NodeObject), 0,
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)).release());
 }
 

@@ -2,6 +2,7 @@
 #include "autograd/engine.h"
 #include "autograd/meta.h"
 #include "python/autograd_bindings.h"
+#include "python/cycles.h"
 #include "python/node_object.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
@@ -138,6 +139,7 @@ Tensor call_tensor_hook(PyObject* callable, const Tensor& grad) {
   PyRef argument = PyRef::steal(wrap(grad));
   PyRef result = checked(PyObject_CallOneArg(callable, argument.get()));
   if (result.get() == Py_None) return {};
+  TS_CHECK(grad.defined(), "register_hook: a hook can't replace a None gradient with a non-None value");
   Tensor changed = expect_tensor(result.get(), "register_hook: the hook's result");
   TS_CHECK(same(changed.sizes(), grad.sizes()), "register_hook: a hook changed the size of a gradient: expected ",
            grad.sizes(), ", got ", changed.sizes());
@@ -149,9 +151,10 @@ Tensor call_tensor_hook(PyObject* callable, const Tensor& grad) {
 PyObject* register_hook(PyObject* self, PyObject* fn) {
   return guarded([&] {
     auto callable = hold(fn);
-    uint64_t id = register_tensor_hook(tensor_of(self),
-                                       [callable](const Tensor& g) { return call_tensor_hook(callable.get(), g); });
-    if (is_leaf(tensor_of(self))) remember_hook(self, fn);
+    watch_all_for_cycles();
+    watch_for_cycles(self);
+    uint64_t id = register_tensor_hook(
+        tensor_of(self), [callable](const Tensor& g) { return call_tensor_hook(callable.get(), g); }, callable);
     return PyLong_FromUnsignedLongLong(id);
   });
 }
@@ -159,24 +162,25 @@ PyObject* register_hook(PyObject* self, PyObject* fn) {
 PyObject* register_post_hook(PyObject* self, PyObject* fn) {
   return guarded([&] {
     auto callable = hold(fn);
-    uint64_t id = register_post_accumulate_hook(tensor_of(self), [callable](const Tensor& t) {
+    watch_all_for_cycles();
+    watch_for_cycles(self);
+    auto call = [callable](const Tensor& t) {
       GilGuard gil;
       PyRef argument = PyRef::steal(wrap(t));
-      checked(PyObject_CallOneArg(callable.get(), argument.get()));
-    });
-    remember_hook(self, fn);
+      PyRef result = checked(PyObject_CallOneArg(callable.get(), argument.get()));
+      TS_CHECK(result.get() == Py_None, "Tensor post accumulate grad hooks should return None.");
+    };
+    uint64_t id = register_post_accumulate_hook(tensor_of(self), call, callable);
     return PyLong_FromUnsignedLongLong(id);
   });
 }
 
-PyObject* remove_hook(PyObject* self, PyObject* args) {
-  unsigned long long id = 0;
-  PyObject* fn = nullptr;
-  if (!PyArg_ParseTuple(args, "KO:_remove_hook", &id, &fn)) return nullptr;
+PyObject* remove_hook(PyObject* self, PyObject* number) {
+  uint64_t id = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) return nullptr;
   return guarded([&] {
     remove_tensor_hook(tensor_of(self), id);
     remove_post_accumulate_hook(tensor_of(self), id);
-    forget_hook(self, fn);
     return none();
   });
 }
@@ -207,7 +211,12 @@ PyObject* detach_(PyObject* self, PyObject*) {
   });
 }
 
+PyObject* py_current_run(PyObject*, PyObject*) { return PyLong_FromLongLong(current_run()); }
+PyObject* py_run_has_inputs(PyObject*, PyObject*) { return PyBool_FromLong(run_has_inputs()); }
+
 PyMethodDef g_functions[] = {
+    {"_current_run", py_current_run, METH_NOARGS, nullptr},
+    {"_run_has_inputs", py_run_has_inputs, METH_NOARGS, nullptr},
     {"_run_backward", run_engine, METH_VARARGS, nullptr},
     {"_queue_callback", queue_python_callback, METH_O, nullptr},
     {"_edge_stand_in", edge_stand_in, METH_VARARGS, nullptr},
@@ -230,7 +239,7 @@ std::vector<PyMethodDef> autograd_methods() {
        "for a single element."},
       {"_register_hook", register_hook, METH_O, nullptr},
       {"_register_post_hook", register_post_hook, METH_O, nullptr},
-      {"_remove_hook", remove_hook, METH_VARARGS, nullptr},
+      {"_remove_hook", remove_hook, METH_O, nullptr},
       {"requires_grad_", fast(requires_grad_), METH_VARARGS | METH_KEYWORDS,
        "requires_grad_(requires_grad=True)\n--\n\nSet whether gradients are recorded for this leaf; returns it."},
       {"retain_grad", retain_grad_method, METH_NOARGS,

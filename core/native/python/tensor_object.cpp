@@ -1,7 +1,6 @@
 // Life and death of Tensor objects.
 #include "python/tensor_object.h"
-#include "autograd/meta.h"
-#include "python/function_node.h"
+#include "python/cycles.h"
 #include "python/tensor_slots.h"
 #include <structmember.h>
 
@@ -11,6 +10,8 @@ namespace {
 constexpr int kMaxFree = 256;
 PyObject* g_free[kMaxFree]; // dead plain objects, their memory kept; guarded by the interpreter lock
 int g_free_count = 0;
+bool g_in_dealloc = false; // a finalizer is called since the last Python reference went, not by the collector
+bool g_watch_all = false;  // tensors with a history, see watch_all_for_cycles
 
 // Only objects that can be part of a cycle visible to Python are tracked by the garbage collector.
 void track(TensorObject* o) {
@@ -50,6 +51,7 @@ PyObject* flip_back(TensorObject* o, Tensor& t) {
 void finalize(PyObject* self) {
   TensorObject* o = as_object(self);
   if (o->owned_by_impl || o->impl->refs.load(std::memory_order_acquire) == 1) return;
+  if (!g_in_dealloc && holds_itself(o->impl)) return; // nothing but the garbage that it is part of
   o->owned_by_impl = true;
   Py_INCREF(self);
   release(o->impl);
@@ -72,12 +74,14 @@ void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   if (type == TensorType && has_state(o)) {
     track(o);
-    if (PyObject_CallFinalizerFromDealloc(self) < 0) return;
+    g_in_dealloc = true;
+    const int kept = PyObject_CallFinalizerFromDealloc(self);
+    g_in_dealloc = false;
+    if (kept < 0) return;
   }
   PyObject_GC_UnTrack(self);
   if (o->weakrefs) PyObject_ClearWeakRefs(self);
   Py_CLEAR(o->dict);
-  Py_CLEAR(o->hooks);
   o->impl->wrapper = nullptr;
   release(o->impl);
   if (type == TensorType && g_free_count < kMaxFree)
@@ -87,41 +91,17 @@ void dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// Hooks live in the tensor; when this object is its only owner they are reachable through it alone.
-bool sole_owner(TensorObject* o) { return !o->owned_by_impl && o->impl->refs.load(std::memory_order_acquire) == 1; }
-
-// The context of a custom function of which this tensor is the only trace left.
-PyObject* owned_context(TensorObject* o) {
-  const AutogradMeta* meta = autograd_meta(o->impl);
-  Node* node = meta ? meta->grad_fn.get() : nullptr;
-  return node && node->refs.load(std::memory_order_acquire) == 1 ? function_context(*node) : nullptr;
-}
-
 int traverse(PyObject* self, visitproc visit, void* arg) {
   TensorObject* o = as_object(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(o->dict);
-  if (!sole_owner(o)) return 0;
-  PyObject* context = owned_context(o);
-  Py_VISIT(context);
-  if (!o->hooks) return 0;
-  Py_VISIT(o->hooks);
-  // Once more each, for the reference the tensor's own hook table holds.
-  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(o->hooks); ++k) Py_VISIT(PyList_GET_ITEM(o->hooks, k));
-  return 0;
+  return visit_tensor(o, visit, arg);
 }
 
 int clear(PyObject* self) {
   TensorObject* o = as_object(self);
   Py_CLEAR(o->dict);
-  if (!sole_owner(o)) return 0;
-  if (owned_context(o)) Ref<Node> history = std::move(autograd_meta(o->impl)->grad_fn);
-  if (!o->hooks) return 0;
-  if (AutogradMeta* meta = autograd_meta(o->impl)) {
-    auto leaf_hooks = std::move(meta->leaf_hooks);
-    auto post = std::move(meta->post_accumulate);
-  }
-  Py_CLEAR(o->hooks);
+  clear_tensor(o->impl);
   return 0;
 }
 
@@ -172,6 +152,8 @@ std::vector<PyType_Slot> life_slots() {
 
 } // namespace
 
+void watch_all_for_cycles() { g_watch_all = true; }
+
 void watch_for_cycles(PyObject* tensor) { track(as_object(tensor)); }
 
 PyObject* wrap(Tensor t) {
@@ -183,10 +165,12 @@ PyObject* wrap(Tensor t) {
     return Py_NewRef(reinterpret_cast<PyObject*>(known));
   }
   TensorObject* o = allocate();
-  o->dict = o->weakrefs = o->hooks = nullptr;
+  o->dict = o->weakrefs = nullptr;
   o->owned_by_impl = false;
   o->impl = t.detach_ref();
   impl->wrapper = o;
+  if (g_watch_all && impl->autograd) [[unlikely]]
+    track(o);
   return reinterpret_cast<PyObject*>(o);
 }
 
@@ -202,22 +186,6 @@ PyObject* wrap_as(PyTypeObject* type, Tensor t) {
 const Tensor& expect_tensor(PyObject* o, const char* what) {
   if (!is_tensor(o)) raise(PyExc_TypeError, std::string(what) + ": expected a Tensor, got " + type_name(o));
   return tensor_of(o);
-}
-
-void remember_hook(PyObject* tensor, PyObject* callable) {
-  TensorObject* o = as_object(tensor);
-  if (!o->hooks) o->hooks = checked(PyList_New(0)).release();
-  checked_status(PyList_Append(o->hooks, callable));
-  track(o);
-}
-
-void forget_hook(PyObject* tensor, PyObject* callable) {
-  TensorObject* o = as_object(tensor);
-  for (Py_ssize_t k = o->hooks ? PyList_GET_SIZE(o->hooks) : 0; k-- > 0;) {
-    if (PyList_GET_ITEM(o->hooks, k) != callable) continue;
-    checked_status(PyList_SetSlice(o->hooks, k, k + 1, nullptr));
-    return;
-  }
 }
 
 PyTypeObject* make_tensor_type() {

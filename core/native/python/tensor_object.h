@@ -14,7 +14,6 @@ struct TensorObject {
   PyObject_HEAD TensorImpl* impl; // never NULL
   PyObject* dict;
   PyObject* weakrefs;
-  PyObject* hooks; // callables registered on the tensor, for the garbage collector; a list or NULL
   bool owned_by_impl;
 };
 
@@ -36,8 +35,5 @@ PyObject* wrap_as(PyTypeObject* type, Tensor t);
 const Tensor& expect_tensor(PyObject* o, const char* what);
 // Lets the garbage collector look at a tensor that may be part of a cycle.
 void watch_for_cycles(PyObject* tensor);
-// Keeps a hook visible to the garbage collector.
-void remember_hook(PyObject* tensor, PyObject* callable);
-void forget_hook(PyObject* tensor, PyObject* callable);
 
 } // namespace ts::py

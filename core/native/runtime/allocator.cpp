@@ -3,6 +3,7 @@
 #include "runtime/capture_pool.h"
 #include "runtime/capture_state.h"
 #include "runtime/interpreter.h"
+#include "runtime/new_storage.h"
 #include "runtime/stream.h"
 #include <bit>
 #include <iomanip>
@@ -96,7 +97,7 @@ Storage* DeviceAllocator::allocate(size_t nbytes) {
 }
 
 Storage* DeviceAllocator::allocate_now(size_t nbytes) {
-  if (nbytes == 0) return Storage::make({backend_.id(), index_}, 0, nullptr, nullptr, nullptr, nullptr);
+  if (nbytes == 0) return noted(Storage::make({backend_.id(), index_}, 0, nullptr, nullptr, nullptr, nullptr));
   if (n_waiting_.load(std::memory_order_relaxed)) take_back(false);
   if (!cached_ || nbytes > kLargestSmall) return allocate_large(nbytes);
   const int c = small_class(nbytes);
@@ -105,7 +106,7 @@ Storage* DeviceAllocator::allocate_now(size_t nbytes) {
 
 Storage* DeviceAllocator::make_storage(size_t nbytes, Block block, void* stream, void (*release)(Storage&)) {
   void* host = thread_slot_ >= 0 ? block.handle : backend_.host_pointer(index_, block.handle);
-  Storage* s = Storage::make({backend_.id(), index_}, nbytes, block.handle, host, release, this);
+  Storage* s = noted(Storage::make({backend_.id(), index_}, nbytes, block.handle, host, release, this));
   s->capacity = block.bytes;
   s->stream = stream;
   return s;
@@ -157,7 +158,7 @@ inline Storage* DeviceAllocator::allocate_own(ThreadState& tls, size_t nbytes, i
     flush(tls);
   if (!handle) [[unlikely]]
     return allocate_small(nbytes, c);
-  return Storage::make({backend_.id(), index_}, nbytes, handle, handle, release_small, this);
+  return noted(Storage::make({backend_.id(), index_}, nbytes, handle, handle, release_small, this));
 }
 
 Storage* DeviceAllocator::allocate_small(size_t nbytes, int c) {

@@ -1,5 +1,6 @@
 #include "runtime/capture_pool.h"
 #include "runtime/capture_state.h"
+#include "runtime/new_storage.h"
 #include <bit>
 #include <utility>
 
@@ -71,7 +72,7 @@ Storage* CapturePool::keep(Storage* block) {
 
 Storage* CapturePool::lease(Storage* block, size_t nbytes, size_t bytes, void* stream) {
   auto lease = std::make_unique<Lease>(shared_from_this(), block, bytes);
-  Storage* s = Storage::make(device_, nbytes, block->handle, block->host, release, lease.release());
+  Storage* s = noted(Storage::make(device_, nbytes, block->handle, block->host, release, lease.release()));
   s->capacity = bytes;
   s->stream = stream;
   return s;

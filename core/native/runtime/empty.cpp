@@ -1,5 +1,6 @@
 #include "runtime/empty.h"
 #include "runtime/backend.h"
+#include "runtime/new_storage.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -80,7 +81,8 @@ Tensor from_external(void* handle, IntSpan sizes, IntSpan strides, DType dtype, 
   b.allocator(device.index);
   bool host = b.host_memory(device.index);
   void* start = host ? static_cast<char*>(handle) + low : handle;
-  t->storage = Storage::make(device, static_cast<size_t>(high - low), start, host ? start : nullptr, deleter, ctx);
+  t->storage =
+      noted(Storage::make(device, static_cast<size_t>(high - low), start, host ? start : nullptr, deleter, ctx));
   t->byte_offset = host ? -low : 0;
   return t;
 }

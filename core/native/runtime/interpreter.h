@@ -13,6 +13,7 @@ struct InterpreterHooks {
   void (*warn)(const char* message, const char* category) = nullptr;
   void (*log)(int level, const char* message) = nullptr; // 0 debug, 1 info, 2 warning
   std::string (*location)() = nullptr;                   // "file.py:12" of the user's innermost frame
+  std::string (*calls)() = nullptr;                      // all of them with their lines, as tracebacks show them
   // The exception of the interpreter that is on its way, taken off it, with its text; and put back.
   std::shared_ptr<void> (*take_exception)(std::string& text) = nullptr;
   void (*put_exception)(const std::shared_ptr<void>& exception) = nullptr;

@@ -1,8 +1,11 @@
 #include "tensor/tensor.h"
 #include "tensor/geometry.h"
+#include "tensor/unversioned.h"
 #include <new>
 
 namespace ts {
+
+std::atomic<uint64_t> unversioned_aliases{0};
 
 TensorImpl* TensorImpl::make() {
   auto* t = new (allocate_block(sizeof(TensorImpl))) TensorImpl;
@@ -151,9 +154,10 @@ Tensor alias(const Tensor& of, IntSpan sizes, IntSpan strides, int64_t byte_offs
 Tensor shallow_copy(const Tensor& of, bool own_version) {
   Tensor t = Tensor::adopt(share_storage(*of.impl()));
   t->copy_geometry(*of.impl());
-  if (own_version)
+  if (own_version) {
     t->own_version = new VersionCounter;
-  else
+    ++unversioned_aliases;
+  } else
     share_version(t.impl(), *of.impl());
   return t;
 }

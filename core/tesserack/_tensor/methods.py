@@ -37,13 +37,13 @@ class HookHandle:
         self.remove()
 
 
-def _removal(tensor: Tensor, number: int, hook: Any) -> HookHandle:
-    owner, function = weakref.ref(tensor), weakref.ref(hook) if hasattr(hook, "__weakref__") else lambda: hook
+def _removal(tensor: Tensor, number: int) -> HookHandle:
+    owner = weakref.ref(tensor)
 
     def remove() -> None:
         alive = owner()
         if alive is not None:
-            alive._remove_hook(number, function())
+            alive._remove_hook(number)
 
     return HookHandle(remove)
 
@@ -55,14 +55,14 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     """
     if not callable(hook):
         raise TypeError(f"register_hook: expected a callable, got {type(hook).__name__}")
-    return _removal(self, self._register_hook(hook), hook)
+    return _removal(self, self._register_hook(hook))
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> HookHandle:
     """Call ``hook(tensor)`` after the gradient of this leaf was added to ``.grad``."""
     if not callable(hook):
         raise TypeError(f"register_post_accumulate_grad_hook: expected a callable, got {type(hook).__name__}")
-    return _removal(self, self._register_post_hook(hook), hook)
+    return _removal(self, self._register_post_hook(hook))
 
 
 # --- copies --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 from tesserack import _native
 from tesserack._native import Tensor
@@ -213,6 +214,9 @@ def _describe(tensor: Tensor, indent: int) -> tuple[str, list[str]]:
 
 
 def _history(tensor: Tensor) -> list[str]:
+    forward = sys.modules.get("tesserack.autograd.forward_ad")
+    if forward is not None and forward.carries_tangent(tensor):
+        return [f"tangent={forward.unpack_dual(tensor).tangent}"]
     node = tensor.grad_fn
     if node is not None:
         return [f"grad_fn=<{type(node).__name__}>"]

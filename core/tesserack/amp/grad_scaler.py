@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from enum import Enum
 from typing import Any
@@ -109,11 +110,45 @@ class GradScaler:
         state = self._state(optimizer)
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step: it was called already since the last update()")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._step_of_its_own(optimizer, state, args, kwargs)
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
         result = None if state["found_inf"] else optimizer.step(*args, **kwargs)
         state["stage"] = OptState.STEPPED
         return result
+
+    def _step_of_its_own(self, optimizer: Any, state: dict[str, Any], args: Any, kwargs: Any) -> Any:
+        """The step of an optimizer that unscales itself: it gets the scaler, or ``grad_scale`` and ``found_inf``."""
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warnings.warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the "
+                "near future GradScaler registers `grad_scale: Tensor` and `found_inf: Tensor` to the passed optimizer "
+                "and let the optimizer use them directly.",
+                FutureWarning,
+                stacklevel=3,
+            )
+            result = optimizer.step(*args, **kwargs, grad_scaler=self)
+            state["stage"] = OptState.STEPPED
+            return result
+        unscaled = state["stage"] is OptState.UNSCALED
+        if not unscaled:
+            state["found_inf"] = self._found_inf(optimizer)
+        given = getattr(optimizer, "grad_scale", None)
+        scale = _native.tensor(self._scale)
+        optimizer.grad_scale = given if unscaled else scale if given is None else scale * given
+        optimizer.found_inf = _native.tensor(float(bool(state["found_inf"])))
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            state["stage"] = OptState.STEPPED
+            del optimizer.grad_scale, optimizer.found_inf
+
+    @staticmethod
+    def _found_inf(optimizer: Any) -> bool:
+        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        with _native.no_grad():
+            return not all(bool(grad.isfinite().all()) for grad in grads)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapt the factor by what the steps since the last call met, or set it."""

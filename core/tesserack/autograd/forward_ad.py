@@ -16,11 +16,13 @@ tensor(6.)
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any, NamedTuple
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack._native import enable_grad
+from tesserack.autograd.function import Function
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -33,12 +35,32 @@ class UnpackedDualTensor(NamedTuple):
 
 
 class _Level:
-    """The duals that were made, their tangents, and whether an outer computation records gradients of them."""
+    """What duals were made of, their tangents, and whether an outer computation records gradients of them."""
 
     def __init__(self) -> None:
-        self.duals: list[Tensor] = []
+        self.duals: list[Tensor] = []  # what stands before each dual, which a program never sees or writes to
         self.tangents: list[Tensor] = []
+        self.made: list[tuple[weakref.ref[Tensor], int]] = []  # the duals themselves, and their versions
         self.recorded = False
+
+    def tangent_of_dual(self, tensor: Tensor) -> Tensor | None:
+        """The very tangent that a dual was made with, while nothing has written to it."""
+        for (made, version), tangent in zip(self.made, self.tangents, strict=True):
+            if made() is tensor and tensor._version == version:
+                return tangent
+        return None
+
+
+class _Dual(Function):
+    """The identity, with the same memory: a result, and so may be written to."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
 
 
 class _State(threading.local):
@@ -53,6 +75,7 @@ def enter_dual_level() -> int:
     if _state.level is not None:
         raise RuntimeError("enter_dual_level: Nested forward mode AD is not supported at the moment")
     _state.level = _Level()
+    _native._push_keeping_hooks()
     return 0
 
 
@@ -61,6 +84,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if _state.level is None or level not in (None, 0):
         raise RuntimeError(f"exit_dual_level: expected the level that was entered, got {level}")
     _state.level = None
+    _native._pop_keeping_hooks()
 
 
 class dual_level:
@@ -98,17 +122,100 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
                            f"given forward gradient is of size {list(tangent.shape)}.")  # fmt: skip
     if tangent.device != tensor.device:
         raise RuntimeError(f"make_dual: expected a tangent on device {tensor.device}, got {tangent.device}")
-    if any(dual is tensor for dual in current.duals):
+    if any(made() is tensor for made, _ in current.made):
         raise RuntimeError("make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at "
                            "the same level 0 is not supported.")  # fmt: skip
     from tesserack.func._gradients import depth
 
     current.recorded |= tensor.requires_grad or tangent.requires_grad or depth() > 0
     with enable_grad():
-        dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-    current.duals.append(dual)
-    current.tangents.append(tangent.to(tensor.dtype))
+        before = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+        dual = _Dual.apply(before)
+    _note_dual(current, before, dual, tangent)
+    return dual  # type: ignore[no-any-return]
+
+
+def _note_dual(level: _Level, before: Tensor, dual: Tensor, tangent: Tensor) -> None:
+    level.duals.append(before)
+    level.tangents.append(tangent if tangent.dtype is before.dtype else tangent.to(before.dtype))
+    level.made.append((weakref.ref(dual), dual._version))
+
+
+def carries_tangent(tensor: Any) -> bool:
+    """Whether a tensor was computed from duals of the level that is on."""
+    return _state.level is not None and isinstance(tensor, Tensor) and _is_computed(tensor, _state.level)
+
+
+def _is_computed(tensor: Tensor, level: _Level) -> bool:
+    if not tensor.requires_grad or not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    return level.tangent_of_dual(tensor) is not None or _depends(tensor, level)
+
+
+def by_jvp(function: Any, args: tuple[Any, ...]) -> Any:
+    """A custom function's own ``jvp``, for arguments of which some carry tangents: its results, as duals.
+
+    None where the function's backward is to be used: where it has one, and where gradients of duals are recorded.
+    """
+    level = _state.level
+    if level is None or not any(carries_tangent(arg) for arg in args):
+        return None
+    has_backward = function.backward is not Function.backward
+    if has_backward and level.recorded:
+        return None
+    tangents = [unpack_dual(arg).tangent if isinstance(arg, Tensor) else None for arg in args]
+    result = _native._function_apply(function, function.setup_context is not Function.setup_context, *args)
+    outputs = result if isinstance(result, tuple) else (result,)
+    node = next(o.grad_fn for o in outputs if isinstance(o, Tensor) and o.grad_fn is not None)
+    if node.materialize_grads:
+        given = [ts.zeros_like(a) if t is None and _is_smooth(a) else t for a, t in zip(args, tangents, strict=True)]
+    else:
+        given = tangents
+    pushed = function.jvp(_ForwardContext(node), *given)
+    answers = pushed if isinstance(pushed, tuple) else (pushed,)
+    if len(answers) != len(outputs):
+        raise RuntimeError(f"{function.__name__}.jvp: expected {len(outputs)} tangents, one for each output, got "
+                           f"{len(answers)}")  # fmt: skip
+    made = tuple(_pushed(level, function, o, t) for o, t in zip(outputs, answers, strict=True))
+    return made if isinstance(result, tuple) else made[0]
+
+
+def _is_smooth(x: Any) -> bool:
+    return isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
+
+
+def _pushed(level: _Level, function: Any, output: Any, tangent: Any) -> Any:
+    if not isinstance(output, Tensor) or not _is_smooth(output) or not output.requires_grad:
+        if tangent is not None:
+            raise RuntimeError(f"{function.__name__}.jvp: expected None as the tangent of an output that is not "
+                               "differentiable")  # fmt: skip
+        return output
+    if not isinstance(tangent, Tensor):
+        raise RuntimeError(f"{function.__name__}.jvp: expected a Tensor as the tangent of a differentiable output, got "
+                           f"{type(tangent).__name__}")  # fmt: skip
+    if tangent.shape != output.shape:
+        raise RuntimeError(f"{function.__name__}.jvp: expected a tangent of shape {tuple(output.shape)}, got "
+                           f"{tuple(tangent.shape)}")  # fmt: skip
+    before = output.detach().requires_grad_()
+    with enable_grad():
+        dual = _Dual.apply(before)
+    _note_dual(level, before, dual, tangent)
     return dual
+
+
+class _ForwardContext:
+    """The context of a custom function as its ``jvp`` sees it."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    @property
+    def saved_tensors(self) -> Any:
+        noted = getattr(self._node, "saved_for_forward", None)
+        return self._node.saved_tensors if noted is None else noted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
@@ -121,7 +228,12 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if level not in (None, 0):
         raise RuntimeError(f"unpack_dual: expected level 0, got {level}")
     current = _state.level
-    if current is None or not tensor.requires_grad or not _depends(tensor, current):
+    if current is None or not tensor.requires_grad:
+        return UnpackedDualTensor(tensor, None)
+    tangent = current.tangent_of_dual(tensor)
+    if tangent is not None:
+        return UnpackedDualTensor(tensor.view_as(tensor) if current.recorded else tensor.detach(), tangent)
+    if not _depends(tensor, current):
         return UnpackedDualTensor(tensor, None)
     from tesserack.func._gradients import push_forward
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -53,8 +54,10 @@ class Function:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
-            cls.backward = cls.vjp  # type: ignore[method-assign]
+        if cls.vjp is not Function.vjp:
+            both = cls.backward is not Function.backward and not getattr(cls, "_backward_is_vjp", False)
+            cls.backward = _refuse_both if both else cls.vjp  # type: ignore[method-assign]
+            cls._backward_is_vjp = True
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -76,6 +79,7 @@ class Function:
 
     vjp = backward
 
+    _backward_is_vjp = False
     generate_vmap_rule = False
 
     @staticmethod
@@ -92,7 +96,10 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """Never asked for: forward-mode derivatives come of ``backward``."""
+        """The tangents of the results for those of the arguments, within a dual level.
+
+        Asked for where there is no ``backward``, or no gradients of the tangents are recorded.
+        """
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
@@ -107,6 +114,10 @@ class Function:
 
             if any(isinstance(arg, Batched) for arg in args):
                 return by_rule(cls, args)
+        if cls.jvp is not Function.jvp and "tesserack.autograd.forward_ad" in sys.modules:
+            found = sys.modules["tesserack.autograd.forward_ad"].by_jvp(cls, args)
+            if found is not None:
+                return found
         return _native._function_apply(cls, cls.setup_context is not Function.setup_context, *args)
 
 
@@ -118,6 +129,13 @@ def _in_order(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     bound = inspect.signature(cls.forward).bind(*((None, *args) if own else args), **kwargs)
     bound.apply_defaults()
     return bound.args[1:] if own else bound.args
+
+
+def _refuse_both(ctx: Any, *grads: Any) -> Any:
+    raise RuntimeError(
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one "
+        "of them."
+    )
 
 
 class _OnceOnly(Function):

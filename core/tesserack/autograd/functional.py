@@ -109,6 +109,7 @@ def _strip(values: Any, single: bool, create_graph: bool) -> Any:
     return values[0] if single else values
 
 
+@enable_grad()
 def jacobian(
     func: Callable[..., Any],
     inputs: Any,
@@ -172,6 +173,7 @@ def _check_strategy(name: str, strategy: str, vectorize: bool, create_graph: boo
                                   '`strategy="reverse-mode"`.')  # fmt: skip
 
 
+@enable_grad()
 def hessian(
     func: Callable[..., Tensor],
     inputs: Any,
@@ -203,6 +205,7 @@ def _gradient(
     return outputs, first
 
 
+@enable_grad()
 def vjp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -217,6 +220,7 @@ def vjp(
     return _strip(outputs, single_output, create_graph), _strip(product, single_input, create_graph)
 
 
+@enable_grad()
 def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -237,6 +241,7 @@ def jvp(
     return _strip(outputs, single_output, create_graph), _strip(product, single_output, create_graph)
 
 
+@enable_grad()
 def hvp(
     func: Callable[..., Tensor], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -244,6 +249,7 @@ def hvp(
     return _hessian_product("hvp", func, inputs, v, create_graph, strict)
 
 
+@enable_grad()
 def vhp(
     func: Callable[..., Tensor], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:

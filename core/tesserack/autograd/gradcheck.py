@@ -53,7 +53,7 @@ def gradcheck(
         check_forward_ad, check_backward_ad: which ways of differentiating are compared.
         check_batched_forward_grad: needs ``check_forward_ad``, and adds nothing to it: tangents are taken one by one.
         fast_mode: compare along one random direction instead of every element.
-        masked: of sparse tensors in PyTorch; changes nothing.
+        masked: whether of sparse inputs the elements that are there count alone, or all (the default).
 
     >>> import tesserack as ts
     >>> ts.autograd.gradcheck(lambda x: x.exp(), ts.tensor([0.5, 1.0], dtype=ts.float64, requires_grad=True))
@@ -64,6 +64,8 @@ def gradcheck(
         raise ValueError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if any(_is_sparse(a) and a.requires_grad for a in arguments):
+        func, arguments = _of_values(func, arguments, masked)
     try:
         _check_inputs(arguments, eps)
         outputs = _differentiable_outputs(func, arguments)
@@ -75,11 +77,11 @@ def gradcheck(
             compare(func, arguments, index, eps, atol, rtol, nondet_tol)
         for index in range(len(outputs) if check_forward_ad else 0):
             _compare_tangents(func, arguments, index, eps, atol, rtol)
-        if check_batched_grad:
+        if check_batched_grad and check_backward_ad:
             _check_batched(func, arguments, atol, rtol)
-        if check_grad_dtypes:
+        if check_grad_dtypes and check_backward_ad:
             _check_grad_dtypes(outputs, arguments)
-        if check_undefined_grad:
+        if check_undefined_grad and check_backward_ad:
             _check_undefined_grads(func, arguments)
     except GradcheckError:
         if raise_exception:
@@ -112,6 +114,67 @@ def _check_inputs(arguments: Sequence[Any], eps: float) -> None:
         if tensor.is_leaf:
             continue
         tensor.retain_grad()
+
+
+def _is_sparse(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.layout is not _native.strided
+
+
+def _of_values(
+    func: Callable[..., Any], arguments: Sequence[Any], masked: bool | None
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function of the values of its sparse arguments, with dense results, and those values.
+
+    ``masked``: the elements that are there; otherwise all, those that are not being zeros.
+    """
+    made: list[Any] = []
+    rebuilt: dict[int, Callable[[Tensor], Tensor]] = {}
+    for place, x in enumerate(arguments):
+        if not (_is_sparse(x) and x.requires_grad):
+            made.append(x)
+            continue
+        pattern = x.detach() if masked else _filled(x.detach())
+        values, rebuilt[place] = _values_of(pattern)
+        made.append(values.detach().clone().requires_grad_())
+
+    def of_values(*values: Any) -> Any:
+        result = func(*(rebuilt[k](v) if k in rebuilt else v for k, v in enumerate(values)))
+        results = [result] if isinstance(result, Tensor) else [*result]
+        return tuple(r.to_dense() if _is_sparse(r) else r for r in results)
+
+    return of_values, tuple(made)
+
+
+def _filled(x: Tensor) -> Tensor:
+    """The same with every element there."""
+    from tesserack import ones_like
+
+    dense = x.to_dense()
+    blocks = tuple(x.values().shape[1:3]) if x.layout in (_native.sparse_bsr, _native.sparse_bsc) else None
+    if x.layout is _native.sparse_coo:
+        whole = ones_like(dense).to_sparse(x.sparse_dim())
+        return whole * 0 + dense.to_sparse(x.sparse_dim()) if dense.numel() else whole
+    ones = ones_like(dense).to_sparse(layout=x.layout, blocksize=blocks)
+    _, rebuild = _values_of(ones)
+    number = (ones.values().new_ones(ones.values().shape).reshape(-1).cumsum(0)).reshape(ones.values().shape)
+    places = (rebuild(number).to_dense() - 1).reshape(-1)
+    values = dense.new_zeros(dense.numel())
+    values[places.long()] = dense.reshape(-1)
+    return rebuild(values.reshape(ones.values().shape))
+
+
+def _values_of(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """The values of a sparse tensor, and what makes such a tensor of values."""
+    from tesserack import sparse_compressed_tensor, sparse_coo_tensor
+
+    size, layout = x.shape, x.layout
+    if layout is _native.sparse_coo:
+        whole = x.coalesce()
+        return whole.values(), lambda v: sparse_coo_tensor(whole.indices(), v, size, is_coalesced=True)
+    by_rows = layout in (_native.sparse_csr, _native.sparse_bsr)
+    compressed = x.crow_indices() if by_rows else x.ccol_indices()
+    plain = x.col_indices() if by_rows else x.row_indices()
+    return x.values(), lambda v: sparse_compressed_tensor(compressed, plain, v, size, layout=layout)
 
 
 def _outputs(func: Callable[..., Any], arguments: Sequence[Any]) -> list[Tensor]:

@@ -127,11 +127,73 @@ def _disable(message: str | None) -> None:
     _disabled.message = message
 
 
+class _Kept:
+    """A saved tensor that may be written to, in the context that it was saved in."""
+
+    def __init__(self, context: _MutationContext, tensor: Tensor) -> None:
+        self.context = context
+        self._handle = _native._keep_tensor(tensor)
+        context._kept.add(self)
+
+    @property
+    def copied(self) -> bool:
+        return bool(_native._is_copied(self._handle))
+
+    def value(self) -> Tensor:
+        if self.context is not getattr(_mutations, "current", None):
+            raise AssertionError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
+                "originally recorded."
+            )
+        return _native._kept_value(self._handle)
+
+
+class _MutationContext:
+    """What :func:`allow_mutation_on_saved_tensors` gives: ``cloned`` are the saved tensors it had to copy so far."""
+
+    def __init__(self) -> None:
+        self._kept: weakref.WeakSet[_Kept] = weakref.WeakSet()
+
+    @property
+    def cloned(self) -> list[_Kept]:
+        return [kept for kept in self._kept if kept.copied]
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._kept.clear()
+
+
+_mutations = threading.local()
+
+
 @contextlib.contextmanager
-def allow_mutation_on_saved_tensors() -> Iterator[None]:
-    """Context manager: tensors saved for backward inside may be modified in place; backward sees their old values."""
-    with saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda tensor: tensor):
-        yield
+def allow_mutation_on_saved_tensors() -> Iterator[_MutationContext]:
+    """Context manager: tensors saved for backward inside may be modified in place; backward, inside too, sees their old
+    values. They are copied when that happens, which ``len(context.cloned)`` counts.
+
+    ``RuntimeError`` within another such context; ``AssertionError`` for a backward outside.
+
+    >>> import tesserack as ts
+    >>> with allow_mutation_on_saved_tensors():
+    ...     x = ts.ones(2, requires_grad=True)
+    ...     y = x.clone()
+    ...     z = (y * y).sum()
+    ...     _ = y.zero_()
+    ...     z.backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+    if getattr(_mutations, "current", None) is not None:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    context = _mutations.current = _MutationContext()
+    _native._watch_writes(True)
+    try:
+        with saved_tensors_hooks(lambda tensor: _Kept(context, tensor), _Kept.value):
+            yield context
+    finally:
+        _native._watch_writes(False)
+        _mutations.current = None
+        context.clear()
 
 
 class _Arrived:

@@ -127,5 +127,5 @@ class Scoped:
         for k in range(1, len(parts)):
             parent = _facade.get(".".join(parts[:k]))
             child = _facade.get(".".join(parts[: k + 1]))
-            ModuleType.__setattr__(parent, parts[k], child)
+            setattr(parent, parts[k], child)
         return _facade.get(name)

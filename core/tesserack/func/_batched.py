@@ -21,7 +21,20 @@ from tesserack.autograd.function import Function, batching
 from tesserack.ops.registry import operators
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-__all__ = ["Batched", "NoTensor", "Unbatchable", "Whole", "by_rule", "entries", "run", "whole"]
+__all__ = [
+    "Batched",
+    "NoTensor",
+    "SharedWrite",
+    "Unbatchable",
+    "Whole",
+    "bottom",
+    "by_rule",
+    "entries",
+    "lifted",
+    "rewrapped",
+    "run",
+    "whole",
+]
 
 _state = threading.local()
 # Attributes and methods that tell of an entry's outline, or show an entry another way.
@@ -76,6 +89,29 @@ def _is_batched(x: Any) -> bool:
     return type(x) is Batched
 
 
+def bottom(x: Any) -> Any:
+    """The tensor of all entries of all calls of vmap that a tensor is batched in."""
+    while _is_batched(x):
+        x = x.value
+    return x
+
+
+def rewrapped(like: Any, values: Any) -> Any:
+    """``values``, of the shape of ``bottom(like)``, batched as ``like`` is."""
+    return Batched(rewrapped(like.value, values), like.level) if _is_batched(like) else values
+
+
+def lifted(x: Any, level: int | None = None) -> Any:
+    """The tensor batched in every call of vmap that is under way: an entry of its own for each of theirs."""
+    level = len(batching) if level is None else level
+    if not level:
+        return x
+    if _is_batched(x) and x.level == level:
+        return Batched(lifted(x.value, level - 1), level)
+    inner = lifted(x, level - 1)
+    return Batched(inner.expand((batching[level - 1].batch_size, *inner.shape)), level)
+
+
 class Batched:
     """Stands for one entry of ``value``, whose first dim counts the entries of the call of vmap at ``level``.
 
@@ -117,6 +153,10 @@ class Batched:
     @property
     def device(self) -> Any:
         return self.value.device
+
+    @property
+    def requires_grad(self) -> bool:
+        return bool(bottom(self).requires_grad)
 
     @property
     def T(self) -> Any:
@@ -281,8 +321,21 @@ def _written(func: Any, name: str, level: int, count: int, target: Any, args: An
         _refuse_statistics(name, args, kwargs)
         return _each(func, level, count, args, kwargs, None)
     state = _state.runs[level]
-    if not _is_batched(target) or target.level != level or state.copied:
-        raise Unbatchable(f"{name} to what is the same for every entry, or to a view that was copied")
+    targets = target if isinstance(target, (tuple, list)) else (target,)
+    if not all(_is_batched(t) and t.level == level for t in targets):
+        raise SharedWrite(
+            f"vmap: {name}: in-place arithmetic is not possible because there exists a Tensor `other` in the arguments "
+            "that has more elements than `self`: a tensor is written to that all entries share, with values that "
+            "differ from entry to entry. Please use an out-of-place operator, or give vmap the tensor as an argument"
+        )
+    if state.copied:
+        raise Unbatchable(f"{name} to a view that was copied")
+    if isinstance(target, (tuple, list)):
+        for k in range(count):
+            here, here_kwargs = tree_map(_picked(level, k), (args, kwargs))
+            func(*here, **here_kwargs)
+        state.wrote |= any(_memory(t) in state.given for t in targets)
+        return target
     if not _rules.written(func, name, args, kwargs):
         for k in range(count):
             here, here_kwargs = tree_map(_picked(level, k), (args, kwargs))

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, _native
+from tesserack.autograd.function import batching
+from tesserack.func._batched import Unbatchable, bottom, lifted, rewrapped
 from tesserack.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["grad", "grad_and_value", "jvp", "linearize", "vjp"]
@@ -17,14 +19,39 @@ _state = threading.local()
 
 
 @contextmanager
-def level() -> Iterator[None]:
-    """Within it, a transform runs: what inner ones give stays recorded, for it to differentiate."""
+def level(forward: bool = False) -> Iterator[None]:
+    """Within it, a transform runs: what inner ones give stays recorded, for it to differentiate.
+
+    ``forward``: what is recorded keeps the values it saw, whatever is written to later.
+    """
     _state.depth = depth() + 1
+    if forward:
+        _native._push_keeping_hooks()
     try:
         with ts.enable_grad():
             yield
     finally:
         _state.depth -= 1
+        if forward:
+            _native._pop_keeping_hooks()
+
+
+_CAPTURED = (
+    "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation that "
+    "would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to "
+    "explicitly accept the mutated Tensor(s) as inputs."
+)
+
+
+@contextmanager
+def guarded(*trees: Any) -> Iterator[None]:
+    """Within it, a transformed function runs, which may write to its arguments and to what it makes itself alone."""
+    own = [bottom(x) for tree in trees for x in tree_leaves(tree) if isinstance(x, Tensor)]
+    _native._push_write_guard(own, _CAPTURED)
+    try:
+        yield
+    finally:
+        _native._pop_write_guard()
 
 
 def depth() -> int:
@@ -44,6 +71,12 @@ def tracked(tree: Any, error: type[Exception] = RuntimeError) -> Any:
         if not (leaf.is_floating_point() or leaf.is_complex()):
             raise error(f"func: Expected floating point or complex tensors to differentiate by, got {leaf.dtype}; only "
                         "those can require gradients")  # fmt: skip
+        if not batching:
+            return tracked_leaf(leaf)
+        leaf = lifted(leaf)  # within a vmap that runs on all entries at once: a gradient for each of them
+        return rewrapped(leaf, tracked_leaf(bottom(leaf)))
+
+    def tracked_leaf(leaf: Tensor) -> Tensor:
         return leaf.view_as(leaf) if leaf.requires_grad else leaf.detach().requires_grad_()
 
     return tree_map(track, tree)
@@ -78,14 +111,24 @@ def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tens
     used = [k for k, y in enumerate(outputs) if y.requires_grad]
     if not used:
         return [ts.zeros_like(x) for x in inputs]
-    found = ts.autograd.grad(
-        [outputs[k] for k in used],
-        inputs,
-        None if cotangents is None else [cotangents[k] for k in used],
-        create_graph=True,
-        allow_unused=True,
-    )
-    return [ts.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
+    if batching:  # entries do not depend on each other: the gradient of their sum has the gradient of each
+        roots = [bottom(outputs[k]) for k in used]
+        given = [y.new_ones(y.shape) for y in roots] if cotangents is None else [_beside(outputs[k], cotangents[k])
+                                                                                 for k in used]  # fmt: skip
+    else:
+        roots = [outputs[k] for k in used]
+        given = None if cotangents is None else [cotangents[k] for k in used]
+    leaves = [bottom(x) for x in inputs]
+    found = ts.autograd.grad(roots, leaves, given, create_graph=True, allow_unused=True)
+    filled = [ts.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+    return [rewrapped(x, g) for x, g in zip(inputs, filled, strict=True)]
+
+
+def _beside(output: Any, cotangent: Any) -> Tensor:
+    """A cotangent for all entries of a batched output."""
+    if bottom(output).shape != bottom(lifted(output)).shape:
+        raise Unbatchable("an output that is the same for all entries")
+    return bottom(lifted(cotangent))  # type: ignore[no-any-return]
 
 
 def chosen(name: str, args: tuple[Any, ...], argnums: int | tuple[int, ...]) -> tuple[list[int], bool]:
@@ -129,7 +172,8 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
         places, single = chosen("grad", args, argnums)
         with level():
             made, inputs = with_tracked(args, places)
-            value, aux = split_aux("grad", func(*made, **kwargs), has_aux)
+            with guarded(args, kwargs):
+                value, aux = split_aux("grad", func(*made, **kwargs), has_aux)
             if not isinstance(value, Tensor):
                 raise RuntimeError(f"grad: expected the function to return a tensor, got {type(value).__name__}")
             if value.dim() != 0:
@@ -181,7 +225,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     keep = outer_gradients(primals)
     with level():
         inputs = [tracked(primal) for primal in primals]
-        output, aux = split_aux("vjp", func(*inputs), has_aux)
+        with guarded(primals):
+            output, aux = split_aux("vjp", func(*inputs), has_aux)
     outputs = tensors_of("vjp", output, "the output")
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -204,6 +249,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 def push_forward(outputs: list[Tensor], inputs: list[Tensor], tangents: list[Tensor]) -> list[Tensor]:
     """J v for each output: the backward pass is linear in its cotangents, and differentiated by them gives J."""
     smooth = [y for y in outputs if y.is_floating_point() or y.is_complex()]
+    if batching:
+        raise Unbatchable("a product with tangents")
     seeds = [ts.zeros_like(y).requires_grad_() for y in smooth]
     pulled = gradients(smooth, inputs, seeds)
     pushed = iter(gradients(pulled, seeds, tangents) if seeds else [])
@@ -234,11 +281,12 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("jvp: expected tuples of primals and of tangents")
     keep = outer_gradients(primals, tangents)
-    with level():
+    with level(forward=True):
         inputs = [tracked(primal, ValueError) for primal in primals]
         leaves = tensors_of("jvp", inputs, "the primals")
         handed = _writable(inputs)
-        output, aux = split_aux("jvp", func(*handed), has_aux)
+        with guarded(primals, handed):
+            output, aux = split_aux("jvp", func(*handed), has_aux)
         _write_back(primals, handed)
         given = tensors_of("jvp", tangents, "the tangents")
         if [t.shape for t in given] != [x.shape for x in leaves]:
@@ -256,9 +304,10 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """``(output, jvp_fn)``: ``jvp_fn(*tangents)`` gives J v at these primals without calling ``func`` again."""
     keep = outer_gradients(primals)
-    with level():
+    with level(forward=True):
         inputs = [tracked(primal) for primal in primals]
-        output = func(*inputs)
+        with guarded(primals):
+            output = func(*inputs)
     leaves = tensors_of("linearize", inputs, "the primals")
     outputs = tensors_of("linearize", output, "the output")
     _, spec = tree_flatten(output)

@@ -10,6 +10,7 @@ from tesserack import Tensor
 from tesserack.func._gradients import (
     chosen,
     gradients,
+    guarded,
     level,
     outer_gradients,
     push_forward,
@@ -57,9 +58,10 @@ def _jacobian(name: str, func: Callable[..., Any], argnums: int | tuple[int, ...
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         keep = outer_gradients(args, kwargs)
         places, single = chosen(name, args, argnums)
-        with level():
+        with level(forward=fill is _by_columns):
             made, inputs = with_tracked(args, places)
-            output, aux = split_aux(name, func(*made, **kwargs), has_aux)
+            with guarded(args, kwargs):
+                output, aux = split_aux(name, func(*made, **kwargs), has_aux)
             outputs = tensors_of(name, output, "the output")
             leaves, in_spec = tree_flatten(inputs)
             tensors_of(name, inputs, "the arguments")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack.autograd.function import VmapInfo, batching
 from tesserack.func._batched import Batched, NoTensor, SharedWrite, Unbatchable, entries, whole
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
@@ -91,11 +92,13 @@ def vmap(
             return found[0]
         results: list[list[Any]] = []
         before = ts.get_rng_state()
+        mapped = [x for x, dim in zip(leaves, dims, strict=True) if dim is not None]
         for k in range(count):
             if randomness == "same":
                 ts.set_rng_state(before)
             picked = [x if dim is None else x.select(dim, k) for x, dim in zip(leaves, dims, strict=True)]
-            flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs))
+            with _only_own_writes(mapped):
+                flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs))
             results.append(flat)
             if randomness == "error" and not ts.equal(before, ts.get_rng_state()):
                 raise RuntimeError(
@@ -105,6 +108,20 @@ def vmap(
         return _stacked(results, out_spec, out_dims, found)
 
     return wrapper
+
+
+@contextmanager
+def _only_own_writes(mapped: list[Any]) -> Iterator[None]:
+    """Within it, a function runs for one entry: what it wrote to and all share would be written to by each."""
+    _native._push_write_guard(
+        mapped,
+        "vmap: in-place arithmetic is not possible on a tensor that all entries share: it would be written to once for "
+        "each of them. Please use an out-of-place operator, or give vmap the tensor as an argument",
+    )
+    try:
+        yield
+    finally:
+        _native._pop_write_guard()
 
 
 def _at_once(

@@ -18,6 +18,9 @@ from typing import Any
 from tesserack import _native
 from tesserack._native import Tensor
 from tesserack._native import _Call as Call
+from tesserack.backends._discovery import entry_points, none_in, plugins_enabled
+
+ANSWERS = "tesserack.libraries"
 
 __all__ = [
     "Call",
@@ -41,6 +44,7 @@ class _Library:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.stamp: tuple[int, int, int] | None = None  # what the file was when it was loaded
+        self.answered = False  # by an installed package, in its stead
 
 
 _libraries: dict[str, _Library] = {}
@@ -141,6 +145,10 @@ def load_library(path: str | os.PathLike[str]) -> None:
     ``tesserack.ops.<namespace>.<name>``, its keys :func:`get_key` of their names. A library is loaded once: calling
     this again does nothing. What it registers stays until the process ends.
 
+    An installed package may answer for a library that was built for something else: an entry point of the group
+    ``tesserack.libraries``, named as the end of the path without suffixes (``"acme/_C"``), is a function that registers
+    the same operators. It is called, once, and the file is not opened.
+
     Raises:
         RuntimeError: the file is no such library, is built for another ABI, has changed since it was loaded, or its
             setup failed (other classes, too, as it says).
@@ -148,6 +156,9 @@ def load_library(path: str | os.PathLike[str]) -> None:
     real = os.path.realpath(path)
     library = _libraries.setdefault(real, _Library())
     with library.lock:
+        if library.answered or _answer(real):
+            library.answered = True
+            return
         stat = os.stat(real) if os.path.exists(real) else None
         found = (stat.st_ino, stat.st_mtime_ns, stat.st_size) if stat else None
         if library.stamp is None:
@@ -155,6 +166,21 @@ def load_library(path: str | os.PathLike[str]) -> None:
             library.stamp = found
         elif library.stamp != found:
             raise RuntimeError(f"library: {real} has changed since it was loaded; restart to load it anew")
+
+
+def _answer(path: str) -> bool:
+    """Whether an installed package registers what the library at this path would."""
+    if not plugins_enabled() or none_in(ANSWERS):
+        return False
+    folder, name = os.path.split(path)
+    stem = os.path.join(folder, name.partition(".")[0])
+    found = [point for point in entry_points(ANSWERS) if stem.endswith("/" + point.name)]
+    if len(found) > 1:
+        told = ", ".join(str(point.dist and point.dist.name) for point in found)
+        raise RuntimeError(f"library: {path} is answered for by several packages: {told}; uninstall all but one")
+    for point in found:
+        point.load()()
+    return bool(found)
 
 
 def key_names() -> list[str]:

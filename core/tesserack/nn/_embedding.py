@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.ops.registry import operators
@@ -34,6 +36,10 @@ def embedding_bag(
     >>> embedding_bag(ts.tensor([0, 2, 1]), table, ts.tensor([0, 2]), mode="sum").tolist()
     [[4.0, 6.0], [2.0, 3.0]]
     """
+    if weight.dtype is ts.int64 and input.is_floating_point():
+        warnings.warn("embedding_bag: the order of arguments was changed; give the indices first, then the weight",
+                      stacklevel=2)  # fmt: skip
+        input, weight = weight, input
     if max_norm is not None:
         _renorm_rows(weight, input, max_norm, norm_type)
     if scale_grad_by_freq or sparse:

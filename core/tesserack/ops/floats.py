@@ -148,11 +148,11 @@ def _slopes(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
     def at(t: Tensor, start: int, length: int) -> Tensor:
         return t.narrow(dim, start, length)
 
+    left, right = at(gaps, 0, count - 2), at(gaps, 1, count - 2)
     if isinstance(spacing, Tensor):
-        left, right = at(gaps, 0, count - 2), at(gaps, 1, count - 2)
         middle = (at(between, 0, count - 2) * right + at(between, 1, count - 2) * left) / (left + right)
-    else:  # of the neighbours alone: an infinity between them does not count
-        middle = (at(x, 2, count - 2) - at(x, 0, count - 2)) / (2 * float(spacing))
+    else:  # what lies between two neighbours has no part, an infinity least of all
+        middle = (at(x, 2, count - 2) - at(x, 0, count - 2)) / (left + right)
     first, last = at(between, 0, 1), at(between, count - 2, 1)
     if edge_order == 2:  # the parabola through three samples
         bend = (at(between, 1, 1) - first) / (at(gaps, 0, 1) + at(gaps, 1, 1))

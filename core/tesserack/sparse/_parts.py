@@ -74,6 +74,7 @@ def make(
     """A sparse tensor without history over these parts, which nothing checks."""
     values = values.detach()
     sparse_dim = len(size) - dense_dim if layout is COO else 2
+    coalesced = coalesced or (layout is COO and indices[0].shape[1] < 2)
     made: Tensor = _native._make_sparse(
         tuple(size), layout, (*(part.detach() for part in indices), values), sparse_dim, dense_dim, bool(coalesced)
     )

@@ -40,7 +40,7 @@ _OFFLOADED = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFF
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told of the run: whether it is the second, and in the first the operator's result."""
+    """What a policy is told of the call: the operator's result. It is asked in the first run alone."""
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
         self.is_recompute = is_recompute
@@ -124,12 +124,27 @@ class _Kept:
         return self._value.to(self._device).detach()
 
 
+class _EachTime:
+    """A context manager that may be entered again: each backward of a kept graph makes the second run anew."""
+
+    def __init__(self, make: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
+        self._make = make
+        self._entered: list[contextlib.AbstractContextManager[None]] = []
+
+    def __enter__(self) -> None:
+        self._entered.append(self._make())
+        self._entered[-1].__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._entered.pop().__exit__(*exc)
+
+
 class _Run:
     """Both runs of one checkpointed call."""
 
     def __init__(self, policy: Callable[..., Any], may_change: bool) -> None:
         self._policy, self._may_change = policy, may_change
-        self._kept: defaultdict[str, list[list[_Kept]]] = defaultdict(list)
+        self._kept: defaultdict[str, list[list[_Kept] | None]] = defaultdict(list)  # for each call; None: not kept
         self._several: dict[str, bool] = {}
         self._watch = _watch("SelectiveCheckpoint")
 
@@ -149,10 +164,8 @@ class _Run:
         # Whose parts are recorded, what shows memory in another way, and what writes: these run every time.
         if record["traced"] or record["view"] or "!" in record["schema"] or not record["differentiable"]:
             return call.redispatch(*args)
-        if again:
-            answer = self._chosen(SelectiveCheckpointContext(is_recompute=True), call.op, args)
-            if answer in _SAVED + _OFFLOADED:
-                return self._give_back(call.op)
+        if again and self._is_kept(call.op):
+            return self._give_back(call.op)
         with self._watch.key.enabled(False):  # its parts belong to it
             return call.redispatch(*args) if again else self._keep(call, args)
 
@@ -163,15 +176,27 @@ class _Run:
             self._several[call.op] = isinstance(result, (tuple, list))
             parts = result if self._several[call.op] else (result,)
             self._kept[call.op].append([_Kept(part, answer in _OFFLOADED) for part in parts])
+        else:
+            self._kept[call.op].append(None)
         return result
 
-    def _give_back(self, op: str) -> Any:
+    def _is_kept(self, op: str) -> bool:
+        """Whether the result of this call of the second run is kept; else the call is one to make again."""
         number = self._given[op]
         self._given[op] += 1
         if number >= len(self._kept[op]):
-            raise RuntimeError(f"{op} encountered during backward, but not found in storage: a policy must be the same "
-                               "in both runs")  # fmt: skip
-        values = [part.value(self._may_change) for part in self._kept[op][number]]
+            raise RuntimeError(f"{op} encountered during backward, but not found in storage: the function must do the "
+                               "same in both runs")  # fmt: skip
+        return self._kept[op][number] is not None
+
+    def _give_back(self, op: str) -> Any:
+        number = self._given[op] - 1
+        parts = self._kept[op][number] or []
+        if not parts:
+            raise RuntimeError("Trying to backward an extra time. You are only allowed to backward once on any region "
+                               "computed under selective activation checkpoint.")  # fmt: skip
+        self._kept[op][number] = []
+        values = [part.value(self._may_change) for part in parts]
         return tuple(values) if self._several[op] else values[0]
 
     def _chosen(self, context: SelectiveCheckpointContext, name: str, args: Any) -> CheckpointPolicy:
@@ -223,7 +248,7 @@ def create_selective_checkpoint_contexts(
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     run = _Run(policy, allow_cache_entry_mutation)
-    return run.first(), run.second()
+    return _EachTime(run.first), _EachTime(run.second)
 
 
 def _from_list(chosen: list[Any]) -> Callable[..., Any]:

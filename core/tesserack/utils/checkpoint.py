@@ -52,7 +52,7 @@ class CheckpointError(RuntimeError):
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
-    use_reentrant: bool = False,
+    use_reentrant: bool | None = None,
     context_fn: Callable[[], tuple[Any, Any]] | None = None,
     preserve_rng_state: bool = True,
     determinism_check: str = "default",
@@ -63,7 +63,8 @@ def checkpoint(
     """``function(*args, **kwargs)``, keeping none of the tensors it saves for backward: it runs again to get them.
 
     Args:
-        use_reentrant: use the older scheme: a backward within the backward; some input must require grad.
+        use_reentrant: use the older scheme, a backward within the backward, where some input must require grad and
+            ``autograd.grad`` does not go: give it, since it is True by default with a warning, as in PyTorch.
         context_fn: makes two context managers, around the first run and around the second; those of
             :func:`create_selective_checkpoint_contexts` keep the results of chosen operators.
         preserve_rng_state: let random operators draw the same numbers again.
@@ -75,10 +76,13 @@ def checkpoint(
 
     >>> import tesserack as ts
     >>> x = ts.tensor([1.0, 2.0], requires_grad=True)
-    >>> checkpoint(lambda t: (t * t).sum(), x).backward()
+    >>> checkpoint(lambda t: (t * t).sum(), x, use_reentrant=False).backward()
     >>> x.grad
     tensor([2., 4.])
     """
+    if use_reentrant is None:
+        use_reentrant = True
+        _warn_of_default("checkpoint")
     if use_reentrant:
         if kwargs or context_fn is not None:
             raise ValueError(
@@ -100,6 +104,14 @@ def checkpoint(
         result = function(*args, **kwargs)
     run.complete = True
     return result
+
+
+def _warn_of_default(name: str) -> None:
+    warnings.warn(
+        f"{name}: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, but if "
+        "you need to preserve the current default behavior, you can pass use_reentrant=True.",
+        stacklevel=3,
+    )
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -142,19 +154,46 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Any:
 class GraphExecGroup:
     """Context manager: several backward calls inside compute what they share of checkpointed regions again only once.
 
-    That is so outside as well while the graph is kept (``retain_graph=True``).
+    They must not need the same tensor: ``CheckpointError``. ``RuntimeError`` within another group.
     """
 
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+        self._used: set[_Holder] = set()
+
+    def note_use(self, holder: _Holder) -> None:
+        """A tensor that was computed again is taken: once."""
+        if holder in self._used:
+            raise CheckpointError(
+                "checkpoint: Unpack is being triggered for a tensor that was already unpacked once. Performing two "
+                "backward calls that overlap (i.e. require the same saved activation in order to compute gradients) is "
+                "not allowed while under a GraphExecGroup"
+            )
+        self._used.add(holder)
+
     def __enter__(self) -> GraphExecGroup:
+        if getattr(_groups, "current", None) is not None:
+            raise RuntimeError("GraphExecGroup contexts cannot be nested")
+        _groups.current = self
         return self
 
     def __exit__(self, *exc: object) -> None:
-        pass
+        _groups.current = None
+        for run in self.runs:
+            run.forget()
+        self.runs.clear()
+        self._used.clear()
+
+
+_groups = threading.local()
 
 
 def checkpoint_sequential(functions: Sequence[Callable[..., Any]], segments: int, input: Any, **kwargs: Any) -> Any:
     """Run functions one after another in ``segments`` checkpointed groups; the last group is not checkpointed."""
     steps = [*functions]
+    if kwargs.get("use_reentrant") is None:
+        kwargs["use_reentrant"] = True
+        _warn_of_default("checkpoint_sequential")
     if not 1 <= segments <= max(len(steps), 1):
         raise ValueError(f"checkpoint_sequential: expected 1 to {len(steps)} segments, got {segments}")
     size = len(steps) // segments
@@ -238,6 +277,10 @@ class _Run:
         self.complete = False  # gradients taken within the first run need what it saved so far
         self.operators: list[str] | None = None  # of the first run, in debug mode
 
+    def forget(self) -> None:
+        """Drop what was computed again."""
+        self._values.clear()
+
     def pack(self, tensor: Tensor) -> _Holder:
         holder = _Holder(len(self._holders), tensor)
         self._holders.append(weakref.ref(holder))
@@ -246,12 +289,27 @@ class _Run:
     def unpack(self, holder: _Holder) -> Tensor:
         if holder not in self._values:
             self._run_again()
+            self._forget_later()
         if holder not in self._values:
             raise CheckpointError(
-                f"checkpoint: the second run of {self._function!r} saved fewer tensors for backward than the first: "
-                f"it must do the same every time{self._shown()}"
+                f"checkpoint: A different number of tensors was saved by the second run of {self._function!r} for "
+                f"backward, fewer than by the first: it must do the same every time{self._shown()}"
             )
-        return self._values[holder]
+        value = self._values[holder]
+        group = getattr(_groups, "current", None)
+        if group is not None:
+            group.note_use(holder)
+        elif _native._current_run() < 0:
+            self._values.clear()  # a look from outside of a backward
+        return value
+
+    def _forget_later(self) -> None:
+        """What was computed again lasts as long as the backward that asked, or the group of several."""
+        group = getattr(_groups, "current", None)
+        if group is not None:
+            group.runs.append(self)
+        elif _native._current_run() >= 0:
+            _native._queue_callback(self.forget)
 
     def _shown(self) -> str:
         """The operators of both runs, where they are known."""
@@ -268,7 +326,7 @@ class _Run:
             count += 1
             if holder is not None:
                 self._compare(holder, tensor)
-                self._values[holder] = tensor.detach()
+                self._values[holder] = tensor if tensor.grad_fn is None else tensor.detach()
             if count >= len(self._holders) and (self.stops_early or not self.complete):
                 raise _Enough
             return tensor
@@ -287,7 +345,8 @@ class _Run:
             self._function(*self._args, **self._kwargs)
         if self._check and count > len(self._holders):
             raise CheckpointError(
-                f"checkpoint: the second run saved {count} tensors for backward and the first {len(self._holders)}: "
+                f"checkpoint: A different number of tensors was saved for backward by the second run, {count}, and "
+                f"the first, {len(self._holders)}: "
                 f"the function must do the same every time{self._shown()}"
             )
 
@@ -295,7 +354,8 @@ class _Run:
         meta = (tuple(tensor.shape), tensor.dtype, str(tensor.device))
         if self._check and meta != holder.meta:
             raise CheckpointError(
-                f"checkpoint: tensor {holder.index} saved for backward was {holder.meta} in the first run "
+                "checkpoint: Recomputed values for the following tensors have different metadata than during the "
+                f"forward pass: tensor {holder.index} saved for backward was {holder.meta} in the first run "
                 f"and {meta} in the second: the function must do the same every time{self._shown()}"
             )
 
@@ -318,6 +378,11 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        if _native._run_has_inputs():
+            raise RuntimeError(
+                "checkpoint: When use_reentrant=True, checkpoint is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward(). Use .backward() without an `inputs` parameter, or use_reentrant=False."
+            )
         saved = iter(ctx.saved_tensors)
         args = [next(saved) if tensor else other for tensor, other in zip(ctx.is_tensor, ctx.others, strict=True)]
         inputs = [a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in args]

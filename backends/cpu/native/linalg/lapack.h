@@ -45,6 +45,7 @@ template <class T> struct Routines;
     static constexpr auto getrs = scipy_LAPACKE_##letter##getrs_work;                                                  \
     static constexpr auto potrf = scipy_LAPACKE_##letter##potrf_work;                                                  \
     static constexpr auto potrs = scipy_LAPACKE_##letter##potrs_work;                                                  \
+    static constexpr auto potri = scipy_LAPACKE_##letter##potri_work;                                                  \
     static constexpr auto sytrf = scipy_LAPACKE_##letter##sytrf_work;                                                  \
     static constexpr auto sytrs = scipy_LAPACKE_##letter##sytrs_work;                                                  \
     static constexpr auto geqrf = scipy_LAPACKE_##letter##geqrf_work;                                                  \

@@ -255,11 +255,24 @@ size_t bucket_of_rank(const std::vector<int64_t>& counts, int64_t& k) {
   }
 }
 
+template <class T> std::pair<Key<T>, Key<T>> key_range(const T* row, int64_t n) {
+  if constexpr (std::is_integral_v<T>) {
+    T least = row[0], most = row[0];
+    for (int64_t i = 1; i < n; ++i) least = std::min(least, row[i]), most = std::max(most, row[i]);
+    return {key_of(least), key_of(most)};
+  }
+  return {Key<T>{0}, static_cast<Key<T>>(~Key<T>{0})};
+}
+
 template <class T, class Item> int64_t position_of_rank(const T* row, int64_t n, int64_t k, std::vector<Item>& items) {
-  constexpr int bits = 8 * static_cast<int>(sizeof(Key<T>));
-  const int width = n < kLong ? 8 : std::min(bits, 11);
+  const auto [least, most] = key_range(row, n);
+  const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(most - least))));
+  const int width = std::min(bits, n < kLong ? 8 : 11);
   int shift = bits - width;
-  const auto digit = [&](uint64_t key) { return static_cast<size_t>(key >> shift) & ((size_t{1} << width) - 1); };
+  // From the least key on: of integers as wide as memory is most high bits are the same.
+  const auto digit = [&, low = uint64_t{least}](uint64_t key) {
+    return static_cast<size_t>((key - low) >> shift) & ((size_t{1} << width) - 1);
+  };
   thread_local std::vector<int64_t> counts;
   counts.assign(size_t{2} << width, 0);
   for (int64_t i = 0; i < n; ++i) ++counts[2 * digit(key_of(row[i])) + static_cast<size_t>(i & 1)];

@@ -1,4 +1,5 @@
 // float64 instructions of the tile machine.
+#include "math/arc_f64.h"
 #include "math/erfc_f64.h"
 #include "math/hyperbolic_f64.h"
 #include "math/pow_f64.h"
@@ -47,6 +48,8 @@ constexpr OpTable<double> make_table() {
   set_unary<double, [](double a) { return std::sin(a); }>(t, TS_I_SIN);
   set_unary<double, [](double a) { return std::cos(a); }>(t, TS_I_COS);
 #endif
+  set_unary<double, [](double a) { return asin_f64(a); }>(t, TS_I_ASIN);
+  set_unary<double, [](double a) { return acos_f64(a); }>(t, TS_I_ACOS);
   set_unary<double, [](double a) { return sinh_f64(a); }>(t, TS_I_SINH);
   set_unary<double, [](double a) { return cosh_f64(a); }>(t, TS_I_COSH);
   set_unary<double, [](double a) { return tanh_f64(a); }>(t, TS_I_TANH);

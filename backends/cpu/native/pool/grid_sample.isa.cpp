@@ -1,5 +1,6 @@
 // grid_sample and grid_sample_backward: for a block of places the elements they read, with weights; then all channels.
 #include "dtype_switch.h"
+#include "reduce/fold.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -113,6 +114,16 @@ template <class T, class A> void locate(Located<A>& found, const Shape& s, const
       slope[p] = scale;
     }
     if (s.padding == kZeros || s.mode == kCubic) continue; // cubic pads each of its elements
+    if (s.padding == kBorder) {                            // as padded() has it, without a branch
+      const A last = static_cast<A>(size - 1);
+      for (int64_t p = 0; p < count; ++p) {
+        const A x = at[p], low = x > 0 ? x : A{0};
+        const bool inside = (x > 0) & (x < last);
+        at[p] = low >= last ? last : low;
+        slope[p] = inside ? slope[p] : A{0};
+      }
+      continue;
+    }
     for (int64_t p = 0; p < count; ++p) {
       const Place<A> place = padded<A>(at[p], size, s.padding, s.align);
       at[p] = place.at;
@@ -121,25 +132,31 @@ template <class T, class A> void locate(Located<A>& found, const Shape& s, const
   }
 }
 
+// The elements before and after coordinates, -1 for those outside, and their shares. A function of its own, and its
+// conditions without a branch: else the compiler finds no vectors.
+template <class A>
+__attribute__((noinline)) void split(const A* __restrict at, A* __restrict before, A* __restrict after,
+                                     int32_t* __restrict first, int32_t* __restrict second, int64_t count,
+                                     int32_t size) {
+  const A last = static_cast<A>(size);
+  for (int64_t p = 0; p < count; ++p) {
+    const A floor = std::floor(at[p]), t = at[p] - floor;
+    // Also of coordinates that are no numbers: all elements are outside.
+    const A held = (floor >= A{-1}) & (floor <= last) ? floor : A{-2};
+    const int32_t n = static_cast<int32_t>(held);
+    before[p] = 1 - t;
+    after[p] = t;
+    first[p] = (n >= 0) & (n < size) ? n : -1;
+    second[p] = (n >= -1) & (n + 1 < size) ? n + 1 : -1;
+  }
+}
+
 template <int Dims, class A> void set_linear(Taps<A>& taps, const Shape& s, const Located<A>& where, int64_t count) {
   std::array<std::array<std::array<A, kBlock>, 2>, Dims> parts; // of the element before and after, last dim first
   std::array<std::array<std::array<int32_t, kBlock>, 2>, Dims> numbers;
-  for (size_t d = 0; d < Dims; ++d) {
-    const int32_t size = static_cast<int32_t>(s.size[Dims - 1 - d]);
-    const A last = static_cast<A>(size);
-    const A* __restrict at = where.at[d].data();
-    for (int64_t k = 0; k < count; ++k) {
-      const size_t p = static_cast<size_t>(k);
-      const A floor = std::floor(at[p]), t = at[p] - floor;
-      // Also of coordinates that are no numbers: all elements are outside.
-      const A held = floor >= A{-1} && floor <= last ? floor : A{-2};
-      const int32_t n = static_cast<int32_t>(held);
-      parts[d][0][p] = 1 - t;
-      parts[d][1][p] = t;
-      numbers[d][0][p] = n >= 0 && n < size ? n : -1;
-      numbers[d][1][p] = n >= -1 && n + 1 < size ? n + 1 : -1;
-    }
-  }
+  for (size_t d = 0; d < Dims; ++d)
+    split(where.at[d].data(), parts[d][0].data(), parts[d][1].data(), numbers[d][0].data(), numbers[d][1].data(), count,
+          static_cast<int32_t>(s.size[Dims - 1 - d]));
   for (int tap = 0; tap < 1 << Dims; ++tap) {
     int32_t* __restrict index = taps.index.data() + taps.at(tap, 0);
     A* __restrict weight = taps.weight.data() + taps.at(tap, 0);
@@ -179,7 +196,7 @@ template <int Dims, class A> void set_nearest(Taps<A>& taps, const Shape& s, con
       const int32_t size = static_cast<int32_t>(s.size[Dims - 1 - d]);
       const A x = std::nearbyint(where.at[d][static_cast<size_t>(p)]);
       // Also of coordinates that are no numbers: all elements are outside.
-      const int32_t n = static_cast<int32_t>(x >= A{0} && x < static_cast<A>(size) ? x : A{-1});
+      const int32_t n = static_cast<int32_t>((x >= A{0}) & (x < static_cast<A>(size)) ? x : A{-1});
       least = std::min(least, n);
       place = place * size + std::max(n, 0);
     }
@@ -230,10 +247,45 @@ template <class T, class A> void fill_taps(Taps<A>& taps, const Shape& s, const 
     set_linear<3>(taps, s, where, count);
 }
 
+#if defined(__AVX2__)
+#define TESSERACK_CPU_GATHERED_TAPS 1
+// Of float32 by the processor's own gather, which compilers avoid.
+template <int N>
+void gather_taps(float* __restrict sums, const int32_t* index, const float* weight, const float* plane, int64_t count) {
+  constexpr int64_t lanes = kVectorBytes / 4;
+  for (int64_t p = 0; p < count; p += lanes) { // a block's arrays are as long as whole registers
+#if defined(__AVX512F__)
+    __m512 sum = _mm512_loadu_ps(sums + p);
+    for (int tap = 0; tap < N; ++tap) {
+      const __m512i at = _mm512_loadu_si512(index + tap * kBlock + p);
+      const __mmask16 inside = _mm512_cmpge_epi32_mask(at, _mm512_setzero_si512());
+      const __m512 value = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), inside, at, plane, 4);
+      const __m512 scaled = _mm512_maskz_mul_ps(inside, _mm512_loadu_ps(weight + tap * kBlock + p), value);
+      sum = _mm512_add_ps(sum, scaled);
+    }
+    _mm512_storeu_ps(sums + p, sum);
+#else
+    __m256 sum = _mm256_loadu_ps(sums + p);
+    for (int tap = 0; tap < N; ++tap) {
+      const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index + tap * kBlock + p));
+      const __m256 inside = _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1)));
+      const __m256 value = _mm256_mask_i32gather_ps(_mm256_setzero_ps(), plane, at, inside, 4);
+      const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(weight + tap * kBlock + p), value);
+      sum = _mm256_add_ps(sum, _mm256_and_ps(inside, scaled));
+    }
+    _mm256_storeu_ps(sums + p, sum);
+#endif
+  }
+}
+#endif
+
 // Adds weight * plane[index] of `N` taps where there is an index. What stands where there is none is never used.
 template <int N, class T, class A>
 void add_taps(A* __restrict sums, const int32_t* __restrict index, const A* __restrict weight,
               const T* __restrict plane, int64_t count) {
+#ifdef TESSERACK_CPU_GATHERED_TAPS
+  if constexpr (std::is_same_v<T, float>) return gather_taps<N>(sums, index, weight, plane, count);
+#endif
   for (int64_t p = 0; p < count; ++p) {
     A sum = sums[p];
     for (int tap = 0; tap < N; ++tap) {

@@ -1,8 +1,11 @@
 // max_pool2d_with_indices and its gradient. NaN wins; of equal values the first in row-major order.
 #include "pool_window.h"
+#include "reduce/fold.h"
 #include "threads.h"
 
+#include <cstring>
 #include <limits>
+#include <utility>
 
 namespace tesserack::cpu {
 namespace {
@@ -47,7 +50,8 @@ public:
 
   static bool suit(const backend::Tensor& in, const backend::Tensor& out, const backend::Tensor& where, const Axis& h,
                    const Axis& w) {
-    constexpr int64_t kPlaneUpTo = 1 << 22; // so that offsets within a group of outputs are small
+    constexpr int64_t kPlaneUpTo = 1 << 22;                // so that offsets within a group of outputs are small
+    if (w.out >= kTogether && w.stride <= 2) return false; // rows are long enough for themselves, without a gather
     const auto whole = [](const Axis& a) { return a.at(0, 0) >= 0 && a.at(a.out - 1, a.kernel - 1) < a.in; };
     return in.is_contiguous() && out.is_contiguous() && where.is_contiguous() && whole(h) && whole(w) &&
            h.in * w.in <= kPlaneUpTo;
@@ -102,6 +106,12 @@ private:
   }
 };
 
+// Every other element of two registers.
+template <class T> inline Vector<T> even_of(Vector<T> low, Vector<T> high) {
+  return [&]<int... K>(std::integer_sequence<int, K...>) { return __builtin_shufflevector(low, high, (2 * K)...); }
+  (std::make_integer_sequence<int, kLanes<T>>());
+}
+
 template <class T, class Index> class MaxPool {
 public:
   explicit MaxPool(const Call& call)
@@ -140,6 +150,8 @@ public:
   }
 
 private:
+  static constexpr int64_t kPart = 1024; // outputs
+
   Tensor input_, values_, indices_;
   Planes from_, to_, at_;
   const T* in_;
@@ -155,25 +167,94 @@ private:
     return static_cast<Index>(h_.at(oh, kh) * w_.in + w_.at(ow, kw));
   }
 
+  // The origins of a row: those of the windows that begin inside lie in one line.
+  void set_origins(int64_t oh, int64_t begin, int64_t end, Index* where) const {
+    int64_t kh = 0;
+    while (h_.at(oh, kh) < 0) ++kh;
+    const int64_t line = h_.at(oh, kh) * w_.in, inside = std::min(end, w_.first(0));
+    for (int64_t ow = begin; ow < inside; ++ow) where[ow] = origin(oh, ow);
+    const auto start = static_cast<Index>(line - w_.padding);
+    for (Index ow = static_cast<Index>(std::max(begin, inside)); ow < static_cast<Index>(end); ++ow)
+      where[ow] = start + ow * static_cast<Index>(w_.stride);
+  }
+
   // One output row of one plane, all columns together.
   void row(int64_t plane, int64_t oh, std::vector<Accumulator<T>>& best, std::vector<Index>& where) const {
     const T* in = in_ + from_.plane(plane);
-    std::fill(best.begin(), best.end(), lowest<Accumulator<T>>());
-    for (int64_t ow = 0; ow < w_.out; ++ow) where[static_cast<size_t>(ow)] = origin(oh, ow);
-    for (int64_t kh = 0; kh < h_.kernel; ++kh) {
-      if (!h_.inside(oh, kh)) continue;
-      const int64_t h = h_.at(oh, kh);
-      for (int64_t kw = 0; kw < w_.kernel; ++kw) {
-        const int64_t first = w_.first(kw), last = w_.last(kw);
-        if (first >= last) continue;
-        const int64_t w = w_.at(first, kw);
-        take<T, Index>(in + h * from_.row_stride + w * from_.col_stride, w_.stride * from_.col_stride,
-                       static_cast<Index>(h * w_.in + w), static_cast<Index>(w_.stride), last - first,
-                       best.data() + first, where.data() + first);
+    T* const out = out_ + to_.plane(plane) + oh * to_.row_stride;
+    int64_t* const at = where_ + at_.plane(plane) + oh * at_.row_stride;
+    int64_t begin = 0;
+    if constexpr (std::is_floating_point_v<T> && sizeof(T) == sizeof(Index)) {
+      const int64_t first = std::min(w_.out, w_.first(0)), last = w_.last(w_.kernel - 1);
+      if (from_.col_stride == 1 && to_.col_stride == 1 && at_.col_stride == 1 && w_.stride <= 2 && last - first >= 64) {
+        columns(plane, oh, 0, first, best, where);
+        begin = w_.stride == 1 ? whole<1>(in, oh, first, last, out, at) : whole<2>(in, oh, first, last, out, at);
       }
     }
-    write(best, where, out_ + to_.plane(plane) + oh * to_.row_stride, to_.col_stride,
-          where_ + at_.plane(plane) + oh * at_.row_stride, at_.col_stride);
+    columns(plane, oh, begin, w_.out, best, where);
+  }
+
+  // Windows of a row that lie inside the plane, some whole registers of them; returns where it stopped.
+  template <int Step> int64_t whole(const T* in, int64_t oh, int64_t first, int64_t last, T* out, int64_t* at) const {
+    constexpr int lanes = kLanes<T>, ways = 2;
+    typedef Index Places __attribute__((vector_size(kVectorBytes)));
+    Places numbers{};
+    for (int k = 0; k < lanes; ++k) numbers[k] = static_cast<Index>(k * Step);
+    int64_t j = first;
+    // One more than is written: the elements between those of a stride of two are read too.
+    for (; j + ways * lanes < last; j += ways * lanes) {
+      Vector<T> best[ways];
+      Places where[ways];
+      for (int k = 0; k < ways; ++k) {
+        best[k] = lowest<T>() - Vector<T>{};
+        where[k] = numbers + origin(oh, j + k * lanes);
+      }
+      for (int64_t kh = 0; kh < h_.kernel; ++kh) {
+        if (!h_.inside(oh, kh)) continue;
+        const T* line = in + h_.at(oh, kh) * from_.row_stride;
+        for (int64_t kw = 0; kw < w_.kernel; ++kw)
+#pragma GCC unroll 2
+          for (int k = 0; k < ways; ++k) {
+            const int64_t w = w_.at(j + k * lanes, kw);
+            const Vector<T> value =
+                Step == 1 ? load_vector(line + w) : even_of<T>(load_vector(line + w), load_vector(line + w + lanes));
+            const Places better = reinterpret_cast<Places>((value > best[k]) | (value != value));
+            best[k] = better ? value : best[k];
+            where[k] = better ? numbers + static_cast<Index>(h_.at(oh, kh) * w_.in + w) : where[k];
+          }
+      }
+      for (int k = 0; k < ways; ++k) {
+        std::memcpy(out + j + k * lanes, &best[k], sizeof best[k]);
+        for (int i = 0; i < lanes; ++i) at[j + k * lanes + i] = where[k][i];
+      }
+    }
+    return j;
+  }
+  // Outputs [from, to) of a row, by parts, so that what runs over all taps stays in the first cache.
+  void columns(int64_t plane, int64_t oh, int64_t from, int64_t to, std::vector<Accumulator<T>>& best,
+               std::vector<Index>& where) const {
+    const T* in = in_ + from_.plane(plane);
+    T* const out = out_ + to_.plane(plane) + oh * to_.row_stride;
+    int64_t* const at = where_ + at_.plane(plane) + oh * at_.row_stride;
+    for (int64_t begin = from; begin < to; begin += kPart) {
+      const int64_t end = std::min(to, begin + kPart);
+      set_origins(oh, begin, end, where.data());
+      std::fill(best.begin() + begin, best.begin() + end, lowest<Accumulator<T>>());
+      for (int64_t kh = 0; kh < h_.kernel; ++kh) {
+        if (!h_.inside(oh, kh)) continue;
+        const int64_t h = h_.at(oh, kh);
+        for (int64_t kw = 0; kw < w_.kernel; ++kw) {
+          const int64_t first = std::max(begin, w_.first(kw)), last = std::min(end, w_.last(kw));
+          if (first >= last) continue;
+          const int64_t w = w_.at(first, kw);
+          take<T, Index>(in + h * from_.row_stride + w * from_.col_stride, w_.stride * from_.col_stride,
+                         static_cast<Index>(h * w_.in + w), static_cast<Index>(w_.stride), last - first,
+                         best.data() + first, where.data() + first);
+        }
+      }
+      write(best.data() + begin, where.data() + begin, end - begin, out + begin * to_.col_stride, to_.col_stride,
+            at + begin * at_.col_stride, at_.col_stride);
+    }
   }
 
   // One output row of a channels-last image, all channels of a pixel together.
@@ -189,16 +270,22 @@ private:
                          static_cast<Index>(h * w_.in + w), 0, from_.channels, best.data(), where.data());
         }
       }
-      write(best, where, out_ + image * to_.batch_stride + oh * to_.row_stride + ow * to_.col_stride, 1,
+      write(best.data(), where.data(), from_.channels,
+            out_ + image * to_.batch_stride + oh * to_.row_stride + ow * to_.col_stride, 1,
             where_ + image * at_.batch_stride + oh * at_.row_stride + ow * at_.col_stride, 1);
     }
   }
 
-  static void write(const std::vector<Accumulator<T>>& best, const std::vector<Index>& where, T* out, int64_t out_step,
-                    int64_t* at, int64_t at_step) {
-    const int64_t n = static_cast<int64_t>(best.size());
-    for (int64_t j = 0; j < n; ++j) out[j * out_step] = store<T>(best[static_cast<size_t>(j)]);
-    for (int64_t j = 0; j < n; ++j) at[j * at_step] = where[static_cast<size_t>(j)];
+  static void write(const Accumulator<T>* best, const Index* where, int64_t n, T* out, int64_t out_step, int64_t* at,
+                    int64_t at_step) {
+    if (out_step == 1 && at_step == 1) return write(best, where, n, out, at);
+    for (int64_t j = 0; j < n; ++j) out[j * out_step] = store<T>(best[j]);
+    for (int64_t j = 0; j < n; ++j) at[j * at_step] = where[j];
+  }
+  static void write(const Accumulator<T>* __restrict best, const Index* __restrict where, int64_t n, T* __restrict out,
+                    int64_t* __restrict at) {
+    for (int64_t j = 0; j < n; ++j) out[j] = store<T>(best[j]);
+    for (int64_t j = 0; j < n; ++j) at[j] = where[j];
   }
 };
 

@@ -184,16 +184,27 @@ struct PointwiseNode final : Node {
       if (numbers[k].is_number())
         parts.push_back({.name = arg.name, .value = &numbers[k], .type = &arg.type});
       else if (kept >> k & 1)
-        parts.push_back({.name = arg.name, .tensor = [this, k](size_t) { return saved[k].unpack(this); }});
+        parts.push_back({.name = arg.name,
+                         .tensor = [this, k](size_t) { return saved[k].unpack(this); },
+                         .raw = [this, k](size_t) { return &saved[k]; }});
       else if (known >> k & 1)
-        parts.push_back({.name = arg.name, .tensor = [](size_t) { return Tensor(); }});
+        parts.push_back({.name = arg.name,
+                         .tensor = [](size_t) { return Tensor(); },
+                         .raw = [this, k](size_t) { return &saved[k]; }});
     }
     bool of_result = false;
     for (int k = 0; k < n_args; ++k) of_result |= needed >> k & 1 && op->pointwise->gradient(*op, k).save_result;
-    if (of_result) parts.push_back({.name = "result", .tensor = [this](size_t) { return result.unpack(this); }});
+    if (of_result)
+      parts.push_back({.name = "result",
+                       .tensor = [this](size_t) { return result.unpack(this); },
+                       .raw = [this](size_t) { return &result; }});
     return parts;
   }
 
+  void visit_held(HeldVisitor& visitor) const override {
+    for (const SavedTensor& s : saved) s.visit_held(visitor);
+    result.visit_held(visitor);
+  }
   void release_saved() override {
     for (SavedTensor& s : saved) s.reset();
     result.reset();

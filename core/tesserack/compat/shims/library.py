@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tesserack.library import CustomOp, OpCheckError, custom_op, infer_schema, opcheck
-from tesserack.library._pieces import (
+from tesserack.library.definitions import (
     Library,
     define,
     fallthrough_kernel,

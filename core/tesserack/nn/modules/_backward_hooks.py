@@ -65,13 +65,11 @@ class BackwardHooks:
         return grads
 
     def _on_grad_input(self, grads: Grads) -> Grads:
-        if self.grad_output is None:
-            raise RuntimeError(
-                f"full backward hook: the gradient reached the inputs of {type(self.module).__name__} without passing "
-                "its outputs; the output of forward must be a tensor, or a tuple or list of tensors"
-            )
+        if self.grad_output is None:  # a second derivative, which reaches the inputs without passing the outputs
+            return grads
+        grad_output, self.grad_output = self.grad_output, None
         for hook in self.post:
-            answer = hook(self.module, grads, self.grad_output)
+            answer = hook(self.module, grads, grad_output)
             grads = _replaced("full backward hook", "grad_input", grads, answer)
         return grads
 

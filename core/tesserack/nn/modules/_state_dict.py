@@ -13,8 +13,13 @@ from tesserack.nn.modules._registry import Registry
 from tesserack.nn.parameter import Parameter
 from tesserack.utils.hooks import RemovableHandle
 
-_ASSIGNED = "_tesserack_assigned"
 _EXTRA_STATE = "_extra_state"
+
+
+class _LocalMetadata(dict[str, Any]):
+    """A module's own metadata, as its hooks see it; beside it what the whole load has assigned so far."""
+
+    assigned: dict[int, Any]
 
 
 class IncompatibleKeys(NamedTuple):
@@ -146,7 +151,8 @@ class StateDictMixin:
                 hook.hook(self, *loading)
             else:
                 hook(*loading)
-        assign = local_metadata.get(_ASSIGNED, {}) if local_metadata.get("assign_to_params_buffers") else None
+        assigned = getattr(local_metadata, "assigned", {})
+        assign = assigned if local_metadata.get("assign_to_params_buffers") else None
         own = dict(self._own_state())
         for name, tensor in own.items():
             key = prefix + name
@@ -289,10 +295,10 @@ class _Load:
         self.errors: list[str] = []
 
     def into(self, module: Any, prefix: str, state: dict[str, Any]) -> None:
-        local = dict(self.metadata.get(prefix[:-1], {}))
+        local = _LocalMetadata(self.metadata.get(prefix[:-1], {}))
         if self.assign:
             local["assign_to_params_buffers"] = True
-            local[_ASSIGNED] = self._assigned
+            local.assigned = self._assigned
         # Always strict here: what did not match is reported to the caller even if it is no error.
         module._load_from_state_dict(state, prefix, local, True, self.missing, self.unexpected, self.errors)
         for name, child in module._modules.items():

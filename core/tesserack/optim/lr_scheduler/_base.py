@@ -26,10 +26,13 @@ def set_rate(group: dict[str, Any], rate: Any) -> None:
 class LRScheduler:
     """Sets ``group["lr"]`` of every parameter group at each :meth:`step`.
 
-    ``last_epoch`` counts the steps taken; -1 starts anew, any other value resumes (the groups then need their
-    ``"initial_lr"``). A subclass defines :meth:`get_lr`, from the current rates, and if it can ``_get_closed_form_lr``,
-    from the base rates alone. Works on what the groups hold, so several schedules can act on one optimizer. Rates that
-    are tensors are written in place.
+    ``last_epoch`` counts the steps taken; -1 starts anew, any other value resumes: the groups then need their
+    ``"initial_lr"`` and the rates of the epoch resumed, as a loaded state of the optimizer has both. PyTorch multiplies
+    once more where StepLR, MultiStepLR or ConstantLR resume right at a change.
+
+    A subclass defines :meth:`get_lr`, from the current rates, and if it can ``_get_closed_form_lr``, from the base
+    rates alone. Works on what the groups hold, so several schedules can act on one optimizer. Rates that are tensors
+    are written in place.
     """
 
     optimizer: Optimizer

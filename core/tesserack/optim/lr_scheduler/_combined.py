@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tesserack.optim.lr_scheduler._base import LRScheduler, current, set_rate
@@ -72,7 +72,7 @@ class SequentialLR(_Combined):
         self.optimizer = optimizer
         self._schedulers = list(schedulers)
         self._milestones = list(milestones)
-        self.last_epoch = last_epoch + 1
+        self.last_epoch = 0
         # Every scheduler took its first step when it was made: undo that, then start the first one alone.
         for group in optimizer.param_groups:
             set_rate(group, group["initial_lr"])
@@ -80,11 +80,16 @@ class SequentialLR(_Combined):
             scheduler.last_epoch -= 1
         self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
+        for _ in range(last_epoch + 1):  # resumed: through all that lies before
+            self._take(lambda scheduler: scheduler._advance(None))
 
     def step(self, epoch: int | None = None) -> None:
         """Step the schedule whose turn it is."""
         if epoch is not None:
             raise ValueError("SequentialLR.step: takes no epoch")
+        self._take(lambda scheduler: scheduler.step())
+
+    def _take(self, step: Callable[[LRScheduler], None]) -> None:
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[turn]
@@ -92,7 +97,7 @@ class SequentialLR(_Combined):
             scheduler._advance(0)
             scheduler._step_count -= 1  # PyTorch does not count the step that begins a schedule
         else:
-            scheduler.step()
+            step(scheduler)
         self._last_lr = scheduler.get_last_lr()
 
 

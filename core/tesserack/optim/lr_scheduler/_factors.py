@@ -36,10 +36,8 @@ class _FactorLR(LRScheduler):
         """``factor(epoch) / factor(epoch - 1)``, for epoch > 0."""
         raise NotImplementedError
 
-    _resumes_as_it_is = False  # the groups have the rates of an epoch resumed already
-
     def get_lr(self) -> list[float]:
-        if self._is_initial and self._resumes_as_it_is and self.last_epoch > 0:
+        if self._is_initial and self.last_epoch > 0:  # the groups have the rates of an epoch resumed already
             return self._group_lrs()
         change = self._factor_at(0) if self.last_epoch == 0 else self._ratio_at(self.last_epoch)
         return [rate * change for rate in self._group_lrs()]
@@ -169,8 +167,6 @@ class ExponentialLR(_FactorLR):
     [4.0]
     """
 
-    _resumes_as_it_is = True
-
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -222,8 +218,6 @@ class LinearLR(_FactorLR):
     [6.0]
     """
 
-    _resumes_as_it_is = True
-
     def __init__(
         self,
         optimizer: Optimizer,
@@ -261,8 +255,6 @@ class PolynomialLR(_FactorLR):
     >>> opt.step(); schedule.step(); schedule.get_last_lr()
     [6.0]
     """
-
-    _resumes_as_it_is = True
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters

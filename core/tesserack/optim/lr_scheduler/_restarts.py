@@ -37,6 +37,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_mult = T_mult
         self.eta_min = eta_min
         self.T_cur: float = last_epoch
+        if last_epoch >= 0:
+            self._place(last_epoch)
         super().__init__(optimizer, last_epoch)
 
     def step(self, epoch: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Calls at the edges of the semantics, where libraries differ, beside PyTorch's: values, dtypes and refusals."""
+"""Single calls in which libraries differ, beside PyTorch's: values, dtypes and refusals."""
 
 from __future__ import annotations
 

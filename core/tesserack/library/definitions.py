@@ -49,7 +49,8 @@ def define(qualname: str, schema: Any = None, *, lib: Library | None = None, tag
     """Define ``"space::name"`` by ``"(Tensor x) -> Tensor"``. A decorator for its kernel if no schema is given."""
     if schema is None or callable(schema):
         return _define_from(qualname, schema)
-    made = library._operators[qualname] = _Defined(qualname, schema)
+    # Sizes that a graph may leave open are numbers of every call here.
+    made = library._operators[qualname] = _Defined(qualname, schema.replace("SymInt", "int"))
     if qualname in _rules:
         made.register_fake(_rules.pop(qualname))
     return None

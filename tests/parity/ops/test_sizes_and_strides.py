@@ -1,4 +1,4 @@
-"""Operators that were rewritten to take fewer passes over memory, at the sizes and layouts that choose their ways."""
+"""Operators that choose their way over memory by sizes and layouts, at those that choose each."""
 
 from __future__ import annotations
 

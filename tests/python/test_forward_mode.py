@@ -1,0 +1,165 @@
+"""Forward mode: writes after an operator that saved its operand or result, the duals themselves, jvp of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack.autograd import Function, gradcheck
+from tesserack.autograd.forward_ad import dual_level, make_dual, unpack_dual
+
+Map = Callable[[ts.Tensor], ts.Tensor]
+
+
+def writes_to_the_operand(x: ts.Tensor) -> ts.Tensor:
+    x = x.clone()
+    y = x.sin()
+    x.mul_(2)
+    return y * x
+
+
+def writes_through_a_view(x: ts.Tensor) -> ts.Tensor:
+    x = x.clone()
+    y = x.exp()
+    x.view(-1)[1:].add_(1)
+    return y * x
+
+
+CASES: list[tuple[Map, Map]] = [
+    (lambda x: x.clone().exp_().mul_(2), lambda x: 2 * x.exp()),
+    (lambda x: x.clone().sigmoid_().mul_(3), lambda x: 3 * x.sigmoid()),
+    (lambda x: x.clone().sqrt_().add_(x), lambda x: x.sqrt() + x),
+    (lambda x: (x * 2).relu_().mul_(x), lambda x: (x * 2).relu() * x),
+    (lambda x: x.clone().softmax(0).mul_(2), lambda x: 2 * x.softmax(0)),
+    (writes_to_the_operand, lambda x: x.sin() * x * 2),
+    (writes_through_a_view, lambda x: x.exp() * (x + ts.tensor([0.0, 1.0, 1.0], dtype=x.dtype))),
+]
+
+
+@pytest.mark.parametrize(("written", "plain"), CASES)
+def test_writes_after_saving(written: Map, plain: Map) -> None:
+    x, v = ts.rand(3, dtype=ts.float64) + 0.5, ts.rand(3, dtype=ts.float64)
+    (jacobian,) = (ts.func.jacrev(plain)(x),)
+    assert ts.allclose(ts.func.jvp(written, (x,), (v,))[1], jacobian @ v)
+    assert ts.allclose(ts.func.jacfwd(written)(x), jacobian)
+    assert ts.allclose(ts.func.linearize(written, x)[1](v), jacobian @ v)
+    with dual_level():
+        assert ts.allclose(unpack_dual(written(make_dual(x, v))).tangent, jacobian @ v)
+
+
+def test_writes_to_duals_and_to_other_tensors() -> None:
+    x, v, c = ts.rand(3), ts.ones(3), ts.rand(3)
+    with dual_level():
+        dual = make_dual(x.clone(), v)
+        y, z, before = dual * c, dual.sin(), c.clone()
+        c.add_(1)
+        dual.mul_(2)
+        assert ts.allclose(unpack_dual(y).tangent, before)
+        assert ts.allclose(unpack_dual(z).tangent, x.cos())
+        assert unpack_dual(dual).tangent.tolist() == [2, 2, 2]
+
+
+def test_a_dual_gives_the_very_tangent() -> None:
+    x, v = ts.rand(2), ts.rand(2)
+    with dual_level():
+        dual = make_dual(x, v)
+        primal, tangent = unpack_dual(dual)
+        assert tangent is v and primal.data_ptr() == x.data_ptr()
+        assert "tangent=" in repr(dual) and "tangent=" in repr(dual * 2) and "tangent=" not in repr(primal)
+        with pytest.raises(RuntimeError, match="already has a forward gradient"):
+            make_dual(dual, v)
+        with pytest.raises(RuntimeError, match="Nested"), dual_level():
+            pass
+        dual.eq_(dual)
+        assert not unpack_dual(dual).tangent.any()
+    assert unpack_dual(dual).tangent is None
+
+
+class OnlyJvp(Function):
+    @staticmethod
+    def forward(ctx: Any, x: ts.Tensor) -> ts.Tensor:
+        ctx.save_for_forward(x)
+        return x * x
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: ts.Tensor) -> ts.Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * tangent
+
+
+class WrongJvp(OnlyJvp):
+    @staticmethod
+    def jvp(ctx: Any, tangent: ts.Tensor) -> ts.Tensor:
+        return 3 * tangent
+
+
+class TangentOfNone(Function):
+    @staticmethod
+    def forward(ctx: Any, x: ts.Tensor) -> tuple[ts.Tensor, ts.Tensor]:
+        place = x.argmax()
+        ctx.mark_non_differentiable(place)
+        return place, x + 1
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: ts.Tensor) -> Any:
+        return tangent, tangent
+
+
+def test_functions_with_jvp_alone() -> None:
+    x = ts.rand(3, dtype=ts.float64, requires_grad=True)
+    with dual_level():
+        dual = make_dual(x.detach(), ts.ones(3, dtype=ts.float64))
+        assert ts.allclose(unpack_dual(OnlyJvp.apply(dual) * 2).tangent, 4 * x.detach())
+        with pytest.raises(RuntimeError, match="not differentiable"):
+            TangentOfNone.apply(dual)
+    assert gradcheck(OnlyJvp.apply, x, check_forward_ad=True, check_backward_ad=False)
+    assert not gradcheck(WrongJvp.apply, x, check_forward_ad=True, check_backward_ad=False, raise_exception=False)
+
+
+def test_a_transform_does_not_let_captured_tensors_be_written() -> None:
+    captured, x = ts.zeros(3), ts.rand(3)
+
+    def writes(t: ts.Tensor) -> ts.Tensor:
+        captured.add_(1)
+        return (t * t).sum()
+
+    def writes_a_view(t: ts.Tensor) -> ts.Tensor:
+        captured[1:].copy_(t[1:].detach())
+        return (t * t).sum()
+
+    for function in (writes, writes_a_view):
+        for call in (
+            lambda f: ts.func.grad(f)(x),
+            lambda f: ts.func.vjp(f, x),
+            lambda f: ts.func.jvp(f, (x,), (x,)),
+            lambda f: ts.func.jacrev(f)(x),
+            lambda f: ts.func.linearize(f, x),
+        ):
+            with pytest.raises(RuntimeError, match="mutate a captured Tensor"):
+                call(function)
+    assert not captured.any()
+    captured.add_(1)  # and afterwards it may
+
+
+def test_a_transform_lets_own_tensors_be_written() -> None:
+    def own(t: ts.Tensor) -> ts.Tensor:
+        buffer = ts.zeros(3)
+        buffer[0] = 2.0
+        made = ts.tensor([1.0, 2.0, 3.0])
+        made.add_(1)
+        return (t * t + buffer + made.mul_(t)).sum()
+
+    x = ts.rand(3)
+    assert ts.allclose(ts.func.grad(own)(x), 2 * x + ts.tensor([2.0, 3.0, 4.0]))
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_gradcheck_of_sparse_inputs(layout: str) -> None:
+    dense = ts.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=ts.float64)
+    x = (dense.to_sparse() if layout == "coo" else dense.to_sparse_csr()).requires_grad_()
+    eye = ts.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=ts.float64)
+    assert gradcheck(lambda t: ts.sparse.mm(t, eye), (x,), masked=True)
+    assert gradcheck(lambda t: t.to_dense() ** 2, (x,), masked=True)
+    assert gradcheck(lambda t: t.to_dense(), (x,), masked=False)

@@ -1,0 +1,114 @@
+"""What a function under vmap may write to, and gradients of all entries at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tesserack as ts
+from tesserack.func import grad, grad_and_value, vjp, vmap
+
+WRITES: dict[str, Callable[[ts.Tensor, Any], Any]] = {
+    "add_": lambda base, v: base.add_(v),
+    "iadd": lambda base, v: base.__iadd__(v),
+    "copy_": lambda base, v: base.copy_(v),
+    "item": lambda base, v: base.__setitem__(slice(None), v),
+    "mask": lambda base, v: base.__setitem__(base > -1, v),
+    "view": lambda base, v: base.view(-1).mul_(v),
+    "data": lambda base, v: base.data.add_(v),
+    "index_add_": lambda base, v: base.index_add_(0, ts.tensor([0, 1, 2]), v),
+    "index_fill_": lambda base, v: base.index_fill_(0, ts.tensor([0]), v.sum()),
+    "scatter_": lambda base, v: base.scatter_(0, ts.tensor([0, 1, 2]), v),
+    "index_put_": lambda base, v: base.index_put_((ts.tensor([0]),), v[:1]),
+    "masked_fill_": lambda base, v: base.masked_fill_(v > 0, 1.0),
+    "out": lambda base, v: ts.add(v, 1, out=base),
+    "foreach": lambda base, v: ts._foreach_add_([base], [v]),
+    "addcmul_": lambda base, v: base.addcmul_(v, v),
+    "where_out": lambda base, v: ts.mul(v, v, out=base),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_all_entries_share_is_not_written_to(name: str) -> None:
+    base, values = ts.zeros(3), ts.rand(4, 3) + 1
+
+    def function(v: Any) -> Any:
+        WRITES[name](base, v)
+        return v * 2
+
+    with pytest.raises(RuntimeError, match="vmap"):
+        vmap(function)(values)
+    assert not base.any()
+
+
+@pytest.mark.parametrize("name", ["add_", "copy_", "item", "view", "index_add_", "scatter_", "out", "foreach"])
+def test_own_tensors_are_written_to(name: str) -> None:
+    values = ts.rand(4, 3) + 1
+
+    def function(v: Any) -> Any:
+        base = v * 0
+        WRITES[name](base, v)
+        return base
+
+    got = vmap(function)(values)
+    assert ts.allclose(got, ts.stack([function(v) for v in values]))
+
+
+def test_entry_by_entry_nothing_shared_is_written_to_either() -> None:
+    base = ts.zeros(3)
+
+    def function(v: Any) -> Any:
+        if v.sum() > 0:  # differs from entry to entry
+            base.add_(v)
+        return v * 2
+
+    with pytest.raises(RuntimeError, match="vmap"):
+        vmap(function)(ts.rand(4, 3) + 1)
+    assert not base.any()
+
+
+def loss(w: Any, x: Any, y: Any) -> Any:
+    return ((ts.tanh(x @ w["a"]) @ w["b"] - y) ** 2).mean()
+
+
+def data() -> tuple[dict[str, ts.Tensor], ts.Tensor, ts.Tensor]:
+    weights = {"a": ts.rand(5, 4, dtype=ts.float64), "b": ts.rand(4, 2, dtype=ts.float64)}
+    return weights, ts.rand(6, 3, 5, dtype=ts.float64), ts.rand(6, 3, 2, dtype=ts.float64)
+
+
+def test_gradients_per_sample_call_the_function_once() -> None:
+    weights, xs, ys = data()
+    calls: list[int] = []
+
+    def counted(w: Any, x: Any, y: Any) -> Any:
+        calls.append(1)
+        return loss(w, x, y)
+
+    got, values = vmap(grad_and_value(counted), in_dims=(None, 0, 0))(weights, xs, ys)
+    assert len(calls) == 1
+    for k in range(6):
+        one, value = grad_and_value(loss)(weights, xs[k], ys[k])
+        assert ts.allclose(values[k], value)
+        for name in weights:
+            assert ts.allclose(got[name][k], one[name])
+
+
+def test_gradients_within_vmap_of_captured_entries_and_twice() -> None:
+    xs = ts.rand(5, 3, dtype=ts.float64)
+    w = ts.rand(3, dtype=ts.float64)
+    got = vmap(lambda x: grad(lambda v: (v * x).exp().sum())(w))(xs)
+    assert ts.allclose(got, xs * (w * xs).exp())
+    second = vmap(lambda x: grad(lambda t: grad(lambda s: (s**3).sum())(t).sum())(x))(xs)
+    assert ts.allclose(second, 6 * xs)
+    nested = vmap(lambda a: vmap(lambda b: grad(lambda t: (t * a * b).sin())(a))(xs[:, 0]))(w)
+    expected = ts.stack([ts.stack([a * b0 * (a * a * b0).cos() for b0 in xs[:, 0]]) for a in w])
+    assert ts.allclose(nested, expected)
+
+
+def test_pullbacks_within_vmap() -> None:
+    xs, cotangents = ts.rand(5, 3, dtype=ts.float64), ts.rand(5, 3, dtype=ts.float64)
+    got = vmap(lambda x, c: vjp(ts.sin, x)[1](c)[0])(xs, cotangents)
+    assert ts.allclose(got, cotangents * xs.cos())
+    shared = vmap(lambda x: vjp(ts.sin, x)[1](ts.ones(3, dtype=ts.float64))[0])(xs)
+    assert ts.allclose(shared, xs.cos())
