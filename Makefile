@@ -26,7 +26,7 @@ CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/vision/tests tesserack.testing.conformance
+EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests tesserack.testing.conformance
 # What is skipped without torch: a folder, and files that ask for it.
 WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip|find_spec)."torch"|from test_conv import torch' \
   tests/nested tests/compat backends/cpu/tests)
@@ -119,7 +119,7 @@ $(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
 	@touch $@
 
 $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
-	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/vision
+	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/audio -e ./plugins/vision
 	@touch $@
 
 $(STAMPS)/venv:

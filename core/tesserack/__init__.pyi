@@ -47,7 +47,6 @@ from tesserack._native import Event as Event
 from tesserack._native import Generator as Generator
 from tesserack._native import OutOfBoundsError as OutOfBoundsError
 from tesserack._native import OutOfMemoryError as OutOfMemoryError
-from tesserack._native import SavedTensor as SavedTensor
 from tesserack._native import Size as Size
 from tesserack._native import Stream as Stream
 from tesserack._native import Tensor as Tensor

@@ -189,6 +189,20 @@ std::string location() {
   return innermost.empty() ? "unknown location" : innermost;
 }
 
+struct Attached {
+  PyGILState_STATE state;
+  PyThreadState* thread;
+};
+void* attach() {
+  PyGILState_STATE state = PyGILState_Ensure();
+  return new Attached{state, PyEval_SaveThread()};
+}
+void detach(void* token) {
+  std::unique_ptr<Attached> attached(static_cast<Attached*>(token));
+  PyEval_RestoreThread(attached->thread);
+  PyGILState_Release(attached->state);
+}
+
 // As traceback.format_stack() has them, in one text.
 std::string calls() {
   GilGuard gil;
@@ -302,6 +316,8 @@ void init_interpreter_hooks() {
   InterpreterHooks& hooks = interpreter_hooks();
   hooks.suspend = suspend;
   hooks.resume = resume;
+  hooks.attach = attach;
+  hooks.detach = detach;
   hooks.interrupted = interrupted;
   hooks.warn = warn_user;
   hooks.log = log_message;

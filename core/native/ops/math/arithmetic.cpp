@@ -173,7 +173,10 @@ Tensor nan_to_num_inplace(const Tensor& self, std::optional<double> nan, std::op
 
 Tensor rsub(const Tensor& self, const Value& other, Scalar alpha) { return ops::sub(other, self, alpha); }
 
-Tensor positive(const Tensor& self) { return self; }
+Tensor positive(const Tensor& self) {
+  TS_CHECK(!is_bool(self.dtype()), "positive: The `+` operator, on a bool tensor is not supported; try .to() numbers");
+  return self;
+}
 
 Tensor float_power(const Value& self, const Value& exponent) {
   auto complex = [](const Value& v) {

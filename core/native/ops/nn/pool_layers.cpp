@@ -5,6 +5,8 @@
 #include "ops/common/layout.h"
 #include "ops/common/raw.h"
 #include "ops/nn/pool_shape.h"
+#include "ops/reduce/reduce_arrange.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -56,37 +58,73 @@ Tensor avg_pool1d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan pa
 
 // --- adaptive: window o of n covers floor(o * size / n) to ceil((o + 1) * size / n) ----------------------------------
 
-// The elements of every window side by side, in place of `dim`: (.., n, longest window, ..).
-struct Windows {
-  Tensor elements, inside, counts; // which of them are its own, (n, longest), and how many, (n, 1)
+struct Window {
+  int64_t begin, end;
 };
-
-Windows adaptive_windows(const Tensor& x, int64_t dim, int64_t n) {
-  static const Op floor_divide("floor_divide");
-  const int64_t size = x.size(dim), longest = size % n ? size / n + 2 : size / n;
-  Tensor o = ops::unsqueeze(counting(n, x.device()), int64_t{1});
-  Tensor begin = floor_divide(ops::mul(o, Scalar(size)), Scalar(n));
-  Tensor end = floor_divide(ops::add(ops::mul(o, Scalar(size)), Scalar(size + n - 1)), Scalar(n));
-  Tensor at = ops::add(begin, counting(longest, x.device())), last = ops::sub(end, Scalar(1));
-  Tensor picked = ops::index_select(x, dim, ops::flatten(ops::minimum(at, last)));
-  Dims sizes(x.sizes());
-  sizes[static_cast<size_t>(dim)] = longest;
-  sizes.insert(sizes.begin() + dim, n);
-  return {ops::reshape(picked, sizes), ops::le(at, last), ops::sub(end, begin)};
+// Without a division each: there may be millions.
+std::vector<Window> adaptive_windows(int64_t n, int64_t size) {
+  std::vector<Window> windows(static_cast<size_t>(n));
+  int64_t begin = 0, rest = 0; // o * size = begin * n + rest
+  for (Window& window : windows) {
+    window.begin = begin;
+    begin += size / n, rest += size % n;
+    if (rest >= n) ++begin, rest -= n;
+    window.end = begin + (rest > 0 ? 1 : 0);
+  }
+  return windows;
 }
 
-// Of equal maxima the first has the gradient.
+// Many windows at once: the first elements of all, the second ones, as many as the longest has, which are hardly more
+// than there are.
+Tensor adaptive_gathered(const Tensor& self, size_t dim, int64_t n, bool maximum) {
+  Tensor x = maximum ? self : as_dtype(self, accumulate_type(self.dtype()));
+  const std::vector<Window> all = adaptive_windows(n, x.sizes()[dim]);
+  int64_t longest = 0;
+  for (const Window& w : all) longest = std::max(longest, w.end - w.begin);
+  std::vector<double> places, outside, lengths;
+  places.reserve(all.size() * static_cast<size_t>(longest));
+  outside.reserve(places.capacity());
+  lengths.reserve(all.size());
+  for (const Window& w : all) lengths.push_back(static_cast<double>(w.end - w.begin));
+  for (int64_t k = 0; k < longest; ++k)
+    for (const Window& w : all) {
+      places.push_back(static_cast<double>(std::min(w.begin + k, w.end - 1)));
+      outside.push_back(w.begin + k < w.end ? 0 : 1);
+    }
+  Dims sizes, each = {n}, tap = {longest, n};
+  for (size_t d = 0; d < x.sizes().size(); ++d) {
+    if (d == dim) sizes.push_back(longest);
+    sizes.push_back(d == dim ? n : x.sizes()[d]);
+    if (d > dim) each.push_back(1), tap.push_back(1);
+  }
+  int64_t along = static_cast<int64_t>(dim), taps[] = {along};
+  Tensor windows = ops::reshape(ops::index_select(x, along, raw_vector(places, DType::Int64, x.device())), sizes);
+  if (maximum) return ops::max_dim.multi<2>(windows, along, false)[0]; // an element twice is no greater
+  Tensor held = ops::masked_fill(windows, raw_view(raw_vector(outside, DType::Bool, x.device()), tap), 0.0);
+  Tensor counts = raw_view(raw_vector(lengths, x.dtype(), x.device()), each);
+  return as_dtype(ops::div(ops::sum_dim(held, IntSpan(taps)), counts), self.dtype());
+}
+
+// Each element so many times: what windows of one element are.
+Tensor repeated(const Tensor& x, int64_t dim, int64_t times) {
+  Dims wide(x.sizes()), sizes(x.sizes());
+  wide.insert(wide.begin() + dim + 1, times);
+  sizes[static_cast<size_t>(dim)] *= times;
+  return ops::reshape(ops::expand(ops::unsqueeze(x, dim + 1), wide), sizes);
+}
+
 Tensor adaptive_along(const Tensor& x, int64_t dim, int64_t n, bool maximum) {
-  const int64_t d = wrap_dim(dim, x.ndim(), "adaptive_pool");
-  Windows w = adaptive_windows(x, d, n);
-  if (maximum) return ops::max_dim.multi<2>(w.elements, d + 1, false)[0];
-  Dims beside(w.elements.sizes().size(), 1);
-  beside[static_cast<size_t>(d)] = n;
-  Tensor counts = ops::squeeze(ops::reshape(w.counts, beside), IntSpan(Dims{d + 1}));
-  beside[static_cast<size_t>(d) + 1] = w.elements.sizes()[static_cast<size_t>(d) + 1];
-  Tensor own = ops::masked_fill(w.elements, ops::logical_not(ops::reshape(w.inside, beside)), 0.0);
-  Tensor sums = ops::sum_dim(own, IntSpan(Dims{d + 1}), false, accumulate_type(x.dtype()));
-  return ops::to_dtype(ops::div(sums, counts), x.dtype());
+  if (n % x.size(dim) == 0 && is_floating(x.dtype())) return repeated(x, dim + x.ndim(), n / x.size(dim));
+  constexpr int64_t kOneByOne = 16;
+  if (n > kOneByOne && is_floating(x.dtype()))
+    return adaptive_gathered(x, static_cast<size_t>(dim + x.ndim()), n, maximum);
+  int64_t dims[] = {dim};
+  std::vector<Tensor> parts;
+  for (const Window& w : adaptive_windows(n, x.size(dim))) {
+    Tensor window = ops::narrow(x, dim, w.begin, w.end - w.begin);
+    parts.push_back(maximum ? ops::max_dim.multi<2>(window, dim, true)[0] : ops::mean_dim(window, IntSpan(dims), true));
+  }
+  return ops::cat(parts, dim);
 }
 
 void check_adaptive(const Tensor& self, IntSpan output, size_t n, const char* op) {
