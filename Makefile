@@ -26,14 +26,15 @@ CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/vision/tests tesserack.testing.conformance
+EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests tesserack.testing.conformance
 # What is skipped without torch: a folder, and files that ask for it.
 WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip|find_spec)."torch"|from test_conv import torch' \
   tests/nested tests/compat backends/cpu/tests)
 TESTS ?= $(if $(PARITY),$(WITH_TORCH),$(EVERY))
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-# A process that is done takes over work of another one; a thread that waits leaves its processor to others.
-PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist worksteal --durations 20 --durations-min 1
+# Files stay whole, since their fixtures register devices, the largest go first; a thread that waits leaves its
+# processor to others.
+PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
 .PHONY: demo test test-cuda conform test-without-onednn bench docs lint format asan tsan wheels build clean
@@ -118,7 +119,7 @@ $(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
 	@touch $@
 
 $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
-	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/vision
+	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/audio -e ./plugins/vision
 	@touch $@
 
 $(STAMPS)/venv:

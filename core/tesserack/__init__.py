@@ -144,7 +144,7 @@ _LAZY_NAMES = {
         "sparse._functions",
     ),
     "hash_tensor": "ops.hashes",
-    "segment_reduce": "ops.segments",
+    **dict.fromkeys(("segment_reduce", "_segment_reduce"), "ops.segments"),
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
     "Storage": "storage._typed",

@@ -47,7 +47,6 @@ from tesserack._native import Event as Event
 from tesserack._native import Generator as Generator
 from tesserack._native import OutOfBoundsError as OutOfBoundsError
 from tesserack._native import OutOfMemoryError as OutOfMemoryError
-from tesserack._native import SavedTensor as SavedTensor
 from tesserack._native import Size as Size
 from tesserack._native import Stream as Stream
 from tesserack._native import Tensor as Tensor
@@ -263,6 +262,7 @@ from tesserack.ops.random import manual_seed as manual_seed
 from tesserack.ops.random import seed as seed
 from tesserack.ops.random import set_rng_state as set_rng_state
 from tesserack.ops.registry import public_functions as public_functions
+from tesserack.ops.segments import _segment_reduce as _segment_reduce
 from tesserack.ops.segments import segment_reduce as segment_reduce
 from tesserack.ops.special._elementary import mvlgamma as mvlgamma
 from tesserack.ops.special._incomplete_gamma import igamma as igamma

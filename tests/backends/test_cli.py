@@ -6,6 +6,7 @@ import ast
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -394,3 +395,13 @@ def test_sizes():
         "5120.0 TiB",
     ]
     assert Finding("ok", "a", "b").cure == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no device that is full")
+@pytest.mark.parametrize("words", [["ops"], ["devices"], ["--version"]])
+def test_output_that_finds_no_room_is_an_error(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tesserack", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert done.returncode == 1 and "could not be written" in done.stderr and "Traceback" not in done.stderr

@@ -121,7 +121,7 @@ def test_missing_names_import_and_fail_when_used(program):
             import torch.no_such_module
         except ModuleNotFoundError:
             print("module not found")
-        for use in (lambda: FSDP(1), lambda: Derived(), lambda: FSDP.wrap, lambda: bool(FSDP)):
+        for use in (lambda: FSDP(1), lambda: Derived(), lambda: FSDP.wrap(), lambda: bool(FSDP)):
             try:
                 use()
             except AttributeError as error:

@@ -1,5 +1,7 @@
 """Training on several ranks, and the launcher that starts them."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +69,14 @@ def test_ranks_that_fail_are_started_again(launch: Any, tmp_path: Path) -> None:
     assert "[default1]:rank 1 attempt 2" in done.stdout and "starting again (0 left)" in done.stderr
     assert [p.read_text() for p in (tmp_path / "logs").rglob("attempt_2/1/stdout.log")] == ["rank 1 attempt 2\n"]
     assert launch(program, 2, options=("--max-restarts", "1")).returncode == 1
+
+
+def test_the_example_prints_the_losses_of_one_process(launch: Any) -> None:
+    pytest.importorskip("sklearn", reason="the scans come with scikit-learn")
+    program = Path(__file__).parents[2] / "examples" / "digits_ranks.py"
+    words = [sys.executable, str(program), "--alone", "--epochs", "2"]
+    alone = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    shared = launch(program, 2, "--epochs", "2")
+    assert shared.returncode == 0, shared.stderr
+    losses = [line for line in alone.splitlines() if line.startswith("epoch")]
+    assert losses and losses == [line for line in shared.stdout.splitlines() if line.startswith("epoch")]

@@ -1,9 +1,10 @@
-"""The examples in docstrings of the whole package run, and print what they say."""
+"""The examples in docstrings of the package, and of installed packages of cards, run and print what they say."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 import warnings
 from pathlib import Path
@@ -13,7 +14,12 @@ from typing import Any
 import pytest
 import tesserack as ts
 
-FOLDER = Path(ts.__file__).parent
+CARDS = ("tesserack_cpu", "tesserack_cuda", "tesserack_kernelgen", "tesserack_opencl", "tesserack_reference")
+FOLDERS = {
+    name: Path(spec.origin).parent
+    for name in ("tesserack", *CARDS)
+    if (spec := importlib.util.find_spec(name)) is not None and spec.origin is not None
+}
 # Modules that are programs, templates, or shims that stand for PyTorch's modules once `import torch` means Tesserack.
 APART = ("tesserack.__main__", "tesserack.cli.templates", "tesserack.compat.shims", "tesserack.testing.pytest_plugin")
 
@@ -22,13 +28,16 @@ NEEDS = {"tesserack.utils.plots": "matplotlib"}
 
 
 def module_names() -> list[str]:
-    """Every module of the package whose text has an example."""
-    names = ["tesserack", *(m.name for m in pkgutil.walk_packages([str(FOLDER)], "tesserack.", onerror=lambda _: None))]
+    """Every module whose text has an example."""
+    names = list(FOLDERS)
+    for package, folder in FOLDERS.items():
+        names += [m.name for m in pkgutil.walk_packages([str(folder)], f"{package}.", onerror=lambda _: None)]
     return [n for n in names if not n.startswith(APART) and ">>> " in text_of(n)]
 
 
 def text_of(name: str) -> str:
-    base = FOLDER.joinpath(*name.split(".")[1:])
+    package, *rest = name.split(".")
+    base = FOLDERS[package].joinpath(*rest)
     path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
     return path.read_text() if path.exists() else ""
 

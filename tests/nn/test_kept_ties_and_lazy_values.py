@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import warnings
 from collections import OrderedDict
 
 import pytest
@@ -216,8 +215,11 @@ def test_copies_of_parameter_dicts_keep_their_order():
     assert list(params.copy()) == ["b", "c", "a"] and list(params | {"z": ts.ones(1)}) == ["b", "c", "a", "z"]
 
 
-def test_the_older_name_of_local_response_normalisation():
-    x = ts.rand(2, 7, 3, 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert ts.equal(nn.CrossMapLRN2d(3, 0.1, 0.5, 2)(x), nn.LocalResponseNorm(3, 0.1, 0.5, 2)(x))
+def test_the_older_form_of_local_response_normalisation():
+    x = ts.tensor([1.0, 2.0, 3.0, 4.0]).reshape(1, 4, 1, 1)
+    found = nn.CrossMapLRN2d(3, alpha=3, beta=1, k=0)(x).flatten()
+    # Sums over 1 2, 1 2 3, and behind them over the neighbours and the first one, which stays.
+    wanted = [1 / 5, 2 / 14, 3 / (4 + 9 + 16 + 1), 4 / (9 + 16 + 1)]
+    assert ts.allclose(found, ts.tensor(wanted), rtol=1e-6)
+    with pytest.raises(ValueError, match="4D"):
+        nn.CrossMapLRN2d(3)(ts.ones(2, 3, 4))

@@ -135,6 +135,20 @@ def test_adaptive(device: Any, size: Any) -> None:
     assert gradcheck(lambda t: ts.adaptive_avg_pool2d(t, size), (x[:1, :1].detach().requires_grad_(),))
 
 
+@pytest.mark.parametrize("size", [17, 31, 45, 90])
+def test_adaptive_in_many_windows(device: Any, size: int) -> None:
+    """More than are taken one by one, as long as each other or not, and more than there are elements."""
+    line = np.random.default_rng(3).standard_normal((2, 45, 3))
+    cuts = [line[:, o * 45 // size : -((o + 1) * 45 // -size)] for o in range(size)]
+    x = tensor(line[..., None, :].swapaxes(1, 2).copy(), device, grad=True)  # (2, 1, 45, 3)
+    mean, top = F.adaptive_avg_pool2d(x, (size, 3)), ts.adaptive_max_pool2d(x, (size, 3))
+    np.testing.assert_allclose(mean[:, 0].detach().cpu().numpy(), np.stack([c.mean(1) for c in cuts], 1), rtol=1e-12)
+    np.testing.assert_array_equal(top[:, 0].detach().cpu().numpy(), np.stack([c.max(1) for c in cuts], 1))
+    small = x[:1, :, :, :1].detach().requires_grad_()
+    assert gradcheck(lambda t: F.adaptive_avg_pool2d(t, (size, 1)), (small,))
+    assert gradcheck(lambda t: ts.adaptive_max_pool2d(t, (size, 1)), (small,))
+
+
 def test_one_dimension(device: Any) -> None:
     line = X[:, :, 0]
     x = tensor(line, device, grad=True)

@@ -127,6 +127,25 @@ def test_scans(device: Any, dim: int) -> None:
         assert gradgradcheck(lambda t, f=call: f(t, dim), (small,))
 
 
+@pytest.mark.parametrize(("shape", "dim"), [((33001,), 0), ((130, 301), 1), ((515, 3, 41), 0)])
+def test_long_logcumsumexp(device: Any, shape: tuple[int, ...], dim: int) -> None:
+    """Long enough for its groups of groups, which end in the middle; values far apart, equal and infinite."""
+    a = np.random.default_rng(5).standard_normal(shape) * 20
+    a.flat[::7] = 3.0
+    a.flat[-4] = -np.inf
+    x = tensor(a, device, grad=True)
+    y = x.logcumsumexp(dim)
+    want = np.logaddexp.accumulate(a, dim)
+    close(y.detach(), want)
+    assert y.is_contiguous() and y.shape == shape
+    weight = np.cos(np.arange(a.size)).reshape(shape)
+    (y * tensor(weight, device)).sum().backward()
+    moved, total, w = (np.moveaxis(t, dim, 0) for t in (a, want, weight))
+    for j in (0, 1, 4, 63, 64, len(moved) - 1):
+        expected = (w[j:] * np.exp(moved[j] - total[j:])).sum(0)
+        np.testing.assert_allclose(np.moveaxis(x.grad.cpu().numpy(), dim, 0)[j], expected, rtol=1e-8, atol=1e-9)
+
+
 def test_scans_stay_exact_far_from_zero(device: Any) -> None:
     x = tensor([-2000.0, 0.0, 3000.0, -np.inf], device)
     np.testing.assert_array_equal(x.logcumsumexp(0).tolist(), [-2000.0, 0.0, 3000.0, 3000.0])

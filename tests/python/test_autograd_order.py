@@ -194,3 +194,96 @@ def test_metadata_of_anomaly_mode() -> None:
     assert "".join(node_of(y).metadata["traceback_"]).count("y = x.exp()") == 1
     assert node_of(first).metadata["parent_"] is y.grad_fn
     assert "parent_" not in node_of(y).metadata
+
+
+# --- runs within runs, and what hooks ask of one -------------------------------------------------------------------
+
+
+class Descends(Function):
+    @staticmethod
+    def forward(ctx: Any, x: ts.Tensor) -> ts.Tensor:
+        with ts.enable_grad():
+            ctx.x = x.detach().requires_grad_()
+            ctx.less = ctx.x - 1
+        return ctx.less.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: ts.Tensor) -> ts.Tensor:
+        if ctx.less < 0:
+            if ctx.x.item() == 0.5:
+                raise KeyError("at the bottom")
+            return ctx.less
+        with ts.enable_grad():
+            Descends.apply(ctx.less).sum().backward()
+        return grad
+
+
+def test_backward_within_backward_at_depth() -> None:
+    x = ts.tensor(1500.0, requires_grad=True)
+    for _ in range(2):
+        Descends.apply(x).sum().backward()
+    assert x.grad.item() == 2
+    with pytest.raises(KeyError, match="at the bottom"):
+        Descends.apply(ts.tensor(300.5, requires_grad=True)).sum().backward()
+
+
+def test_hooks_of_several_tensors_run_when_all_are_there() -> None:
+    order: list[Any] = []
+    a, other = ts.rand(2, requires_grad=True), ts.rand(2, requires_grad=True)
+    b = a * 2
+    c = b * 3
+    ts.autograd.graph.register_multi_grad_hook((c, b, other), lambda grads: order.append([g is None for g in grads]))
+    a.register_hook(lambda g: order.append("a"))
+    c.sum().backward()
+    assert order == [[False, False, True], "a"]
+
+
+def test_contexts_are_nodes() -> None:
+    seen: list[bool] = []
+
+    class Looks(Function):
+        @staticmethod
+        def forward(ctx: Any, x: ts.Tensor) -> ts.Tensor:
+            seen.append(isinstance(ctx, ts.autograd.graph.Node))
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: ts.Tensor) -> ts.Tensor:
+            seen.append(isinstance(ctx, ts.autograd.graph.Node) and isinstance(ctx, ts.autograd.function.FunctionCtx))
+            return grad
+
+    Looks.apply(ts.rand(2, requires_grad=True)).sum().backward()
+    assert seen == [True, True]
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+        legacy = Looks()
+    with pytest.raises(RuntimeError, match="Legacy"):
+        legacy(ts.rand(2))
+
+
+def test_callbacks_of_runs_within_runs() -> None:
+    engine = ts.autograd.Variable._execution_engine
+    log: list[str] = []
+
+    class Inner(Function):
+        @staticmethod
+        def forward(ctx: Any, x: ts.Tensor) -> ts.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: ts.Tensor) -> ts.Tensor:
+            engine.queue_callback(lambda: log.append("inner"))
+            return grad
+
+    class Outer(Inner):
+        @staticmethod
+        def backward(ctx: Any, grad: ts.Tensor) -> ts.Tensor:
+            engine.queue_callback(lambda: log.append("outer"))
+            with ts.enable_grad():
+                Inner.apply(ts.rand(2, requires_grad=True)).sum().backward()
+            return grad
+
+    Outer.apply(ts.rand(2, requires_grad=True)).sum().backward()
+    assert log == ["inner", "outer"]
+    with pytest.raises(RuntimeError, match="during backward"):
+        engine.queue_callback(lambda: None)
+    assert not ts.autograd.kineto_available()

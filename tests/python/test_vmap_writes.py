@@ -112,3 +112,18 @@ def test_pullbacks_within_vmap() -> None:
     assert ts.allclose(got, cotangents * xs.cos())
     shared = vmap(lambda x: vjp(ts.sin, x)[1](ts.ones(3, dtype=ts.float64))[0])(xs)
     assert ts.allclose(shared, xs.cos())
+
+
+def test_results_without_a_dim() -> None:
+    shared = ts.ones(2)
+    _, got = vmap(lambda x: (x * 2, shared * 3), out_dims=(0, None))(ts.rand(3, 2))
+    assert got.tolist() == [3, 3]
+    with pytest.raises(ValueError, match="out_dim is None"):
+        vmap(lambda x: x, out_dims=None)(ts.rand(3))
+
+
+def test_entries_do_not_outlive_their_call() -> None:
+    kept: list[Any] = []
+    vmap(lambda x: kept.append(x) or x * 2)(ts.rand(3))  # type: ignore[func-returns-value]
+    with pytest.raises(RuntimeError, match="over"):
+        kept[0] + 1

@@ -288,15 +288,22 @@ def library_path() -> Path | None:
     return None
 
 
+def load_table(path: Path) -> tuple[int, str, Any]:
+    """What a library's entry point says: its status, the message it left with the host, and its table or null."""
+    _last_error[0] = ""
+    table = ct.POINTER(Backend)()
+    status = ct.CDLL(str(path)).tesserack_backend(ct.byref(_HOST), ct.byref(table))
+    return status, _last_error[0], table
+
+
 @cache
 def backend() -> Backend:
     """Loads the library once; skips the test when there is none."""
     path = library_path()
     if path is None:
         pytest.skip("libtesserack_cpu.so not found: build it and set TESSERACK_CPU_LIB, or install tesserack-cpu")
-    entry = ct.CDLL(str(path)).tesserack_backend
-    table = ct.POINTER(Backend)()
-    assert entry(ct.byref(_HOST), ct.byref(table)) == OK
+    status, message, table = load_table(path)
+    assert status == OK, message
     return table.contents
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as ct
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,20 @@ print(p.name.decode())
     best = h.Properties(struct_size=ct.sizeof(h.Properties))
     h.backend().properties(None, 0, ct.byref(best))
     assert f"({isa})" in shown or best.name.decode().split("(")[-1] in shown  # a lesser processor keeps its best
+
+
+def test_a_processor_without_what_was_built_is_refused(tmp_path: Path) -> None:
+    """The table's own files, of no instruction set: what a build for another processor is to this one."""
+    compiler = shutil.which("g++")
+    native = Path(__file__).parents[1] / "native"
+    if compiler is None or not native.exists():
+        pytest.skip("needs g++ and the sources")
+    library = tmp_path / "libforeign.so"
+    files = [native / f"{name}.cpp" for name in ("backend", "isa", "kept", "pages", "threads")]
+    folders = [f"-I{native}", f"-I{native.parents[2] / 'core' / 'include'}"]
+    defines = ["-DTESSERACK_CPU_ISA_VARIANTS=1", "-DTESSERACK_CPU_BUILT=0", '-DTESSERACK_CPU_VERSION="0"']
+    options = ["-std=c++20", "-O0", "-shared", "-fPIC", "-fopenmp", "-fvisibility=hidden"]
+    subprocess.run([compiler, *options, *defines, *folders, *files, "-o", library], check=True, timeout=300)
+    status, message, table = h.load_table(library)
+    assert status != h.OK and not table
+    assert "this one (" in message and "TESSERACK_CPU_ISA=all" in message

@@ -7,6 +7,7 @@ launcher as they are. The PyOpenCL objects behind them are kept here until the c
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections import deque
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["OpenCL"]
 
 _OUT_OF_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
+_FORKED = (
+    "opencl: the devices of a process are not those of a child that it forked, whose driver would wait for threads "
+    "that it does not have; use the start method 'spawn' or 'forkserver' of multiprocessing (of a DataLoader: "
+    "multiprocessing_context='spawn'), or give the child tensors of the cpu"
+)
 _PATIENCE = 2e-4  # seconds that a question about a stream may take
 _STAGED = 256 << 20  # bytes of the host that may be copied for writes under way; what is beyond waits
 
@@ -50,6 +56,17 @@ class OpenCL(Backend):
         self._submitted = 0  # copies queued here; the launcher counts kernels
         self._idle: dict[int, tuple[int, int]] = {}  # by queue: the counts when it was last waited for
         self._lock = threading.RLock()
+        self._forked = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        # A driver that was never asked for has no threads to wait for.
+        self._forked = bool(self._memory or self._default or self._queues)
+
+    def _refuse_forked(self) -> None:
+        if self._forked:
+            raise RuntimeError(_FORKED)
 
     # --- devices --------------------------------------------------------------------------------------------------
 
@@ -77,7 +94,8 @@ class OpenCL(Backend):
         }
 
     def queue(self, device: int, stream: Any) -> Any:
-        """The queue of a stream; None is the default stream."""
+        """The queue of a stream; None is the default stream. ``RuntimeError`` in a forked child."""
+        self._refuse_forked()
         if stream:
             return self._queues[stream]
         with self._lock:
@@ -97,6 +115,7 @@ class OpenCL(Backend):
         return self._buffer(device, max(nbytes, 1))
 
     def _buffer(self, device: int, nbytes: int) -> int:
+        self._refuse_forked()
         found = self.found(device)
         try:
             memory = cl.Buffer(found.context, cl.mem_flags.READ_WRITE, nbytes)
@@ -109,7 +128,8 @@ class OpenCL(Backend):
         return handle
 
     def free(self, device: int, handle: int, nbytes: int, stream: Any) -> None:
-        self._memory.pop(handle).release()  # OpenCL keeps it until queued commands are done
+        if not self._forked:
+            self._memory.pop(handle).release()  # OpenCL keeps it until queued commands are done
 
     def copy_from_host(self, device: int, dst: int, dst_offset: int, src: memoryview, stream: Any) -> None:
         queue = self.queue(device, stream)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
+from tesserack.testing.seeds import turn
 
 TOLERANCE = {ts.float32: 1e-5, ts.bfloat16: 6e-2}
 SHAPES = [(1,), (17,), (100_003,), (33, 1000), (300, 7), (2049, 40), (5, 130, 77), (4, 3, 5, 70)]
@@ -23,9 +25,7 @@ def _error(got: ts.Tensor, expected: ts.Tensor) -> float:
     return float((got.cpu().double() - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
 
 
-@pytest.mark.parametrize("dtype", [*TOLERANCE], ids=str)
-@pytest.mark.parametrize("layout", [*LAYOUTS])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "layout", "dtype"), turn([*product(SHAPES, LAYOUTS, TOLERANCE)], 3), ids=str)
 def test_reductions(shape: tuple[int, ...], layout: str, dtype: ts.dtype) -> None:
     ts.manual_seed(0)
     x = ts.randn(*shape).to(dtype)
@@ -59,9 +59,10 @@ ROWS: dict[str, Callable[[ts.Tensor], ts.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [*TOLERANCE], ids=str)
-@pytest.mark.parametrize("shape", [(3, 5), (33, 16), (7, 100), (5, 9000), (300, 17), (40, 33)], ids=str)
-@pytest.mark.parametrize("name", [*ROWS])
+SIZES = [(3, 5), (33, 16), (7, 100), (5, 9000), (300, 17), (40, 33)]
+
+
+@pytest.mark.parametrize(("name", "shape", "dtype"), turn([*product(ROWS, SIZES, TOLERANCE)], 3), ids=str)
 def test_rows(name: str, shape: tuple[int, int], dtype: ts.dtype) -> None:
     ts.manual_seed(0)
     x, weights = (ts.randn(*shape) * 2).to(dtype), ts.randn(*shape).to(dtype)

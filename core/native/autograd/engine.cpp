@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <thread>
 
 namespace ts {
 namespace {
@@ -481,6 +482,57 @@ Tensor initial_gradient(const Tensor& root, const Tensor& given, size_t i) {
   return ops::ones_like(root);
 }
 
+// How many runs within runs a thread takes on: each is a good piece of its stack, and of what Python lets recurse.
+constexpr int kMostNested = 60;
+thread_local int t_nested = 0;
+
+std::vector<Tensor> run_here(TensorList inputs, const BackwardOptions& options, std::span<const Edge> roots,
+                             std::span<Tensor> grads) {
+  struct Level {
+    Level() { ++t_nested; }
+    ~Level() { --t_nested; }
+  } level;
+  return Run(inputs, options).execute(roots, grads);
+}
+
+// Deeper ones go to a thread of their own, in the modes of this one.
+std::vector<Tensor> run_nested(TensorList inputs, const BackwardOptions& options, std::span<const Edge> roots,
+                               std::span<Tensor> grads) {
+  if (t_nested < kMostNested) return run_here(inputs, options, roots, grads);
+  const ThreadState& caller = thread_state();
+  const bool checks_nan = anomaly_checks_nan();
+  std::vector<Tensor> result;
+  std::exception_ptr failed;
+  std::shared_ptr<void> exception; // of the interpreter
+  auto work = [&] {
+    ThreadState& own = thread_state();
+    own.include = caller.include;
+    own.exclude = caller.exclude;
+    own.inference = caller.inference;
+    own.anomaly = caller.anomaly;
+    set_anomaly_checks_nan(checks_nan);
+    const InterpreterHooks& interpreter = interpreter_hooks();
+    void* attached = interpreter.attach ? interpreter.attach() : nullptr;
+    try {
+      result = run_here(inputs, options, roots, grads);
+    } catch (const Error& e) {
+      failed = std::current_exception();
+      std::string text;
+      if (e.kind() == ErrorKind::Python && interpreter.take_exception) exception = interpreter.take_exception(text);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    if (attached) interpreter.detach(attached);
+  };
+  {
+    SuspendInterpreter waiting(kSuspendThreshold + 1); // the other thread needs it
+    std::thread(work).join();
+  }
+  if (!failed) return result;
+  if (exception) interpreter_hooks().put_exception(exception);
+  std::rethrow_exception(failed);
+}
+
 } // namespace
 
 std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList inputs,
@@ -501,7 +553,7 @@ std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList 
   if (options.accumulate)
     for (const Tensor& input : inputs) retain_grad(input); // leaves keep theirs anyway
   std::vector<Tensor> captured =
-      Run(inputs, options).execute({edges.begin(), edges.size()}, {initial.begin(), initial.size()});
+      run_nested(inputs, options, {edges.begin(), edges.size()}, {initial.begin(), initial.size()});
   captured.resize(inputs.size());
   if (options.accumulate) return {};
   for (size_t i = 0; i < captured.size(); ++i)
@@ -516,6 +568,14 @@ thread_local bool t_checks_nan = true;
 bool anomaly_checks_nan() { return t_checks_nan; }
 void set_anomaly_checks_nan(bool on) { t_checks_nan = on; }
 
+bool will_run(const Node* node) {
+  auto* running = static_cast<Scratch*>(thread_state().backward_running);
+  TS_CHECK(running, "expected to be called during a backward");
+  const int32_t at = running->index.find(const_cast<Node*>(node));
+  if (at < 0) return false;
+  const State& state = running->states[static_cast<size_t>(at)];
+  return state.needed || !state.captures.empty();
+}
 int64_t current_run() {
   auto* running = static_cast<const Scratch*>(thread_state().backward_running);
   return running ? running->run : -1;

@@ -24,7 +24,8 @@ bool in_backward(); // this thread is inside run_backward
 void queue_callback(std::function<void()> callback);
 // Of the innermost run of this thread: -1 outside of one.
 int64_t current_run();
-bool run_has_inputs();      // it was asked for gradients of certain tensors, not for .grad of all leaves
-const Node* current_node(); // being evaluated by this thread; NULL outside
+bool will_run(const Node* node); // it is part of that run; RuntimeError outside of one
+bool run_has_inputs();           // it was asked for gradients of certain tensors, not for .grad of all leaves
+const Node* current_node();      // being evaluated by this thread; NULL outside
 
 } // namespace ts

@@ -16,7 +16,13 @@ PyObject* BackendUnavailableError = nullptr;
 PyObject* LinAlgError = nullptr;
 PyObject* OutOfBoundsError = nullptr;
 
+// Python's own says nothing.
+static void set_memory_error() {
+  PyErr_SetString(PyExc_MemoryError, "out of host memory; free some, or work in smaller pieces");
+}
+
 void throw_python() {
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError)) set_memory_error();
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "tesserack: a Python call failed without an error");
   throw Error(ErrorKind::Python, "a Python exception is set");
 }
@@ -183,6 +189,20 @@ std::string location() {
   return innermost.empty() ? "unknown location" : innermost;
 }
 
+struct Attached {
+  PyGILState_STATE state;
+  PyThreadState* thread;
+};
+void* attach() {
+  PyGILState_STATE state = PyGILState_Ensure();
+  return new Attached{state, PyEval_SaveThread()};
+}
+void detach(void* token) {
+  std::unique_ptr<Attached> attached(static_cast<Attached*>(token));
+  PyEval_RestoreThread(attached->thread);
+  PyGILState_Release(attached->state);
+}
+
 // As traceback.format_stack() has them, in one text.
 std::string calls() {
   GilGuard gil;
@@ -231,7 +251,7 @@ void set_error_from_exception() noexcept {
   } catch (const Error& e) {
     set_error(e);
   } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+    set_memory_error();
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {
@@ -296,6 +316,8 @@ void init_interpreter_hooks() {
   InterpreterHooks& hooks = interpreter_hooks();
   hooks.suspend = suspend;
   hooks.resume = resume;
+  hooks.attach = attach;
+  hooks.detach = detach;
   hooks.interrupted = interrupted;
   hooks.warn = warn_user;
   hooks.log = log_message;

@@ -4,6 +4,7 @@
 #include "autograd/saved_tensor.h"
 #include "dispatch/op_handles.h"
 #include "python/cycles.h"
+#include "python/node_object.h"
 #include "python/saved_tensor_object.h"
 #include "python/tensor_object.h"
 #include <structmember.h>
@@ -139,6 +140,14 @@ PyObject* raw_saved_tensors(PyObject* self, void*) {
   });
 }
 
+// A context stands for its node, whose class isinstance() finds here.
+PyObject* class_of_node(PyObject* self, void*) {
+  return guarded([&] {
+    const FunctionNode* node = as_context(self)->node;
+    return Py_NewRef(reinterpret_cast<PyObject*>(node ? node_type(*node) : Py_TYPE(self)));
+  });
+}
+
 // In backward only those on the way to what the run is for.
 PyObject* needs_input_grad(PyObject* self, void*) {
   return guarded([&] {
@@ -174,6 +183,7 @@ PyMethodDef g_context_methods[] = {
 };
 PyGetSetDef g_context_properties[] = {
     {"saved_tensors", saved_tensors, nullptr, "The tensors given to save_for_backward.", nullptr},
+    {"__class__", class_of_node, nullptr, "The class of the node.", nullptr},
     {"_raw_saved_tensors", raw_saved_tensors, nullptr, "What is kept of them, before it is unpacked.", nullptr},
     {"needs_input_grad", needs_input_grad, nullptr,
      "Whether each input wants a gradient; in backward, whether this run wants it.", nullptr},

@@ -331,6 +331,8 @@ PyObject* node_object(Ref<Node> node) {
   return self;
 }
 
+PyTypeObject* node_type(const Node& node) { return type_named(node.name()); }
+
 Node* node_of(PyObject* o) { return PyType_IsSubtype(Py_TYPE(o), g_base) ? &value(o) : nullptr; }
 
 void init_node_type(PyObject* module) {

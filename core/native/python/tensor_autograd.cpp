@@ -212,10 +212,29 @@ PyObject* detach_(PyObject* self, PyObject*) {
 }
 
 PyObject* py_current_run(PyObject*, PyObject*) { return PyLong_FromLongLong(current_run()); }
+PyObject* py_will_run(PyObject*, PyObject* object) {
+  return guarded([&] {
+    Node* node = node_of(object);
+    TS_CHECK_TYPE(node, "_will_run: expected a Node, got ", type_name(object));
+    return PyBool_FromLong(will_run(node));
+  });
+}
+// _undo_versions(tensor, count): writes that are not to be seen in its version
+PyObject* py_undo_versions(PyObject*, PyObject* args) {
+  PyObject* tensor;
+  unsigned count;
+  if (!PyArg_ParseTuple(args, "OI:_undo_versions", &tensor, &count)) return nullptr;
+  return guarded([&] {
+    for (TensorImpl* t = expect_tensor(tensor, "_undo_versions").impl(); count > 0; --count) t->undo_bump();
+    return none();
+  });
+}
 PyObject* py_run_has_inputs(PyObject*, PyObject*) { return PyBool_FromLong(run_has_inputs()); }
 
 PyMethodDef g_functions[] = {
     {"_current_run", py_current_run, METH_NOARGS, nullptr},
+    {"_will_run", py_will_run, METH_O, nullptr},
+    {"_undo_versions", py_undo_versions, METH_VARARGS, nullptr},
     {"_run_has_inputs", py_run_has_inputs, METH_NOARGS, nullptr},
     {"_run_backward", run_engine, METH_VARARGS, nullptr},
     {"_queue_callback", queue_python_callback, METH_O, nullptr},

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tesserack._native import Tensor, enable_grad
 from tesserack.autograd._run import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _recording(function: F) -> F:
+    """The function run with gradients recorded, whatever the mode: what it gives is detached unless asked for."""
+    return cast(F, enable_grad()(function))
 
 
 def _tuple(values: Any, what: str, name: str) -> tuple[tuple[Tensor, ...], bool]:
@@ -109,7 +116,7 @@ def _strip(values: Any, single: bool, create_graph: bool) -> Any:
     return values[0] if single else values
 
 
-@enable_grad()
+@_recording
 def jacobian(
     func: Callable[..., Any],
     inputs: Any,
@@ -173,7 +180,7 @@ def _check_strategy(name: str, strategy: str, vectorize: bool, create_graph: boo
                                   '`strategy="reverse-mode"`.')  # fmt: skip
 
 
-@enable_grad()
+@_recording
 def hessian(
     func: Callable[..., Tensor],
     inputs: Any,
@@ -205,7 +212,7 @@ def _gradient(
     return outputs, first
 
 
-@enable_grad()
+@_recording
 def vjp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -220,7 +227,7 @@ def vjp(
     return _strip(outputs, single_output, create_graph), _strip(product, single_input, create_graph)
 
 
-@enable_grad()
+@_recording
 def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -241,7 +248,7 @@ def jvp(
     return _strip(outputs, single_output, create_graph), _strip(product, single_output, create_graph)
 
 
-@enable_grad()
+@_recording
 def hvp(
     func: Callable[..., Tensor], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
@@ -249,7 +256,7 @@ def hvp(
     return _hessian_product("hvp", func, inputs, v, create_graph, strict)
 
 
-@enable_grad()
+@_recording
 def vhp(
     func: Callable[..., Tensor], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:

@@ -145,7 +145,7 @@ class _Kept:
                 "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
                 "originally recorded."
             )
-        return _native._kept_value(self._handle)
+        return _native._kept_value(self._handle)  # type: ignore[no-any-return]
 
 
 class _MutationContext:
@@ -199,32 +199,36 @@ def allow_mutation_on_saved_tensors() -> Iterator[_MutationContext]:
 class _Arrived:
     """The gradients that reached one backward's hooks; held by that backward alone, so a failed one leaves nothing."""
 
-    def __init__(self, count: int) -> None:
-        self.grads: list[Tensor | None] = [None] * count
+    def __init__(self, run: int, nodes: Sequence[Any]) -> None:
+        self.run = run
+        self.grads: list[Tensor | None] = [None] * len(nodes)
+        self.left = sum(map(_native._will_run, nodes))
 
 
 class _MultiGradHook:
     def __init__(self, tensors: Sequence[Tensor], fn: Callable[..., Any], first_only: bool) -> None:
         self._fn = fn
         self._first_only = first_only
-        self._count = len(tensors)
+        self._nodes = [get_gradient_edge(t).node for t in tensors]
         self._current = threading.local()
         self._handles = [t.register_hook(partial(self._arrive, k)) for k, t in enumerate(tensors)]
 
-    def _arrive(self, k: int, grad: Tensor) -> None:
-        arrived = getattr(self._current, "ref", lambda: None)()
-        if arrived is None:
-            arrived = _Arrived(self._count)
+    def _arrive(self, k: int, grad: Tensor | None) -> None:
+        arrived: _Arrived | None = getattr(self._current, "ref", lambda: None)()
+        run = _native._current_run()
+        if arrived is None or arrived.run != run:
+            arrived = _Arrived(run, self._nodes)
             self._current.ref = weakref.ref(arrived)
-            _native._queue_callback(partial(self._finish, arrived))
+            _native._queue_callback(partial(self._forget, arrived))
             if self._first_only:
                 self._fn(grad)
         arrived.grads[k] = grad
-
-    def _finish(self, arrived: _Arrived) -> None:
-        self._current.ref = lambda: None
-        if not self._first_only:
+        arrived.left -= 1
+        if not self._first_only and arrived.left == 0:
             self._fn(arrived.grads)
+
+    def _forget(self, arrived: _Arrived) -> None:
+        """At the end of the backward, which holds what arrived until then."""
 
     def remove(self) -> None:
         """Take the hook off all tensors."""
@@ -241,7 +245,7 @@ class _MultiGradHook:
 def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all") -> _MultiGradHook:
     """Call ``fn`` once in each backward that reaches any of the tensors; returns a handle with ``remove()``.
 
-    ``mode="all"``: ``fn(grads)`` when backward ends, with None for tensors that it did not reach. ``mode="any"``:
+    ``mode="all"``: ``fn(grads)`` as soon as all that it reaches are there, with None for the others. ``mode="any"``:
     ``fn(grad)`` at the first gradient. What ``fn`` returns is ignored. ``ValueError`` for another mode.
 
     >>> import tesserack as ts

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tesserack import _native
 from tesserack._native import Tensor
 
 __all__ = ["Variable"]
@@ -21,6 +23,15 @@ class VariableMeta(type):
         return data.detach().requires_grad_() if requires_grad else data if data.requires_grad else data.detach()
 
 
+class _Engine:
+    """What programs ask of the engine by way of ``Variable``."""
+
+    @staticmethod
+    def queue_callback(callback: Callable[[], Any]) -> None:
+        """Call it at the end of the backward that is running. ``RuntimeError`` outside of one."""
+        _native._queue_callback(callback)
+
+
 class Variable(metaclass=VariableMeta):
     """``Variable(tensor, requires_grad=False)`` is the tensor's memory as a tensor; prefer ``requires_grad_``.
 
@@ -28,3 +39,5 @@ class Variable(metaclass=VariableMeta):
     >>> isinstance(Variable(ts.ones(1)), ts.Tensor), isinstance(ts.ones(1), Variable)
     (True, True)
     """
+
+    _execution_engine = _Engine()

@@ -55,7 +55,9 @@ class _Bound(type):
 
 
 def _bound_class(kind: type, backend: str, arguments: Callable[..., tuple[Any, ...]]) -> type:
-    return _Bound(kind.__name__, (), {"__doc__": kind.__doc__, "_made": (kind, backend, arguments)})
+    # What an object of the class can do may be asked of the class, and called with one.
+    ways = {name: way for name, way in vars(kind).items() if not name.startswith("_")}
+    return _Bound(kind.__name__, (), {**ways, "__doc__": kind.__doc__, "_made": (kind, backend, arguments)})
 
 
 copyreg.pickle(_Bound, lambda cls: (bind, (cls.__name__, cls._made[1])))

@@ -6,6 +6,7 @@ Exit status: 0 done, 1 the thing asked about is not in order, 2 wrong usage or n
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -101,7 +102,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = [*(sys.argv[1:] if argv is None else argv)]
     try:
-        return _dispatch(given)
+        status = _dispatch(given)
+        sys.stdout.flush()  # what cannot be written is told here, not while the interpreter ends
+        return status
     except CommandError as error:
         print(f"tesserack: error: {error}", file=sys.stderr)
         return error.status
@@ -109,8 +112,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of a pipe has gone: nothing more can be said, also not while closing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 141
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
+            raise
+        _drop_output()
+        print(f"tesserack: error: the output could not be written: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(given: list[str]) -> int:

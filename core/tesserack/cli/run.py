@@ -111,6 +111,8 @@ def _set_device(name: str) -> None:
 def _run_file(path: Path) -> None:
     if not path.exists():
         raise CommandError(f"run: there is no file {str(path)!r}")
+    if path.is_dir() and not (path / "__main__.py").exists():
+        raise CommandError(f"run: {str(path)!r} is a folder without a __main__.py; give a script in it")
     sys.path.insert(0, str(path.resolve().parent if path.is_file() else path))
     runpy.run_path(str(path), run_name="__main__")
 

@@ -65,6 +65,7 @@ ALIASES = {
     "torch.nn.init._no_grad_zero_": "tesserack.nn.init:zeros_",
     "torch.nn.modules.batchnorm._LazyNormBase": f"{_LAYERS}.lazy_layers:_LazyNormBase",
     "torch.nn.modules.container._addindent": f"{_LAYERS}.module:indented",
+    "torch.nn.modules.conv._ConvTransposeMixin": f"{_LAYERS}.conv_transpose:_ConvTransposeMixin",
     "torch.nn.modules.conv._ConvTransposeNd": f"{_LAYERS}.conv_transpose:_ConvTransposeNd",
     "torch.nn.modules.conv._reverse_repeat_tuple": f"{_TUPLES}:_reverse_repeat_tuple",
     "torch.nn.modules.instancenorm._LazyNormBase": f"{_LAYERS}.lazy_layers:_LazyNormBase",

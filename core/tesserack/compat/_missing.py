@@ -8,6 +8,7 @@ import types
 from typing import Any
 
 from tesserack.aten.missing import MissingNameError
+from tesserack.compat._guards import is_guarded
 
 __all__ = ["MissingNameError", "caller", "missing", "reads_plainly"]
 
@@ -47,7 +48,11 @@ class _MissingMeta(abc.ABCMeta):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise MissingNameError(_message(cls, f"asked for {name!r}"))
+        frame = caller()[2]
+        if not reads_plainly(frame) or is_guarded(frame):  # a question, which is answered
+            raise MissingNameError(_message(cls, f"asked for {name!r}"))
+        # A default of a function, a member of an enumeration: what is made of it fails, if it is used.
+        return missing(f"{cls._torch_name}.{name}")
 
     def __bool__(cls) -> bool:
         raise MissingNameError(_message(cls, "tested for truth"))

@@ -22,6 +22,7 @@ from tesserack.ops.registry import operators
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
+    "BadOutput",
     "Batched",
     "NoTensor",
     "SharedWrite",
@@ -46,7 +47,7 @@ _MAYBE_VIEWS = {"reshape", "view", "flatten", "contiguous", "to", "float", "doub
                 "bool"}  # fmt: skip
 
 
-class Unbatchable(Exception):
+class Unbatchable(RuntimeError):
     """No way to go on with all entries at once: the function is to be called for each entry."""
 
 
@@ -360,6 +361,10 @@ def _refuse_statistics(name: str, args: Any, kwargs: Any) -> None:
             f"{name}: got a batched tensor as input while the running_mean or running_var, which will be updated in "
             "place, were not batched; use track_running_stats=False, or tesserack.func.replace_all_batch_norm_modules_"
         )
+
+
+class BadOutput(ValueError):
+    """What a function gave does not have the dims that were asked for."""
 
 
 class SharedWrite(RuntimeError):

@@ -111,6 +111,7 @@ def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tens
     used = [k for k, y in enumerate(outputs) if y.requires_grad]
     if not used:
         return [ts.zeros_like(x) for x in inputs]
+    given: list[Tensor] | None
     if batching:  # entries do not depend on each other: the gradient of their sum has the gradient of each
         roots = [bottom(outputs[k]) for k in used]
         given = [y.new_ones(y.shape) for y in roots] if cotangents is None else [_beside(outputs[k], cotangents[k])

@@ -10,7 +10,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd.function import VmapInfo, batching
-from tesserack.func._batched import Batched, NoTensor, SharedWrite, Unbatchable, entries, whole
+from tesserack.func._batched import BadOutput, Batched, NoTensor, SharedWrite, Unbatchable, entries, whole
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -139,10 +139,14 @@ def _at_once(
             flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs))
             values = [entries(value, level, info.batch_size) for value in flat]
             places = _spread(out_dims, tree_unflatten(values, out_spec), "out_dims")
-            if any(place is None for place in places):
-                raise Unbatchable("a result without a dim")
-            made = [value.movedim(0, place) for value, place in zip(values, places, strict=True)]
-    except SharedWrite:
+            for value, place in zip(flat, places, strict=True):
+                if place is None and isinstance(value, Batched) and value.level == level:
+                    raise BadOutput("vmap: can not return a BatchedTensor when out_dim is None")
+            made = [
+                whole_value if place is None else value.movedim(0, place)
+                for whole_value, value, place in zip(flat, values, places, strict=True)
+            ]
+    except (SharedWrite, BadOutput):
         raise
     except Exception as error:  # whatever it is, the calls one by one say it as it is
         if not state.wrote:

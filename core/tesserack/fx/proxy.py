@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from tesserack._native import Operator
 from tesserack.fx.node import Node, map_aggregate
 
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
@@ -18,15 +19,32 @@ class TraceError(ValueError):
     """A program did what cannot be written down without running it."""
 
 
+def _is_mutable(target: Any, kwargs: Any) -> bool:
+    """Whether an operator of ours is called in a form that writes."""
+    if not isinstance(target, Operator):
+        return False
+    name = str(getattr(target, "__name__", ""))
+    return kwargs.get("out") is not None or (name.endswith("_") and not name.endswith("__"))
+
+
 class TracerBase:
-    """Makes nodes and proxies; :class:`tesserack.fx.Tracer` decides what becomes one."""
+    """Makes nodes and proxies; :class:`tesserack.fx.Tracer` decides what becomes one.
+
+    Where ``check_mutable_operations``, a call of an operator that writes to what it is given is refused.
+    """
 
     graph: Any
+    check_mutable_operations = False
 
     def create_node(
         self, kind: str, target: Any, args: Any, kwargs: Any, name: str | None = None, type_expr: Any = None
     ) -> Node:
-        """A new node of the graph."""
+        """A new node of the graph. ``RuntimeError`` for a mutable operation, if these are checked for."""
+        if self.check_mutable_operations and kind == "call_function" and _is_mutable(target, kwargs):
+            raise RuntimeError(
+                f"Tried to trace mutable operation {getattr(target, '__name__', target)}. FX only supports functional "
+                "code, so operations that mutate operands in-place (e.g. via `out` arguments) are not supported"
+            )
         return self.graph.create_node(kind, target, args, kwargs, name, type_expr)  # type: ignore[no-any-return]
 
     def proxy(self, node: Node) -> Proxy:

@@ -8,6 +8,7 @@ The modules of this folder are the operators that are written in Python, a file 
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -46,9 +47,14 @@ def _find(name: str) -> Any:
     return operators().get(name) or _namespace(name)
 
 
+def _is_part(name: str) -> bool:
+    """Whether a module of this folder is asked for, which an import finds next; no plugin is loaded for it."""
+    return any(os.path.exists(os.path.join(folder, part)) for folder in __path__ for part in (name, f"{name}.py"))
+
+
 def __getattr__(name: str) -> Any:
     found = _find(name) or sys.modules.get(f"{__name__}.{name}")
-    if found is None and not name.startswith("_"):
+    if found is None and not name.startswith("_") and not _is_part(name):
         from tesserack import plugins
 
         found = _find(name) if plugins.load_if_new(name) else None

@@ -26,17 +26,19 @@ def write_out(op: str, *args: Any) -> Tensor:
 
     ``RuntimeError`` where the layouts differ or a gradient would be lost, and for a dtype that cannot hold the result.
     """
-    *given, out = args
+    given, out = args[:-1], args[-1]
+    assert isinstance(out, Tensor)
     if recorded(*given, out):
         raise RuntimeError(f"{op}: functions with out=... arguments don't support automatic differentiation, but one "
                            "of the arguments requires grad")  # fmt: skip
     count, names = _keywords(op)
     function = _native._operator_function(op.partition(".")[0])
-    result = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
+    result: Tensor = function(*given[:count], **dict(zip(names, given[count:], strict=True)))
     if not is_sparse(result) and not is_sparse(out):
         if out.shape != result.shape:
             out.resize_(result.shape)
-        return out.copy_(result)
+        out.copy_(result)
+        return out
     if not is_sparse(out) or not is_sparse(result) or out.layout is not result.layout:
         raise RuntimeError(f"{op}: expected an out= of layout {layout_name(result)}, got {layout_name(out)}")
     if result.dtype is not out.dtype and not _native.can_cast(result.dtype, out.dtype):

@@ -236,6 +236,16 @@ class _Legacy(type):
                                f"arguments and {sorted(other)}; the dtype is {cls.dtype}")  # fmt: skip
         return TypedStorage(*args, dtype=cls.dtype, device=device)
 
+    def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
+        """A storage of the numbers in a buffer: see :meth:`UntypedStorage.from_buffer`."""
+        made = UntypedStorage.from_buffer(*args, dtype=cls.dtype, **kwargs)
+        return TypedStorage(wrap_storage=made, dtype=cls.dtype)
+
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """The first ``size`` numbers of a file: see :meth:`UntypedStorage.from_file`."""
+        made = UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize)
+        return TypedStorage(wrap_storage=made, dtype=cls.dtype)
+
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
 

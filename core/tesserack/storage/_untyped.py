@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -87,6 +88,48 @@ class UntypedStorage:
                 return cls(0)
             mapped = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
         return cls(frombuffer(mapped, dtype=_native.uint8))
+
+    @classmethod
+    def from_buffer(
+        cls,
+        buffer: Any,
+        byte_order: str | None = None,
+        count: int = -1,
+        offset: int = 0,
+        *,
+        dtype: dtype = _native.uint8,
+    ) -> UntypedStorage:
+        """A copy of ``count`` numbers (all, if negative) of a buffer, from byte ``offset`` on. Those of several bytes
+        are in the order ``"native"``, ``"little"`` or ``"big"``, and in this machine's afterwards.
+
+        Raises ``ValueError`` for another order, an offset outside, fewer numbers than are asked for or a rest.
+
+        >>> UntypedStorage.from_buffer(b"ab").tolist()
+        [97, 98]
+        """
+        item = dtype.itemsize
+        if byte_order is None and item > 1:
+            raise RuntimeError(f"from_buffer: missing required argument 'byte_order' for numbers of {dtype}")
+        if byte_order not in (None, "native", "little", "big"):
+            raise ValueError(f"from_buffer: expected the byte order 'native', 'little' or 'big', got {byte_order!r}")
+        view = memoryview(buffer).cast("B")
+        if not 0 <= offset <= len(view):
+            raise ValueError(f"from_buffer: offset must be from 0 to {len(view)}, got {offset}")
+        view = view[offset:]
+        if count < 0 and len(view) % item:
+            raise ValueError(f"from_buffer: buffer size ({len(view)}) must be a multiple of element size ({item})")
+        if count * item > len(view):
+            raise ValueError(f"from_buffer: buffer has {len(view) // item} elements after the offset, not {count}")
+        data = bytearray(view if count < 0 else view[: count * item])
+        if byte_order not in (None, "native", sys.byteorder):
+            size = item // 2 if dtype.is_complex else item
+            turned = bytearray(len(data))
+            for k in range(size):
+                turned[k::size] = data[size - 1 - k :: size]
+            data = turned
+        if dtype is _native.bool:
+            data = bytearray(map(bool, data))
+        return cls(data)
 
     def untyped(self) -> UntypedStorage:
         """Itself."""

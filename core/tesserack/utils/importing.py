@@ -36,7 +36,7 @@ class _Watcher:
     def leave(self) -> None:
         """Watch no more."""
         if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         if fullname != self._name:

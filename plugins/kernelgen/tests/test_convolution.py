@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tesserack as ts
+from tesserack.testing.seeds import turn
 
 CASES = {
     "plain": ((2, 3, 9, 11), (5, 3, 3, 3), 1, 1, 1, 1),
@@ -62,7 +63,7 @@ def check(case: Any, dtype: Any, tolerance: float, layout: Any = None) -> None:
         )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", turn([*CASES], 3))  # seconds each, to compile
 def test_against_float64(schedule: str, name: str) -> None:
     check(CASES[name], ts.float32, 1e-5)
 
@@ -124,7 +125,7 @@ def test_what_is_not_finite_stays_where_it_belongs(schedule: str, value: float, 
         ts.testing.assert_close(ours[finite], theirs[finite], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("simd_bytes, local_bytes", [(32, 1 << 18), (16, 1 << 20), (64, 1 << 15)])
+@pytest.mark.parametrize("simd_bytes, local_bytes", turn([(32, 1 << 18), (16, 1 << 20), (64, 1 << 15)], 3))
 def test_other_processors(opencl: Any, simd_bytes: int, local_bytes: int) -> None:
     """Narrower vectors and less local memory than those of the processor at hand; with little, patches are copied."""
     from tesserack_opencl import backend

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import tesserack as ts
+from tesserack.testing.seeds import turn
 
 RNG = np.random.default_rng(0)
 
@@ -34,9 +36,8 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("left", ["plain", "transposed", "stepped"])
-@pytest.mark.parametrize("right", ["plain", "transposed", "stepped"])
-@pytest.mark.parametrize("sizes", [(33, 45, 70), (100, 3, 40), (1, 130, 9)])
+@pytest.mark.parametrize(("left", "right"), [*product(LAYOUTS, LAYOUTS)])
+@pytest.mark.parametrize("sizes", turn([(33, 45, 70), (100, 3, 40), (1, 130, 9)], 3))
 def test_layouts(schedule: str, left: str, right: str, sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     a, b = LAYOUTS[left](random(m, k).to("opencl")), LAYOUTS[right](random(k, n).to("opencl"))

@@ -6,13 +6,14 @@ import math
 
 import pytest
 import tesserack as ts
+from tesserack.testing.seeds import turn
 
 # Rows and columns, short ones, and some that are cut into parts.
 SHAPES = [((9,), 0), ((30001,), 0), ((3, 700), 1), ((700, 40), 0), ((9000, 9), 0), ((2, 80, 9), 1), ((2, 9, 80), 0)]
 CASES = [(*case, ts.float32) for case in SHAPES] + [(*case, d) for case in SHAPES[2:4] for d in (ts.float16, ts.int64)]
 
 
-@pytest.mark.parametrize(("shape", "dim", "dtype"), CASES, ids=str)
+@pytest.mark.parametrize(("shape", "dim", "dtype"), turn([*CASES], 3), ids=str)
 def test_sums_and_extremes(schedule: str, shape: tuple[int, ...], dim: int, dtype: ts.dtype) -> None:
     ts.manual_seed(0)
     x = ts.randint(0, 5, shape).to(dtype)

@@ -192,11 +192,37 @@ Tensor products_of_others(const Tensor& d) {
 
 bool any_zero(const Tensor& t) { return !t.device().is_meta() && raw_truth(ops::any(ops::eq(ops::detach(t), 0))); }
 
+// Of each element of (..., n, n) the matrix without its row and column: (..., n, n, n - 1, n - 1).
+Tensor minors(const Tensor& a) {
+  const int64_t n = rows(a), ndim = a.ndim();
+  std::vector<int64_t> others;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      if (j != i) others.push_back(j);
+  Tensor at = from_host(others, a.device());
+  Dims sizes(a.sizes().first(static_cast<size_t>(ndim - 2))), order;
+  for (int64_t d = 0; d < ndim - 2; ++d) order.push_back(d);
+  for (int64_t size : {n, n - 1, n, n - 1}) sizes.push_back(size);
+  for (int64_t d : {ndim - 2, ndim, ndim - 1, ndim + 1}) order.push_back(d);
+  Tensor picked = ops::index_select(ops::index_select(a, int64_t{-2}, at), int64_t{-1}, at);
+  return ops::contiguous(ops::permute(ops::reshape(picked, sizes), order));
+}
+Tensor cofactors(const Tensor& a) {
+  const int64_t n = rows(a);
+  std::vector<double> signs;
+  for (int64_t k = 0; k < n * n; ++k) signs.push_back((k / n + k % n) % 2 ? -1 : 1);
+  Tensor sign = ops::reshape(raw_vector(signs, real_type(a.dtype()), a.device()), Dims{n, n});
+  return ops::mul(linalg_det_op(minors(a)), sign);
+}
+constexpr int64_t kMinors = 32; // of n^2 matrices the determinants are taken
+
 // conj(det) A^-H; where det is 0 the same is found from singular values, as the adjugate.
 void det_gradient(GradContext& c) {
   Tensor a = c.arg(0), g = c.grad(0);
   if (a.numel() == 0) return c.set(0, ops::zeros_like(a));
   if (any_zero(c.result(0))) {
+    // Derivatives of singular values have none where these are equal: those of minors are there.
+    if (c.is_recorded() && rows(a) <= kMinors) return c.set(0, ops::mul(column(column(g)), conjugate(cofactors(a))));
     auto [u, s, vh] = svd_op.multi<3>(a, false);
     Tensor turn = ops::mul(g, conjugate(ops::mul(linalg_det_op(u), linalg_det_op(vh))));
     Tensor scale = ops::mul(column(turn), products_of_others(s));

@@ -58,11 +58,16 @@ Three forward_parts(const Tensor& input, const Tensor& weight, const Tensor& bia
   }
   Tensor x = widened(input);
   Tensor mean = training ? ops::mean_dim(x, c.others) : widened(running_mean);
-  Tensor centered = ops::sub(x, c.beside(mean));
-  Tensor var = training ? ops::mean_dim(ops::square(centered), c.others) : widened(running_var);
-  double n = static_cast<double>(c.per);
-  if (training && running_mean.defined()) blend_into(running_mean, mean, momentum);
-  if (training && running_var.defined()) blend_into(running_var, ops::mul(var, n / (n - 1)), momentum);
+  Tensor centered = ops::sub(x, c.beside(mean)), var = training ? Tensor() : widened(running_var);
+  if (training) { // far from zero the mean is rounded by more than the spread bears: what is left of it is taken, too
+    Tensor left = ops::mean_dim(centered, c.others);
+    centered = ops::sub(centered, c.beside(left));
+    mean = ops::add(mean, left);
+    var = ops::mean_dim(ops::square(centered), c.others);
+    double n = static_cast<double>(c.per);
+    if (running_mean.defined()) blend_into(running_mean, mean, momentum);
+    if (running_var.defined()) blend_into(running_var, ops::mul(var, n / (n - 1)), momentum);
+  }
   Tensor rstd = ops::rsqrt(ops::add(var, eps));
   Tensor y = ops::mul(centered, c.beside(rstd));
   if (weight.defined()) y = ops::mul(y, c.beside(widened(weight)));

@@ -158,11 +158,12 @@ Tensor soft_cross_entropy(const Tensor& log_probs, const Tensor& target, const T
   Tensor terms = ops::mul(log_probs, t);
   if (weight.defined()) terms = ops::mul(terms, weight);
   int64_t dims[] = {dim};
-  Tensor losses = ops::neg(ops::sum_dim(terms, IntSpan(dims)));
-  if (reduction == kReduceNone) return losses;
-  Tensor sum = ops::sum(losses);
+  // Sums over classes and samples in float32 at least: of halves they may be more than a mean is.
+  Tensor losses = ops::neg(ops::sum_dim(terms, IntSpan(dims), false, accumulate_type(terms.dtype())));
+  if (reduction != kReduceNone) losses = ops::sum(losses);
   double count = static_cast<double>(log_probs.numel()) / n_classes;
-  return reduction == kReduceMean ? ops::div(sum, count) : sum;
+  if (reduction == kReduceMean) losses = ops::div(losses, count);
+  return as_dtype(losses, terms.dtype());
 }
 
 // (1 - s) * nll + s / C * (mean over classes of -log_probs), both weighted.
@@ -173,19 +174,21 @@ Tensor smoothed(const Tensor& log_probs, const Tensor& target, const Tensor& wei
   Tensor all_classes = class_weight.defined() ? ops::mul(log_probs, class_weight) : log_probs;
   int64_t dims[] = {dim};
   Tensor ignored = ops::eq(target, ignore_index);
-  Tensor uniform = ops::masked_fill(ops::neg(ops::sum_dim(all_classes, IntSpan(dims))), ignored, 0.0);
+  const DType wide = accumulate_type(log_probs.dtype()); // of all classes, halves may not hold the sum
+  Tensor uniform = ops::masked_fill(ops::neg(ops::sum_dim(all_classes, IntSpan(dims), false, wide)), ignored, 0.0);
   if (reduction != kReduceNone) uniform = ops::sum(uniform);
   if (reduction == kReduceMean) {
     Tensor kept = ops::logical_not(ignored);
-    Tensor count = ops::to_dtype(ops::sum(kept), log_probs.dtype());
+    Tensor count = ops::sum(kept);
     if (weight.defined()) {
       Tensor safe = ops::where(kept, target, filled({}, 0, target.dtype(), target.device()));
       Tensor flat = ops::index_select(weight, int64_t{0}, ops::flatten(safe));
-      count = ops::sum(ops::mul(flat, ops::to_dtype(ops::flatten(kept), weight.dtype())));
+      count = ops::sum(ops::mul(as_dtype(flat, wide), ops::flatten(kept)));
     }
     uniform = ops::div(uniform, count);
   }
-  return ops::add(ops::mul(hard, 1 - smoothing), ops::mul(uniform, smoothing / n_classes));
+  Tensor both = ops::add(ops::mul(hard, 1 - smoothing), ops::mul(uniform, smoothing / n_classes));
+  return as_dtype(both, log_probs.dtype());
 }
 
 // Its result; every check but those of classes' values.

@@ -143,6 +143,9 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
                 "pad: mode ", mode,
                 " pads the last 1, 2 or 3 dimensions of an input with one or two dimensions before them, got pad ", pad,
                 " for sizes ", input.sizes());
+  for (int64_t d = input.ndim() - spatial - 1; m != Mode::Circular && d < input.ndim(); ++d)
+    TS_CHECK(input.sizes()[static_cast<size_t>(d)] > 0, "pad: mode ", mode, " expects non-zero dimensions ",
+             "apart from the batch's, got sizes ", input.sizes());
   return selected_pad(input, pad, m, "pad");
 }
 

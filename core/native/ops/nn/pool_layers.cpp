@@ -1,9 +1,12 @@
 // Pooling in the signatures of torch.nn.functional: one dim, adaptive, and resizing.
 #include "dispatch/op_handles.h"
+#include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
 #include "ops/common/raw.h"
 #include "ops/nn/pool_shape.h"
+#include "ops/reduce/reduce_arrange.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -55,13 +58,71 @@ Tensor avg_pool1d(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan pa
 
 // --- adaptive: window o of n covers floor(o * size / n) to ceil((o + 1) * size / n) ----------------------------------
 
+struct Window {
+  int64_t begin, end;
+};
+// Without a division each: there may be millions.
+std::vector<Window> adaptive_windows(int64_t n, int64_t size) {
+  std::vector<Window> windows(static_cast<size_t>(n));
+  int64_t begin = 0, rest = 0; // o * size = begin * n + rest
+  for (Window& window : windows) {
+    window.begin = begin;
+    begin += size / n, rest += size % n;
+    if (rest >= n) ++begin, rest -= n;
+    window.end = begin + (rest > 0 ? 1 : 0);
+  }
+  return windows;
+}
+
+// Many windows at once: the first elements of all, the second ones, as many as the longest has, which are hardly more
+// than there are.
+Tensor adaptive_gathered(const Tensor& self, size_t dim, int64_t n, bool maximum) {
+  Tensor x = maximum ? self : as_dtype(self, accumulate_type(self.dtype()));
+  const std::vector<Window> all = adaptive_windows(n, x.sizes()[dim]);
+  int64_t longest = 0;
+  for (const Window& w : all) longest = std::max(longest, w.end - w.begin);
+  std::vector<double> places, outside, lengths;
+  places.reserve(all.size() * static_cast<size_t>(longest));
+  outside.reserve(places.capacity());
+  lengths.reserve(all.size());
+  for (const Window& w : all) lengths.push_back(static_cast<double>(w.end - w.begin));
+  for (int64_t k = 0; k < longest; ++k)
+    for (const Window& w : all) {
+      places.push_back(static_cast<double>(std::min(w.begin + k, w.end - 1)));
+      outside.push_back(w.begin + k < w.end ? 0 : 1);
+    }
+  Dims sizes, each = {n}, tap = {longest, n};
+  for (size_t d = 0; d < x.sizes().size(); ++d) {
+    if (d == dim) sizes.push_back(longest);
+    sizes.push_back(d == dim ? n : x.sizes()[d]);
+    if (d > dim) each.push_back(1), tap.push_back(1);
+  }
+  int64_t along = static_cast<int64_t>(dim), taps[] = {along};
+  Tensor windows = ops::reshape(ops::index_select(x, along, raw_vector(places, DType::Int64, x.device())), sizes);
+  if (maximum) return ops::max_dim.multi<2>(windows, along, false)[0]; // an element twice is no greater
+  Tensor held = ops::masked_fill(windows, raw_view(raw_vector(outside, DType::Bool, x.device()), tap), 0.0);
+  Tensor counts = raw_view(raw_vector(lengths, x.dtype(), x.device()), each);
+  return as_dtype(ops::div(ops::sum_dim(held, IntSpan(taps)), counts), self.dtype());
+}
+
+// Each element so many times: what windows of one element are.
+Tensor repeated(const Tensor& x, int64_t dim, int64_t times) {
+  Dims wide(x.sizes()), sizes(x.sizes());
+  wide.insert(wide.begin() + dim + 1, times);
+  sizes[static_cast<size_t>(dim)] *= times;
+  return ops::reshape(ops::expand(ops::unsqueeze(x, dim + 1), wide), sizes);
+}
+
 Tensor adaptive_along(const Tensor& x, int64_t dim, int64_t n, bool maximum) {
-  int64_t size = x.size(dim), dims[] = {dim};
+  if (n % x.size(dim) == 0 && is_floating(x.dtype())) return repeated(x, dim + x.ndim(), n / x.size(dim));
+  constexpr int64_t kOneByOne = 16;
+  if (n > kOneByOne && is_floating(x.dtype()))
+    return adaptive_gathered(x, static_cast<size_t>(dim + x.ndim()), n, maximum);
+  int64_t dims[] = {dim};
   std::vector<Tensor> parts;
-  for (int64_t o = 0; o < n; ++o) {
-    int64_t begin = o * size / n, end = ((o + 1) * size + n - 1) / n;
-    Tensor window = ops::narrow(x, dim, begin, end - begin);
-    parts.push_back(maximum ? ops::amax(window, IntSpan(dims), true) : ops::mean_dim(window, IntSpan(dims), true));
+  for (const Window& w : adaptive_windows(n, x.size(dim))) {
+    Tensor window = ops::narrow(x, dim, w.begin, w.end - w.begin);
+    parts.push_back(maximum ? ops::max_dim.multi<2>(window, dim, true)[0] : ops::mean_dim(window, IntSpan(dims), true));
   }
   return ops::cat(parts, dim);
 }
@@ -77,17 +138,20 @@ void check_adaptive(const Tensor& self, IntSpan output, size_t n, const char* op
              ": elements of output_size must be greater than or equal to 0, but got ", output);
 }
 
+// A result without elements that is part of the graph.
+Tensor no_windows(const Tensor& self, IntSpan output) {
+  Dims sizes(self.sizes().first(self.sizes().size() - 2));
+  sizes.push_back(output[0]);
+  sizes.push_back(output[1]);
+  return ops::reshape(ops::narrow(ops::flatten(self), int64_t{0}, int64_t{0}, int64_t{0}), sizes);
+}
+
 Tensor adaptive_avg_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_avg_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
   int64_t h = self.size(-2), w = self.size(-1);
-  if (output[0] == 0 || output[1] == 0) {
-    Dims sizes(self.sizes().first(self.sizes().size() - 2));
-    sizes.push_back(output[0]);
-    sizes.push_back(output[1]);
-    return ops::reshape(ops::narrow(ops::flatten(self), int64_t{0}, int64_t{0}, int64_t{0}), sizes);
-  }
+  if (output[0] == 0 || output[1] == 0) return no_windows(self, output);
   if (output[0] == 1 && output[1] == 1) {
     int64_t plane[] = {-2, -1};
     return ops::mean_dim(self, IntSpan(plane), true);
@@ -107,13 +171,13 @@ Tensor adaptive_max_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_max_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
-  TS_CHECK(output[0] > 0 && output[1] > 0, op, ": expected positive output sizes, got ", output_size);
+  if (output[0] == 0 || output[1] == 0) return no_windows(self, output);
   int64_t h = self.size(-2), w = self.size(-1), kernel[] = {h / output[0], w / output[1]};
   if (output[0] == 1 && output[1] == 1 && h * w > 0 &&
       !is_channels_last(self)) // a maximum of all: rows as long as planes
     return ops::unsqueeze(ops::max_dim.multi<2>(ops::flatten(self, int64_t{-2}), int64_t{-1}, true)[0], int64_t{-1});
   if (h % output[0] == 0 && w % output[1] == 0) return max_pool2d(self, kernel, kernel, Dims{0}, Dims{1}, false);
-  return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], true), -1, output[1], true));
+  return as_laid_out(self, adaptive_along(adaptive_along(self, -1, output[1], true), -2, output[0], true));
 }
 
 } // namespace

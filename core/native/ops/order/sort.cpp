@@ -4,6 +4,7 @@
 #include "ops/common/arguments.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/reduce/reduce_arrange.h"
 #include "tensor/geometry.h"
 #include <cmath>
 
@@ -198,9 +199,16 @@ Tensor nothing_between(const Tensor& self) {
   if (self.dtype() == DType::Int64) value = Scalar(INT64_MIN);
   return ops::full(IntSpan(), value, self.dtype(), self.device());
 }
+Tensor middle_rule(const Tensor& self, bool ignore_nan) {
+  check_selectable(self, ignore_nan ? "nanmedian" : "median");
+  return outline(IntSpan(), self.dtype(), self.device());
+}
+void middle(const Tensor& out, const Tensor& self, bool ignore_nan) {
+  raw_copy(out, std::get<0>(median_dim(ops::reshape(self, Dims{-1}), 0, false, ignore_nan)));
+}
 template <bool ignore_nan> Tensor median_all(const Tensor& self) {
-  if (self.numel() == 0) return nothing_between(self);
-  return std::get<0>(median_dim(ops::reshape(self, Dims{-1}), 0, false, ignore_nan));
+  static const Op middle_of("_median");
+  return self.numel() == 0 ? nothing_between(self) : middle_of(self, ignore_nan);
 }
 
 } // namespace
@@ -234,6 +242,14 @@ TS_OPERATORS(sort) {
   def("median(Tensor self) -> Tensor")
       .body<median_all<false>>()
       .doc("The lower of the middle elements of all; NaN if there is any.");
+  def("_median(Tensor self, bool ignore_nan) -> Tensor")
+      .rule<middle_rule>()
+      .computation<middle>(kCode)
+      .node_name("MedianBackward0")
+      .saves("self result")
+      .gradient(share_among_equals)
+      .hidden()
+      .doc("The median of all elements; equal ones share its gradient.");
   def("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .body<median_along<false>>()
       .out()

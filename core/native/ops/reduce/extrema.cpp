@@ -48,16 +48,21 @@ template <int Opcode> void extreme_over(const Tensor& out, const Tensor& self, O
 Tensor is_extreme(const Tensor& self, const Tensor& extreme) {
   return ops::logical_or(ops::eq(self, extreme), ops::logical_and(ops::isnan(self), ops::isnan(extreme)));
 }
-// Equal shares for equal elements.
+// Equal shares for equal elements; their number is whole, whatever the dtype.
 Tensor share_evenly(const Tensor& grad, const Tensor& mask, DimSet dims) {
-  Tensor shares = ops::to_dtype(mask, grad.dtype());
-  return ops::mul(ops::div(shares, ops::sum_dim(shares, dim_list(dims), true)), grad);
+  Tensor share = mask.ndim() == 0 ? grad : ops::div(grad, ops::sum_dim(mask, dim_list(dims), true));
+  return ops::where(mask, share, ops::zeros(IntSpan(), share.dtype(), share.device()));
 }
 
-void extreme_gradient(GradContext& c) {
+} // namespace
+
+void share_among_equals(GradContext& c) {
   Tensor self = c.arg(0);
   c.set(0, share_evenly(c.grad(), is_extreme(self, c.result()), all_dims(self.ndim())));
 }
+
+namespace {
+
 void extreme_over_gradient(GradContext& c) {
   Tensor self = c.arg(0);
   DimSet dims = dim_set(c.value<OptionalDims>(1), self.ndim(), "amax");
@@ -137,7 +142,7 @@ TS_OPERATORS(extrema) {
       .computation<extreme<TS_R_MAX>>(kCode)
       .node_name("MaxBackward1")
       .saves("self result")
-      .gradient(extreme_gradient)
+      .gradient(share_among_equals)
       .out()
       .doc("The greatest element, 0-d; NaN if there is one. Equal elements share the gradient.");
   // Before dim: a tensor without dims is the other operand, not a dim.
@@ -154,7 +159,7 @@ TS_OPERATORS(extrema) {
       .computation<extreme<TS_R_MIN>>(kCode)
       .node_name("MinBackward1")
       .saves("self result")
-      .gradient(extreme_gradient)
+      .gradient(share_among_equals)
       .out()
       .doc("The least element, 0-d; NaN if there is one. Equal elements share the gradient.");
   def("min.other(Tensor self, Tensor other) -> Tensor").body<min_other>().out().doc("minimum: elementwise.");

@@ -170,7 +170,7 @@ void sum_numbers(const Tensor& out, const Tensor& self, OptionalDims dim, bool, 
 void sum_numbers_gradient(GradContext& c) {
   DimSet dims = dim_set(c.value<OptionalDims>(1), static_cast<int64_t>(c.sizes(0).size()), "nansum");
   Tensor spread = expand_reduced(as_dtype(c.grad(), c.dtype(0)), c.sizes(0), dims, c.value<bool>(2));
-  c.set(0, ops::masked_fill(spread, ops::isnan(c.arg(0)), 0.0));
+  c.set(0, ops::mul(spread, ops::logical_not(ops::isnan(c.arg(0))))); // a NaN that comes is not hidden
 }
 const Op kSumNumbers("_nansum");
 
@@ -184,9 +184,12 @@ Tensor nansum(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
 Tensor nanmean(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
   TS_CHECK(!is_integral(self.dtype(), true), "nanmean: expected input to have floating point or complex dtype but got ",
            self.dtype());
-  Tensor total = nansum(self, dim, keepdim, dtype);
+  const DType asked = dtype == DType::Undefined ? self.dtype() : dtype;
+  // Of halves, the sum may be more than they hold although the mean is not.
+  Tensor total = nansum(self, dim, keepdim, is_half(asked) ? DType::Float32 : dtype);
   Tensor counted = ops::sum_dim(ops::logical_not(ops::isnan(self)), dim, keepdim, DType::Int64);
-  return ops::div(total, ops::to_dtype(counted, total.dtype()));
+  Tensor mean = ops::div(total, counted);
+  return is_half(asked) ? ops::to_dtype(mean, asked) : mean;
 }
 
 const Op raw_sum_to_size("_sum_to_size");

@@ -97,22 +97,25 @@ void cumsum_gradient(GradContext& c) {
   c.set(0, as_dtype(cumsum_from_end(c.grad(), c.value<int64_t>(1)), c.dtype(0)));
 }
 
-// Where no element is zero, dividing the running products undoes one factor. Else each element k is left out in turn:
-// dx_k = sum over i >= k of grad_i * prod(x_j, j <= i, j != k).
+// Where no element is zero, dividing the running products undoes one factor. Else dx_k is the product of what comes
+// before x_k times s_k = grad_k + x_(k+1) s_(k+1): the recurrence by doubling, of which each step joins s of twice as
+// many elements.
 Tensor cumprod_gradient_of(const Tensor& x, const Tensor& grad, const Tensor& result, int64_t dim) {
   if (!raw_truth(ops::any(ops::eq(x, 0)))) return ops::div(cumsum_from_end(ops::mul(grad, result), dim), x);
-  int64_t n = x.size(dim), dims[] = {dim};
-  std::vector<Tensor> parts;
-  for (int64_t k = 0; k < n; ++k) {
-    Dims one(x.sizes());
-    one[static_cast<size_t>(dim)] = 1;
-    std::vector<Tensor> left_out = {filled(one, 1, x.dtype(), x.device())};
-    if (k + 1 < n) left_out.push_back(ops::cumprod(ops::narrow(x, dim, k + 1, n - k - 1), dim));
-    Tensor products = ops::cat(left_out, dim);
-    if (k > 0) products = ops::mul(products, ops::prod_dim(ops::narrow(x, dim, int64_t{0}, k), dim, true));
-    parts.push_back(ops::sum_dim(ops::mul(products, ops::narrow(grad, dim, k, n - k)), IntSpan(dims), true));
+  int64_t n = x.size(dim);
+  if (n == 1) return grad;
+  const auto part = [dim](const Tensor& t, int64_t from, int64_t to) { return ops::narrow(t, dim, from, to - from); };
+  Tensor sums = grad, factors = part(x, 1, n);
+  for (int64_t step = 1; step < n; step *= 2) {
+    Tensor joined = ops::add(part(sums, 0, n - step), ops::mul(factors, part(sums, step, n)));
+    sums = ops::cat(std::vector<Tensor>{joined, part(sums, n - step, n)}, dim);
+    if (2 * step < n) factors = ops::mul(part(factors, 0, n - 2 * step), part(factors, step, n - step));
   }
-  return ops::cat(parts, dim);
+  Dims one(x.sizes());
+  one[static_cast<size_t>(dim)] = 1;
+  Tensor before =
+      ops::cat(std::vector<Tensor>{filled(one, 1, x.dtype(), x.device()), ops::cumprod(part(x, 0, n - 1), dim)}, dim);
+  return ops::mul(before, sums);
 }
 void cumprod_gradient(GradContext& c) {
   if (c.sizes(0).empty() || c.grad().numel() == 0) return c.set(0, as_dtype(c.grad(), c.dtype(0)));
@@ -129,28 +132,57 @@ void running_extreme_gradient(GradContext& c) {
 
 // log(exp(a) + exp(b)); equal operands, infinities among them, never meet inf - inf.
 Tensor log_add(const Tensor& a, const Tensor& b) {
-  static const Op of_complex("_logaddexp_complex");
-  if (is_complex(a.dtype())) return of_complex(a, b);
-  Tensor same = ops::eq(a, b);
-  Tensor gap = ops::masked_fill(ops::sub(a, b), same, 0.0);
-  Tensor log1p_exp = ops::log(ops::add(ops::exp(ops::neg(ops::abs(gap))), 1.0));
-  return ops::add(ops::maximum(a, b), log1p_exp);
+  static const Op of_complex("_logaddexp_complex"), of_real("_log_add");
+  return (is_complex(a.dtype()) ? of_complex : of_real)(a, b);
 }
 
 // By doubling: after step s each element holds its last 2s terms. Stable, where one running maximum would not be.
-Tensor logcumsumexp(const Tensor& self, int64_t dim) {
-  TS_CHECK_KIND(ErrorKind::NotImplemented, is_differentiable(self.dtype()), "logcumsumexp: not implemented for dtype ",
-                self.dtype(), "; expected a floating or complex one");
-  int64_t d = wrap_dim(dim, self.ndim(), "logcumsumexp");
-  if (self.ndim() == 0 || self.numel() == 0) return ops::clone(self);
-  int64_t n = self.size(d);
-  Tensor x = as_dtype(self, accumulate_type(self.dtype()));
+Tensor running_by_doubling(Tensor x, int64_t d) {
+  int64_t n = x.size(d);
   for (int64_t step = 1; step < n; step *= 2) {
     std::vector<Tensor> parts = {ops::narrow(x, d, int64_t{0}, step),
                                  log_add(ops::narrow(x, d, step, n - step), ops::narrow(x, d, int64_t{0}, n - step))};
     x = ops::cat(parts, d);
   }
-  return n == 1 ? ops::clone(self) : as_dtype(x, self.dtype());
+  return x;
+}
+
+// Four neighbours after each other, their totals by the same again, which then join the next four: two passes over the
+// elements instead of one for each doubling.
+Tensor running_log_sum(const Tensor& x, int64_t d) {
+  constexpr int64_t kFew = 64, kTogether = 4, kWorthIt = 1 << 15;
+  int64_t n = x.size(d), groups = (n + kTogether - 1) / kTogether;
+  if (n <= kFew || x.numel() < kWorthIt) return running_by_doubling(x, d);
+  Tensor whole = x;
+  if (groups * kTogether > n) {
+    Dims rest(x.sizes());
+    rest[static_cast<size_t>(d)] = groups * kTogether - n;
+    whole = ops::cat(std::vector<Tensor>{x, filled(rest, 0, x.dtype(), x.device())}, d);
+  }
+  Dims split(x.sizes());
+  split[static_cast<size_t>(d)] = groups;
+  split.insert(split.begin() + d + 1, kTogether);
+  Tensor grouped = ops::reshape(whole, split);
+  std::vector<Tensor> sums = {ops::select(grouped, d + 1, int64_t{0})};
+  for (int64_t k = 1; k < kTogether; ++k) sums.push_back(log_add(sums.back(), ops::select(grouped, d + 1, k)));
+  Tensor before = ops::unsqueeze(running_log_sum(ops::narrow(sums.back(), d, int64_t{0}, groups - 1), d), d);
+  // (4, groups) until the end, so that the rows are long.
+  Tensor rows = ops::stack(sums, d);
+  Tensor later = log_add(ops::narrow(rows, d + 1, int64_t{1}, groups - 1), before);
+  rows = ops::cat(std::vector<Tensor>{ops::narrow(rows, d + 1, int64_t{0}, int64_t{1}), later}, d + 1);
+  Dims sizes(x.sizes());
+  sizes[static_cast<size_t>(d)] = groups * kTogether;
+  return ops::narrow(ops::reshape(ops::transpose(rows, d, d + 1), sizes), d, int64_t{0}, n);
+}
+
+Tensor logcumsumexp(const Tensor& self, int64_t dim) {
+  TS_CHECK_KIND(ErrorKind::NotImplemented, is_differentiable(self.dtype()), "logcumsumexp: not implemented for dtype ",
+                self.dtype(), "; expected a floating or complex one");
+  int64_t d = wrap_dim(dim, self.ndim(), "logcumsumexp");
+  if (self.ndim() == 0 || self.numel() == 0) return ops::clone(self);
+  if (self.size(d) == 1) return ops::clone(self);
+  Tensor sums = running_log_sum(as_dtype(self, accumulate_type(self.dtype())), d);
+  return as_dtype(ops::contiguous(sums), self.dtype());
 }
 
 } // namespace
@@ -185,6 +217,15 @@ TS_OPERATORS(scan) {
       .gradient(running_extreme_gradient)
       .out()
       .doc("Running minima along dim and the last position of each (int64).");
+  // Derivatives by the gap, which is zero at ties: of their absolute value there is none there.
+  def("_log_add(Tensor self, Tensor other) -> Tensor")
+      .pointwise("max(self, other) + log1p(exp(-abs(select((self == other) * (abs(self) == inf), 0, self - other))))")
+      .promote(Promote::Float)
+      .no_complex()
+      .derivative("self", "grad * sigmoid(select((self == other) * (abs(self) == inf), 0, self - other))")
+      .derivative("other", "grad * sigmoid(select((self == other) * (abs(self) == inf), 0, other - self))")
+      .hidden()
+      .doc("log(exp(self) + exp(other)).");
   def("logcumsumexp(Tensor self, int dim) -> Tensor")
       .body<logcumsumexp>()
       .out(kSameDtype)

@@ -297,7 +297,7 @@ def package_stub() -> str:
     native = sorted(
         n
         for n in dir(_native)
-        if not n.startswith("_") and n not in ("Operator", "OperatorMethod", "FunctionCtx", "Node")
+        if not n.startswith("_") and n not in ("Operator", "OperatorMethod", "FunctionCtx", "Node", "SavedTensor")
     )
     lines = [
         HEADER + "import builtins",

@@ -37,6 +37,17 @@ from tesserack.compat.shims._parts import (
     _unique,
     _weight_norm,
 )
+from tesserack.compat.shims._quantized import (
+    dequantize,
+    per_channel_affine,
+    per_tensor_affine,
+    qint8,
+    qint32,
+    qscheme,
+    quantize_per_channel,
+    quantize_per_tensor,
+    quint8,
+)
 from tesserack.serialization._objects import load, save, use_names
 
 __all__ = [
@@ -70,8 +81,17 @@ __all__ = [
     "addmv",
     "addr",
     "baddbmm",
+    "dequantize",
     "load",
     "norm",
+    "per_channel_affine",
+    "per_tensor_affine",
+    "qint8",
+    "qint32",
+    "qscheme",
+    "quantize_per_channel",
+    "quantize_per_tensor",
+    "quint8",
     "save",
     "sub",
     "where",

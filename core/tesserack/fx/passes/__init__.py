@@ -1,5 +1,5 @@
 """Passes over graphs."""
 
-from tesserack.fx.passes import shape_prop
+from tesserack.fx.passes import operator_support, shape_prop
 
-__all__ = ["shape_prop"]
+__all__ = ["operator_support", "shape_prop"]

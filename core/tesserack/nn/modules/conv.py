@@ -19,10 +19,8 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What the convolutions share; a subclass sets the number of spatial dimensions and defines ``forward``."""
+    """What the convolutions share: sizes of every dimension, weight and bias. A subclass defines ``forward``."""
 
-    _spatial: int
-    transposed = False
     weight: Parameter
     bias: Parameter | None
 
@@ -30,28 +28,31 @@ class _ConvNd(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: tuple[int, ...] | str,
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = to_tuple(kernel_size, self._spatial)
-        self.stride = to_tuple(stride, self._spatial)
-        self.padding = padding if isinstance(padding, str) else to_tuple(padding, self._spatial)
-        self.dilation = to_tuple(dilation, self._spatial)
-        self.output_padding: tuple[int, ...] = (0,) * self._spatial
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.transposed = transposed
+        self.output_padding = output_padding
         self.groups = groups
         self.padding_mode = padding_mode
         self._check()
-        self._edges = self._padding_of_each_edge()
+        self._reversed_padding_repeated_twice = self._padding_of_each_edge()
         shape = self._weight_shape()
         self.weight = Parameter(empty(shape, device=device, dtype=dtype))
         if bias:
@@ -61,7 +62,10 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def _weight_shape(self) -> tuple[int, ...]:
-        return (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
+        first, second = self.out_channels, self.in_channels
+        if self.transposed:
+            first, second = second, first
+        return (first, second // self.groups, *self.kernel_size)
 
     def _check(self) -> None:
         name = type(self).__name__
@@ -80,17 +84,14 @@ class _ConvNd(Module):
             if self.padding == "same" and any(step != 1 for step in self.stride):
                 raise ValueError(f"{name}: padding='same' needs stride 1, got {self.stride}")
 
-    def _padding_of_each_edge(self) -> list[int]:
-        """What ``F.pad`` takes: (before, after) of the last dimension first."""
+    def _padding_of_each_edge(self) -> list[int] | tuple[int, ...]:
+        """What ``F.pad`` takes: (before, after) of the last dimension first; a list where it follows from a word."""
+        if not isinstance(self.padding, str):
+            return tuple(int(size) for size in reversed(self.padding) for _ in range(2))
         edges: list[int] = []
-        for i in reversed(range(self._spatial)):
-            if self.padding == "valid":
-                edges += [0, 0]
-            elif self.padding == "same":
-                total = self.dilation[i] * (self.kernel_size[i] - 1)
-                edges += [total // 2, total - total // 2]
-            else:
-                edges += [int(self.padding[i])] * 2
+        for i in reversed(range(len(self.kernel_size))):
+            total = self.dilation[i] * (self.kernel_size[i] - 1) if self.padding == "same" else 0
+            edges += [total // 2, total - total // 2]
         return edges
 
     def reset_parameters(self) -> None:
@@ -99,16 +100,13 @@ class _ConvNd(Module):
         if self.bias is not None:
             uniform_bias_(self.bias, math.prod(self.weight.shape[1:]))
 
-    def _padded(self, input: Tensor) -> Tensor:
-        """The input padded as ``padding_mode`` says; convolved without padding after that."""
-        return F.pad(input, self._edges, mode=self.padding_mode)
-
     def extra_repr(self) -> str:
+        zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
         parts = [
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}",
-            f"padding={self.padding}" if self.padding != (0,) * self._spatial else "",
-            f"dilation={self.dilation}" if self.dilation != (1,) * self._spatial else "",
-            f"output_padding={self.output_padding}" if self.output_padding != (0,) * self._spatial else "",
+            f"padding={self.padding}" if self.padding != zeros else "",
+            f"dilation={self.dilation}" if self.dilation != ones else "",
+            f"output_padding={self.output_padding}" if self.output_padding != zeros else "",
             f"groups={self.groups}" if self.groups != 1 else "",
             "bias=False" if self.bias is None else "",
             f"padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "",
@@ -116,7 +114,44 @@ class _ConvNd(Module):
         return ", ".join(part for part in parts if part)
 
 
-class Conv1d(_ConvNd):
+class _Conv(_ConvNd):
+    """The convolutions proper; a subclass sets the number of dimensions."""
+
+    _spatial: int
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        kernel_size, stride, dilation = (to_tuple(size, self._spatial) for size in (kernel_size, stride, dilation))
+        padding = padding if isinstance(padding, str) else to_tuple(padding, self._spatial)
+        sizes = kernel_size, stride, padding, dilation, False, to_tuple(0, self._spatial)
+        super().__init__(in_channels, out_channels, *sizes, groups, bias, padding_mode, device, dtype)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution with another weight and bias: what subclasses call and replace."""
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            edges, padding = self._reversed_padding_repeated_twice, 0
+            input = F.pad(input, edges, mode=self.padding_mode)
+        convolve = (F.conv1d, F.conv2d, F.conv3d)[self._spatial - 1]
+        return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+
+class Conv1d(_Conv):
     """Cross-correlation along one dimension: (N, C, L) or (C, L) -> (N, out_channels, L').
 
     See :class:`Conv2d` for the arguments.
@@ -128,13 +163,8 @@ class Conv1d(_ConvNd):
 
     _spatial = 1
 
-    def forward(self, input: Tensor) -> Tensor:
-        if self.padding_mode == "zeros":
-            return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        return F.conv1d(self._padded(input), self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
-
-class Conv2d(_ConvNd):
+class Conv2d(_Conv):
     """Cross-correlation over two dimensions: (N, C, H, W) or (C, H, W) -> (N, out_channels, H', W').
 
     ``weight`` is (out_channels, in_channels / groups, *kernel_size). ``padding`` is a number, one per dimension,
@@ -151,13 +181,8 @@ class Conv2d(_ConvNd):
 
     _spatial = 2
 
-    def forward(self, input: Tensor) -> Tensor:
-        if self.padding_mode == "zeros":
-            return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        return F.conv2d(self._padded(input), self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
-
-class Conv3d(_ConvNd):
+class Conv3d(_Conv):
     """Cross-correlation over three dimensions: (N, C, D, H, W) or (C, D, H, W) -> (N, out_channels, D', H', W').
 
     See :class:`Conv2d` for the arguments.
@@ -168,8 +193,3 @@ class Conv3d(_ConvNd):
     """
 
     _spatial = 3
-
-    def forward(self, input: Tensor) -> Tensor:
-        if self.padding_mode == "zeros":
-            return F.conv3d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        return F.conv3d(self._padded(input), self.weight, self.bias, self.stride, 0, self.dilation, self.groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tesserack import Tensor, empty
+from tesserack import Tensor, arange, empty
 from tesserack.nn import functional as F
 from tesserack.nn import init
 from tesserack.nn._sizes import to_tuple
@@ -161,15 +161,8 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class LocalResponseNorm(Module):
-    """Divide by a power of the mean square over ``size`` neighbouring channels of (N, C, *).
-
-    >>> from tesserack import nn, ones
-    >>> tuple(nn.LocalResponseNorm(2)(ones(1, 4, 2, 2)).shape)
-    (1, 4, 2, 2)
-    """
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+class _ResponseNorm(Module):
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__()
         self.size = size
         self.alpha = alpha
@@ -183,13 +176,37 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-class CrossMapLRN2d(LocalResponseNorm):
-    """:class:`LocalResponseNorm` of images (N, C, H, W), with ``k`` that may be an integer; an older name.
+class LocalResponseNorm(_ResponseNorm):
+    """Divide by a power of the mean square over ``size`` neighbouring channels of (N, C, *).
 
     >>> from tesserack import nn, ones
-    >>> nn.CrossMapLRN2d(2)(ones(1, 2, 1, 1)).shape
-    tesserack.Size([1, 2, 1, 1])
+    >>> tuple(nn.LocalResponseNorm(2)(ones(1, 4, 2, 2)).shape)
+    (1, 4, 2, 2)
     """
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__(size, alpha, beta, k)
+
+
+class CrossMapLRN2d(_ResponseNorm):
+    """Divide images (N, C, H, W) by a power of a sum of squares over the channels within ``(size + 1) // 2`` of each.
+
+    An older form of :class:`LocalResponseNorm`, with what it does in PyTorch: the first channel never leaves the sums.
+
+    >>> from tesserack import nn, ones
+    >>> tuple(nn.CrossMapLRN2d(2)(ones(1, 2, 1, 1)).shape)
+    (1, 2, 1, 1)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        channels, reach = input.shape[1], (self.size + 1) // 2
+        squares = input.square()
+        sums = F.pad(squares.cumsum(1), (0, 0, 0, 0, 1, 0))
+        ends = [min(channels, c + reach) for c in range(channels)]
+        starts = [max(0, c - reach + 1) for c in range(channels)]
+        window = sums[:, ends] - sums[:, starts]
+        stays = arange(channels, device=input.device).ge(reach).to(input.dtype).reshape(1, -1, 1, 1)
+        total = window + squares[:, :1] * stays
+        return input * (total * (self.alpha / self.size) + self.k) ** -self.beta

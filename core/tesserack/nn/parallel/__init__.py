@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tesserack.nn.parallel import comm
 from tesserack.nn.parallel.data_parallel import DataParallel, data_parallel
 from tesserack.nn.parallel.parallel_apply import parallel_apply
 from tesserack.nn.parallel.replicate import replicate
@@ -10,6 +11,7 @@ from tesserack.nn.parallel.scatter_gather import gather, scatter
 __all__ = [
     "DataParallel",
     "DistributedDataParallel",
+    "comm",
     "data_parallel",
     "gather",
     "parallel_apply",

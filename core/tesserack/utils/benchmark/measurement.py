@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -50,6 +51,19 @@ class Measurement:
     raw_times: list[float]
     task_spec: TaskSpec
     metadata: dict[str, object] | None = field(default=None)
+
+    @staticmethod
+    def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
+        """One measurement of each task, with all the times that several took, per run.
+
+        >>> task = TaskSpec("x + y")
+        >>> Measurement.merge([Measurement(2, [2.0], task), Measurement(1, [3.0], task)])[0].times
+        [1.0, 3.0]
+        """
+        groups: dict[TaskSpec, list[Measurement]] = {}
+        for measurement in measurements:
+            groups.setdefault(measurement.task_spec, []).append(measurement)
+        return [Measurement(1, [time for each in group for time in each.times], task) for task, group in groups.items()]
 
     @property
     def times(self) -> list[float]:

@@ -14,7 +14,12 @@ def to_array(value: Any) -> Any:
     """A tensor, array or number as a numpy.ndarray."""
     import numpy as np
 
-    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if value.dtype.is_floating_point and value.dtype.itemsize < 4:
+            value = value.float()  # NumPy has no bfloat16, and float16 is as exact in it
+        value = value.numpy()
+    return np.asarray(value)
 
 
 def arranged(array: Any, dataformats: str) -> Any:

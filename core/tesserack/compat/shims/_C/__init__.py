@@ -31,6 +31,16 @@ _has_cuda = _has_mps = _has_xpu = _has_mkldnn = False
 _GLIBCXX_USE_CXX11_ABI = True
 
 
+def _current_graph_task_id() -> int:
+    """The number of the backward that this thread runs, -1 outside of one."""
+    return int(_native._current_run())
+
+
+def _will_engine_execute_node(node: Any) -> bool:
+    """Whether a node is part of the backward that this thread runs. ``RuntimeError`` outside of one."""
+    return bool(_native._will_run(node))
+
+
 def _are_functorch_transforms_active() -> bool:
     """Always False: transforms of functions are no state of the process here."""
     return False

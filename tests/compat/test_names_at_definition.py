@@ -1,0 +1,151 @@
+"""Names that programs take when they are imported or define something, and that fail, if at all, when they are used."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+
+def test_members_of_what_is_missing_may_be_defaults(program):
+    lines = program.run("""
+        import torch, torch.distributed as dist
+        from torch.testing._internal.common_utils import TestCase, run_tests
+        from torch.testing._internal.common_device_type import instantiate_device_type_tests
+        from torch.utils.mobile_optimizer import optimize_for_mobile
+
+        def reduce(x, group=dist.group.WORLD, op=dist.ReduceOp.SUM, kind=torch.onnx.OperatorExportTypes.ONNX):
+            return x
+
+        class Own(torch.utils.file_baton.FileBaton):
+            pass
+
+        modes = torch.onnx.OperatorExportTypes
+        print(reduce(3), hasattr(modes, "ONNX"))
+        for use in (lambda: modes.ONNX(), lambda: bool(modes.ONNX), lambda: run_tests(), lambda: Own("x")):
+            try:
+                use()
+            except NotImplementedError as error:
+                print("Tesserack does not have it" in str(error))
+    """)
+    assert lines[0] == "3 False" and lines[1:] == ["True"] * 4
+
+
+def test_names_that_are_there(program):
+    assert program.run("""
+        import torch
+        from torch.utils.data.dataloader import ExceptionWrapper, _DatasetKind, _utils
+        from torch.nn.parallel._functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
+        from torch.nn.modules.conv import _ConvTransposeMixin
+        from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension, CUDAExtension
+
+        one, two = Scatter.apply(["cpu", "cpu"], None, 0, torch.arange(4.0, requires_grad=True))
+        print(Gather.apply("cpu", 0, one, two).tolist(), len(Broadcast.apply(["cpu", "cpu"], one, two)))
+        print([t.tolist() for t in ReduceAddCoalesced.apply("cpu", 1, one, two)])
+        print(torch.autograd.kineto_available(), torch.profiler.itt.is_available())
+        print(callable(torch.cuda.Stream.wait_stream), torch.fx.Tracer().check_mutable_operations)
+        turned = torch.IntStorage.from_buffer(b"\\0\\0\\1\\0", "big")
+        print(torch.ByteStorage.from_buffer(b"ab").tolist(), turned.tolist())
+        torch.testing.FileCheck().check("a").check_not("c").check("b").run("a b c")
+    """) == [
+        "[0.0, 1.0, 2.0, 3.0] 4",
+        "[[2.0, 4.0]]",
+        "True False",
+        "True False",
+        "[97, 98] [256]",
+    ]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="setuptools builds extensions")
+def test_extensions_are_built_or_say_why_not(program):
+    program.write("plain.cpp", """
+        #include <Python.h>
+        #include "tesserack/abi.h"
+        static PyModuleDef module = {PyModuleDef_HEAD_INIT, "plain", nullptr, TS_ABI_MAJOR, nullptr};
+        PyMODINIT_FUNC PyInit_plain() { return PyModule_Create(&module); }
+    """)  # fmt: skip
+    program.write("theirs.cpp", "#include <torch/extension.h>\n")
+    setup = """
+        import sys
+        from setuptools import setup
+        from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension
+
+        kind = {{"CppExtension": CppExtension, "CUDAExtension": CUDAExtension}}["{kind}"]
+        sys.argv[1:] = ["build_ext", "--inplace"]
+        setup(
+            name="{name}",
+            ext_modules=[kind("{name}", ["{name}.cpp"], extra_compile_args={{"cxx": ["-O0"]}})],
+            cmdclass={{"build_ext": BuildExtension.with_options(use_ninja=False)}},
+        )
+    """
+    program.run(setup.format(kind="CppExtension", name="plain"))
+    assert program.run("import plain; print(plain.__name__)") == ["plain"]
+    for kind, name, reason in (("CppExtension", "theirs", "torch/extension.h"), ("CUDAExtension", "plain", "CUDA")):
+        path = program.write("setup.py", setup.format(kind=kind, name=name))
+        done = program.start("-m", "tesserack", "run", str(path))
+        assert done.returncode and reason in done.stderr and "cannot be built" in done.stderr
+
+
+def test_quantized_tensors_are_made_and_read(program):
+    """The numbers are those of PyTorch for these."""
+    assert program.run("""
+        import pickle, torch
+        x = torch.tensor([[-1.0, 0.05, 0.26], [3.0, 0.15, 99.0]])
+        one = torch.quantize_per_tensor(x, 0.1, 10, torch.quint8)
+        print(one.int_repr().tolist(), one.q_scale(), one.q_zero_point(), one.qscheme(), one.dtype, one.is_quantized)
+        scales, points = torch.tensor([0.1, 0.2, 0.5]), torch.tensor([0, 1, -2])
+        each = torch.quantize_per_channel(x, scales, points, 1, torch.qint8)
+        print(each.int_repr().tolist(), each.q_per_channel_axis(), each.dequantize()[1].tolist()[2])
+        print(torch.dequantize([one])[0].shape, pickle.loads(pickle.dumps(torch.qint8)) is torch.qint8)
+        uses = [lambda: one + 1, lambda: one.relu(), lambda: each.q_scale()]
+        for wrong in [*uses, lambda: torch.quantize_per_tensor(x, 1, 0, 3)]:
+            try:
+                wrong()
+            except (RuntimeError, TypeError, NotImplementedError) as error:
+                print(type(error).__name__)
+    """) == [
+        "[[0, 10, 13], [40, 12, 255]] 0.1 10 torch.per_tensor_affine torch.quint8 True",
+        "[[-10, 1, -1], [30, 2, 127]] 1 64.5",
+        "torch.Size([2, 3]) True",
+        *("TypeError", "NotImplementedError", "RuntimeError", "RuntimeError"),
+    ]
+
+
+def test_events_add_up(program):
+    assert program.run("""
+        from torch.autograd.profiler_util import EventList, FunctionEvent, Interval, MemRecordsAcc
+        calls = [("a", 0, 100), ("b", 10, 40), ("c", 15, 20), ("b", 50, 60), ("e", 200, 300), ("e", 200, 300)]
+        events = EventList([FunctionEvent(i, name, 0, *time, stack=[]) for i, (name, *time) in enumerate(calls)])
+        events._build_tree()
+        print([(event.name, [child.id for child in event.cpu_children]) for event in events])
+        averages = {each.key: each for each in events.key_averages()}
+        print([(key, each.count, each.cpu_time_total, each.self_cpu_time_total) for key, each in averages.items()])
+        print(events.total_average().count, events.self_cpu_time_total, averages["b"].cpu_time_str)
+        print(events.table(sort_by="self_cpu_time_total").splitlines()[1].split()[0], Interval(1, 3).elapsed_us())
+    """) == [
+        "[('a', [1, 3]), ('b', [2]), ('c', []), ('b', []), ('e', [])]",
+        "[('a', 1, 100, 60), ('b', 2, 40, 35), ('c', 1, 5, 5), ('e', 1, 100, 100)]",
+        "5 200 20.000us",
+        "e 2",
+    ]
+
+
+def test_a_folder_that_cannot_run_is_named(program):
+    (program.folder / "folder").mkdir()
+    done = program.start("-m", "tesserack", "run", "folder")
+    assert done.returncode and "__main__.py" in done.stderr and "Traceback" not in done.stderr
+    program.write("folder/__main__.py", "print('runs')")
+    assert program.start("-m", "tesserack", "run", "folder").stdout == "runs\n"
+
+
+def test_half_types_in_event_files(program):
+    assert program.run("""
+        import torch
+        from torch.utils.tensorboard import SummaryWriter
+        with SummaryWriter("events") as writer:
+            for dtype in (torch.bfloat16, torch.float16):
+                writer.add_histogram("h", torch.arange(4, dtype=dtype))
+                writer.add_scalar("s", torch.ones((), dtype=dtype))
+                writer.add_image("i", torch.rand(3, 4, 4).to(dtype))
+        print("written")
+    """) == ["written"]
