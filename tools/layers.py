@@ -1,5 +1,5 @@
 """Check that no layer includes or imports one above it, that nothing goes in circles, neither in native code nor in
-the package nor in a card, and that backends see only the core's public headers.
+the package nor in a card, that backends see only the core's public headers, and that no operator asks for a mode.
 
 ``python tools/layers.py`` prints one line per violation and fails if there is any. The layers are those of
 ``docs/architecture.md``.
@@ -49,6 +49,8 @@ PACKAGE_LAYERS = {
 CARDS = ("backends/*/tesserack_*", "plugins/*/tesserack_*")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+# Whether gradients are recorded, or a card's work: chosen at the autograd key and by Launch, asked by no operator.
+MODES = re.compile(r"\b(grad_enabled|set_grad_enabled|GradMode|CaptureState|kernel_watchers)\b")
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".inc"}
 
 
@@ -67,6 +69,14 @@ def native_violations() -> Iterator[str]:
                 yield f"{path.relative_to(ROOT)}: {layer} includes {include}"
             if layer != "python" and (include == "Python.h" or other == "pybind11"):
                 yield f"{path.relative_to(ROOT)}: {include} outside native/python"
+
+
+def mode_violations() -> Iterator[str]:
+    """Operators that ask for a mode of the thread, so that what runs would differ under a recorder."""
+    for path in sources(NATIVE / "ops"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if found := MODES.search(line.partition("//")[0]):
+                yield f"{path.relative_to(ROOT)}:{number}: an operator asks for a mode, {found.group()}"
 
 
 def backend_violations() -> Iterator[str]:
@@ -160,6 +170,7 @@ def violations() -> list[str]:
     """Every violation, one line each."""
     return [
         *native_violations(),
+        *mode_violations(),
         *backend_violations(),
         *package_violations(),
         *card_violations(),

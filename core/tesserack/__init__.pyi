@@ -263,6 +263,7 @@ from tesserack.ops.random import manual_seed as manual_seed
 from tesserack.ops.random import seed as seed
 from tesserack.ops.random import set_rng_state as set_rng_state
 from tesserack.ops.registry import public_functions as public_functions
+from tesserack.ops.segments import _segment_reduce as _segment_reduce
 from tesserack.ops.segments import segment_reduce as segment_reduce
 from tesserack.ops.special._elementary import mvlgamma as mvlgamma
 from tesserack.ops.special._incomplete_gamma import igamma as igamma

@@ -196,7 +196,7 @@ NAMES = {
         "sparse._functions",
     ),
     "hash_tensor": "ops.hashes",
-    "segment_reduce": "ops.segments",
+    **dict.fromkeys(("segment_reduce", "_segment_reduce"), "ops.segments"),
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
     "Storage": "storage._typed",

@@ -110,11 +110,10 @@ class Card:
 
     def install(self, backend: Backend, templates: dict[str, Template] | None = None) -> None:
         """Register the templates, all of them unless some are given by operator, as kernels of a backend."""
-        from tesserack_kernelgen.templates import CHANGING, TAKES, TEMPLATES
+        from tesserack_kernelgen.templates import TAKES, TEMPLATES
 
         for op, template in (TEMPLATES if templates is None else templates).items():
-            changing, takes = CHANGING.get(op, ()), TAKES.get(op, ())
-            backend.kernel(op, changing=changing, takes=takes)(self.serve(template))
+            backend.kernel(op, changing=True, takes=TAKES.get(op, ()))(self.serve(template))
         # Which kernel adds up by index depends on it, and the core keeps plans.
         _switches._on_deterministic.append(lambda: _native._kernel_changed(backend.name, "scatter"))
 
