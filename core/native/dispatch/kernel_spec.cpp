@@ -59,8 +59,6 @@ struct Parser {
         o.only = true;
       else if (word == "empty")
         o.empty = true;
-      else if (word == "floating")
-        o.floating = true;
       else if (word == "result")
         o.as = AsDType::Result;
       else if (word == "accumulate")
@@ -142,7 +140,7 @@ std::unique_ptr<KernelSpec> parse_kernel_spec(const Schema& schema, const char* 
 }
 
 bool KernelSpec::plain() const {
-  auto reads = [](const KernelOperand& o) { return !o.list && !o.written && o.lie != Lie::Layout && !o.floating; };
+  auto reads = [](const KernelOperand& o) { return !o.list && !o.written && o.lie != Lie::Layout; };
   auto as_is = [](const KernelParameter& p) {
     return (p.from == ParameterFrom::Argument && p.other < 0) || p.from == ParameterFrom::Wrapped;
   };
@@ -167,7 +165,6 @@ std::string to_string(const KernelOperand& o, const Schema& schema) {
   text += o.as == AsDType::Fixed ? " " + std::string(name(o.dtype)) : kDTypes[static_cast<size_t>(o.as)];
   if (o.only) text += " only";
   if (o.empty) text += " empty";
-  if (o.floating) text += " floating";
   if (o.written) text += " written";
   if (o.written_if >= 0) text += " if " + schema.args[static_cast<size_t>(o.written_if)].name;
   return text;

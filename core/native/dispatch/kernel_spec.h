@@ -8,14 +8,13 @@
 //   or layout: contiguous, or with the channels innermost where an argument that `leads` is), and of which dtype, if
 //   not their own: result (of the first result, or of the first operand where there is none), accumulate (in which
 //   numbers of that are added up), parameter (that, where it is so already; else result), or a dtype's name. `only`:
-//   the kernel is not asked where the operand is not so already. `empty`: it may have no elements; `floating`: not
-//   asked where it is not. A written argument
+//   the kernel is not asked where the operand is not so already. `empty`: it may have no elements. A written argument
 //   is written by the kernel; `if NAME`: where that argument is true. A list of tensors is an operand each, and a
 //   parameter that says where they stand.
 // - Parameters are arguments by name, in the kernel's order: `NAME or OTHER`: the other, where the first is None or an
-//   empty list. `wrapped NAME`: a dim from 0 on, of as many as that tensor, or the first `result`, has. `each NAME`, `each
-//   2`: a list of one number stands for one of each spatial dim of that tensor (or sizes), or for two. A number is
-//   itself. `changes`: it differs from call to call in what is otherwise the same call, as steps and rates do.
+//   empty list. `wrapped NAME`: a dim from 0 on, of as many as that tensor, or the first `result`, has. `each NAME`,
+//   `each 2`: a list of one number stands for one of each spatial dim of that tensor (or sizes), or for two. A number
+//   is itself. `changes`: it differs from call to call in what is otherwise the same call, as steps and rates do.
 //
 // A kernel is not asked where a single operand has no elements, or a wrapped dim no dims to count: such calls take
 // the decomposition, as those take for which a card has no kernel, or declines. Without a decomposition, results are
@@ -39,7 +38,6 @@ struct KernelOperand {
   DType dtype = DType::Undefined; // of Fixed
   bool only = false;              // not asked where it is not so already
   bool empty = false;             // may be without elements
-  bool floating = false;          // not asked where it is not
   bool list = false, written = false;
   int8_t written_if = -1; // the argument that says whether
 };

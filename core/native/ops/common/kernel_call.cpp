@@ -85,7 +85,7 @@ private:
       launch_.in(t);
       return true;
     }
-    if ((!t.numel() && !o.empty) || (o.floating && !is_floating(t.dtype()))) return false;
+    if (!t.numel() && !o.empty) return false;
     const DType dtype = dtype_of(o, t, result_);
     const bool written = o.written && (o.written_if < 0 || f_.args[o.written_if].i);
     if (t.dtype() == dtype && lies_so(o, t)) [[likely]] {

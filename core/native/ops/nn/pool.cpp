@@ -16,8 +16,7 @@ namespace {
 // Why what is declared here is computed by code.
 const char* const kCode = "wide windows, and those of whole numbers, are summed apart before a kernel is asked";
 
-const KernelId kMax("max_pool2d_with_indices"), kMaxBackward("max_pool2d_backward"), kAvg("avg_pool2d"),
-    kAvgBackward("avg_pool2d_backward");
+const KernelId kAvg("avg_pool2d"), kAvgBackward("avg_pool2d_backward");
 const Op floor_divide("floor_divide"), max_op("max_pool2d_with_indices"), max_backward_op("max_pool2d_backward"),
     avg_op("avg_pool2d"), avg_backward_op("avg_pool2d_backward");
 using Two = std::tuple<Tensor, Tensor>;
@@ -89,18 +88,7 @@ Two max_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan 
 void max_pool2d_with_indices(const Tensor& out, const Tensor& indices, const Tensor& self, IntSpan kernel,
                              IntSpan stride, IntSpan padding, IntSpan dilation, bool ceil_mode) {
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, dilation, ceil_mode, "max_pool2d");
-  Tensor x = in_layout(self, is_channels_last(self));
-  if (Launch(kMax, x.device())
-          .out(out)
-          .out(indices)
-          .in(x)
-          .param(s.kernel)
-          .param(s.stride)
-          .param(s.padding)
-          .param(s.dilation)
-          .param(ceil_mode)
-          .run())
-    return;
+  const Tensor& x = self;
   Tensor windows = pool_windows(x, s, lowest(x.dtype()));
   // (N, C, OH, OW, KH, KW): the two kernel dims are reduced as one position.
   int64_t order[] = {0, 1, 4, 5, 2, 3}, last_dim[] = {-1};
@@ -124,9 +112,7 @@ Tensor max_pool2d_backward_rule(const Tensor& grad, const Tensor& indices, IntSp
 }
 
 void max_pool2d_backward(const Tensor& out, const Tensor& grad, const Tensor& indices, IntSpan input_size) {
-  bool last = is_channels_last(grad);
-  Tensor g = in_layout(grad, last), at = in_layout(indices, last);
-  if (grad.numel() && Launch(kMaxBackward, g.device()).out(out).in(g).in(at).param(input_size).run()) return;
+  const Tensor &g = grad, &at = indices;
   Dims planes(input_size.first(input_size.size() - 2));
   planes.push_back(plane_of(input_size));
   DType wide = accumulate_type(grad.dtype());
@@ -302,7 +288,9 @@ TS_OPERATORS(pool) {
   def("max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[2] "
       "dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)")
       .rule<max_pool2d_rule>()
-      .computation<max_pool2d_with_indices, 2>(kCode)
+      .kernel("max_pool2d_with_indices", "self: layout leads",
+              "kernel_size each 2, stride or kernel_size each 2, padding each 2, dilation each 2, ceil_mode")
+      .decompose<max_pool2d_with_indices, 2>()
       .saves("result1")
       .gradient(max_gradient)
       .function_only()
@@ -310,7 +298,8 @@ TS_OPERATORS(pool) {
       .doc("Maximum of each window of (N, C, H, W) or (C, H, W), and where in the H * W plane it was (int64).");
   def("max_pool2d_backward(Tensor grad, Tensor indices, int[] input_size) -> Tensor")
       .rule<max_pool2d_backward_rule>()
-      .computation<max_pool2d_backward>(kCode)
+      .kernel("max_pool2d_backward", "grad: layout leads; indices: layout", "input_size")
+      .decompose<max_pool2d_backward>()
       .saves("indices")
       .gradient(max_backward_gradient)
       .hidden()
