@@ -1,4 +1,5 @@
-"""Check that no layer includes or imports one above it, and that backends see only the core's public headers.
+"""Check that no layer includes or imports one above it, that nothing goes in circles, neither in native code nor in
+the package nor in a card, that backends see only the core's public headers, and that no operator asks for a mode.
 
 ``python tools/layers.py`` prints one line per violation and fails if there is any. The layers are those of
 ``docs/architecture.md``.
@@ -6,11 +7,14 @@
 
 from __future__ import annotations
 
-import ast
+import os
 import re
+import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from imports import Import, circles, find_modules, imports_of
 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = ROOT / "core" / "native"
@@ -19,20 +23,34 @@ PUBLIC = ROOT / "core" / "include"
 
 # Lowest first. runtime stands beside dispatch: it runs backends, and knows operators only as kernels to launch.
 NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "comm": 1, "dispatch": 1, "autograd": 2, "extend": 3, "ops": 4, "python": 5}
-# Modules and folders of the package, a dotted name for what lies deeper; every other module is level 0. The package's
-# own __init__ gathers all and is free.
-PACKAGE_LEVELS = {
-    **dict.fromkeys(("nn", "optim", "utils", "amp", "distributed"), 1),
-    **dict.fromkeys(("utils.deterministic", "utils.settings", "aten", "compat.shims", "distributions"), 2),
-    "utils.shapes": 2,
-    **dict.fromkeys(("func", "fx", "jit", "testing"), 2),
-    "serialization._objects": 1,
-    **dict.fromkeys(("aten.missing", "utils.homes", "utils.importing", "utils.profiler", "utils.warnings"), 0),
-    "cli": 3,
-    "__main__": 4,
+# The package's modules and folders, lowest first; the longest name that a module begins with counts, and
+# ``ops.__init__`` is the module alone, without what lies in its folder. The package's own __init__ gathers all and is
+# free. A module that none of the names covers is refused.
+PACKAGE_LAYERS = {
+    # What is asked before there are tensors: names, warnings, the registry, devices.
+    "ground": "aten.missing backends ops.numpy_names ops.registry ops.results ops.signatures utils.__init__ "
+    "utils.cache utils.futures utils.headers utils.homes utils.importing utils.warnings",
+    # Tensors as Python sees them, and what `import tesserack` needs of operators.
+    "tensors": "_tensor ops.nonzero_unique ops.products ops.random utils._pytree",
+    "autograd": "autograd func._batched func._gradients library.dispatch plugins utils.hooks utils.profiler utils.weak",
+    "operators": "autograd.__init__ autograd.gradcheck _tensor.copying _tensor.pickling _tensor.printing amp ops "
+    "sparse storage utils.deterministic utils.settings",
+    # Layers, and what is written with their functions or lets others write such.
+    "layers": "aten distributed func library nested nn ops.__init__ ops.control_flow ops.layers ops.normalization "
+    "ops.spectral",
+    "tools": "distributions fx jit multiprocessing optim serialization utils",
+    # Methods of tensors, which are functions of all of the above.
+    "methods": "_tensor.aliases _tensor.methods",
+    "compat": "cli._checks compat testing",
+    "cli": "cli",
+    "program": "__main__",
 }
+# Packages of cards and plugins, whose modules may import each other in any order, but not in circles.
+CARDS = ("backends/*/tesserack_*", "plugins/*/tesserack_*")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+# Whether gradients are recorded, or a card's work: chosen at the autograd key and by Launch, asked by no operator.
+MODES = re.compile(r"\b(grad_enabled|set_grad_enabled|GradMode|CaptureState|kernel_watchers)\b")
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".inc"}
 
 
@@ -53,6 +71,14 @@ def native_violations() -> Iterator[str]:
                 yield f"{path.relative_to(ROOT)}: {include} outside native/python"
 
 
+def mode_violations() -> Iterator[str]:
+    """Operators that ask for a mode of the thread, so that what runs would differ under a recorder."""
+    for path in sources(NATIVE / "ops"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if found := MODES.search(line.partition("//")[0]):
+                yield f"{path.relative_to(ROOT)}:{number}: an operator asks for a mode, {found.group()}"
+
+
 def backend_violations() -> Iterator[str]:
     """Includes from a native backend to a header of the core that is not public."""
     for path in sources(ROOT / "backends"):
@@ -64,40 +90,92 @@ def backend_violations() -> Iterator[str]:
                 yield f"{path.relative_to(ROOT)}: {include} is no public header of the core"
 
 
-def imported(tree: ast.Module, package: str) -> Iterator[str]:
-    """Absolute names of what a module imports when it is loaded; imports within functions are deferred and free."""
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            module = ".".join(filter(None, (base, node.module)))
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+def levels() -> dict[str, int]:
+    """The level of each name of ``PACKAGE_LAYERS``."""
+    return {name: level for level, names in enumerate(PACKAGE_LAYERS.values()) for name in names.split()}
 
 
-def package_level(words: Sequence[str]) -> int:
-    """The level of a module, given by its name's words below the package."""
+def level_of(module: str, path: Path, known: Mapping[str, int]) -> int | None:
+    """The level of a module of the package by its full name; None if no name covers it."""
+    words = module.split(".")[1:]
+    if path.name == "__init__.py" and ".".join((*words, "__init__")) in known:
+        return known[".".join((*words, "__init__"))]
     names = (".".join(words[:count]) for count in range(len(words), 0, -1))
-    return next((PACKAGE_LEVELS[name] for name in names if name in PACKAGE_LEVELS), 0)
+    return next((known[name] for name in names if name in known), None)
 
 
-def package_violations() -> Iterator[str]:
-    """Imports from a layer of the Python package to one above it."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        if parts == ("__init__",):
+def homes_of(package: Path) -> dict[str, str]:
+    """Where names of the package are taken from, by the tables of its ``utils/homes.py``."""
+    tables = runpy.run_path(str(package / "utils" / "homes.py"))
+    return tables["HOMES"] | {f"tesserack.{name}": f"tesserack.{place}" for name, place in tables["NAMES"].items()}
+
+
+def package_violations(package: Path = PACKAGE) -> Iterator[str]:
+    """Modules without a level, imports from a layer to one above it, and circles; imports within functions count."""
+    modules = find_modules(package, "tesserack")
+    edges = edges_of(modules, homes_of(package))
+    known = levels()
+    for name, imports in edges.items():
+        if name == "tesserack":
             continue
-        level = package_level(parts)
-        package = ".".join(("tesserack", *parts[:-1]))
-        for name in imported(ast.parse(path.read_text()), package):
-            words = name.split(".")
-            if words[0] == "tesserack" and len(words) > 1 and package_level(words[1:]) > level:
-                yield f"{path.relative_to(ROOT)}: imports {name}, a layer above it"
+        level = level_of(name, modules[name], known)
+        if level is None:
+            yield f"{name}: has no level; name it, or the folder it is in, in PACKAGE_LAYERS of tools/layers.py"
+            continue
+        for found in imports:
+            other = level_of(found.target, modules[found.target], known)
+            if other is not None and other > level:
+                where = modules[name].relative_to(package.parent)
+                yield f"{where}:{found.line}: imports {found.target}, a layer above it"
+    yield from circle_lines(edges, "tesserack")
+
+
+def edges_of(modules: Mapping[str, Path], homes: Mapping[str, str]) -> dict[str, list[Import]]:
+    """The imports of every module."""
+    return {name: list(imports_of(name, path, modules, homes)) for name, path in modules.items()}
+
+
+def circle_lines(edges: Mapping[str, list[Import]], gathers: str = "") -> Iterator[str]:
+    """A line for each circle among modules; ``gathers`` is the module that is free to import all."""
+    targets = {
+        name: {found.target for found in imports} - {gathers} for name, imports in edges.items() if name != gathers
+    }
+    for group in circles(targets):
+        yield f"circle of imports: {', '.join(group)}"
+
+
+def card_violations(root: Path = ROOT) -> Iterator[str]:
+    """Circles among the modules of a card or plugin."""
+    for pattern in CARDS:
+        for folder in sorted(root.glob(pattern)):
+            if folder.is_dir():
+                yield from circle_lines(edges_of(find_modules(folder, folder.name), {}))
+
+
+def include_circles(root: Path = ROOT) -> Iterator[str]:
+    """Circles of headers that include each other, in the core and in cards."""
+    for folder in (root / "core" / "native", *sorted(root.glob("backends/*/native")), *root.glob("plugins/*/native")):
+        files = {path.relative_to(folder).as_posix(): path for path in sources(folder)}
+        edges = {}
+        for name, path in files.items():
+            beside = path.parent.relative_to(folder)
+            includes = INCLUDE.findall(path.read_text())
+            near = {os.path.normpath(beside / include) for include in includes}
+            edges[name] = {found for found in (*includes, *near) if found in files and found != name}
+        for group in circles(edges):
+            yield f"circle of includes in {folder.relative_to(root)}: {', '.join(group)}"
 
 
 def violations() -> list[str]:
     """Every violation, one line each."""
-    return [*native_violations(), *backend_violations(), *package_violations()]
+    return [
+        *native_violations(),
+        *mode_violations(),
+        *backend_violations(),
+        *package_violations(),
+        *card_violations(),
+        *include_circles(),
+    ]
 
 
 if __name__ == "__main__":

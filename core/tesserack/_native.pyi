@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from typing_extensions import Self
 
-from tesserack._tensor.methods import HookHandle
+from tesserack._tensor.handles import HookHandle
 
 # `float`, `int` and `bool` are dtypes here, as in the package.
 import builtins
@@ -1219,6 +1219,7 @@ _keep_tensor: Any
 _kept_value: Any
 _kernel_changed: Any
 _kernel_names: Any
+_kernel_signature: Any
 _kernel_table: Any
 _keys: Any
 _keys_of: Any
@@ -1282,6 +1283,7 @@ _undo_versions: Any
 _watch_overrides: Any
 _watch_writes: Any
 _will_run: Any
+_withhold_kernels: Any
 
 bfloat16: dtype
 bool: dtype

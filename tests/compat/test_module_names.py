@@ -17,13 +17,15 @@ if root == "torch":
     import tesserack.compat
     tesserack.compat.enable()
     names = sorted({{root + name.removeprefix("tesserack.compat.shims").removeprefix("tesserack") for name in names}})
+else:
+    names = [name for name in names if ".shims" not in name]
 seen = 0
 for name in names:
     parent, _, child = name.rpartition(".")
     try:
         module = importlib.import_module(parent) if parent else None
         before = getattr(module, child)
-        if isinstance(before, types.ModuleType):
+        if isinstance(before, types.ModuleType) or not isinstance(before, (type, types.FunctionType)):
             continue
         importlib.import_module(name)
     except (ImportError, AttributeError):

@@ -150,8 +150,9 @@ def test_blocks_without_a_kernel(device: Any) -> None:
     outcomes = []
     for dtype in (ts.float32, ts.float64):
         q, k, v = (tensor(a, device, dtype) for a in arrays)
-        got, sums = ts.ops.attention_blocks(q, k, v, tensor(keep, device), False, 0.5)
-        grads = ts.ops.attention_blocks_backward(got, q, k, v, tensor(keep, device), got, sums, False, 0.5)
+        mask = tensor(keep, device).expand(2, 5, 7)
+        got, sums = ts.ops.attention_blocks(q, k, v, mask, False, 0.5)
+        grads = ts.ops.attention_blocks_backward(got, q, k, v, mask, got, sums, False, 0.5)
         outcomes.append([t.double().cpu().numpy() for t in (got, sums, *grads)])
     for single, double in zip(*outcomes, strict=True):
         np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)

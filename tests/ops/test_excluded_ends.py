@@ -66,6 +66,7 @@ def test_geometric_counts_from_one(dtype: ts.dtype, device: ts.device) -> None:
     assert draws.double().isfinite().all()
 
 
+@pytest.mark.filterwarnings("ignore:random_")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_integers_of_a_range_stay_in_it(dtype: ts.dtype, device: ts.device) -> None:
     """Where the dtype holds not every whole number, a draw is not rounded to the excluded end."""

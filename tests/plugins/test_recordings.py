@@ -42,7 +42,8 @@ def test_a_replay_computes_anew(device: str) -> None:
 
 def test_random_numbers_are_new_and_those_of_a_run_without_recording(device: str) -> None:
     def draw() -> ts.Tensor:
-        return ts.rand(5, device=device) + ts.randn(5, device=device)
+        whole = ts.randint(0, 1000, (5,), device=device)
+        return ts.rand(5, device=device) + ts.randn(5, device=device) + whole
 
     ts.manual_seed(11)
     want = [draw().tolist() for _ in range(3)]

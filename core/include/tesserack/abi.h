@@ -75,7 +75,7 @@ enum {
   /* binary: a, b */
   TS_I_ADD = 38, TS_I_SUB = 39, TS_I_MUL = 40, TS_I_DIV = 41,       /* DIV of integers truncates */
   TS_I_FLOORDIV = 42, TS_I_MOD = 43, TS_I_FMOD = 44,                /* MOD: sign of b; FMOD: sign of a */
-  TS_I_POW = 45, TS_I_MAX = 46, TS_I_MIN = 47,                      /* MAX, MIN propagate NaN */
+  TS_I_POW = 45, TS_I_MAX = 46, TS_I_MIN = 47,                      /* MAX, MIN propagate NaN; a of equal ones */
   TS_I_ATAN2 = 48, TS_I_HYPOT = 49, TS_I_COPYSIGN = 50,
   TS_I_EQ = 51, TS_I_NE = 52, TS_I_LT = 53, TS_I_LE = 54, TS_I_GT = 55, TS_I_GE = 56,
   TS_I_AND = 57, TS_I_OR = 58, TS_I_XOR = 59, TS_I_SHL = 60, TS_I_SHR = 61, /* bitwise; integers only */

@@ -26,6 +26,8 @@ struct GradContext {
   // The gradient of argument k, of its shape and dtype. Setting an unneeded one is allowed and ignored.
   virtual void set(int k, Tensor grad) = 0;
   virtual void set(int k, int j, Tensor grad) = 0;
+  // Whether what is computed here is recorded in its turn: create_graph.
+  static bool is_recorded();
 };
 
 } // namespace ts

@@ -25,6 +25,8 @@ bool requires_grad_slow(const TensorImpl* t);
 // A leaf asked for, a result with history, or a view of such.
 inline bool requires_grad(const TensorImpl* t) { return (t->keys & key_bit(key::Autograd)) && requires_grad_slow(t); }
 inline bool requires_grad(const Tensor& t) { return t.defined() && requires_grad(t.impl()); }
+// That, while gradients are recorded.
+inline bool is_recorded(const Tensor& t) { return requires_grad(t) && grad_enabled(); }
 // RuntimeError for integer dtypes, and for switching off a non-leaf.
 void set_requires_grad(const Tensor& t, bool on);
 bool is_leaf(const Tensor& t);

@@ -272,7 +272,10 @@ void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
   KeySet rest = keys & below(key::Autograd);
   if (op.traced() && !(op.gradient && (op.overridden & keys))) {
     check_written_lists(op, f);
-    return redispatch(op, f, rest);
+    if (!op.recorded_body || !any_wants_gradient(f)) return redispatch(op, f, rest);
+    op.recorded_body(op, f);
+    if (op.effects.mutates) count_writes(op, f);
+    return;
   }
   const bool inplace = (op.effects.mutates & 1) && f.args[0].tag == Tag::Tensor;
   bool needed = any_wants_gradient(f);
@@ -294,5 +297,7 @@ void autograd_kernel(void*, const Operator& op, Frame& f, KeySet keys) {
   }
   attach(op, f, std::move(node), inplace);
 }
+
+bool GradContext::is_recorded() { return grad_enabled(); }
 
 } // namespace ts

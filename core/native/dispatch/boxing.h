@@ -101,6 +101,8 @@ template <auto Fn> struct Body : detail::Boxed<Fn, decltype(Fn)> {};
 
 // --- a C++ function as the computation of a primitive: results first, then the arguments ---
 namespace detail {
+template <class Signature> struct Returns;
+template <class R, class... A> struct Returns<R (*)(A...)> { static constexpr bool nothing = std::is_void_v<R>; };
 template <auto Fn, size_t N, class Signature> struct Computed;
 template <auto Fn, size_t N, class... A> struct Computed<Fn, N, void (*)(A...)> {
   static constexpr int arity = static_cast<int>(sizeof...(A) - N);

@@ -1,20 +1,13 @@
 #include "dispatch/capture.h"
+#include "dispatch/kernel_signatures.h"
 #include "dispatch/launch.h"
 #include "runtime/call_copy.h"
 #include "runtime/empty.h"
-#include <cstring>
 
 namespace ts {
 namespace {
 
 std::atomic<int> g_recording{0}; // threads
-
-// Which parameter of a kernel that draws is the key, with the position after it; -1: it draws none.
-int key_parameter(const char* op) {
-  if (!std::strcmp(op, "native_dropout")) return 1;
-  bool first = !std::strcmp(op, "random_bits") || !std::strcmp(op, "rand_fill") || !std::strcmp(op, "randn_fill");
-  return first ? 0 : -1;
-}
 
 } // namespace
 
@@ -112,7 +105,8 @@ void Capture::cancel() noexcept {
 }
 
 void Capture::step_draws(Step& step) {
-  step.key = key_parameter(step.call->op);
+  const KernelSignature* known = kernel_signature(step.call->op);
+  step.key = known ? known->seed : -1;
   if (step.key < 0 || step.call->n_params < step.key + 2) return;
   auto position = static_cast<uint64_t>(step.call->params[step.key + 1].as.i);
   Draws* at = draws_at(static_cast<uint64_t>(step.call->params[step.key].as.i), position);

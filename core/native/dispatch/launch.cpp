@@ -1,6 +1,8 @@
 #include "dispatch/launch.h"
 #include "dispatch/describe.h"
 #include "dispatch/tensor_descriptor.h"
+#include "runtime/capture_state.h"
+#include "runtime/empty.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -139,9 +141,18 @@ Launch& Launch::epilogue(const ts_program* p) {
   needs_ |= TS_K_EPILOGUE;
   return *this;
 }
-Launch& Launch::device_random() {
-  needs_ |= TS_K_DEVICE_RANDOM;
-  return *this;
+Launch& Launch::random(uint64_t seed, uint64_t offset) {
+  CaptureState* recording = CaptureState::current();
+  if (recording && recording->by_launches && recording->device == device_) [[unlikely]] {
+    CaptureState::Draws* draws = recording->draws_at(seed, offset);
+    if (!draws) recording->refuse("random numbers that were drawn before");
+    int64_t two[] = {2};
+    if (!draws->state.defined()) draws->state = empty_tensor(two, DType::UInt64, device_);
+    in(draws->state);
+    offset -= draws->begin;
+    needs_ |= TS_K_DEVICE_RANDOM;
+  }
+  return param(static_cast<int64_t>(seed)).param(static_cast<int64_t>(offset));
 }
 Launch& Launch::work(int64_t elements) {
   work_ = elements;
@@ -193,7 +204,11 @@ bool Launch::run() {
 }
 
 void Launch::run_required() {
-  if (!run()) fall_back();
+  if (run()) return;
+  TS_CHECK(!(needs_ & TS_K_DEVICE_RANDOM), "capture: backend '", backend_of(device_).name(),
+           "' cannot record random numbers that differ from replay to replay: its ", id_.name(),
+           " does not declare TS_K_DEVICE_RANDOM");
+  fall_back();
 }
 
 } // namespace ts

@@ -74,7 +74,9 @@ public:
   // Part of a reduction or product: run() is false where the kernel does not take it (TS_K_PROLOGUE, TS_K_EPILOGUE).
   Launch& prologue(const ts_program* p);
   Launch& epilogue(const ts_program* p);
-  Launch& device_random();        // of random_bits: an input tells key and position
+  // Two parameters: whose random numbers, and which. In a recording by the card itself, which replays one call, an
+  // input more tells both: run() is false for kernels that do not read it (TS_K_DEVICE_RANDOM).
+  Launch& random(uint64_t seed, uint64_t offset);
   Launch& work(int64_t elements); // decides whether the interpreter is released; default: largest operand
 
   // False when the backend has no kernel for this case (missing, dtype not taken, declined): the caller decomposes.

@@ -13,6 +13,7 @@ namespace ts {
 struct Operator;
 struct GradContext;   // autograd/gradient.h
 struct PointwiseInfo; // ops/pointwise/info.h
+struct KernelSpec;    // dispatch/kernel_spec.h
 
 // `keys` are those still to be considered, this kernel's key included.
 using KernelFn = void (*)(void* ctx, const Operator& op, Frame& frame, KeySet keys);
@@ -70,10 +71,16 @@ struct Operator {
 
   KernelTable table;
   std::unique_ptr<Schema> schema;
-  BodyFn body = nullptr;    // of a composite what it is made of; of a primitive what runs it (dispatch/primitive.h)
-  BodyFn rule = nullptr;    // arguments to outlines of the results; every check and error
-  BodyFn compute = nullptr; // fills results that exist
-  BodyFn make = nullptr;    // of a data-dependent primitive instead: returns results within the outlines
+  BodyFn body = nullptr; // of a composite what it is made of; of a primitive what runs it (dispatch/primitive.h)
+  BodyFn recorded_body = nullptr; // of one made of others: instead, where its gradient is recorded
+  BodyFn rule = nullptr;          // arguments to outlines of the results; every check and error
+  BodyFn compute = nullptr;       // fills results that exist
+  BodyFn make = nullptr;          // of a data-dependent primitive instead: returns results within the outlines
+  // How results are computed, as data; a primitive has a kernel or says why it is code.
+  const KernelSpec* kernel = nullptr; // which kernel computes them, and with what
+  BodyFn decompose = nullptr;         // fills results by other operators, where the kernel is missing or declines
+  BodyFn parts = nullptr;             // the same as an operator's body, where it can be: returns the results
+  const char* why_code = nullptr;     // without a kernel: why the computation cannot be data
   GradFn gradient = nullptr;
   const PointwiseInfo* pointwise = nullptr;
   const Operator* functional = nullptr; // of in-place and out variants: the operator they vary

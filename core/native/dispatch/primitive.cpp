@@ -88,10 +88,8 @@ void run_maker(const Operator& op, Frame& f) {
   op.make(op, f);
 }
 
-void run_writer(const Operator& op, Frame& f) {
-  op.rule(op, f);
-  Device device = written_device(op, f);
-  if (device.defined() && !device.is_meta()) op.compute(op, f);
+// The arguments that it writes, as its results.
+static void give_written(const Operator& op, Frame& f) {
   const Schema& s = *op.schema;
   for (size_t r = 0; r < s.returns.size(); ++r)
     for (size_t k = 0; k < s.args.size(); ++k)
@@ -99,6 +97,28 @@ void run_writer(const Operator& op, Frame& f) {
         f.give(static_cast<int>(r), f.args[k].as_tensor());
         break;
       }
+}
+
+void run_writer(const Operator& op, Frame& f) {
+  op.rule(op, f);
+  Device device = written_device(op, f);
+  if (device.defined() && !device.is_meta()) op.compute(op, f);
+  give_written(op, f);
+}
+
+bool run_decomposition(const Operator& op, Frame& f) {
+  if (!op.decompose) return false;
+  op.rule(op, f);
+  try {
+    for (int32_t k = 0; k < f.nrets; ++k)
+      if (f.rets[k].tag == Tag::Tensor && !f.rets[k].tensor->device.is_meta()) give_memory(*f.rets[k].tensor);
+    op.decompose(op, f);
+  } catch (...) {
+    drop_results(f);
+    throw;
+  }
+  if (op.body == run_writer) give_written(op, f);
+  return true;
 }
 
 } // namespace ts

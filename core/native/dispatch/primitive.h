@@ -20,4 +20,7 @@ bool allocate_results(const Operator& op, Frame& f);
 void compute_results(const Operator& op, Frame& f);
 void drop_results(Frame& f);
 
+// Runs the decomposition, whatever kernels there are, on the meta device too. False for operators without one.
+bool run_decomposition(const Operator& op, Frame& f);
+
 } // namespace ts

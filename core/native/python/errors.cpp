@@ -16,7 +16,13 @@ PyObject* BackendUnavailableError = nullptr;
 PyObject* LinAlgError = nullptr;
 PyObject* OutOfBoundsError = nullptr;
 
+// Python's own says nothing.
+static void set_memory_error() {
+  PyErr_SetString(PyExc_MemoryError, "out of host memory; free some, or work in smaller pieces");
+}
+
 void throw_python() {
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError)) set_memory_error();
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "tesserack: a Python call failed without an error");
   throw Error(ErrorKind::Python, "a Python exception is set");
 }
@@ -245,7 +251,7 @@ void set_error_from_exception() noexcept {
   } catch (const Error& e) {
     set_error(e);
   } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+    set_memory_error();
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {

@@ -1,5 +1,6 @@
 // Running a bound call and handing its results to Python.
 #include "autograd/meta.h"
+#include "dispatch/primitive.h"
 #include "python/operator_plan.h"
 #include "runtime/pinned.h"
 #include <cstring>
@@ -100,6 +101,14 @@ PyObject* invoke_below(const Operator& op, const Value* values, KeySet keys) {
   size_t n = op.schema->returns.size();
   Frame f{values, results.data(), static_cast<int32_t>(op.schema->args.size()), static_cast<int32_t>(n)};
   redispatch(op, f, keys);
+  return n == 1 ? value_to_python(results[0]) : several_to_python(results.data(), n, nullptr);
+}
+
+PyObject* invoke_decomposition(const Operator& op, const Value* values) {
+  Results results;
+  size_t n = op.schema->returns.size();
+  Frame f{values, results.data(), static_cast<int32_t>(op.schema->args.size()), static_cast<int32_t>(n)};
+  run_decomposition(op, f);
   return n == 1 ? value_to_python(results[0]) : several_to_python(results.data(), n, nullptr);
 }
 

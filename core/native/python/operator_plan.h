@@ -105,6 +105,7 @@ PyObject* invoke(const Plan& plan, const Signature& s, Bound& bound);
 PyObject* invoke_operator(const Operator& op, const Value* values, size_t n);
 // Calls an operator with all its arguments given, considering only these keys.
 PyObject* invoke_below(const Operator& op, const Value* values, KeySet keys);
+PyObject* invoke_decomposition(const Operator& op, const Value* values); // of one that has one
 // The same with all `n` arguments given, for operators of one result.
 PyObject* invoke_single(const Operator& op, const Value* values, int32_t n);
 

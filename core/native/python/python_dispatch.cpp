@@ -157,16 +157,21 @@ void bind_in_order(const Schema& schema, PyObject* const* args, size_t n, Bound&
   }
 }
 
+// What is called within comes to the key again.
+struct AsBelow {
+  explicit AsBelow(const CallObject& call) { thread_state().exclude &= ~call.hidden; }
+  ~AsBelow() { thread_state().exclude = saved; }
+  AsBelow(const AsBelow&) = delete;
+  AsBelow& operator=(const AsBelow&) = delete;
+  KeySet saved = thread_state().exclude;
+};
+
 PyObject* redispatch_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
   return guarded([&] {
     const CallObject& call = *as_call(self);
     Bound bound;
     bind_in_order(*call.op->schema, args, static_cast<size_t>(nargs), bound);
-    struct Restore {
-      KeySet saved = thread_state().exclude;
-      ~Restore() { thread_state().exclude = saved; }
-    } restore;
-    thread_state().exclude &= ~call.hidden;
+    AsBelow below(call);
     return invoke_below(*call.op, bound.values(), call.rest);
   });
 }
@@ -199,6 +204,17 @@ PyObject* outline_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs) 
   });
 }
 
+PyObject* decompose_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&]() -> PyObject* {
+    const CallObject& call = *as_call(self);
+    if (!call.op->decompose) Py_RETURN_NOTIMPLEMENTED;
+    Bound bound;
+    bind_in_order(*call.op->schema, args, static_cast<size_t>(nargs), bound);
+    AsBelow below(call);
+    return invoke_decomposition(*call.op, bound.values());
+  });
+}
+
 PyObject* get_op(PyObject* self, void*) {
   return guarded([&] { return to_python(as_call(self)->op->name()).release(); });
 }
@@ -222,6 +238,10 @@ PyMethodDef g_call_methods[] = {
      "outline(*args)\n--\n\nA list of (shape, stride, dtype, device), one for each new tensor that the call would "
      "return, without running it; None for operators without a rule. Sizes that values decide are the smallest there "
      "can be."},
+    {"decompose", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(decompose_call)), METH_FASTCALL,
+     "decompose(*args)\n--\n\nThe results by the operator's decomposition, whatever kernels there are, also on the "
+     "meta "
+     "device: the operators it is made of come to this key in their turn. NotImplemented for those without one."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef g_call_properties[] = {
     {"op", get_op, nullptr, "The operator's name, with its overload: 'sum.dim'.", nullptr},

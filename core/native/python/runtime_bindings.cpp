@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "dispatch/describe.h"
+#include "dispatch/kernel_signatures.h"
 #include "dispatch/launch.h"
 #include "extend/autocast.h"
 #include "extend/override.h"
@@ -289,6 +290,20 @@ pb::dict describe_effects(const Operator& op) {
                   "data_dependent"_a = op.effects.data_dependent);
 }
 
+// The kernel that a declaration names, and with what it is called; None for what has none.
+pb::object describe_kernel(const Operator& op) {
+  using namespace pybind11::literals;
+  if (!op.kernel) return pb::none();
+  static constexpr const char* kWork[] = {"largest operand", "always", "product"};
+  const KernelSpec& k = *op.kernel;
+  pb::list operands, parameters, changing;
+  for (const KernelOperand& o : k.operands) operands.append(pb::make_tuple(o.name, to_string(o, *op.schema)));
+  for (const KernelParameter& p : k.parameters) parameters.append(pb::make_tuple(p.name, to_string(p, *op.schema)));
+  for (int at : k.changing()) changing.append(at);
+  return pb::dict("name"_a = k.id.name(), "results"_a = k.results, "operands"_a = operands, "parameters"_a = parameters,
+                  "changing"_a = changing, "work"_a = kWork[static_cast<size_t>(k.work)]);
+}
+
 pb::dict describe_operator(const Operator& op) {
   using namespace pybind11::literals;
   static constexpr const char* kKinds[] = {"composite", "pointwise", "primitive", "data-dependent",
@@ -302,7 +317,8 @@ pb::dict describe_operator(const Operator& op) {
                   "kind"_a = kKinds[static_cast<size_t>(op.kind)], "traced"_a = op.traced(),
                   "composite"_a = op.composite(), "differentiable"_a = op.differentiable,
                   "pointwise"_a = op.pointwise != nullptr, "rule"_a = op.rule != nullptr,
-                  "computes"_a = op.compute != nullptr, "effects"_a = describe_effects(op),
+                  "computes"_a = op.compute != nullptr, "kernel"_a = describe_kernel(op),
+                  "decomposes"_a = op.decompose != nullptr, "code"_a = op.why_code, "effects"_a = describe_effects(op),
                   "namespaces"_a = op.namespaces, "origin"_a = std::string(op.origin));
 }
 
@@ -343,6 +359,13 @@ void define_operators(pb::module_& m) {
   });
   m.def("_install_operators", [] { return pb::reinterpret_steal<pb::object>(ts::py::install_operators().release()); });
   m.def("_kernel_table", kernel_table);
+  m.def("_kernel_signature", [](const std::string& name) -> pb::object {
+    using namespace pybind11::literals;
+    const KernelSignature* s = kernel_signature(name);
+    if (!s) return pb::none();
+    return pb::dict("parameters"_a = s->parameters, "changing"_a = s->changing);
+  });
+  m.def("_withhold_kernels", [](bool on) { return kernels_withheld.exchange(on); });
   m.def("_keys_of", [](const pb::object& tensor) {
     const ThreadState& tls = thread_state();
     return keys_in((ts::py::expect_tensor(tensor.ptr(), "dispatch")->keys | tls.include) & ~tls.exclude);

@@ -135,10 +135,19 @@ void* DeviceAllocator::take_small(int c, void* stream) {
   return handle;
 }
 
+// What is freed is freed whatever memory the host has left: without room to remember it by, it goes back at once.
 void DeviceAllocator::give_small(int c, void* handle, void* stream) {
-  std::lock_guard lock(mutex_);
-  if (thread_slot_ < 0) stats_.allocated -= static_cast<int64_t>(class_bytes(c));
-  pool_of(stream).small[c].push_back(handle);
+  Block block{handle, class_bytes(c), stream};
+  {
+    std::lock_guard lock(mutex_);
+    if (thread_slot_ < 0) stats_.allocated -= static_cast<int64_t>(class_bytes(c));
+    try {
+      return pool_of(stream).small[c].push_back(handle);
+    } catch (const std::bad_alloc&) {
+      block.stream = live(stream);
+    }
+  }
+  raw_free({&block, 1});
 }
 
 inline Storage* DeviceAllocator::allocate_own(ThreadState& tls, size_t nbytes, int c) {
@@ -236,16 +245,22 @@ void DeviceAllocator::release_large(Storage& s) {
 
 void DeviceAllocator::give_large(const Block& block) {
   std::vector<Block> surplus;
+  Block given = block;
+  bool kept = false;
   {
     std::lock_guard lock(mutex_);
-    if (cached_) {
-      pool_of(block.stream).large.emplace(block.bytes, block.handle);
-      large_cached_bytes_ += block.bytes;
-      surplus = take_surplus();
-    } else {
-      surplus.push_back({block.handle, block.bytes, live(block.stream)});
+    given.stream = live(block.stream);
+    try {
+      if (cached_) {
+        pool_of(block.stream).large.emplace(block.bytes, block.handle);
+        kept = true;
+        large_cached_bytes_ += block.bytes;
+        surplus = take_surplus();
+      }
+    } catch (const std::bad_alloc&) { // as above
     }
   }
+  if (!kept) raw_free({&given, 1});
   if (!surplus.empty()) raw_free(surplus);
 }
 
@@ -265,6 +280,17 @@ void DeviceAllocator::record_stream(Storage& s, void* stream) {
 
 // Marks where those streams are now. False when none of them is left: the memory may be used again at once.
 bool DeviceAllocator::waits_for_streams(Storage& s, size_t bytes, bool small) {
+  try {
+    return marks_streams(s, bytes, small);
+  } catch (const std::bad_alloc&) { // no memory for the marks
+    quietly([&] { synchronize_device({backend_.id(), index_}); });
+    std::lock_guard lock(mutex_);
+    other_streams_.erase(&s);
+    return false;
+  }
+}
+
+bool DeviceAllocator::marks_streams(Storage& s, size_t bytes, bool small) {
   auto waiting = std::make_unique<Waiting>(Block{s.handle, bytes, s.stream}, small);
   std::vector<void*> streams;
   {
@@ -333,8 +359,8 @@ std::vector<DeviceAllocator::Block> DeviceAllocator::take_surplus() {
   for (auto& [stream, pool] : pools_)
     while (large_cached_bytes_ > keep && !pool.large.empty()) {
       auto biggest = std::prev(pool.large.end());
-      large_cached_bytes_ -= biggest->first;
       surplus.push_back({biggest->second, biggest->first, stream});
+      large_cached_bytes_ -= biggest->first;
       pool.large.erase(biggest);
     }
   return surplus;
@@ -375,7 +401,7 @@ void* DeviceAllocator::raw_alloc(size_t bytes, void* stream) {
   return handle;
 }
 
-void DeviceAllocator::raw_free(const std::vector<Block>& blocks) {
+void DeviceAllocator::raw_free(std::span<const Block> blocks) {
   const ts_backend& t = backend_.table();
   size_t bytes = 0;
   for (const Block& block : blocks) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -68,12 +69,13 @@ private:
   void give_large(const Block& block);
   void* live(void* stream) const; // the stream, or the default one when it is gone; under the lock
   bool waits_for_streams(Storage& s, size_t bytes, bool small);
+  bool marks_streams(Storage& s, size_t bytes, bool small);
   void take_back(bool wait);     // blocks that no stream uses any more
   std::vector<Block> take_all(); // every free block; under the lock
   std::vector<Block> take_surplus();
   std::vector<Block> take_outgrown(size_t bytes, void* stream);
   void* raw_alloc(size_t bytes, void* stream);
-  void raw_free(const std::vector<Block>& blocks);
+  void raw_free(std::span<const Block> blocks);
   void count_allocated(int64_t bytes);
   void flush(ThreadState& state);
   bool handles_are_addresses();

@@ -31,14 +31,20 @@ class _Delegate:
         return found if instance is None else found.__get__(instance, owner)
 
 
+def _before(self: Tensor) -> Tensor:
+    """What a tensor is before it is written: a copy where gradients may need the values that are about to go."""
+    import tesserack
+
+    return self.clone() if tesserack.is_grad_enabled() and self.requires_grad else self
+
+
 def _in_place(function: str) -> Callable[..., Any]:
     """The in-place form of a function of the package; its result must fit the tensor's dtype and shape."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         import tesserack
 
-        kept = self.clone() if tesserack.is_grad_enabled() and self.requires_grad else self  # it may be saved
-        result = getattr(tesserack, function)(kept, *args, **kwargs)
+        result = getattr(tesserack, function)(_before(self), *args, **kwargs)
         if function == "float_power" and result.dtype is not self.dtype:
             raise RuntimeError(f"float_power_: the base given to float_power_ has dtype {self.dtype} but the "
                                f"operation's result requires dtype {result.dtype}")  # fmt: skip
@@ -227,7 +233,7 @@ _IN_PLACE = ("float_power", "igamma", "igammac", "mvlgamma")
 
 def _polygamma_(self: Tensor, n: int) -> Tensor:
     """``polygamma`` in place."""
-    result = self.polygamma(n)
+    result = _before(self).polygamma(n)
     if not _native.can_cast(result.dtype, self.dtype):
         raise RuntimeError(
             f"polygamma_: result type {result.dtype} can't be cast to the desired output type {self.dtype}"

@@ -6,7 +6,9 @@ import weakref
 
 from tesserack import _native
 from tesserack._native import Stream, Tensor
-from tesserack._tensor.subclass import make_wrapper_subclass, no_dispatch
+from tesserack._tensor.copying import deep_copy_of
+from tesserack._tensor.handles import HookHandle
+from tesserack._tensor.subclass import as_subclass, make_wrapper_subclass, no_dispatch, no_override
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -15,26 +17,7 @@ if TYPE_CHECKING:
 
     from tesserack._native import dtype
 
-__all__ = ["HookHandle", "install"]
-
-
-class HookHandle:
-    """Returned by ``register_hook`` and its like; :meth:`remove` takes the hook away again."""
-
-    def __init__(self, remove: Callable[[], None]) -> None:
-        self._remove: Callable[[], None] | None = remove
-
-    def remove(self) -> None:
-        """Remove the hook; a second time does nothing."""
-        remove, self._remove = self._remove, None
-        if remove is not None:
-            remove()
-
-    def __enter__(self) -> HookHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
+__all__ = ["install"]
 
 
 def _removal(tensor: Tensor, number: int) -> HookHandle:
@@ -66,19 +49,6 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 
 
 # --- copies --------------------------------------------------------------------------------------------------------
-
-
-def deep_copy_of(x: Tensor, memo: dict[Any, Any]) -> Tensor:
-    """A copy whose memory is shared with the copies of all tensors that share this one's."""
-    from tesserack.storage._untyped import copied_memory
-
-    if x.layout is not _native.strided or getattr(x, "is_nested", False) or x.is_meta or not x.numel():
-        return x.clone()
-    if x.is_conj() or x.is_neg() or not x.data_ptr():
-        return x.clone()
-    memory = copied_memory(x, memo)
-    whole = len(memory) - len(memory) % x.element_size()
-    return memory[:whole].view(x.dtype).as_strided(tuple(x.shape), x.stride(), x.storage_offset())
 
 
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -165,28 +135,10 @@ def record_stream(self: Tensor, stream: Stream) -> None:
 # --- classes that derive from Tensor ---------------------------------------------------------------------------------
 
 
-def no_override(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """As ``__torch_function__`` of a class: it overrides nothing, and results are plain tensors."""
-    return NotImplemented
-
-
 def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     from tesserack._tensor.overrides import _default
 
     return _default(cls, func, types, args, kwargs)
-
-
-def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
-    """This tensor's memory as an instance of a subclass; its gradient goes on. ``TypeError`` for other classes."""
-    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
-        raise TypeError(f"as_subclass: expected a subclass of Tensor, got {cls!r}")
-    before = _native._overrides_off(True)
-    try:
-        view = self.view_as(self) if self.requires_grad else self.detach()
-    finally:
-        _native._overrides_off(before)
-    view.__class__ = cls
-    return view
 
 
 def __init_subclass__(cls: type[Any], /, **kwargs: Any) -> None:
@@ -549,7 +501,7 @@ _NAMES = (
     *("register_hook", "register_post_accumulate_grad_hook", "__deepcopy__", "__copy__", "__reduce_ex__", "__format__"),
     *("numpy", "__array__", "__array_wrap__", "new_tensor", "untyped_storage", "storage", "pin_memory", "is_pinned"),
     "storage_type",
-    *("as_subclass", "__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
+    *("__reversed__", "apply_", "map_", "is_nonzero", "is_same_size", "record_stream"),
     *("share_memory_", "is_shared", "stft", "istft", "lu", "new", "igamma", "igammac", "mvlgamma"),
     *("nextafter", "nextafter_", "frexp", "narrow_copy", "resize_as_", "new_empty_strided"),
 )
@@ -558,6 +510,7 @@ _NAMES = (
 def _members() -> Iterator[tuple[str, Any]]:
     for name in _NAMES:
         yield name, globals()[name]
+    yield "as_subclass", as_subclass
     yield "type", type_
     yield "name", property(lambda self: None, doc="None: tensors have no names of their own.")
     yield "__torch_function__", classmethod(__torch_function__)

@@ -17,7 +17,7 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Tensor
-from tesserack._tensor.methods import as_subclass, no_override
+from tesserack._tensor.subclass import as_subclass, no_override
 
 __all__ = [
     "BaseTorchFunctionMode",

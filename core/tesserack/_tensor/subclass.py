@@ -1,4 +1,4 @@
-"""Subclasses of Tensor that answer every call themselves, by ``__torch_dispatch__``."""
+"""Subclasses of Tensor: a tensor's memory as one, and those that answer every call by ``__torch_dispatch__``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["has_no_memory", "make_wrapper_subclass", "no_dispatch"]
+__all__ = ["DISPATCH_KEY", "as_subclass", "has_no_memory", "make_wrapper_subclass", "no_dispatch", "no_override"]
+
+DISPATCH_KEY = "Python"  # where calls come that __torch_dispatch__ answers
 
 
 def has_no_memory(tensor: Tensor) -> bool:
@@ -20,9 +22,29 @@ def has_no_memory(tensor: Tensor) -> bool:
 
 def no_dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The operator itself, whatever the classes of its arguments: what Tensor has as ``__torch_dispatch__``."""
-    from tesserack.aten.modes import disabled_dispatch
+    before = _native._exclude_key(DISPATCH_KEY, True)
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        _native._exclude_key(DISPATCH_KEY, before)
 
-    return disabled_dispatch(func, types, args, kwargs)
+
+def no_override(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """As ``__torch_function__`` of a class: it overrides nothing, and results are plain tensors."""
+    return NotImplemented
+
+
+def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
+    """This tensor's memory as an instance of a subclass; its gradient goes on. ``TypeError`` for other classes."""
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(f"as_subclass: expected a subclass of Tensor, got {cls!r}")
+    before = _native._overrides_off(True)
+    try:
+        view = self.view_as(self) if self.requires_grad else self.detach()
+    finally:
+        _native._overrides_off(before)
+    view.__class__ = cls
+    return view
 
 
 def make_wrapper_subclass(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tesserack import _native
 from tesserack._native import Tensor
-from tesserack.compat._card import CARD
+from tesserack.backends._card import CARD
 
 __all__ = [
     "autocast",

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tesserack import Tensor, _native
-from tesserack._tensor.subclass import has_no_memory
+from tesserack._tensor.subclass import DISPATCH_KEY, has_no_memory
 from tesserack.aten.names import LEAVES, shown
 from tesserack.aten.parts import NUMBER_FIRST, PARTS
 from tesserack.aten.renamed import RENAMED
 from tesserack.library.dispatch import Call
 
-__all__ = ["TorchDispatchMode", "disabled_dispatch", "disabled_modes", "entered", "stack"]
+__all__ = ["TorchDispatchMode", "disabled_modes", "entered", "stack"]
 
-KEY = "Python"
+KEY = DISPATCH_KEY
 
 
 class _State(threading.local):
@@ -101,15 +101,6 @@ def disabled_modes() -> Iterator[list[TorchDispatchMode]]:
     before = _state.modes
     with _only([]):
         yield before
-
-
-def disabled_dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """What ``Tensor.__torch_dispatch__`` is: the operator itself, whatever the classes of its arguments."""
-    before = _native._exclude_key(KEY, True)
-    try:
-        return func(*args, **(kwargs or {}))
-    finally:
-        _native._exclude_key(KEY, before)
 
 
 # --- the kernel ------------------------------------------------------------------------------------------------------

@@ -118,10 +118,11 @@ def grad(
         results = tuple(
             zeros(tensor) if result is None else result for result, tensor in zip(results, wanted, strict=True)
         )
-    if any(getattr(place, "is_nested", False) for place in wanted):
-        from tesserack.nested._tensor import as_nested_as
-
-        results = tuple(map(as_nested_as, results, wanted))
+    if any(hasattr(place, "_nested_gradient") for place in wanted):
+        results = tuple(
+            place._nested_gradient(result) if result is not None and hasattr(place, "_nested_gradient") else result
+            for result, place in zip(results, wanted, strict=True)
+        )
     return results
 
 

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack._native import enable_grad
-from tesserack.autograd.function import Function
+from tesserack.autograd._run import grad
+from tesserack.autograd.function import Function, use_jvp_rule
+from tesserack.func._gradients import depth, push_forward
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -125,8 +127,6 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     if any(made() is tensor for made, _ in current.made):
         raise RuntimeError("make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at "
                            "the same level 0 is not supported.")  # fmt: skip
-    from tesserack.func._gradients import depth
-
     current.recorded |= tensor.requires_grad or tangent.requires_grad or depth() > 0
     with enable_grad():
         before = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
@@ -235,8 +235,6 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         return UnpackedDualTensor(tensor.view_as(tensor) if current.recorded else tensor.detach(), tangent)
     if not _depends(tensor, current):
         return UnpackedDualTensor(tensor, None)
-    from tesserack.func._gradients import push_forward
-
     with enable_grad():
         (tangent,) = push_forward([tensor], current.duals, current.tangents)
     if current.recorded:
@@ -247,7 +245,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 def _depends(tensor: Tensor, level: _Level) -> bool:
     if not level.duals:
         return False
-    found = ts.autograd.grad(
-        tensor, level.duals, ts.zeros_like(tensor), retain_graph=True, allow_unused=True, create_graph=False
-    )
+    found = grad(tensor, level.duals, ts.zeros_like(tensor), retain_graph=True, allow_unused=True, create_graph=False)
     return any(g is not None for g in found)
+
+
+use_jvp_rule(by_jvp)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +21,19 @@ class VmapInfo(NamedTuple):
 
 
 batching: list[VmapInfo] = []  # of calls of vmap that run on all entries at once; the innermost last
+_vmap_rule: list[Callable[[Any, tuple[Any, ...]], Any]] = []  # one, as soon as there is vmap
+
+_jvp_rule: list[Callable[[Any, tuple[Any, ...]], Any]] = []  # one, as soon as there are dual numbers
+
+
+def use_jvp_rule(rule: Callable[[Any, tuple[Any, ...]], Any]) -> None:
+    """Say what ``apply`` does of a function with a ``jvp``: ``rule(function, args)``; None where none is dual."""
+    _jvp_rule[:] = [rule]
+
+
+def use_vmap_rule(rule: Callable[[Any, tuple[Any, ...]], Any]) -> None:
+    """Say what ``apply`` does within ``vmap``: ``rule(function, args)``, NotImplemented where no argument is mapped."""
+    _vmap_rule[:] = [rule]
 
 
 class Function:
@@ -120,12 +132,11 @@ class Function:
         if kwargs:
             args = _in_order(cls, args, kwargs)
         if batching:
-            from tesserack.func._batched import Batched, by_rule
-
-            if any(isinstance(arg, Batched) for arg in args):
-                return by_rule(cls, args)
-        if cls.jvp is not Function.jvp and "tesserack.autograd.forward_ad" in sys.modules:
-            found = sys.modules["tesserack.autograd.forward_ad"].by_jvp(cls, args)
+            found = _vmap_rule[0](cls, args)
+            if found is not NotImplemented:
+                return found
+        if cls.jvp is not Function.jvp and _jvp_rule:
+            found = _jvp_rule[0](cls, args)
             if found is not None:
                 return found
         return _native._function_apply(cls, cls.setup_context is not Function.setup_context, *args)

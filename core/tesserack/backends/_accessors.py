@@ -7,10 +7,9 @@ False and ``x.acme`` stays missing, with an ``AttributeError`` that says what to
 
 from __future__ import annotations
 
-import sys
-
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack.backends._discovery import claims, when_read
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ _EXPECTED = "tesserack.expected_devices"
 _names: list[str] = []
 _absent: list[str] = []
 _unread: list[str] = []
+_module_classes: list[type] = []  # nn.Module, once it is there
 
 
 class Absent:
@@ -67,16 +67,12 @@ def appeared(name: str) -> bool:
     """Whether an accessor of this name came just now, because the names of the backends had not been read before."""
     if _names or name.startswith("_"):
         return False
-    from tesserack.backends._discovery import claims
-
     claims()
     return name in _names
 
 
 def declared_absent() -> list[str]:
     """Devices that the distribution declares and that are not installed."""
-    from tesserack.backends._discovery import claims
-
     return [name for name in _absent if name not in claims()]
 
 
@@ -88,9 +84,8 @@ def announce(names: Iterable[str]) -> None:
     _install(Tensor, fresh, _absent, tensor_accessor)
     for name in (*fresh, *_absent):
         _set(Tensor, f"is_{name}", device_flag(name))
-    modules = sys.modules.get("tesserack.nn.modules.module")
-    if modules is not None and hasattr(modules, "Module"):
-        announce_to_module(modules.Module)
+    for cls in _module_classes:
+        announce_to_module(cls)
 
 
 def announce_unread(name: str) -> None:
@@ -100,13 +95,14 @@ def announce_unread(name: str) -> None:
     _unread.append(name)
     _install(Tensor, (name,), (), tensor_accessor)
     _set(Tensor, f"is_{name}", device_flag(name))
-    modules = sys.modules.get("tesserack.nn.modules.module")
-    if modules is not None and hasattr(modules, "Module"):
-        announce_to_module(modules.Module)
+    for cls in _module_classes:
+        announce_to_module(cls)
 
 
 def announce_to_module(cls: type) -> None:
-    """Give ``nn.Module`` the accessors known so far."""
+    """Give ``nn.Module`` the accessors known so far, and later ones as they come."""
+    if cls not in _module_classes:
+        _module_classes.append(cls)
     _install(cls, (*_names, *_unread), _absent, module_accessor)
 
 
@@ -197,3 +193,6 @@ def device_flag(name: str) -> property:
         return self.device.type == name
 
     return property(is_there, doc=f"Whether it is on a {name} device.")
+
+
+when_read(announce)

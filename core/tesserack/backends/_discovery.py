@@ -13,6 +13,7 @@ from tesserack import _native
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.metadata import EntryPoint
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "installed_names",
     "none_in",
     "plugins_enabled",
+    "when_read",
 ]
 
 GROUP = "tesserack.backends"
@@ -33,6 +35,7 @@ _SWITCH = {"": True, "on": True, "1": True, "off": False, "0": False}
 
 _lock = threading.RLock()
 _claims: dict[str, list[Claim]] | None = None
+_listeners: list[Callable[[dict[str, list[Claim]]], object]] = []
 
 
 class SettingError(ValueError):
@@ -119,15 +122,22 @@ def _may_name(folder: str, group: bytes) -> bool:
 
 
 def claims() -> dict[str, list[Claim]]:
-    """Claims by device name; read once, see :func:`forget`. Announces the names to :mod:`._accessors`."""
+    """Claims by device name; read once, see :func:`forget`. Tells those who asked by :func:`when_read`."""
     global _claims
     with _lock:
         if _claims is None:
-            from tesserack.backends import _accessors
-
             _claims = _read()
-            _accessors.announce(_claims)
+            for listener in _listeners:
+                listener(_claims)
         return _claims
+
+
+def when_read(listener: Callable[[dict[str, list[Claim]]], object]) -> None:
+    """Call a function with the claims whenever they are read, and now if they are."""
+    with _lock:
+        _listeners.append(listener)
+        if _claims is not None:
+            listener(_claims)
 
 
 def installed_names() -> list[str]:

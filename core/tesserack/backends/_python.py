@@ -58,6 +58,25 @@ def instruction_words(names: Iterable[str]) -> tuple[int, ...]:
     return tuple(bits >> 64 * word & 2**64 - 1 for word in range(4))
 
 
+def _changing_bits(kernel: str, changing: Iterable[int | str] | bool) -> int:
+    """A bit for each parameter of the kernel that changes from call to call."""
+    known = _native._kernel_signature(kernel) or {"parameters": [], "changing": []}
+    if isinstance(changing, bool):
+        changing = known["changing"] if changing else ()
+    bits = 0
+    for k in changing:
+        if isinstance(k, str):
+            if k not in known["parameters"]:
+                raise ValueError(
+                    f"kernel: expected changing parameters of {kernel!r} among {known['parameters']}, got {k!r}"
+                )
+            k = known["parameters"].index(k)
+        if not 0 <= (k := operator.index(k)) < _MAX_CHANGING:
+            raise ValueError(f"kernel: expected changing parameters among 0 to {_MAX_CHANGING - 1}, got {k}")
+        bits |= 1 << k
+    return bits
+
+
 class Backend:
     """A device written in Python. Subclass it, give it a name and memory, and register kernels.
 
@@ -133,7 +152,7 @@ class Backend:
         dtypes: Iterable[Any] | None = None,
         layout: str = "strided",
         when: Callable[..., bool] | None = None,
-        changing: Iterable[int] = (),
+        changing: Iterable[int | str] | bool = (),
         takes: Iterable[str] = (),
         devices: Iterable[int] | None = None,
     ) -> Callable[[Function], Function]:
@@ -157,8 +176,9 @@ class Backend:
             dtypes: those it takes; all but complex and float8 ones by default.
             layout: "strided", "contiguous" or "channels_last" (or contiguous); the core copies what lies otherwise.
             when: a predicate, called with the same arguments; false declines.
-            changing: indices of parameters that are numbers and differ from call to call, such as a seed and an
-                offset: launch plans patch them in, and one plan serves all their values.
+            changing: parameters that are numbers and differ from call to call, such as a seed and an offset, by index
+                or, where the core knows the kernel, by name; True: all that the operator's declaration marks so
+                (``tesserack.dispatch.lowering``). Launch plans patch them in, and one plan serves all their values.
             takes: what it takes beyond the least: "prologue" (of reduce and scan, a program of the inputs),
                 "epilogue" (of matmul, a program of the product) or "device_random" (of random_bits, key and position in
                 an input).
@@ -166,7 +186,8 @@ class Backend:
                 goes before what is registered for all.
 
         Raises:
-            ValueError: for an unknown layout or capability, no name, or a changing parameter beyond the 64th.
+            ValueError: for an unknown layout or capability, no name, or a changing parameter that the kernel has not
+                or that is beyond the 64th.
             TypeError: for a keyword-only parameter that is no field of a call.
         """
         if not names:
@@ -174,19 +195,17 @@ class Backend:
         if layout not in LAYOUTS:
             raise ValueError(f"kernel: expected a layout among {', '.join(LAYOUTS)}, got {layout!r}")
         bits = dtype_bits(dtypes)
-        indices = {operator.index(k) for k in changing}
-        if not all(0 <= k < _MAX_CHANGING for k in indices):
-            raise ValueError(f"kernel: expected changing parameters among 0 to {_MAX_CHANGING - 1}, got {changing!r}")
-        patched = sum(1 << k for k in indices)
         beyond = {*takes}
         if beyond - _TAKES.keys():
             raise ValueError(f"kernel: expected takes among {', '.join(_TAKES)}, got {sorted(beyond)!r}")
         flags = sum(_TAKES[name] for name in beyond)
+        patched = {name: _changing_bits(name, changing) for name in names}
         only = None if devices is None else [operator.index(device) for device in devices]
 
         def register(function: Function) -> Function:
-            record = (function, when, _fields(function), bits, LAYOUTS[layout], patched, flags)
+            fields = _fields(function)
             for name in names:
+                record = (function, when, fields, bits, LAYOUTS[layout], patched[name], flags)
                 if only is None:
                     self._kernels[name] = record
                 for device in only or ():

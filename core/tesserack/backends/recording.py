@@ -74,7 +74,7 @@ def record(function: Callable[[], Any], device: Any) -> Recording:
     [10.0, 10.0, 10.0]
     """
     if _native._is_recording():
-        raise RuntimeError("capture: this thread is recording already")
+        raise RuntimeError("recording: this thread is recording already")
     native = _native._Capture(_native.device(device))
     side = _side_stream(device) if native.by_launches else None
     with stream(side):

@@ -12,11 +12,11 @@ from typing import Any
 
 from tesserack import plugins
 from tesserack.backends._discovery import SettingError
-from tesserack.cli import _environment
 from tesserack.cli._checks import backends, packages, settings
 from tesserack.cli._output import add_json_option, print_json
 from tesserack.plugins import Finding
 from tesserack.plugins._loading import call_each
+from tesserack.utils import environment as _environment
 
 __all__ = ["configure", "examine", "run"]
 

@@ -108,11 +108,18 @@ def enable(
     hook.install()
     _old_forms.install()
     scope = hook.packages if isinstance(hook, Scoped) else None
-    _children.install({"scope": scope, "device": device, "as_cuda": as_cuda, "random": random})
+    _children.install({"scope": scope, "device": device, "as_cuda": as_cuda, "random": random}, _begin)
     _active = hook
     if random == "torch":
         _switch_random(True)
     return Enabled()
+
+
+def _begin(options: dict[str, Any], default: str) -> None:
+    """In a process that this one started: what is enabled here."""
+    if not is_enabled():
+        _native.set_default_device(_native._resolve_device(default))
+        enable(**options)
 
 
 def disable() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["ALIASES", "find", "home"]
@@ -53,8 +54,8 @@ ALIASES = {
         )
     },
     "torch.utils.data._utils.pin_memory.pin_memory": "tesserack.utils.data.iterators:pinned",
-    "torch.utils.data._utils.worker.WorkerInfo": "tesserack.utils.data.workers:WorkerInfo",
-    "torch.utils.data._utils.worker.get_worker_info": "tesserack.utils.data.workers:get_worker_info",
+    "torch.utils.data._utils.worker.WorkerInfo": "tesserack.utils.data.worker_info:WorkerInfo",
+    "torch.utils.data._utils.worker.get_worker_info": "tesserack.utils.data.worker_info:get_worker_info",
     "torch.distributions.utils._standard_normal": "tesserack.distributions.utils:standard_normal",
     "torch.distributions.utils._sum_rightmost": "tesserack.distributions.utils:sum_rightmost",
     "torch.hub._get_torch_home": "tesserack.utils.hub:torch_home",
@@ -91,14 +92,10 @@ ALIASES = {
 }
 
 
-def find(name: str) -> Any:
-    """What a private name stands for."""
+def find(name: str, module_of: Callable[[str], Any]) -> Any:
+    """What a private name stands for; ``module_of`` gives the module of PyTorch's name, where it is a whole one."""
     module, _, attribute = ALIASES[name].partition(":")
-    if not attribute:
-        from tesserack.compat import _facade
-
-        return _facade.get(module)
-    return getattr(importlib.import_module(module), attribute)
+    return getattr(importlib.import_module(module), attribute) if attribute else module_of(module)
 
 
 @functools.cache
@@ -110,7 +107,7 @@ def _homes() -> dict[str, str]:
 def home(module: str, name: str) -> str:
     """The private module in which PyTorch defines what a module of ours does; empty if none is known.
 
-    >>> home("tesserack.utils.data.workers", "WorkerInfo")
+    >>> home("tesserack.utils.data.worker_info", "WorkerInfo")
     'torch.utils.data._utils.worker'
     """
     return _homes().get(f"{module}:{name}", "")

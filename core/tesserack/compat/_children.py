@@ -7,6 +7,7 @@ is unpickled by a call of ours, lets ``import torch`` mean Tesserack from then o
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,11 +20,16 @@ SPAWN = "multiprocessing.spawn"
 _real: list[Any] = []
 _forget: list[Any] = []  # watches for the module
 _options: dict[str, Any] = {}
+_begin: list[Callable[[dict[str, Any], str], None]] = []
 
 
-def install(options: dict[str, Any]) -> None:
-    """Begin; the options are those of ``enable``. Importing :mod:`multiprocessing` takes a while: it is waited for."""
+def install(options: dict[str, Any], begin: Callable[[dict[str, Any], str], None]) -> None:
+    """Begin; the options are those of ``enable``, and ``begin(options, default device)`` is called in a new process.
+
+    Importing :mod:`multiprocessing` takes a while: it is waited for.
+    """
     _options.update(options)
+    _begin[:] = [begin]
     _forget.append(when_imported(SPAWN, _patch))
 
 
@@ -51,18 +57,9 @@ def _patch(module: ModuleType) -> None:
 
 
 class _Beginning:
-    """Is a call of :func:`begin` when it is unpickled."""
+    """Is a call that lets it begin there when it is unpickled."""
 
     def __reduce__(self) -> Any:
         default = _native.get_default_device()
         name = _native._real_device_name(default.type)  # "cuda" may mean another one here
-        return begin, (dict(_options), name if default.index is None else f"{name}:{default.index}")
-
-
-def begin(options: dict[str, Any], default: str) -> None:
-    """In the new process: what its parent enabled."""
-    from tesserack import compat
-
-    if not compat.is_enabled():
-        _native.set_default_device(_native._resolve_device(default))
-        compat.enable(**options)
+        return _begin[0], (dict(_options), name if default.index is None else f"{name}:{default.index}")

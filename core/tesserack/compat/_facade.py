@@ -157,7 +157,7 @@ class Facade(ModuleType):
         if _target_names(full) or full in _facades:
             return get(full)
         if full in _aliases.ALIASES:
-            return _aliases.find(full)
+            return _aliases.find(full, get)
         if name in _names.names(self.__name__) or (name.startswith("_") and name[1:2] != "_"):
             for target in _ancestors(self.__name__):
                 module = _shown(target)

@@ -389,12 +389,12 @@ def all_to_all_single(
     return made.run("all_to_all_single", call, job, async_op, [output], shape_text(input))
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Wait until every rank has come here."""
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:
+    """Wait until every rank has come here, for ``timeout`` at most (by default the group's)."""
     made = resolve(group)
     if made is None:
         return None
-    call = made.call()
+    call = made.call(timeout)
     return made.run("barrier", call, lambda: made.engine.barrier(call), async_op, [])
 
 

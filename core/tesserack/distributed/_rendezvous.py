@@ -80,12 +80,13 @@ def _from_environment(rank: int, size: int, timeout: timedelta) -> Meeting:
     return Meeting(TCPStore(host, port, size, serves, timeout=timeout), rank, size)
 
 
-def rendezvous(url: str, rank: int = -1, size: int = -1, timeout: timedelta = timedelta(minutes=30)) -> Meeting:
+def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Meeting:
     """Meet at ``env://``, ``tcp://host:port`` or ``file:///path``; numbers may stand in the query (``?rank=0``).
 
-    Raises ``ValueError`` where a number is missing, ``DistError`` where a host does not resolve.
+    ``timeout`` bounds the wait. Raises ``ValueError`` where a number is missing, ``DistError`` where a host does not
+    resolve.
     """
-    parts = urlsplit(url)
+    parts, size, timeout = urlsplit(url), world_size, kwargs.get("timeout", timedelta(minutes=30))
     told = {key: int(values[0]) for key, values in parse_qs(parts.query).items() if key in ("rank", "world_size")}
     rank, size = (rank if rank >= 0 else told.get("rank", -1)), (size if size >= 0 else told.get("world_size", -1))
     if parts.scheme == "env":
@@ -112,7 +113,7 @@ def store_for(init_method: str | None, store: Any, rank: int, size: int, timeout
         if rank < 0 or size < 1:
             raise ValueError("init_process_group: expected rank and world_size beside store, got neither or one")
         return Meeting(store, rank, size)
-    meeting = rendezvous(init_method or "env://", rank, size, timeout)
+    meeting = rendezvous(init_method or "env://", rank, size, timeout=timeout)
     if not 0 <= meeting.rank < meeting.size:
         raise ValueError(
             f"init_process_group: expected a rank below the world's size, got {meeting.rank} of {meeting.size}"

@@ -301,12 +301,16 @@ def new_group(
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
     device_id: Any = None,
+    sort_ranks: bool = True,
 ) -> Any:
     """A group of some ranks; every rank of the world calls this, in the same order (with ``use_local_synchronization``,
-    the members alone). ``GroupMember.NON_GROUP_MEMBER`` outside of it.
+    the members alone). Ranks are numbered in ascending order, or as listed without ``sort_ranks``.
+    ``GroupMember.NON_GROUP_MEMBER`` outside of it.
     """
     world = get_default_group()
-    members = sorted(range(world.size()) if ranks is None else ranks)
+    members = list(range(world.size()) if ranks is None else ranks)
+    if sort_ranks:
+        members.sort()
     if len(set(members)) != len(members) or any(not 0 <= r < world.size() for r in members):
         raise ValueError(f"new_group: expected different ranks below {world.size()}, got {list(ranks or ())}")
     if use_local_synchronization:
@@ -363,6 +367,7 @@ def split_group(
     timeout: timedelta | None = None,
     pg_options: Any = None,
     group_desc: str | None = None,
+    backend: str | None = None,
 ) -> Any:
     """The part of a group that this rank is in; None where it is in none."""
     parent = resolve(parent_pg)
@@ -376,5 +381,5 @@ def split_group(
         meeting = Meeting(parent.store, members.index(parent.rank()), len(members))
         name = parent.next_split(f"split{'-'.join(map(str, members))}")
         told = [parent.ranks[r] for r in members]
-        found = _make(meeting, told, parent.backend_name, name, timeout or parent.timeout)
+        found = _make(meeting, told, backend or parent.backend_name, name, timeout or parent.timeout)
     return found

@@ -7,7 +7,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Size, Tensor
-from tesserack.distributions import Beta, constraints
+from tesserack.distributions import constraints
+from tesserack.distributions.beta import Beta
 from tesserack.distributions.distribution import Distribution
 from tesserack.distributions.utils import broadcast_all
 

@@ -8,6 +8,8 @@ products are taken by differentiating a backward pass. Results are PyTorch's; ca
 tensor(1.)
 """
 
+from tesserack.func import _rules
+from tesserack.func._batched import use_rules
 from tesserack.func._gradients import grad, grad_and_value, jvp, linearize, vjp
 from tesserack.func._jacobians import hessian, jacfwd, jacrev
 from tesserack.func._modules import (
@@ -19,6 +21,8 @@ from tesserack.func._modules import (
 )
 from tesserack.func._rearrange import rearrange
 from tesserack.func._vmap import vmap
+
+use_rules(_rules)
 
 __all__ = [
     "debug_unwrap",

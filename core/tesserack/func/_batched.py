@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 import tesserack as ts
 from tesserack import Tensor, _native
-from tesserack.autograd.function import Function, batching
+from tesserack.autograd.function import Function, batching, use_vmap_rule
 from tesserack.ops.registry import operators
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -34,6 +34,7 @@ __all__ = [
     "lifted",
     "rewrapped",
     "run",
+    "use_rules",
     "whole",
 ]
 
@@ -45,6 +46,24 @@ _SHOWN = {"itemsize", "layout", "is_sparse", "is_sparse_csr", "is_quantized", "i
 # Those whose results are views of their argument where its layout allows it.
 _MAYBE_VIEWS = {"reshape", "view", "flatten", "contiguous", "to", "float", "double", "half", "bfloat16", "long", "int",
                 "bool"}  # fmt: skip
+
+
+class Rules(Protocol):
+    """The batching rules of operators, by the operator's name."""
+
+    def by_name(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The results of a call with batched arguments, batched. ``Unbatchable`` if there is no rule for it."""
+
+    def written(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a rule wrote what the call writes for every entry."""
+
+
+_rules: list[Rules] = []  # one; they are made of what is here
+
+
+def use_rules(rules: Rules) -> None:
+    """Have operators run by these rules."""
+    _rules[:] = [rules]
 
 
 class Unbatchable(RuntimeError):
@@ -264,8 +283,6 @@ def _levelled(args: Any, kwargs: Any) -> tuple[int, int, Any, Any]:
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operator, or one of Python's, on arguments of which some are batched."""
-    from tesserack.func import _rules
-
     name = getattr(func, "__name__", "attribute")
     writes = name in ("setitem", *_MUTATING) or (name.endswith("_") and not name.endswith("__"))
     given = args[0] if args else None
@@ -278,7 +295,7 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if writes or kwargs.get("out") is not None:
             return _written(func, name, level, count, given if writes else kwargs["out"], args, kwargs)
         try:
-            found = _rules.by_name(name, args, kwargs)
+            found = _rules[0].by_name(name, args, kwargs)
         except Unbatchable:
             return _each(func, level, count, args, kwargs, state)
         if name in _MAYBE_VIEWS and found.dtype is args[0].dtype and _memory(found) != _memory(args[0]):
@@ -316,8 +333,6 @@ def _each(func: Any, level: int, count: int, args: Any, kwargs: Any, state: Whol
 
 def _written(func: Any, name: str, level: int, count: int, target: Any, args: Any, kwargs: Any) -> Any:
     """A call that writes to its first argument, or to ``out=``."""
-    from tesserack.func import _rules
-
     if name in _MUTATING:  # the statistics of a batch
         _refuse_statistics(name, args, kwargs)
         return _each(func, level, count, args, kwargs, None)
@@ -337,7 +352,7 @@ def _written(func: Any, name: str, level: int, count: int, target: Any, args: An
             func(*here, **here_kwargs)
         state.wrote |= any(_memory(t) in state.given for t in targets)
         return target
-    if not _rules.written(func, name, args, kwargs):
+    if not _rules[0].written(func, name, args, kwargs):
         for k in range(count):
             here, here_kwargs = tree_map(_picked(level, k), (args, kwargs))
             func(*here, **here_kwargs)
@@ -372,7 +387,9 @@ class SharedWrite(RuntimeError):
 
 
 def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
-    """What the ``vmap`` of a custom function makes of its arguments, batched again."""
+    """What the ``vmap`` of a custom function makes of its arguments, batched again; NotImplemented if none is."""
+    if not any(_is_batched(arg) for arg in args):
+        return NotImplemented
     if function.vmap is Function.vmap:
         raise Unbatchable(f"{function.__name__}, a custom function without vmap()")
     level, _, args, _ = _levelled(args, {})
@@ -387,6 +404,9 @@ def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
         return batched(result, out_dims)
     dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)
     return tuple(batched(value, dim) for value, dim in zip(result, dims, strict=True))
+
+
+use_vmap_rule(by_rule)
 
 
 def entries(result: Any, level: int, count: int) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
+from tesserack.autograd._run import grad as run_grad
 from tesserack.autograd.function import batching
 from tesserack.func._batched import Unbatchable, bottom, lifted, rewrapped
 from tesserack.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -120,7 +121,7 @@ def gradients(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[Tens
         roots = [outputs[k] for k in used]
         given = None if cotangents is None else [cotangents[k] for k in used]
     leaves = [bottom(x) for x in inputs]
-    found = ts.autograd.grad(roots, leaves, given, create_graph=True, allow_unused=True)
+    found = run_grad(roots, leaves, given, create_graph=True, allow_unused=True)
     filled = [ts.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
     return [rewrapped(x, g) for x, g in zip(inputs, filled, strict=True)]
 

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from tesserack.nn.modules.module import Module
-from tesserack.utils.settings import compile
+from tesserack.nn.modules.module import Module, check_compile_options
 
 __all__ = [
     "OptimizedModule",
@@ -79,6 +78,27 @@ class OptimizedModule(Module):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+
+def compile(
+    model: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """The function itself, which runs as it is, operator by operator; a module within an ``OptimizedModule``, which
+    names it ``_orig_mod``, in its state dict too. Without one, a decorator.
+
+    ``RuntimeError`` for ``mode`` together with ``options``.
+    """
+    check_compile_options(mode=mode, options=options)
+    if model is None:
+        return lambda function: compile(function, disable=disable)
+    return OptimizedModule(model) if isinstance(model, Module) and not disable else model
 
 
 def is_compiling() -> bool:

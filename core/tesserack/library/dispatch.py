@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -25,11 +26,13 @@ ANSWERS = "tesserack.libraries"
 __all__ = [
     "Call",
     "Key",
+    "decompositions",
     "explain",
     "get_key",
     "key_names",
     "keys",
     "load_library",
+    "lowering",
     "register_key",
     "schemas",
     "table",
@@ -234,11 +237,96 @@ def explain(op: Any, *args: Any) -> str:
     return "\n".join(lines)
 
 
+def lowering(name: str) -> dict[str, Any]:
+    """What an overload (``"sum.dim"``) is computed by, as its declaration says; the same on every device.
+
+    Returns:
+        ``kind``: "pointwise", "primitive", "data-dependent", "composite", "view", "answer" or "opaque". Of a primitive
+        with a kernel, ``kernel``: a dict of its ``name``, of ``operands`` and ``parameters`` (pairs of an argument's
+        name and how the kernel wants it), of the numbers of those parameters that are ``changing`` from call to call
+        in what is otherwise the same call, and of how many ``results`` it fills; else None. ``decomposes``: whether it
+        is made of other operators where a device has no such kernel. ``code``: why it is neither, else None.
+
+    Raises:
+        RuntimeError: if there is no such operator.
+
+    >>> lowering("softmax")["kernel"]["operands"]
+    [('self', 'contiguous result')]
+    """
+    for record in _native._operators():
+        if record["name"] == name:
+            return {key: record[key] for key in ("kind", "kernel", "decomposes", "code")}
+    raise RuntimeError(f"dispatch: no operator named {name!r}")
+
+
+class _Watch(threading.local):
+    """Of a thread: the operator whose decomposition runs in place of its kernel, and what that called."""
+
+    name = ""
+    inside = False
+    parts: list[str]
+
+
+_watch = _Watch()
+
+
+@functools.cache
+def _decompositions_key() -> Key:
+    """Asked for when first needed, since keys are few."""
+    key = register_key("Decompositions", before="Autograd")
+
+    @key.fallback
+    def see(call: Call, *args: Any) -> Any:
+        if _watch.inside:
+            _watch.parts.append(call.op)
+            with key.enabled(False):
+                return call.redispatch(*args)
+        if call.op != _watch.name:
+            return call.redispatch(*args)
+        _watch.inside = True
+        try:
+            made = call.decompose(*args)
+        finally:
+            _watch.inside = False
+        return call.redispatch(*args) if made is NotImplemented else made
+
+    return key
+
+
+@contextlib.contextmanager
+def decompositions(name: str) -> Iterator[list[str]]:
+    """Within it, this thread's calls of the overload run its decomposition, as on a device without its kernel.
+
+    Yields the names of the operators that it called, in order. On the meta device, too, where nothing is computed.
+
+    >>> import tesserack as ts
+    >>> with decompositions("softmax") as parts:
+    ...     _ = ts.empty(2, 3, device="meta").softmax(1)
+    >>> parts
+    ['amax', 'sub', 'exp', 'sum.dim', 'div']
+    """
+    key, before = _decompositions_key(), _watch.name
+    _watch.name, _watch.parts = name, []
+    try:
+        with key.enabled():
+            yield _watch.parts
+    finally:
+        _watch.name = before
+
+
 def _step(key: str, owner: str | None, record: dict[str, Any]) -> str:
     if key == "Autograd":
         if not record["differentiable"]:
             return "not differentiable: nothing is recorded"
         return "traced through: its parts are recorded" if record["traced"] else "a node is recorded, then the next key"
+    if record["kernel"] and _native._is_loaded(key):
+        kernel, otherwise = (
+            record["kernel"]["name"],
+            "the decomposition" if record["decomposes"] else "the cpu's kernel",
+        )
+        if kernel in _native._backend_kernels(key):
+            return f"the kernel {kernel!r}; if it declines, {otherwise}"
+        return f"{otherwise}: the backend has no kernel {kernel!r}"
     if owner is not None:
         return f"kernel registered by {owner}"
     if "::" in record["base"]:
@@ -248,5 +336,5 @@ def _step(key: str, owner: str | None, record: dict[str, Any]) -> str:
     if record["pointwise"]:
         return "the backend's pointwise kernel runs the operator's expression"
     if _native._is_loaded(key) and record["base"] in _native._backend_kernels(key):
-        return "the backend's own kernel; if it declines, the decomposition"
+        return "the backend's own kernel; if it declines, the operator's body"
     return f"the operator's body, on other kernels: the backend has none named {record['base']!r}"

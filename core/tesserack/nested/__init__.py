@@ -10,6 +10,17 @@ tensor([[4., 4., 4.],
         [8., 8., 8.]])
 """
 
+# All that have functions of nested tensors, so that there are none of these without.
+from tesserack.nested import (  # noqa: F401
+    _attention,
+    _layers,
+    _misc,
+    _pointwise,
+    _reduce,
+    _shape,
+    _strided_layers,
+    _strided_shape,
+)
 from tesserack.nested._construct import (
     as_nested_tensor,
     masked_select,

@@ -6,7 +6,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.nested._dispatch import handles
+from tesserack.nested._handlers import handles
 from tesserack.nested._padding import from_padded, row_mask
 from tesserack.nested._pointwise import pads
 from tesserack.nested._strided import StridedNestedTensor, from_rows, pad

@@ -6,7 +6,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.nested._dispatch import handles, is_dense, unsupported
+from tesserack.nested._dispatch import is_dense
+from tesserack.nested._handlers import handles, unsupported
 from tesserack.nested._padding import from_padded, row_mask
 from tesserack.nested._pointwise import matches, pads
 from tesserack.nested._tensor import NestedTensor, _checked, wrap_like

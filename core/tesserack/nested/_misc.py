@@ -8,7 +8,8 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack.nested._construct import from_list
-from tesserack.nested._dispatch import handles, plain, unsupported
+from tesserack.nested._dispatch import plain
+from tesserack.nested._handlers import handles, unsupported
 from tesserack.nested._size import ragged_size
 from tesserack.nested._tensor import NestedTensor, wrap, wrap_like
 

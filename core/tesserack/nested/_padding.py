@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.nested._handlers import handles
 from tesserack.nested._strided import StridedNestedTensor, pad
 from tesserack.nested._tensor import NestedTensor, wrap_like
 
@@ -77,3 +78,8 @@ def from_padded(dense: Tensor, like: NestedTensor) -> NestedTensor:
     places = rows * width + ts.arange(total, device=dense.device) - like._offsets[:-1][rows]
     values = inner.flatten(0, 1).index_select(0, places).movedim(0, r - 1)
     return wrap_like(values, like)
+
+
+@handles("to_padded_tensor")
+def _method(func: Any, input: NestedTensor, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
+    return to_padded_tensor(input, padding, output_size)

@@ -7,7 +7,8 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
-from tesserack.nested._dispatch import handles, is_dense, nested_among, plain, unsupported
+from tesserack.nested._dispatch import is_dense, nested_among, plain
+from tesserack.nested._handlers import handles, unsupported
 from tesserack.nested._padding import from_padded, padded
 from tesserack.nested._size import NestedInt
 from tesserack.nested._tensor import NestedTensor, wrap, wrap_like

@@ -7,7 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.nested._dispatch import handles
+from tesserack.nested._handlers import handles
 from tesserack.nested._pointwise import _binary, pads
 from tesserack.nested._tensor import NestedTensor, _checked, wrap_like
 

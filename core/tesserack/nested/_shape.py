@@ -8,8 +8,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.nested._dispatch import handles, unsupported
-from tesserack.nested._pointwise import matches
+from tesserack.nested._handlers import handles, unsupported
+from tesserack.nested._pointwise import aligned, matches
 from tesserack.nested._reduce import inner_dim
 from tesserack.nested._size import NestedInt
 from tesserack.nested._tensor import NestedTensor, _checked, wrap, wrap_like
@@ -226,8 +226,6 @@ def _expand_as(func: Any, input: Tensor, other: NestedTensor) -> Any:
 
 
 def _spread_to(dense: Tensor, like: NestedTensor) -> NestedTensor:
-    from tesserack.nested._pointwise import aligned
-
     return wrap_like(aligned("expand_as", like, dense).expand(like._plain().shape), like)
 
 

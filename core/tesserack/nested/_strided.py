@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._tensor.methods import HookHandle, as_subclass
+from tesserack._tensor.handles import HookHandle
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
+from tesserack._tensor.subclass import as_subclass
+from tesserack.nested._handlers import call_rows
 from tesserack.nested._tensor import _REFUSED, _checked, _refusing
 
 __all__ = ["Place", "StridedNestedTensor", "from_rows", "packed", "pad", "viewed", "wrap_like_rows", "wrap_rows"]
@@ -211,9 +213,7 @@ class StridedNestedTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from tesserack.nested._strided_dispatch import call
-
-        return call(func, args, kwargs or {})
+        return call_rows(func, args, kwargs or {})
 
 
 for _name in (*_REFUSED, "t", "T", "H", "mH"):

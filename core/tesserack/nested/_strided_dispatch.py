@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
-from tesserack.nested._dispatch import _AS_TENSOR, call_handler, unsupported
+from tesserack.nested._handlers import row_handles, unsupported
 from tesserack.nested._strided import StridedNestedTensor, from_rows, pad, wrap_like_rows
 
-__all__ = ["call", "each_row", "is_rows", "row_handles", "whole"]
-
-_HANDLERS: dict[str, Callable[..., Any]] = {}
-
-
-def row_handles(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the function is called for those of these names, with the function itself before its arguments."""
-
-    def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
-        _HANDLERS.update(dict.fromkeys(names, handler))
-        return handler
-
-    return decorate
+__all__ = ["each_row", "is_rows", "whole"]
 
 
 def is_rows(value: Any) -> bool:
     """Whether it is a nested tensor of the strided layout."""
     return isinstance(value, StridedNestedTensor)
-
-
-def call(func: Any, args: Any, kwargs: Any) -> Any:
-    """Run a function with such tensors among its arguments. ``NotImplementedError`` if it has no rule."""
-    name = str(getattr(func, "__name__", func))
-    if name in _AS_TENSOR:
-        with DisableTorchFunctionSubclass():
-            return func(*args, **kwargs)
-    from tesserack.nested import _strided_layers, _strided_shape  # noqa: F401
-
-    return call_handler(_HANDLERS, name, func, args, kwargs)
 
 
 def whole(nt: StridedNestedTensor) -> StridedNestedTensor:

@@ -7,11 +7,11 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.nested._dispatch import unsupported
+from tesserack.nested._handlers import row_handles, unsupported
 from tesserack.nested._misc import _CONVERSIONS, _FILLS, _LIKE
 from tesserack.nested._pointwise import _BINARY, _IN_PLACE, _UNARY
 from tesserack.nested._strided import StridedNestedTensor, from_rows, packed, wrap_like_rows, wrap_rows
-from tesserack.nested._strided_dispatch import each_row, in_place, is_rows, joined, on_buffers, row_handles, whole
+from tesserack.nested._strided_dispatch import each_row, in_place, is_rows, joined, on_buffers, whole
 from tesserack.nested._strided_shape import inside
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.nested._dispatch import unsupported
+from tesserack.nested._handlers import row_handles, unsupported
 from tesserack.nested._shape import _sizes
 from tesserack.nested._strided import StridedNestedTensor, from_rows, viewed, wrap_rows
-from tesserack.nested._strided_dispatch import is_rows, joined, row_handles, whole
+from tesserack.nested._strided_dispatch import is_rows, joined, on_buffers, whole
 from tesserack.nested._tensor import _checked
 
 
@@ -169,8 +169,6 @@ def _stack(func: Any, tensors: Any, dim: int = 0) -> Any:
 def _reduce(func: Any, input: StridedNestedTensor, dim: Any = None, *args: Any, **options: Any) -> Any:
     name = func.__name__
     if isinstance(dim, Tensor):
-        from tesserack.nested._strided_dispatch import on_buffers
-
         return on_buffers(func, (input, dim), options)
     if dim is None:
         return func(whole(input).values(), **options)

@@ -8,11 +8,13 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._tensor.methods import HookHandle, as_subclass
+from tesserack._tensor.handles import HookHandle
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
+from tesserack._tensor.subclass import as_subclass
+from tesserack.nested._handlers import call, call_named, unsupported
 from tesserack.nested._size import NestedInt, ragged_size
 
-__all__ = ["NestedTensor", "as_nested_as", "values_of", "wrap", "wrap_like"]
+__all__ = ["NestedTensor", "values_of", "wrap", "wrap_like"]
 
 
 _GRAD: Any = Tensor.grad
@@ -64,9 +66,11 @@ class NestedTensor(Tensor):
 
     def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
         """See :func:`tesserack.nested.to_padded_tensor`."""
-        from tesserack.nested._padding import to_padded_tensor
+        return call_named("to_padded_tensor", self, padding, output_size)  # type: ignore[no-any-return]
 
-        return to_padded_tensor(self, padding, output_size)
+    def _nested_gradient(self, grad: Tensor) -> Tensor:
+        """A gradient of this tensor, as nested as it is."""
+        return grad if isinstance(grad, NestedTensor) else wrap_like(grad, self)
 
     def _row_lengths(self) -> Tensor:
         return self._offsets.diff() if self._lengths is None else self._lengths
@@ -244,8 +248,6 @@ class NestedTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from tesserack.nested._dispatch import call
-
         return call(func, args, kwargs or {})
 
 
@@ -261,8 +263,6 @@ _REFUSED = (
 
 def _refusing(name: str) -> Any:
     def refuse(self: NestedTensor, *args: Any, **kwargs: Any) -> Any:
-        from tesserack.nested._dispatch import unsupported
-
         raise unsupported(name)
 
     return refuse
@@ -317,9 +317,3 @@ def values_of(gradient: Tensor, like: NestedTensor) -> Tensor:
     if not same:
         raise RuntimeError(f"backward: expected a gradient of shape {like._size}, got one of shape {gradient._size}")
     return gradient.values()
-
-
-def as_nested_as(grad: Any, like: Any) -> Any:
-    """A gradient of ``like``, nested if that is."""
-    plain = isinstance(grad, Tensor) and not isinstance(grad, NestedTensor)
-    return wrap_like(grad, like) if plain and isinstance(like, NestedTensor) else grad

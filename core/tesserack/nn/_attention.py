@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.ops.registry import operators
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -87,8 +88,8 @@ def multi_head_attention_forward(
     mask = _merged(attn_mask, key_padding_mask, batch, num_heads, k.shape[1])
     dropout_p = dropout_p if training else 0.0
     if need_weights:
-        scores = _scores(q, k, mask)
-        chances = ts.dropout(ts.softmax(scores, -1), dropout_p, True) if dropout_p > 0 else ts.softmax(scores, -1)
+        chances = _chances(_scores(q, k, mask), mask is not None)
+        chances = ts.dropout(chances, dropout_p, True) if dropout_p > 0 else chances
         mixed = ts.bmm(chances, v)
     else:
         if mask is not None:
@@ -103,6 +104,14 @@ def multi_head_attention_forward(
     seen = chances.reshape(batch, num_heads, length, k.shape[1])
     seen = seen.mean(dim=1) if average_attn_weights else seen
     return (output, seen) if batched else (output.squeeze(1), seen.squeeze(0))
+
+
+def _chances(scores: Tensor, masked: bool) -> Tensor:
+    """The softmax of each row; zeros, and no NaN in gradients, where all of a row is masked, as without weights."""
+    if not masked:
+        return ts.softmax(scores, -1)
+    dead = (scores.detach() == float("-inf")).all(-1, keepdim=True)
+    return ts.softmax(scores.masked_fill(dead, 0.0), -1).masked_fill(dead, 0.0)
 
 
 def _check_ranks(
@@ -204,7 +213,7 @@ def _static(given: Tensor, name: str, q: Tensor) -> Tensor:
 
 
 def _longer(mask: Tensor | None) -> Tensor | None:
-    return None if mask is None else ts.nn.functional.pad(mask, (0, 1))
+    return None if mask is None else operators()["pad"](mask, (0, 1))
 
 
 def _merged(mask: Tensor | None, padding: Tensor | None, batch: int, heads: int, keys: int) -> Tensor | None:

@@ -9,6 +9,7 @@ from tesserack import Tensor, ops
 from tesserack.autograd.function import once_differentiable
 from tesserack.nn._kernels import has_kernel
 from tesserack.nn._losses_margin import reduced
+from tesserack.ops.registry import operators
 
 __all__ = ["ctc_loss"]
 
@@ -155,7 +156,7 @@ class _Walk:
         self.valid = places <= 2 * self.sizes.unsqueeze(1)
 
     def _shifted(self, t: Tensor, by: int) -> Tensor:
-        return ts.nn.functional.pad(t, (by, 0), value=self.none)[:, : t.shape[1]]
+        return operators()["pad"](t, (by, 0), value=self.none)[:, : t.shape[1]]  # type: ignore[no-any-return]
 
     def alphas(self) -> Tensor:
         """Log probabilities of all beginnings, (T, N, 2 S + 1)."""
@@ -193,10 +194,10 @@ class _Walk:
         at_end = (places == 2 * self.sizes.unsqueeze(1)) | (places == 2 * self.sizes.unsqueeze(1) - 1)
         now = ts.full_like(self.emitted[0], self.none)
         result = ts.zeros_like(self.log_probs)
-        ahead_skips = ts.nn.functional.pad(self.skips, (0, 2))[:, 2:]
+        ahead_skips = operators()["pad"](self.skips, (0, 2))[:, 2:]
         for t in reversed(range(steps)):
-            back1 = ts.nn.functional.pad(now, (0, 1), value=self.none)[:, 1:]
-            back2 = ts.nn.functional.pad(now, (0, 2), value=self.none)[:, 2:].masked_fill(~ahead_skips, self.none)
+            back1 = operators()["pad"](now, (0, 1), value=self.none)[:, 1:]
+            back2 = operators()["pad"](now, (0, 2), value=self.none)[:, 2:].masked_fill(~ahead_skips, self.none)
             following = _log_sum(now, back1, back2) + self.emitted[t]
             starting = ts.where(at_end, self.emitted[t], ts.full_like(now, self.none))
             is_last = (self.lengths - 1 == t).unsqueeze(1)

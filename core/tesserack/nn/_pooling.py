@@ -9,6 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.nn._sizes import to_tuple
+from tesserack.ops.registry import operators
 
 __all__ = [
     "adaptive_avg_pool3d",
@@ -57,23 +58,20 @@ def _check_options(name: str, kernel: Sequence[int], stride: Sequence[int], padd
 # --- maxima --------------------------------------------------------------------------------------------------------
 
 
-def _max_over(input: Tensor, windows: Sequence[Windows]) -> tuple[Tensor, Tensor]:
-    """The maximum of every window, and where it lies in the flattened last dims."""
+def _max_over(input: Tensor, windows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The maximum of every window, rows of positions along each of the last dims, and where it lies in them flat."""
     dims = len(windows)
     lead = tuple(input.shape[:-dims])
     sizes = input.shape[-dims:]
     places = ts.zeros((1, 1), dtype=ts.int64, device=input.device)  # (windows so far, positions in them)
     for table, size in zip(windows, sizes, strict=True):
-        longest = max(len(row) for row in table)
-        rows = [row + [row[-1]] * (longest - len(row)) for row in table]  # repeated positions change no maximum
-        new = ts.tensor(rows, dtype=ts.int64, device=input.device)
-        places = (places[:, None, :, None] * size + new[None, :, None, :]).reshape(
-            places.shape[0] * len(rows), places.shape[1] * longest
+        places = (places[:, None, :, None] * size + table[None, :, None, :]).reshape(
+            places.shape[0] * table.shape[0], places.shape[1] * table.shape[1]
         )
-    taken = input.reshape((*lead, -1)).index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
+    taken = input.flatten(-dims).index_select(-1, places.reshape(-1)).reshape((*lead, *places.shape))
     values, chosen = taken.max(-1)
     where = places.expand((*lead, *places.shape)).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-    shape = (*lead, *(len(table) for table in windows))
+    shape = (*lead, *(table.shape[0] for table in windows))
     return values.reshape(shape), where.reshape(shape)
 
 
@@ -98,12 +96,12 @@ def max_pool3d_with_indices(
     ]
     # The greatest of each plane's window, then of those along the depth.
     options = list(zip(kernel, step, pad, gaps, strict=True))
-    flat: Any = ts.nn.functional.max_pool2d_with_indices
+    flat: Any = operators()["max_pool2d_with_indices"]
     planes, places = flat(_as_planes(input), *zip(*options[1:], strict=True), ceil_mode)
     along = [(option, rest) for option, rest in zip(options[0], (1, 1, 0, 1), strict=True)]
     result, rows = flat(_as_depth(planes, input), *along, ceil_mode)
     depths = rows // max(1, counts[1] * counts[2])
-    found = places.reshape(rows.shape[0], -1).gather(1, rows.reshape(rows.shape[0], -1)).reshape(rows.shape)
+    found = places.flatten(1).gather(1, rows.flatten(1)).reshape(rows.shape)
     shape = (*input.shape[:-3], *counts)
     return result.reshape(shape), (depths * (input.shape[-2] * input.shape[-1]) + found).reshape(shape)
 
@@ -138,8 +136,13 @@ def max_pool3d(
     return both if return_indices else both[0]
 
 
-def _adaptive_windows(size: int, count: int) -> Windows:
-    return [list(range(i * size // count, -((i + 1) * size // -count))) for i in range(count)]
+def _adaptive_windows(size: int, count: int, device: ts.device) -> Tensor:
+    """The positions of each window: (count, longest). Shorter ones repeat their last, which changes no maximum."""
+    number = ts.arange(count, device=device)
+    first = (number * size).floor_divide(count)
+    last = ((number + 1) * size + count - 1).floor_divide(count) - 1
+    longest = size // count if size % count == 0 else size // count + 2
+    return ts.minimum(first.unsqueeze(1) + ts.arange(longest, device=device), last.unsqueeze(1))
 
 
 def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
@@ -152,18 +155,23 @@ def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
         raise RuntimeError(
             f"adaptive pooling: elements of output_size must be greater than or equal to 0, got {wanted}"
         )
+    if any(n is not None and n >= 2**31 for n in wanted):
+        raise RuntimeError(f"adaptive pooling: elements of output_size must be less than 2**31, got {wanted}")
     return [have if want is None else want for have, want in zip(input.shape[-dims:], wanted, strict=True)]
 
 
 def _adaptive_max(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
     sizes = _adaptive_sizes(input, output_size, dims)
     _check_rank(name, input, dims)
-    if min(sizes) < 0:
-        raise RuntimeError(f"{name}: expected non-negative output sizes, got {sizes}")
     if min(sizes) == 0:
-        shape = (*input.shape[:-dims], *sizes)
-        return input.new_empty(shape), input.new_empty(shape, dtype=ts.int64)
-    return _max_over(input, [_adaptive_windows(have, n) for have, n in zip(input.shape[-dims:], sizes, strict=True)])
+        return _none(input, sizes), input.new_empty((*input.shape[:-dims], *sizes), dtype=ts.int64)
+    pairs = zip(input.shape[-dims:], sizes, strict=True)
+    return _max_over(input, [_adaptive_windows(have, n, input.device) for have, n in pairs])
+
+
+def _none(input: Tensor, sizes: Sequence[int]) -> Tensor:
+    """A result without elements that is part of the graph."""
+    return input.flatten()[:0].reshape((*input.shape[: -len(sizes)], *sizes))
 
 
 def adaptive_max_pool1d_with_indices(
@@ -218,11 +226,14 @@ def _fractional(
         wanted = to_tuple(output_size, dims)
     if any(n + k - 1 > size or n < 1 for n, k, size in zip(wanted, kernel, sizes, strict=True)):
         raise RuntimeError(f"{name}: expected output {tuple(wanted)} and kernel {kernel} to fit into {tuple(sizes)}")
-    planes = input.reshape((-1, *sizes))
-    batch = 1 if input.ndim == dims + 1 else input.shape[0]
+    if 0 in input.shape[-dims - 1 :]:
+        raise RuntimeError(f"{name}: expected non-empty dims but the batch's, got {tuple(input.shape)}")
+    planes = input.reshape((math.prod(input.shape[:-dims]), *sizes))
+    batch, channels = 1 if input.ndim == dims + 1 else input.shape[0], input.shape[-dims - 1]
     if samples is None:
-        samples = ts.rand(batch, input.shape[-dims - 1], dims, dtype=input.dtype, device=input.device)
-    drawn = samples[:batch].reshape(-1, dims).double()
+        samples = ts.rand(batch, channels, dims, dtype=input.dtype, device=input.device)
+    _check_samples(name, input, samples, (batch, channels, dims))
+    drawn = samples[:batch].reshape(batch * channels, dims).double()
     drawn = drawn.flip(1) if dims == 2 else drawn  # of planes the width is drawn first
     places = ts.zeros((planes.shape[0], 1, 1), dtype=ts.int64, device=input.device)
     for d in range(dims):
@@ -236,6 +247,16 @@ def _fractional(
     where = places.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
     shape = (*input.shape[:-dims], *wanted)
     return values.reshape(shape), where.reshape(shape)
+
+
+def _check_samples(name: str, input: Tensor, samples: Tensor, want: tuple[int, int, int]) -> None:
+    """Numbers in [0, 1) of the input's dtype: (N or more, C, dims)."""
+    fits = samples.ndim == 3 and samples.shape[0] >= want[0] and tuple(samples.shape[1:]) == want[1:]
+    if not fits or samples.dtype is not input.dtype:
+        raise RuntimeError(
+            f"{name}: expected _random_samples of shape {want} and dtype {input.dtype}, got "
+            f"{tuple(samples.shape)} of {samples.dtype}"
+        )
 
 
 def _fractional_starts(drawn: Tensor, size: int, count: int, kernel: int) -> Tensor:
@@ -367,8 +388,10 @@ def avg_pool3d(
     # The mean of each plane's window, then of those along the depth; sums where another divisor is wanted.
     divisor = None if divisor_override is None else 1
     rest = ceil_mode, count_include_pad, divisor
-    planes = ts.nn.functional.avg_pool2d(_as_planes(input), kernel[1:], step[1:], pad[1:], *rest)
-    result = ts.nn.functional.avg_pool2d(_as_depth(planes, input), (kernel[0], 1), (step[0], 1), (pad[0], 0), *rest)
+    planes: Tensor = operators()["avg_pool2d"](_as_planes(input), kernel[1:], step[1:], pad[1:], *rest)
+    result: Tensor = operators()["avg_pool2d"](
+        _as_depth(planes, input), (kernel[0], 1), (step[0], 1), (pad[0], 0), *rest
+    )
     result = result.reshape(*input.shape[:-3], *sizes)
     return result if divisor_override is None else result / divisor_override
 
@@ -388,8 +411,12 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """
     sizes = _adaptive_sizes(input, output_size, 3)
     _check_rank("adaptive_avg_pool3d", input, 3)
-    planes = ts.nn.functional.adaptive_avg_pool2d(_as_planes(input), sizes[1:])
-    result = ts.nn.functional.adaptive_avg_pool2d(_as_depth(planes, input), (sizes[0], sizes[1] * sizes[2]))
+    if min(sizes) == 0:
+        return _none(input, sizes)
+    if sizes[1] * sizes[2] >= 2**31:
+        raise RuntimeError(f"adaptive_avg_pool3d: expected planes of less than 2**31 elements, got {sizes}")
+    planes: Tensor = operators()["adaptive_avg_pool2d"](_as_planes(input), sizes[1:])
+    result: Tensor = operators()["adaptive_avg_pool2d"](_as_depth(planes, input), (sizes[0], sizes[1] * sizes[2]))
     return result.reshape(*input.shape[:-3], *sizes)
 
 
@@ -400,15 +427,20 @@ def _power_mean(mean: Tensor, count: int, norm_type: float) -> Tensor:
     return (ts.sign(mean) * ts.relu(ts.abs(mean))).mul(count).pow(1.0 / norm_type)
 
 
+def _plain(name: str, dims: int) -> Any:
+    """The pooling of a number of dims: an operator, or of three what is made of it here."""
+    return globals()[f"{name}3d"] if dims == 3 else operators()[f"{name}{dims}d"]
+
+
 def _lp_pool(dims: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
     """Of an infinite power the greatest magnitude, or the least where that is negative."""
-    kernel, functional = to_tuple(kernel_size, dims), ts.nn.functional
+    kernel = to_tuple(kernel_size, dims)
     step = kernel if stride is None else stride
     if isinstance(norm_type, float) and math.isinf(norm_type):
         sign = math.copysign(1.0, norm_type)
-        extremes: Tensor = getattr(functional, f"max_pool{dims}d")(input.abs() * sign, kernel, step, 0, 1, ceil_mode)
+        extremes: Tensor = _plain("max_pool", dims)(input.abs() * sign, kernel, step, 0, 1, ceil_mode)
         return extremes if sign > 0 else -extremes
-    mean: Tensor = getattr(functional, f"avg_pool{dims}d")(input.pow(norm_type), kernel, step, 0, ceil_mode)
+    mean: Tensor = _plain("avg_pool", dims)(input.pow(norm_type), kernel, step, 0, ceil_mode)
     return _power_mean(mean, math.prod(kernel), norm_type)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import tesserack as ts
@@ -15,8 +14,6 @@ __all__ = [
     "feature_alpha_dropout",
     "rrelu",
     "rrelu_",
-    "upsample_bilinear",
-    "upsample_nearest",
 ]
 
 # Minus scale times alpha of selu: what a dropped unit is set to.
@@ -46,7 +43,8 @@ def rrelu(
             slopes = ts.empty_like(input.detach()).uniform_(lower, upper)
         factors = ts.where(input.detach() <= 0, slopes, 1.0)
         return input.mul_(factors) if inplace else input * factors
-    return ts.nn.functional.leaky_relu(input, (lower + upper) / 2, inplace)
+    slope = (lower + upper) / 2
+    return ts.leaky_relu_(input, slope) if inplace else ts.leaky_relu(input, slope)
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
@@ -99,18 +97,3 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
         raise RuntimeError("conv_tbc: expected input and weight of 3 dims and a bias of 1")
     result = ts.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
     return result.permute(2, 0, 1)
-
-
-def _upsample(old: str, input: Tensor, size: Any, scale_factor: Any, mode: str, **options: Any) -> Tensor:
-    warnings.warn(f"`nn.functional.{old}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3)
-    return ts.nn.functional.interpolate(input, size, scale_factor, mode=mode, **options)
-
-
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """:func:`interpolate` by the nearest element, under an old name."""
-    return _upsample("upsample_nearest", input, size, scale_factor, "nearest")
-
-
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """:func:`interpolate` by "bilinear" with ``align_corners=True``, under an old name."""
-    return _upsample("upsample_bilinear", input, size, scale_factor, "bilinear", align_corners=True)

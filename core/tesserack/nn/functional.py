@@ -118,6 +118,8 @@ __all__ = [
     "threshold_",
     "unfold",
     "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 __all__ += _attention.__all__
 __all__ += _grouped_mm.__all__
@@ -539,3 +541,18 @@ def upsample(
     """:func:`interpolate` under its old name."""
     warnings.warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def _upsample(old: str, input: Tensor, size: Any, scale_factor: Any, mode: str, **options: Any) -> Tensor:
+    warnings.warn(f"`nn.functional.{old}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3)
+    return interpolate(input, size, scale_factor, mode=mode, **options)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """:func:`interpolate` by the nearest element, under an old name."""
+    return _upsample("upsample_nearest", input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """:func:`interpolate` by "bilinear" with ``align_corners=True``, under an old name."""
+    return _upsample("upsample_bilinear", input, size, scale_factor, "bilinear", align_corners=True)

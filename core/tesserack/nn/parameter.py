@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor, empty
-from tesserack._tensor.methods import deep_copy_of, no_override
+from tesserack._tensor.copying import deep_copy_of
 from tesserack._tensor.pickling import dtype_named, name_of
+from tesserack._tensor.subclass import no_override
 
 __all__ = [
     "Buffer",

@@ -8,7 +8,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.ops.results import deliver
 
-__all__ = ["segment_reduce"]
+__all__ = ["_segment_reduce", "segment_reduce"]
 
 _EMPTY = {"sum": 0.0, "mean": float("nan"), "max": -float("inf"), "min": float("inf"), "prod": 1.0}
 
@@ -101,3 +101,6 @@ def _scattered(data: Tensor, ids: Tensor, reduce: str, axis: int, segments: int,
         name = {"max": "amax", "min": "amin", "prod": "prod"}[reduce]
         full = base.scatter_reduce(axis, ids, data, name, include_self=True)
     return full.narrow(axis, 0, segments)
+
+
+_segment_reduce = segment_reduce  # PyTorch's name for it

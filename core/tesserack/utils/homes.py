@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["HOMES", "PUBLIC", "home", "install", "public_name"]
+__all__ = ["HOMES", "MODULES", "NAMES", "PUBLIC", "home", "install", "public_name"]
 
 # Public modules, below `tesserack`.
 PUBLIC = {
@@ -87,7 +87,171 @@ _EARLIER = {
     "compat.aten": "aten",
 }
 HOMES = {f"tesserack.{name}": f"tesserack.{place}" for name, place in (_EARLIER | PUBLIC).items()}
-_NAMES = {f"tesserack.{place}": f"tesserack.{name}" for name, place in PUBLIC.items()}
+_SHOWN = {f"tesserack.{place}": f"tesserack.{name}" for name, place in PUBLIC.items()}
+
+# Modules that are imported when first used, so that `import tesserack` stays quick...
+MODULES = (
+    "amp",
+    "array_api",
+    "autograd",
+    "compat",
+    "compiler",
+    "dispatch",
+    "distributed",
+    "distributions",
+    "fft",
+    "func",
+    "futures",
+    "fx",
+    "hub",
+    "jit",
+    "library",
+    "linalg",
+    "masked",
+    "metrics",
+    "multiprocessing",
+    "nested",
+    "nn",
+    "ops",
+    "optim",
+    "overrides",
+    "plugins",
+    "profiler",
+    "quasirandom",
+    "random",
+    "return_types",
+    "serialization",
+    "signal",
+    "sparse",
+    "special",
+    "storage",
+    "testing",
+    "types",
+    "utils",
+)
+# Functions of tesserack.utils.settings.
+_SWITCHES = (
+    *("are_deterministic_algorithms_enabled", "autocast", "clear_autocast_cache", "get_autocast_cpu_dtype"),
+    *("get_autocast_dtype", "get_autocast_gpu_dtype", "get_deterministic_debug_mode", "get_float32_matmul_precision"),
+    *("get_num_interop_threads", "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled"),
+    *("is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_autocast_cache_enabled"),
+    *("set_autocast_cpu_dtype", "set_autocast_cpu_enabled", "set_autocast_dtype", "set_autocast_enabled"),
+    *("set_autocast_gpu_dtype", "set_default_tensor_type", "set_deterministic_debug_mode"),
+    *("set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_warn_always"),
+    "use_deterministic_algorithms",
+)
+# Functions of tesserack.ops.copies.
+_COPIES = (
+    *("alias_copy", "as_strided_copy", "as_strided_scatter", "detach_copy", "diagonal_copy", "expand_copy"),
+    *("narrow_copy", "permute_copy", "select_copy", "slice_copy", "split_copy", "split_with_sizes_copy"),
+    *("squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsafe_chunk", "unsafe_split"),
+    *("unsafe_split_with_sizes", "unsqueeze_copy", "view_as_complex_copy", "view_as_real_copy", "view_copy"),
+)
+# Functions of tesserack.ops.layers, _mutation and _symbolic.
+_POSITIONAL = (
+    *("adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "conv_tbc", "convolution"),
+    *("ctc_loss", "embedding_bag", "embedding_renorm_", "feature_alpha_dropout", "feature_alpha_dropout_"),
+    *("feature_dropout", "feature_dropout_", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "max_pool3d"),
+    *("native_channel_shuffle", "rrelu", "rrelu_"),
+)
+_MUTATION = (
+    *("as_strided_", "detach_", "fill", "fill_", "get_device", "index_put_", "is_distributed", "is_same_size"),
+    *("is_signed", "is_storage", "resize_as_", "slice_inverse", "zero_"),
+)
+_SYMBOLIC = (
+    *("cond", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "while_loop"),
+)
+# ... and names, with the modules that they are taken from.
+NAMES = {
+    **dict.fromkeys(_POSITIONAL, "ops.layers"),
+    **dict.fromkeys(_MUTATION, "ops.mutation"),
+    **dict.fromkeys(_SYMBOLIC, "ops.control_flow"),
+    **dict.fromkeys(("frobenius_norm", "norm_except_dim", "nuclear_norm"), "ops.norms"),
+    **dict.fromkeys(("empty_permuted", "from_file", "range", "to_dlpack"), "ops.creation"),
+    **dict.fromkeys(("histogram", "histogramdd"), "ops.histograms"),
+    **dict.fromkeys(
+        ("batch_norm_update_stats", "native_batch_norm", "native_group_norm", "native_layer_norm"), "ops.normalization"
+    ),
+    **dict.fromkeys(
+        (
+            *("sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor"),
+            *("sparse_csc_tensor", "sparse_csr_tensor"),
+        ),
+        "sparse._construct",
+    ),
+    **dict.fromkeys(
+        (
+            *("ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "dsmm", "hsmm", "hspmm", "indices_copy"),
+            *(
+                "native_norm",
+                "resize_as_sparse_",
+                "row_indices_copy",
+                "saddmm",
+                "smm",
+                "spmm",
+                "sspaddmm",
+                "values_copy",
+            ),
+        ),
+        "sparse._functions",
+    ),
+    "hash_tensor": "ops.hashes",
+    **dict.fromkeys(("segment_reduce", "_segment_reduce"), "ops.segments"),
+    "TypedStorage": "storage",
+    "UntypedStorage": "storage",
+    "Storage": "storage._typed",
+    **dict.fromkeys(
+        (
+            f"{name}Storage"
+            for name in [
+                *(
+                    "BFloat16",
+                    "Bool",
+                    "Byte",
+                    "Char",
+                    "ComplexDouble",
+                    "ComplexFloat",
+                    "Double",
+                    "Float",
+                    "Half",
+                    "Int",
+                ),
+                *("Long", "Short"),
+            ]
+        ),
+        "storage._typed",
+    ),
+    **dict.fromkeys(_COPIES, "ops.copies"),
+    **dict.fromkeys(("frexp", "gradient", "nextafter"), "ops.floats"),
+    **dict.fromkeys(
+        (
+            f"{name}Tensor"
+            for name in ["BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"]
+        ),
+        "_tensor.typed",
+    ),
+    **dict.fromkeys(_SWITCHES, "utils.settings"),
+    **dict.fromkeys(
+        (
+            *("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"),
+            *("stft", "istft"),
+        ),
+        "ops.spectral",
+    ),
+    **dict.fromkeys(("lobpcg", "lu", "pca_lowrank", "svd_lowrank"), "ops.lowrank"),
+    **dict.fromkeys(("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "distributions._samplers"),
+    "compile": "jit.compiler",
+    "check_shapes": "utils.shapes",
+    "summary": "utils.summary",
+    "cmake_dir": "utils.headers",
+    "get_include": "utils.headers",
+    **dict.fromkeys(("igamma", "igammac"), "ops.special._incomplete_gamma"),
+    "load": "serialization",
+    "mvlgamma": "ops.special._elementary",
+    "vmap": "func",
+    "save": "serialization",
+    "set_anomaly_enabled": "autograd.anomaly_mode",
+}
 
 
 def _replaced(name: str, table: dict[str, str]) -> str | None:
@@ -107,7 +271,7 @@ def home(name: str) -> str:
 
 def public_name(name: str) -> str:
     """The name that programs use for a module: ``tesserack.linalg`` for ``tesserack.ops.linalg``."""
-    return _replaced(name, _NAMES) or name
+    return _replaced(name, _SHOWN) or name
 
 
 class _Finder:
@@ -142,4 +306,4 @@ class _Finder:
 def install() -> None:
     """Have imports answered for the names of this module."""
     if _Finder not in sys.meta_path:
-        sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder)

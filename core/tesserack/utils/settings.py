@@ -17,7 +17,7 @@ from tesserack.amp._autocast import (
     set_autocast_dtype,
     set_autocast_enabled,
 )
-from tesserack.compat._card import CARD
+from tesserack.backends._card import CARD
 from tesserack.utils import warnings as _warnings
 
 __all__ = [
@@ -209,31 +209,3 @@ def set_warn_always(b: bool, /) -> None:
 def is_warn_always_enabled() -> bool:
     """What :func:`set_warn_always` set."""
     return _warnings.is_always()
-
-
-# --- compilation ---------------------------------------------------------------------------------------------------
-
-
-def compile(
-    model: Callable[..., Any] | None = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: str | Callable[..., Any] = "inductor",
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    disable: bool = False,
-) -> Any:
-    """The function itself, which runs as it is, operator by operator; a module within an ``OptimizedModule``, which
-    names it ``_orig_mod``, in its state dict too. Without one, a decorator.
-
-    ``RuntimeError`` for ``mode`` together with ``options``.
-    """
-    if mode is not None and options is not None:
-        raise RuntimeError("compile: expected mode or options, got both")
-    if model is None:
-        return lambda function: compile(function, disable=disable)
-    from tesserack.jit.compiler import OptimizedModule
-    from tesserack.nn.modules.module import Module
-
-    return OptimizedModule(model) if isinstance(model, Module) and not disable else model

@@ -22,12 +22,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tesserack import _native
 from tesserack.utils import settings as _switches
 
 from tesserack_kernelgen import launcher
+from tesserack_kernelgen.call import FAULTS, Call, Device
 
 if TYPE_CHECKING:
     from tesserack.backends import Backend, LaunchPlan
@@ -35,65 +36,6 @@ if TYPE_CHECKING:
     from tesserack_kernelgen.dialect import Dialect
 
 __all__ = ["FAULTS", "Call", "Card", "Device", "Statistics"]
-
-#: What a kernel may find wrong with its data; the first of the four words where it is reported.
-FAULTS = {"index": 1, "division": 2}
-
-
-@dataclass(frozen=True)
-class Device:
-    """One device, as far as templates choose by it.
-
-    Args:
-        index: its number.
-        identity: names device and driver in the key of the disk cache.
-        group: items per group of plain kernels, a power of two. 1: groups do not work together, and are never asked to.
-        compute_units: how many groups run at a time.
-        vector_bytes: how much an item loads at once; 4 where neighbouring items are vectorised by the compiler.
-        fp64: whether it computes with float64.
-        serial: whether items are iterations of a loop on few processors, rather than threads of many.
-        int64_atomics: whether ``CAS64`` is there.
-        fault: the argument, bytes, by which kernels get the address of four ``u32`` words for faults.
-        max_arguments: bytes of arguments a kernel may have.
-        local_bytes: local memory of a group.
-        simd_bytes: vector registers of a serial device.
-        cache_bytes: its last cache; 0 if unknown.
-    """
-
-    index: int
-    identity: str
-    group: int
-    compute_units: int
-    vector_bytes: int
-    fp64: bool
-    serial: bool
-    int64_atomics: bool
-    fault: bytes
-    max_arguments: int = 1024
-    local_bytes: int = 32768
-    simd_bytes: int = 32
-    cache_bytes: int = 0
-
-
-class Call(NamedTuple):
-    """One call of a kernel. Inputs without storage are numbers, absent ones None.
-
-    ``epilogue`` is there for templates of kernels registered as taking one; ``deterministic`` and ``precision`` are
-    what :meth:`tesserack.backends.Backend.kernel` says of them.
-    """
-
-    card: Card
-    device: Device
-    op: str
-    opcode: Any
-    compute: str | None
-    outputs: tuple[Any, ...]
-    inputs: tuple[Any, ...]
-    params: tuple[Any, ...]
-    program: Any
-    epilogue: Any = None
-    deterministic: bool = False
-    precision: str = "highest"
 
 
 @dataclass
@@ -168,11 +110,10 @@ class Card:
 
     def install(self, backend: Backend, templates: dict[str, Template] | None = None) -> None:
         """Register the templates, all of them unless some are given by operator, as kernels of a backend."""
-        from tesserack_kernelgen.templates import CHANGING, TAKES, TEMPLATES
+        from tesserack_kernelgen.templates import TAKES, TEMPLATES
 
         for op, template in (TEMPLATES if templates is None else templates).items():
-            changing, takes = CHANGING.get(op, ()), TAKES.get(op, ())
-            backend.kernel(op, changing=changing, takes=takes)(self.serve(template))
+            backend.kernel(op, changing=True, takes=TAKES.get(op, ()))(self.serve(template))
         # Which kernel adds up by index depends on it, and the core keeps plans.
         _switches._on_deterministic.append(lambda: _native._kernel_changed(backend.name, "scatter"))
 

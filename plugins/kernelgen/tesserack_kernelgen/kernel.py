@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tesserack.backends import WORKSPACE, Block, Buffer, Launch, Patch
 
+from tesserack_kernelgen.call import FAULTS
 from tesserack_kernelgen.dtypes import FORMAT, load, name_of, store
 from tesserack_kernelgen.layout import reach
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["Kernel", "Tensor"]
 
@@ -106,8 +107,6 @@ class Kernel:
 
     def fault(self, code: str, value: str) -> str:
         """A statement that reports a fault of the data: ``"index"`` or ``"division"``. The next wait raises it."""
-        from tesserack_kernelgen.card import FAULTS
-
         if not self._faults:
             self._faults = True
             self._buffers.append(("fault", Block(self.call.device.fault)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,8 @@ _LIBRARY = "libtesserack_kernelgen.so"
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    import tesserack_kernelgen
-
-    for folder in tesserack_kernelgen.__path__:  # an editable install has two: the sources, and what was built
+    # An editable install has two folders: the sources, and what was built.
+    for folder in sys.modules[__package__ or ""].__path__:
         if (path := Path(folder) / _LIBRARY).exists():
             library = ctypes.CDLL(str(path))
             made = ("opencl_kernel", "cuda_kernel", "cublaslt_product", "cudnn_graph", "cudnn_lock")

@@ -13,7 +13,7 @@ from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, load, store
 from tesserack_kernelgen.emit import constant
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["STORED", "costly", "has_vectors", "instruction", "vector_helpers", "vector_program", "vector_type"]
 
@@ -105,8 +105,8 @@ _TEXT = {
     "sigmoid": "1 / (1 + exp(-{a}))",
     "round": "rint({a})",
     "select": "({a} != 0) ? {b} : {c}",
-    "max": "(({a} > {b}) | ({a} != {a})) ? {a} : {b}",
-    "min": "(({a} < {b}) | ({a} != {a})) ? {a} : {b}",
+    "max": "(({a} >= {b}) | ({a} != {a})) ? {a} : {b}",
+    "min": "(({a} <= {b}) | ({a} != {a})) ? {a} : {b}",
     "atan2": "atan2({a}, {b})",
     "copysign": "copysign({a}, {b})",
     "fma": "{a} * {b} + {c}",

@@ -15,12 +15,13 @@ TS_INLINE __m512 relu6_avx512(__m512 x) {
   return _mm512_maskz_min_ps(0xffff, _mm512_set1_ps(6.0f), low);
 }
 
-// x / 6. Where the remainder is no number (of an infinity, or after an overflow) the product stands.
+// x / 6. Where the remainder is no number (of an infinity, or after an overflow) the product stands, and where there is
+// none: a zero keeps its sign.
 TS_INLINE __m512 sixth(__m512 x) {
   const __m512 inverse = _mm512_set1_ps(0x1.555556p-3f);
   const __m512 q = _mm512_mul_ps(x, inverse);
   const __m512 remainder = _mm512_fnmadd_ps(q, _mm512_set1_ps(6.0f), x);
-  const __mmask16 number = _mm512_cmp_ps_mask(remainder, remainder, _CMP_ORD_Q);
+  const __mmask16 number = _mm512_cmp_ps_mask(remainder, _mm512_setzero_ps(), _CMP_NEQ_OQ);
   return _mm512_mask3_fmadd_ps(remainder, inverse, q, number);
 }
 

@@ -47,8 +47,8 @@ constexpr Fusion kFusions[] = {
     {kIfLess, 2, {{{TS_I_LT, 0, 1, 0}, {TS_I_MUL, 3, 2, 0}}}},
     {kSelfIfAbove, 2, {{{TS_I_GT, 0, 1, 0}, {TS_I_SELECT, 3, 0, 2}}}},
     {kLimitIfAtMost, 2, {{{TS_I_LE, 0, 1, 0}, {TS_I_SELECT, 3, 1, 2}}}},
-    {kBetween, 3, {{{TS_I_GE, 0, 1, 0}, {TS_I_LE, 0, 2, 0}, {TS_I_MUL, 3, 4, 0}}}},
-    {kInside, 3, {{{TS_I_GT, 0, 1, 0}, {TS_I_LT, 0, 2, 0}, {TS_I_MUL, 3, 4, 0}}}},
+    {kBeyond, 3, {{{TS_I_LT, 0, 1, 0}, {TS_I_GT, 0, 2, 0}, {TS_I_MAX, 3, 4, 0}}}},
+    {kOutside, 3, {{{TS_I_LE, 0, 1, 0}, {TS_I_GE, 0, 2, 0}, {TS_I_MAX, 3, 4, 0}}}},
 };
 
 // Every tree names three operands, and each node but the root is read by a later one.

@@ -55,8 +55,8 @@ template <typename T> constexpr void set_common(OpTable<T>& t) {
   set_binary<T, [](T a, T b) { return static_cast<T>(a + b); }>(t, TS_I_ADD);
   set_binary<T, [](T a, T b) { return static_cast<T>(a - b); }>(t, TS_I_SUB);
   set_binary<T, [](T a, T b) { return static_cast<T>(a * b); }>(t, TS_I_MUL);
-  set_binary<T, [](T a, T b) { return (a > b) | (a != a) ? a : b; }>(t, TS_I_MAX);
-  set_binary<T, [](T a, T b) { return (a < b) | (a != a) ? a : b; }>(t, TS_I_MIN);
+  set_binary<T, [](T a, T b) { return (a >= b) | (a != a) ? a : b; }>(t, TS_I_MAX);
+  set_binary<T, [](T a, T b) { return (a <= b) | (a != a) ? a : b; }>(t, TS_I_MIN);
   set_binary<T, [](T a, T b) { return static_cast<T>(a == b); }>(t, TS_I_EQ);
   set_binary<T, [](T a, T b) { return static_cast<T>(a != b); }>(t, TS_I_NE);
   set_binary<T, [](T a, T b) { return static_cast<T>(a < b); }>(t, TS_I_LT);
@@ -73,8 +73,8 @@ template <typename T> constexpr void set_fused(OpTable<T>& t) {
   // As max and min are written, but for the order of the comparisons: GCC 12 makes no vectors of those one in the
   // other.
   set_ternary<T, [](T a, T b, T c) {
-    const T low = (a <= b) | (b != b) ? b : a;
-    return (c <= low) | (c != c) ? c : low;
+    const T low = (a < b) | (b != b) ? b : a;
+    return (c < low) | (c != c) ? c : low;
   }>(t, kClamp);
   set_ternary<T, [](T a, T b, T c) { return a + b * c; }>(t, kAddProduct);
   set_ternary<T, [](T a, T b, T c) { return a - b * c; }>(t, kSubProduct);
@@ -83,8 +83,8 @@ template <typename T> constexpr void set_fused(OpTable<T>& t) {
   set_ternary<T, [](T a, T b, T c) { return a * (b * c); }>(t, kMulProduct);
   set_ternary<T, [](T a, T b, T c) { return b < a ? a : c; }>(t, kSelfIfAbove);
   set_ternary<T, [](T a, T b, T c) { return a <= b ? b : c; }>(t, kLimitIfAtMost);
-  set_ternary<T, [](T a, T b, T c) { return static_cast<T>((a >= b) & (a <= c)); }>(t, kBetween);
-  set_ternary<T, [](T a, T b, T c) { return static_cast<T>((a > b) & (a < c)); }>(t, kInside);
+  set_ternary<T, [](T a, T b, T c) { return static_cast<T>((a < b) | (a > c)); }>(t, kBeyond);
+  set_ternary<T, [](T a, T b, T c) { return static_cast<T>((a <= b) | (a >= c)); }>(t, kOutside);
   set_ternary<T, [](T a, T b, T c) { return a + b / c; }>(t, kAddQuotient);
   set_ternary<T, [](T a, T b, T c) { return a != a ? b : c; }>(t, kNumberOr);
   set_ternary<T, [](T a, T b, T c) { return a * (b - c * a); }>(t, kHuber);

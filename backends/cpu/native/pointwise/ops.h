@@ -30,8 +30,8 @@ enum {
   kMulProduct,
   kSelfIfAbove,   // a > b ? a : c
   kLimitIfAtMost, // a <= b ? b : c
-  kBetween,       // a >= b and a <= c
-  kInside,        // a > b and a < c
+  kBeyond,        // a < b or a > c
+  kOutside,       // a <= b or a >= c
   kAddQuotient,   // a + b / c
   kNumberOr,      // b where a is NaN, else c
   kHuber,         // a * (b - c * a)

@@ -150,7 +150,7 @@ public:
   }
 
 private:
-  static constexpr int64_t kPart = 1024; // outputs
+  static constexpr int64_t kPart = 1024, kWholeFrom = 192; // outputs: of shorter rows the ends are too much
 
   Tensor input_, values_, indices_;
   Planes from_, to_, at_;
@@ -185,8 +185,9 @@ private:
     int64_t* const at = where_ + at_.plane(plane) + oh * at_.row_stride;
     int64_t begin = 0;
     if constexpr (std::is_floating_point_v<T> && sizeof(T) == sizeof(Index)) {
-      const int64_t first = std::min(w_.out, w_.first(0)), last = w_.last(w_.kernel - 1);
-      if (from_.col_stride == 1 && to_.col_stride == 1 && at_.col_stride == 1 && w_.stride <= 2 && last - first >= 64) {
+      if (w_.out >= kWholeFrom && w_.stride <= 2 && from_.col_stride == 1 && to_.col_stride == 1 &&
+          at_.col_stride == 1) {
+        const int64_t first = std::min(w_.out, w_.first(0)), last = w_.last(w_.kernel - 1);
         columns(plane, oh, 0, first, best, where);
         begin = w_.stride == 1 ? whole<1>(in, oh, first, last, out, at) : whole<2>(in, oh, first, last, out, at);
       }

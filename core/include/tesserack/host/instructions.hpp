@@ -30,8 +30,8 @@ template <typename T> bool run_common(int op, T* out, const T* a, const T* b, co
   case TS_I_ADD: return map2(out, a, b, n, [](T x, T y) { return T(x + y); }), true;
   case TS_I_SUB: return map2(out, a, b, n, [](T x, T y) { return T(x - y); }), true;
   case TS_I_MUL: return map2(out, a, b, n, [](T x, T y) { return T(x * y); }), true;
-  case TS_I_MAX: return map2(out, a, b, n, [](T x, T y) { return x > y || x != x ? x : y; }), true;
-  case TS_I_MIN: return map2(out, a, b, n, [](T x, T y) { return x < y || x != x ? x : y; }), true;
+  case TS_I_MAX: return map2(out, a, b, n, [](T x, T y) { return x >= y || x != x ? x : y; }), true;
+  case TS_I_MIN: return map2(out, a, b, n, [](T x, T y) { return x <= y || x != x ? x : y; }), true;
   case TS_I_EQ: return map2(out, a, b, n, [](T x, T y) { return T(x == y); }), true;
   case TS_I_NE: return map2(out, a, b, n, [](T x, T y) { return T(x != y); }), true;
   case TS_I_LT: return map2(out, a, b, n, [](T x, T y) { return T(x < y); }), true;

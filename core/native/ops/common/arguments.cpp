@@ -1,4 +1,5 @@
 #include "ops/common/arguments.h"
+#include "dispatch/boxing.h"
 #include "dispatch/describe.h"
 #include <cmath>
 
@@ -89,6 +90,13 @@ void check_long_index(const Tensor& index, const char* op) {
 void check_not_meta(const Tensor& t, const char* op) {
   TS_CHECK_KIND(ErrorKind::NotImplemented, !t.device().is_meta(), op,
                 ": needs the values of a meta tensor, which has none; make the tensor on a real device");
+}
+
+int64_t host_number(const Tensor& t) {
+  static const Op item("_local_scalar_dense");
+  Results results;
+  item.invoke(results, t);
+  return results[0].as_scalar().to_int();
 }
 
 } // namespace ts

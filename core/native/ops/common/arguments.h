@@ -19,6 +19,8 @@ inline Device or_default(Device given) { return given.defined() ? given : defaul
 void check_same_device(const Tensor& a, const Tensor& b, const char* op);
 void check_index_dtype(const Tensor& index, const char* op); // int32 or int64
 void check_long_index(const Tensor& index, const char* op);  // int64
+// The number in a tensor of one element, by item(), which recorders see. Waits for the device.
+int64_t host_number(const Tensor& t);
 // Refuses what needs element values of a tensor that has none.
 void check_not_meta(const Tensor& t, const char* op);
 

@@ -13,6 +13,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "copies and casts by copy_cast, complex numbers by parts";
+
 using Format = std::optional<MemoryFormat>;
 
 // Once per process, as PyTorch says it.
@@ -153,7 +156,7 @@ void declare_casts() {
 TS_OPERATORS(copy) {
   def("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)")
       .rule<copy_rule>()
-      .compute<copy_, 0>()
+      .computation<copy_, 0>(kCode)
       .any_device()
       .gradient(copy_gradient)
       .method_only()
@@ -164,7 +167,7 @@ TS_OPERATORS(copy) {
       .doc("fill_(src).");
   def("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
       .rule<clone_rule>()
-      .compute<clone>()
+      .computation<clone>(kCode)
       .gradient([](GradContext& c) { c.set(0, c.grad()); })
       .doc("A copy in fresh memory, with self's strides if it is dense (preserve_format).");
   def("contiguous(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)")
@@ -174,7 +177,7 @@ TS_OPERATORS(copy) {
   def("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None, "
       "bool non_blocking=False) -> Tensor")
       .rule<to_copy_rule>()
-      .compute<to_copy>()
+      .computation<to_copy>(kCode)
       .hidden()
       .gradient(
           [](GradContext& c) { c.set(0, ops::to_device(real_for(c.grad(), c.dtype(0)), c.device(0), c.dtype(0))); })

@@ -1,5 +1,7 @@
 #include "ops/common/declare.h"
+#include "dispatch/kernel_signatures.h"
 #include "dispatch/primitive.h"
+#include "ops/common/kernel_call.h"
 #include "ops/common/promotion.h"
 #include "ops/common/raw.h"
 #include "ops/common/variants.h"
@@ -103,6 +105,7 @@ Operator& register_variant(const Operator& functional, Variant variant, const Po
     op->table.set(key::Autograd, {pointwise_autograd, nullptr, op->origin});
   } else {
     op->body = body ? body : inplace ? run_inplace_form : run_out_form;
+    op->recorded_body = body ? nullptr : inplace ? record_inplace_form : record_out_form;
   }
   return register_operator(std::move(op));
 }
@@ -119,7 +122,9 @@ static uint64_t viewed_arguments(const Operator& op) {
   return viewed;
 }
 
-Def::Def(const char* schema) : op_(std::make_unique<Operator>()), pointwise_(nullptr, delete_info) {
+Def::Def(const char* schema)
+    : op_(std::make_unique<Operator>()), pointwise_(nullptr, delete_info),
+      spec_(nullptr, [](KernelSpec* spec) { delete spec; }) {
   op_->schema = parse_schema(schema);
 }
 
@@ -232,13 +237,45 @@ Def& Def::boxed_rule(BodyFn fn, int arity) {
   return *this;
 }
 
-Def& Def::boxed_compute(BodyFn fn, int arity, size_t results) {
+Def& Def::boxed_compute(BodyFn fn, int arity, size_t results, const char* why) {
   const Schema& s = *op_->schema;
   auto fresh = std::ranges::count_if(s.returns, [](const ArgType& r) { return !r.alias; });
   TS_CHECK(arity == static_cast<int>(s.args.size()) && static_cast<int64_t>(results) == fresh,
            "operator: the computation of '", op_->name(), "' takes ", results, " results and ", arity,
            " arguments, its schema has ", fresh, " and ", s.args.size());
   op_->compute = fn;
+  op_->why_code = why;
+  return *this;
+}
+
+Def& Def::kernel(const char* name, const char* operands, const char* parameters) {
+  spec_.reset(parse_kernel_spec(*op_->schema, name, operands, parameters).release());
+  op_->compute = compute_by_kernel; // finish() knows
+  return *this;
+}
+
+Def& Def::heavy() {
+  spec_->work = Work::Always;
+  return *this;
+}
+
+Def& Def::work(const char* arg, const char* other, int dim) {
+  spec_->work = Work::Product;
+  spec_->work_of = static_cast<int8_t>(op_->schema->find(arg));
+  spec_->work_arg = static_cast<int8_t>(op_->schema->find(other));
+  spec_->work_dim = static_cast<int8_t>(dim);
+  return *this;
+}
+
+Def& Def::boxed_decompose(BodyFn fills, BodyFn parts, int arity, size_t results) {
+  const Schema& s = *op_->schema;
+  auto fresh = std::ranges::count_if(s.returns, [](const ArgType& r) { return !r.alias; });
+  TS_CHECK(arity == static_cast<int>(s.args.size()) && (parts || static_cast<int64_t>(results) == fresh),
+           "operator: the decomposition of '", op_->name(), "' takes ", results, " results and ", arity,
+           " arguments, its schema has ", fresh, " and ", s.args.size());
+  op_->parts = parts;
+  op_->decompose = parts ? fill_from_parts : fills;
+  if (!op_->compute) op_->compute = op_->decompose;
   return *this;
 }
 
@@ -251,8 +288,15 @@ Def& Def::boxed_make(BodyFn fn, int arity) {
 
 void Def::finish_primitive() {
   const Schema& s = *op_->schema;
+  if (spec_) {
+    note_kernel(*spec_);
+    op_->compute = spec_->plain() && s.args.size() <= kPlainArguments ? compute_by_plain_kernel : compute_by_kernel;
+  }
+  op_->kernel = spec_.release(); // for ever, as the operator
   TS_CHECK(op_->rule && !op_->body && !(op_->compute && op_->make), "operator: '", op_->name(),
            "' has a computation: it needs a rule, and no body");
+  TS_CHECK(!op_->why_code || (!spec_ && !op_->decompose), "operator: '", op_->name(),
+           "' is computed by code: it has no kernel and no decomposition besides");
   auto is_tensor = [](const Argument& a) { return a.type.kind == TypeKind::Tensor; };
   TS_CHECK(op_->gradient || !op_->differentiable || std::ranges::none_of(s.args, is_tensor), "operator: '", op_->name(),
            "' is a primitive: it needs a gradient, or to be not_differentiable");

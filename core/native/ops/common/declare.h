@@ -6,7 +6,8 @@
 //         .doc("Sigmoid linear unit, x * sigmoid(x), elementwise.");
 //     def("softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
 //         .rule<softmax_rule>()       // Tensor softmax_rule(const Tensor& self, int64_t dim, DType dtype)
-//         .compute<softmax>()         // void softmax(const Tensor& out, const Tensor& self, int64_t dim, DType dtype)
+//         .kernel("softmax", "self: contiguous result", "dim wrapped self")
+//         .decompose<softmax_parts>() // Tensor softmax_parts(const Tensor& self, int64_t dim, DType dtype)
 //         .saves("result")
 //         .gradient([](GradContext& c) { c.set(0, ops::softmax_backward(c.grad(), c.result(), c.value<int64_t>(1))); })
 //         .out()
@@ -16,9 +17,11 @@
 //
 // The kinds; registration refuses what is none of them:
 // - A *pointwise* operator is an expression; its kernel, dtype rule and gradient follow from it.
-// - A *primitive* has a rule and a computation. The rule takes the arguments and returns outline(sizes, dtype, device)
-//   for each result (runtime/empty.h; a tuple for several); every check and every error is there, and it touches no
-//   data. The computation takes the results, which exist exactly as outlined and have elements, then the arguments; it
+// - A *primitive* has a rule, and a kernel, a decomposition, or both. The rule takes the arguments and returns
+//   outline(sizes, dtype, device) for each result (runtime/empty.h; a tuple for several); every check and every error
+//   is there, and it touches no data. The kernel is data: its name, how each operand must lie, and its parameters by
+//   name. The decomposition is what the operator is made of where a card has no such kernel. What no data can say is a
+//   .computation<g>(why): it takes the results, which exist exactly as outlined and have elements, then the arguments,
 //   launches kernels and calls operators. The core owns the memory: a fresh block, the out= tensor, the in-place
 //   target. A primitive that writes arguments and returns them (`-> Tensor(a!)`, `-> ()`) has a rule that returns
 //   nothing and a computation without results. On the meta device only rules run.
@@ -32,7 +35,9 @@
 // - A *composite* has a body made of other operators, and is differentiated by tracing through it; one that is
 //   not_differentiable runs its parts below autograd. It may give a rule besides, so that a backend that replaces it
 //   need not trace it, and then .gradient_if_replaced.
-// No rule, computation or body asks which dispatch keys are on: what runs is the same under a recorder.
+// No rule, computation or body asks which dispatch keys are on, whether gradients are recorded, or whether a card's
+// work is: what runs is the same under a recorder. A composite that is made of something else where its gradient is
+// recorded says .when_recorded<fn>(); random numbers' places go to kernels by Launch::random (tools/layers.py looks).
 #pragma once
 #include "autograd/gradient.h"
 #include "dispatch/boxing.h"
@@ -86,10 +91,29 @@ public:
 
   template <auto Fn> Def& body() { return boxed(&Body<Fn>::run, Body<Fn>::arity); }
   Def& boxed(BodyFn fn, int arity = -1);
+  // Of a composite: the body where an argument requires gradients and they are recorded. Chosen at the autograd key.
+  template <auto Fn> Def& when_recorded() {
+    op_->recorded_body = &Body<Fn>::run;
+    return *this;
+  }
   // Of a primitive; N results are new tensors.
   template <auto Fn> Def& rule() { return boxed_rule(&Body<Fn>::run, Body<Fn>::arity); }
-  template <auto Fn, size_t N = 1> Def& compute() {
-    return boxed_compute(&Compute<Fn, N>::run, Compute<Fn, N>::arity, N);
+  // The kernel that fills them, how each operand must lie and in which dtype, and its parameters by name:
+  // dispatch/kernel_spec.h has the words. Without a decomposition, the cpu's kernel serves cards that have none.
+  Def& kernel(const char* name, const char* operands, const char* parameters = "");
+  Def& heavy();                                           // worth releasing the interpreter, whatever the sizes
+  Def& work(const char* arg, const char* other, int dim); // elements of one argument times a size of another
+  // What it is made of where a card has no such kernel, or declines: a function of the arguments that returns the
+  // results, made of other operators; or one that fills N results, as a computation does.
+  template <auto Fn, size_t N = 1> Def& decompose() {
+    if constexpr (detail::Returns<decltype(Fn)>::nothing)
+      return boxed_decompose(&Compute<Fn, N>::run, nullptr, Compute<Fn, N>::arity, N);
+    else
+      return boxed_decompose(nullptr, &Body<Fn>::run, Body<Fn>::arity, 0);
+  }
+  // Of a primitive that is no kernel's data: code, and why.
+  template <auto Fn, size_t N = 1> Def& computation(const char* why) {
+    return boxed_compute(&Compute<Fn, N>::run, Compute<Fn, N>::arity, N, why);
   }
   // Of a data-dependent primitive, instead of a computation: returns the results.
   template <auto Fn> Def& make() { return boxed_make(&Body<Fn>::run, Body<Fn>::arity); }
@@ -131,13 +155,15 @@ public:
 
 private:
   Def& boxed_rule(BodyFn fn, int arity);
-  Def& boxed_compute(BodyFn fn, int arity, size_t results);
+  Def& boxed_compute(BodyFn fn, int arity, size_t results, const char* why);
+  Def& boxed_decompose(BodyFn fills, BodyFn parts, int arity, size_t results);
   Def& boxed_make(BodyFn fn, int arity);
   void finish_primitive();
   void finish_body();
 
   std::unique_ptr<Operator> op_;
   std::unique_ptr<PointwiseInfo, void (*)(PointwiseInfo*)> pointwise_;
+  std::unique_ptr<KernelSpec, void (*)(KernelSpec*)> spec_;
   bool inplace_ = false, out_ = false, answer_ = false, own_gradient_ = false;
   BodyFn inplace_body_ = nullptr;
 };

@@ -45,7 +45,7 @@ private:
   };
 
   // An operator that is differentiated through its parts reads the values by a step that is recorded.
-  bool records(const Tensor& t) const { return op_.traced() && grad_enabled() && requires_grad(t); }
+  bool records(const Tensor& t) const { return op_.traced() && is_recorded(t); }
 
   const Tensor& plain(const Tensor& t, bool written) {
     auto known = std::ranges::find_if(copies_, [&](const Copy& c) { return c.original.is(t); });

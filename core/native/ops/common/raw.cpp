@@ -1,13 +1,12 @@
 #include "ops/common/raw.h"
 #include "dispatch/launch.h"
 #include "dispatch/watch.h"
-#include "ops/common/complex_parts.h"
 #include "tensor/geometry.h"
 #include <cmath>
 
 namespace ts {
 namespace {
-const KernelId kFill("fill"), kCopy("copy_cast");
+const KernelId kFill("fill"), kCopy("copy_cast"), kReduce("reduce");
 
 // For kernels that do not take complex numbers: part by part.
 void fill_parts(const Tensor& t, const Scalar& value) {
@@ -17,7 +16,14 @@ void fill_parts(const Tensor& t, const Scalar& value) {
 
 void copy_parts(const Tensor& dst, const Tensor& src) {
   bool from_complex = is_complex(src.dtype());
-  if (is_bool(dst.dtype())) return raw_copy(dst, ops::ne(src, Scalar(0)));
+  if (is_bool(dst.dtype())) // whether either part is not zero
+    return Launch(kReduce, dst.device())
+        .out(dst)
+        .in(raw_parts(src))
+        .param(1)
+        .opcode(TS_R_ANY)
+        .compute(accumulate_type(real_type(src.dtype())))
+        .run_required();
   raw_copy(is_complex(dst.dtype()) ? raw_part(dst, false) : dst, from_complex ? raw_part(src, false) : src);
   if (!is_complex(dst.dtype())) return;
   if (from_complex)
@@ -27,6 +33,39 @@ void copy_parts(const Tensor& dst, const Tensor& src) {
 }
 
 } // namespace
+
+Tensor raw_parts(const Tensor& t) {
+  Dims sizes(t.sizes()), strides(t.strides());
+  for (int64_t& s : strides) s *= 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  Tensor out = alias(t, sizes, strides, t->byte_offset);
+  out->set_dtype(real_type(t.dtype()));
+  return out;
+}
+
+Tensor raw_part(const Tensor& t, bool imaginary) {
+  Dims strides(t.strides());
+  for (int64_t& s : strides) s *= 2;
+  DType real = real_type(t.dtype());
+  Tensor out = alias(t, t.sizes(), strides, t->byte_offset + (imaginary ? item_size(real) : 0));
+  out->set_dtype(real);
+  return out;
+}
+
+Tensor raw_index_of_parts(const Tensor& index) {
+  Dims sizes(index.sizes()), strides(index.strides());
+  sizes.push_back(2);
+  strides.push_back(0);
+  return alias(index, sizes, strides, index->byte_offset);
+}
+
+Tensor of_parts(Tensor fresh) {
+  Dims sizes(fresh.sizes().first(fresh.sizes().size() - 1));
+  fresh->set_dtype(complex_type(fresh.dtype()));
+  fresh->set_contiguous(sizes);
+  return fresh;
+}
 
 void raw_fill(const Tensor& t, Scalar value) {
   if (!t.numel()) return;

@@ -15,12 +15,6 @@
 namespace ts {
 namespace {
 
-bool any_requires_grad(const Frame& f) {
-  for (int32_t k = 0; k < f.nargs; ++k)
-    if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor)) return true;
-  return false;
-}
-
 // --- primitives: into the target itself -----------------------------------------------------------------------------
 
 // Whether writing the target before all is read could change an argument.
@@ -156,11 +150,11 @@ bool compute_into(const Operator& op, Frame& call, TensorList targets) {
 }
 
 // The in-place form of an operator without one of its own: compute, then copy into self.
-void inplace_by_copy(const Operator& op, Frame& f) {
+void inplace_by_copy(const Operator& op, Frame& f, bool recorded) {
   const Tensor& self = f.args[0].as_tensor();
   std::vector<Value> args(f.args, f.args + f.nargs);
   Tensor before;
-  if (grad_enabled() && any_requires_grad(f)) {
+  if (recorded) {
     check_inplace_history(op, self);
     // By way of the base: a view may reach outside the view it was made of.
     if (self->base && requires_grad(self)) refresh_view_history(self);
@@ -221,17 +215,17 @@ void check_output_dtype(const Operator& op, DType result, DType out) {
 }
 
 void run_inplace_form(const Operator& op, Frame& f) {
-  if (!(grad_enabled() && any_requires_grad(f))) {
-    const Tensor& self = f.args[0].as_tensor();
-    Frame inner{f.args, nullptr, f.nargs, 1};
-    if (compute_into(op, inner, {&self, 1})) return f.give(0, self);
-  }
-  inplace_by_copy(op, f);
+  const Tensor& self = f.args[0].as_tensor();
+  Frame inner{f.args, nullptr, f.nargs, 1};
+  if (compute_into(op, inner, {&self, 1})) return f.give(0, self);
+  inplace_by_copy(op, f, false);
 }
 
+void record_inplace_form(const Operator& op, Frame& f) { inplace_by_copy(op, f, true); }
+
+void record_out_form(const Operator& op, Frame&) { refuse_out_gradient(op); }
+
 void run_out_form(const Operator& op, Frame& f) {
-  for (int32_t k = 0; k < f.nargs; ++k)
-    if (f.args[k].tag == Tag::Tensor && requires_grad(f.args[k].tensor) && grad_enabled()) refuse_out_gradient(op);
   int32_t n = static_cast<int32_t>(op.schema->returns.size());
   const Value& out = f.args[f.nargs - 1];
   TS_CHECK_TYPE(n == 1 || (out.tag == Tag::Tensors && out.len == n), op.name(), ": expected out= a tuple of ", n,

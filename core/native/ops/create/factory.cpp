@@ -12,6 +12,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "fills by the entry point fill, or leaves memory as it is";
+
 using Format = std::optional<MemoryFormat>;
 
 void check_sizes(IntSpan sizes, const char* op) {
@@ -175,102 +178,102 @@ Tensor outline_as(const Tensor& self, DType dtype, Device device, std::optional<
 TS_OPERATORS(factory) {
   def("empty(int[] size, " LIKE_OPTIONS ") -> Tensor")
       .rule<empty_rule>()
-      .compute<leave<IntSpan, DType, Device, bool, Format>>()
+      .computation<leave<IntSpan, DType, Device, bool, Format>>(kCode)
       .function_only()
       .out()
       .doc("A tensor whose elements are whatever the memory held.");
   def("empty_strided(int[] size, int[] stride, " OPTIONS ") -> Tensor")
       .rule<empty_strided_rule>()
-      .compute<leave<IntSpan, IntSpan, DType, Device, bool>>()
+      .computation<leave<IntSpan, IntSpan, DType, Device, bool>>(kCode)
       .function_only()
       .doc("As empty, with the given strides.");
   def("zeros(int[] size, " OPTIONS ") -> Tensor")
       .rule<zeros_rule>()
-      .compute<zeros>()
+      .computation<zeros>(kCode)
       .function_only()
       .out()
       .doc("A tensor of zeros.");
   def("ones(int[] size, " OPTIONS ") -> Tensor")
       .rule<ones_rule>()
-      .compute<ones>()
+      .computation<ones>(kCode)
       .function_only()
       .out()
       .doc("A tensor of ones.");
   def("full(int[] size, Scalar fill_value, " OPTIONS ") -> Tensor")
       .rule<full_rule>()
-      .compute<full>()
+      .computation<full>(kCode)
       .function_only()
       .out()
       .doc("A tensor filled with one value, whose type decides the dtype when none is given.");
   def("scalar_tensor(Scalar s, " OPTIONS ") -> Tensor")
       .rule<scalar_tensor_rule>()
-      .compute<scalar_tensor>()
+      .computation<scalar_tensor>(kCode)
       .function_only()
       .doc("A 0-dimensional tensor holding s.");
   def("eye(int n, " OPTIONS ") -> Tensor")
       .rule<eye_square_rule>()
-      .compute<eye_square>()
+      .computation<eye_square>(kCode)
       .function_only()
       .out()
       .doc("The identity matrix.");
   def("eye.m(int n, int m, " OPTIONS ") -> Tensor")
       .rule<eye_rule>()
-      .compute<eye>()
+      .computation<eye>(kCode)
       .function_only()
       .out()
       .doc("An n by m matrix with ones on the diagonal and zeros elsewhere.");
   def("empty_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .rule<empty_like_rule>()
-      .compute<leave<const Tensor&, DType, Device, bool, Format>>()
+      .computation<leave<const Tensor&, DType, Device, bool, Format>>(kCode)
       .function_only()
       .not_differentiable()
       .doc("As empty, with self's shape, dtype, device and dense strides.");
   def("zeros_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .rule<empty_like_rule>()
-      .compute<fill_zeros>()
+      .computation<fill_zeros>(kCode)
       .function_only()
       .not_differentiable()
       .doc("Zeros with self's shape, dtype and device.");
   def("ones_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .rule<empty_like_rule>()
-      .compute<fill_ones>()
+      .computation<fill_ones>(kCode)
       .function_only()
       .not_differentiable()
       .doc("Ones with self's shape, dtype and device.");
   def("full_like(Tensor self, Scalar fill_value, " LIKE_OPTIONS ") -> Tensor")
       .rule<full_like_rule>()
-      .compute<full_like>()
+      .computation<full_like>(kCode)
       .function_only()
       .not_differentiable()
       .doc("One value with self's shape, dtype and device.");
   def("new_empty(Tensor self, int[] size, " OPTIONS ") -> Tensor")
       .rule<new_empty_rule>()
-      .compute<leave<const Tensor&, IntSpan, DType, Device, bool>>()
+      .computation<leave<const Tensor&, IntSpan, DType, Device, bool>>(kCode)
       .method_only()
       .not_differentiable()
       .doc("As empty, with self's dtype and device as the defaults.");
   def("new_zeros(Tensor self, int[] size, " OPTIONS ") -> Tensor")
       .rule<new_zeros_rule>()
-      .compute<new_zeros>()
+      .computation<new_zeros>(kCode)
       .method_only()
       .not_differentiable()
       .doc("Zeros, with self's dtype and device as the defaults.");
   def("new_ones(Tensor self, int[] size, " OPTIONS ") -> Tensor")
       .rule<new_ones_rule>()
-      .compute<new_ones>()
+      .computation<new_ones>(kCode)
       .method_only()
       .not_differentiable()
       .doc("Ones, with self's dtype and device as the defaults.");
   def("new_full(Tensor self, int[] size, Scalar fill_value, " OPTIONS ") -> Tensor")
       .rule<new_full_rule>()
-      .compute<new_full>()
+      .computation<new_full>(kCode)
       .method_only()
       .not_differentiable()
       .doc("One value, with self's dtype and device as the defaults.");
   // Before the form that takes a number, which would read the tensor.
   def("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)")
       .rule<fill_tensor_rule>()
-      .compute<fill_tensor, 0>()
+      .computation<fill_tensor, 0>(kCode)
       .any_device()
       .method_only()
       .gradient([](GradContext& c) {
@@ -280,13 +283,13 @@ TS_OPERATORS(factory) {
       .doc("Sets every element to the value of a 0-dimensional tensor.");
   def("fill_(Tensor(a!) self, Scalar value) -> Tensor(a!)")
       .rule<fill_scalar_rule>()
-      .compute<fill_scalar, 0>()
+      .computation<fill_scalar, 0>(kCode)
       .gradient(no_gradient)
       .method_only()
       .doc("Sets every element to value. RuntimeError when self's dtype cannot hold it.");
   def("zero_(Tensor(a!) self) -> Tensor(a!)")
       .rule<zero_rule>()
-      .compute<zero_, 0>()
+      .computation<zero_, 0>(kCode)
       .gradient(no_gradient)
       .method_only()
       .doc("Sets every element to zero.");

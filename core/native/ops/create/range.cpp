@@ -3,16 +3,19 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/raw.h"
 #include "ops/common/storage_dtypes.h"
 #include <cmath>
 
 namespace ts {
 namespace {
 
-const KernelId kIota("iota"), kTril("tril"), kTriu("triu"), kTriangleIndices("triangle_indices");
+// Why what is declared here is computed by code.
+const char* const kCode = "counts by the entry point iota, then steps of its own";
+
+const KernelId kIota("iota"), kTriangleIndices("triangle_indices");
 
 void iota_into(const Tensor& out, Scalar start, Scalar step) {
   if (out.numel()) Launch(kIota, out.device()).out(out).param(start).param(step).run_required();
@@ -155,10 +158,8 @@ template <bool upper> Tensor triangle_rule(const Tensor& self, int64_t) {
            self.sizes());
   return outline(self.sizes(), self.dtype(), self.device());
 }
-template <bool upper> void triangle(const Tensor& out, const Tensor& self, int64_t diagonal) {
-  Tensor x = raw_contiguous(self);
-  if (Launch(upper ? kTriu : kTril, out.device()).out(out).in(x).param(diagonal).run()) return;
-  raw_copy(out, ops::masked_fill(x, dropped(self.size(-2), self.size(-1), diagonal, upper, self.device()), Scalar(0)));
+template <bool upper> Tensor triangle_parts(const Tensor& self, int64_t diagonal) {
+  return ops::masked_fill(self, dropped(self.size(-2), self.size(-1), diagonal, upper, self.device()), Scalar(0));
 }
 
 // Elements of a rows x columns matrix where column <= row + diagonal: rows that grow by one, then full ones.
@@ -203,37 +204,38 @@ void triangle_indices(const Tensor& out, int64_t row, int64_t col, int64_t offse
 TS_OPERATORS(range) {
   def("arange(Scalar end, " OPTIONS ") -> Tensor")
       .rule<arange_rule>()
-      .compute<arange>()
+      .computation<arange>(kCode)
       .function_only()
       .out()
       .doc("0, 1, ... below end; int64 for integers, else the default dtype.");
   def("arange.start(Scalar start, Scalar end, " OPTIONS ") -> Tensor")
       .rule<arange_start_rule>()
-      .compute<arange_start>()
+      .computation<arange_start>(kCode)
       .function_only()
       .out()
       .doc("start, start + 1, ... below end.");
   def("arange.start_step(Scalar start, Scalar end, Scalar step=1, " OPTIONS ") -> Tensor")
       .rule<arange_step_rule>()
-      .compute<arange_step>()
+      .computation<arange_step>(kCode)
       .function_only()
       .out()
       .doc("start, start + step, ... before end. RuntimeError when step is 0 or points away from end.");
   def("linspace(Scalar start, Scalar end, int steps, " OPTIONS ") -> Tensor")
       .rule<linspace_rule>()
-      .compute<linspace>()
+      .computation<linspace>(kCode)
       .function_only()
       .out()
       .doc("`steps` evenly spaced numbers from start to end, both included.");
   def("logspace(Scalar start, Scalar end, int steps, float base=10.0, " OPTIONS ") -> Tensor")
       .rule<logspace_rule>()
-      .compute<logspace>()
+      .computation<logspace>(kCode)
       .function_only()
       .out()
       .doc("base to the power of `steps` evenly spaced exponents from start to end, both included.");
   def("tril(Tensor self, int diagonal=0) -> Tensor")
       .rule<triangle_rule<false>>()
-      .compute<triangle<false>>()
+      .kernel("tril", "self: contiguous", "diagonal")
+      .decompose<triangle_parts<false>>()
       .inplace()
       .out(kSameDtype)
       .gradient([](GradContext& c) {
@@ -243,7 +245,8 @@ TS_OPERATORS(range) {
       .doc("The lower triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
   def("triu(Tensor self, int diagonal=0) -> Tensor")
       .rule<triangle_rule<true>>()
-      .compute<triangle<true>>()
+      .kernel("triu", "self: contiguous", "diagonal")
+      .decompose<triangle_parts<true>>()
       .inplace()
       .out(kSameDtype)
       .gradient([](GradContext& c) {
@@ -253,13 +256,13 @@ TS_OPERATORS(range) {
       .doc("The upper triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
   def("tril_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
       .rule<triangle_indices_rule<false>>()
-      .compute<triangle_indices<false>>()
+      .computation<triangle_indices<false>>(kCode)
       .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the lower triangle of a row by col matrix, in row-major order.");
   def("triu_indices(int row, int col, int offset=0, " OPTIONS ") -> Tensor")
       .rule<triangle_indices_rule<true>>()
-      .compute<triangle_indices<true>>()
+      .computation<triangle_indices<true>>(kCode)
       .reads_host()
       .function_only()
       .doc("Row and column indices (2, n) of the upper triangle of a row by col matrix, in row-major order.");

@@ -2,13 +2,16 @@
 #include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
+#include "ops/common/raw.h"
 #include "ops/index/gather_scatter.h"
 
 namespace ts {
 
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "sees index and operand in geometries that the entry point gather takes";
 const KernelId kGather("gather"), kIndexSelect("index_select");
 
 // Complex numbers as pairs of real ones where the kernel does not take them: they are only moved.
@@ -120,7 +123,7 @@ Tensor take_along_dim(const Tensor& self, const Tensor& positions, std::optional
 TS_OPERATORS(gather) {
   def("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
       .rule<gather_rule>()
-      .compute<gather>()
+      .computation<gather>(kCode)
       .saves("index")
       .out(kApart | kLikeFirst)
       .gradient([](GradContext& c) {
@@ -131,7 +134,7 @@ TS_OPERATORS(gather) {
           "Elements of self taken along `dim` at index, whose shape the result has. IndexError outside the dimension.");
   def("index_select(Tensor self, int dim, Tensor index) -> Tensor")
       .rule<index_select_rule>()
-      .compute<index_select>()
+      .computation<index_select>(kCode)
       .saves("index")
       .out(kSameDtype | kApart)
       .gradient([](GradContext& c) {

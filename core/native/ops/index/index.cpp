@@ -8,6 +8,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "follows an index plan made for the call";
+
 const Op join_index("_join_index");
 
 // Adjacent indexed dims seen as one, with one-dimensional positions along it.
@@ -283,7 +286,7 @@ TS_OPERATORS(index) {
            "positions, None keeps a dimension. IndexError outside a dimension.");
   def("_index_positions(Tensor self, Tensor?[] indices) -> Tensor")
       .rule<index_positions_rule>()
-      .compute<index_positions>()
+      .computation<index_positions>(kCode)
       .reads_host()
       .node_name("IndexBackward0")
       .saves("indices")
@@ -302,7 +305,7 @@ TS_OPERATORS(index) {
       .doc("index by masks, and positions beside them.");
   def("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor")
       .rule<index_put_rule>()
-      .compute<index_put>()
+      .computation<index_put>(kCode)
       .reads_host()
       .saves("indices")
       .gradient(index_put_gradient)
@@ -311,7 +314,7 @@ TS_OPERATORS(index) {
            "duplicate positions add up; otherwise any one wins.");
   def("index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
       .rule<index_put_rule_>()
-      .compute<index_put_, 0>()
+      .computation<index_put_, 0>(kCode)
       .reads_host()
       .saves("indices")
       .gradient(index_put_gradient)

@@ -9,6 +9,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "sees rows in geometries that the entry point scatter takes";
+
 const Op index_fill_op("index_fill.int_Scalar");
 
 // Results are written over a copy of self, or in place over self itself.
@@ -169,7 +172,7 @@ int64_t check_slices(const Tensor& self, int64_t dim, const Tensor& index, const
 TS_OPERATORS(index_write) {
   def("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor")
       .rule<index_add_rule>()
-      .compute<index_add>()
+      .computation<index_add>(kCode)
       .reuses_self()
       .saves("index")
       .gradient(index_add_gradient)
@@ -177,14 +180,14 @@ TS_OPERATORS(index_write) {
       .doc("self with alpha times the slices of source added at the positions index along `dim`; duplicates add up.");
   def("index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)")
       .rule<index_add_rule_>()
-      .compute<index_add_, 0>()
+      .computation<index_add_, 0>(kCode)
       .saves("index")
       .gradient(index_add_gradient)
       .method_only()
       .doc("In-place version of index_add.");
   def("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor")
       .rule<index_copy_rule>()
-      .compute<index_copy>()
+      .computation<index_copy>(kCode)
       .reuses_self()
       .saves("index")
       .gradient(index_copy_gradient)
@@ -192,7 +195,7 @@ TS_OPERATORS(index_write) {
       .doc("self with the slices of source written at the positions index along `dim`.");
   def("index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)")
       .rule<index_copy_rule_>()
-      .compute<index_copy_, 0>()
+      .computation<index_copy_, 0>(kCode)
       .saves("index")
       .gradient(index_copy_gradient)
       .method_only()
@@ -200,7 +203,7 @@ TS_OPERATORS(index_write) {
   // Before the forms that take a number, which would read the tensor.
   def("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor")
       .rule<index_fill_tensor_rule>()
-      .compute<index_fill_tensor>()
+      .computation<index_fill_tensor>(kCode)
       .reuses_self()
       .saves("index")
       .gradient(index_fill_gradient)
@@ -208,7 +211,7 @@ TS_OPERATORS(index_write) {
       .doc("self with the slices at index along `dim` set to a 0-d value.");
   def("index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)")
       .rule<index_fill_tensor_rule_>()
-      .compute<index_fill_tensor_, 0>()
+      .computation<index_fill_tensor_, 0>(kCode)
       .saves("index")
       .gradient(index_fill_gradient)
       .any_device()
@@ -216,14 +219,14 @@ TS_OPERATORS(index_write) {
       .doc("In-place version of index_fill.");
   def("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
       .rule<index_fill_scalar_rule>()
-      .compute<index_fill_scalar>()
+      .computation<index_fill_scalar>(kCode)
       .reuses_self()
       .saves("index")
       .gradient(index_fill_gradient)
       .doc("self with the slices at index along `dim` set to value.");
   def("index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
       .rule<index_fill_scalar_rule_>()
-      .compute<index_fill_scalar_, 0>()
+      .computation<index_fill_scalar_, 0>(kCode)
       .saves("index")
       .gradient(index_fill_gradient)
       .method_only()

@@ -3,13 +3,16 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
+#include "ops/common/raw.h"
 #include "ops/index/gather_scatter.h"
 
 namespace ts {
 
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "sees index and source in geometries that the entry point scatter takes";
 const KernelId kScatter("scatter"), kIndexAdd("index_add_");
 } // namespace
 
@@ -153,7 +156,7 @@ void scatter_add_gradient(GradContext& c) {
 TS_OPERATORS(scatter) {
   def("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
       .rule<scatter_src_rule<TS_S_SET>>()
-      .compute<scatter_src<TS_S_SET>>()
+      .computation<scatter_src<TS_S_SET>>(kCode)
       .reuses_self()
       .saves("index")
       .gradient(scatter_src_gradient)
@@ -161,14 +164,14 @@ TS_OPERATORS(scatter) {
       .doc("self with the elements of src written at index along `dim`. Among duplicate positions any one wins.");
   def("scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
       .rule<scatter_src_rule_<TS_S_SET>>()
-      .compute<scatter_src_<TS_S_SET>, 0>()
+      .computation<scatter_src_<TS_S_SET>, 0>(kCode)
       .saves("index")
       .gradient(scatter_src_gradient)
       .method_only()
       .doc("In-place version of scatter.");
   def("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
       .rule<scatter_value_rule>()
-      .compute<scatter_value>()
+      .computation<scatter_value>(kCode)
       .reuses_self()
       .saves("index")
       .gradient(scatter_value_gradient)
@@ -176,14 +179,14 @@ TS_OPERATORS(scatter) {
       .doc("self with value written at index along `dim`.");
   def("scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
       .rule<scatter_value_rule_>()
-      .compute<scatter_value_, 0>()
+      .computation<scatter_value_, 0>(kCode)
       .saves("index")
       .gradient(scatter_value_gradient)
       .method_only()
       .doc("In-place version of scatter.");
   def("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
       .rule<scatter_src_rule<TS_S_ADD>>()
-      .compute<scatter_src<TS_S_ADD>>()
+      .computation<scatter_src<TS_S_ADD>>(kCode)
       .reuses_self()
       .saves("index")
       .gradient(scatter_add_gradient)
@@ -191,7 +194,7 @@ TS_OPERATORS(scatter) {
       .doc("self with the elements of src added at index along `dim`; duplicates add up.");
   def("scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
       .rule<scatter_src_rule_<TS_S_ADD>>()
-      .compute<scatter_src_<TS_S_ADD>, 0>()
+      .computation<scatter_src_<TS_S_ADD>, 0>(kCode)
       .saves("index")
       .gradient(scatter_add_gradient)
       .method_only()

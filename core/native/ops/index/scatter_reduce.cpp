@@ -9,6 +9,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "combines by the entry point scatter, counting for means";
+
 enum class Reduction { Sum, Prod, Mean, Max, Min };
 
 Reduction parse(const char* reduce, const char* op) {
@@ -196,7 +199,7 @@ Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const 
 TS_OPERATORS(scatter_reduce) {
   def("_scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self) -> Tensor")
       .rule<scatter_reduce_rule>()
-      .compute<scatter_reduce>()
+      .computation<scatter_reduce>(kCode)
       .saves("self index src result")
       .gradient(scatter_reduce_gradient)
       .hidden()

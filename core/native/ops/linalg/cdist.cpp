@@ -12,6 +12,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "steps through rows so that the differences fit memory";
+
 const Op by_products("cdist_by_products"), by_differences("cdist_by_differences"),
     from_products("distances_of_products"), from_products_into("distances_of_products.out");
 const Op vector_norm("linalg_vector_norm"), combinations("combinations");
@@ -158,7 +161,7 @@ TS_OPERATORS(cdist) {
   def("cdist_by_products(Tensor x1, Tensor x2) -> Tensor")
       .node_name("CdistBackward0")
       .rule<by_products_rule>()
-      .compute<cdist_by_products>()
+      .computation<cdist_by_products>(kCode)
       .saves("x1 x2 result")
       .gradient(products_gradient)
       .hidden()
@@ -166,7 +169,7 @@ TS_OPERATORS(cdist) {
   def("cdist_by_differences(Tensor x1, Tensor x2, float p) -> Tensor")
       .node_name("CdistBackward0")
       .rule<by_differences_rule>()
-      .compute<cdist_by_differences>()
+      .computation<cdist_by_differences>(kCode)
       .saves("x1 x2 result")
       .gradient(differences_gradient)
       .hidden()

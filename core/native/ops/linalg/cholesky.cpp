@@ -12,6 +12,9 @@ using namespace lapack;
 
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "a factorisation in place, with workspace and status";
+
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
@@ -166,7 +169,7 @@ void declare_cholesky() {
                                "one triangle is read. LinAlgError if one is not positive-definite.";
   def("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)")
       .rule<cholesky_ex_rule>()
-      .compute<cholesky_ex, 2>()
+      .computation<cholesky_ex, 2>(kCode)
       .reads_host()
       .saves("result")
       .gradient(cholesky_gradient)
@@ -183,7 +186,7 @@ void declare_cholesky() {
   def("cholesky(Tensor self, bool upper=False) -> Tensor").body<cholesky_old>().out().doc(kDoc);
   def("_cholesky_solve(Tensor self, Tensor input2, bool upper) -> Tensor")
       .rule<cholesky_solve_rule>()
-      .compute<cholesky_solve_left>()
+      .computation<cholesky_solve_left>(kCode)
       .saves("input2 result")
       .gradient(cholesky_solve_gradient)
       .hidden()
@@ -203,7 +206,7 @@ void declare_ldl() {
       "pivots, "
       "Tensor info)")
       .rule<ldl_factor_ex_rule>()
-      .compute<ldl_factor_ex, 3>()
+      .computation<ldl_factor_ex, 3>(kCode)
       .reads_host()
       .not_differentiable()
       .out()
@@ -220,7 +223,7 @@ void declare_ldl() {
            "Kaufman, 1977).");
   def("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor")
       .rule<ldl_solve_rule>()
-      .compute<ldl_solve>()
+      .computation<ldl_solve>(kCode)
       .not_differentiable()
       .out()
       .hidden()

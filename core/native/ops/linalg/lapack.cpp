@@ -81,7 +81,6 @@ std::string not_definite(int32_t info) {
 }
 
 Tensor transposed(const Tensor& a) { return ops::transpose(a, int64_t{-2}, int64_t{-1}); }
-Tensor conjugate(const Tensor& a) { return is_complex(a.dtype()) ? ops::conj_physical(a) : a; }
 Tensor adjoint(const Tensor& a) { return conjugate(transposed(a)); }
 Tensor lower(const Tensor& a, int64_t diagonal) {
   static const Op tril("tril");

@@ -56,7 +56,6 @@ void check_sides(const Tensor& a, const Tensor& b, bool left, const char* op);
 
 // Differentiable, for gradients and composites.
 Tensor transposed(const Tensor& a);
-Tensor conjugate(const Tensor& a);
 Tensor adjoint(const Tensor& a);
 Tensor lower(const Tensor& a, int64_t diagonal = 0);
 Tensor upper(const Tensor& a, int64_t diagonal = 0);

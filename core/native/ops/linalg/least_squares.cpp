@@ -13,6 +13,9 @@ using namespace lapack;
 
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "a factorisation in place, with workspace and status";
+
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using Number = std::optional<double>;
 
@@ -107,8 +110,7 @@ Tensor pinverse(const Tensor& a, double rcond) { return pinv(a, 0.0, rcond, fals
 Tensor rank_within(const Tensor& a, const Tolerances& t, bool hermitian) {
   Dims batch(batch_of(a));
   if (a.numel() == 0) return ops::zeros(batch, DType::Int64, a.device());
-  GradMode off(false);
-  Tensor values = hermitian ? ops::abs(eigvalsh(a)) : svdvals(a);
+  Tensor values = hermitian ? ops::abs(eigvalsh(ops::detach(a))) : svdvals(ops::detach(a));
   int64_t last[] = {-1};
   return ops::sum_dim(ops::gt(values, threshold(values, t.atol, t.rtol)), IntSpan(last));
 }
@@ -263,7 +265,7 @@ void declare_pinv() {
                                "largest) count as 0.";
   def("_linalg_pinv(Tensor self, Tensor atol, Tensor rtol, bool hermitian) -> Tensor")
       .rule<pinv_rule>()
-      .compute<pinv_raw>()
+      .computation<pinv_raw>(kCode)
       .reads_host()
       .saves("self result")
       .gradient(pinv_gradient)
@@ -341,7 +343,7 @@ TS_OPERATORS(linalg_pinv) {
       "rank, "
       "Tensor singular_values)")
       .rule<lstsq_rule>()
-      .compute<lstsq_matrices, 4>()
+      .computation<lstsq_matrices, 4>(kCode)
       .reads_host()
       .saves("self b result")
       .gradient(lstsq_gradient)

@@ -12,6 +12,9 @@ using namespace lapack;
 
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "a factorisation in place, with workspace and status";
+
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
@@ -158,7 +161,7 @@ void permutation(const Tensor& order, const Tensor& pivots, int64_t) {
 Triple lu_unpack(const Tensor& lu, const Tensor& pivots, bool unpack_data, bool unpack_pivots) {
   const char* op = "lu_unpack";
   check_matrix(lu, op, "LU_data");
-  Tensor none = empty_tensor(Dims{0}, lu.dtype(), lu.device()), p = none, l = none, u = none;
+  Tensor none = ops::zeros(Dims{0}, lu.dtype(), lu.device()), p = none, l = none, u = none;
   int64_t m = rows(lu), n = cols(lu), k = std::min(m, n);
   if (unpack_pivots) {
     TS_CHECK(pivots.dtype() == DType::Int32, op,
@@ -167,8 +170,8 @@ Triple lu_unpack(const Tensor& lu, const Tensor& pivots, bool unpack_data, bool 
              pivots.dtype());
     Tensor order = permutation_op(pivots, m), index = row(order);
     Dims sizes = with_batch(batch_of(pivots, 1), {m, m});
-    p = ops::scatter(filled(sizes, Scalar(0), lu.dtype(), lu.device()), int64_t{-2}, index,
-                     filled(index.sizes(), Scalar(1), lu.dtype(), lu.device()));
+    p = ops::scatter(ops::zeros(sizes, lu.dtype(), lu.device()), int64_t{-2}, index,
+                     ops::full(index.sizes(), Scalar(1), lu.dtype(), lu.device()));
   }
   if (unpack_data) {
     l = ops::add(lower(slice(lu, -1, 0, k), -1), eye(m, k, lu));
@@ -240,7 +243,7 @@ Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) {
 void declare_triangular() {
   def("_linalg_solve_triangular(Tensor self, Tensor B, bool upper, bool unitriangular) -> Tensor")
       .rule<solve_triangular_rule>()
-      .compute<solve_triangular>()
+      .computation<solve_triangular>(kCode)
       .saves("self result")
       .gradient(triangular_gradient)
       .hidden()
@@ -264,7 +267,7 @@ void declare_lu() {
   def("linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor "
       "info)")
       .rule<lu_factor_ex_rule>()
-      .compute<lu_factor_ex, 3>()
+      .computation<lu_factor_ex, 3>(kCode)
       .reads_host()
       .saves("result result1")
       .gradient(lu_factor_gradient)
@@ -286,7 +289,7 @@ void declare_lu() {
       .doc("A (..., m, n) = P L U: a permutation, a lower triangle of unit diagonal, and an upper triangle.");
   def("_lu_permutation(Tensor pivots, int m) -> Tensor")
       .rule<permutation_rule>()
-      .compute<permutation>()
+      .computation<permutation>(kCode)
       .not_differentiable()
       .hidden()
       .doc("The order that rows have after the exchanges in pivots.");
@@ -299,7 +302,7 @@ void declare_lu() {
       .doc("P, L and U of lu_factor's results; those not asked for are empty.");
   def("_linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, bool adjoint=False) -> Tensor")
       .rule<lu_solve_rule>()
-      .compute<lu_solve_left>()
+      .computation<lu_solve_left>(kCode)
       .saves("LU pivots result")
       .gradient(lu_solve_gradient)
       .hidden()

@@ -1,9 +1,8 @@
 // Products of matrices and vectors.
-#include "ops/common/complex_parts.h"
+#include "autograd/traced.h"
 #include "ops/common/declare.h"
 #include "ops/common/promotion.h"
 #include "ops/common/raw.h"
-#include "ops/common/traced.h"
 #include "ops/linalg/matmul_launch.h"
 #include "ops/pointwise/fused_programs.h"
 #include "tensor/geometry.h"
@@ -11,6 +10,9 @@
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "folds broadcast batches into the matrices that the entry point matmul takes";
 
 const Op turned_product("_matmul_turned"), blended_inplace("_blended_");
 
@@ -247,7 +249,7 @@ Tensor addbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta,
 TS_OPERATORS(matmul) {
   def("matmul(Tensor self, Tensor other) -> Tensor")
       .rule<matmul_rule>()
-      .compute<matmul>()
+      .computation<matmul>(kCode)
       .saves("self other")
       .gradient(matmul_gradient)
       .node_name(product_name)
@@ -256,21 +258,21 @@ TS_OPERATORS(matmul) {
            "(right).");
   def("mm(Tensor self, Tensor mat2) -> Tensor")
       .rule<mm_rule>()
-      .compute<matmul>()
+      .computation<matmul>(kCode)
       .saves("self mat2")
       .gradient(mm_gradient)
       .out(kSameDtype)
       .doc("Product of two matrices (M, K) and (K, N).");
   def("bmm(Tensor self, Tensor mat2) -> Tensor")
       .rule<bmm_rule>()
-      .compute<matmul>()
+      .computation<matmul>(kCode)
       .saves("self mat2")
       .gradient(bmm_gradient)
       .out(kSameDtype)
       .doc("Products of two stacks of matrices (B, M, K) and (B, K, N).");
   def("_matmul_turned(Tensor self, Tensor mat2, bool turn_self, bool turn_mat2) -> Tensor")
       .rule<turned_rule>()
-      .compute<multiply_turned>()
+      .computation<multiply_turned>(kCode)
       .saves("self mat2")
       .gradient(turned_gradient)
       .hidden()
@@ -303,7 +305,7 @@ TS_OPERATORS(matmul) {
       .doc("What addmm makes of a product and what is added to it, in one pass.");
   def("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
       .rule<addmm_rule>()
-      .compute<blend>()
+      .computation<blend>(kCode)
       .saves("mat1 mat2")
       .gradient(blend_gradient)
       .inplace()
@@ -312,14 +314,14 @@ TS_OPERATORS(matmul) {
   def("_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, "
       "bool use_gelu=False) -> Tensor")
       .rule<addmm_activation_rule>()
-      .compute<addmm_activation>()
+      .computation<addmm_activation>(kCode)
       .saves("self mat1 mat2")
       .gradient(traced_gradient<addmm_activation_parts>)
       .out()
       .doc("relu, or gelu, of addmm: one kernel where the card's product takes an epilogue.");
   def("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
       .rule<baddbmm_rule>()
-      .compute<blend>()
+      .computation<blend>(kCode)
       .saves("batch1 batch2")
       .gradient(blend_gradient)
       .inplace()

@@ -1,6 +1,6 @@
 #include "ops/linalg/matmul_launch.h"
 #include "dispatch/launch.h"
-#include "ops/common/complex_parts.h"
+#include "ops/common/raw.h"
 #include "ops/pointwise/fused_programs.h"
 #include "tensor/geometry.h"
 

@@ -10,6 +10,9 @@ using namespace lapack;
 
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "squares as often as the largest norm asks for";
+
 const Op matrix_exp_op("linalg_matrix_exp"), inv_op("linalg_inv"), solve_op("linalg_solve"),
     norm_op("linalg_matrix_norm"), solve_matrices("_linalg_solve"), diagonal_op("diagonal");
 
@@ -269,7 +272,7 @@ void declare_powers() {
       "The exponential of square matrices (..., n, n), by scaling and squaring (Higham, 2005).";
   def("linalg_matrix_exp(Tensor self) -> Tensor")
       .rule<matrix_exp_rule>()
-      .compute<matrix_exp>()
+      .computation<matrix_exp>(kCode)
       .reads_host()
       .saves("self")
       .gradient(matrix_exp_gradient)

@@ -14,6 +14,9 @@ using namespace lapack;
 
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "a factorisation in place, with workspace and status";
+
 using Pair = std::tuple<Tensor, Tensor>;
 
 const KernelId kQr("lapack_qr"), kReflectors("lapack_reflectors"), kApply("lapack_apply_reflectors");
@@ -151,10 +154,10 @@ Tensor reflect_all(const Tensor& a, const Tensor& tau, Tensor x, bool left, bool
   }
   return x;
 }
-bool is_tracked(const Tensor& a, const Tensor& b) { return grad_enabled() && (requires_grad(a) || requires_grad(b)); }
 
-Tensor householder_product(const Tensor& a, const Tensor& tau) {
-  if (!is_tracked(a, tau)) return reflectors_op(a, tau);
+Tensor householder_product(const Tensor& a, const Tensor& tau) { return reflectors_op(a, tau); }
+// By products that have gradients.
+Tensor householder_products(const Tensor& a, const Tensor& tau) {
   check_reflectors(a, tau, "linalg.householder_product");
   // Without reflections nothing is differentiated, yet the result belongs to the graph.
   if (tau.size(-1) == 0) return ops::add(reflectors_op(a, tau), ops::mul(ops::sum(a), 0));
@@ -188,18 +191,17 @@ void apply_raw(const Tensor& out, const Tensor& a, const Tensor& tau, const Tens
         .run_required();
 }
 Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool transpose) {
-  if (!is_tracked(a, tau) && !(grad_enabled() && requires_grad(other))) return ormqr_op(a, tau, other, left, transpose);
-  { // for its checks
-    GradMode off(false);
-    ormqr_op(ops::detach(a), ops::detach(tau), ops::detach(other), left, transpose);
-  }
+  return ormqr_op(a, tau, other, left, transpose);
+}
+Tensor ormqr_products(const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool transpose) {
+  apply_rule(a, tau, other, left, transpose); // for its checks
   return reflect_all(a, tau, other, left, transpose);
 }
 
 void declare_qr() {
   def("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)")
       .rule<qr_rule>()
-      .compute<qr, 2>()
+      .computation<qr, 2>(kCode)
       .saves("result result1")
       .gradient(qr_gradient)
       .out()
@@ -213,7 +215,7 @@ void declare_qr() {
       .doc("self = Q R, orthogonal and upper triangular; Q is square unless some.");
   def("geqrf(Tensor self) -> (Tensor a, Tensor tau)")
       .rule<geqrf_rule>()
-      .compute<geqrf, 2>()
+      .computation<geqrf, 2>(kCode)
       .not_differentiable()
       .out()
       .doc("R of the QR decomposition with Q's reflectors below the diagonal, and their scales.");
@@ -224,25 +226,31 @@ void declare_reflectors() {
                                "the columns: Q from geqrf's results.";
   def("_householder_product(Tensor input, Tensor tau) -> Tensor")
       .rule<householder_rule>()
-      .compute<householder_raw>()
+      .computation<householder_raw>(kCode)
       .not_differentiable()
       .hidden()
       .doc(kDoc);
   def("linalg_householder_product(Tensor input, Tensor tau) -> Tensor")
       .body<householder_product>()
+      .when_recorded<householder_products>()
       .out()
       .hidden()
       .in("linalg")
       .doc(kDoc);
-  def("orgqr(Tensor self, Tensor input2) -> Tensor").body<householder_product>().out().doc(kDoc);
+  def("orgqr(Tensor self, Tensor input2) -> Tensor")
+      .body<householder_product>()
+      .when_recorded<householder_products>()
+      .out()
+      .doc(kDoc);
   def("_ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor")
       .rule<apply_rule>()
-      .compute<apply_raw>()
+      .computation<apply_raw>(kCode)
       .not_differentiable()
       .hidden()
       .doc("The product of all of Q and input3.");
   def("ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor")
       .body<ormqr>()
+      .when_recorded<ormqr_products>()
       .out()
       .doc(
           "The product of Q (its adjoint with transpose), from geqrf's results self and input2, and input3 beside it.");

@@ -11,6 +11,9 @@ namespace ts {
 using namespace lapack;
 
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "a factorisation in place, with workspace and status";
 const KernelId kLu("lapack_lu"), kLuSolve("lapack_lu_solve");
 const Op solve_matrices("_linalg_solve"), inv_ex_op("linalg_inv_ex"), lu_solve_op("linalg_lu_solve"),
     slogdet_op("_linalg_slogdet"), det_op("_linalg_det"), linalg_det_op("linalg_det"), svd_op("linalg_svd");
@@ -101,8 +104,8 @@ void solve_factors(const Tensor& x, const Tensor& lu, const Tensor& pivots, cons
 void solve_gradient(GradContext& c) {
   bool left = c.value<bool>(2);
   // Factors carry no gradient: where the gradient will be differentiated, A is factored again.
-  Tensor gb = grad_enabled() ? solve_matrices.multi<4>(adjoint(c.arg(0)), c.grad(0), left, false)[0]
-                             : lu_solve_op(c.result(1), c.result(2), c.grad(0), left, true);
+  Tensor gb = c.is_recorded() ? solve_matrices.multi<4>(adjoint(c.arg(0)), c.grad(0), left, false)[0]
+                              : lu_solve_op(c.result(1), c.result(2), c.grad(0), left, true);
   c.set(1, gb);
   if (!c.needs(0)) return;
   Tensor xh = adjoint(c.result(0));
@@ -189,19 +192,45 @@ Tensor products_of_others(const Tensor& d) {
 
 bool any_zero(const Tensor& t) { return !t.device().is_meta() && raw_truth(ops::any(ops::eq(ops::detach(t), 0))); }
 
+// Of each element of (..., n, n) the matrix without its row and column: (..., n, n, n - 1, n - 1).
+Tensor minors(const Tensor& a) {
+  const int64_t n = rows(a), ndim = a.ndim();
+  std::vector<int64_t> others;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      if (j != i) others.push_back(j);
+  Tensor at = from_host(others, a.device());
+  Dims sizes(a.sizes().first(static_cast<size_t>(ndim - 2))), order;
+  for (int64_t d = 0; d < ndim - 2; ++d) order.push_back(d);
+  for (int64_t size : {n, n - 1, n, n - 1}) sizes.push_back(size);
+  for (int64_t d : {ndim - 2, ndim, ndim - 1, ndim + 1}) order.push_back(d);
+  Tensor picked = ops::index_select(ops::index_select(a, int64_t{-2}, at), int64_t{-1}, at);
+  return ops::contiguous(ops::permute(ops::reshape(picked, sizes), order));
+}
+Tensor cofactors(const Tensor& a) {
+  const int64_t n = rows(a);
+  std::vector<double> signs;
+  for (int64_t k = 0; k < n * n; ++k) signs.push_back((k / n + k % n) % 2 ? -1 : 1);
+  Tensor sign = ops::reshape(raw_vector(signs, real_type(a.dtype()), a.device()), Dims{n, n});
+  return ops::mul(linalg_det_op(minors(a)), sign);
+}
+constexpr int64_t kMinors = 32; // of n^2 matrices the determinants are taken
+
 // conj(det) A^-H; where det is 0 the same is found from singular values, as the adjugate.
 void det_gradient(GradContext& c) {
   Tensor a = c.arg(0), g = c.grad(0);
   if (a.numel() == 0) return c.set(0, ops::zeros_like(a));
   if (any_zero(c.result(0))) {
+    // Derivatives of singular values have none where these are equal: those of minors are there.
+    if (c.is_recorded() && rows(a) <= kMinors) return c.set(0, ops::mul(column(column(g)), conjugate(cofactors(a))));
     auto [u, s, vh] = svd_op.multi<3>(a, false);
     Tensor turn = ops::mul(g, conjugate(ops::mul(linalg_det_op(u), linalg_det_op(vh))));
     Tensor scale = ops::mul(column(turn), products_of_others(s));
     return c.set(0, ops::matmul(u, ops::mul(column(scale), vh)));
   }
   Tensor d = column(column(ops::mul(g, conjugate(c.result(0))))), scaled = ops::mul(identity(rows(a), a), d);
-  c.set(0, grad_enabled() ? solve_matrices.multi<4>(adjoint(a), scaled, true, false)[0]
-                          : lu_solve_op(c.result(1), c.result(2), scaled, true, true));
+  c.set(0, c.is_recorded() ? solve_matrices.multi<4>(adjoint(a), scaled, true, false)[0]
+                           : lu_solve_op(c.result(1), c.result(2), scaled, true, true));
 }
 Tensor det(const Tensor& a) { return det_op.multi<3>(a)[0]; }
 
@@ -229,8 +258,8 @@ void slogdet_gradient(GradContext& c) {
     g = ops::sub(g, ops::mul(ops::sub(turn, conjugate(turn)), 0.5));
   }
   Tensor scaled = ops::mul(identity(rows(a), a), column(column(g)));
-  c.set(0, grad_enabled() ? solve_matrices.multi<4>(adjoint(a), scaled, true, false)[0]
-                          : lu_solve_op(c.result(2), c.result(3), scaled, true, true));
+  c.set(0, c.is_recorded() ? solve_matrices.multi<4>(adjoint(a), scaled, true, false)[0]
+                           : lu_solve_op(c.result(2), c.result(3), scaled, true, true));
 }
 Pair slogdet(const Tensor& a) {
   auto found = slogdet_op.multi<4>(a);
@@ -249,7 +278,7 @@ TS_OPERATORS(linalg_solve) {
   def("_linalg_solve(Tensor A, Tensor B, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor "
       "pivots, Tensor info)")
       .rule<solve_rule>()
-      .compute<solve_factors, 4>()
+      .computation<solve_factors, 4>(kCode)
       .reads_host()
       .saves("A result result1 result2")
       .gradient(solve_gradient)
@@ -270,7 +299,7 @@ TS_OPERATORS(linalg_solve) {
            "if A is singular.");
   def("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)")
       .rule<inv_ex_rule>()
-      .compute<inv_ex, 2>()
+      .computation<inv_ex, 2>(kCode)
       .reads_host()
       .saves("result")
       .gradient(inv_gradient)
@@ -287,7 +316,7 @@ TS_OPERATORS(linalg_solve) {
   }
   def("_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)")
       .rule<det_rule>()
-      .compute<det_factors, 3>()
+      .computation<det_factors, 3>(kCode)
       .saves("A result result1 result2")
       .gradient(det_gradient)
       .hidden()
@@ -299,7 +328,7 @@ TS_OPERATORS(linalg_solve) {
   }
   def("_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)")
       .rule<slogdet_rule>()
-      .compute<slogdet_factors, 4>()
+      .computation<slogdet_factors, 4>(kCode)
       .saves("A result result2 result3")
       .gradient(slogdet_gradient)
       .hidden()

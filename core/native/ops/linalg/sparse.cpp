@@ -1,10 +1,10 @@
 // What sparse tensors need of the core: the answer of operators without a sparse form, and the product of a matrix in
 // compressed rows with a dense one. The sparse forms themselves are written with dense operators, in the package.
 #include "tensor/sparse.h"
-#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
+#include "ops/reduce/reduce_arrange.h"
 
 namespace ts {
 namespace {
@@ -35,7 +35,6 @@ struct InstallRefusal {
 
 // --- the product of a matrix in compressed rows with a dense one ---------------------------------------------------
 
-const KernelId kProduct("csr_mm");
 const Op repeat_rows("repeat_interleave.self_Tensor"), diff("diff");
 
 Tensor csr_mm_rule(const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& dense) {
@@ -51,16 +50,14 @@ Tensor csr_mm_rule(const Tensor& crow, const Tensor& col, const Tensor& values, 
   return outline(Dims{crow.numel() - 1, dense.size(1)}, dense.dtype(), dense.device());
 }
 
-void csr_mm(const Tensor& out, const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& dense) {
-  if (values.numel() == 0) return raw_fill(out, 0);
-  Tensor heads = raw_contiguous(crow), at = raw_contiguous(col), v = raw_contiguous(values), d = raw_contiguous(dense);
-  if (Launch(kProduct, out.device()).out(out).in(heads).in(at).in(v).in(d).work(v.numel() * d.size(1)).run()) return;
-  DType wide = accumulate_type(out.dtype());
-  int64_t rows = out.size(0);
-  Tensor row = repeat_rows(ops::arange(int64_t{0}, rows, int64_t{1}, DType::Int64, out.device()), diff(heads));
-  Tensor terms =
-      ops::mul(raw_cast(ops::index_select(d, int64_t{0}, at), wide), ops::unsqueeze(raw_cast(v, wide), int64_t{1}));
-  raw_copy(out, ops::index_add(filled(out.sizes(), 0, wide, out.device()), int64_t{0}, row, terms));
+Tensor csr_mm_parts(const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& dense) {
+  DType wide = accumulate_type(dense.dtype());
+  Tensor sums = filled(Dims{crow.numel() - 1, dense.size(1)}, 0, wide, dense.device());
+  if (values.numel() == 0) return sums;
+  Tensor row = repeat_rows(ops::arange(int64_t{0}, sums.size(0), int64_t{1}, DType::Int64, dense.device()), diff(crow));
+  Tensor terms = ops::mul(as_dtype(ops::index_select(dense, int64_t{0}, col), wide),
+                          ops::unsqueeze(as_dtype(values, wide), int64_t{1}));
+  return ops::index_add(sums, int64_t{0}, row, terms);
 }
 
 } // namespace
@@ -68,7 +65,9 @@ void csr_mm(const Tensor& out, const Tensor& crow, const Tensor& col, const Tens
 TS_OPERATORS(sparse) {
   def("_csr_mm(Tensor crow, Tensor col, Tensor values, Tensor dense) -> Tensor")
       .rule<csr_mm_rule>()
-      .compute<csr_mm>()
+      .kernel("csr_mm", "crow col values dense: contiguous")
+      .work("values", "dense", 1)
+      .decompose<csr_mm_parts>()
       .not_differentiable()
       .hidden()
       .doc("The product of a sparse matrix in compressed rows (crow (m + 1), col (nnz), values (nnz)) with dense "

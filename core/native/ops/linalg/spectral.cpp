@@ -13,6 +13,9 @@ using namespace lapack;
 
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "a factorisation in place, with workspace and status";
+
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
@@ -108,9 +111,9 @@ Triple svd_any(const Tensor& a, bool full, const char* driver) {
   return {found[0], found[1], found[2]};
 }
 // The gradient needs the vectors.
-Tensor svdvals(const Tensor& a, const char* driver) {
+template <bool vectors> Tensor svdvals(const Tensor& a, const char* driver) {
   check_driver(driver, "linalg.svdvals");
-  return svd_op.multi<3>(a, false, grad_enabled() && requires_grad(a))[1];
+  return svd_op.multi<3>(a, false, vectors)[1];
 }
 Triple svd_old(const Tensor& a, bool some, bool vectors) {
   if (vectors) {
@@ -119,7 +122,8 @@ Triple svd_old(const Tensor& a, bool some, bool vectors) {
   }
   check_matrix(a, "svd");
   auto zeros = [&](int64_t n) { return ops::zeros(with_batch(batch_of(a), {n, n}), a.dtype(), a.device()); };
-  return {zeros(rows(a)), svdvals(a, nullptr), zeros(cols(a))};
+  static const Op values("linalg_svdvals");
+  return {zeros(rows(a)), values(a), zeros(cols(a))};
 }
 
 // --- eigenvalues of symmetric matrices
@@ -170,8 +174,9 @@ Pair eigh_any(const Tensor& a, const char* uplo) {
   auto found = eigh_op.multi<2>(a, uplo, true);
   return {found[0], found[1]};
 }
-Tensor eigvalsh(const Tensor& a, const char* uplo) {
-  return eigh_op.multi<2>(a, uplo, grad_enabled() && requires_grad(a))[0];
+// The gradient needs the vectors.
+template <bool vectors> Tensor eigvalsh(const Tensor& a, const char* uplo) {
+  return eigh_op.multi<2>(a, uplo, vectors)[0];
 }
 
 // --- eigenvalues of general matrices
@@ -220,12 +225,12 @@ Pair eig_any(const Tensor& a) {
   auto found = eig_op.multi<2>(a, true);
   return {found[0], found[1]};
 }
-Tensor eigvals(const Tensor& a) { return eig_op.multi<2>(a, grad_enabled() && requires_grad(a))[0]; }
+template <bool vectors> Tensor eigvals(const Tensor& a) { return eig_op.multi<2>(a, vectors)[0]; }
 
 void declare_singular() {
   def("_linalg_svd(Tensor A, bool full_matrices, bool compute_uv) -> (Tensor U, Tensor S, Tensor Vh)")
       .rule<svd_rule>()
-      .compute<svd, 3>()
+      .computation<svd, 3>(kCode)
       .reads_host()
       .saves("result result1 result2")
       .gradient(svd_gradient)
@@ -240,7 +245,8 @@ void declare_singular() {
           "A (..., m, n) = U diag(S) Vh, singular values in descending order; with full_matrices U and Vh are square. "
           "LinAlgError for matrices with infinities or NaN. Gradients through U and Vh want distinct singular values.");
   def("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor")
-      .body<svdvals>()
+      .body<svdvals<false>>()
+      .when_recorded<svdvals<true>>()
       .out(kSameDtype)
       .hidden()
       .in("linalg")
@@ -254,7 +260,7 @@ void declare_singular() {
 void declare_eigen() {
   def("_linalg_eigh(Tensor A, str UPLO, bool compute_v) -> (Tensor eigenvalues, Tensor eigenvectors)")
       .rule<eigh_rule>()
-      .compute<eigh, 2>()
+      .computation<eigh, 2>(kCode)
       .reads_host()
       .saves("result result1")
       .gradient(eigh_gradient)
@@ -269,14 +275,15 @@ void declare_eigen() {
           "Eigenvalues, ascending, and eigenvectors (columns) of symmetric or Hermitian matrices (..., n, n), of which "
           "the triangle UPLO is read.");
   def("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor")
-      .body<eigvalsh>()
+      .body<eigvalsh<false>>()
+      .when_recorded<eigvalsh<true>>()
       .out(kSameDtype)
       .hidden()
       .in("linalg")
       .doc("Eigenvalues, ascending, of symmetric or Hermitian matrices, of which the triangle UPLO is read.");
   def("_linalg_eig(Tensor A, bool compute_v) -> (Tensor eigenvalues, Tensor eigenvectors)")
       .rule<eig_rule>()
-      .compute<eig, 2>()
+      .computation<eig, 2>(kCode)
       .reads_host()
       .saves("result result1")
       .gradient(eig_gradient)
@@ -289,7 +296,8 @@ void declare_eigen() {
       .in("linalg")
       .doc("Complex eigenvalues, in no order, and eigenvectors (columns of length 1) of square matrices (..., n, n).");
   def("linalg_eigvals(Tensor self) -> Tensor")
-      .body<eigvals>()
+      .body<eigvals<false>>()
+      .when_recorded<eigvals<true>>()
       .out()
       .hidden()
       .in("linalg")

@@ -1,18 +1,21 @@
 // Norms of vectors and matrices, and log-sum-exp.
 #include "ops/linalg/vector_norm.h"
 #include "dispatch/op_handles.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/promotion.h"
 #include "ops/common/raw.h"
 #include "ops/pointwise/fused_programs.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/backend.h"
 #include "tensor/geometry.h"
 #include <cmath>
 #include <cstring>
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "a reduction with a program before it, where the card takes one";
 
 using OptionalDims = std::optional<IntSpan>;
 const Op vector_norm_op("linalg_vector_norm");
@@ -62,6 +65,32 @@ Tensor vector_norm_rule(const Tensor& self, Scalar ord, OptionalDims dim, bool k
   return reduce_outline(op, TS_R_SUM, self, dims, keepdim, real_type(norm_dtype(self, dtype)));
 }
 
+// The least norm whose powers have lost nothing to denormals, as far as one can tell from the norm.
+double least_sure_norm(DType t, double p) {
+  return std::pow(t == DType::Float64 ? 0x1p-1022 / 0x1p-52 : 0x1p-126 / 0x1p-23, 1 / p);
+}
+
+// Powers of magnitudes that over- or underflow, taken once more of the magnitudes over the greatest.
+void rescale(const Tensor& norms, const Tensor& x, double p, DimSet dims) {
+  Tensor size = ops::abs(x), most = x.ndim() ? ops::amax(size, dim_list(dims), true) : size;
+  Tensor usable = ops::logical_and(ops::gt(most, 0), ops::lt(most, INFINITY));
+  Tensor unit = ops::where(usable, most, filled({}, 1.0, x.dtype(), x.device()));
+  Tensor sum = sum_over(ops::pow(ops::div(size, unit), p), dims, true);
+  raw_copy(norms, ops::reshape(ops::mul(ops::pow(sum, 1 / p), unit), norms.sizes()));
+}
+
+// Where to look at results is to wait, squares of float32 are added up in float64, which holds them all, if the
+// device has it.
+bool wide_squares(const Tensor& sums, const Tensor& x, DimSet dims) {
+  static const Op sqrt_("sqrt_");
+  if (x.dtype() != DType::Float32 || !backend_of(x.device()).is_async(x.device().index)) return false;
+  Tensor wide = empty_tensor(sums.sizes(), DType::Float64, x.device());
+  if (!reduce_program_into(wide, TS_R_SUM, x, dims, program_of("x * x"))) return false;
+  sqrt_(wide);
+  raw_copy(sums, wide);
+  return true;
+}
+
 void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims dim, bool keepdim, DType dtype) {
   static const Op sqrt_("sqrt_"), pow_("pow_");
   DimSet dims = dim_set(dim, self.ndim(), "linalg_vector_norm");
@@ -73,12 +102,17 @@ void vector_norm(const Tensor& out, const Tensor& self, Scalar ord, OptionalDims
   if (std::isinf(p)) return raw_copy(out, (p > 0 ? ops::amax : ops::amin)(x, dim_list(dims), keepdim));
   Tensor sums = out.dtype() == x.dtype() ? out : empty_tensor(out.sizes(), x.dtype(), out.device());
   bool squares = p == 2 && !is_complex(x.dtype());
+  if (squares && wide_squares(sums, x, dims)) return raw_copy(out, sums);
   if (!squares || !reduce_program_into(sums, TS_R_SUM, x, dims, program_of("x * x")))
     reduce_into(sums, TS_R_SUM, p == 0 ? ops::ne(x, 0) : p == 1 ? x : p == 2 ? ops::square(x) : ops::pow(x, p), dims);
   if (p == 2)
     sqrt_(sums);
   else if (p != 0 && p != 1)
     pow_(sums, 1 / p);
+  if (p > 1 && sums.numel() && self.numel() && !backend_of(out.device()).is_async(out.device().index)) {
+    Tensor unsure = ops::logical_or(ops::eq(sums, INFINITY), ops::lt(sums, least_sure_norm(sums.dtype(), p)));
+    if (raw_truth(ops::any(unsure))) rescale(sums, x, p, dims);
+  }
   if (!sums.is(out)) raw_copy(out, sums);
 }
 
@@ -227,7 +261,7 @@ TS_OPERATORS(vector_norm) {
   def("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) "
       "-> Tensor")
       .rule<vector_norm_rule>()
-      .compute<vector_norm>()
+      .computation<vector_norm>(kCode)
       .saves("self result")
       .gradient(norm_gradient)
       .hidden()
@@ -275,7 +309,7 @@ TS_OPERATORS(vector_norm) {
       .doc(kDoc);
   def("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor")
       .rule<logsumexp_rule>()
-      .compute<logsumexp>()
+      .computation<logsumexp>(kCode)
       .saves("self result")
       .gradient(logsumexp_gradient)
       .out()

@@ -1,4 +1,5 @@
-// Activation functions.
+// Activation functions. Derivatives take 0 where an element lies in a flat part, and pass the gradient elsewhere: at
+// NaN, which no comparison holds for, nothing is hidden.
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include <cstring>
@@ -45,7 +46,7 @@ TS_OPERATORS(activation) {
       .doc("max(self, 0).");
   def("relu6(Tensor self) -> Tensor")
       .pointwise("min(max(self, 0), 6)")
-      .derivative("self", "select((self > 0) * (self < 6), grad, 0)")
+      .derivative("self", "select(max(self <= 0, self >= 6), 0, grad)")
       .inplace()
       .doc("min(max(self, 0), 6).");
   def("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor")
@@ -65,7 +66,7 @@ TS_OPERATORS(activation) {
   def("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor")
       .pointwise("min(max(self, min_val), max_val)")
       .truncate_numbers()
-      .derivative("self", "select((self > min_val) * (self < max_val), grad, 0)")
+      .derivative("self", "select(max(self <= min_val, self >= max_val), 0, grad)")
       .inplace()
       .out()
       .doc("self limited to [min_val, max_val].");
@@ -145,7 +146,7 @@ TS_OPERATORS(activation) {
   def("hardsigmoid(Tensor self) -> Tensor")
       .pointwise("min(max(self + 3, 0), 6) / 6")
       .no_integer()
-      .derivative("self", "select((self > -3) * (self < 3), grad / 6, 0)")
+      .derivative("self", "select(max(self <= -3, self >= 3), 0, grad / 6)")
       .inplace()
       .out()
       .doc("min(max(self + 3, 0), 6) / 6.");
@@ -170,16 +171,16 @@ TS_OPERATORS(activation) {
       .in("nn.functional")
       .doc("self - tanh(self).");
   def("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor")
-      .pointwise("select(abs(self) <= lambd, 0, self - lambd * sign(self))")
+      .pointwise("select(abs(self) <= lambd, copysign(0, self), self - lambd * sign(self))") // the sign of zeros stays
       .no_integer()
-      .derivative("self", "select(abs(self) > lambd, grad, 0)")
+      .derivative("self", "select(abs(self) <= lambd, 0, grad)")
       .out()
       .in("nn.functional")
       .doc("self moved towards 0 by lambd, 0 within it.");
   def("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor")
       .pointwise("select(abs(self) <= lambd, 0, self)")
       .no_integer()
-      .derivative("self", "select(abs(self) > lambd, grad, 0)")
+      .derivative("self", "select(abs(self) <= lambd, 0, grad)")
       .out()
       .in("nn.functional")
       .doc("self where |self| > lambd, 0 elsewhere.");

@@ -58,9 +58,12 @@ constexpr BinaryRow kBinary[] = {
      "self * log(other), 0 where self is 0.", nullptr, 0, true},
 };
 
+// By comparisons, as the sign of NaN is 0 and would hide it.
+constexpr const char* kSlopeOfAbs = "select(self == 0, 0, select(self < 0, -grad, grad))";
+
 constexpr UnaryRow kUnary[] = {
-    {"abs", "abs(self)", Promote::Arith, nullptr, "Absolute value, elementwise.", "_abs_complex"},
-    {"absolute", "abs(self)", Promote::Arith, nullptr, "Alias of abs.", "_abs_complex"},
+    {"abs", "abs(self)", Promote::Arith, kSlopeOfAbs, "Absolute value, elementwise.", "_abs_complex"},
+    {"absolute", "abs(self)", Promote::Arith, kSlopeOfAbs, "Alias of abs.", "_abs_complex"},
     {"sign", "sign(self)", Promote::Arith, nullptr, "-1, 0 or 1 by the sign of each element.", nullptr, kSameDtype},
     {"sgn", "sign(self)", Promote::Arith, nullptr, "The sign; of complex elements their quotient by their magnitude.",
      "_sgn_complex", kSameDtype},
@@ -215,14 +218,14 @@ void declare_clamps() {
       .doc("Alias of clamp.");
   def("clamp_min(Tensor self, Operand min) -> Tensor")
       .pointwise("max(self, min)")
-      .derivative("self", "select(self >= min, grad, 0)")
+      .derivative("self", "select(self < min, 0, grad)")
       .derivative("min", "select(self < min, grad, 0)")
       .inplace()
       .out()
       .doc("max(self, min).");
   def("clamp_max(Tensor self, Operand max) -> Tensor")
       .pointwise("min(self, max)")
-      .derivative("self", "select(self <= max, grad, 0)")
+      .derivative("self", "select(self > max, 0, grad)")
       .derivative("max", "select(self > max, grad, 0)")
       .inplace()
       .out()
@@ -230,7 +233,7 @@ void declare_clamps() {
   def("clamp_both(Tensor self, Operand min, Operand max) -> Tensor")
       .node_name("ClampBackward1")
       .pointwise("min(max(self, min), max)")
-      .derivative("self", "select((self >= min) * (self <= max), grad, 0)")
+      .derivative("self", "select(max(self < min, self > max), 0, grad)")
       .derivative("min", "select((self < min) * (min < max), grad, 0)")
       .derivative("max", "select((self > max) + (max < min) > 0, grad, 0)")
       .inplace()
@@ -328,13 +331,13 @@ TS_OPERATORS(arithmetic) {
       .doc("Replaces NaN by nan (0) and infinities by posinf and neginf (the dtype's extremes).");
   def("nan_to_num_values(Tensor self, Scalar nan, Scalar posinf, Scalar neginf) -> Tensor")
       .pointwise("select(self != self, nan, select(self == inf, posinf, select(self == -inf, neginf, self)))")
-      .derivative("self", "select(abs(self) < inf, grad, 0)")
+      .derivative("self", "grad * (abs(self) < inf)")
       .inplace()
       .hidden()
       .doc("nan_to_num with all values given.");
   def("nan_to_num_limits(Tensor self, Scalar nan, Scalar high) -> Tensor")
       .pointwise("select(self != self, nan, min(max(self, -high), high))")
-      .derivative("self", "select(abs(self) < inf, grad, 0)")
+      .derivative("self", "grad * (abs(self) < inf)")
       .node_name("NanToNumBackward0")
       .inplace()
       .hidden()

@@ -6,6 +6,12 @@
 namespace ts {
 namespace {
 
+// (cos(pi x) - sinc(x)) / x near zero, where the two cancel: its series in x^2.
+#define SINC_SLOPE                                                                                                     \
+  "self * (-3.2898681336964529 + self * self * (3.2469697011334146 + self * self * (-1.1445109447325053 + "            \
+  "self * self * (0.2091827825412384 + self * self * (-0.023460810354558236 + self * self * (0.0017811455163728520 + " \
+  "self * self * (-9.7662231263189327e-5 + self * self * 4.0499478466192442e-6)))))))"
+
 constexpr UnaryRow kRows[] = {
     {"exp", "exp(self)", Promote::Float, "grad * result", "e to the power of self."},
     {"exp2", "exp2(self)", Promote::Float, nullptr, "2 to the power of self."},
@@ -45,7 +51,7 @@ constexpr UnaryRow kRows[] = {
      "select((self >= 0) * (self <= 1), grad / (self * (1 - self)), inf - inf)", "log(self / (1 - self)).", nullptr, 0,
      true},
     {"sinc", "select(self == 0, 1, sin(3.1415926535897931 * self) / (3.1415926535897931 * self))", Promote::Float,
-     "grad * select(self == 0, 0, (cos(3.1415926535897931 * self) - result) / self)",
+     "grad * select(self * self < 0.0625, " SINC_SLOPE ", (cos(3.1415926535897931 * self) - result) / self)",
      "sin(pi self) / (pi self), 1 at 0."},
     {"deg2rad", "self * 0.017453292519943295", Promote::Float, nullptr, "Degrees to radians.", nullptr, 0, true},
     {"rad2deg", "self * 57.295779513082323", Promote::Float, nullptr, "Radians to degrees.", nullptr, 0, true},

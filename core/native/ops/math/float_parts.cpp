@@ -1,5 +1,4 @@
 // What nextafter and frexp of the package are made of: steps to neighbours and the two parts of floating numbers.
-#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
@@ -8,7 +7,6 @@
 namespace ts {
 namespace {
 
-const KernelId kNextafter("nextafter"), kFrexp("frexp");
 const Op view_dtype("view.dtype"), isfinite("isfinite"), abs_op("abs"), exp2_op("exp2");
 const Op shift_right("bitwise_right_shift"), neg_op("neg");
 
@@ -26,22 +24,21 @@ Tensor nextafter_rule(const Tensor& self, const Tensor& other) {
            other.sizes());
   return outline(self.sizes(), self.dtype(), self.device());
 }
-void nextafter(const Tensor& out, const Tensor& self, const Tensor& other) {
+Tensor nextafter_parts(const Tensor& self, const Tensor& other) {
   Tensor x = raw_contiguous(self), y = raw_contiguous(other);
-  if (Launch(kNextafter, out.device()).out(out).in(x).in(y).run()) return;
+  Device device = self.device();
   DType t = x.dtype(), whole = bits_type(t);
   // Away from zero the bit pattern grows by one; from zero itself it is the least number of y's sign.
   Tensor away = ops::eq(ops::gt(y, x), ops::gt(x, Scalar(0)));
   Tensor bits = view_dtype(x, whole);
-  Tensor step =
-      ops::where(away, filled({}, Scalar(1), whole, out.device()), filled({}, Scalar(-1), whole, out.device()));
+  Tensor step = ops::where(away, filled({}, Scalar(1), whole, device), filled({}, Scalar(-1), whole, device));
   Tensor stepped = view_dtype(ops::add(bits, step), t);
   Tensor tiniest = view_dtype(ops::ones_like(bits), t);
   Tensor result =
       ops::where(ops::eq(x, Scalar(0)), ops::where(ops::gt(y, Scalar(0)), tiniest, neg_op(tiniest)), stepped);
   result = ops::where(ops::eq(x, y), y, result);
-  raw_copy(out, ops::where(ops::logical_or(ops::isnan(x), ops::isnan(y)),
-                           filled({}, Scalar(__builtin_nan("")), t, out.device()), result));
+  return ops::where(ops::logical_or(ops::isnan(x), ops::isnan(y)), filled({}, Scalar(__builtin_nan("")), t, device),
+                    result);
 }
 
 using Parts = std::tuple<Tensor, Tensor>;
@@ -49,9 +46,8 @@ Parts frexp_rule(const Tensor& self) {
   check_floating(self.dtype(), "frexp");
   return {outline(self.sizes(), self.dtype(), self.device()), outline(self.sizes(), DType::Int32, self.device())};
 }
-void frexp(const Tensor& mantissa, const Tensor& exponent, const Tensor& self) {
+Parts frexp_parts(const Tensor& self) {
   Tensor x = raw_contiguous(self);
-  if (Launch(kFrexp, x.device()).out(mantissa).out(exponent).in(x).run()) return;
   Tensor plain = ops::logical_or(ops::eq(x, Scalar(0)), ops::logical_not(isfinite(x)));
   Tensor wide = raw_cast(ops::where(plain, ops::ones_like(x), x), DType::Float64);
   // Numbers below float64's normal range are brought into it first.
@@ -60,13 +56,12 @@ void frexp(const Tensor& mantissa, const Tensor& exponent, const Tensor& self) {
   Tensor lifted = ops::mul(raw_cast(small, DType::Int64), Scalar(int64_t{100}));
   Tensor power = ops::sub(ops::sub(shift_right(bits, Scalar(int64_t{52})), Scalar(int64_t{1022})), lifted);
   power = ops::masked_fill(power, plain, Scalar(int64_t{0}));
-  raw_copy(exponent, power);
   // In two steps: 2**exponent itself may be beyond the dtype.
   Tensor half = shift_right(power, Scalar(int64_t{1}));
   Tensor first = exp2_op(neg_op(raw_cast(half, DType::Float64)));
   Tensor second = exp2_op(neg_op(raw_cast(ops::sub(power, half), DType::Float64)));
   Tensor scaled = ops::mul(ops::mul(wide, first), second);
-  raw_copy(mantissa, ops::where(plain, x, raw_cast(scaled, x.dtype())));
+  return {ops::where(plain, x, raw_cast(scaled, x.dtype())), power};
 }
 
 // grad / 2**exponent, in two steps.
@@ -83,14 +78,16 @@ void frexp_gradient(GradContext& c) {
 TS_OPERATORS(float_parts) {
   def("_nextafter(Tensor self, Tensor other) -> Tensor")
       .rule<nextafter_rule>()
-      .compute<nextafter>()
+      .kernel("nextafter", "self other: contiguous")
+      .decompose<nextafter_parts>()
       .not_differentiable()
       .hidden()
       .function_only()
       .doc("The numbers after self in the direction of other, which are of one floating dtype and shape.");
   def("_frexp(Tensor self) -> (Tensor, Tensor)")
       .rule<frexp_rule>()
-      .compute<frexp, 2>()
+      .kernel("frexp", "self: contiguous")
+      .decompose<frexp_parts>()
       .saves("result1")
       .gradient(frexp_gradient)
       .hidden()

@@ -9,6 +9,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "broadcasts its operands and fetches numbers from the host";
+
 void check_integers(const Tensor& a, const Tensor& b, const char* op) {
   const Tensor both[] = {a, b}; // a bool beside an integer counts as one
   TS_CHECK_KIND(ErrorKind::NotImplemented, is_integral(result_type(TensorList(both)), false), op,
@@ -82,7 +85,7 @@ std::vector<Tensor> unravel_index(const Tensor& indices, IntSpan shape) {
 TS_OPERATORS(integer) {
   def("gcd(Tensor self, Tensor other) -> Tensor")
       .rule<gcd_rule>()
-      .compute<gcd>()
+      .computation<gcd>(kCode)
       .reads_host()
       .not_differentiable()
       .inplace()

@@ -25,10 +25,10 @@ constexpr UnaryRow kRows[] = {
     {"special_i0e", "i0e(self)", Promote::Float, "grad * (i1e(self) - sign(self) * result)",
      "exp(-|x|) I0(x), the modified Bessel function of the first kind, scaled."},
     {"special_i1", "select(abs(self) == inf, self, i1e(self) * exp(abs(self)))", Promote::Float,
-     "grad * select(self == 0, 0.5, i0e(self) * exp(abs(self)) - result / self)",
+     "grad * select(abs(self) < 1e-30, 0.5, i0e(self) * exp(abs(self)) - result / self)",
      "I1(x), the modified Bessel function of the first kind of order one."},
     {"special_i1e", "i1e(self)", Promote::Float,
-     "grad * select(self == 0, 0.5, i0e(self) - result * (sign(self) + 1 / self))",
+     "grad * select(abs(self) < 1e-30, 0.5, i0e(self) - result * (sign(self) + 1 / self))",
      "exp(-|x|) I1(x), the modified Bessel function of order one, scaled."},
 };
 
@@ -77,6 +77,15 @@ TS_OPERATORS(special) {
       .inplace()
       .out()
       .doc("I0(x), the modified Bessel function of the first kind of order zero.");
+  def("special_xlog1py(Operand self, Operand other) -> Tensor")
+      .pointwise("select(other != other, other, select(self == 0, 0, self * log1p(other)))")
+      .no_complex()
+      .promote(Promote::Float)
+      .derivative("self", "grad * select(self == 0, select(other <= -1, 0, log1p(other)), log1p(other))")
+      .derivative("other", "grad * self / (other + 1)")
+      .out()
+      .hidden()
+      .doc("self * log1p(other), 0 where self is 0.");
   // Left of zero the sum has poles at the integers; between them it is defined for whole s alone.
   def("special_zeta(Operand self, Operand other) -> Tensor")
       .pointwise("select(self < 1, inf - inf, select(self == 1, inf, select(other > 0, zeta(self, other), "

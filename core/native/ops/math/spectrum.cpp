@@ -9,6 +9,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "tells the kernel the mirrored dims as bits";
+
 const KernelId kMirror("mirror_spectrum");
 const Op conjugated("conj_physical"), rolled("roll");
 
@@ -50,7 +53,7 @@ void mirror(const Tensor& self, IntSpan given, bool conjugate) {
 TS_OPERATORS(spectrum) {
   def("_mirror_spectrum_(Tensor(a!) self, int[] dims, bool conjugate) -> Tensor(a!)")
       .rule<mirror_rule>()
-      .compute<mirror, 0>()
+      .computation<mirror, 0>(kCode)
       .not_differentiable()
       .hidden()
       .doc("Fills the second half of the last of dims with the first half at minus the frequencies, conjugated where "

@@ -1,10 +1,10 @@
 // Scaled dot product attention (Vaswani et al., arXiv:1706.03762).
 #include "ops/nn/attention.h"
+#include "autograd/traced.h"
 #include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
-#include "ops/common/traced.h"
 #include "ops/reduce/reduce_arrange.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
@@ -53,14 +53,6 @@ Tensor whole_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
   check_attention_operands(q, k, v);
   if (mask.defined()) check_attention_mask(mask, q.dtype());
   return attention_outline(q, v);
-}
-void whole(const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
-           double scale) {
-  Tensor hold[4];
-  Launch launch(kAttention, q.device());
-  launch.out(out).in(raw_dense(q, hold[0])).in(raw_dense(k, hold[1])).in(raw_dense(v, hold[2]));
-  if (launch.in(raw_dense(mask, hold[3])).param(is_causal).param(scale).run()) return;
-  raw_copy(out, attention_of(q, k, v, mask, is_causal, scale));
 }
 bool has_kernel(Device device) { return !device.is_meta() && backend_of(device).kernel(kAttention, device.index); }
 
@@ -149,7 +141,8 @@ Tensor attention_weights(const AttentionScores& s) {
 TS_OPERATORS(attention) {
   def("_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale) -> Tensor")
       .rule<whole_rule>()
-      .compute<whole>()
+      .kernel("scaled_dot_product_attention", "query key value attn_mask: contiguous", "is_causal, scale")
+      .decompose<attention_of>()
       .saves("query key value attn_mask")
       .gradient(traced_gradient<attention_of>)
       .node_name("ScaledDotProductAttentionBackward0")

@@ -3,6 +3,7 @@
 // arXiv:2112.05682), and draw again what dropout drew, from a place in the Philox stream that the forward pass kept.
 #include "autograd/gradient.h"
 #include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
 #include "ops/common/declare.h"
 #include "ops/nn/attention.h"
 #include "ops/nn/norm_parts.h"
@@ -15,6 +16,9 @@
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "walks over blocks of queries";
 
 const Op rows_op("attention_rows"), rows_backward_op("attention_rows_backward"), softmax_op("softmax"),
     apply_dropout("_dropout_apply");
@@ -110,7 +114,9 @@ Four attention_rows_backward(const Tensor& grad, const Tensor& query, const Tens
   Tensor g = widened(grad), q = widened(query), k = widened(key), v = widened(value);
   Rows rows(q, k, mask, is_causal, scale, dropout_p);
   Place place{};
-  if (dropout_p > 0) copy_bytes_to_host(&place, kept, sizeof place, "attention_rows_backward");
+  if (dropout_p > 0)
+    place = {static_cast<uint64_t>(host_number(ops::select(kept, int64_t{0}, int64_t{0}))),
+             static_cast<uint64_t>(host_number(ops::select(kept, int64_t{0}, int64_t{1})))};
   Tensor dk = ops::zeros_like(k), dv = ops::zeros_like(v), d_mask;
   std::vector<Tensor> dq, d_mask_rows;
   int64_t last[] = {kLastDim};
@@ -166,7 +172,7 @@ TS_OPERATORS(attention_rows) {
       "dropout_p) -> (Tensor, Tensor)")
       .node_name("ScaledDotProductAttentionBackward0")
       .rule<attention_rows_rule>()
-      .compute<attention_rows, 2>()
+      .computation<attention_rows, 2>(kCode)
       .random()
       .saves("query key value attn_mask result1")
       .gradient(rows_gradient)

@@ -1,15 +1,13 @@
 // Batch normalisation (Ioffe and Szegedy, arXiv:1502.03167) and its gradients.
-#include "dispatch/launch.h"
+#include "autograd/traced.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
-#include "ops/common/traced.h"
 #include "ops/nn/norm_parts.h"
 
 namespace ts {
 namespace {
 
-const KernelId kForward("native_batch_norm"), kBackward("native_batch_norm_backward");
 const Op forward_op("native_batch_norm"), backward_op("native_batch_norm_backward");
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
@@ -41,12 +39,9 @@ void check_channel_vector(const Tensor& t, const Tensor& input, const char* name
   TS_CHECK(is_floating(t.dtype()), "batch_norm: expected a floating ", name, ", got ", t.dtype());
 }
 
-// Kernels keep statistics, and take parameters, contiguous.
-Tensor as_statistic(const Tensor& t, DType dtype) { return t.defined() ? raw_contiguous(raw_cast(t, dtype)) : t; }
-
 // running = (1 - momentum) * running + momentum * batch
 void blend_into(const Tensor& running, const Tensor& batch, double momentum) {
-  Tensor mixed = ops::add(ops::mul(running, 1 - momentum), ops::mul(batch, momentum));
+  Tensor mixed = ops::add(ops::mul(widened(running), 1 - momentum), ops::mul(batch, momentum));
   raw_copy(running, mixed);
 }
 
@@ -54,14 +49,20 @@ Tensor outline_as(const Tensor& input) {
   return outline_in_layout(input.sizes(), input.dtype(), input.device(), is_channels_last(input));
 }
 
-void decompose(const Tensor& out, const Tensor& save_mean, const Tensor& save_rstd, const Tensor& input,
-               const Tensor& w, const Tensor& b, const Tensor& running_mean, const Tensor& running_var, bool training,
-               double momentum, double eps) {
+Three forward_parts(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                    const Tensor& running_var, bool training, double momentum, double eps) {
   Channels c(input.sizes());
-  Tensor x = raw_cast(input, accumulate_type(input.dtype()));
-  Tensor mean = training ? ops::mean_dim(x, c.others) : running_mean, var = running_var;
-  Tensor centered = ops::sub(x, c.beside(mean));
-  if (training) {
+  if (input.numel() == 0) {
+    Tensor nothing = filled(Dims{c.count}, 0.0, accumulate_type(input.dtype()), input.device());
+    return {Tensor(), nothing, nothing};
+  }
+  Tensor x = widened(input);
+  Tensor mean = training ? ops::mean_dim(x, c.others) : widened(running_mean);
+  Tensor centered = ops::sub(x, c.beside(mean)), var = training ? Tensor() : widened(running_var);
+  if (training) { // far from zero the mean is rounded by more than the spread bears: what is left of it is taken, too
+    Tensor left = ops::mean_dim(centered, c.others);
+    centered = ops::sub(centered, c.beside(left));
+    mean = ops::add(mean, left);
     var = ops::mean_dim(ops::square(centered), c.others);
     double n = static_cast<double>(c.per);
     if (running_mean.defined()) blend_into(running_mean, mean, momentum);
@@ -69,11 +70,9 @@ void decompose(const Tensor& out, const Tensor& save_mean, const Tensor& save_rs
   }
   Tensor rstd = ops::rsqrt(ops::add(var, eps));
   Tensor y = ops::mul(centered, c.beside(rstd));
-  if (w.defined()) y = ops::mul(y, c.beside(raw_cast(w, x.dtype())));
-  if (b.defined()) y = ops::add(y, c.beside(raw_cast(b, x.dtype())));
-  raw_copy(save_mean, mean);
-  raw_copy(save_rstd, rstd);
-  raw_copy(out, y);
+  if (weight.defined()) y = ops::mul(y, c.beside(widened(weight)));
+  if (bias.defined()) y = ops::add(y, c.beside(widened(bias)));
+  return {y, mean, rstd};
 }
 
 Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
@@ -90,28 +89,6 @@ Three forward_rule(const Tensor& input, const Tensor& weight, const Tensor& bias
   int64_t channels[] = {input.size(1)};
   DType wide = accumulate_type(input.dtype());
   return {outline_as(input), outline(channels, wide, input.device()), outline(channels, wide, input.device())};
-}
-
-void normalize_batch(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input,
-                     const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
-                     bool training, double momentum, double eps) {
-  if (input.numel() == 0) {
-    raw_fill(mean, 0.0);
-    return raw_fill(rstd, 0.0);
-  }
-  Tensor x = in_layout(input, is_channels_last(input)), w = as_statistic(weight, parameter_type(input, weight)),
-         b = as_statistic(bias, parameter_type(input, bias));
-  Tensor run_mean = as_statistic(running_mean, mean.dtype()), run_var = as_statistic(running_var, mean.dtype());
-  Launch launch(kForward, x.device());
-  launch.out(out).out(mean).out(rstd).in(x).in(w).in(b);
-  training ? launch.in_mutable(run_mean).in_mutable(run_var) : launch.in(run_mean).in(run_var);
-  if (!launch.param(training).param(momentum).param(eps).run())
-    decompose(out, mean, rstd, x, w, b, run_mean, run_var, training, momentum, eps);
-  if (!training) return;
-  for (auto [running, written] : {std::pair{&running_mean, &run_mean}, {&running_var, &run_var}}) {
-    if (!written->is(*running)) raw_copy(*running, *written);
-    if (running->defined()) (*running)->bump_version();
-  }
 }
 
 Three backward_parts(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& mean,
@@ -149,23 +126,6 @@ Three backward_rule(const Tensor& grad, const Tensor& input, const Tensor& weigh
   return {outline_as(input), outline(channels, kept, input.device()), outline(channels, kept, input.device())};
 }
 
-void batch_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
-                         const Tensor& weight, const Tensor& mean, const Tensor& rstd, bool training) {
-  if (input.numel() == 0) {
-    raw_fill(dw, 0.0);
-    return raw_fill(db, 0.0);
-  }
-  bool last = is_channels_last(input);
-  Tensor x = in_layout(input, last), g = in_layout(grad, last);
-  Tensor w = as_statistic(weight, parameter_type(input, weight));
-  Tensor m = raw_contiguous(mean), r = raw_contiguous(rstd);
-  if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(w).in(m).in(r).param(training).run()) return;
-  auto [px, pw, pb] = backward_parts(g, x, w, m, r, training);
-  raw_copy(dx, px);
-  raw_copy(dw, pw);
-  raw_copy(db, pb);
-}
-
 void batch_norm_gradient(GradContext& c) {
   auto [dx, dw, db] = backward_op.multi<3>(c.grad(), c.arg(0), c.arg(1), c.result(1), c.result(2), c.value(5));
   if (c.needs(0)) c.set(0, dx);
@@ -201,7 +161,12 @@ TS_OPERATORS(batch_norm) {
   def("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? "
       "running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)")
       .rule<forward_rule>()
-      .compute<normalize_batch, 3>()
+      .kernel(
+          "native_batch_norm",
+          "input: layout leads; weight bias: contiguous parameter; running_mean running_var: contiguous accumulate if "
+          "training",
+          "training, momentum, eps")
+      .decompose<forward_parts>()
       .saves("input weight result1 result2")
       .gradient(batch_norm_gradient)
       .hidden()
@@ -209,7 +174,10 @@ TS_OPERATORS(batch_norm) {
   def("native_batch_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor save_mean, Tensor save_rstd, bool "
       "training) -> (Tensor, Tensor, Tensor)")
       .rule<backward_rule>()
-      .compute<batch_norm_backward, 3>()
+      .kernel("native_batch_norm_backward",
+              "grad: layout; input: layout leads; weight: contiguous parameter; save_mean save_rstd: contiguous",
+              "training")
+      .decompose<backward_parts>()
       .saves("grad input weight save_mean save_rstd")
       .gradient(traced_gradient<backward_parts>)
       .hidden()

@@ -1,15 +1,13 @@
 // Convolution and its two gradients, each an operator: they are one another's derivatives.
-#include "dispatch/launch.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
+#include "ops/common/raw.h"
 #include "ops/linalg/matmul_launch.h"
 #include "ops/nn/conv_shape.h"
 
 namespace ts {
 namespace {
 
-const KernelId kForward("convolution"), kInput("convolution_backward_input"), kWeight("convolution_backward_weight");
 const Op convolution_op("convolution"), backward_input_op("convolution_backward_input"),
     backward_weight_op("convolution_backward_weight");
 
@@ -91,21 +89,7 @@ void convolution(const Tensor& out, const Tensor& input, const Tensor& weight, c
     if (bias.defined()) ops::add_(out, with_sizes(raw_contiguous(bias), per_channel));
     return;
   }
-  bool last = is_channels_last(input) || is_channels_last(weight);
-  Tensor x = in_layout(input, last), w = raw_contiguous(weight), b = bias.defined() ? raw_contiguous(bias) : bias;
-  if (Launch(kForward, x.device())
-          .out(out)
-          .in(x)
-          .in(w)
-          .in(b)
-          .param(s.stride)
-          .param(s.padding)
-          .param(s.dilation)
-          .param(groups)
-          .work(INT64_MAX)
-          .run())
-    return;
-  convolve_columns(out, x, w, b, s);
+  convolve_columns(out, input, weight, bias.defined() ? raw_contiguous(bias) : bias, s);
 }
 
 void check_grad(const Tensor& grad, IntSpan want, const char* op) {
@@ -130,25 +114,11 @@ void backward_input(const Tensor& out, const Tensor& grad, const Tensor& weight,
   if (is_complex(grad.dtype()))
     return raw_copy(out, by_parts(backward_input_op, grad, weight, input_size, stride, padding, dilation, groups));
   ConvShape s = conv_shape(stride, padding, dilation, groups, input_size.size() - 2, op);
-  bool last = is_channels_last(grad) || is_channels_last(weight);
-  Tensor g = in_layout(grad, last), w = raw_contiguous(weight);
-  if (Launch(kInput, g.device())
-          .out(out)
-          .in(g)
-          .in(w)
-          .param(input_size)
-          .param(s.stride)
-          .param(s.padding)
-          .param(s.dilation)
-          .param(groups)
-          .work(INT64_MAX)
-          .run())
-    return;
   Columns c = columns_of(grad.sizes(), weight.sizes(), groups);
-  Tensor turned = raw_transpose(with_sizes(w, c.weights()), 1, 2);
+  Tensor turned = raw_transpose(with_sizes(raw_contiguous(weight), c.weights()), 1, 2);
   Tensor windows = empty_tensor(c.windows(), grad.dtype(), grad.device());
   launch_matmul(windows, raw_expand(turned, Dims{c.n, c.groups, c.depth, c.out_per_group}, op),
-                with_sizes(raw_contiguous(g), c.outputs()));
+                with_sizes(raw_contiguous(grad), c.outputs()));
   Dims spread = {input_size[0], input_size[1]};
   IntSpan kernel = weight.sizes().subspan(2);
   for (int64_t k : kernel) spread.push_back(k);
@@ -174,24 +144,10 @@ void backward_weight(const Tensor& out, const Tensor& grad, const Tensor& input,
   if (is_complex(grad.dtype()))
     return raw_copy(out, by_parts(backward_weight_op, grad, input, weight_size, stride, padding, dilation, groups));
   ConvShape s = conv_shape(stride, padding, dilation, groups, input.sizes().size() - 2, "convolution_backward_weight");
-  bool last = is_channels_last(input);
-  Tensor g = in_layout(grad, last), x = in_layout(input, last);
-  if (Launch(kWeight, g.device())
-          .out(out)
-          .in(g)
-          .in(x)
-          .param(weight_size)
-          .param(s.stride)
-          .param(s.padding)
-          .param(s.dilation)
-          .param(groups)
-          .work(INT64_MAX)
-          .run())
-    return;
   Columns c = columns_of(grad.sizes(), weight_size, groups);
-  Tensor columns = gather_columns(x, weight_size, grad.sizes(), s, c);
+  Tensor columns = gather_columns(input, weight_size, grad.sizes(), s, c);
   Tensor each = empty_tensor(Dims{c.n, c.groups, c.out_per_group, c.depth}, grad.dtype(), grad.device());
-  launch_matmul(each, with_sizes(raw_contiguous(g), c.outputs()), raw_transpose(columns, 2, 3));
+  launch_matmul(each, with_sizes(raw_contiguous(grad), c.outputs()), raw_transpose(columns, 2, 3));
   int64_t first[] = {0};
   raw_copy(out, with_sizes(raw_contiguous(ops::sum_dim(each, IntSpan(first))), weight_size));
 }
@@ -239,7 +195,10 @@ TS_OPERATORS(conv) {
   def("convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) "
       "-> Tensor")
       .rule<convolution_rule>()
-      .compute<convolution>()
+      .kernel("convolution", "input: layout leads; weight: contiguous leads; bias: contiguous",
+              "stride each input, padding each input, dilation each input, groups")
+      .heavy()
+      .decompose<convolution>()
       .saves("input weight")
       .gradient(convolution_gradient)
       .hidden()
@@ -248,7 +207,10 @@ TS_OPERATORS(conv) {
   def("convolution_backward_input(Tensor grad, Tensor weight, int[] input_size, int[] stride, int[] padding, int[] "
       "dilation, int groups) -> Tensor")
       .rule<backward_input_rule>()
-      .compute<backward_input>()
+      .kernel("convolution_backward_input", "grad: layout leads; weight: contiguous leads",
+              "input_size, stride each grad, padding each grad, dilation each grad, groups")
+      .heavy()
+      .decompose<backward_input>()
       .saves("grad weight")
       .gradient(backward_input_gradient)
       .hidden()
@@ -256,7 +218,10 @@ TS_OPERATORS(conv) {
   def("convolution_backward_weight(Tensor grad, Tensor input, int[] weight_size, int[] stride, int[] padding, int[] "
       "dilation, int groups) -> Tensor")
       .rule<backward_weight_rule>()
-      .compute<backward_weight>()
+      .kernel("convolution_backward_weight", "grad: layout; input: layout leads",
+              "weight_size, stride each input, padding each input, dilation each input, groups")
+      .heavy()
+      .decompose<backward_weight>()
       .saves("grad input")
       .gradient(backward_weight_gradient)
       .hidden()

@@ -1,14 +1,11 @@
 // Connectionist temporal classification where a backend has the kernel; the package decomposes otherwise.
-#include "dispatch/launch.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
-#include "ops/common/raw.h"
 #include "runtime/empty.h"
 
 namespace ts {
 namespace {
 
-const KernelId kForward("ctc_loss"), kBackward("ctc_loss_backward");
 const char* const kName = "ctc_loss";
 
 // log_probs (T, N, C), labels (N, S), and N lengths of each.
@@ -38,20 +35,6 @@ Two forward_rule(const Tensor& log_probs, const Tensor& labels, const Tensor& le
   return {outline(Dims{log_probs.size(1)}, log_probs.dtype(), log_probs.device()),
           outline(table_sizes(log_probs, labels), log_probs.dtype(), log_probs.device())};
 }
-void forward(const Tensor& loss, const Tensor& alphas, const Tensor& log_probs, const Tensor& labels,
-             const Tensor& lengths, const Tensor& sizes, int64_t blank) {
-  if (loss.numel() == 0) return;
-  Launch(kForward, log_probs.device())
-      .out(loss)
-      .out(alphas)
-      .in(raw_contiguous(log_probs))
-      .in(raw_contiguous(labels))
-      .in(raw_contiguous(lengths))
-      .in(raw_contiguous(sizes))
-      .param(blank)
-      .run_required();
-}
-
 Tensor backward_rule(const Tensor& grad, const Tensor& log_probs, const Tensor& labels, const Tensor& lengths,
                      const Tensor& sizes, const Tensor& loss, const Tensor& alphas, int64_t blank, bool) {
   check_arguments(log_probs, labels, lengths, sizes, blank);
@@ -63,30 +46,12 @@ Tensor backward_rule(const Tensor& grad, const Tensor& log_probs, const Tensor& 
   TS_CHECK(same(alphas.sizes(), table), kName, ": expected alphas of shape ", table.span(), ", got ", alphas.sizes());
   return outline(log_probs.sizes(), log_probs.dtype(), log_probs.device());
 }
-void backward(const Tensor& out, const Tensor& grad, const Tensor& log_probs, const Tensor& labels,
-              const Tensor& lengths, const Tensor& sizes, const Tensor& loss, const Tensor& alphas, int64_t blank,
-              bool zero_infinity) {
-  if (out.numel() == 0) return;
-  Launch(kBackward, log_probs.device())
-      .out(out)
-      .in(raw_contiguous(grad))
-      .in(raw_contiguous(log_probs))
-      .in(raw_contiguous(labels))
-      .in(raw_contiguous(lengths))
-      .in(raw_contiguous(sizes))
-      .in(raw_contiguous(loss))
-      .in(raw_contiguous(alphas))
-      .param(blank)
-      .param(zero_infinity)
-      .run_required();
-}
-
 } // namespace
 
 TS_OPERATORS(ctc_loss) {
   def("_ctc_loss(Tensor log_probs, Tensor labels, Tensor lengths, Tensor sizes, int blank) -> (Tensor, Tensor)")
       .rule<forward_rule>()
-      .compute<forward, 2>()
+      .kernel("ctc_loss", "log_probs: contiguous empty; labels: contiguous empty; lengths sizes: contiguous", "blank")
       .not_differentiable()
       .hidden()
       .function_only()
@@ -95,7 +60,10 @@ TS_OPERATORS(ctc_loss) {
   def("_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor labels, Tensor lengths, Tensor sizes, Tensor loss, "
       "Tensor alphas, int blank, bool zero_infinity) -> Tensor")
       .rule<backward_rule>()
-      .compute<backward>()
+      .kernel("ctc_loss_backward",
+              "grad: contiguous; log_probs: contiguous empty; labels: contiguous empty; lengths sizes loss alphas: "
+              "contiguous",
+              "blank, zero_infinity")
       .not_differentiable()
       .hidden()
       .function_only()

@@ -4,11 +4,13 @@
 #include "ops/common/arguments.h"
 #include "ops/common/declare.h"
 #include "ops/random/random_bits.h"
-#include "runtime/capture_state.h"
 #include "runtime/interpreter.h"
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "claims its random numbers before it is known who draws them";
 
 const KernelId kDropout("native_dropout");
 using Pair = std::tuple<Tensor, Tensor>;
@@ -36,12 +38,7 @@ void native_dropout(const Tensor& out, const Tensor& mask, const Tensor& input, 
   if (input.numel() == 0) return;
   Device device = input.device();
   Place place = claim_place(device, static_cast<uint64_t>(input.numel()));
-  Launch launch(kDropout, device);
-  launch.out(out).out(mask).in(input).param(p);
-  launch.param(static_cast<int64_t>(place.seed)).param(static_cast<int64_t>(place.offset));
-  // In a recording by the card the place would be that of the first run for ever.
-  const CaptureState* capture = CaptureState::current();
-  if (!(capture && capture->by_launches) && launch.run()) return;
+  if (Launch(kDropout, device).out(out).out(mask).in(input).param(p).random(place.seed, place.offset).run()) return;
   Generator g; // where the device's own stood
   g.device = device;
   g.seed = place.seed;
@@ -107,7 +104,7 @@ TS_OPERATORS(dropout) {
       .doc("self * scale where mask, else 0.");
   def("native_dropout(Tensor input, float p) -> (Tensor result, Tensor mask)")
       .rule<native_dropout_rule>()
-      .compute<native_dropout, 2>()
+      .computation<native_dropout, 2>(kCode)
       .random()
       .function_only()
       .saves("result1")

@@ -1,5 +1,4 @@
 // Rows of a table by index.
-#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
@@ -8,7 +7,7 @@
 namespace ts {
 namespace {
 
-const KernelId kForward("embedding"), kBackward("embedding_backward");
+
 const Op backward_op("embedding_backward"), lookup_op("embedding");
 
 void check_indices(const Tensor& indices, const char* op) {
@@ -42,12 +41,10 @@ Tensor embedding_rule(const Tensor& indices, const Tensor& weight, std::optional
   return outline(sizes, weight.dtype(), weight.device());
 }
 void embedding(const Tensor& out, const Tensor& indices, const Tensor& weight, std::optional<int64_t>) {
-  Tensor hold_at, hold_table;
-  const Tensor &at = raw_dense(indices, hold_at), &table = raw_dense(weight, hold_table);
-  if (weight.numel() == 0) return check_bounds(at, weight.size(0), "embedding");
-  if (Launch(kForward, table.device()).out(out).in(table).in(at).run()) return;
-  check_bounds(at, weight.size(0), "embedding");
-  raw_copy(out, reshaped(raw_contiguous(ops::index_select(table, int64_t{0}, flat(at))), out.sizes()));
+  check_bounds(indices, weight.size(0), "embedding");
+  if (weight.numel() == 0) return;
+  Tensor rows = ops::index_select(weight, int64_t{0}, flat(raw_contiguous(indices)));
+  raw_copy(out, reshaped(raw_contiguous(rows), out.sizes()));
 }
 
 Tensor embedding_backward_rule(const Tensor& grad, const Tensor& indices, int64_t num_weights, int64_t) {
@@ -63,7 +60,6 @@ void embedding_backward(const Tensor& out, const Tensor& grad, const Tensor& ind
                         int64_t padding_idx) {
   if (indices.numel() == 0) return raw_fill(out, 0.0);
   Tensor g = raw_contiguous(grad), at = raw_contiguous(indices);
-  if (Launch(kBackward, g.device()).out(out).in(g).in(at).param(num_weights).param(padding_idx).run()) return;
   check_bounds(at, num_weights, "embedding_backward");
   DType wide = accumulate_type(grad.dtype());
   int64_t rows_sizes[] = {at.numel(), grad.sizes().back()};
@@ -91,7 +87,8 @@ void embedding_backward_gradient(GradContext& c) {
 TS_OPERATORS(embedding) {
   def("embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor")
       .rule<embedding_rule>()
-      .compute<embedding>()
+      .kernel("embedding", "weight input: contiguous")
+      .decompose<embedding>()
       .saves("input")
       .gradient(embedding_gradient)
       .in("nn.functional")
@@ -100,7 +97,8 @@ TS_OPERATORS(embedding) {
            "IndexError for an index outside.");
   def("embedding_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx) -> Tensor")
       .rule<embedding_backward_rule>()
-      .compute<embedding_backward>()
+      .kernel("embedding_backward", "grad indices: contiguous", "num_weights, padding_idx")
+      .decompose<embedding_backward>()
       .saves("indices")
       .gradient(embedding_backward_gradient)
       .hidden()

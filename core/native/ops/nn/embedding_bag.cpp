@@ -1,5 +1,6 @@
 // Sums, means and maxima of bags of rows of a table.
 #include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "runtime/backend.h"
@@ -31,11 +32,7 @@ void check_arguments(const Tensor& input, const Tensor& offsets, const char* mod
                  input.sizes(), ", got ", weights.sizes());
 }
 
-int64_t host_offset(const Tensor& offsets, int64_t k) {
-  int64_t value = 0;
-  copy_bytes_to_host(&value, raw_cast(raw_narrow(offsets, 0, k, 1), DType::Int64), sizeof value);
-  return value;
-}
+int64_t host_offset(const Tensor& offsets, int64_t k) { return host_number(ops::select(offsets, int64_t{0}, k)); }
 
 // Where the rows of bags end among n: at the last offset, if that is no bag's start.
 int64_t checked_end(const Tensor& offsets, int64_t n, bool include_last_offset) {
@@ -54,7 +51,9 @@ int64_t checked_end(const Tensor& offsets, int64_t n, bool include_last_offset) 
 // The bag of each of n positions: the last one that starts at or before it.
 Tensor bags_of(const Tensor& starts, int64_t n) {
   static const Op search("searchsorted.Tensor");
-  return ops::sub(search(raw_cast(starts, DType::Int64), counting(n, starts.device()), false, true), Scalar(1));
+  return ops::sub(search(ops::to_dtype(starts, DType::Int64),
+                         ops::arange(int64_t{0}, n, int64_t{1}, DType::Int64, starts.device()), false, true),
+                  Scalar(1));
 }
 
 // How many rows each bag keeps, as a column.
@@ -93,7 +92,8 @@ Tensor reduce_equal_bags(const Tensor& rows, IntSpan bags, const char* mode) {
 
 Tensor bags_of_rows(const Tensor& input) {
   int64_t sizes[] = {input.size(0), input.size(1)};
-  Tensor column = ops::unsqueeze(counting(sizes[0], input.device()), int64_t{1});
+  Tensor column =
+      ops::unsqueeze(ops::arange(int64_t{0}, sizes[0], int64_t{1}, DType::Int64, input.device()), int64_t{1});
   return ops::reshape(ops::expand(column, IntSpan(sizes)), Dims{-1});
 }
 
@@ -104,12 +104,13 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
   TS_CHECK(weight.ndim() == 2, kName, ": 'weight' must be 2-D, got shape ", weight.sizes());
   int64_t n = offsets.defined() ? offsets.numel() - include_last_offset : input.size(0), table = weight.size(0);
   TS_CHECK(n >= 0, kName, ": include_last_offset needs at least one offset");
-  Tensor at = ops::reshape(raw_cast(input, DType::Int64), Dims{-1}), kept, scale = sample_weights, starts = offsets;
+  Tensor at = ops::reshape(ops::to_dtype(input, DType::Int64), Dims{-1}), kept, scale = sample_weights,
+         starts = offsets;
   if (offsets.defined()) {
     const int64_t end = checked_end(offsets, at.numel(), include_last_offset);
     if (end < at.numel() && scale.defined()) scale = ops::narrow(scale, int64_t{0}, int64_t{0}, end);
-    at = raw_narrow(at, 0, 0, end);
-    starts = raw_narrow(offsets, 0, 0, n);
+    at = ops::slice(at, int64_t{0}, int64_t{0}, end, int64_t{1});
+    starts = ops::slice(offsets, int64_t{0}, int64_t{0}, n, int64_t{1});
   }
   const bool equal = !offsets.defined() && !padding_idx && input.numel() > 0;
   if (padding_idx) {

@@ -7,6 +7,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "sees windows of the image as an overlapping view";
+
 const Op im2col_op("im2col"), col2im_op("col2im");
 
 struct Blocks {
@@ -89,7 +92,7 @@ void col2im(const Tensor& out, const Tensor& self, IntSpan output_size, IntSpan 
 TS_OPERATORS(fold) {
   def("im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor")
       .rule<im2col_rule>()
-      .compute<im2col>()
+      .computation<im2col>(kCode)
       .gradient([](GradContext& c) {
         c.set(0, col2im_op(c.grad(), c.sizes(0).last(2), c.value(1), c.value(2), c.value(3), c.value(4)));
       })
@@ -103,7 +106,7 @@ TS_OPERATORS(fold) {
   def("col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] "
       "stride=1) -> Tensor")
       .rule<col2im_rule>()
-      .compute<col2im>()
+      .computation<col2im>(kCode)
       .gradient([](GradContext& c) { c.set(0, im2col_op(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5))); })
       .node_name("Col2ImBackward0")
       .hidden()

@@ -1,15 +1,12 @@
 // Values of planes and blocks at places between their elements, where a backend has the kernel; the package decomposes
 // otherwise, and for second derivatives.
-#include "dispatch/launch.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
-#include "ops/common/raw.h"
 #include "runtime/empty.h"
 
 namespace ts {
 namespace {
 
-const KernelId kForward("grid_sample"), kBackward("grid_sample_backward");
 const char* const kName = "grid_sample";
 
 void check_arguments(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding) {
@@ -35,18 +32,6 @@ Tensor forward_rule(const Tensor& input, const Tensor& grid, int64_t mode, int64
   check_arguments(input, grid, mode, padding);
   return outline(result_sizes(input, grid), input.dtype(), input.device());
 }
-void forward(const Tensor& out, const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool align) {
-  if (out.numel() == 0) return;
-  Launch(kForward, input.device())
-      .out(out)
-      .in(raw_contiguous(input))
-      .in(raw_contiguous(grid))
-      .param(mode)
-      .param(padding)
-      .param(align)
-      .run_required();
-}
-
 using Two = std::tuple<Tensor, Tensor>;
 Two backward_rule(const Tensor& grad, const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool) {
   check_arguments(input, grid, mode, padding);
@@ -55,31 +40,12 @@ Two backward_rule(const Tensor& grad, const Tensor& input, const Tensor& grid, i
   TS_CHECK(same(grad.sizes(), sizes), kName, ": expected a gradient of shape ", sizes.span(), ", got ", grad.sizes());
   return {outline(input.sizes(), input.dtype(), input.device()), outline(grid.sizes(), grid.dtype(), grid.device())};
 }
-void backward(const Tensor& d_input, const Tensor& d_grid, const Tensor& grad, const Tensor& input, const Tensor& grid,
-              int64_t mode, int64_t padding, bool align) {
-  if (grad.numel() == 0) {
-    raw_fill(d_input, 0);
-    raw_fill(d_grid, 0);
-    return;
-  }
-  Launch(kBackward, input.device())
-      .out(d_input)
-      .out(d_grid)
-      .in(raw_contiguous(grad))
-      .in(raw_contiguous(input))
-      .in(raw_contiguous(grid))
-      .param(mode)
-      .param(padding)
-      .param(align)
-      .run_required();
-}
-
 } // namespace
 
 TS_OPERATORS(grid_sample) {
   def("_grid_sample(Tensor input, Tensor grid, int mode, int padding, bool align_corners) -> Tensor")
       .rule<forward_rule>()
-      .compute<forward>()
+      .kernel("grid_sample", "input grid: contiguous", "mode, padding, align_corners")
       .not_differentiable()
       .hidden()
       .function_only()
@@ -88,7 +54,7 @@ TS_OPERATORS(grid_sample) {
   def("_grid_sample_backward(Tensor grad, Tensor input, Tensor grid, int mode, int padding, bool align_corners) -> "
       "(Tensor, Tensor)")
       .rule<backward_rule>()
-      .compute<backward, 2>()
+      .kernel("grid_sample_backward", "grad input grid: contiguous", "mode, padding, align_corners")
       .not_differentiable()
       .hidden()
       .function_only()

@@ -1,7 +1,7 @@
 // Group normalisation (Wu and He, arXiv:1803.08494) and its gradients: two passes over the input, three backward.
+#include "autograd/traced.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
-#include "ops/common/traced.h"
 #include "ops/nn/norm_parts.h"
 #include "ops/pointwise/fused.h"
 
@@ -139,7 +139,7 @@ void forward_gradient(GradContext& c) {
 TS_OPERATORS(group_norm) {
   def("_group_norm(Tensor input, Tensor? weight, Tensor? bias, int num_groups, float eps) -> (Tensor, Tensor, Tensor)")
       .rule<forward_rule>()
-      .compute<forward, 3>()
+      .decompose<forward, 3>()
       .saves("input weight result1 result2")
       .gradient(forward_gradient)
       .hidden()
@@ -147,7 +147,7 @@ TS_OPERATORS(group_norm) {
   def("_group_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int num_groups) -> "
       "(Tensor, Tensor, Tensor)")
       .rule<backward_rule>()
-      .compute<backward, 3>()
+      .decompose<backward, 3>()
       .saves("grad input mean rstd weight")
       .gradient(traced_gradient<backward_parts>)
       .hidden()

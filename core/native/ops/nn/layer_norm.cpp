@@ -1,13 +1,11 @@
 // Layer normalisation (Ba et al., arXiv:1607.06450) and its gradients.
-#include "dispatch/launch.h"
+#include "autograd/traced.h"
 #include "ops/common/declare.h"
-#include "ops/common/traced.h"
 #include "ops/nn/norm_parts.h"
 
 namespace ts {
 namespace {
 
-const KernelId kForward("native_layer_norm"), kBackward("native_layer_norm_backward");
 const Op forward_op("native_layer_norm"), backward_op("native_layer_norm_backward");
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
@@ -55,25 +53,19 @@ Three forward_rule(const Tensor& input, IntSpan shape, const Tensor& weight, con
           outline(stats, wide, input.device())};
 }
 
-void normalize_layers(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& input, IntSpan shape,
-                      const Tensor& weight, const Tensor& bias, double eps) {
+Three forward_parts(const Tensor& input, IntSpan shape, const Tensor& weight, const Tensor& bias, double eps) {
   if (input.numel() == 0) {
-    raw_fill(mean, 0.0);
-    return raw_fill(rstd, 0.0);
+    Tensor nothing =
+        filled(statistics_sizes(input.sizes(), shape.size()), 0.0, accumulate_type(input.dtype()), input.device());
+    return {Tensor(), nothing, nothing};
   }
-  Tensor hold_x, hold_w, hold_b;
-  const Tensor &x = raw_dense(input, hold_x), &w = raw_dense(weight, hold_w), &b = raw_dense(bias, hold_b);
-  if (Launch(kForward, x.device()).out(out).out(mean).out(rstd).in(x).in(w).in(b).param(shape).param(eps).run()) return;
-  DType wide = mean.dtype();
-  Dims dims = inner_dims(x.sizes().size(), shape.size());
-  Tensor v = raw_cast(x, wide), m = ops::mean_dim(v, dims, true), centered = ops::sub(v, m);
-  Tensor r = ops::rsqrt(ops::add(ops::mean_dim(ops::square(centered), dims, true), eps));
-  Tensor y = ops::mul(centered, r);
-  if (w.defined()) y = ops::mul(y, raw_cast(w, wide));
-  if (b.defined()) y = ops::add(y, raw_cast(b, wide));
-  raw_copy(mean, m);
-  raw_copy(rstd, r);
-  raw_copy(out, y);
+  Dims dims = inner_dims(input.sizes().size(), shape.size());
+  Tensor v = widened(input), mean = ops::mean_dim(v, dims, true), centered = ops::sub(v, mean);
+  Tensor rstd = ops::rsqrt(ops::add(ops::mean_dim(ops::square(centered), dims, true), eps));
+  Tensor y = ops::mul(centered, rstd);
+  if (weight.defined()) y = ops::mul(y, widened(weight));
+  if (bias.defined()) y = ops::add(y, widened(bias));
+  return {y, mean, rstd};
 }
 
 // dx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = grad * weight
@@ -107,22 +99,6 @@ Three backward_rule(const Tensor& grad, const Tensor& input, IntSpan shape, cons
   auto like = [&](IntSpan sizes, DType dtype) { return outline(sizes, dtype, input.device()); };
   DType kept = parameter_type(input, weight);
   return {like(input.sizes(), input.dtype()), like(shape, kept), like(shape, kept)};
-}
-
-void layer_norm_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& grad, const Tensor& input,
-                         IntSpan shape, const Tensor& mean, const Tensor& rstd, const Tensor& weight) {
-  if (input.numel() == 0) {
-    raw_fill(dw, 0.0);
-    return raw_fill(db, 0.0);
-  }
-  Tensor hold[5];
-  const Tensor &g = raw_dense(grad, hold[0]), &x = raw_dense(input, hold[1]), &m = raw_dense(mean, hold[2]),
-               &r = raw_dense(rstd, hold[3]), &w = raw_dense(weight, hold[4]);
-  if (Launch(kBackward, x.device()).out(dx).out(dw).out(db).in(g).in(x).in(m).in(r).in(w).param(shape).run()) return;
-  auto [px, pw, pb] = backward_parts(g, x, shape, m, r, w);
-  raw_copy(dx, px);
-  raw_copy(dw, pw);
-  raw_copy(db, pb);
 }
 
 void layer_norm_gradient(GradContext& c) {
@@ -159,7 +135,8 @@ TS_OPERATORS(layer_norm) {
   def("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, "
       "Tensor, Tensor)")
       .rule<forward_rule>()
-      .compute<normalize_layers, 3>()
+      .kernel("native_layer_norm", "input weight bias: contiguous", "normalized_shape, eps")
+      .decompose<forward_parts>()
       .saves("input weight result1 result2")
       .gradient(layer_norm_gradient)
       .hidden()
@@ -167,7 +144,8 @@ TS_OPERATORS(layer_norm) {
   def("native_layer_norm_backward(Tensor grad, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? "
       "weight) -> (Tensor, Tensor, Tensor)")
       .rule<backward_rule>()
-      .compute<layer_norm_backward, 3>()
+      .kernel("native_layer_norm_backward", "grad input mean rstd weight: contiguous", "normalized_shape")
+      .decompose<backward_parts>()
       .saves("grad input mean rstd weight")
       .gradient(traced_gradient<backward_parts>)
       .hidden()

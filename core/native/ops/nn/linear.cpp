@@ -1,13 +1,16 @@
 // The fully connected layer, with one kernel where the backend has it.
 #include "dispatch/launch.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
+#include "ops/common/raw.h"
 #include "ops/linalg/matmul_launch.h"
 #include "ops/reduce/reduce_arrange.h"
 #include "tensor/geometry.h"
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "sees the weight as a matrix that lies by rows or by columns";
 
 const KernelId kLinear("linear");
 
@@ -152,7 +155,7 @@ Tensor bilinear(const Tensor& left, const Tensor& right, const Tensor& weight, c
 TS_OPERATORS(linear) {
   def("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
       .rule<linear_rule>()
-      .compute<linear>()
+      .computation<linear>(kCode)
       .saves("input weight")
       .gradient(linear_gradient)
       .in("nn.functional")
@@ -161,14 +164,14 @@ TS_OPERATORS(linear) {
       .doc("input (..., K) @ weight (N, K) transposed + bias (N): (..., N). A weight (K) gives (...).");
   def("linear_backward_input(Tensor grad, Tensor weight, int[] input_size) -> Tensor")
       .rule<backward_input_rule>()
-      .compute<backward_input>()
+      .computation<backward_input>(kCode)
       .saves("grad weight")
       .gradient(backward_input_gradient)
       .hidden()
       .doc("Gradient of linear by its input: grad @ weight.");
   def("linear_backward_weight(Tensor grad, Tensor input, int[] weight_size) -> Tensor")
       .rule<backward_weight_rule>()
-      .compute<backward_weight>()
+      .computation<backward_weight>(kCode)
       .saves("grad input")
       .gradient(backward_weight_gradient)
       .hidden()

@@ -65,15 +65,12 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Ten
   return reduced("binary_cross_entropy", weighted(bce_op(input, target), weight), reduction);
 }
 
-// (1 - t) x - (1 + (w - 1) t) * log(sigmoid(x)), which does not overflow.
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target, const Tensor& weight,
                                         const char* reduction, const Tensor& pos_weight) {
   TS_CHECK_VALUE(same(input.sizes(), target.sizes()), "binary_cross_entropy_with_logits: Target size (", target.sizes(),
                  ") must be the same as input size (", input.sizes(), ")");
-  Tensor log_probability = log_sigmoid(input);
-  if (pos_weight.defined())
-    log_probability = ops::mul(log_probability, ops::add(ops::mul(ops::sub(pos_weight, 1.0), target), 1.0));
-  Tensor losses = ops::sub(ops::mul(ops::sub(ops::mul(target, -1.0), -1.0), input), log_probability);
+  static const Op elements("_bce_with_logits"), weighing("_bce_with_logits_weighing");
+  Tensor losses = pos_weight.defined() ? weighing(input, target, pos_weight) : elements(input, target);
   return reduced("binary_cross_entropy_with_logits", weighted(losses, weight), reduction);
 }
 
@@ -211,6 +208,25 @@ TS_OPERATORS(loss) {
       .derivative("target", "grad * (log(1 - self) - log(self))")
       .hidden()
       .doc("The elements of binary_cross_entropy.");
+  // (1 - t) x - log(sigmoid(x)), in an order that leaves the logarithm alone where t is 0 and x far below.
+  loss("_bce_with_logits(Tensor self, Tensor target) -> Tensor")
+      .pointwise("((1 - target) * self - min(self, 0)) + log1p(exp(-abs(self)))")
+      .no_complex()
+      .promote(Promote::Float)
+      .derivative("self", "grad * ((1 - target) * sigmoid(self) - target * sigmoid(-self))")
+      .derivative("target", "-grad * self")
+      .hidden()
+      .doc("The elements of binary_cross_entropy_with_logits.");
+  loss("_bce_with_logits_weighing(Tensor self, Tensor target, Tensor weight) -> Tensor")
+      .pointwise("((1 - target) * self - (1 + (weight - 1) * target) * min(self, 0)) + (1 + (weight - 1) * target) * "
+                 "log1p(exp(-abs(self)))")
+      .no_complex()
+      .promote(Promote::Float)
+      .derivative("self", "grad * ((1 - target) * sigmoid(self) - weight * target * sigmoid(-self))")
+      .derivative("target", "grad * ((weight - 1) * (log1p(exp(-abs(self))) - min(self, 0)) - self)")
+      .derivative("weight", "grad * target * (log1p(exp(-abs(self))) - min(self, 0))")
+      .hidden()
+      .doc("The same with a weight of the positive term.");
   loss("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, str reduction='mean', "
        "Tensor? pos_weight=None) -> Tensor")
       .body<binary_cross_entropy_with_logits>()

@@ -1,16 +1,14 @@
 // Negative log likelihood of class indices, and cross entropy on top of it.
-#include "dispatch/launch.h"
+#include "autograd/traced.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
-#include "ops/common/traced.h"
 #include "ops/nn/losses.h"
 #include "ops/reduce/reduce_arrange.h"
 
 namespace ts {
 namespace {
 
-const KernelId kForward("nll_loss_forward"), kBackward("nll_loss_backward");
 const Op forward_op("nll_loss_forward"), backward_op("nll_loss_backward"), log_softmax_op("log_softmax"),
     gather_op("gather");
 
@@ -60,33 +58,26 @@ Two nll_forward_rule(const Tensor& self, const Tensor& target, const Tensor& wei
           outline({}, self.dtype(), self.device())};
 }
 
-void nll_forward(const Tensor& out, const Tensor& total, const Tensor& self, const Tensor& target, const Tensor& weight,
-                 int64_t reduction, int64_t ignore_index) {
-  auto nothing = [&] {
-    raw_fill(out, reduction == kReduceMean ? std::nan("") : 0.0);
-    raw_fill(total, 0.0);
+Two nll_forward_parts(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
+                      int64_t ignore_index) {
+  auto nothing = [&]() -> Two {
+    Dims sizes;
+    if (reduction == kReduceNone) sizes.push_back(self.size(0));
+    return {filled(sizes, reduction == kReduceMean ? std::nan("") : 0.0, self.dtype(), self.device()),
+            filled({}, 0.0, self.dtype(), self.device())};
   };
   if (self.size(0) == 0) return nothing();
-  Tensor hold_x, hold_t, hold_w;
-  const Tensor &x = raw_dense(self, hold_x), &t = raw_dense(target, DType::Int64, hold_t),
-               &w = raw_dense(weight, hold_w);
-  if (x.numel() &&
-      Launch(kForward, x.device()).out(out).out(total).in(x).in(t).in(w).param(reduction).param(ignore_index).run())
-    return;
   DType wide = accumulate_type(self.dtype());
-  Targets at(t, w, self.size(1), wide, ignore_index);
-  if (x.numel() == 0) return nothing(); // no classes, so every target is ignored
-  Tensor picked = ops::select(ops::gather(raw_cast(x, wide), int64_t{1}, at.rows), int64_t{1}, int64_t{0});
+  Tensor t = as_dtype(target, DType::Int64);
+  Targets at(t, weight, self.size(1), wide, ignore_index);
+  if (self.numel() == 0) return nothing(); // no classes, so every target is ignored
+  Tensor picked = ops::select(ops::gather(as_dtype(self, wide), int64_t{1}, at.rows), int64_t{1}, int64_t{0});
   // An ignored row counts nothing, whatever it holds.
   Tensor ignored = ops::eq(t, ignore_index);
   Tensor losses = ops::masked_fill(ops::neg(ops::mul(picked, at.weights)), ignored, 0.0);
-  if (reduction == kReduceNone) {
-    raw_copy(out, losses);
-    return raw_fill(total, 0.0);
-  }
+  if (reduction == kReduceNone) return {losses, filled({}, 0.0, self.dtype(), self.device())};
   Tensor weights = ops::sum(at.weights), sum = ops::sum(losses);
-  raw_copy(out, reduction == kReduceMean ? ops::div(sum, weights) : sum);
-  raw_copy(total, weights);
+  return {reduction == kReduceMean ? ops::div(sum, weights) : sum, weights};
 }
 
 Tensor nll_backward_rule(const Tensor& grad, const Tensor& target, const Tensor& weight, const Tensor& total,
@@ -102,29 +93,16 @@ Tensor nll_backward_rule(const Tensor& grad, const Tensor& target, const Tensor&
   return outline(input_size, grad.dtype(), grad.device());
 }
 
-void nll_backward(const Tensor& out, const Tensor& grad, const Tensor& target, const Tensor& weight,
-                  const Tensor& total, IntSpan input_size, int64_t reduction, int64_t ignore_index) {
-  Tensor hold_t, hold_w, hold_g;
-  const Tensor &t = raw_dense(target, DType::Int64, hold_t), &w = raw_dense(weight, hold_w),
-               &g = raw_dense(grad, hold_g);
-  if (Launch(kBackward, g.device())
-          .out(out)
-          .in(g)
-          .in(t)
-          .in(w)
-          .in(total)
-          .param(input_size)
-          .param(reduction)
-          .param(ignore_index)
-          .run())
-    return;
+Tensor nll_backward_parts(const Tensor& grad, const Tensor& target, const Tensor& weight, const Tensor& total,
+                          IntSpan input_size, int64_t reduction, int64_t ignore_index) {
   DType wide = accumulate_type(grad.dtype());
-  Targets at(t, w, input_size[1], wide, ignore_index);
-  Tensor each = ops::neg(ops::mul(raw_cast(g, wide), at.weights));
-  if (reduction == kReduceMean) each = ops::div(each, raw_cast(total, wide));
+  Tensor t = as_dtype(target, DType::Int64);
+  Targets at(t, weight, input_size[1], wide, ignore_index);
+  Tensor each = ops::neg(ops::mul(as_dtype(grad, wide), at.weights));
+  if (reduction == kReduceMean) each = ops::div(each, as_dtype(total, wide));
   each = ops::masked_fill(each, ops::eq(t, ignore_index), 0.0);
   Tensor zeros = filled(input_size, 0.0, wide, grad.device());
-  raw_copy(out, ops::scatter(zeros, int64_t{1}, at.rows, ops::unsqueeze(each, int64_t{1})));
+  return ops::scatter(zeros, int64_t{1}, at.rows, ops::unsqueeze(each, int64_t{1}));
 }
 
 void nll_gradient(GradContext& c) {
@@ -180,11 +158,12 @@ Tensor soft_cross_entropy(const Tensor& log_probs, const Tensor& target, const T
   Tensor terms = ops::mul(log_probs, t);
   if (weight.defined()) terms = ops::mul(terms, weight);
   int64_t dims[] = {dim};
-  Tensor losses = ops::neg(ops::sum_dim(terms, IntSpan(dims)));
-  if (reduction == kReduceNone) return losses;
-  Tensor sum = ops::sum(losses);
+  // Sums over classes and samples in float32 at least: of halves they may be more than a mean is.
+  Tensor losses = ops::neg(ops::sum_dim(terms, IntSpan(dims), false, accumulate_type(terms.dtype())));
+  if (reduction != kReduceNone) losses = ops::sum(losses);
   double count = static_cast<double>(log_probs.numel()) / n_classes;
-  return reduction == kReduceMean ? ops::div(sum, count) : sum;
+  if (reduction == kReduceMean) losses = ops::div(losses, count);
+  return as_dtype(losses, terms.dtype());
 }
 
 // (1 - s) * nll + s / C * (mean over classes of -log_probs), both weighted.
@@ -195,19 +174,21 @@ Tensor smoothed(const Tensor& log_probs, const Tensor& target, const Tensor& wei
   Tensor all_classes = class_weight.defined() ? ops::mul(log_probs, class_weight) : log_probs;
   int64_t dims[] = {dim};
   Tensor ignored = ops::eq(target, ignore_index);
-  Tensor uniform = ops::masked_fill(ops::neg(ops::sum_dim(all_classes, IntSpan(dims))), ignored, 0.0);
+  const DType wide = accumulate_type(log_probs.dtype()); // of all classes, halves may not hold the sum
+  Tensor uniform = ops::masked_fill(ops::neg(ops::sum_dim(all_classes, IntSpan(dims), false, wide)), ignored, 0.0);
   if (reduction != kReduceNone) uniform = ops::sum(uniform);
   if (reduction == kReduceMean) {
     Tensor kept = ops::logical_not(ignored);
-    Tensor count = ops::to_dtype(ops::sum(kept), log_probs.dtype());
+    Tensor count = ops::sum(kept);
     if (weight.defined()) {
       Tensor safe = ops::where(kept, target, filled({}, 0, target.dtype(), target.device()));
       Tensor flat = ops::index_select(weight, int64_t{0}, ops::flatten(safe));
-      count = ops::sum(ops::mul(flat, ops::to_dtype(ops::flatten(kept), weight.dtype())));
+      count = ops::sum(ops::mul(as_dtype(flat, wide), ops::flatten(kept)));
     }
     uniform = ops::div(uniform, count);
   }
-  return ops::add(ops::mul(hard, 1 - smoothing), ops::mul(uniform, smoothing / n_classes));
+  Tensor both = ops::add(ops::mul(hard, 1 - smoothing), ops::mul(uniform, smoothing / n_classes));
+  return as_dtype(both, log_probs.dtype());
 }
 
 // Its result; every check but those of classes' values.
@@ -279,7 +260,9 @@ TS_OPERATORS(nll_loss) {
   def("nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor, "
       "Tensor)")
       .rule<nll_forward_rule>()
-      .compute<nll_forward, 2>()
+      .kernel("nll_loss_forward", "self: contiguous; target: contiguous int64; weight: contiguous",
+              "reduction, ignore_index")
+      .decompose<nll_forward_parts>()
       .reads_host()
       .saves("target weight result1")
       .gradient(nll_gradient)
@@ -288,7 +271,9 @@ TS_OPERATORS(nll_loss) {
   def("nll_loss_backward(Tensor grad, Tensor target, Tensor? weight, Tensor total_weight, int[] input_size, int "
       "reduction, int ignore_index) -> Tensor")
       .rule<nll_backward_rule>()
-      .compute<nll_backward>()
+      .kernel("nll_loss_backward", "grad: contiguous; target: contiguous int64; weight: contiguous; total_weight: any",
+              "input_size, reduction, ignore_index")
+      .decompose<nll_backward_parts>()
       .reads_host()
       .saves("target weight")
       .gradient(nll_backward_gradient)

@@ -1,7 +1,7 @@
 // Normalisations made of others: per group, per instance, by root mean square, by length, over neighbours.
+#include "autograd/traced.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
-#include "ops/common/traced.h"
 #include "ops/nn/norm_parts.h"
 #include <cmath>
 #include <limits>
@@ -80,11 +80,11 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
   Tensor x = ops::reshape(as_parameters(input, weight, bias), as_batch);
   Tensor y = batch_norm_op(x, Value(), Value(), mean, var, use_input_stats, momentum, eps);
   if (use_input_stats && n > 0) {
-    GradMode no_grad(false);
     if (mean.defined())
-      ops::copy_(running_mean, ops::mean_dim(ops::reshape(mean, IntSpan(per_instance)), IntSpan(instances)));
+      ops::copy_(ops::detach(running_mean),
+                 ops::mean_dim(ops::reshape(mean, IntSpan(per_instance)), IntSpan(instances)));
     if (var.defined())
-      ops::copy_(running_var, ops::mean_dim(ops::reshape(var, IntSpan(per_instance)), IntSpan(instances)));
+      ops::copy_(ops::detach(running_var), ops::mean_dim(ops::reshape(var, IntSpan(per_instance)), IntSpan(instances)));
   }
   return as_dtype(scale_channels(ops::reshape(y, input.sizes()), weight, bias), input.dtype());
 }

@@ -10,6 +10,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "writes into a part of the result";
+
 // pad counts from the last dimension: (left, right) of the last, then of the one before, ...
 struct Pads {
   int64_t dim, left, right;
@@ -140,6 +143,9 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
                 "pad: mode ", mode,
                 " pads the last 1, 2 or 3 dimensions of an input with one or two dimensions before them, got pad ", pad,
                 " for sizes ", input.sizes());
+  for (int64_t d = input.ndim() - spatial - 1; m != Mode::Circular && d < input.ndim(); ++d)
+    TS_CHECK(input.sizes()[static_cast<size_t>(d)] > 0, "pad: mode ", mode, " expects non-zero dimensions ",
+             "apart from the batch's, got sizes ", input.sizes());
   return selected_pad(input, pad, m, "pad");
 }
 
@@ -148,7 +154,7 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
 TS_OPERATORS(pad) {
   def("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor")
       .rule<constant_pad_rule>()
-      .compute<constant_pad>()
+      .computation<constant_pad>(kCode)
       .gradient(constant_pad_gradient)
       .function_only()
       .doc(

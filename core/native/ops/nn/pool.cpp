@@ -2,6 +2,7 @@
 #include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/check.h"
+#include "ops/common/copy.h"
 #include "ops/common/declare.h"
 #include "ops/common/layout.h"
 #include "ops/common/raw.h"
@@ -12,8 +13,10 @@
 namespace ts {
 namespace {
 
-const KernelId kMax("max_pool2d_with_indices"), kMaxBackward("max_pool2d_backward"), kAvg("avg_pool2d"),
-    kAvgBackward("avg_pool2d_backward");
+// Why what is declared here is computed by code.
+const char* const kCode = "wide windows, and those of whole numbers, are summed apart before a kernel is asked";
+
+const KernelId kAvg("avg_pool2d"), kAvgBackward("avg_pool2d_backward");
 const Op floor_divide("floor_divide"), max_op("max_pool2d_with_indices"), max_backward_op("max_pool2d_backward"),
     avg_op("avg_pool2d"), avg_backward_op("avg_pool2d_backward");
 using Two = std::tuple<Tensor, Tensor>;
@@ -85,18 +88,7 @@ Two max_pool2d_rule(const Tensor& self, IntSpan kernel, IntSpan stride, IntSpan 
 void max_pool2d_with_indices(const Tensor& out, const Tensor& indices, const Tensor& self, IntSpan kernel,
                              IntSpan stride, IntSpan padding, IntSpan dilation, bool ceil_mode) {
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, dilation, ceil_mode, "max_pool2d");
-  Tensor x = in_layout(self, is_channels_last(self));
-  if (Launch(kMax, x.device())
-          .out(out)
-          .out(indices)
-          .in(x)
-          .param(s.kernel)
-          .param(s.stride)
-          .param(s.padding)
-          .param(s.dilation)
-          .param(ceil_mode)
-          .run())
-    return;
+  const Tensor& x = self;
   Tensor windows = pool_windows(x, s, lowest(x.dtype()));
   // (N, C, OH, OW, KH, KW): the two kernel dims are reduced as one position.
   int64_t order[] = {0, 1, 4, 5, 2, 3}, last_dim[] = {-1};
@@ -120,9 +112,7 @@ Tensor max_pool2d_backward_rule(const Tensor& grad, const Tensor& indices, IntSp
 }
 
 void max_pool2d_backward(const Tensor& out, const Tensor& grad, const Tensor& indices, IntSpan input_size) {
-  bool last = is_channels_last(grad);
-  Tensor g = in_layout(grad, last), at = in_layout(indices, last);
-  if (grad.numel() && Launch(kMaxBackward, g.device()).out(out).in(g).in(at).param(input_size).run()) return;
+  const Tensor &g = grad, &at = indices;
   Dims planes(input_size.first(input_size.size() - 2));
   planes.push_back(plane_of(input_size));
   DType wide = accumulate_type(grad.dtype());
@@ -169,9 +159,33 @@ void check_average(const Tensor& t, std::optional<int64_t> divisor, const char* 
   TS_CHECK(!divisor || *divisor != 0, op, ": divisor must be not zero");
 }
 
+// Windows larger than the input, which may have any number of taps beside it: one dim after the other, whole lines are
+// added up where a window has them. Of shares instead (`back`), those of the windows that have an element.
+bool has_wide_windows(const PoolShape& s) {
+  return s.kernel[0] > s.input_plane()[0] || s.kernel[1] > s.input_plane()[1];
+}
+Tensor wide_window_sums(Tensor x, const PoolShape& s, bool back) {
+  for (int64_t d : {0, 1}) {
+    const size_t k = static_cast<size_t>(d);
+    Tensor begin =
+        ops::sub(ops::mul(ops::unsqueeze(counting(s.output_plane()[k], x.device()), int64_t{1}), Scalar(s.stride[k])),
+                 Scalar(s.padding[k]));
+    Tensor at = counting(s.input_plane()[k], x.device());
+    Tensor outside = ops::logical_or(ops::lt(at, begin), ops::ge(at, ops::add(begin, Scalar(s.kernel[k]))));
+    if (back) outside = ops::transpose(outside, int64_t{0}, int64_t{1});
+    Tensor lines = ops::unsqueeze(ops::transpose(x, d - 2, int64_t{-1}), int64_t{-2});
+    Dims sizes(lines.sizes());
+    sizes[sizes.size() - 2] = outside.size(0);
+    Tensor own = ops::masked_fill(ops::expand(lines, sizes), outside, 0);
+    x = ops::transpose(ops::sum_dim(own, IntSpan(Dims{-1})), d - 2, int64_t{-1});
+  }
+  return x;
+}
+
 Tensor whole_averages(const Tensor& self, const PoolShape& s, bool include_padding, std::optional<int64_t> divisor) {
   int64_t kernel_dims[] = {2, 3};
-  Tensor sums = ops::sum_dim(pool_windows(self, s, 0), IntSpan(kernel_dims));
+  Tensor sums = has_wide_windows(s) ? wide_window_sums(self, s, false)
+                                    : ops::sum_dim(pool_windows(self, s, 0), IntSpan(kernel_dims));
   static const Op divide("div_trunc");
   if (divisor) return ops::reshape(divide(sums, *divisor), s.output);
   std::vector<double> counts;
@@ -193,6 +207,11 @@ void avg_pool2d(const Tensor& out, const Tensor& self, IntSpan kernel, IntSpan s
   PoolShape s = pool_shape(self.sizes(), kernel, stride, padding, Dims{1}, ceil_mode, "avg_pool2d");
   Tensor x = in_layout(self, is_channels_last(self));
   if (!is_floating(self.dtype())) return raw_copy(out, whole_averages(x, s, include_padding, divisor));
+  if (has_wide_windows(s)) {
+    DType wide = accumulate_type(x.dtype());
+    Tensor sums = wide_window_sums(raw_cast(x, wide), s, false);
+    return raw_copy(out, ops::mul(sums, window_scales(s, include_padding, divisor, wide, x.device())));
+  }
   if (Launch(kAvg, x.device())
           .out(out)
           .in(x)
@@ -223,6 +242,11 @@ void avg_pool2d_backward(const Tensor& out, const Tensor& grad, IntSpan input_si
                          IntSpan padding, bool ceil_mode, bool include_padding, std::optional<int64_t> divisor) {
   PoolShape s = pool_shape(input_size, kernel, stride, padding, Dims{1}, ceil_mode, "avg_pool2d_backward");
   Tensor g = in_layout(grad, is_channels_last(grad));
+  if (has_wide_windows(s)) {
+    DType wide = accumulate_type(g.dtype());
+    Tensor share = ops::mul(raw_cast(g, wide), window_scales(s, include_padding, divisor, wide, g.device()));
+    return raw_copy(out, wide_window_sums(share, s, true));
+  }
   if (Launch(kAvgBackward, g.device())
           .out(out)
           .in(g)
@@ -264,7 +288,9 @@ TS_OPERATORS(pool) {
   def("max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, int[2] "
       "dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)")
       .rule<max_pool2d_rule>()
-      .compute<max_pool2d_with_indices, 2>()
+      .kernel("max_pool2d_with_indices", "self: layout leads",
+              "kernel_size each 2, stride or kernel_size each 2, padding each 2, dilation each 2, ceil_mode")
+      .decompose<max_pool2d_with_indices, 2>()
       .saves("result1")
       .gradient(max_gradient)
       .function_only()
@@ -272,7 +298,8 @@ TS_OPERATORS(pool) {
       .doc("Maximum of each window of (N, C, H, W) or (C, H, W), and where in the H * W plane it was (int64).");
   def("max_pool2d_backward(Tensor grad, Tensor indices, int[] input_size) -> Tensor")
       .rule<max_pool2d_backward_rule>()
-      .compute<max_pool2d_backward>()
+      .kernel("max_pool2d_backward", "grad: layout leads; indices: layout", "input_size")
+      .decompose<max_pool2d_backward>()
       .saves("indices")
       .gradient(max_backward_gradient)
       .hidden()
@@ -280,7 +307,7 @@ TS_OPERATORS(pool) {
   def("avg_pool2d(Tensor self, int[2] kernel_size, int[2]? stride=None, int[2] padding=0, bool ceil_mode=False, bool "
       "count_include_pad=True, int? divisor_override=None) -> Tensor")
       .rule<avg_pool2d_rule>()
-      .compute<avg_pool2d>()
+      .computation<avg_pool2d>(kCode)
       .gradient(avg_gradient)
       .function_only()
       .in("nn.functional")
@@ -290,7 +317,7 @@ TS_OPERATORS(pool) {
   def("avg_pool2d_backward(Tensor grad, int[] input_size, int[2] kernel_size, int[2]? stride, int[2] padding, bool "
       "ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor")
       .rule<avg_pool2d_backward_rule>()
-      .compute<avg_pool2d_backward>()
+      .computation<avg_pool2d_backward>(kCode)
       .gradient(avg_backward_gradient)
       .hidden()
       .doc("Gradient of avg_pool2d: each gradient shared out over its window.");

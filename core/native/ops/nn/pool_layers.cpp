@@ -122,7 +122,7 @@ Tensor adaptive_along(const Tensor& x, int64_t dim, int64_t n, bool maximum) {
   std::vector<Tensor> parts;
   for (const Window& w : adaptive_windows(n, x.size(dim))) {
     Tensor window = ops::narrow(x, dim, w.begin, w.end - w.begin);
-    parts.push_back(maximum ? ops::amax(window, IntSpan(dims), true) : ops::mean_dim(window, IntSpan(dims), true));
+    parts.push_back(maximum ? ops::max_dim.multi<2>(window, dim, true)[0] : ops::mean_dim(window, IntSpan(dims), true));
   }
   return ops::cat(parts, dim);
 }
@@ -138,17 +138,20 @@ void check_adaptive(const Tensor& self, IntSpan output, size_t n, const char* op
              ": elements of output_size must be greater than or equal to 0, but got ", output);
 }
 
+// A result without elements that is part of the graph.
+Tensor no_windows(const Tensor& self, IntSpan output) {
+  Dims sizes(self.sizes().first(self.sizes().size() - 2));
+  sizes.push_back(output[0]);
+  sizes.push_back(output[1]);
+  return ops::reshape(ops::narrow(ops::flatten(self), int64_t{0}, int64_t{0}, int64_t{0}), sizes);
+}
+
 Tensor adaptive_avg_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_avg_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
   int64_t h = self.size(-2), w = self.size(-1);
-  if (output[0] == 0 || output[1] == 0) {
-    Dims sizes(self.sizes().first(self.sizes().size() - 2));
-    sizes.push_back(output[0]);
-    sizes.push_back(output[1]);
-    return ops::reshape(ops::narrow(ops::flatten(self), int64_t{0}, int64_t{0}, int64_t{0}), sizes);
-  }
+  if (output[0] == 0 || output[1] == 0) return no_windows(self, output);
   if (output[0] == 1 && output[1] == 1) {
     int64_t plane[] = {-2, -1};
     return ops::mean_dim(self, IntSpan(plane), true);
@@ -168,13 +171,13 @@ Tensor adaptive_max_pool2d(const Tensor& self, IntSpan output_size) {
   const char* op = "adaptive_max_pool2d";
   Dims output = per_dim(output_size, 2, op, "output_size");
   check_adaptive(self, output, 2, op);
-  TS_CHECK(output[0] > 0 && output[1] > 0, op, ": expected positive output sizes, got ", output_size);
+  if (output[0] == 0 || output[1] == 0) return no_windows(self, output);
   int64_t h = self.size(-2), w = self.size(-1), kernel[] = {h / output[0], w / output[1]};
   if (output[0] == 1 && output[1] == 1 && h * w > 0 &&
       !is_channels_last(self)) // a maximum of all: rows as long as planes
     return ops::unsqueeze(ops::max_dim.multi<2>(ops::flatten(self, int64_t{-2}), int64_t{-1}, true)[0], int64_t{-1});
   if (h % output[0] == 0 && w % output[1] == 0) return max_pool2d(self, kernel, kernel, Dims{0}, Dims{1}, false);
-  return as_laid_out(self, adaptive_along(adaptive_along(self, -2, output[0], true), -1, output[1], true));
+  return as_laid_out(self, adaptive_along(adaptive_along(self, -1, output[1], true), -2, output[0], true));
 }
 
 } // namespace

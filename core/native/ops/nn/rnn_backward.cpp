@@ -1,16 +1,19 @@
 // Gradients of the recurrent layers through time: operators of their own, which walk the steps backwards and leave the
 // weights' gradients to one product each. What differentiates them goes through the layer written with operators.
+#include "autograd/traced.h"
 #include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
-#include "ops/common/traced.h"
 #include "ops/linalg/matmul_launch.h"
 #include "ops/nn/rnn_layer.h"
 #include "ops/reduce/reduce_arrange.h"
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "walks over steps between products, all of an LSTM's by one kernel where there is one";
 
 using namespace rnn;
 
@@ -283,7 +286,7 @@ TS_OPERATORS(rnn_backward) {
       "Tensor? b_ih, Tensor? b_hh, Tensor output, int[] batch_sizes, bool reverse, bool relu, int wanted) -> (Tensor, "
       "Tensor, Tensor, Tensor, Tensor, Tensor)")
       .rule<simple_rule>()
-      .compute<simple_backward, 6>()
+      .computation<simple_backward, 6>(kCode)
       .saves("grad grad_state input hx w_ih w_hh b_ih b_hh output")
       .gradient(traced_gradient<simple_traced>)
       .hidden()
@@ -293,7 +296,7 @@ TS_OPERATORS(rnn_backward) {
       "Tensor hidden, int[] batch_sizes, bool reverse, int wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
       "Tensor, Tensor)")
       .rule<lstm_rule>()
-      .compute<lstm_backward, 8>()
+      .computation<lstm_backward, 8>(kCode)
       .saves("grad grad_state grad_cell input hx cx w_ih w_hh b_ih b_hh w_hr output gates cells hidden")
       .gradient(traced_gradient<lstm_traced>)
       .hidden()
@@ -302,7 +305,7 @@ TS_OPERATORS(rnn_backward) {
       "Tensor? b_ih, Tensor? b_hh, Tensor output, Tensor gates, Tensor inner, int[] batch_sizes, bool reverse, int "
       "wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
       .rule<gru_rule>()
-      .compute<gru_backward, 6>()
+      .computation<gru_backward, 6>(kCode)
       .saves("grad grad_state input hx w_ih w_hh b_ih b_hh output gates inner")
       .gradient(traced_gradient<gru_traced>)
       .hidden()

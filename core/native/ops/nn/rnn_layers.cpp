@@ -12,6 +12,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "walks over steps between products, all of an LSTM's by one kernel where there is one";
+
 using namespace rnn;
 
 const Op simple_backward("_rnn_layer_backward"), lstm_backward("_lstm_layer_backward"),
@@ -205,7 +208,7 @@ TS_OPERATORS(rnn_layers) {
   def("_rnn_layer(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, int[] batch_sizes, "
       "bool reverse, bool relu) -> (Tensor, Tensor)")
       .rule<simple_rule>()
-      .compute<simple_layer, 2>()
+      .computation<simple_layer, 2>(kCode)
       .saves("input hx w_ih w_hh b_ih b_hh result0")
       .gradient(simple_gradient)
       .hidden()
@@ -214,7 +217,7 @@ TS_OPERATORS(rnn_layers) {
   def("_lstm_layer(Tensor input, Tensor hx, Tensor cx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, Tensor? "
       "w_hr, int[] batch_sizes, bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
       .rule<lstm_rule>()
-      .compute<lstm_layer, 6>()
+      .computation<lstm_layer, 6>(kCode)
       .saves("input hx cx w_ih w_hh b_ih b_hh w_hr result0 result3 result4 result5")
       .gradient(lstm_gradient)
       .hidden()
@@ -224,7 +227,7 @@ TS_OPERATORS(rnn_layers) {
   def("_gru_layer(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, int[] batch_sizes, "
       "bool reverse) -> (Tensor, Tensor, Tensor, Tensor)")
       .rule<gru_rule>()
-      .compute<gru_layer, 4>()
+      .computation<gru_layer, 4>(kCode)
       .saves("input hx w_ih w_hh b_ih b_hh result0 result2 result3")
       .gradient(gru_gradient)
       .hidden()

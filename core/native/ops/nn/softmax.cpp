@@ -1,22 +1,20 @@
 // softmax and log_softmax over one dim, with gradients.
-#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/declare.h"
-#include "ops/common/raw.h"
 #include "ops/reduce/reduce_arrange.h"
+#include "runtime/empty.h"
 #include "tensor/geometry.h"
 
 namespace ts {
 namespace {
 
-const KernelId kSoftmax("softmax"), kLogSoftmax("log_softmax"), kSoftmaxBackward("softmax_backward"),
-    kLogSoftmaxBackward("log_softmax_backward");
 const Op softmax_op("softmax"), softmax_backward_op("softmax_backward"),
     log_softmax_backward_op("log_softmax_backward");
 
 // x - max over dim, in the accumulation type.
-Tensor shifted(const Tensor& x, int64_t dim) {
-  Tensor wide = raw_cast(x, accumulate_type(x.dtype()));
+Tensor shifted(const Tensor& self, int64_t dim, DType dtype) {
+  Tensor x = dtype == DType::Undefined ? self : as_dtype(self, dtype);
+  Tensor wide = as_dtype(x, accumulate_type(x.dtype()));
   int64_t dims[] = {dim};
   return ops::sub(wide, ops::amax(wide, IntSpan(dims), true));
 }
@@ -37,22 +35,13 @@ Tensor log_softmax_rule(const Tensor& self, int64_t dim, DType dtype) {
   return soft_rule("log_softmax", self, dim, dtype);
 }
 
-void soften(const KernelId& kernel, const Tensor& out, const Tensor& self, int64_t dim, bool logarithm) {
-  if (self.ndim() == 0) { // exp(x - x), and NaN where that is
-    Tensor x = raw_cast(self, out.dtype()), zero = ops::sub(x, x);
-    return raw_copy(out, logarithm ? zero : ops::exp(zero));
-  }
-  int64_t d = dim < 0 ? dim + self.ndim() : dim;
-  Tensor hold;
-  const Tensor& x = raw_dense(self, out.dtype(), hold);
-  if (Launch(kernel, x.device()).out(out).in(x).param(d).run()) return;
-  Tensor y = shifted(x, d);
-  Tensor e = ops::exp(y);
-  raw_copy(out, logarithm ? ops::sub(y, ops::log(sum_along(e, d))) : ops::div(e, sum_along(e, d)));
+Tensor softmax_parts(const Tensor& self, int64_t dim, DType dtype) {
+  Tensor e = ops::exp(shifted(self, dim, dtype));
+  return ops::div(e, sum_along(e, dim));
 }
-void softmax(const Tensor& out, const Tensor& self, int64_t dim, DType) { soften(kSoftmax, out, self, dim, false); }
-void log_softmax(const Tensor& out, const Tensor& self, int64_t dim, DType) {
-  soften(kLogSoftmax, out, self, dim, true);
+Tensor log_softmax_parts(const Tensor& self, int64_t dim, DType dtype) {
+  Tensor y = shifted(self, dim, dtype);
+  return ops::sub(y, ops::log(sum_along(ops::exp(y), dim)));
 }
 Tensor softmin(const Tensor& self, int64_t dim, DType dtype) {
   return softmax_op(ops::neg(dtype == DType::Undefined ? self : as_dtype(self, dtype)), dim);
@@ -72,25 +61,17 @@ Tensor log_softmax_backward_rule(const Tensor& grad, const Tensor& output, int64
   return backward_rule("log_softmax_backward", grad, output, dim);
 }
 
-bool by_kernel(const KernelId& kernel, const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
-  if (output.ndim() == 0) return false;
-  Tensor hold_grad, hold_output;
-  const Tensor &g = raw_dense(grad, hold_grad), &y = raw_dense(output, hold_output);
-  return Launch(kernel, y.device()).out(out).in(g).in(y).param(dim < 0 ? dim + y.ndim() : dim).run();
-}
 Tensor widened(const Tensor& t) { return as_dtype(t, accumulate_type(t.dtype())); }
 
 // dx = y * (dy - sum(dy * y))
-void softmax_backward(const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
-  if (by_kernel(kSoftmaxBackward, out, grad, output, dim)) return;
+Tensor softmax_backward_parts(const Tensor& grad, const Tensor& output, int64_t dim) {
   Tensor g = widened(grad), y = widened(output);
-  raw_copy(out, ops::mul(y, ops::sub(g, sum_along(ops::mul(g, y), dim))));
+  return ops::mul(y, ops::sub(g, sum_along(ops::mul(g, y), dim)));
 }
 // dx = dy - exp(y) * sum(dy)
-void log_softmax_backward(const Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim) {
-  if (by_kernel(kLogSoftmaxBackward, out, grad, output, dim)) return;
-  Tensor g = widened(grad), y = widened(output);
-  raw_copy(out, ops::sub(g, ops::mul(ops::exp(y), sum_along(g, dim))));
+Tensor log_softmax_backward_parts(const Tensor& grad, const Tensor& output, int64_t dim) {
+  Tensor g = widened(grad), e = ops::exp(widened(output));
+  return ops::sub(g, ops::mul(e, sum_along(g, dim)));
 }
 
 // Of dx by dy and y, where t comes in: by y, t * (dy - sum(dy * y)) - dy * sum(t * y).
@@ -123,14 +104,16 @@ void log_softmax_gradient(GradContext& c) {
 TS_OPERATORS(softmax) {
   def("softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .rule<softmax_rule>()
-      .compute<softmax>()
+      .kernel("softmax", "self: contiguous result", "dim wrapped self")
+      .decompose<softmax_parts>()
       .saves("result")
       .gradient(softmax_gradient)
       .out(kSameDtype)
       .doc("exp(x) / exp(x).sum(dim), without overflow; computed in dtype if given.");
   def("log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .rule<log_softmax_rule>()
-      .compute<log_softmax>()
+      .kernel("log_softmax", "self: contiguous result", "dim wrapped self")
+      .decompose<log_softmax_parts>()
       .saves("result")
       .gradient(log_softmax_gradient)
       .out()
@@ -142,14 +125,16 @@ TS_OPERATORS(softmax) {
       .doc("softmax(-x).");
   def("softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
       .rule<softmax_backward_rule>()
-      .compute<softmax_backward>()
+      .kernel("softmax_backward", "grad output: contiguous", "dim wrapped output")
+      .decompose<softmax_backward_parts>()
       .saves("grad output")
       .gradient(softmax_backward_gradient)
       .hidden()
       .doc("Gradient of softmax.");
   def("log_softmax_backward(Tensor grad, Tensor output, int dim) -> Tensor")
       .rule<log_softmax_backward_rule>()
-      .compute<log_softmax_backward>()
+      .kernel("log_softmax_backward", "grad output: contiguous", "dim wrapped output")
+      .decompose<log_softmax_backward_parts>()
       .saves("grad output")
       .gradient(log_softmax_backward_gradient)
       .hidden()

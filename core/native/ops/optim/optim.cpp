@@ -1,5 +1,4 @@
 // Optimizer steps over lists of parameters, in place.
-#include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
@@ -12,8 +11,6 @@ namespace ts {
 namespace {
 
 using namespace optim;
-
-const KernelId kSgd("sgd_step_"), kAdam("adam_step_");
 
 struct Sgd {
   double lr, momentum, dampening, weight_decay;
@@ -49,26 +46,10 @@ void sgd_rule(TensorList params, TensorList grads, TensorList buffers, double, d
   written(op, buffers);
 }
 
-void sgd_step(TensorList params, TensorList grads, TensorList buffers, double lr, double momentum, double dampening,
-              double weight_decay, bool nesterov, bool maximize, bool first_step) {
-  Contiguous p(params), g(grads), b(buffers);
-  if (p.list().empty()) return;
-  Launch launch(kSgd, params[0].device());
-  launch.ins(p.list(), true).ins(g.list()).ins(b.list(), true);
-  launch.param(lr)
-      .param(momentum)
-      .param(dampening)
-      .param(weight_decay)
-      .param(nesterov)
-      .param(maximize)
-      .param(first_step);
-  if (!launch.run()) {
-    Sgd sgd{lr, momentum, dampening, weight_decay, nesterov, maximize, first_step};
-    for (size_t k = 0; k < p.list().size(); ++k)
-      sgd.step(p.list()[k], g.list()[k], momentum != 0 ? b.list()[k] : Tensor());
-  }
-  p.write_back();
-  b.write_back();
+void sgd_parts(TensorList params, TensorList grads, TensorList buffers, double lr, double momentum, double dampening,
+               double weight_decay, bool nesterov, bool maximize, bool first_step) {
+  Sgd sgd{lr, momentum, dampening, weight_decay, nesterov, maximize, first_step};
+  for (size_t k = 0; k < params.size(); ++k) sgd.step(params[k], grads[k], momentum != 0 ? buffers[k] : Tensor());
 }
 
 struct Adam {
@@ -114,28 +95,12 @@ void adam_rule(TensorList params, TensorList grads, TensorList means, TensorList
   for (TensorList list : {params, means, squares, tops}) written(op, list);
 }
 
-void adam_step(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops, int64_t step,
-               double lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad, bool maximize,
-               bool decoupled) {
-  Contiguous p(params), g(grads), m(means), v(squares), t(tops);
-  if (p.list().empty()) return;
-  Launch launch(kAdam, params[0].device());
-  launch.ins(p.list(), true).ins(g.list()).ins(m.list(), true).ins(v.list(), true).ins(t.list(), true);
-  launch.param(step)
-      .param(lr)
-      .param(beta1)
-      .param(beta2)
-      .param(weight_decay)
-      .param(eps)
-      .param(amsgrad)
-      .param(maximize)
-      .param(decoupled);
-  if (!launch.run()) {
-    Adam adam{static_cast<double>(step), lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, decoupled};
-    for (size_t k = 0; k < p.list().size(); ++k)
-      adam.step(p.list()[k], g.list()[k], m.list()[k], v.list()[k], amsgrad ? t.list()[k] : Tensor());
-  }
-  for (const Contiguous* list : {&p, &m, &v, &t}) list->write_back();
+void adam_parts(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops,
+                int64_t step, double lr, double beta1, double beta2, double weight_decay, double eps, bool amsgrad,
+                bool maximize, bool decoupled) {
+  Adam adam{static_cast<double>(step), lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, decoupled};
+  for (size_t k = 0; k < params.size(); ++k)
+    adam.step(params[k], grads[k], means[k], squares[k], amsgrad ? tops[k] : Tensor());
 }
 
 } // namespace
@@ -144,7 +109,9 @@ TS_OPERATORS(optim) {
   def("sgd_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, float lr, float momentum, float "
       "dampening, float weight_decay, bool nesterov, bool maximize, bool first_step) -> ()")
       .rule<sgd_rule>()
-      .compute<sgd_step, 0>()
+      .kernel("sgd_step_", "params grads momentum_buffers: contiguous",
+              "lr changes, momentum, dampening, weight_decay, nesterov, maximize, first_step")
+      .decompose<sgd_parts, 0>()
       .not_differentiable()
       .function_only()
       .doc("One step of stochastic gradient descent on every parameter, as torch.optim.SGD. momentum_buffers is empty "
@@ -153,7 +120,9 @@ TS_OPERATORS(optim) {
       "max_exp_avg_sqs, int step, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, "
       "bool maximize, bool decoupled) -> ()")
       .rule<adam_rule>()
-      .compute<adam_step, 0>()
+      .kernel("adam_step_", "params grads exp_avgs exp_avg_sqs max_exp_avg_sqs: contiguous",
+              "step changes, lr changes, beta1, beta2, weight_decay, eps, amsgrad, maximize, decoupled")
+      .decompose<adam_parts, 0>()
       .not_differentiable()
       .function_only()
       .doc("One step of Adam (Kingma and Ba, arXiv:1412.6980) on every parameter, as torch.optim.Adam; decoupled "

@@ -12,6 +12,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "one fused program a parameter, chosen by the rule's name";
+
 using namespace optim;
 
 constexpr size_t kMaxNumbers = 10;
@@ -114,7 +117,7 @@ TS_OPERATORS(optim_steps) {
       "Tensor(d!)[] third, float n0=0, float n1=0, float n2=0, float n3=0, float n4=0, float n5=0, float n6=0, float "
       "n7=0, float n8=0, float n9=0) -> ()")
       .rule<step_rule>()
-      .compute<step, 0>()
+      .computation<step, 0>(kCode)
       .not_differentiable()
       .hidden()
       .function_only()

@@ -14,6 +14,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "brings both operands to one dtype, then counts or looks up";
+
 const KernelId kSearch("searchsorted"), kCount("count_integers");
 const Op middle_of("_search_middle"), step_low("_search_low"), step_high("_search_high");
 
@@ -256,7 +259,7 @@ TS_OPERATORS(search) {
   def("searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? "
       "side=None, Tensor? sorter=None) -> Tensor")
       .rule<searchsorted_rule>()
-      .compute<searchsorted>()
+      .computation<searchsorted>(kCode)
       .not_differentiable()
       .function_only()
       .out(kSameDtype)
@@ -288,7 +291,7 @@ TS_OPERATORS(search) {
       .doc("How often each non-negative integer occurs, or the sum of its weights. Waits for the device.");
   def("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
       .rule<histc_rule>()
-      .compute<histc>()
+      .computation<histc>(kCode)
       .reads_host()
       .not_differentiable()
       .out(kSameDtype)
@@ -303,7 +306,7 @@ TS_OPERATORS(search) {
       .doc("Class indices as rows of zeros with a one. Waits for the device.");
   def("_one_hot(Tensor self, int num_classes) -> Tensor")
       .rule<one_hot_rule>()
-      .compute<one_hot>()
+      .computation<one_hot>(kCode)
       .reads_host()
       .not_differentiable()
       .hidden()

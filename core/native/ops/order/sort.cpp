@@ -4,11 +4,15 @@
 #include "ops/common/arguments.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/reduce/reduce_arrange.h"
 #include "tensor/geometry.h"
 #include <cmath>
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "sorts along the last dim of a geometry in which that is the dim asked for";
 
 using Pair = std::tuple<Tensor, Tensor>;
 const KernelId kSort("sort"), kTopk("topk"), kRank("rank_positions");
@@ -195,9 +199,16 @@ Tensor nothing_between(const Tensor& self) {
   if (self.dtype() == DType::Int64) value = Scalar(INT64_MIN);
   return ops::full(IntSpan(), value, self.dtype(), self.device());
 }
+Tensor middle_rule(const Tensor& self, bool ignore_nan) {
+  check_selectable(self, ignore_nan ? "nanmedian" : "median");
+  return outline(IntSpan(), self.dtype(), self.device());
+}
+void middle(const Tensor& out, const Tensor& self, bool ignore_nan) {
+  raw_copy(out, std::get<0>(median_dim(ops::reshape(self, Dims{-1}), 0, false, ignore_nan)));
+}
 template <bool ignore_nan> Tensor median_all(const Tensor& self) {
-  if (self.numel() == 0) return nothing_between(self);
-  return std::get<0>(median_dim(ops::reshape(self, Dims{-1}), 0, false, ignore_nan));
+  static const Op middle_of("_median");
+  return self.numel() == 0 ? nothing_between(self) : middle_of(self, ignore_nan);
 }
 
 } // namespace
@@ -205,7 +216,7 @@ template <bool ignore_nan> Tensor median_all(const Tensor& self) {
 TS_OPERATORS(sort) {
   def("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)")
       .rule<sort_rule>()
-      .compute<sort, 2>()
+      .computation<sort, 2>(kCode)
       .saves("result1")
       .gradient([](GradContext& c) { selection_gradient(c, 1); })
       .out()
@@ -213,13 +224,13 @@ TS_OPERATORS(sort) {
           "Elements in order along `dim`, and where they came from. Equal elements keep their order; NaN is greatest.");
   def("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor")
       .rule<argsort_rule>()
-      .compute<argsort>()
+      .computation<argsort>(kCode)
       .not_differentiable()
       .doc("Positions that sort self along `dim`; equal elements keep their order.");
   def("msort(Tensor self) -> Tensor").body<msort>().out(kSameDtype).doc("self sorted along its first dimension.");
   def("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)")
       .rule<topk_rule>()
-      .compute<topk, 2>()
+      .computation<topk, 2>(kCode)
       .saves("result1")
       .gradient([](GradContext& c) { selection_gradient(c, 2); })
       .out()
@@ -231,6 +242,14 @@ TS_OPERATORS(sort) {
   def("median(Tensor self) -> Tensor")
       .body<median_all<false>>()
       .doc("The lower of the middle elements of all; NaN if there is any.");
+  def("_median(Tensor self, bool ignore_nan) -> Tensor")
+      .rule<middle_rule>()
+      .computation<middle>(kCode)
+      .node_name("MedianBackward0")
+      .saves("self result")
+      .gradient(share_among_equals)
+      .hidden()
+      .doc("The median of all elements; equal ones share its gradient.");
   def("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .body<median_along<false>>()
       .out()
@@ -244,7 +263,7 @@ TS_OPERATORS(sort) {
       .doc("The lower of the middle elements along `dim` that are not NaN, and where it came from.");
   def("_rank_positions(Tensor self, int dim, int rank) -> Tensor")
       .rule<rank_positions_rule>()
-      .compute<rank_positions>()
+      .computation<rank_positions>(kCode)
       .not_differentiable()
       .hidden()
       .doc("Where along `dim` the element of a rank is, counted from 0; of rank -1 the median, -2 that of numbers.");

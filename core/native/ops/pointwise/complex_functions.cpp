@@ -71,12 +71,23 @@ Pair sqrt(const Pair& z) {
   return choose(infinite(y), {num(INFINITY), y}, root);
 }
 
+namespace {
+// exp(x) as a factor within range, and another: the modulus may overflow where a part does not.
+Pair exp_factors(const Expr& x) {
+  constexpr double apart = 64; // taken off exactly from 88, where float32 comes to its end
+  Expr large = less(num(88), x);
+  return {call(TS_I_EXP, select(large, x - num(apart), x)), select(large, num(std::exp(apart)), num(1))};
+}
+} // namespace
+
 Pair exp(const Pair& z) {
   const auto& [x, y] = z;
-  Expr e = call(TS_I_EXP, x), vanishes = equal(x, num(-INFINITY));
-  Expr re = select(finite(y), e * call(TS_I_COS, y),
+  Expr vanishes = equal(x, num(-INFINITY));
+  auto [e, scale] = exp_factors(x);
+  Expr re = select(finite(y), e * call(TS_I_COS, y) * scale,
                    select(vanishes, num(0), select(equal(x, num(INFINITY)), num(INFINITY), nan())));
-  Expr im = select(finite(y), e * call(TS_I_SIN, y), select(vanishes, num(0), nan()));
+  Expr im = select(finite(y), e * call(TS_I_SIN, y) * scale, select(vanishes, num(0), nan()));
+  e = e * scale;
   return choose(equal(y, num(0)), {e, y}, {re, im});
 }
 

@@ -11,6 +11,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "draws numbers, then walks over sums of weights";
+
 void check_weights(const Tensor& p) {
   Tensor bad = ops::logical_not(ops::logical_and(ops::ge(p, Scalar(0)), ops::lt(p, Scalar(INFINITY))));
   TS_CHECK(!raw_truth(ops::any(bad)), "multinomial: probability tensor contains either `inf`, `nan` or element < 0");
@@ -74,7 +77,7 @@ void multinomial(const Tensor& out, const Tensor& self, int64_t num_samples, boo
 TS_OPERATORS(multinomial) {
   def("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor")
       .rule<multinomial_rule>()
-      .compute<multinomial>()
+      .computation<multinomial>(kCode)
       .reads_host()
       .not_differentiable()
       .out(kSameDtype)

@@ -13,6 +13,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "claims its random numbers before it is known who draws them";
+
 using Format = std::optional<MemoryFormat>;
 
 Tensor drawn(const char* op, IntSpan size, Generator* g, DType t, Device device) {
@@ -169,72 +172,72 @@ void normal_float_float(const Tensor& out, double mean, double std, IntSpan, Gen
 TS_OPERATORS(random_factories) {
   def("rand(int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<rand_rule>()
-      .compute<rand>()
+      .computation<rand>(kCode)
       .function_only()
       .out()
       .doc("Uniform numbers in [0, 1).");
   def("randn(int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<randn_rule>()
-      .compute<randn>()
+      .computation<randn>(kCode)
       .function_only()
       .out()
       .doc("Standard normal numbers.");
   def("randint(int high, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<randint_high_rule>()
-      .compute<randint_high>()
+      .computation<randint_high>(kCode)
       .function_only()
       .out()
       .doc("Integers drawn evenly from [0, high).");
   def("randint.low(int low, int high, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<randint_rule>()
-      .compute<randint>()
+      .computation<randint>(kCode)
       .function_only()
       .out()
       .doc("Integers drawn evenly from [low, high).");
   def("randperm(int n, " DRAW_OPTIONS ") -> Tensor")
       .rule<randperm_rule>()
-      .compute<randperm>()
+      .computation<randperm>(kCode)
       .function_only()
       .out()
       .doc("A random order of 0, 1, ..., n - 1.");
   def("rand_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .rule<rand_like_rule>()
-      .compute<rand_like>()
+      .computation<rand_like>(kCode)
       .function_only()
       .not_differentiable()
       .random()
       .doc("Uniform numbers in [0, 1) with self's shape, dtype and device.");
   def("randn_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
       .rule<rand_like_rule>()
-      .compute<randn_like>()
+      .computation<randn_like>(kCode)
       .function_only()
       .not_differentiable()
       .random()
       .doc("Standard normal numbers with self's shape, dtype and device.");
   def("randint_like(Tensor self, int high, " LIKE_OPTIONS ") -> Tensor")
       .rule<randint_like_high_rule>()
-      .compute<randint_like_high>()
+      .computation<randint_like_high>(kCode)
       .function_only()
       .not_differentiable()
       .random()
       .doc("Integers from [0, high) with self's shape, dtype and device.");
   def("randint_like.low_dtype(Tensor self, int low, int high, " LIKE_OPTIONS ") -> Tensor")
       .rule<randint_like_rule>()
-      .compute<randint_like>()
+      .computation<randint_like>(kCode)
       .function_only()
       .not_differentiable()
       .random()
       .doc("Integers from [low, high) with self's shape, dtype and device.");
   def("normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor")
       .rule<normal_tensor_float_rule>()
-      .compute<normal_tensor_float>()
+      .computation<normal_tensor_float>(kCode)
       .function_only()
       .not_differentiable()
       .out()
       .doc("Normal numbers around the elements of mean.");
   def("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor")
       .rule<normal_float_tensor_rule>()
-      .compute<normal_float_tensor>()
+      .computation<normal_float_tensor>(kCode)
       .reads_host()
       .function_only()
       .not_differentiable()
@@ -242,7 +245,7 @@ TS_OPERATORS(random_factories) {
       .doc("Normal numbers with a standard deviation for each element.");
   def("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor")
       .rule<normal_tensor_tensor_rule>()
-      .compute<normal_tensor_tensor>()
+      .computation<normal_tensor_tensor>(kCode)
       .reads_host()
       .function_only()
       .not_differentiable()
@@ -250,7 +253,7 @@ TS_OPERATORS(random_factories) {
       .doc("Normal numbers with mean and standard deviation for each element.");
   def("normal.float_float(float mean, float std, int[] size, " DRAW_OPTIONS ") -> Tensor")
       .rule<normal_float_float_rule>()
-      .compute<normal_float_float>()
+      .computation<normal_float_float>(kCode)
       .function_only()
       .out()
       .doc("Normal numbers of the given mean and standard deviation.");

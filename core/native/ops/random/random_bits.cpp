@@ -2,10 +2,9 @@
 #include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
-#include "runtime/capture_state.h"
+#include "ops/common/raw.h"
 #include "runtime/interpreter.h"
 #include "tensor/geometry.h"
 #include <algorithm>
@@ -17,31 +16,9 @@ namespace {
 const KernelId kBits("random_bits"), kRand("rand_fill"), kRandn("randn_fill"), kRandint("randint_fill");
 const Op shift_right("_shift_right"), remainder_of("_word_remainder"), box_muller("_box_muller");
 
-// In a recording by the card, which replays the same call: key and position are read from the device's memory.
-void record_bits(CaptureState& capture, const Tensor& out, uint64_t seed, uint64_t offset) {
-  CaptureState::Draws* d = capture.draws_at(seed, offset);
-  if (!d) capture.refuse("random numbers that were drawn before");
-  int64_t two[] = {2};
-  if (!d->state.defined()) d->state = empty_tensor(two, DType::UInt64, out.device());
-  TS_CHECK(Launch(kBits, out.device())
-               .out(out)
-               .in(d->state)
-               .param(static_cast<int64_t>(seed))
-               .param(static_cast<int64_t>(offset - d->begin))
-               .device_random()
-               .run(),
-           "capture: backend '", backend_of(out.device()).name(),
-           "' cannot record random numbers that differ from replay to replay: its random_bits does not declare ",
-           "TS_K_DEVICE_RANDOM");
-}
-
 Tensor bits_at(IntSpan sizes, DType t, Device device, uint64_t seed, uint64_t offset) {
   Tensor out = empty_tensor(sizes, t, device);
-  CaptureState* capture = CaptureState::current();
-  if (capture && capture->by_launches && capture->device == device && out.numel())
-    record_bits(*capture, out, seed, offset);
-  else if (out.numel())
-    Launch(kBits, device).out(out).param(static_cast<int64_t>(seed)).param(static_cast<int64_t>(offset)).run_required();
+  if (out.numel()) Launch(kBits, device).out(out).random(seed, offset).run_required();
   return out;
 }
 
@@ -60,12 +37,7 @@ Tensor uniform_from(const Tensor& words, DType t) {
 }
 
 bool launch_fill(const KernelId& id, const Tensor& t, uint64_t seed, uint64_t offset) {
-  if (CaptureState* capture = CaptureState::current(); capture && capture->by_launches) return false;
-  return Launch(id, t.device())
-      .in_mutable(t)
-      .param(static_cast<int64_t>(seed))
-      .param(static_cast<int64_t>(offset))
-      .run();
+  return Launch(id, t.device()).in_mutable(t).random(seed, offset).run();
 }
 
 uint64_t claim(Generator& g, int64_t elements, int words_each) {
@@ -136,11 +108,9 @@ Tensor integers_from(const Tensor& words, uint64_t span, int64_t low) {
 }
 
 bool launch_integers(const Tensor& t, uint64_t seed, uint64_t offset, uint64_t span, int64_t low) {
-  if (CaptureState* capture = CaptureState::current(); capture && capture->by_launches) return false;
   return Launch(kRandint, t.device())
       .in_mutable(t)
-      .param(static_cast<int64_t>(seed))
-      .param(static_cast<int64_t>(offset))
+      .random(seed, offset)
       .param(static_cast<int64_t>(span))
       .param(low)
       .run();

@@ -2,15 +2,18 @@
 #include "dispatch/op_handles.h"
 #include "ops/common/arguments.h"
 #include "ops/common/check.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/copy.h"
 #include "ops/common/declare.h"
+#include "ops/common/raw.h"
 #include "ops/random/random_bits.h"
 #include "tensor/geometry.h"
 #include <cmath>
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "claims its random numbers before it is known who draws them";
 
 void check_draw(const Tensor& self, Generator* g, const char* op) {
   check_inplace(self, op);
@@ -204,80 +207,80 @@ TS_OPERATORS(random_inplace) {
       .doc("Uniform numbers moved to an interval that excludes its upper end.");
   def("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor")
       .rule<bernoulli_rule>()
-      .compute<bernoulli>()
+      .computation<bernoulli>(kCode)
       .reads_host()
       .gradient(draws_gradient)
       .out(kApart | kAnyDtype)
       .doc("1 with the probability that stands in each element of self, else 0.");
   def("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor")
       .rule<bernoulli_p_rule>()
-      .compute<bernoulli_p>()
+      .computation<bernoulli_p>(kCode)
       .gradient(draws_gradient)
       .out(kApart | kAnyDtype)
       .doc("1 with probability p, else 0, in self's shape and dtype.");
   def("uniform_(Tensor(a!) self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<uniform_rule>()
-      .compute<uniform_, 0>()
+      .computation<uniform_, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with uniform numbers in [from, to).");
   def("normal_(Tensor(a!) self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<normal_rule>()
-      .compute<normal_, 0>()
+      .computation<normal_, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with normal numbers.");
   def("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)")
       .rule<random_rule>()
-      .compute<random_, 0>()
+      .computation<random_, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with integers from 0 to the largest its dtype holds exactly.");
   def("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)")
       .rule<random_to_rule>()
-      .compute<random_to, 0>()
+      .computation<random_to, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with integers from [0, to).");
   def("random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)")
       .rule<random_from_rule>()
-      .compute<random_from, 0>()
+      .computation<random_from, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with integers from [from, to).");
   def("exponential_(Tensor(a!) self, float lambd=1.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<exponential_rule>()
-      .compute<exponential_, 0>()
+      .computation<exponential_, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with exponentially distributed numbers of rate lambd.");
   def("log_normal_(Tensor(a!) self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<log_normal_rule>()
-      .compute<log_normal_, 0>()
+      .computation<log_normal_, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with numbers whose logarithms are normal.");
   def("cauchy_(Tensor(a!) self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor(a!)")
       .rule<cauchy_rule>()
-      .compute<cauchy_, 0>()
+      .computation<cauchy_, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with numbers of a Cauchy distribution.");
   def("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)")
       .rule<geometric_rule>()
-      .compute<geometric_, 0>()
+      .computation<geometric_, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with counts of tosses up to the first success of probability p.");
   def("bernoulli_(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)")
       .rule<bernoulli_float_rule>()
-      .compute<bernoulli_float, 0>()
+      .computation<bernoulli_float, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with 1 with probability p, else 0.");
   def("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)")
       .rule<bernoulli_tensor_rule>()
-      .compute<bernoulli_tensor, 0>()
+      .computation<bernoulli_tensor, 0>(kCode)
       .reads_host()
       .gradient([](GradContext& c) {
         draws_gradient(c);

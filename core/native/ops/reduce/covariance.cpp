@@ -1,6 +1,5 @@
 // Covariance and correlation of variables, one in each row.
 #include "dispatch/op_handles.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "runtime/interpreter.h"

@@ -8,6 +8,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "reduces the dims in an arrangement that the entry point takes";
+
 const KernelId kGather("gather");
 using OptionalDims = std::optional<IntSpan>;
 using Two = std::tuple<Tensor, Tensor>;
@@ -45,16 +48,21 @@ template <int Opcode> void extreme_over(const Tensor& out, const Tensor& self, O
 Tensor is_extreme(const Tensor& self, const Tensor& extreme) {
   return ops::logical_or(ops::eq(self, extreme), ops::logical_and(ops::isnan(self), ops::isnan(extreme)));
 }
-// Equal shares for equal elements.
+// Equal shares for equal elements; their number is whole, whatever the dtype.
 Tensor share_evenly(const Tensor& grad, const Tensor& mask, DimSet dims) {
-  Tensor shares = ops::to_dtype(mask, grad.dtype());
-  return ops::mul(ops::div(shares, ops::sum_dim(shares, dim_list(dims), true)), grad);
+  Tensor share = mask.ndim() == 0 ? grad : ops::div(grad, ops::sum_dim(mask, dim_list(dims), true));
+  return ops::where(mask, share, ops::zeros(IntSpan(), share.dtype(), share.device()));
 }
 
-void extreme_gradient(GradContext& c) {
+} // namespace
+
+void share_among_equals(GradContext& c) {
   Tensor self = c.arg(0);
   c.set(0, share_evenly(c.grad(), is_extreme(self, c.result()), all_dims(self.ndim())));
 }
+
+namespace {
+
 void extreme_over_gradient(GradContext& c) {
   Tensor self = c.arg(0);
   DimSet dims = dim_set(c.value<OptionalDims>(1), self.ndim(), "amax");
@@ -131,47 +139,47 @@ Tensor min_other(const Tensor& self, const Tensor& other) { return minimum_op(se
 TS_OPERATORS(extrema) {
   def("max(Tensor self) -> Tensor")
       .rule<extreme_rule<TS_R_MAX>>()
-      .compute<extreme<TS_R_MAX>>()
+      .computation<extreme<TS_R_MAX>>(kCode)
       .node_name("MaxBackward1")
       .saves("self result")
-      .gradient(extreme_gradient)
+      .gradient(share_among_equals)
       .out()
       .doc("The greatest element, 0-d; NaN if there is one. Equal elements share the gradient.");
   // Before dim: a tensor without dims is the other operand, not a dim.
   def("max.other(Tensor self, Tensor other) -> Tensor").body<max_other>().out().doc("maximum: elementwise.");
   def("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .rule<extreme_along_rule<TS_R_ARGMAX>>()
-      .compute<extreme_along<TS_R_ARGMAX>, 2>()
+      .computation<extreme_along<TS_R_ARGMAX>, 2>(kCode)
       .saves("result1")
       .gradient(extreme_along_gradient)
       .out()
       .doc("Greatest elements along one dim and their first positions (int64).");
   def("min(Tensor self) -> Tensor")
       .rule<extreme_rule<TS_R_MIN>>()
-      .compute<extreme<TS_R_MIN>>()
+      .computation<extreme<TS_R_MIN>>(kCode)
       .node_name("MinBackward1")
       .saves("self result")
-      .gradient(extreme_gradient)
+      .gradient(share_among_equals)
       .out()
       .doc("The least element, 0-d; NaN if there is one. Equal elements share the gradient.");
   def("min.other(Tensor self, Tensor other) -> Tensor").body<min_other>().out().doc("minimum: elementwise.");
   def("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")
       .rule<extreme_along_rule<TS_R_ARGMIN>>()
-      .compute<extreme_along<TS_R_ARGMIN>, 2>()
+      .computation<extreme_along<TS_R_ARGMIN>, 2>(kCode)
       .saves("result1")
       .gradient(extreme_along_gradient)
       .out()
       .doc("Least elements along one dim and their first positions (int64).");
   def("amax(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor")
       .rule<extreme_over_rule<TS_R_MAX>>()
-      .compute<extreme_over<TS_R_MAX>>()
+      .computation<extreme_over<TS_R_MAX>>(kCode)
       .saves("self result")
       .gradient(extreme_over_gradient)
       .out(kSameDtype)
       .doc("Greatest elements over the dims (all if none are given); equal ones share the gradient.");
   def("amin(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor")
       .rule<extreme_over_rule<TS_R_MIN>>()
-      .compute<extreme_over<TS_R_MIN>>()
+      .computation<extreme_over<TS_R_MIN>>(kCode)
       .saves("self result")
       .gradient(extreme_over_gradient)
       .out(kSameDtype)
@@ -182,13 +190,13 @@ TS_OPERATORS(extrema) {
       .doc("amin and amax over one dim, or over all.");
   def("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
       .rule<position_rule<TS_R_ARGMAX>>()
-      .compute<position<TS_R_ARGMAX>>()
+      .computation<position<TS_R_ARGMAX>>(kCode)
       .not_differentiable()
       .out(kSameDtype)
       .doc("First position of the greatest element along dim, or in the flattened tensor: int64.");
   def("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
       .rule<position_rule<TS_R_ARGMIN>>()
-      .compute<position<TS_R_ARGMIN>>()
+      .computation<position<TS_R_ARGMIN>>(kCode)
       .not_differentiable()
       .out(kSameDtype)
       .doc("First position of the least element along dim, or in the flattened tensor: int64.");

@@ -1,6 +1,5 @@
 // Variance and standard deviation.
 #include "dispatch/launch.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/reduce/reduce_arrange.h"
@@ -10,6 +9,9 @@
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "reduces the dims in an arrangement that the kernel takes";
 
 const KernelId kVarMean("var_mean"), kStdMean("std_mean");
 const Op sqrt_in_place("sqrt_");
@@ -206,7 +208,7 @@ TS_OPERATORS(moments) {
       .doc(kVar);
   def("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
       .rule<var_rule>()
-      .compute<var>()
+      .computation<var>(kCode)
       .saves("self")
       .gradient(var_gradient)
       .out()
@@ -217,7 +219,7 @@ TS_OPERATORS(moments) {
       .doc(kStd);
   def("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor")
       .rule<std_rule>()
-      .compute<std_>()
+      .computation<std_>(kCode)
       .saves("self result")
       .gradient(std_gradient)
       .out()
@@ -229,7 +231,7 @@ TS_OPERATORS(moments) {
   def("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, "
       "Tensor)")
       .rule<var_mean_rule>()
-      .compute<var_mean, 2>()
+      .computation<var_mean, 2>(kCode)
       .saves("self")
       .gradient(var_mean_gradient)
       .doc(kVarMean);

@@ -1,5 +1,4 @@
 // Sums, means, products and truth over dimensions.
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/pointwise/fused_programs.h"
@@ -7,6 +6,9 @@
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "reduces the dims in an arrangement that the entry point takes";
 
 using OptionalDims = std::optional<IntSpan>;
 
@@ -168,7 +170,7 @@ void sum_numbers(const Tensor& out, const Tensor& self, OptionalDims dim, bool, 
 void sum_numbers_gradient(GradContext& c) {
   DimSet dims = dim_set(c.value<OptionalDims>(1), static_cast<int64_t>(c.sizes(0).size()), "nansum");
   Tensor spread = expand_reduced(as_dtype(c.grad(), c.dtype(0)), c.sizes(0), dims, c.value<bool>(2));
-  c.set(0, ops::masked_fill(spread, ops::isnan(c.arg(0)), 0.0));
+  c.set(0, ops::mul(spread, ops::logical_not(ops::isnan(c.arg(0))))); // a NaN that comes is not hidden
 }
 const Op kSumNumbers("_nansum");
 
@@ -182,9 +184,12 @@ Tensor nansum(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
 Tensor nanmean(const Tensor& self, OptionalDims dim, bool keepdim, DType dtype) {
   TS_CHECK(!is_integral(self.dtype(), true), "nanmean: expected input to have floating point or complex dtype but got ",
            self.dtype());
-  Tensor total = nansum(self, dim, keepdim, dtype);
+  const DType asked = dtype == DType::Undefined ? self.dtype() : dtype;
+  // Of halves, the sum may be more than they hold although the mean is not.
+  Tensor total = nansum(self, dim, keepdim, is_half(asked) ? DType::Float32 : dtype);
   Tensor counted = ops::sum_dim(ops::logical_not(ops::isnan(self)), dim, keepdim, DType::Int64);
-  return ops::div(total, ops::to_dtype(counted, total.dtype()));
+  Tensor mean = ops::div(total, counted);
+  return is_half(asked) ? ops::to_dtype(mean, asked) : mean;
 }
 
 const Op raw_sum_to_size("_sum_to_size");
@@ -221,38 +226,38 @@ void sum_repeated(const Tensor& out, const Tensor& self, IntSpan size) {
 TS_OPERATORS(reduce) {
   def("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor")
       .rule<total_rule<TS_R_SUM>>()
-      .compute<total<TS_R_SUM>>()
+      .computation<total<TS_R_SUM>>(kCode)
       .gradient(sum_gradient)
       .doc("Sum of all elements, 0-d. Integers and bool are summed as int64 unless dtype says otherwise.");
   def("sum.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<along_rule<TS_R_SUM, OptionalDims>>()
-      .compute<along<TS_R_SUM, OptionalDims>>()
+      .computation<along<TS_R_SUM, OptionalDims>>(kCode)
       .gradient(sum_dim_gradient)
       .node_name("SumBackward1")
       .out()
       .doc("Sum over the dims given (all for None); they stay as size one with keepdim.");
   def("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor")
       .rule<mean_rule>()
-      .compute<mean>()
+      .computation<mean>(kCode)
       .gradient(mean_gradient)
       .out()
       .doc("Mean of all elements, 0-d; NaN of none. RuntimeError for integers without a floating dtype.");
   def("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<mean_dim_rule>()
-      .compute<mean_dim>()
+      .computation<mean_dim>(kCode)
       .gradient(mean_dim_gradient)
       .node_name("MeanBackward1")
       .out()
       .doc("Mean over the dims given (all for None).");
   def("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor")
       .rule<total_rule<TS_R_PROD>>()
-      .compute<total<TS_R_PROD>>()
+      .computation<total<TS_R_PROD>>(kCode)
       .saves("self")
       .gradient(prod_gradient)
       .doc("Product of all elements, 0-d; 1 of none.");
   def("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<along_rule<TS_R_PROD, int64_t>>()
-      .compute<along<TS_R_PROD, int64_t>>()
+      .computation<along<TS_R_PROD, int64_t>>(kCode)
       .saves("self")
       .gradient(prod_dim_gradient)
       .node_name("ProdBackward1")
@@ -260,29 +265,29 @@ TS_OPERATORS(reduce) {
       .doc("Product over one dim.");
   def("any(Tensor self) -> Tensor")
       .rule<truth_rule<TS_R_ANY>>()
-      .compute<truth<TS_R_ANY>>()
+      .computation<truth<TS_R_ANY>>(kCode)
       .not_differentiable()
       .doc("Whether some element is not zero: bool, 0-d.");
   def("any.dims(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor")
       .rule<truth_along_rule<TS_R_ANY>>()
-      .compute<truth_along<TS_R_ANY>>()
+      .computation<truth_along<TS_R_ANY>>(kCode)
       .not_differentiable()
       .out(kSameOrByte)
       .doc("Whether some element along the dims is not zero.");
   def("all(Tensor self) -> Tensor")
       .rule<truth_rule<TS_R_ALL>>()
-      .compute<truth<TS_R_ALL>>()
+      .computation<truth<TS_R_ALL>>(kCode)
       .not_differentiable()
       .doc("Whether no element is zero: bool, 0-d.");
   def("all.dims(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor")
       .rule<truth_along_rule<TS_R_ALL>>()
-      .compute<truth_along<TS_R_ALL>>()
+      .computation<truth_along<TS_R_ALL>>(kCode)
       .not_differentiable()
       .out(kSameOrByte)
       .doc("Whether no element along the dims is zero.");
   def("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor")
       .rule<count_nonzero_rule>()
-      .compute<count_nonzero>()
+      .computation<count_nonzero>(kCode)
       .not_differentiable()
       .doc("How many elements are not zero: int64.");
   def("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
@@ -291,7 +296,7 @@ TS_OPERATORS(reduce) {
       .doc("sum with NaN counted as zero.");
   def("_nansum(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
       .rule<numbers_rule>()
-      .compute<sum_numbers>()
+      .computation<sum_numbers>(kCode)
       .saves("self")
       .gradient(sum_numbers_gradient)
       .node_name("NansumBackward0")
@@ -307,7 +312,7 @@ TS_OPERATORS(reduce) {
       .doc("Sums over the dims that broadcasting from size to the tensor's shape has repeated.");
   def("_sum_to_size(Tensor self, int[] size) -> Tensor")
       .rule<sum_to_size_rule>()
-      .compute<sum_repeated>()
+      .computation<sum_repeated>(kCode)
       .hidden()
       .gradient([](GradContext& c) { c.set(0, ops::expand(c.grad(), c.sizes(0))); })
       .doc("sum_to_size of a different shape.");

@@ -1,5 +1,4 @@
 #include "dispatch/launch.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/copy.h"
 #include "ops/common/raw.h"
 #include "ops/common/storage_dtypes.h"

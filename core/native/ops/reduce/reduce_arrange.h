@@ -58,6 +58,8 @@ Tensor restore_dims(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keep
 Tensor expand_reduced(const Tensor& reduced, IntSpan sizes, DimSet dims, bool keepdim);
 // The reduced dims as a list, for operator calls.
 Dims dim_list(DimSet dims);
+// The gradient of picking one element of all, whose argument and result are saved: equal elements have equal shares.
+void share_among_equals(GradContext& c);
 // t as dtype, of a complex gradient its real part for a real operand; an operator call only if it is not so already.
 Tensor as_dtype(const Tensor& t, DType dtype);
 

@@ -1,6 +1,5 @@
 // Running sums, products and extremes along a dim.
 #include "dispatch/launch.h"
-#include "ops/common/complex_parts.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
 #include "ops/common/storage_dtypes.h"
@@ -8,6 +7,9 @@
 
 namespace ts {
 namespace {
+
+// Why what is declared here is computed by code.
+const char* const kCode = "scans along the last dim of a geometry in which that is the dim asked for";
 
 const KernelId kScan("scan");
 using Two = std::tuple<Tensor, Tensor>;
@@ -130,12 +132,8 @@ void running_extreme_gradient(GradContext& c) {
 
 // log(exp(a) + exp(b)); equal operands, infinities among them, never meet inf - inf.
 Tensor log_add(const Tensor& a, const Tensor& b) {
-  static const Op of_complex("_logaddexp_complex");
-  if (is_complex(a.dtype())) return of_complex(a, b);
-  Tensor same = ops::eq(a, b);
-  Tensor gap = ops::masked_fill(ops::sub(a, b), same, 0.0);
-  Tensor log1p_exp = ops::log(ops::add(ops::exp(ops::neg(ops::abs(gap))), 1.0));
-  return ops::add(ops::maximum(a, b), log1p_exp);
+  static const Op of_complex("_logaddexp_complex"), of_real("_log_add");
+  return (is_complex(a.dtype()) ? of_complex : of_real)(a, b);
 }
 
 // By doubling: after step s each element holds its last 2s terms. Stable, where one running maximum would not be.
@@ -192,14 +190,14 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
 TS_OPERATORS(scan) {
   def("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .rule<cumulate_rule<TS_R_SUM>>()
-      .compute<cumulate<TS_R_SUM>>()
+      .computation<cumulate<TS_R_SUM>>(kCode)
       .gradient(cumsum_gradient)
       .inplace()
       .out(kComputesInOut)
       .doc("Running sums along dim. Integers are summed as int64 unless dtype says otherwise.");
   def("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
       .rule<cumulate_rule<TS_R_PROD>>()
-      .compute<cumulate<TS_R_PROD>>()
+      .computation<cumulate<TS_R_PROD>>(kCode)
       .saves("self result")
       .gradient(cumprod_gradient)
       .inplace()
@@ -207,18 +205,27 @@ TS_OPERATORS(scan) {
       .doc("Running products along dim.");
   def("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)")
       .rule<running_extreme_rule<TS_R_MAX>>()
-      .compute<running_extreme<TS_R_MAX>, 2>()
+      .computation<running_extreme<TS_R_MAX>, 2>(kCode)
       .saves("result1")
       .gradient(running_extreme_gradient)
       .out()
       .doc("Running maxima along dim and the last position of each (int64).");
   def("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
       .rule<running_extreme_rule<TS_R_MIN>>()
-      .compute<running_extreme<TS_R_MIN>, 2>()
+      .computation<running_extreme<TS_R_MIN>, 2>(kCode)
       .saves("result1")
       .gradient(running_extreme_gradient)
       .out()
       .doc("Running minima along dim and the last position of each (int64).");
+  // Derivatives by the gap, which is zero at ties: of their absolute value there is none there.
+  def("_log_add(Tensor self, Tensor other) -> Tensor")
+      .pointwise("max(self, other) + log1p(exp(-abs(select((self == other) * (abs(self) == inf), 0, self - other))))")
+      .promote(Promote::Float)
+      .no_complex()
+      .derivative("self", "grad * sigmoid(select((self == other) * (abs(self) == inf), 0, self - other))")
+      .derivative("other", "grad * sigmoid(select((self == other) * (abs(self) == inf), 0, other - self))")
+      .hidden()
+      .doc("log(exp(self) + exp(other)).");
   def("logcumsumexp(Tensor self, int dim) -> Tensor")
       .body<logcumsumexp>()
       .out(kSameDtype)

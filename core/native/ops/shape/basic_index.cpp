@@ -7,6 +7,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "writes into a part of the result";
+
 using basic_index_item::kNewAxis;
 using basic_index_item::kSelect;
 using basic_index_item::kSlice;
@@ -114,7 +117,7 @@ TS_OPERATORS(basic_index) {
            "(1, start, length, step) or (2, -, -, -) for a new axis; indices are not negative.");
   def("basic_index_backward(Tensor grad, int[] input_sizes, int[] items) -> Tensor")
       .rule<basic_index_backward_rule>()
-      .compute<basic_index_backward>()
+      .computation<basic_index_backward>(kCode)
       .hidden()
       .gradient([](GradContext& c) { c.set(0, kIndex(c.grad(), c.value<IntSpan>(2))); })
       .doc("Zeros of input_sizes with grad where basic_index took its elements from.");

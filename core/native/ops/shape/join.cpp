@@ -10,6 +10,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "joins as cat does, its operands seen with a dim more";
+
 const KernelId kCat("cat");
 
 // An empty one-dimensional tensor joins anything: PyTorch keeps this for old programs.
@@ -83,9 +86,7 @@ Tensor cat_rule(TensorList tensors, int64_t dim) {
 }
 
 // Parts that have elements, one after another along dim.
-void join_into(const Tensor& out, const std::vector<Tensor>& parts, int64_t dim) {
-  bool same_dtype = std::ranges::all_of(parts, [&](const Tensor& p) { return p.dtype() == out.dtype(); });
-  if (same_dtype && Launch(kCat, out.device()).out(out).ins(parts).param(dim).run()) return;
+void copy_parts(const Tensor& out, const std::vector<Tensor>& parts, int64_t dim) {
   int64_t at = 0;
   for (const Tensor& p : parts) {
     int64_t length = p.sizes()[dim];
@@ -94,11 +95,12 @@ void join_into(const Tensor& out, const std::vector<Tensor>& parts, int64_t dim)
   }
 }
 
-void cat(const Tensor& out, TensorList tensors, int64_t dim) {
+// Part by part, each cast on the way.
+void cat_copies(const Tensor& out, TensorList tensors, int64_t dim) {
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors)
     if (t.numel() > 0) parts.push_back(t);
-  join_into(out, parts, dim < 0 ? dim + out.ndim() : dim);
+  copy_parts(out, parts, dim < 0 ? dim + out.ndim() : dim);
 }
 
 void cat_gradient(GradContext& c) {
@@ -159,7 +161,9 @@ Tensor stack_rule(TensorList tensors, int64_t dim) {
 }
 void stack(const Tensor& out, TensorList tensors, int64_t dim) {
   int64_t d = dim < 0 ? dim + out.ndim() : dim;
-  join_into(out, with_new_dim(tensors, d), d);
+  std::vector<Tensor> parts = with_new_dim(tensors, d);
+  bool same_dtype = std::ranges::all_of(parts, [&](const Tensor& p) { return p.dtype() == out.dtype(); });
+  if (!same_dtype || !Launch(kCat, out.device()).out(out).ins(parts).param(d).run()) copy_parts(out, parts, d);
 }
 
 void stack_gradient(GradContext& c) {
@@ -196,7 +200,8 @@ Tensor column_stack(TensorList tensors) {
 TS_OPERATORS(join) {
   def("cat(Tensor[] tensors, int dim=0) -> Tensor")
       .rule<cat_rule>()
-      .compute<cat>()
+      .kernel("cat", "tensors: any result only", "dim wrapped result")
+      .decompose<cat_copies>()
       .gradient(cat_gradient)
       .function_only()
       .out(kApart | kDtypeIsType)
@@ -213,7 +218,7 @@ TS_OPERATORS(join) {
       .doc("Same as cat.");
   def("stack(Tensor[] tensors, int dim=0) -> Tensor")
       .rule<stack_rule>()
-      .compute<stack>()
+      .computation<stack>(kCode)
       .gradient(stack_gradient)
       .function_only()
       .out(kDtypeIsType)

@@ -118,9 +118,9 @@ std::vector<Tensor> tensor_split_tensor(const Tensor& self, const Tensor& given,
   TS_CHECK(given.ndim() <= 1, op, ": expected tensor_indices_or_sections to have at most one dimension, got shape ",
            given.sizes());
   check_not_meta(given, op);
-  std::vector<int64_t> values(static_cast<size_t>(given.numel()));
-  copy_bytes_to_host(values.data(), raw_contiguous(given), values.size() * sizeof(int64_t), op);
-  if (given.ndim() == 0) return tensor_split_sections(self, values[0], dim);
+  if (given.ndim() == 0) return tensor_split_sections(self, host_number(given), dim);
+  std::vector<int64_t> values;
+  for (int64_t k = 0; k < given.numel(); ++k) values.push_back(host_number(ops::select(given, int64_t{0}, k)));
   return tensor_split_indices(self, IntSpan(values.data(), values.size()), dim);
 }
 

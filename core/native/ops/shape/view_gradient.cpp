@@ -8,6 +8,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "copies and adds through a view of the result";
+
 // A base's memory as one flat row of zeros. Strides may be negative: the first element need not come first.
 class Row {
 public:
@@ -115,13 +118,13 @@ TS_OPERATORS(view_gradient) {
   def("as_strided_scatter_add(Tensor grad, int[] base_sizes, int[] base_strides, int[] sizes, int[] strides, int "
       "offset) -> Tensor")
       .rule<scatter_add_rule>()
-      .compute<scatter_add>()
+      .computation<scatter_add>(kCode)
       .gradient([](GradContext& c) { c.set(0, kTake(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5))); })
       .hidden()
       .doc("Zeros of the base's shape with `grad` added at the place of a view: the gradient of that view.");
   def("as_strided_take(Tensor base, int[] base_strides, int[] sizes, int[] strides, int offset) -> Tensor")
       .rule<take_rule>()
-      .compute<take>()
+      .computation<take>(kCode)
       .gradient([](GradContext& c) {
         c.set(0, kScatterAdd(c.grad(), c.sizes(0), c.value(1), c.value(2), c.value(3), c.value(4)));
       })
@@ -129,7 +132,7 @@ TS_OPERATORS(view_gradient) {
       .doc("A copy of a view's place in `base`, given by strides over the base's memory order.");
   def("as_strided_clear(Tensor base, int[] base_strides, int[] sizes, int[] strides, int offset) -> Tensor")
       .rule<clear_rule>()
-      .compute<clear>()
+      .computation<clear>(kCode)
       .gradient([](GradContext& c) { c.set(0, kClear(c.grad(), c.value(1), c.value(2), c.value(3), c.value(4))); })
       .hidden()
       .doc("A copy of `base` with zeros at a view's place.");

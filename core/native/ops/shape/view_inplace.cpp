@@ -7,9 +7,9 @@
 namespace ts {
 namespace {
 
-// Self becomes `view`, a view of itself: geometry, and history when it is differentiated.
-Tensor become(const Tensor& self, const Tensor& view, const char* op) {
-  if (grad_enabled() && requires_grad(self)) {
+// Self becomes `view`, a view of itself: geometry, and history where that is recorded.
+template <bool recorded> Tensor become(const Tensor& self, const Tensor& view, const char* op) {
+  if (recorded) {
     TS_CHECK(!is_leaf(self), op, ": a leaf Variable that requires grad is being used in an in-place operation.");
     TS_CHECK(!is_view_of_leaf(self), op,
              ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
@@ -25,48 +25,68 @@ Tensor become(const Tensor& self, const Tensor& view, const char* op) {
 
 const Op t_op("t"), squeeze_all("squeeze"), squeeze_dim("squeeze.dim");
 
-Tensor t_(const Tensor& self) { return become(self, t_op(self), "t_"); }
-Tensor transpose_(const Tensor& self, int64_t dim0, int64_t dim1) {
-  return become(self, ops::transpose(self, dim0, dim1), "transpose_");
+template <bool recorded> Tensor t_(const Tensor& self) { return become<recorded>(self, t_op(self), "t_"); }
+template <bool recorded> Tensor transpose_(const Tensor& self, int64_t dim0, int64_t dim1) {
+  return become<recorded>(self, ops::transpose(self, dim0, dim1), "transpose_");
 }
-Tensor unsqueeze_(const Tensor& self, int64_t dim) { return become(self, ops::unsqueeze(self, dim), "unsqueeze_"); }
-Tensor squeeze_(const Tensor& self) { return become(self, squeeze_all(self), "squeeze_"); }
-Tensor squeeze_dim_(const Tensor& self, int64_t dim) { return become(self, squeeze_dim(self, dim), "squeeze_"); }
-Tensor squeeze_dims_(const Tensor& self, IntSpan dims) { return become(self, ops::squeeze(self, dims), "squeeze_"); }
+template <bool recorded> Tensor unsqueeze_(const Tensor& self, int64_t dim) {
+  return become<recorded>(self, ops::unsqueeze(self, dim), "unsqueeze_");
+}
+template <bool recorded> Tensor squeeze_(const Tensor& self) {
+  return become<recorded>(self, squeeze_all(self), "squeeze_");
+}
+template <bool recorded> Tensor squeeze_dim_(const Tensor& self, int64_t dim) {
+  return become<recorded>(self, squeeze_dim(self, dim), "squeeze_");
+}
+template <bool recorded> Tensor squeeze_dims_(const Tensor& self, IntSpan dims) {
+  return become<recorded>(self, ops::squeeze(self, dims), "squeeze_");
+}
+template <bool recorded>
 Tensor as_strided_(const Tensor& self, IntSpan size, IntSpan stride, std::optional<int64_t> offset) {
-  return become(self, ops::as_strided(self, size, stride, offset), "as_strided_");
+  return become<recorded>(self, ops::as_strided(self, size, stride, offset), "as_strided_");
 }
 
 } // namespace
 
 TS_OPERATORS(view_inplace) {
-  def("t_(Tensor(a!) self) -> Tensor(a!)").body<t_>().keeps_bits().method_only().doc("In-place version of t.");
+  def("t_(Tensor(a!) self) -> Tensor(a!)")
+      .body<t_<false>>()
+      .when_recorded<t_<true>>()
+      .keeps_bits()
+      .method_only()
+      .doc("In-place version of t.");
   for (const char* schema : {"transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
                              "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
                              "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"})
-    def(schema).body<transpose_>().keeps_bits().method_only().doc("In-place version of transpose.");
+    def(schema).body<transpose_<false>>().when_recorded<transpose_<true>>().keeps_bits().method_only().doc(
+        "In-place version of transpose.");
   def("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)")
-      .body<unsqueeze_>()
+      .body<unsqueeze_<false>>()
+      .when_recorded<unsqueeze_<true>>()
       .keeps_bits()
       .method_only()
       .doc("In-place version of unsqueeze.");
   def("squeeze_(Tensor(a!) self) -> Tensor(a!)")
-      .body<squeeze_>()
+      .body<squeeze_<false>>()
+      .when_recorded<squeeze_<true>>()
       .keeps_bits()
       .method_only()
       .doc("In-place version of squeeze.");
   def("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)")
-      .body<squeeze_dim_>()
+      .body<squeeze_dim_<false>>()
+      .when_recorded<squeeze_dim_<true>>()
       .keeps_bits()
       .method_only()
       .doc("In-place version of squeeze.");
   def("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)")
-      .body<squeeze_dims_>()
+      .body<squeeze_dims_<false>>()
+      .when_recorded<squeeze_dims_<true>>()
       .keeps_bits()
       .method_only()
       .doc("In-place version of squeeze.");
   def("as_strided_(Tensor(a!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a!)")
-      .body<as_strided_>()
+      .body<as_strided_<false>>()
+      .when_recorded<as_strided_<true>>()
       .keeps_bits()
       .method_only()
       .doc("In-place version of as_strided.");

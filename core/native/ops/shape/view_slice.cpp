@@ -13,6 +13,9 @@
 namespace ts {
 namespace {
 
+// Why what is declared here is computed by code.
+const char* const kCode = "writes into a part of the result";
+
 // --- geometry, shared by views and their backwards ---
 struct Geometry {
   Dims sizes, strides;
@@ -117,9 +120,7 @@ Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
 Tensor narrow_at(const Tensor& self, int64_t dim, const Tensor& start, int64_t length) {
   TS_CHECK(start.ndim() == 0 && is_integral(start.dtype(), false),
            "narrow: start must be an 0-dim integral Tensor, got ", start.dtype(), " of shape ", start.sizes());
-  int64_t at;
-  copy_bytes_to_host(&at, raw_contiguous(raw_cast(start, DType::Int64)), sizeof at, "narrow");
-  return narrow(self, dim, at, length);
+  return narrow(self, dim, host_number(start), length);
 }
 
 Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -204,14 +205,15 @@ Tensor zero_src(GradContext& c) { return ops::zeros(c.sizes(1), c.grad().dtype()
 
 // Windows may overlap: their gradients add up.
 Tensor unfold_backward(const Tensor& grad, IntSpan input_sizes, int64_t dim, int64_t size, int64_t step) {
-  Tensor shape = empty_tensor(input_sizes, grad.dtype(), parse_device("meta"));
+  Tensor shape = outline(input_sizes, grad.dtype(), grad.device());
   check_grad_sizes(grad, unfold_geometry(shape, dim, size, step).sizes, "unfold_backward");
   if (input_sizes.empty())
     return size ? ops::reshape(grad, input_sizes) : ops::zeros(input_sizes, grad.dtype(), grad.device());
   int64_t d = wrap_dim(dim, static_cast<int64_t>(input_sizes.size()), "unfold_backward");
   Tensor flat = ops::flatten(ops::transpose(ops::unsqueeze(grad, d), d, -1), d, d + 1); // (size, windows) in place of d
-  Tensor positions =
-      ops::flatten(ops::transpose(ops::unfold(counting(input_sizes[d], grad.device()), 0, size, step), 0, 1));
+  Tensor positions = ops::flatten(ops::transpose(
+      ops::unfold(ops::arange(int64_t{0}, input_sizes[d], int64_t{1}, DType::Int64, grad.device()), 0, size, step), 0,
+      1));
   flat = ops::squeeze(flat, IntSpan());
   Tensor zeros = ops::zeros(input_sizes, grad.dtype(), grad.device());
   return ops::index_add(zeros, d, positions, ops::reshape(flat, [&] {
@@ -338,7 +340,7 @@ TS_OPERATORS(view_slice) {
 
   def("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor")
       .rule<select_scatter_rule>()
-      .compute<select_scatter>()
+      .computation<select_scatter>(kCode)
       .gradient([](GradContext& c) {
         int64_t dim = c.value<int64_t>(2), index = c.value<int64_t>(3);
         if (c.needs(0)) c.set(0, select_put(c.grad(), zero_src(c), dim, index));
@@ -347,7 +349,7 @@ TS_OPERATORS(view_slice) {
       .doc("A copy of self with src at `index` along `dim`.");
   def("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor")
       .rule<slice_scatter_rule>()
-      .compute<slice_scatter>()
+      .computation<slice_scatter>(kCode)
       .out()
       .gradient([](GradContext& c) {
         if (c.needs(0)) c.set(0, slice_put(c.grad(), zero_src(c), c.value(2), c.value(3), c.value(4), c.value(5)));
@@ -356,7 +358,7 @@ TS_OPERATORS(view_slice) {
       .doc("A copy of self with src at positions start, start+step, ... before end along `dim`.");
   def("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor")
       .rule<diagonal_scatter_rule>()
-      .compute<diagonal_scatter>()
+      .computation<diagonal_scatter>(kCode)
       .gradient([](GradContext& c) {
         if (c.needs(0)) c.set(0, diagonal_put(c.grad(), zero_src(c), c.value(2), c.value(3), c.value(4)));
         c.set(1, ops::diagonal(c.grad(), c.value(2), c.value(3), c.value(4)));
@@ -365,13 +367,13 @@ TS_OPERATORS(view_slice) {
 
   def("select_backward(Tensor grad, int[] input_sizes, int dim, int index) -> Tensor")
       .rule<select_backward_rule>()
-      .compute<select_backward>()
+      .computation<select_backward>(kCode)
       .hidden()
       .gradient([](GradContext& c) { c.set(0, ops::select(c.grad(), c.value<int64_t>(2), c.value<int64_t>(3))); })
       .doc("Zeros of input_sizes with grad at `index` along `dim`.");
   def("slice_backward(Tensor grad, int[] input_sizes, int dim, int? start, int? end, int step) -> Tensor")
       .rule<slice_backward_rule>()
-      .compute<slice_backward>()
+      .computation<slice_backward>(kCode)
       .hidden()
       .gradient([](GradContext& c) {
         c.set(0, ops::slice(c.grad(), c.value<int64_t>(2), c.value(3), c.value(4), c.value<int64_t>(5)));
@@ -379,7 +381,7 @@ TS_OPERATORS(view_slice) {
       .doc("Zeros of input_sizes with grad in the slice.");
   def("diagonal_backward(Tensor grad, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor")
       .rule<diagonal_backward_rule>()
-      .compute<diagonal_backward>()
+      .computation<diagonal_backward>(kCode)
       .hidden()
       .gradient([](GradContext& c) {
         c.set(0, ops::diagonal(c.grad(), c.value<int64_t>(2), c.value<int64_t>(3), c.value<int64_t>(4)));

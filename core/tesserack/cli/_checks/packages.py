@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlparse
 
 import tesserack
 from tesserack.backends._integrity import difference
-from tesserack.cli._environment import related_distributions
 from tesserack.plugins import Finding
+from tesserack.utils.environment import related_distributions
 
 __all__ = ["check"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tesserack.backends import why_unavailable
 from tesserack.backends._discovery import SettingError, installed_names, plugins_enabled
-from tesserack.cli._environment import cpu_quota, usable_cpus
 from tesserack.plugins import Finding
+from tesserack.utils.environment import cpu_quota, usable_cpus
 
 __all__ = ["VARIABLES", "check"]
 

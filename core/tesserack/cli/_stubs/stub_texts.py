@@ -164,7 +164,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from typing_extensions import Self
 
-from tesserack._tensor.methods import HookHandle
+from tesserack._tensor.handles import HookHandle
 
 # `float`, `int` and `bool` are dtypes here, as in the package.
 import builtins

@@ -19,6 +19,7 @@ import tesserack
 from tesserack import _native
 from tesserack.cli._stubs.stub_texts import FUNCTIONS, MEMBERS, NATIVE
 from tesserack.ops.registry import public_functions
+from tesserack.utils.homes import MODULES, NAMES, home
 
 __all__ = ["main"]
 
@@ -288,7 +289,7 @@ def python_names() -> Iterator[tuple[str, str]]:
             continue
         if module != "tesserack._native" and (inspect.isfunction(value) or inspect.isclass(value)):
             yield module, name
-    for name, module in vars(tesserack)["_LAZY_NAMES"].items():
+    for name, module in NAMES.items():
         yield f"tesserack.{module}", name
 
 
@@ -306,7 +307,8 @@ def package_stub() -> str:
         "",
     ]
     lines += [
-        f"from tesserack import {name} as {name}" for name in sorted((*vars(tesserack)["_LAZY_MODULES"], "backends"))
+        f"from {home(f'tesserack.{name}').rpartition('.')[0]} import {name} as {name}"
+        for name in sorted((*MODULES, "backends"))
     ]
     lines += [f"from tesserack._native import {name} as {name}" for name in native]
     lines += [f"from {module} import {name} as {name}" for module, name in sorted(python_names())]

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from tesserack import _native
-from tesserack.compat._card import CARD
+from tesserack.backends._card import CARD
 from tesserack.compat.shims._card import Card
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tesserack import Tensor, compile
+from tesserack import Tensor
 from tesserack.backends import _accessors
 from tesserack.nn.modules._convert import ConvertMixin
 from tesserack.nn.modules._hooks import (
@@ -60,6 +60,20 @@ _HOOK_TABLES = (
 
 # What other parts of the package give modules on request: by name, a function of the module that answers, or None.
 FALLBACKS: dict[str, Callable[[Any], Any]] = {}
+
+
+def check_compile_options(
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> None:
+    """Take what ``tesserack.compile`` does. ``RuntimeError`` for ``mode`` together with ``options``."""
+    if mode is not None and options is not None:
+        raise RuntimeError("compile: expected mode or options, got both")
 
 
 class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
@@ -119,7 +133,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Accepts what ``tesserack.compile`` does; the module runs as it is."""
-        compile(self, *args, **kwargs)
+        check_compile_options(*args, **kwargs)
 
     # --- registration -------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class DistributedDataParallel(Module, Joinable):
     Args:
         module: the module; it may have parameters that need no gradient.
         device_ids, output_device: one device, to which inputs are moved.
-        broadcast_buffers: buffers (running statistics) are those of rank 0 at every forward.
+        broadcast_buffers, forward_sync_buffers: buffers (running statistics) are those of rank 0 at every forward.
         process_group: the ranks; by default all.
         bucket_cap_mb: how much is reduced at once, 25 by default (the first bucket is 1).
         find_unused_parameters: parameters may take no part in a loss.
@@ -106,7 +106,7 @@ class DistributedDataParallel(Module, Joinable):
         device_ids: Sequence[Any] | None = None,
         output_device: Any = None,
         dim: int = 0,
-        broadcast_buffers: bool = True,
+        broadcast_buffers: bool | None = None,
         init_sync: bool = True,
         process_group: Any = None,
         bucket_cap_mb: float | None = None,
@@ -120,6 +120,8 @@ class DistributedDataParallel(Module, Joinable):
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
         bucket_cap_mb_list: Any = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__()
         Joinable.__init__(self)
@@ -148,7 +150,10 @@ class DistributedDataParallel(Module, Joinable):
         self.device_ids = None if device_ids is None else list(device_ids)
         self.output_device, self.dim = output_device, dim
         self.device = named[0][1].device
-        self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
+        if None not in (broadcast_buffers, forward_sync_buffers) and broadcast_buffers != forward_sync_buffers:
+            raise ValueError("DistributedDataParallel: broadcast_buffers and forward_sync_buffers say different things")
+        synced = forward_sync_buffers if broadcast_buffers is None else broadcast_buffers
+        self.broadcast_buffers, self.find_unused_parameters = synced is not False, find_unused_parameters
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self.parameters_to_ignore = ignored

@@ -7,12 +7,11 @@ left out are zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._native import dtype as DType
-from tesserack.ops.masked._tensor import MaskedTensor
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",
@@ -25,9 +24,10 @@ INF = float("inf")
 
 def _parts(op: str, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """The plain values, and a mask of their shape."""
-    if isinstance(input, MaskedTensor):
-        own = input.get_mask()
-        mask, input = own if mask is None else own & mask, input.get_data()
+    masked: Any = input if hasattr(input, "get_mask") else None  # a MaskedTensor
+    if masked is not None:
+        own = masked.get_mask()
+        mask, input = own if mask is None else own & mask, masked.get_data()
     if mask is None:
         return input, ts.ones(input.shape, dtype=ts.bool, device=input.device)
     if mask.dtype is not ts.bool:

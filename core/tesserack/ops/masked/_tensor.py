@@ -6,8 +6,9 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._tensor.methods import as_subclass
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
+from tesserack._tensor.subclass import as_subclass
+from tesserack.ops.masked import _reductions
 
 __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]
 
@@ -139,8 +140,6 @@ def _both(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _reduce(name: str, input: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
-    from tesserack.ops.masked import _reductions
-
     mask, data = input.get_mask(), input.get_data()
     dim = kwargs.get("dim", args[-1 if name != "norm" else 1] if len(args) > (name == "norm") else None)
     dims = list(range(data.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.ops.registry import operators
 from tesserack.ops.results import deliver, real_only
 
 __all__ = ["multigammaln", "mvlgamma", "xlog1py"]
@@ -24,13 +25,7 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
             f"xlog1py: expected a tensor among the arguments, got {type(input).__name__} and {type(other).__name__}"
         )
     real_only("xlog1py", input, other)
-    common = ts.result_type(input, other)
-    dtype = common if common.is_floating_point else ts.get_default_dtype()
-    device = input.device if isinstance(input, Tensor) else other.device
-    x, y = (t.to(dtype) if isinstance(t, Tensor) else ts.tensor(t, dtype=dtype, device=device) for t in (input, other))
-    product = x * ts.log1p(y)
-    result = ts.where((x == 0) & ~ts.isnan(y), ts.zeros_like(product), product)
-    return deliver("xlog1py", result, out)
+    return operators()["special_xlog1py"](input, other, out=out)  # type: ignore[no-any-return]
 
 
 def multigammaln(a: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tesserack.testing.conformance.results import Case
+from tesserack.testing.conformance.outcome import Case
 
 __all__ = ["Cause", "causes"]
 

@@ -1,12 +1,18 @@
-"""What is asked of runtime slots, called one by one: each check gives what is wrong in one line, or None."""
+"""What is asked of runtime slots, called one by one: each check gives what is wrong in one line, or None.
+
+Run as a program (``python -m tesserack.testing.conformance.rehearsal NAME ANSWER``) it goes through :data:`CHECKS` and
+writes down what each found: a table of one's own belongs in a process of its own.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import random
+import sys
 from collections.abc import Callable
 
-from tesserack.testing.conformance.slots import Slots
+from tesserack.testing.conformance.slots import Slots, open_slots
 
 __all__ = ["CHECKS"]
 
@@ -165,3 +171,20 @@ CHECKS: dict[str, Callable[[Slots], str | None]] = {
         memory_goes_back,
     )
 }
+
+
+def main(name: str, answer: str) -> None:
+    """Run all checks, writing down each before the next, which may end the process."""
+    slots = open_slots(name)
+    with open(answer, "w", encoding="utf-8") as file:
+        for title, check in CHECKS.items():
+            print(json.dumps({"begin": title}), file=file, flush=True)
+            try:
+                problem = check(slots)
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+            print(json.dumps({"check": title, "problem": problem}), file=file, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -7,13 +7,13 @@ import platform
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tesserack.testing.conformance.areas import AREAS, LEVELS, Area, areas_up_to
+from tesserack.testing.conformance.causes import Cause, causes
+from tesserack.testing.conformance.outcome import Case
+from tesserack.testing.conformance.ways import suggestions, ways
 from tesserack.testing.expected_failures import without_folders
-
-if TYPE_CHECKING:
-    from tesserack.testing.conformance.causes import Cause
 
 __all__ = ["AreaSummary", "Case", "Results", "environment"]
 
@@ -46,24 +46,6 @@ def environment(device: str) -> dict[str, Any]:
         found["versions"]["vendor"] = str(card.capabilities["vendor"]) or "unknown"
         found["versions"]["hardware"] = str(card.properties["name"]) or "unknown"
     return found
-
-
-@dataclass(frozen=True)
-class Case:
-    """The outcome of one test."""
-
-    id: str
-    area: str
-    outcome: str
-    message: str = ""
-    seconds: float = 0.0
-    properties: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        """What went wrong, in one line."""
-        lines = [line for line in self.message.splitlines() if line.strip()]
-        return lines[0].strip() if lines else self.outcome
 
 
 @dataclass
@@ -179,14 +161,10 @@ class Results:
 
     def causes(self) -> list[Cause]:
         """The failures in groups of one cause each, the largest first."""
-        from tesserack.testing.conformance.causes import causes
-
         return causes(self.failures(), self.device)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for report.json."""
-        from tesserack.testing.conformance.ways import suggestions, ways
-
         return {
             "format": 1,
             "device": self.device,

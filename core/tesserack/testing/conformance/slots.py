@@ -1,17 +1,13 @@
 """The runtime slots of a backend, called as the core calls them but without the core: no cache, no host pointers.
 
 A native library is opened by itself, its table read as ``tesserack/abi.h`` lays it out; a backend in Python is called
-by method. Run as a program (``python -m tesserack.testing.conformance.slots NAME``) it goes through
-:data:`~tesserack.testing.conformance.rehearsal.CHECKS` and prints what each found: a table of one's own belongs in a
-process of its own.
+by method.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import sys
 from typing import Any, Protocol
 
 __all__ = ["NativeSlots", "PythonSlots", "Slots", "open_slots"]
@@ -219,22 +215,3 @@ def open_slots(name: str) -> Slots:
 
     entry = _loader._entry(claims()[name][0])
     return NativeSlots(os.fspath(entry)) if isinstance(entry, (str, os.PathLike)) else PythonSlots(entry)
-
-
-def main(name: str, answer: str) -> None:
-    """Run all checks, writing down each before the next, which may end the process."""
-    from tesserack.testing.conformance import rehearsal
-
-    slots = open_slots(name)
-    with open(answer, "w", encoding="utf-8") as file:
-        for title, check in rehearsal.CHECKS.items():
-            print(json.dumps({"begin": title}), file=file, flush=True)
-            try:
-                problem = check(slots)
-            except Exception as error:
-                problem = f"{type(error).__name__}: {error}"
-            print(json.dumps({"check": title, "problem": problem}), file=file, flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

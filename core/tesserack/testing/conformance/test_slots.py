@@ -14,7 +14,7 @@ from tesserack.testing.conformance.card import Card
 from tesserack.testing.conformance.rehearsal import CHECKS
 
 _SECONDS = 120
-_PROGRAM = "tesserack.testing.conformance.slots"
+_PROGRAM = "tesserack.testing.conformance.rehearsal"
 
 
 @pytest.fixture(scope="module")

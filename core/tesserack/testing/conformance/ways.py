@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tesserack.testing.conformance.areas import entry_point
-from tesserack.testing.conformance.results import Results
+
+if TYPE_CHECKING:
+    from tesserack.testing.conformance.results import Results
 
 __all__ = ["WAYS", "suggestions", "ways"]
 
@@ -41,7 +43,8 @@ def ways(results: Results) -> dict[str, str]:
 def _way(name: str, record: dict[str, Any], kernels: dict[str, Any]) -> str:
     if record["view"]:
         return "view"
-    own = name in kernels or entry_point(name) in kernels or (record["pointwise"] and "pointwise" in kernels)
+    declared = record["kernel"]["name"] if record["kernel"] else name
+    own = {name, declared, entry_point(name)} & kernels.keys() or (record["pointwise"] and "pointwise" in kernels)
     return "native" if own else "decomposed"
 
 

@@ -30,7 +30,7 @@ from tesserack.utils.data.sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from tesserack.utils.data.workers import WorkerInfo, get_worker_info
+from tesserack.utils.data.worker_info import WorkerInfo, get_worker_info
 
 __all__ = [
     "BatchSampler",

@@ -36,7 +36,7 @@ class Fetcher:
         """The datapipe with the seeds of its parts, and in a worker its share of the samples."""
         from tesserack.utils.data import graph_settings
         from tesserack.utils.data.datapipes.iter.order import SHARDING_PRIORITIES
-        from tesserack.utils.data.workers import get_worker_info
+        from tesserack.utils.data.worker_info import get_worker_info
 
         info, pipe = get_worker_info(), self.dataset
         if info is not None:

@@ -13,10 +13,10 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import tesserack as ts
-from tesserack.utils.data import workers
+from tesserack.utils.data import worker_info
 from tesserack.utils.data._fetch import END, Fetcher
 from tesserack.utils.data._transport import Line, Unreadable, pack
-from tesserack.utils.data.workers import WorkerInfo
+from tesserack.utils.data.worker_info import WorkerInfo
 from tesserack.utils.importing import when_imported
 
 __all__ = ["BATCH", "ENDED", "FAILED", "NEVER", "NEXT_EPOCH", "STOP", "TASK", "serve"]
@@ -49,7 +49,7 @@ def _answer(line: Line, fetcher: Fetcher, info: WorkerInfo, init: Callable[[int]
     try:
         ts.set_num_threads(1)
         _seed(info.seed)
-        workers.become(info)
+        worker_info.become(info)
         if init is not None:
             init(info.id)
     except BaseException as error:
@@ -61,7 +61,7 @@ def _answer(line: Line, fetcher: Fetcher, info: WorkerInfo, init: Callable[[int]
             return
         if message.kind == NEXT_EPOCH:
             info = WorkerInfo(info.id, info.num_workers, message.content, info.dataset)
-            workers.become(info)
+            worker_info.become(info)
             started = False
             continue
         try:

@@ -20,7 +20,8 @@ from tesserack.utils.data.iterators import (
     _SingleProcessDataLoaderIter,
 )
 from tesserack.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from tesserack.utils.data.workers import ThreadWorkers, WorkerInfo, Workers
+from tesserack.utils.data.worker_info import WorkerInfo
+from tesserack.utils.data.workers import ThreadWorkers, Workers
 
 __all__ = ["DataLoader"]
 

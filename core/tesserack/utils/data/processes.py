@@ -18,7 +18,8 @@ from typing import Any
 from tesserack.utils.data import _worker_process as child
 from tesserack.utils.data._fetch import END, Fetcher
 from tesserack.utils.data._transport import Inbox, Message, Outbox, Unreadable, pack
-from tesserack.utils.data.workers import Failed, WorkerInfo
+from tesserack.utils.data.worker_info import WorkerInfo
+from tesserack.utils.data.workers import Failed
 
 __all__ = ["ProcessWorkers", "WorkerError", "context_of", "reap"]
 

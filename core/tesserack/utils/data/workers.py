@@ -13,35 +13,11 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from tesserack.utils.data._fetch import END, Fetcher
+from tesserack.utils.data.worker_info import WorkerInfo, become
 
-__all__ = ["Batches", "Failed", "ThreadWorkers", "WorkerInfo", "get_worker_info"]
+__all__ = ["Batches", "Failed", "ThreadWorkers"]
 
-_local = threading.local()
 _NOTHING: Any = object()
-
-
-@dataclass(frozen=True)
-class WorkerInfo:
-    """Which worker the caller is: number ``id`` of ``num_workers``, with its own ``seed`` and view of the dataset."""
-
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Any
-
-
-def get_worker_info() -> WorkerInfo | None:
-    """The worker that the calling thread or process is, or None in the main one.
-
-    >>> get_worker_info() is None
-    True
-    """
-    return getattr(_local, "info", None)
-
-
-def become(info: WorkerInfo | None) -> None:
-    """Make the calling thread a worker."""
-    _local.info = info
 
 
 @dataclass(frozen=True)

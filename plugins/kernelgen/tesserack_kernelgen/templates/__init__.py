@@ -31,9 +31,9 @@ from tesserack_kernelgen.templates.softmax import log_softmax, log_softmax_backw
 from tesserack_kernelgen.templates.sort import sort
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
-__all__ = ["CHANGING", "TAKES", "TEMPLATES"]
+__all__ = ["TAKES", "TEMPLATES"]
 
 #: By operator, as ``tesserack/abi.h`` and ``tesserack ops`` name them.
 TEMPLATES: dict[str, Callable[[Call], Any]] = {
@@ -80,19 +80,6 @@ TEMPLATES: dict[str, Callable[[Call], Any]] = {
     "embedding_backward": embedding_backward,
     "sgd_step_": sgd_step,
     "adam_step_": adam_step,
-}
-
-#: Parameters that change from call to call, by their number: kernels read them from the arguments of the launch.
-CHANGING: dict[str, tuple[int, ...]] = {
-    "fill": (0,),
-    "iota": (0, 1),
-    "random_bits": (0, 1),
-    "rand_fill": (0, 1),
-    "randn_fill": (0, 1),
-    "randint_fill": (0, 1),
-    "native_dropout": (1, 2),
-    "sgd_step_": (3,),  # the rate; lists of tensors count first
-    "adam_step_": (5, 6),  # the step and the rate
 }
 
 #: What a kernel takes beyond the least, see ``Backend.kernel``.

@@ -17,7 +17,7 @@ from tesserack_kernelgen.templates._images import Copied, Images, Line, Space
 from tesserack_kernelgen.templates._product import Product, addend_of, lanes_of
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["plan"]
 

@@ -17,7 +17,7 @@ from tesserack_kernelgen.templates._product import Product, combine, halves_of, 
 from tesserack_kernelgen.templates.pointwise import Elementwise
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["Lattice", "plan"]
 

@@ -11,7 +11,7 @@ from tesserack_kernelgen.vectors import vector_helpers
 if TYPE_CHECKING:
     from tesserack.backends import Launch
 
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
     from tesserack_kernelgen.kernel import Kernel
 
 __all__ = ["LANES", "PHILOX", "draw_by_vectors", "has_draws", "interleaved"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tesserack_kernelgen.vectors import vector_helpers
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
     from tesserack_kernelgen.kernel import Tensor
     from tesserack_kernelgen.templates.reduce import Fold
 

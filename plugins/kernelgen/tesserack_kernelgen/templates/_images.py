@@ -14,7 +14,7 @@ from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE
 from tesserack_kernelgen.kernel import Kernel, Tensor
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = [
     "Copied",

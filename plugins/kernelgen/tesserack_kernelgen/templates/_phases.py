@@ -23,7 +23,7 @@ from tesserack_kernelgen.templates._product import Product
 from tesserack_kernelgen.templates.pointwise import Elementwise
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["Windows", "backward_input", "backward_weight"]
 

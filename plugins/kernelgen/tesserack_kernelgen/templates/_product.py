@@ -17,7 +17,7 @@ from tesserack_kernelgen.templates._chunks import launch_chunks
 from tesserack_kernelgen.templates._factor import Factor, FactorText
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["Addend", "Product", "Text", "addend_of", "combine", "halves_of", "lanes_of", "plan"]
 

@@ -12,7 +12,7 @@ from tesserack_kernelgen.layout import coordinates, merge
 if TYPE_CHECKING:
     from tesserack.backends import Launch
 
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["transposed"]
 

@@ -14,7 +14,7 @@ from tesserack_kernelgen.vectors import STORED, costly, has_vectors, vector_help
 if TYPE_CHECKING:
     from tesserack.backends import Launch
 
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["by_vectors"]
 

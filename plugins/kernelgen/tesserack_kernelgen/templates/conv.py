@@ -16,7 +16,7 @@ from tesserack_kernelgen.templates._product import Addend, Product, plan
 from tesserack_kernelgen.templates.matmul import accumulate_dtype
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["backward_input", "backward_weight", "convolution"]
 

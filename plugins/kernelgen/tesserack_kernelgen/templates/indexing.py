@@ -9,7 +9,7 @@ from typing import Any
 import tesserack
 from tesserack.backends import Launch, LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, accumulator
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.templates._by_index import by_index

@@ -11,7 +11,7 @@ from tesserack_kernelgen.templates._factor import Axis, Factor
 from tesserack_kernelgen.templates._product import Addend, Product, plan
 
 if TYPE_CHECKING:
-    from tesserack_kernelgen.card import Call
+    from tesserack_kernelgen.call import Call
 
 __all__ = ["accumulate_dtype", "linear", "matmul"]
 

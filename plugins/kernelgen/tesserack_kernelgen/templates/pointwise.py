@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from tesserack.backends import Launch, LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, LOADED, REAL, name_of, register
 from tesserack_kernelgen.emit import DIVISIONS, program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor

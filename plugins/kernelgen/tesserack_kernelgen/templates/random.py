@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack.backends import Launch, LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tesserack.backends import Launch, LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, accumulator, name_of, register
 from tesserack_kernelgen.emit import constant
 from tesserack_kernelgen.kernel import Kernel, Tensor

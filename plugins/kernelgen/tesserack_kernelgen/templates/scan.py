@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tesserack.backends import Launch, LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, name_of, register
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import coordinates, lines, offset_text

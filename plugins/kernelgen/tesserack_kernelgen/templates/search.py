@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tesserack.backends import LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import accumulator
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.templates._chunks import launch_chunks

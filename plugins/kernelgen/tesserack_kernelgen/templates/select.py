@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack.backends import LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import coordinates, lines, offset_text

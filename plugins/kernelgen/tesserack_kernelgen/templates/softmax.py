@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tesserack.backends import LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.templates._rows import Rows

@@ -10,7 +10,7 @@ import math
 
 from tesserack.backends import Launch, LaunchPlan
 
-from tesserack_kernelgen.card import Call
+from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, lines, offset_text

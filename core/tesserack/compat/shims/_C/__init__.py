@@ -7,8 +7,8 @@ from typing import Any
 
 from tesserack import _native
 from tesserack._native import Generator, Size, device, dtype, layout, memory_format
-from tesserack._tensor.methods import no_override
 from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _modes
+from tesserack._tensor.subclass import no_override
 from tesserack.ops.random import default_generator as _default_generator
 from tesserack.utils.futures import Future
 

@@ -9,8 +9,8 @@ __all__ = ["get_pretty_env_info", "main"]
 
 def get_pretty_env_info() -> str:
     """The machine and the installation, one fact a line."""
-    from tesserack.cli._environment import describe
     from tesserack.compat._version import TORCH
+    from tesserack.utils.environment import describe
 
     lines = [f"PyTorch version: {TORCH}"]
     for part, facts in describe().items():

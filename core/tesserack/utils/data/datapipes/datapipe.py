@@ -21,9 +21,6 @@ class _Functional:
     functions: ClassVar[dict[str, Callable[..., Any]]]
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_"):
-            import tesserack.utils.data.datapipes.iter
-            import tesserack.utils.data.datapipes.map  # noqa: F401  they register the forms
         if name in type(self).functions:
             return functools.partial(type(self).functions[name], self)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
@@ -53,9 +50,6 @@ class _Functional:
     __str__ = __repr__
 
     def __dir__(self) -> list[str]:
-        import tesserack.utils.data.datapipes.iter
-        import tesserack.utils.data.datapipes.map  # noqa: F401
-
         return [*super().__dir__(), *type(self).functions]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -112,9 +106,7 @@ class IterDataPipe(_Functional, IterableDataset[T_co]):
         return self
 
     def __add__(self, other: Any) -> Any:
-        from tesserack.utils.data.datapipes.iter import Concater
-
-        return Concater(self, other)
+        return type(self).functions["concat"](self, other)
 
     def reset(self) -> None:
         """Called before each iteration."""
@@ -138,9 +130,7 @@ class MapDataPipe(_Functional, Dataset[T_co]):
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def __add__(self, other: Any) -> Any:
-        from tesserack.utils.data.datapipes.map import Concater
-
-        return Concater(self, other)
+        return type(self).functions["concat"](self, other)
 
 
 class DataChunk(list[T]):

@@ -1,4 +1,4 @@
-#include "ops/common/traced.h"
+#include "autograd/traced.h"
 #include "autograd/engine.h"
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
@@ -7,7 +7,7 @@ namespace ts {
 
 void trace_gradient(GradContext& c, BodyFn parts) {
   const Schema& s = *c.op().schema;
-  bool create_graph = grad_enabled();
+  bool create_graph = GradContext::is_recorded();
   GradMode record(true);
   std::vector<Tensor> arguments(s.args.size()), wanted;
   std::vector<Value> values(s.args.size());

@@ -1,0 +1,129 @@
+"""What ``tools/layers.py`` refuses, planted in small trees; and how many files lie in a room."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "core" / "tesserack"
+CROWDED = Path(__file__).with_name("crowded_rooms.txt")
+
+
+@pytest.fixture
+def layers(monkeypatch):
+    if not (ROOT / "tools" / "layers.py").exists():
+        pytest.skip("needs a checkout")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import layers
+
+    return layers
+
+
+def package(folder: Path, **sources: str) -> Path:
+    """A package of that name with these modules, the dots of their names doubled underscores."""
+    root = folder / "tesserack"
+    for name, text in sources.items():
+        path = root / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (root / "utils").mkdir(parents=True, exist_ok=True)
+    (root / "utils" / "homes.py").write_text(
+        'HOMES = {"tesserack.hub": "tesserack.optim.hub"}\nNAMES = {"load": "jit"}\n'
+    )
+    return root
+
+
+def found(layers, folder: Path, **sources: str) -> list[str]:
+    return list(layers.package_violations(package(folder, **sources)))
+
+
+def test_nothing_is_found_in_order(layers, tmp_path):
+    assert (
+        found(layers, tmp_path, optim__a="from tesserack import nn\nfrom tesserack.nn.b import x\n", nn__b="x = 1")
+        == []
+    )
+
+
+def test_a_circle_is_found_if_only_functions_import(layers, tmp_path):
+    lines = found(
+        layers,
+        tmp_path,
+        optim__a="def f():\n    from tesserack.optim.b import g\n    return g\n",
+        optim__b="from tesserack.optim import a\n",
+    )
+    assert lines == ["circle of imports: tesserack.optim.a, tesserack.optim.b"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tesserack.optim import adam\n",
+        "def f():\n    from tesserack.optim.adam import Adam\n    return Adam\n",
+        "async def f():\n    import tesserack.optim.adam\n",
+        "import tesserack as ts\ndef f():\n    return ts.optim.adam.Adam\n",
+        "def f():\n    from tesserack import hub\n    return hub\n",
+        "import tesserack as ts\nf = lambda: ts.load\n",
+    ],
+)
+def test_an_upward_import_is_found(layers, tmp_path, source):
+    lines = found(layers, tmp_path, sparse__a=source, optim__adam="", optim__hub="", optim____init__="", jit="")
+    assert len(lines) == 1 and "a layer above it" in lines[0] and lines[0].startswith("tesserack/sparse/a.py:")
+
+
+def test_imports_for_type_checkers_are_none(layers, tmp_path):
+    source = "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from tesserack.optim import adam\n"
+    assert found(layers, tmp_path, sparse__a=source, optim__adam="") == []
+
+
+def test_a_module_without_a_level_is_found(layers, tmp_path):
+    (line,) = found(layers, tmp_path, novelty="")
+    assert line.startswith("tesserack.novelty: has no level")
+
+
+def test_a_circle_in_a_card_is_found(layers, tmp_path):
+    card = tmp_path / "backends" / "acme" / "tesserack_acme"
+    card.mkdir(parents=True)
+    (card / "a.py").write_text("from tesserack_acme import b\n")
+    (card / "b.py").write_text("def f():\n    from tesserack_acme.a import g\n    return g\n")
+    assert list(layers.card_violations(tmp_path)) == ["circle of imports: tesserack_acme.a, tesserack_acme.b"]
+
+
+def test_a_circle_of_includes_is_found(layers, tmp_path):
+    native = tmp_path / "core" / "native" / "ops"
+    native.mkdir(parents=True)
+    (native / "a.h").write_text('#include "ops/b.h"\n')
+    (native / "b.h").write_text('#include "a.h"\n')
+    assert list(layers.include_circles(tmp_path)) == ["circle of includes in core/native: ops/a.h, ops/b.h"]
+
+
+def test_the_tree_is_in_order(layers):
+    assert layers.violations() == []
+
+
+# --- rooms -----------------------------------------------------------------------------------------------------------
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("needs a checkout")
+    return listed.stdout.splitlines()
+
+
+def test_the_package_has_few_entries():
+    """So that one finds one's way: a new module goes to the folder of its kind."""
+    entries = {name.split("/")[2] for name in tracked() if name.startswith("core/tesserack/")}
+    assert len(entries) <= 30, sorted(entries)
+
+
+def test_no_room_is_crowded():
+    """Folders over 40 files are listed with how many there may be at most; the list may only shrink."""
+    count = Counter(name.rpartition("/")[0] for name in tracked())
+    over = {room: n for room, n in count.items() if n > 40 and room != "tests/compat/programs"}
+    allowed = {room: int(n) for n, room in (line.split(None, 1) for line in CROWDED.read_text().splitlines())}
+    assert {room: n for room, n in over.items() if n > allowed.get(room, 40)} == {}, "split them by subject"
+    assert sorted(set(allowed) - set(over)) == [], f"no longer crowded: take them out of {CROWDED.name}"
