@@ -115,15 +115,16 @@ def check_wheel(wheel: Path) -> None:
 
 
 def check_symbols(library: Path) -> None:
-    """No symbol of Python is defined or wanted; a backend exports its one entry point."""
+    """No symbol of Python is defined or wanted; a backend exports its entry point and version."""
     listing = subprocess.run(["nm", "-D", library], check=True, capture_output=True, text=True).stdout
     symbols = [(line.split()[-2], line.split()[-1]) for line in listing.splitlines()]
     python = sorted(name for _, name in symbols if name.startswith(("Py", "_Py")))
     if python:
         sys.exit(f"{library.name} has Python symbols: {' '.join(python[:5])}")
     exported = sorted(name for kind, name in symbols if kind not in "Uwv")
-    if library.name == "libtesserack_cpu.so" and "tesserack_backend" not in exported:
-        sys.exit(f"{library.name} does not export tesserack_backend")
+    missing = {"tesserack_backend", "tesserack_abi"}.difference(exported)
+    if library.name == "libtesserack_cpu.so" and missing:
+        sys.exit(f"{library.name} does not export {' and '.join(sorted(missing))}")
     print(f"{library.name}: {len(exported)} symbols exported, none of Python", flush=True)
 
 

@@ -1,7 +1,7 @@
 # find_package(tesserack CONFIG), found through tesserack_DIR = tesserack.cmake_dir():
 #
 #   tesserack::abi                            the headers, nothing to link
-#   tesserack_add_backend(NAME SOURCES...)    a backend: a module library whose only symbol is its entry point
+#   tesserack_add_backend(NAME SOURCES...)    a backend: a module library that shows its entry point and version
 #   tesserack_add_plugin(NAME SOURCES...)     the same for a library of operators and dispatch keys
 cmake_minimum_required(VERSION 3.20)
 
@@ -29,7 +29,8 @@ endif()
 set(_tesserack_exports "${CMAKE_CURRENT_LIST_DIR}/exports.map")
 
 # tesserack_add_backend(NAME SOURCES...) builds libNAME.so. Integers wrap, as the contract says; everything but the
-# entry point is hidden, so that two backends in one process never meet; a missing symbol fails the link, not the load.
+# entry point and the version of abi.h is hidden, so that two backends in one process never meet; a missing symbol fails
+# the link, not the load.
 function(tesserack_add_backend name)
   if(NOT ARGN)
     message(FATAL_ERROR "tesserack: expected source files for the library ${name}")

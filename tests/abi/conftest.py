@@ -1,4 +1,4 @@
-"""Plugins compiled from the first released header, and processes that load them."""
+"""Plugins compiled from every header that landed, and processes that load them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import pytest
 import tesserack as ts
 
 HERE = Path(__file__).resolve().parent
-RELEASED = HERE / "abi_1_0.h"
+sys.path.insert(0, str(HERE))  # abi_headers
+
+import abi_headers as headers  # noqa: E402
+
 # Structs that begin with their own size; the two others are fixed for the life of a major version.
 GROWING = ("ts_program", "ts_tensor", "ts_call", "ts_kernel", "ts_properties", "ts_backend", "ts_host")
 
@@ -40,11 +43,24 @@ def compiler() -> str:
 Build = Callable[..., Path]
 
 
+def variants() -> dict[str, str]:
+    """Headers by the names that ``build`` takes: every kept one's, and what is made of them."""
+    today = (Path(ts.get_include()) / "tesserack" / "abi.h").read_text()
+    major = headers.version(today)[0]
+    all_of_major = [text for text in (*headers.kept().values(), today) if headers.version(text)[0] == major]
+    later = today.replace(f"#define TS_ABI_MAJOR {major}", f"#define TS_ABI_MAJOR {major + 1}")
+    made = {"released": all_of_major[0], "grown": grown(all_of_major[0]), "later major": later}
+    return {**headers.kept(), **made}
+
+
 @pytest.fixture(scope="session")
 def build(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """``build("plugin.c", "-DMAJOR=7", header="grown")`` compiles one variant, once a session."""
+    """``build("plugin.c", "-DMAJOR=7", header="grown")`` compiles one variant, once a session.
+
+    The header is the first of today's major unless it is named.
+    """
     folder = tmp_path_factory.mktemp("abi")
-    for name, text in (("released", RELEASED.read_text()), ("grown", grown(RELEASED.read_text()))):
+    for name, text in variants().items():
         target = folder / name / "tesserack"
         target.mkdir(parents=True)
         (target / "abi.h").write_text(text)

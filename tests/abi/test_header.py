@@ -1,41 +1,22 @@
-"""Today's abi.h is the first released one with things appended. Offsets are checked by tests/native/abi_offsets.cpp."""
+"""Headers keep their versions' word: what a version declares never changes. Offsets: tests/native/abi_offsets.cpp."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
+import abi_headers as headers
 import pytest
 import tesserack as ts
+from abi_headers import constants, counts, structs
 
 HERE = Path(__file__).resolve().parent
-RELEASED = (HERE / "abi_1_0.h").read_text()
 TODAY = (Path(ts.get_include()) / "tesserack" / "abi.h").read_text()
-
-
-def code(header: str) -> str:
-    """The header without comments, on one line per declaration."""
-    return re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/|//[^\n]*", " ", header, flags=re.DOTALL))
-
-
-def structs(header: str) -> dict[str, list[str]]:
-    """Fields of every struct, as declared."""
-    found = re.finditer(r"struct (ts_\w+) \{((?:[^{}]|\{[^{}]*\})*)\}", code(header))
-    # A union is one field: its semicolons stand in braces.
-    return {m[1]: re.findall(r"(?:\{[^{}]*\}|[^;{}])+", m[2].strip())[: m[2].count(";")] for m in found}
-
-
-def constants(header: str) -> dict[str, str]:
-    """Every enumerator and every number that is defined."""
-    text = code(header)
-    found = dict(re.findall(r"(TS_\w+) = (-?\w+)", text))
-    return {**found, **dict(re.findall(r"#define (TS_ABI_MAJOR) (\d+)", text))}
-
-
-def counts(name: str) -> bool:
-    """Counts grow as values are appended."""
-    return name.startswith("TS_NUM_")
+#: Every header in the order in which they landed.
+ALL = {**headers.kept(), "current": TODAY}
 
 
 def check_compatible(old: str, new: str) -> None:
@@ -48,10 +29,46 @@ def check_compatible(old: str, new: str) -> None:
         assert int(constants(new)[name]) >= int(constants(old)[name])
 
 
+def test_kept_headers_are_what_they_were() -> None:
+    """A kept header is a fact: it is never edited, whatever today's needs."""
+    kept = headers.listed()[:-1]
+    assert sorted(one.name for one in kept) == sorted(path.name for path in headers.FOLDER.glob("*.h"))
+    for one in kept:
+        data = (headers.FOLDER / one.name).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == one.checksum, f"{one.name} was edited; restore it from history"
+        assert headers.version(data.decode()) == one.told
+
+
+def test_the_header_changes_with_its_version() -> None:
+    current = headers.listed()[-1]
+    told, checksum = headers.version(TODAY), headers.checksum_of_code(TODAY)
+    assert current.name == "current" and (told, checksum) == (current.told, current.checksum), (
+        "abi.h declares something else than it did. Keep the header as it was (git show HEAD:core/include/tesserack/"
+        "abi.h > tests/abi/headers/MAJOR.MINOR.h, its line with sha256sum in checksums.txt), and raise TS_ABI_MINOR if "
+        "all was appended, else TS_ABI_MAJOR (until 0.1.0 only), mark what is new with 'since', say so in "
+        f"docs/authoring/abi.md, and let the last line be: current {told[0]}.{told[1]} {checksum}"
+    )
+
+
+def test_no_version_is_left_out() -> None:
+    """From 2.0 on there is one header for each version; before, several told the same."""
+    versions = [one.told for one in headers.listed()]
+    assert versions == sorted(versions)
+    numbered = [told for told in versions if told >= (2, 0)]
+    assert numbered[0] == (2, 0) and len(set(numbered)) == len(numbered)
+    for (major, minor), later in pairwise(numbered):
+        assert later in ((major, minor + 1), (major + 1, 0))
+
+
 def test_only_appended() -> None:
-    assert len(structs(RELEASED)) == 9 and len(structs(RELEASED)["ts_backend"]) > 30
-    assert len(structs(RELEASED)["ts_tensor"]) == 11 and len(constants(RELEASED)) > 120
-    check_compatible(RELEASED, TODAY)
+    assert len(structs(TODAY)) >= 22 and len(structs(TODAY)["ts_backend"]) > 30
+    assert len(structs(TODAY)["ts_tensor"]) == 11 and len(constants(TODAY)) > 120
+    for old, (later, new) in zip(ALL.values(), [*ALL.items()][1:], strict=False):
+        if later == "1.1-c.h":  # what 2.0 makes up for
+            with pytest.raises(AssertionError, match="ts_backend no longer begins"):
+                check_compatible(old, new)
+        elif headers.version(old)[0] == headers.version(new)[0]:
+            check_compatible(old, new)
 
 
 @pytest.mark.parametrize(
@@ -63,18 +80,18 @@ def test_only_appended() -> None:
         ("    double f;  /* floating dtypes */\n", "    float f;  /* floating dtypes */\n"),
         ("TS_I_ADD = 38, TS_I_SUB = 39", "TS_I_ADD = 39, TS_I_SUB = 38"),
         ("TS_I_ADD = 38, ", ""),
-        ("#define TS_ABI_MAJOR 1", "#define TS_ABI_MAJOR 2"),
+        ("#define TS_ABI_MAJOR 2", "#define TS_ABI_MAJOR 3"),
     ],
 )
 def test_other_changes_are_noticed(old: str, new: str) -> None:
-    assert old in RELEASED
+    assert old in TODAY
     with pytest.raises(AssertionError):
-        check_compatible(RELEASED, RELEASED.replace(old, new))
+        check_compatible(TODAY, TODAY.replace(old, new))
 
 
 def test_appending_is_allowed() -> None:
-    longer = RELEASED.replace("  void (*shutdown)(void* ctx);\n", "  void (*shutdown)(void* ctx);\n  void* later;\n")
-    check_compatible(RELEASED, longer.replace("TS_NUM_INSTRUCTIONS = 64", "TS_I_NEW = 64, TS_NUM_INSTRUCTIONS = 65"))
+    longer = TODAY.replace("\n} ts_backend;", "\n  void* later;\n} ts_backend;")
+    check_compatible(TODAY, longer.replace("TS_NUM_INSTRUCTIONS = 66", "TS_I_NEW = 66, TS_NUM_INSTRUCTIONS = 67"))
 
 
 @pytest.mark.parametrize("language", ["c -std=c99", "c -std=c17", "c++ -std=c++11", "c++ -std=c++20"])
@@ -93,3 +110,45 @@ def test_every_slot_for_operators_is_described() -> None:
     table = page[page.index("| Slot | Contract |") :]
     named = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     assert len(slots) == 18 and named == slots
+
+
+# --- since when -------------------------------------------------------------------------------------------------------
+
+
+def dated(name: str) -> str:
+    """What the first header that has it tells of itself."""
+    major, minor = next(headers.version(text) for text in ALL.values() if name in headers.contents(text))
+    return f"{major}.{minor}"
+
+
+def test_marks_in_the_header_are_true() -> None:
+    marks = headers.marked(TODAY)
+    assert {name: dated(name) for name in marks} == marks
+    for name in headers.contents(TODAY):
+        if "." in name:
+            assert marks.get(name, marks[name.split(".")[0]]) == dated(name), f"{name} came later than its struct"
+    # Values that were appended to the enums that there were from the start.
+    first = constants(next(iter(ALL.values())))
+    for values in re.findall(r"enum \{(.*?)\}", headers.code(TODAY)):
+        names = re.findall(r"(TS_\w+) =", values)
+        if any(name in first for name in names):
+            assert all(name in marks for name in names if name not in first), names
+
+
+def listed_on_the_page() -> list[tuple[str, str]]:
+    """Rows of the page's table: "`ts_host`: `log`, `workspace`; `ts_call`: `core`", who gives it, the version."""
+    page = (HERE.parents[1] / "docs" / "authoring" / "abi.md").read_text()
+    table = page[page.index("| Table | Given by | Since |") :]
+    found = []
+    for cell, since in re.findall(r"^\| (`.*?) \| .*? \| (\d+\.\d+) \|", table, re.MULTILINE):
+        for part in cell.split("; "):
+            struct, fields, rest = part.partition(": ")
+            prefix = f"{struct.strip('`')}." if fields else ""
+            found += [(prefix + name, since) for name in re.findall(r"`(\w+)`", rest if fields else struct)]
+    return [(name, since) for name, since in found if not name.startswith("ts_launch")]
+
+
+def test_the_page_dates_everything_once_as_the_header_does() -> None:
+    names = [name for name, _ in listed_on_the_page()]
+    assert len(names) == len(set(names)), "dated twice"
+    assert dict(listed_on_the_page()) == headers.marked(TODAY)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
+import abi_headers as headers
 import pytest
+import tesserack as ts
 
+MAJOR, MINOR = ts._native._abi_version()
+SPEAKS = f"this core speaks {MAJOR}.{MINOR}; install a matching version of the package"
 COMPUTE = """
 ts.backends.set_fallback("allow")
 x = ts.tensor([1.0, 2.0, 3.0]).to("elder")
@@ -35,11 +40,58 @@ def test_a_released_plugin_works_with_a_later_core(build):
         assert (done.returncode, done.stdout) == (0, "11 22 33\n"), done.stderr
 
 
+def get_kernel_of(header: str) -> tuple[str, ...]:
+    """The options for a header's form of the slot, which changed once."""
+    slot = next(f for f in headers.structs(headers.kept()[header])["ts_backend"] if "(*get_kernel)" in f)
+    return () if "device" in slot else ("-DWITHOUT_DEVICE",)
+
+
+@pytest.mark.parametrize("header", headers.kept())
+def test_every_header_that_landed_works_or_is_refused(header, build, load):
+    """One of another major before any of its functions runs: not even the entry point's form is known."""
+    major, _ = headers.version(headers.kept()[header])
+    library = build("plugin.c", "-DTELLS", *get_kernel_of(header), header=header)
+    out = load(library, COMPUTE if major == MAJOR else "")
+    if major == MAJOR:
+        assert out.startswith(f"the entry point ran\nloaded\n{COMPUTED}")
+    else:
+        assert out.startswith("error backend: ") and f"was built for ABI {major}.x, {SPEAKS}" in out
+        assert "the entry point ran" not in out
+
+
+def test_a_header_of_a_later_major_is_refused(build, load):
+    out = load(build("plugin.c", "-DTELLS", header="later major"))
+    assert f"was built for ABI {MAJOR + 1}.0, {SPEAKS}" in out or f"for ABI {MAJOR + 1}.{MINOR}, {SPEAKS}" in out
+    assert "the entry point ran" not in out
+
+
+def test_the_version_of_another_library_counts_for_nothing(build, load):
+    """A library of an older header that is linked to one of today's: what is asked is found in that one."""
+    today = build("plugin.c")
+    out = load(build("plugin.c", "-DTELLS", f"-Wl,--no-as-needed,{today}", header="1.1-e.h"))
+    assert f"was built for ABI 1.x, {SPEAKS}" in out and "the entry point ran" not in out
+
+
+OF_OPERATORS = [h for h, text in headers.kept().items() if "ts_plugin" in headers.structs(text)]
+
+
+@pytest.mark.parametrize("header", [*OF_OPERATORS, "released", "later major"])
+def test_libraries_of_operators_are_asked_the_same(header, build):
+    library = str(build("operators.c", header=header))
+    if header == "released":
+        with pytest.raises(RuntimeError, match="the entry point ran"):
+            ts.dispatch.load_library(library)
+        return
+    with pytest.raises(RuntimeError, match=rf"was built for ABI \d+\.\w+, {re.escape(SPEAKS)}"):
+        ts.dispatch.load_library(library)
+
+
 REFUSED = {
-    "-DMAJOR=2": "was built for ABI 2.x, this core speaks 1.1; install a matching version",
-    "-DMAJOR=0": "was built for ABI 0.x, this core speaks 1.1",
-    "-DMAJOR=7 -DTINY_TABLE": "was built for ABI 7.x, this core speaks 1.1",
-    "-DMINOR_NEEDED=999": "needs ABI 1.999 or later, this core speaks 1.1; upgrade tesserack",
+    f"-DMAJOR={MAJOR + 1}": f"was built for ABI {MAJOR + 1}.x, {SPEAKS}",
+    "-DMAJOR=0": f"was built for ABI 0.x, {SPEAKS}",
+    "-DMAJOR=7 -DTINY_TABLE": f"was built for ABI 7.x, {SPEAKS}",
+    "-DMINOR_NEEDED=999": f"needs ABI {MAJOR}.999 or later, this core speaks {MAJOR}.{MINOR}; upgrade tesserack",
+    "-Dtesserack_abi=hidden": "exports tesserack_abi, which abi.h defines: its link must not hide it",
     "-DTINY_TABLE": "too small to hold the required slots",
     "-DNO_SIZE": "gave a table of 0 bytes, too small to say its version",
     "-DNO_TABLE": "gave no table",

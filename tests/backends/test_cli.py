@@ -285,7 +285,7 @@ def test_doctor_names_faulty_backends(acme, library):
     report, status = examined(acme)
     assert status == 1
     assert found(report, "error", "claimed by acme-pkg 1.5 and other-pkg 1.5", "uninstall")
-    assert found(report, "error", "backend old", "built for ABI 7", "install a version of old-pkg for ABI 1.")
+    assert found(report, "error", "backend old", "built for ABI 7", "install a version of old-pkg for ABI 2.")
     assert found(report, "warning", "empty-pkg 1.5 finds no device: the acme driver is not loaded")
     assert found(report, "error", "crash-pkg 1.5 ended the process (SIGSEGV)", "reinstall crash-pkg")
     assert found(report, "ok", "backend cpu")

@@ -82,8 +82,8 @@ def test_failing_packages(site, case):
 
 
 LIBRARIES = {
-    "other ABI": (["-DABI_MAJOR=7"], "was built for ABI 7.x, this core speaks 1."),
-    "newer ABI": (["-DABI_MINOR=99"], "needs ABI 1.99 or later"),
+    "other ABI": (["-DABI_MAJOR=7"], "was built for ABI 7.x, this core speaks 2."),
+    "newer ABI": (["-DABI_MINOR=99"], "needs ABI 2.99 or later"),
     "no entry": (["-DNO_ENTRY"], "does not export tesserack_backend"),
     "missing symbol": (["-DCALLS_DRIVER"], "undefined symbol: acme_driver_call"),
     "refuses": (["-DREFUSES"], "acme: the license has run out"),
@@ -97,7 +97,7 @@ def test_libraries_that_do_not_fit(site, library, case):
     out = site.run(USE_ACME)
     assert "acme-pkg 1.5" in out and expected in out and "cause RuntimeError" in out
     if "ABI" in case:
-        assert "install a version of acme-pkg for ABI 1." in out
+        assert "install a version of acme-pkg for ABI 2." in out
 
 
 def test_a_library_of_another_name_takes_no_name(site, library):

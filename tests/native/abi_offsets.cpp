@@ -1,4 +1,4 @@
-// The released layout of abi.h 1.0 on 64-bit platforms. Lines are only ever added: changing one breaks every plugin
+// The layout of abi.h 2.0 on 64-bit platforms. Lines are only ever added: changing one breaks every plugin
 // built so far. Sizes may grow by appending, so they are checked from below.
 #include "tesserack/abi.h"
 #include <cstddef>
@@ -248,7 +248,7 @@ VALUE(TS_P_ATOMICS, 2);
 VALUE(TS_P_ASYNC, 4);
 VALUE(TS_P_SIMULATED, 8);
 VALUE(TS_B_OWN_ALLOCATOR, 1);
-VALUE(TS_ABI_MAJOR, 1);
+VALUE(TS_ABI_MAJOR, 2);
 
 // Since 1.1.
 AT(ts_host, dispatch, 40);

@@ -345,7 +345,7 @@ static int setup(void* ctx, const ts_host* given) {
 }
 
 __attribute__((visibility("default"))) int tesserack_plugin(const ts_host* given, const ts_plugin** out) {
-  static const ts_plugin plugin = {sizeof(ts_plugin), TS_ABI_MAJOR, 1, "acme-extras", "1.0", NULL, setup};
+  static const ts_plugin plugin = {sizeof(ts_plugin), TS_ABI_MAJOR, 0, "acme-extras", "1.0", NULL, setup};
   (void)given;
   *out = &plugin;
   return TS_OK;

@@ -349,7 +349,7 @@ BASE = """
 #define MAJOR TS_ABI_MAJOR
 #endif
 #ifndef MINOR
-#define MINOR 1
+#define MINOR 0
 #endif
 #ifndef NAME
 #define NAME "sample"
@@ -392,8 +392,8 @@ def define(schema: str) -> str:
 
 
 REFUSED: dict[str, tuple[type[Exception], str]] = {
-    "MAJOR=7": (RuntimeError, r"was built for ABI 7.x, this core speaks 1\."),
-    "MINOR=99": (RuntimeError, r"needs ABI 1.99 or later.*upgrade tesserack"),
+    "MAJOR=7": (RuntimeError, r"was built for ABI 7.x, this core speaks 2\."),
+    "MINOR=99": (RuntimeError, r"needs ABI 2.99 or later.*upgrade tesserack"),
     "NAME=0": (RuntimeError, "has no name"),
     "SETUP=0": (RuntimeError, "gave a table without setup"),
     "SIZE=8": (RuntimeError, "too small to say its version"),

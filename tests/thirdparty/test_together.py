@@ -106,7 +106,7 @@ def test_required_kernels_need_no_help(four):
 BROKEN = {
     "faulty": "device: the backend 'faulty' from faulty-pkg 0.1 (faulty_pkg:library) failed to load: "
     "OSError: the driver is too old",
-    "alien": "was built for ABI 7.x, this core speaks 1.",
+    "alien": "was built for ABI 7.x, this core speaks 2.",
     "absent": "is installed but has no device: no card in any slot",
     "rogue": "calls itself 'zeta', but is announced as 'rogue'",
 }

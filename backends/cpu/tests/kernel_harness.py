@@ -273,7 +273,7 @@ def _record_error(message: bytes) -> None:
 _set_error = SET_ERROR(_record_error)
 
 
-_HOST = Host(ct.sizeof(Host), 1, 0, _set_error, INTERRUPTED_FN(lambda: 0), LOG(lambda level, text: None))
+_HOST = Host(ct.sizeof(Host), 2, 0, _set_error, INTERRUPTED_FN(lambda: 0), LOG(lambda level, text: None))
 
 
 def library_path() -> Path | None:

@@ -5,7 +5,12 @@
  *    end, or a NULL slot, means "the core's default";
  *  - fields and enum values are only appended, never moved or reinterpreted; unknown enum values are refused;
  *  - a different TS_ABI_MAJOR is refused with both versions named; a plugin states the lowest minor it needs;
- *  - nothing optional becomes required within a major version.
+ *  - nothing optional becomes required within a major version;
+ *  - whatever is declared here changes together with the version: the minor where things are appended, the major (until
+ *    Tesserack 0.1.0, and never after) where a library of the version before would no longer work.
+ *
+ * "Since 1.1" on a line is the version of the first header that had what the line declares; without it: 1.0, or as the
+ * struct around it.
  *
  * Sizes and offsets are bytes where the name says so and elements otherwise. Strides are in elements and may
  * be zero (expanded) or negative (flipped). A storage handle is opaque to the core, which never does
@@ -23,8 +28,17 @@
 extern "C" {
 #endif
 
-#define TS_ABI_MAJOR 1
-#define TS_ABI_MINOR 1
+#define TS_ABI_MAJOR 2
+#define TS_ABI_MINOR 0
+
+/* The version of this header, in every library that is compiled with it: the core compares the major before it calls
+ * anything of the library. One written in another language exports the same two numbers; a linker's version script
+ * must leave the name visible. */
+#define TS_ABI_SYMBOL "tesserack_abi"
+#ifdef __GNUC__
+extern __attribute__((weak, visibility("default"))) const int32_t tesserack_abi[2];
+const int32_t tesserack_abi[2] = {TS_ABI_MAJOR, TS_ABI_MINOR}; /* since 2.0 */
+#endif
 
 /* Status of every callback. DECLINED: "not this case": the core decomposes or falls back, visibly. */
 enum {
@@ -43,8 +57,9 @@ enum {
   TS_FLOAT16 = 9, TS_BFLOAT16 = 10, TS_FLOAT32 = 11, TS_FLOAT64 = 12,
   TS_COMPLEX64 = 13, TS_COMPLEX128 = 14,
   /* Storage above all: few operators compute with them. COMPLEX32 is two float16. */
-  TS_COMPLEX32 = 15,
-  TS_FLOAT8_E4M3FN = 16, TS_FLOAT8_E5M2 = 17, TS_FLOAT8_E4M3FNUZ = 18, TS_FLOAT8_E5M2FNUZ = 19, TS_FLOAT8_E8M0FNU = 20,
+  TS_COMPLEX32 = 15, /* since 1.1 */
+  TS_FLOAT8_E4M3FN = 16, TS_FLOAT8_E5M2 = 17, TS_FLOAT8_E4M3FNUZ = 18, /* since 1.1 */
+  TS_FLOAT8_E5M2FNUZ = 19, TS_FLOAT8_E8M0FNU = 20, /* since 1.1 */
   TS_NUM_DTYPES = 21
 };
 
@@ -83,7 +98,7 @@ enum {
   TS_I_SELECT = 62, /* a != 0 ? b : c */
   TS_I_FMA = 63,    /* a * b + c, rounded once or twice */
   /* unary: a floating value rounded to one that float16, bfloat16 holds, ties to even; beyond the largest: infinite */
-  TS_I_ROUND_FLOAT16 = 64, TS_I_ROUND_BFLOAT16 = 65,
+  TS_I_ROUND_FLOAT16 = 64, TS_I_ROUND_BFLOAT16 = 65, /* since 1.1 */
   TS_NUM_INSTRUCTIONS = 66
 };
 
@@ -110,8 +125,8 @@ typedef struct ts_program {
   const ts_instruction* instructions;
   const uint16_t* outputs; /* the register stored to each output */
   const char* text;        /* the expression, for messages and generated source */
-  const int64_t* integers; /* the same constants for registers of integers, where a double does not hold them all (uint64:
-                              their bits); NULL: the constants, converted */
+  const int64_t* integers; /* Since 1.1. The same constants for registers of integers, where a double does not hold them
+                              all (uint64: their bits); NULL: the constants, converted */
 } ts_program;
 
 /* Tags of ts_value. */
@@ -181,13 +196,13 @@ typedef struct ts_call {
   const ts_tensor* inputs;
   const ts_value* params;
   const ts_program* program; /* pointwise */
-  void* core;                /* the core's own, for ts_host.workspace; a copy of the call passes it on */
-  uint32_t flags;            /* TS_C_* */
+  void* core;                /* Since 1.1. The core's own, for ts_host.workspace; a copy of the call passes it on */
+  uint32_t flags;            /* TS_C_*; since 1.1 */
   uint32_t reserved;
-  const ts_program* prologue; /* of reduce and scan, for kernels with TS_K_PROLOGUE: what is reduced is the program of
-                                 all inputs (of equal sizes) in compute_dtype; one output */
-  const ts_program* epilogue; /* of matmul, for kernels with TS_K_EPILOGUE: what is stored is the program, in compute_dtype,
-                                 of the product (with the third input added, if present) as its input 0, and of the inputs
+  const ts_program* prologue; /* Since 1.1. Of reduce and scan, for kernels with TS_K_PROLOGUE: what is reduced is the
+                                 program of all inputs (of equal sizes) in compute_dtype; one output */
+  const ts_program* epilogue; /* Since 1.1. Of matmul, for kernels with TS_K_EPILOGUE: what is stored is the program, in
+                                 compute_dtype, of the product (with the third input added, if present) as its input 0, and of the inputs
                                  from the fourth on, which have out0's sizes; absent third: TS_T_NONE */
 } ts_call;
 enum {
@@ -205,7 +220,7 @@ enum { TS_L_STRIDED = 0, TS_L_CONTIGUOUS = 1, TS_L_CHANNELS_LAST = 2 /* contiguo
 typedef int (*ts_kernel_fn)(const ts_call* call);
 
 /* A call worked out ahead, to be run many times: see ts_kernel.prepare. */
-typedef struct ts_step {
+typedef struct ts_step { /* since 1.1 */
   size_t struct_size; /* set by the caller */
   /* `call` has the prepared one's dtypes, sizes, strides, programs and parameters; handles and offsets may differ. */
   int (*run)(const struct ts_step* step, const ts_call* call);
@@ -228,8 +243,8 @@ typedef struct ts_kernel {
   uint64_t dtypes;   /* bit per dtype that any tensor of the call may have; 0: those below COMPLEX64 */
   uint32_t layouts;
   uint32_t flags;    /* TS_K_* */
-  int (*prepare)(const ts_call* call, ts_step* out); /* optional: a call that will be run again and again. TS_DECLINED:
-                                                        run it by `run`. Nothing is computed */
+  int (*prepare)(const ts_call* call, ts_step* out); /* Since 1.1. Optional: a call that will be run again and again.
+                                                        TS_DECLINED: run it by `run`. Nothing is computed */
 } ts_kernel;
 
 /* The required entry points, by operator name given to get_kernel:
@@ -267,7 +282,7 @@ typedef struct ts_properties {
   uint64_t max_allocation;/* bytes; 0: total_memory. The core asks for no more in one piece */
   uint32_t alignment;     /* bytes, a power of two: byte offsets that kernels are given are multiples; 0: any */
   uint32_t flags;         /* TS_P_* */
-  uint64_t instructions[TS_INSTRUCTION_WORDS]; /* bit n of word n/64: it has instruction n; see above */
+  uint64_t instructions[TS_INSTRUCTION_WORDS]; /* Since 1.1. Bit n of word n/64: it has instruction n; see above */
 } ts_properties;
 enum {
   TS_P_HOST_MEMORY = 1, /* the host may use host_pointer's addresses, whenever the device is not ASYNC */
@@ -280,7 +295,7 @@ enum {
  * What a stream is given between begin and end is not done but written down, and done by every replay, in the thread of
  * the replay's caller, on the stream named. The core keeps the memory until the recording is destroyed, gives the stream
  * no copy from or to the host meanwhile, and does not wait for it. All four or none. */
-typedef struct ts_capture {
+typedef struct ts_capture { /* since 1.1 */
   size_t struct_size;
   int (*begin)(void* ctx, int32_t device, void* stream);
   int (*end)(void* ctx, int32_t device, void* stream, void** recording); /* after an error, too: it ends the writing */
@@ -298,7 +313,7 @@ enum {
 enum { TS_COLL_AVERAGE = 100 }; /* a reduction beside TS_R_SUM, TS_R_PROD, TS_R_MAX and TS_R_MIN */
 
 /* One collective. Memory lies dense; src and dst may be one and the same range. */
-typedef struct ts_collective {
+typedef struct ts_collective { /* since 1.1 */
   size_t struct_size;
   const ts_host* host;
   int32_t kind;          /* TS_COLL_* */
@@ -318,7 +333,7 @@ typedef struct ts_collective {
 
 /* A group of devices in several processes. Collectives of one communicator are given in the same order on every rank.
  * TS_DECLINED: the core goes through the host, and counts that. */
-typedef struct ts_communicator {
+typedef struct ts_communicator { /* since 1.1 */
   size_t struct_size;
   uint64_t collectives;  /* bit per kind */
   uint64_t dtypes;       /* bit per dtype */
@@ -340,7 +355,7 @@ typedef struct ts_communicator {
 /* --- graph compilers ------------------------------------------------------------------------------------------------
  * A graph as the core gives it to a card: values by number, nodes in an order in which they may run. Read only, and
  * valid during the call. */
-typedef struct ts_graph_value {
+typedef struct ts_graph_value { /* since 1.1 */
   size_t struct_size;
   const int64_t* sizes;
   const int64_t* strides;
@@ -354,7 +369,7 @@ typedef struct ts_graph_value {
 } ts_graph_value;
 enum { TS_GV_INPUT = 1, TS_GV_OUTPUT = 2, TS_GV_CONSTANT = 4 };
 
-typedef struct ts_graph_node {
+typedef struct ts_graph_node { /* since 1.1 */
   size_t struct_size;
   const char* op;            /* "sum.dim", or "pointwise" with a program */
   const ts_program* program;
@@ -366,7 +381,7 @@ typedef struct ts_graph_node {
 } ts_graph_node;
 enum { TS_GE_WRITES = 1, TS_GE_RANDOM = 2, TS_GE_READS_HOST = 4, TS_GE_DATA_DEPENDENT = 8, TS_GE_COMMUNICATES = 16 };
 
-typedef struct ts_graph {
+typedef struct ts_graph { /* since 1.1 */
   size_t struct_size;
   const ts_host* host;
   size_t value_size, node_size; /* distances in bytes between elements */
@@ -377,7 +392,7 @@ typedef struct ts_graph {
   int32_t n_values, n_nodes, n_inputs, n_outputs;
 } ts_graph;
 
-typedef struct ts_compiler {
+typedef struct ts_compiler { /* since 1.1 */
   size_t struct_size;
   /* required */
   /* Which nodes the card takes: groups[k] is 0 for a node that stays with the core, else the number of the part, from 1
@@ -439,15 +454,18 @@ typedef struct ts_backend {
   const struct ts_compiler* compiler;
   void (*shutdown)(void* ctx);
   int (*stream_query)(void* ctx, int32_t device, void* stream, int32_t* done); /* default: an event's */
-  int (*open)(void* ctx, int32_t device); /* before all else that is done with a device, once; again after a failure */
+  /* Before all else that is done with a device, once; again after a failure. */
+  int (*open)(void* ctx, int32_t device); /* since 1.1 */
   /* Memory of the host that the device copies from and to by itself, and the copies, which may be under way when the
    * call returns: the core keeps the memory until the stream has passed them. All four or none. */
-  int (*host_alloc)(void* ctx, size_t bytes, void** address);
-  void (*host_free)(void* ctx, void* address, size_t bytes);
-  int (*copy_from_pinned)(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, size_t bytes, void* stream);
-  int (*copy_to_pinned)(void* ctx, int32_t device, void* dst, const void* src, int64_t src_offset, size_t bytes, void* stream);
-  const ts_capture* capture;
-  void (*trim)(void* ctx, int32_t device); /* memory that the backend itself keeps for reuse goes back to the device */
+  int (*host_alloc)(void* ctx, size_t bytes, void** address); /* since 1.1 */
+  void (*host_free)(void* ctx, void* address, size_t bytes); /* since 1.1 */
+  int (*copy_from_pinned)(void* ctx, int32_t device, void* dst, int64_t dst_offset, const void* src, size_t bytes,
+                          void* stream); /* since 1.1 */
+  int (*copy_to_pinned)(void* ctx, int32_t device, void* dst, const void* src, int64_t src_offset, size_t bytes,
+                        void* stream); /* since 1.1 */
+  const ts_capture* capture; /* since 1.1 */
+  void (*trim)(void* ctx, int32_t device); /* Since 1.1. Memory that the backend keeps for reuse goes back to the device */
 } ts_backend;
 enum { TS_B_OWN_ALLOCATOR = 1 /* alloc/free are pooled already: the core adds no cache */ };
 
@@ -461,11 +479,11 @@ struct ts_host {
   const struct ts_dispatch* dispatch; /* since 1.1 */
   /* Scratch memory for a kernel, on the call's stream; nobody's once the kernel returns, which what it has queued there
    * may outlast. Several times a call, if need be. Only within the kernel, in its thread. */
-  int (*workspace)(const ts_call* call, size_t bytes, void** handle);
+  int (*workspace)(const ts_call* call, size_t bytes, void** handle); /* since 1.1 */
   /* A copy of a call with all it points to, but for the memory of its tensors, to be looked at or run after the kernel
    * has returned: by a thread of the backend, a recorder, a tuner. It has no workspace. Freed by free_call. */
-  int (*copy_call)(const ts_call* call, ts_call** out);
-  void (*free_call)(ts_call* copy);
+  int (*copy_call)(const ts_call* call, ts_call** out); /* since 1.1 */
+  void (*free_call)(ts_call* copy); /* since 1.1 */
 };
 
 /* The one symbol a native backend exports. Returns TS_OK and a table that outlives the process's use of it,
@@ -489,7 +507,7 @@ typedef int (*ts_boxed_fn)(ts_boxed* call, void* ctx);
 
 enum { TS_V_GENERATOR = 12 /* `i`: the number of the argument it came with; may only be passed on in that call */ };
 
-typedef struct ts_boxed_info {
+typedef struct ts_boxed_info { /* since 1.1 */
   size_t struct_size; /* set by the caller, here and below: what fits is filled */
   const char* op;     /* "sum.dim" */
   const char* schema;
@@ -499,7 +517,7 @@ typedef struct ts_boxed_info {
 } ts_boxed_info;
 
 /* Where a tensor is. */
-typedef struct ts_place {
+typedef struct ts_place { /* since 1.1 */
   size_t struct_size;
   const char* backend; /* "cpu"; "meta": it has no data */
   void* stream;        /* that work of this thread goes to; NULL: the device's default stream */
@@ -509,7 +527,7 @@ typedef struct ts_place {
 
 enum { TS_O_COMPOSITE = 1 /* computes by invoke alone: differentiated through its parts, and takes meta tensors */ };
 
-typedef struct ts_operator {
+typedef struct ts_operator { /* since 1.1 */
   size_t struct_size;
   const char* schema; /* "acme::saxpy(Tensor x, Tensor y, float a=1) -> Tensor": always with a namespace */
   const char* doc;    /* NULL: none */
@@ -521,7 +539,7 @@ typedef struct ts_operator {
 } ts_operator;
 
 /* Strings and lists that are passed in are copied. */
-typedef struct ts_dispatch {
+typedef struct ts_dispatch { /* since 1.1 */
   size_t struct_size;
 
   /* A functionality key, considered right before (or, with `before` 0, after) the key `neighbour`. */
@@ -559,10 +577,10 @@ typedef struct ts_dispatch {
 } ts_dispatch;
 
 /* A library of keys and operators. */
-typedef struct ts_plugin {
+typedef struct ts_plugin { /* since 1.1 */
   size_t struct_size;
   int32_t abi_major;        /* TS_ABI_MAJOR it was built with */
-  int32_t abi_minor_needed; /* lowest minor it works with: 1 */
+  int32_t abi_minor_needed; /* lowest minor it works with */
   const char* name;         /* stands in messages, and as owner */
   const char* version;
   void* ctx;

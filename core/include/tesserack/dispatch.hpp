@@ -211,7 +211,7 @@ template <void (*Setup)()> int set_up(void*, const ts_host* given) {
 #define TESSERACK_PLUGIN(name, version, setup)                                                                         \
   extern "C" __attribute__((visibility("default"))) int tesserack_plugin(const ts_host*, const ts_plugin** out) {      \
     static const ts_plugin plugin = {                                                                                  \
-        sizeof(ts_plugin), TS_ABI_MAJOR, 1, name, version, nullptr, ::tesserack::dispatch::set_up<setup>};             \
+        sizeof(ts_plugin), TS_ABI_MAJOR, 0, name, version, nullptr, ::tesserack::dispatch::set_up<setup>};             \
     *out = &plugin;                                                                                                    \
     return TS_OK;                                                                                                      \
   }                                                                                                                    \

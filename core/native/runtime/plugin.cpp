@@ -25,6 +25,7 @@ public:
   template <class Table> const Table* table(const char* symbol) {
     auto entry = reinterpret_cast<int (*)(const ts_host*, const Table**)>(dlsym(handle_, symbol));
     TS_CHECK(entry, what_, ": ", path_, " does not export ", symbol);
+    check_built_for(reinterpret_cast<void*>(entry));
     const Table* table = nullptr;
     int status = entry(host_table(), &table);
     if (status != TS_OK) {
@@ -36,6 +37,22 @@ public:
   void keep() { handle_ = nullptr; }
 
 private:
+  // By data, before any of its functions runs: what the two sides hand each other may differ. Headers before 2.0 put
+  // none into a library; one that is found in another library, which this one is linked to, tells of that.
+  void check_built_for(const void* entry) const {
+    const auto* told = static_cast<const int32_t*>(dlsym(handle_, TS_ABI_SYMBOL));
+    if (told && !same_file(told, entry)) told = nullptr;
+    TS_CHECK(told, what_, ": ", path_, " was built for ABI 1.x, this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR,
+             "; install a matching version of the package (a library for this core exports ", TS_ABI_SYMBOL,
+             ", which abi.h defines: its link must not hide it)");
+    TS_CHECK(told[0] == TS_ABI_MAJOR, what_, ": ", path_, " was built for ABI ", told[0], ".", told[1],
+             ", this core speaks ", TS_ABI_MAJOR, ".", TS_ABI_MINOR, "; install a matching version of the package");
+  }
+  static bool same_file(const void* a, const void* b) {
+    Dl_info of_a{}, of_b{};
+    return dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
+  }
+
   const std::string& path_;
   const char* what_;
   void* handle_ = nullptr;

@@ -236,7 +236,7 @@ typedef struct ts_backend {
   int (*synchronize)(void* ctx, int32_t device, void* stream);
 
   /* required: kernels. Fills *out and returns TS_OK, or TS_DECLINED for an operator it has no kernel for. */
-  int (*get_kernel)(void* ctx, int32_t device, const char* op, ts_kernel* out);
+  int (*get_kernel)(void* ctx, const char* op, ts_kernel* out);
 
   /* optional */
   void* (*host_pointer)(void* ctx, int32_t device, void* handle); /* NULL slot or result: not host-addressable */
@@ -255,8 +255,8 @@ typedef struct ts_backend {
   uint32_t reserved;
   void (*set_num_threads)(void* ctx, int32_t n);
   int32_t (*get_num_threads)(void* ctx);
-  const struct ts_communicator* communicator;
-  const struct ts_compiler* compiler;
+  void* communicator; /* reserved for the communicator factory */
+  void* compiler;     /* reserved for the graph compiler */
   void (*shutdown)(void* ctx);
 } ts_backend;
 enum { TS_B_OWN_ALLOCATOR = 1 /* alloc/free are pooled already: the core adds no cache */ };
