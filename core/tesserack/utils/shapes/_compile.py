@@ -123,12 +123,17 @@ def _fast(plan: Plan, space: dict[str, Any]) -> tuple[list[str], list[str]] | No
         for name, check in plan.attributes.items():
             head += writer.value(check, f"self.{name}")
         absent = [n for n in plan.checks if plan.signature.parameters[n].default is None]
-        for name, check in sorted(plan.checks.items(), key=lambda item: item[0] in absent):
+        # What always binds its names comes first: `#name` may be 1 and binds nothing then.
+        for name, check in sorted(plan.checks.items(), key=lambda item: (item[0] in absent, _may_be_one(item[1]))):
             head += writer.optional_value(check, name) if name in absent else writer.value(check, name)
         tail = writer.value(plan.result, "_ts_result") if plan.result is not None else []
     except _HardError:
         return None
     return head, tail
+
+
+def _may_be_one(check: Check) -> bool:
+    return any(axis.broadcast for shape in check.shapes() for axis in shape.axes)
 
 
 def _signature(plan: Plan, space: dict[str, Any]) -> tuple[str, str]:
