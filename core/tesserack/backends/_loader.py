@@ -8,6 +8,7 @@ import threading
 
 from tesserack import _native
 from tesserack._native import BackendUnavailableError
+from tesserack.backends._accessors import offered  # the module hangs accessors on tensors when names are read
 from tesserack.backends._discovery import Claim, claims, forget, plugins_enabled
 
 TYPE_CHECKING = False  # typing takes a good part of the time to import the package
@@ -220,8 +221,6 @@ def _unknown(name: str) -> str:
 def _advice(name: str, have: list[str]) -> str:
     """Only packages that the distribution names are advised: any other name may be anybody's, or a slip."""
     import difflib
-
-    from tesserack.backends._accessors import offered
 
     if name in offered():
         return f"try pip install tesserack-{name}"

@@ -228,8 +228,8 @@ Expr of_reals(uint16_t op, const Expr& a, const Expr& b, const Expr& c, bool wid
   case TS_I_ROUND: return round_even(a);
   case TS_I_FLOORDIV: return floordiv(a, b, false);
   case TS_I_MOD: return mod(a, b);
-  case TS_I_MAX: return select(lt(b, a), a, select(eq(a, a), b, a));
-  case TS_I_MIN: return select(lt(a, b), a, select(eq(a, a), b, a));
+  case TS_I_MAX: return select(lt(a, b), b, select(eq(b, b), a, b)); // the first of equals, a NaN before all
+  case TS_I_MIN: return select(lt(b, a), b, select(eq(b, b), a, b));
   case TS_I_ATAN2: return atan2(a, b);
   case TS_I_HYPOT: return hypot(a, b);
   case TS_I_COPYSIGN: return copysign(a, b);

@@ -90,7 +90,8 @@ class QuantizedTensor:
             along = [1] * self._integers.dim()
             along[self._axis] = -1
             scale, zero_point = scale.to(ts.float32).reshape(along), zero_point.to(ts.float32).reshape(along)
-        return (self._integers.to(ts.float32) - zero_point) * scale
+        values: Tensor = (self._integers.to(ts.float32) - zero_point) * scale
+        return values
 
     def _one(self, what: str) -> None:
         if self._axis is not None:
@@ -164,7 +165,8 @@ def _rounded(input: Tensor, scale: Any, zero_point: Any, dtype: QuantizedType) -
     wide = input.detach().to(ts.float32)
     inverse = 1.0 / scale
     whole = (wide * inverse).round().to(ts.float64) + zero_point
-    return whole.clamp(limits.min, limits.max).to(dtype.storage)
+    kept: Tensor = whole.clamp(limits.min, limits.max).to(dtype.storage)
+    return kept
 
 
 def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: QuantizedType) -> Any:

@@ -34,7 +34,7 @@ def joined(layer: Any, input: Tensor) -> Tensor:
     centred = wide - mean.view(shape)
     var = all_reduce((centred * centred).sum(dims), group=layer.process_group) / total
     _track(layer, mean.detach(), var.detach(), float(total.item()))
-    out = centred * (var + layer.eps).rsqrt().view(shape)
+    out: Tensor = centred * (var + layer.eps).rsqrt().view(shape)
     if layer.weight is not None:
         out = out * layer.weight.view(shape)
     if layer.bias is not None:

@@ -513,7 +513,7 @@ class Softshrink(Module):
     """``x`` moved towards 0 by ``lambd``, 0 where that would cross.
 
     >>> from tesserack import nn, tensor
-    >>> nn.Softshrink()(tensor([-0.25, 2.0])).tolist()
+    >>> nn.Softshrink()(tensor([0.25, 2.0])).tolist()
     [0.0, 1.5]
     """
 

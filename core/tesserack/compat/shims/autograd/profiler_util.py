@@ -193,6 +193,7 @@ class FunctionEventAvg(FormattedTimesMixin):
 
     cpu_time_total: float
     device_time_total: float
+    cpu_memory_usage: int
     count: int
 
     def __init__(self) -> None:
@@ -305,7 +306,7 @@ class EventList(list[Any]):
     @property
     def self_cpu_time_total(self) -> float:
         """Of all the calls themselves."""
-        return sum(event.self_cpu_time_total for event in self)
+        return float(sum(event.self_cpu_time_total for event in self))
 
     def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, **other: Any) -> EventList:
         """What the calls of each name add up to; apart by shapes, or by the upper entries of their stacks."""
