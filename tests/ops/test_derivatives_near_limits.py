@@ -173,3 +173,15 @@ def test_batch_norm_far_from_zero(device: ts.device) -> None:
     assert (got.cpu().double() - want).abs().max().item() < 1e-3
     got = F.batch_norm(x.to(device).reshape(64, 64, 4).transpose(1, 2), None, None, training=True)
     assert (got.cpu().transpose(1, 2).reshape(4096, 4).double() - want).abs().max().item() < 1e-3
+
+
+def test_sinc_of_complex_numbers_has_its_slope_everywhere(device: ts.device) -> None:
+    """The series near zero is for small numbers, not for those whose square is imaginary or negative."""
+    points = [0.1 + 0.05j, 3j, -2.5j, 1 + 1j, 0.24j, 0.2 + 0.2j, 5 - 5j, 1e-9j, 0.3 - 0.3j]
+    x = ts.tensor(points, dtype=ts.complex128, device=device, requires_grad=True)
+    y = ts.sinc(x)
+    y.backward(ts.ones_like(y))
+    for point, got in zip(points, x.grad.tolist(), strict=True):
+        z = mpmath.pi * mpmath.mpc(point)
+        exact = (mpmath.cos(z) - mpmath.sin(z) / z) / mpmath.mpc(point)
+        assert abs(got - complex(exact).conjugate()) <= 2e-13 * max(1.0, abs(complex(exact)))

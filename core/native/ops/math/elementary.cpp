@@ -6,6 +6,9 @@
 namespace ts {
 namespace {
 
+// Within about a quarter of zero: of complex numbers a comparison sees the real part, and those of x^2 and x^4 bound
+// |x|.
+#define NEAR_ZERO "(self * self < 0.0625) * (-0.0625 < self * self) * (-0.004 < self * self * (self * self))"
 // (cos(pi x) - sinc(x)) / x near zero, where the two cancel: its series in x^2.
 #define SINC_SLOPE                                                                                                     \
   "self * (-3.2898681336964529 + self * self * (3.2469697011334146 + self * self * (-1.1445109447325053 + "            \
@@ -51,7 +54,7 @@ constexpr UnaryRow kRows[] = {
      "select((self >= 0) * (self <= 1), grad / (self * (1 - self)), inf - inf)", "log(self / (1 - self)).", nullptr, 0,
      true},
     {"sinc", "select(self == 0, 1, sin(3.1415926535897931 * self) / (3.1415926535897931 * self))", Promote::Float,
-     "grad * select(self * self < 0.0625, " SINC_SLOPE ", (cos(3.1415926535897931 * self) - result) / self)",
+     "grad * select(" NEAR_ZERO ", " SINC_SLOPE ", (cos(3.1415926535897931 * self) - result) / self)",
      "sin(pi self) / (pi self), 1 at 0."},
     {"deg2rad", "self * 0.017453292519943295", Promote::Float, nullptr, "Degrees to radians.", nullptr, 0, true},
     {"rad2deg", "self * 57.295779513082323", Promote::Float, nullptr, "Radians to degrees.", nullptr, 0, true},
