@@ -223,3 +223,17 @@ def test_the_older_form_of_local_response_normalisation():
     assert ts.allclose(found, ts.tensor(wanted), rtol=1e-6)
     with pytest.raises(ValueError, match="4D"):
         nn.CrossMapLRN2d(3)(ts.ones(2, 3, 4))
+
+
+def test_a_buffer_that_shows_a_parameter_still_does_in_a_deep_copy() -> None:
+    """Where PyTorch's copy of the buffer has memory of its own."""
+
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.whole = nn.Parameter(ts.zeros(4))
+            self.register_buffer("part", self.whole.detach()[:2])
+
+    again = copy.deepcopy(Tied())
+    again.whole.data.fill_(5)
+    assert again.part.tolist() == [5, 5] and again.whole.requires_grad

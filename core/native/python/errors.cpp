@@ -21,8 +21,22 @@ static void set_memory_error() {
   PyErr_SetString(PyExc_MemoryError, "out of host memory; free some, or work in smaller pieces");
 }
 
+// Whether the interpreter's own MemoryError is set, and not one that a program has worded.
+static bool has_bare_memory_error() {
+  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyObject* arguments = value && PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))
+                            ? reinterpret_cast<PyBaseExceptionObject*>(value)->args
+                            : nullptr;
+  const bool bare = !arguments || !PyTuple_Check(arguments) || PyTuple_GET_SIZE(arguments) == 0;
+  PyErr_Restore(type, value, trace);
+  return bare;
+}
+
 void throw_python() {
-  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError)) set_memory_error();
+  if (has_bare_memory_error()) set_memory_error();
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "tesserack: a Python call failed without an error");
   throw Error(ErrorKind::Python, "a Python exception is set");
 }

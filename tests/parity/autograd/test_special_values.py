@@ -44,10 +44,21 @@ def run(lib: Any, function: Function) -> list[Any]:
     return [np.asarray(found.detach().numpy()) for found in (y, x.grad)]
 
 
+# Branches that a NaN takes no side of: torch gives it the gradient 0 in vectors and lets it pass in scalars. No mask
+# hides a NaN here (docs/guide/pytorch.md).
+LET_PASS = {"abs", "l1_loss", "clamp", "logit with eps"}
+LET_PASS |= {f"functional.{name}" for name in ("relu6", "hardtanh", "softshrink", "hardshrink")}
+
+
 @pytest.mark.parametrize("name", cases())
 def test_first_gradients(name: str) -> None:
-    for got, wanted in zip(run(ts, cases()[name]), run(torch, cases()[name]), strict=True):
-        np.testing.assert_allclose(got, wanted, 1e-9, 1e-12)
+    (y, grad), (their_y, their_grad) = run(ts, cases()[name]), run(torch, cases()[name])
+    np.testing.assert_allclose(y, their_y, 1e-9, 1e-12)
+    if name in LET_PASS:
+        hidden = np.isnan(y)
+        assert hidden.any() and (grad[hidden] != 0).all()
+        grad, their_grad = grad[~hidden], their_grad[~hidden]
+    np.testing.assert_allclose(grad, their_grad, 1e-9, 1e-12)
 
 
 def test_second_gradient_of_log_ndtr() -> None:

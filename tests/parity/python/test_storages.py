@@ -92,18 +92,6 @@ def deep_copies_share_memory(m: Any) -> Any:
     return [copies[0], copies[3], copies[4], copies[5], copies[1][0].tolist(), copies[1][1].tolist(), strides, a, b]
 
 
-def modules_tied_by_a_view(m: Any) -> Any:
-    class Tied(m.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.whole = m.nn.Parameter(m.zeros(4))
-            self.register_buffer("part", self.whole.detach()[:2])
-
-    again = copy.deepcopy(Tied())
-    again.whole.data.fill_(5)
-    return [again.part, again.whole.detach(), again.whole.requires_grad]
-
-
 def arrays_keep_their_graph(m: Any) -> Any:
     x = m.ones(2, requires_grad=True)
     kept = [m.asarray(x), m.asarray(x * 2), m.asarray(m.ones(2), requires_grad=True), m.asarray(m.ones(2))]
@@ -120,7 +108,6 @@ def arrays_keep_their_graph(m: Any) -> Any:
         without_data,
         tensors_of_storages,
         deep_copies_share_memory,
-        modules_tied_by_a_view,
         arrays_keep_their_graph,
     ],
 )
