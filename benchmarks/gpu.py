@@ -349,13 +349,13 @@ def main() -> None:
     machine = module.get_device_name() if hasattr(module, "get_device_name") else platform.processor()
     told = {
         "device": machine,
-        "host": platform.node(),
         "date": date.today().isoformat(),
         "tesserack": ours,
         "torch": theirs,
     }
     slug = "".join(c if c.isalnum() else "-" for c in machine.lower()).strip("-")
-    path = HERE / "results" / f"{date.today().isoformat()}-gpu-{slug}.json"
+    path = HERE / "results" / "gpu" / f"{date.today().isoformat()}-{slug}.json"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(told, indent=1) + "\n")
     print(f"written to {path}")
 
