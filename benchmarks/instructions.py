@@ -45,12 +45,12 @@ def run_rows(names: list[str], profiler: bool) -> None:
             timer.timeit(CALLS)
             control("-d", "row" + (name + suffix).encode().hex())  # a shell reads it on its way
 
-    if profiler and "tesserack.profiler" in sys.modules:
+    if profiler and "tesserack.utils.profiler" in sys.modules:
         raise RuntimeError("instructions: expected the profiler not to be imported yet")
     control("-i", "on")
     count("")
     if profiler:
-        from tesserack.profiler import profile
+        from tesserack.utils.profiler import profile
 
         with profile() as taken:
             for timer in timers.values():

@@ -107,7 +107,8 @@ def level_of(module: str, path: Path, known: Mapping[str, int]) -> int | None:
 def homes_of(package: Path) -> dict[str, str]:
     """Where names of the package are taken from, by the tables of its ``utils/homes.py``."""
     tables = runpy.run_path(str(package / "utils" / "homes.py"))
-    return tables["HOMES"] | {f"tesserack.{name}": f"tesserack.{place}" for name, place in tables["NAMES"].items()}
+    homes: dict[str, str] = tables["HOMES"]
+    return homes | {f"tesserack.{name}": f"tesserack.{place}" for name, place in tables["NAMES"].items()}
 
 
 def package_violations(package: Path = PACKAGE) -> Iterator[str]:

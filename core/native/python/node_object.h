@@ -9,7 +9,7 @@ namespace ts::py {
 // after the node, as in AddBackward0.
 PyObject* node_object(Ref<Node> node);
 PyTypeObject* node_type(const Node& node); // that of its objects, borrowed
-Node* node_of(PyObject* o); // NULL if it is not a node object
+Node* node_of(PyObject* o);                // NULL if it is not a node object
 void init_node_type(PyObject* module);
 
 } // namespace ts::py

@@ -9,8 +9,8 @@ namespace ts {
 struct InterpreterHooks {
   void* (*suspend)() = nullptr; // let other threads of the interpreter run; result goes to resume
   void (*resume)(void*) = nullptr;
-  // A thread of the core's own has one state of the interpreter for as long as it lives, not one for each visit: what is
-  // raised in one visit is there in the next. The result of the first goes to the second.
+  // A thread of the core's own has one state of the interpreter for as long as it lives, not one for each visit: what
+  // is raised in one visit is there in the next. The result of the first goes to the second.
   void* (*attach)() = nullptr;
   void (*detach)(void*) = nullptr;
   bool (*interrupted)() = nullptr; // the user pressed Ctrl-C; may be called while suspended

@@ -7,7 +7,6 @@
 namespace ts {
 namespace {
 
-
 const Op backward_op("embedding_backward"), lookup_op("embedding");
 
 void check_indices(const Tensor& indices, const char* op) {
