@@ -58,7 +58,7 @@ def test_hooks_are_collected(plugged):
     assert out.splitlines() == [
         "{'everything': 'hooks-pkg 1.5'} [] False False",
         "{'lower': [], 'float32': [], 'promote': []} {} {}",
-        "keys with tesserack.dispatch",
+        "keys with tesserack.library.dispatch",
         "['everything (hooks-pkg 1.5)'] {}",
         "{'lower': ['matmul'], 'float32': ['exp'], 'promote': []}",
         "a loop g",
@@ -97,7 +97,7 @@ def test_faulty_plugins_are_named_and_do_no_harm(plugged, case):
         """
     )
     lines = out.splitlines()
-    assert lines[0] == "keys with tesserack.dispatch" and lines[1] == lines[2]
+    assert lines[0] == "keys with tesserack.library.dispatch" and lines[1] == lines[2]
     assert lines[1].startswith("plugins: faulty (faulty-pkg 1.5) cannot be used: ") and expected in lines[1]
     assert lines[3:] == ["['everything (hooks-pkg 1.5)'] ['faulty (faulty-pkg 1.5)']", "raised"]
 
@@ -139,7 +139,7 @@ def test_a_namespace_of_operators_loads_its_plugin(plugged):
     )
     assert out.splitlines() == [
         "False False True []",
-        "keys with tesserack.dispatch",
+        "keys with tesserack.library.dispatch",
         *["False ['everything (hooks-pkg 1.5)']"] * 2,
     ]
 

@@ -152,11 +152,12 @@ def test_switches():
     ts.set_float32_matmul_precision("highest")
     with pytest.raises(RuntimeError, match="highest"):
         ts.set_float32_matmul_precision("low")
-    ts.set_default_tensor_type("torch.DoubleTensor")
+    with pytest.warns(UserWarning, match="set_default_tensor_type"):
+        ts.set_default_tensor_type("torch.DoubleTensor")
     try:
         assert ts.ones(1).dtype == ts.float64
     finally:
-        ts.set_default_tensor_type(ts.FloatTensor)
+        ts.set_default_dtype(ts.float32)
     with pytest.raises(TypeError):
         ts.set_default_tensor_type("torch.LongTensor")
 

@@ -15,7 +15,7 @@ WAYS: dict[str, Any] = {
     "counted": lambda name: len(name),
     "called": lambda name: name(),
     "tested": lambda name: bool(name),
-    "asked": lambda name: name.other,
+    "asked": lambda name: name.other(),
 }
 
 

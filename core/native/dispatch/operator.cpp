@@ -184,7 +184,7 @@ int register_key(const std::string& name, int next_to, bool before) {
   TS_CHECK(exists(at), "dispatch: no free key ", before ? "before " : "after ", key_name(next_to), " for '", name, "'");
   int last = at;
   while (exists(last + step) && !taken(last + step)) last += step;
-  return r.keys[name] = (at + last) / 2;
+  return r.keys[name] = (at + last + before) / 2; // the farther one of two
 }
 
 int find_key(const std::string& name) {

@@ -306,7 +306,8 @@ class EventList(list[Any]):
     @property
     def self_cpu_time_total(self) -> float:
         """Of all the calls themselves."""
-        return float(sum(event.self_cpu_time_total for event in self))
+        total: float = sum(event.self_cpu_time_total for event in self)
+        return total
 
     def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, **other: Any) -> EventList:
         """What the calls of each name add up to; apart by shapes, or by the upper entries of their stacks."""
