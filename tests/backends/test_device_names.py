@@ -9,7 +9,8 @@ import pytest
 
 CORE = Path(__file__).resolve().parents[2] / "core"
 # What PyTorch calls its devices, and methods that it names after them.
-COMPAT = [CORE / "tesserack" / part for part in ("compat", "cli/run.py", "nn/attention", "nn/utils/rnn.py", "utils/profiler", "backends/_card.py")]
+PARTS = ("compat", "cli/run.py", "nn/attention", "nn/utils/rnn.py", "utils/profiler", "backends/_card.py")
+COMPAT = [CORE / "tesserack" / part for part in PARTS]
 NAMES = (
     *("cuda", "nvidia", "cudnn", "nccl", "opencl", "ocl", "mps", "metal", "xpu", "sycl", "hip", "rocm", "amdgpu"),
     *("vulkan", "npu", "tpu", "hpu", "mlu", "directml", "webgpu"),

@@ -23,7 +23,8 @@ def test_own(tesserack_device):
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """In another folder, with this build of the package on the path, and no plugin named."""
     paths = os.pathsep.join(filter(None, (str(Path(ts.__file__).parents[1]), os.environ.get("PYTHONPATH", ""))))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:jaxtyping", *arguments]
+    without = [word for name in ("cacheprovider", "xdist", "jaxtyping") for word in ("-p", f"no:{name}")]
+    command = [sys.executable, "-m", "pytest", "-q", *without, *arguments]
     return subprocess.run(
         command, cwd=folder, env=dict(os.environ, PYTHONPATH=paths), capture_output=True, text=True, timeout=600
     )

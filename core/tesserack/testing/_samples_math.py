@@ -112,6 +112,7 @@ TABLE: SampleTable = {
     ],
     "clamp_min": lambda x: [S(x(2, 3), 1), S(x(2, 3), x(3)), S(x(), -1)],
     "clamp_max": lambda x: [S(x(2, 3), 1), S(x(2, 3), x(3)), S(x(), -1)],
+    "positive": lambda x: [S(x(2, 3), only="numeric"), S(x(), only="numeric")],
     "div.mode": lambda x: [
         S(x(2, 3), x.positive(2, 3, grad=False), rounding_mode=None),
         S(x(2, 3, lo=-7, hi=7), x(3, lo=1.3, hi=3), rounding_mode="trunc", only="numeric"),
