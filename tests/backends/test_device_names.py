@@ -10,6 +10,7 @@ import pytest
 CORE = Path(__file__).resolve().parents[2] / "core"
 # What PyTorch calls its devices, and methods that it names after them.
 PARTS = ("compat", "cli/run.py", "nn/attention", "nn/utils/rnn.py", "utils/profiler", "backends/_card.py")
+PARTS += ("distributed",)  # PyTorch's names of communicators, which all mean ours
 COMPAT = [CORE / "tesserack" / part for part in PARTS]
 NAMES = (
     *("cuda", "nvidia", "cudnn", "nccl", "opencl", "ocl", "mps", "metal", "xpu", "sycl", "hip", "rocm", "amdgpu"),
@@ -23,6 +24,7 @@ EXCEPTIONS = (
     "only supported on CUDA inputs",  # as PyTorch says it
     '"torch.cuda"',  # a module that files of PyTorch name
     *("def cuda(self, device", "is_cuda: _bool"),  # PyTorch's names, in the stubs
+    '"cpu", "cuda", "detach"',  # PyTorch's methods of a parameter
     *('_default_device_type = "cuda"', 'device: str = "cuda"'),  # PyTorch's default of a setting
 )
 SOURCES = {".py", ".pyi", ".c", ".cpp", ".h", ".hpp", ".in", ".txt", ".md", ".toml"}

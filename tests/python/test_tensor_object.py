@@ -171,8 +171,9 @@ def test_pickles_keep_layouts_without_gaps_and_only_what_is_shown() -> None:
     for view in (x.transpose(0, 2), x[:, 1], x[..., ::2], x[:1].expand(5, 3, 4), x.permute(2, 0, 1), x[1:]):
         back = pickle.loads(pickle.dumps(view))
         assert back.tolist() == view.tolist()
-        turned = view.numel() == x.numel()
-        assert back.stride() == (view.stride() if turned else view.contiguous().stride())
+        # What repeats elements keeps doing so: it is written once.
+        kept = view.numel() == x.numel() or 0 in view.stride()
+        assert back.stride() == (view.stride() if kept else view.contiguous().stride())
     assert len(pickle.dumps(ts.zeros(100_000)[:2])) < 1000
     meta = pickle.loads(pickle.dumps(ts.empty(2, 3, device="meta").t()))
     assert meta.is_meta and meta.stride() == (1, 3)
