@@ -162,6 +162,7 @@ def test_backward_hooks_of_the_old_form_for_all_modules():
         full.remove()
 
 
+@pytest.mark.usefixtures("needs_lapack")
 def test_states_of_spectral_norm_before_there_was_a_vector_on_the_right():
     ts.manual_seed(0)
     layer = nn.utils.spectral_norm(nn.Linear(4, 3))
