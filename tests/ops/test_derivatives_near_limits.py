@@ -118,6 +118,7 @@ def test_norms_of_values_whose_square_overflows(dtype: ts.dtype, device: ts.devi
 
 
 @pytest.mark.filterwarnings("ignore:.*running it on the cpu")
+@pytest.mark.usefixtures("needs_lapack")
 def test_hessian_of_a_determinant_at_zero(device: ts.device) -> None:
     """The derivatives of minors, which are there where those of singular values are not."""
     for n in (1, 2, 3):
