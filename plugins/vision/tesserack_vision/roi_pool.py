@@ -13,22 +13,26 @@ from tesserack_vision.sampling import gradient_of
 __all__ = ["OPERATORS", "ps_roi_pool", "roi_pool"]
 
 
-def _spans(start: Tensor, size: Tensor, bins: int, limit: int) -> tuple[Tensor, Tensor]:
-    """The pixels of each part along one side: (K, bins, most) of indices, and which of these belong to it."""
-    step = size / bins
+def _spans(start: Tensor, size: Tensor, bins: int, limit: int, between: bool) -> tuple[Tensor, Tensor]:
+    """The pixels of each part along one side: (K, bins, most) of indices, and which of these belong to it.
+
+    ``between``: regions begin between pixels, and are rounded with their start, not before.
+    """
+    step = (size / bins)[:, None]
     at = ts.arange(bins, dtype=size.dtype, device=size.device)
-    first = ((at * step[:, None]).floor() + start[:, None]).clamp(0, limit)
-    last = (((at + 1) * step[:, None]).ceil() + start[:, None]).clamp(0, limit)
+    inner, outer = (start[:, None], 0) if between else (0, start[:, None])
+    first = ((at * step + inner).floor() + outer).clamp(0, limit)
+    last = (((at + 1) * step + inner).ceil() + outer).clamp(0, limit)
     most = max(int((last - first).max().item()) if len(size) else 0, 1)
     index = first[..., None] + ts.arange(most, dtype=size.dtype, device=size.device)
     return index.clamp(max=limit - 1).to(ts.int64), index < last[..., None]
 
 
-def _pixels(rois: Tensor, starts: tuple[Tensor, Tensor], sizes: tuple[Tensor, Tensor], bins: Any, shape: Any) -> Any:
+def _pixels(rois: Tensor, starts: Any, sizes: Any, bins: Any, shape: Any, between: bool = False) -> Any:
     """The row in ``_rows`` of every pixel of every part, (K, ph, pw, most), and which of these belong to it."""
     height, width = shape[2:]
-    y, in_y = _spans(starts[0], sizes[0], bins[0], height)
-    x, in_x = _spans(starts[1], sizes[1], bins[1], width)
+    y, in_y = _spans(starts[0], sizes[0], bins[0], height, between)
+    x, in_x = _spans(starts[1], sizes[1], bins[1], width, between)
     within = y[:, :, None, :, None] * width + x[:, None, :, None, :]
     there = in_y[:, :, None, :, None] & in_x[:, None, :, None, :]
     base = rois[:, 0].to(ts.int64) * (height * width)
@@ -89,31 +93,13 @@ def _ps_means(input: Tensor, rois: Tensor, scale: float, bins: tuple[int, int]) 
         x1, y1 = whole[:, 0] * scale, whole[:, 1] * scale
         x2, y2 = (whole[:, 2] + 1) * scale, (whole[:, 3] + 1) * scale
         sizes = (y2 - y1).clamp(min=0.1), (x2 - x1).clamp(min=0.1)
-        within, there, base = _ps_pixels(some, (y1, x1), sizes, bins, input.shape)
+        within, there, base = _pixels(some, (y1, x1), sizes, bins, input.shape, between=True)
         values = rows.index_select(0, (within + base.view(-1, 1, 1, 1)).reshape(-1)).view(*within.shape, -1)
         count = there.sum(3).clamp(min=1).unsqueeze(-1)
         means = (values * there.unsqueeze(-1)).sum(3) / count
         parts = means.view(len(some), ph, pw, out, ph, pw)
         made.append(parts.diagonal(dim1=1, dim2=4).diagonal(dim1=1, dim2=3))
     return ts.cat(made).contiguous() if made else input.new_empty((0, out, ph, pw))
-
-
-def _ps_pixels(rois: Tensor, starts: Any, sizes: Any, bins: Any, shape: Any) -> Any:
-    """As ``_pixels`` where regions begin between pixels: rounded with the start, not before."""
-    height, width = shape[2:]
-    sides = []
-    for start, size, count, limit in zip(starts, sizes, bins, (height, width), strict=True):
-        step = (size / count)[:, None]
-        at = ts.arange(count, dtype=size.dtype, device=size.device)
-        first = (at * step + start[:, None]).floor().clamp(0, limit)
-        last = ((at + 1) * step + start[:, None]).ceil().clamp(0, limit)
-        most = max(int((last - first).max().item()) if len(size) else 0, 1)
-        index = first[..., None] + ts.arange(most, dtype=size.dtype, device=size.device)
-        sides.append((index.clamp(max=limit - 1).to(ts.int64), index < last[..., None]))
-    (y, in_y), (x, in_x) = sides
-    within = y[:, :, None, :, None] * width + x[:, None, :, None, :]
-    there = in_y[:, :, None, :, None] & in_x[:, None, :, None, :]
-    return within.flatten(3), there.flatten(3), rois[:, 0].to(ts.int64) * (height * width)
 
 
 def ps_roi_pool(

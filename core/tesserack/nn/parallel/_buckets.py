@@ -116,6 +116,7 @@ class Reducer:
         self._unused: set[int] = set()
         self._ready: set[int] = set()
         self._fires: dict[int, int] = {}  # of the first iteration, where every one is alike
+        self._counting: dict[int, int] = {}
         self._left: dict[int, int] = {}
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for _, p in named]
 
@@ -180,7 +181,6 @@ class Reducer:
         self._mark(key)
 
     def _count(self, key: int) -> None:
-        self._counting = getattr(self, "_counting", {})
         self._counting[key] = self._counting.get(key, 0) + 1
 
     def _mark(self, key: int) -> None:
@@ -219,7 +219,7 @@ class Reducer:
             return
         self._queued = False
         if self.static and not self._fires:
-            self._fires = dict(getattr(self, "_counting", {})) or dict.fromkeys(self._place, 1)
+            self._fires = dict(self._counting) or dict.fromkeys(self._place, 1)
             for key in list(self._place):
                 self._ready.discard(key)
                 self._mark(key)
