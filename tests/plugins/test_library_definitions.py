@@ -63,6 +63,10 @@ def test_an_entry_point_answers_for_a_library_once(answered: list[str], tmp_path
         dispatch.load_library(folder / "other.so")
 
 
-def test_the_packages_here_name_their_libraries() -> None:
-    for point in metadata.entry_points(group="tesserack.libraries"):
+@pytest.mark.parametrize("package", ["tesserack_vision", "tesserack_audio"])
+def test_a_package_here_names_its_libraries(package: str) -> None:
+    pytest.importorskip(package)  # a build with the sanitizers sees an editable package's metadata, not its modules
+    points = [point for point in metadata.entry_points(group="tesserack.libraries") if point.module == package]
+    assert len(points) == 2
+    for point in points:
         assert callable(point.load()) and "/" in point.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -63,6 +64,7 @@ assert "memory" in said, said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space as Linux does")
+@pytest.mark.skipif("TESSERACK_SANITIZED" in os.environ, reason="the sanitizer's shadow memory has no such limit")
 @pytest.mark.parametrize("name", BODIES)
 def test_out_of_memory(name: str) -> None:
     """In small pieces, large ones, lists and graphs."""
