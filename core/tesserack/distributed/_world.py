@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from tesserack.distributed._automatic import automatic
 from tesserack.distributed._engine import Engine
 from tesserack.distributed._fake import FakeEngine
 from tesserack.distributed._group import ProcessGroup
 from tesserack.distributed._local import LocalEngine
 from tesserack.distributed._rendezvous import Meeting, store_for
 from tesserack.distributed._stores import HashStore, PrefixStore
+from tesserack.distributed._tcp import TCPEngine
 
 __all__ = [
     "Backend",
@@ -43,12 +45,13 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
+DEFAULT_BACKEND = "gloo"
 Maker = Callable[[Any, str, int, int, float], Engine]
 
 
 class Backend(str):
-    """The name of a communicator, in lower case. ``gloo`` and ``nccl`` are taken for ``local``: ranks of one machine by
-    shared memory, through the host for cards that have no communicator of their own.
+    """The name of a communicator, in lower case. ``gloo`` and ``nccl`` are taken for what fits where ranks are:
+    ``local``, shared memory of one machine, or ``tcp``; through the host for cards that have none of their own.
 
     >>> Backend("GLOO"), Backend.NCCL
     ('gloo', 'nccl')
@@ -61,9 +64,16 @@ class Backend(str):
     MPI = "mpi"
     XCCL = "xccl"
     LOCAL = "local"
+    TCP = "tcp"
     FAKE = "fake"
-    makers: dict[str, Maker] = {"local": LocalEngine, "gloo": LocalEngine, "nccl": LocalEngine, "fake": FakeEngine}  # noqa: RUF012
-    backend_list: list[str] = ["undefined", "gloo", "nccl", "local", "fake"]  # noqa: RUF012
+    makers: dict[str, Maker] = {  # noqa: RUF012
+        "gloo": automatic,
+        "nccl": automatic,
+        "local": LocalEngine,
+        "tcp": TCPEngine,
+        "fake": FakeEngine,
+    }
+    backend_list: list[str] = ["undefined", "gloo", "nccl", "local", "tcp", "fake"]  # noqa: RUF012
 
     def __new__(cls, name: str) -> Backend:
         if not isinstance(name, str):
@@ -123,8 +133,8 @@ def is_initialized() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a communicator of this name is known."""
-    return backend.lower() in Backend.makers
+    """Whether a communicator of this name is known, of an installed plugin too."""
+    return _is_known(backend.lower())
 
 
 def get_default_group() -> ProcessGroup:
@@ -149,12 +159,24 @@ def resolve(given: Any) -> ProcessGroup | None:
     return given
 
 
+def _is_known(name: str) -> bool:
+    if name not in Backend.makers:
+        from tesserack import plugins
+
+        plugins.load()
+        for found, maker in plugins.communicators().items():
+            if found not in Backend.makers:
+                Backend.register_backend(found, maker)
+    return name in Backend.makers
+
+
 def _engine_name(backend: str) -> str:
     """The communicator of ``"cpu:gloo,cuda:nccl"``: the last that is named, which is the card's."""
-    name = backend.split(",")[-1].rpartition(":")[2].strip().lower() or "local"
-    if name not in Backend.makers:
+    name = backend.split(",")[-1].rpartition(":")[2].strip().lower() or DEFAULT_BACKEND
+    if not _is_known(name):
         known = ", ".join(sorted(Backend.makers))
-        raise ValueError(f"init_process_group: expected one of the communicators {known}, got {backend!r}")
+        hint = "; pip install tesserack-mpi brings mpi" if name == "mpi" else ""
+        raise ValueError(f"init_process_group: expected one of the communicators {known}, got {backend!r}{hint}")
     return name
 
 
@@ -202,7 +224,7 @@ def init_process_group(
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None and init_method is not None:
         raise AssertionError("Cannot specify both init_method and store.")
-    chosen, bound = Backend(backend or "local"), _seconds(timeout)
+    chosen, bound = Backend(backend or DEFAULT_BACKEND), _seconds(timeout)
     _engine_name(chosen)
     if _engine_name(chosen) == "fake" and store is None:
         store = HashStore()
