@@ -125,7 +125,7 @@ def vmap(
             with _only_own_writes(mapped):
                 flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs), _hides_itself)
             results.append(flat)
-            if randomness == "error" and not ts.equal(before, ts.get_rng_state()):
+            if randomness == "error" and before.tolist() != ts.get_rng_state().tolist():
                 raise RuntimeError(
                     "vmap: called random operation while in randomness error mode; pass randomness='same' or "
                     "'different', or draw outside of vmap"
@@ -183,7 +183,7 @@ def _at_once(
         ) from None
     finally:
         batching.pop()
-        drew = not ts.equal(before, ts.get_rng_state())
+        drew = before.tolist() != ts.get_rng_state().tolist()
         if drew and not state.wrote:
             ts.set_rng_state(before)
     if drew and state.wrote:
