@@ -41,6 +41,8 @@ def build(config: ModelConfig, device: str) -> Any:
         built = _call(target, config)
         text = built if isinstance(built, TextModel) else None
         module = text.module if text else built
+        if config.weights and not isinstance(module, nn.Module):
+            raise ServingError(f"model {config.name!r}: weights are for a module, got {type(module).__name__}", 500)
         if isinstance(module, nn.Module):
             _load(module, config)
             module.to(device).eval()

@@ -20,6 +20,14 @@ else:
 __all__ = ["ModelConfig", "parse_input", "read_folder", "read_repository"]
 
 FILE = "model.toml"
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "tuple[str, ...]": (tuple,),
+    "dict[str, Any]": (dict,),
+}
 WEIGHTS = ("*.safetensors", "*.index.json", "*.pt", "*.pth", "*.bin")
 _NAME_MARKS = "-_."
 
@@ -62,6 +70,10 @@ class ModelConfig:
             raise ServingError(f"{where}: expected a name of letters, digits and {' '.join(_NAME_MARKS)}")
         if not (self.version.isascii() and self.version.isdigit() and int(self.version) > 0):
             raise ServingError(f"{where}: expected a version above 0, got {self.version!r}")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if type(value) not in _KINDS[str(one.type)]:
+                raise ServingError(f"{where}: {one.name}: expected {one.type}, got {value!r}")
         if self.max_batch < 1 or self.queue < 1 or not 0 <= self.batch_delay <= 10:
             raise ServingError(f"{where}: max_batch and queue begin at 1, and batch_delay is 0 to 10 seconds")
         self.specs()

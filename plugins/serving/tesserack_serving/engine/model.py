@@ -12,7 +12,7 @@ from tesserack import Tensor, nn
 
 from tesserack_serving.engine.building import build
 from tesserack_serving.engine.config import ModelConfig
-from tesserack_serving.engine.tensors import join, named_outputs, to_bytes
+from tesserack_serving.engine.tensors import dtype_name, join, named_outputs, to_bytes
 from tesserack_serving.protocol.datatypes import NAMES, SIZES
 from tesserack_serving.protocol.errors import ServingError
 from tesserack_serving.protocol.messages import TensorData, TensorSpec
@@ -110,7 +110,7 @@ class LoadedModel:
 
 
 def _data(name: str, tensor: Tensor) -> TensorData:
-    return TensorData(name, NAMES[str(tensor.dtype).rpartition(".")[2]], tuple(tensor.shape), to_bytes(tensor))
+    return TensorData(name, NAMES[dtype_name(tensor)], tuple(tensor.shape), to_bytes(tensor))
 
 
 def _split(outputs: Mapping[str, Tensor], rows: Sequence[int]) -> list[Result]:

@@ -13,7 +13,7 @@ from tesserack_serving.protocol.datatypes import DTYPES, NAMES
 from tesserack_serving.protocol.errors import ServingError
 from tesserack_serving.protocol.messages import TensorData
 
-__all__ = ["join", "named_outputs", "to_bytes"]
+__all__ = ["dtype_name", "join", "named_outputs", "to_bytes"]
 
 
 def join(parts: Sequence[TensorData], device: str) -> Any:
@@ -37,6 +37,11 @@ def to_bytes(tensor: Tensor) -> bytes:
     return ctypes.string_at(host.data_ptr(), host.numel() * host.element_size()) if host.numel() else b""
 
 
+def dtype_name(tensor: Tensor) -> str:
+    """The dtype's name without ``torch.``."""
+    return str(tensor.dtype).rpartition(".")[2]
+
+
 def named_outputs(found: Any, where: str) -> dict[str, Tensor]:
     """What a model returned, by name: a dict's keys, fields of a named tuple, else ``output0`` and so on."""
     if isinstance(found, Tensor):
@@ -46,7 +51,7 @@ def named_outputs(found: Any, where: str) -> dict[str, Tensor]:
     elif isinstance(found, (list, tuple)):
         found = {f"output{place}": value for place, value in enumerate(found)}
     if isinstance(found, dict):
-        found = {str(name): value for name, value in found.items() if value is not None}
-        if found and all(isinstance(v, Tensor) and str(v.dtype).rpartition(".")[2] in NAMES for v in found.values()):
-            return found
+        by_name: dict[str, Tensor] = {str(name): value for name, value in found.items() if value is not None}
+        if by_name and all(isinstance(v, Tensor) and dtype_name(v) in NAMES for v in by_name.values()):
+            return by_name
     raise ServingError(f"{where}: expected tensors, a tuple or a dict of them, got {type(found).__name__}", 500)

@@ -73,7 +73,9 @@ def unpack(datatype: str, data: bytes) -> list[Any]:
         return memoryview(array("I", [half << 16 for half in halves])).cast("B").cast("f").tolist()
     if datatype == "FP16":
         return [*struct.unpack(f"<{len(data) // 2}e", data)]
-    return memoryview(data).cast(_TABLE[datatype][2]).tolist()
+    if datatype == "BOOL":
+        return [*map(bool, data)]
+    return [*array(_TABLE[datatype][2], data)]
 
 
 def _bfloat16(values: Sequence[Any]) -> bytes:

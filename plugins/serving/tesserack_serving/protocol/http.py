@@ -127,11 +127,12 @@ def _values(name: str, datatype: str, data: Any) -> bytes | list[bytes]:
 def _flatten(name: str, data: Any) -> list[Any]:
     if not isinstance(data, list):
         raise ServingError(f"input {name!r}: expected a list as 'data'")
-    while any(isinstance(value, list) for value in data):
-        if not all(isinstance(value, list) for value in data):
+    values: list[Any] = data
+    while any(isinstance(value, list) for value in values):
+        if not all(isinstance(value, list) for value in values):
             raise ServingError(f"input {name!r}: 'data' mixes lists and values")
-        data = [*chain.from_iterable(data)]
-    return data
+        values = [*chain.from_iterable(values)]
+    return values
 
 
 def encode_infer(request: InferRequest, version: str, outputs: Sequence[TensorData]) -> tuple[bytes, dict[str, str]]:

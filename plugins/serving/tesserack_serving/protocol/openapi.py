@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 from typing import Any
 
 from tesserack_serving.protocol.datatypes import SIZES
@@ -20,9 +20,14 @@ def _object(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]
     return {"type": "object", "required": [*required], "properties": properties}
 
 
+def _or_null(**properties: Any) -> dict[str, Any]:
+    return {"type": ["object", "null"], "properties": properties}
+
+
 _TEXT = {"type": "string"}
 _TRUTH = {"type": "boolean"}
-_PARAMETERS = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+_PARAMETERS = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean"]}}
+_ID = {"type": ["string", "null"]}
 _SHAPE = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 1 << 40}}
 _DATATYPE = {"type": "string", "enum": [*SIZES, "BYTES"]}
 _SCALARS = {"type": ["number", "string", "boolean"]}
@@ -62,10 +67,10 @@ _SCHEMAS = {
     ),
     "infer_request": _object(
         ("inputs",),
-        id=_TEXT,
+        id=_ID,
         parameters=_PARAMETERS,
         inputs={"type": "array", "minItems": 1, "items": _reference("input")},
-        outputs={"type": "array", "items": _reference("requested_output")},
+        outputs={"type": ["array", "null"], "items": _reference("requested_output")},
     ),
     "infer_response": _object(
         ("model_name", "outputs"),
@@ -77,13 +82,13 @@ _SCHEMAS = {
     "generate_request": _object(
         ("text_input",),
         text_input=_TEXT,
-        parameters=_object(
-            max_tokens={"type": "integer", "minimum": 1, "maximum": (1 << 31) - 1},
-            temperature={"type": "number", "minimum": 0, "maximum": 100},
-            top_k={"type": "integer", "minimum": 0, "maximum": (1 << 31) - 1},
-            top_p={"type": "number", "minimum": 0, "maximum": 1},
-            seed={"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1},
-            stop={"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string", "minLength": 1}}]},
+        parameters=_or_null(
+            max_tokens={"type": ["integer", "null"], "minimum": 1, "maximum": (1 << 31) - 1},
+            temperature={"type": ["number", "null"], "minimum": 0, "maximum": 100},
+            top_k={"type": ["integer", "null"], "minimum": 0, "maximum": (1 << 31) - 1},
+            top_p={"type": ["number", "null"], "minimum": 0, "maximum": 1},
+            seed={"type": ["integer", "null"], "minimum": 0, "maximum": (1 << 63) - 1},
+            stop={"type": ["string", "array", "null"], "minLength": 1, "items": {"type": "string", "minLength": 1}},
         ),
     ),
     "generate_response": _object(
@@ -98,7 +103,7 @@ _SCHEMAS = {
         "type": "array",
         "items": _object(("name", "state"), name=_TEXT, version=_TEXT, state=_TEXT, reason=_TEXT),
     },
-    "change_request": _object((), parameters=_object((), unload_dependents=_TRUTH) | {"additionalProperties": False}),
+    "change_request": _object((), parameters=_or_null(unload_dependents=_TRUTH) | {"additionalProperties": False}),
     "empty": {"type": "object"},
     "trace": _object(
         ("trace_level", "trace_count"),
@@ -142,9 +147,8 @@ def _operation(
     return operation
 
 
-@functools.cache
-def document() -> dict[str, Any]:
-    """The document.
+def document(models: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+    """The document, with names and versions of ``models`` as examples.
 
     >>> document()["openapi"], sorted(document()["paths"])[0]
     ('3.1.0', '/v2')
@@ -164,11 +168,16 @@ def document() -> dict[str, Any]:
         },
     }
     model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    version = {**model, "name": "version"}
+    known, numbers = ({f"{k}": {"value": m[part]} for k, m in enumerate(models)} for part in (0, 1))
+    served = {**model, "examples": known} if models else model
+    version = {**model, "name": "version", **({"examples": numbers} if models else {})}
     for change in ("load", "unload"):
         operation = _operation(f"{change} a model", "empty", (*malformed, 500, 504), "change_request")
         paths[f"/v2/repository/models/{{model}}/{change}"] = {"post": operation, "parameters": [model]}
-    for place, names in (("/v2/models/{model}", [model]), ("/v2/models/{model}/versions/{version}", [model, version])):
+    for place, names in (
+        ("/v2/models/{model}", [served]),
+        ("/v2/models/{model}/versions/{version}", [served, version]),
+    ):
         model_ready = _operation("whether a model takes requests", "ready", (404,))
         model_ready["responses"]["503"] = not_ready
         stream = _operation("a text as it is written", "empty", running, "generate_request", "text/event-stream")

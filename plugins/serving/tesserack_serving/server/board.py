@@ -64,7 +64,7 @@ class Board:
 
     def queued(self) -> int:
         """Requests that no worker has taken yet, but for those on their way; a look costs less than the queue's."""
-        return sum(self._outstanding) - sum(self._in_hand)
+        return int(sum(self._outstanding) - sum(self._in_hand))
 
     # --- stopping --------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Board:
 
     def lost(self, worker: int) -> list[str]:
         """The requests that the worker before this one had in hand."""
-        return self._lost[worker].value.decode(errors="replace").split()
+        return str(self._lost[worker].value.decode(errors="replace")).split()
 
 
 class Table:

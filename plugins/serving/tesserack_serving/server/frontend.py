@@ -85,13 +85,9 @@ class Frontend:
         return max(ready, key=lambda entry: int(entry.version))
 
     def ready(self) -> bool:
-        """Whether all workers and models are, and new requests are taken."""
+        """Whether all workers are, with what they were started for, and new requests are taken."""
         status = self.server.workers_setup_status.values()
-        return (
-            not self.board.draining
-            and all(state == WorkerSetupStatus.READY for state in status)
-            and all(entry.state == READY for versions in self.entries().values() for entry in versions.values())
-        )
+        return not self.board.draining and all(state == WorkerSetupStatus.READY for state in status)
 
     def model_ready(self, name: str, version: str = "") -> bool:
         """Whether a model takes requests."""
@@ -177,7 +173,7 @@ class Frontend:
         """The answers to a request until the final one, or the error it ended in."""
         key, item = self._open()
         self.board.count(self.number, entry.slot, 1)
-        timer = asyncio.get_running_loop().call_later(self.options.timeout, item.event.set)
+        timer = asyncio.get_running_loop().call_later(self.options.timeout + 0.01, item.event.set)
         ended = False
         try:
             # As bytes: the process of the queue would make objects of it, and bytes again.
@@ -186,7 +182,7 @@ class Frontend:
             while not ended:
                 await item.event.wait()
                 item.event.clear()
-                if not item.response_queue or time.monotonic() > work.deadline:
+                if time.monotonic() >= work.deadline:
                     raise ServingError(f"no answer within {self.options.timeout:g} seconds", 504)
                 while item.response_queue and not ended:
                     answer: Answer = item.response_queue.popleft()[0]

@@ -41,7 +41,6 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
         self.uvicorn_graceful_timeout = max(1, round(options.drain))
         self.frontend_processes: list[Any] = []
         self._ending = threading.Lock()
-        self.app.openapi = document
         self.app.add_exception_handler(HTTPException, _http_error)
         self.app.add_exception_handler(Exception, _failure)
 
@@ -52,7 +51,7 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             manager = super()._init_manager(num_api_servers)
-            self._transport = Bundles(manager, self._transport._queues)
+            self._transport: Any = Bundles(manager, self._transport._queues)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -112,6 +111,7 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
         number = app.response_queue_id
         frontend = Frontend(self.board, self.options, self, number)
         self.api.spec.connect(frontend)
+        self.app.openapi = lambda: document([(m["name"], m["version"]) for m in frontend.index(ready_only=True)])
         async with super().lifespan(app), contextlib.AsyncExitStack() as stack:
             watching = asyncio.create_task(frontend.watch())
             stack.callback(watching.cancel)

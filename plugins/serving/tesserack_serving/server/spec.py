@@ -184,9 +184,9 @@ class ProtocolSpec(LitSpec):  # type: ignore[misc] # without types
     async def _no_override(self, request: Request) -> None:
         body = await self._body(request)
         asked = read_object(body) if body else {}
-        parameters = asked.get("parameters") or {}
-        if not isinstance(parameters, dict):
-            raise ServingError("the request: expected an object as 'parameters'")
+        parameters = _parameters(asked)
+        if not isinstance(parameters.get("unload_dependents", False), bool):
+            raise ServingError("the request: expected true or false as 'unload_dependents'")
         if {*parameters} - {"unload_dependents"}:
             raise ServingError("a model is loaded as its folder says; parameters are not taken")
 
@@ -228,10 +228,9 @@ class ProtocolSpec(LitSpec):  # type: ignore[misc] # without types
 
     async def _generate_arguments(self, request: Request) -> tuple[str, str, str, Sampling]:
         asked = read_object(await self._body(request))
-        parameters = asked.get("parameters") or {}
-        if not isinstance(asked.get("text_input"), str) or not isinstance(parameters, dict):
-            raise ServingError("the request: expected a string as 'text_input' and an object as 'parameters'")
-        return (*_names(request), asked["text_input"], Sampling.from_parameters(parameters))
+        if not isinstance(asked.get("text_input"), str):
+            raise ServingError("the request: expected a string as 'text_input'")
+        return (*_names(request), asked["text_input"], Sampling.from_parameters(_parameters(asked)))
 
     # --- the server itself -------------------------------------------------------------------------------------------
 
@@ -267,6 +266,13 @@ class ProtocolSpec(LitSpec):  # type: ignore[misc] # without types
 
 def _names(request: Request) -> tuple[str, str]:
     return request.path_params["model"], request.path_params.get("version", "")
+
+
+def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
+    found = asked.get("parameters")
+    if not isinstance(found, (dict, type(None))):
+        raise ServingError("the request: expected an object as 'parameters'")
+    return found or {}
 
 
 def _unpacked(body: bytes, coding: str, limit: int) -> bytes:
@@ -313,8 +319,8 @@ def set_trace(board: Board, options: ServerOptions, asked: dict[str, Any]) -> No
     unknown = sorted({*asked} - {"trace_level", "trace_count"})
     if unknown or level not in (["OFF"], ["TIMESTAMPS"]):
         raise ServingError("trace: expected trace_level OFF or TIMESTAMPS, and trace_count, the number of batches")
-    if not isinstance(count, (str, int)) or isinstance(count, bool) or not str(count).lstrip("-").isdigit():
-        raise ServingError(f"trace: expected a number as trace_count, got {count!r}")
+    if not isinstance(count, str) or not count.removeprefix("-").isdecimal() or not count.isascii():
+        raise ServingError(f"trace: expected a number in a string as trace_count, got {count!r}")
     if not -1 <= int(count) < 1 << 31:
         raise ServingError(f"trace: expected trace_count from -1 to 2147483647, got {count}")
     if level == ["TIMESTAMPS"] and not options.trace:

@@ -81,8 +81,9 @@ class Sampling:
             if type(value) not in kinds or not low <= value <= high:
                 raise ServingError(f"parameter {name!r}: expected a number from {low} to {high:g}, got {value!r}")
             found[name] = value
-        stop = given.get("stop") or ()
-        stop = (stop,) if isinstance(stop, str) else stop
+        stop = given.get("stop", ())
+        stop = () if stop is None else stop
+        stop = (stop,) if isinstance(stop, str) and stop else stop
         if not isinstance(stop, (list, tuple)) or not all(isinstance(text, str) and text for text in stop):
             raise ServingError(f"parameter 'stop': expected texts, got {stop!r}")
         return cls(**found, stop=tuple(stop))
