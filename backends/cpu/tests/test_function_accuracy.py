@@ -78,6 +78,23 @@ def test_arcs_in_float64(op: str, rng: np.random.Generator) -> None:
     assert np.isnan(out).all()
 
 
+def test_atan_in_float64(rng: np.random.Generator) -> None:
+    """Over all magnitudes, and next to where one of its angles follows another."""
+    seams = np.array([7, 8, 11, 16, 19, 24, 39]) / 16
+    near = np.concatenate([seam * (1 + np.arange(-300, 301) * 2.0**-52) for seam in seams])
+    a = np.concatenate([rng.uniform(-4, 4, 40000), 10.0 ** rng.uniform(-300, 300, 5000), near, -near])
+    a = np.concatenate([a, [0.0, -0.0, np.inf, -np.inf, 5e-324, 1e308, -1e308]])
+    out = np.empty_like(a)
+    h.pointwise(out, [a], [("atan", 0)], "f8")
+    want = np.arctan(a.astype(np.longdouble))
+    error = h.ulp_error(out, want)
+    assert error.max() <= 1, (a[error.argmax()], out[error.argmax()])
+    assert np.array_equal(np.signbit(out), np.signbit(want))
+    nan = np.empty(1)
+    h.pointwise(nan, [np.array([np.nan])], [("atan", 0)], "f8")
+    assert np.isnan(nan).all()
+
+
 def test_erfinv_in_float64(rng: np.random.Generator) -> None:
     special = pytest.importorskip("scipy.special")
     near = 1 - 10.0 ** rng.uniform(-7, -1, 8000)

@@ -50,6 +50,7 @@ constexpr OpTable<double> make_table() {
 #endif
   set_unary<double, [](double a) { return asin_f64(a); }>(t, TS_I_ASIN);
   set_unary<double, [](double a) { return acos_f64(a); }>(t, TS_I_ACOS);
+  set_unary<double, [](double a) { return atan_f64(a); }>(t, TS_I_ATAN);
   set_unary<double, [](double a) { return sinh_f64(a); }>(t, TS_I_SINH);
   set_unary<double, [](double a) { return cosh_f64(a); }>(t, TS_I_COSH);
   set_unary<double, [](double a) { return tanh_f64(a); }>(t, TS_I_TANH);
