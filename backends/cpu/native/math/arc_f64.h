@@ -54,6 +54,13 @@ TS_INLINE double acos_f64(double x) {
   return arc.small ? middle : large;
 }
 
+// (atan(t) / t - 1) / z of z = t * t, up to 7/16.
+TS_INLINE double atan_tail(double z) {
+  return horner(z, 0x1.e4167464d3de8p-7, -0x1.0f62bba6a2558p-5, 0x1.7001816fd063fp-5, -0x1.ab59b417b2d3fp-5,
+                0x1.e170800a46210p-5, -0x1.110c9ce7b0572p-4, 0x1.3b1375ce5bdc6p-4, -0x1.745d154c84f7ap-4,
+                0x1.c71c71bd2b8bcp-4, -0x1.2492492485503p-3, 0x1.99999999998c5p-3, -0x1.5555555555555p-2);
+}
+
 // Less the angle whose tangent is 1/2, 1, 3/2 or infinite, what is left has a tangent of at most 7/16.
 TS_INLINE double atan_f64(double x) {
   const double a = __builtin_fabs(x);
@@ -63,11 +70,8 @@ TS_INLINE double atan_f64(double x) {
   const double base = more ? 0x1.f730bd281f69bp-1 : one ? 0x1.921fb54442d18p-1 : 0x1.dac670561bb4fp-2;
   const double rest = more ? 0x1.007887af0cbbdp-56 : one ? 0x1.1a62633145c07p-55 : 0x1.a2b7f222f65e2p-56;
   const double t = (far ? -1.0 : a - c) / (far ? a : fused(a, c, 1.0)), z = t * t;
-  const double p = horner(z, 0x1.e4167464d3de8p-7, -0x1.0f62bba6a2558p-5, 0x1.7001816fd063fp-5, -0x1.ab59b417b2d3fp-5,
-                          0x1.e170800a46210p-5, -0x1.110c9ce7b0572p-4, 0x1.3b1375ce5bdc6p-4, -0x1.745d154c84f7ap-4,
-                          0x1.c71c71bd2b8bcp-4, -0x1.2492492485503p-3, 0x1.99999999998c5p-3, -0x1.5555555555555p-2);
   const double whole = far ? kQuarterTurn : none ? 0.0 : base, low = far ? kQuarterTurnLow : none ? 0.0 : rest;
-  return __builtin_copysign(whole + (t + fused(t * z, p, low)), x);
+  return __builtin_copysign(whole + (t + fused(t * z, atan_tail(z), low)), x);
 }
 
 } // namespace TESSERACK_VARIANT
