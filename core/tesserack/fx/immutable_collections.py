@@ -1,4 +1,4 @@
-"""``torch.fx.immutable_collections``: lists and dicts that do not change, as arguments of nodes are."""
+"""Lists and dicts that do not change, as arguments of nodes are: changes would pass the graph's books by."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ __all__ = ["immutable_dict", "immutable_list"]
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise NotImplementedError(
-        f"{type(self).__name__!r} object does not support mutation; make a new one, and give it to the node"
+        f"{type(self).__name__!r} object does not support mutation. If you are attempting to modify the kwargs or "
+        "args of a torch.fx.Node object, instead create a new copy of it and assign the copy to the node: new_args = "
+        f"{type(self).__name__.removeprefix('immutable_')}(node.args...); node.args = new_args"
     )
 
 
 class immutable_list(list[Any]):
-    """A list that does not change, and can be a key."""
+    """A list that does not change, and can be a key.
+
+    >>> immutable_list([1, 2]) == [1, 2]
+    True
+    """
 
     append = extend = insert = pop = remove = reverse = sort = clear = _refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse

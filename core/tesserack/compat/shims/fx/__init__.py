@@ -1,1 +1,0 @@
-"""Parts of ``torch.fx`` that mean nothing in Tesserack's."""
