@@ -1,6 +1,7 @@
 """Programs as graphs: :func:`symbolic_trace` writes a module down, :class:`GraphModule` runs what was made of it."""
 
 from tesserack.fx import (
+    annotate,
     graph,
     graph_module,
     immutable_collections,
@@ -21,7 +22,6 @@ from tesserack.fx._symbolic_trace import (
     symbolic_trace,
     wrap,
 )
-from tesserack.fx.annotate import annotate
 from tesserack.fx.graph import CodeGen, Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.interpreter import Interpreter, Transformer

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from tesserack.utils._pytree import TreeSpec, tree_structure
+from tesserack.utils._pytree import TreeSpec
 
 __all__ = ["register_pytree_flatten_spec", "tree_flatten_spec"]
 
@@ -32,13 +31,16 @@ def tree_flatten_spec(pytree: Any, spec: TreeSpec) -> list[Any]:
     """
     if spec.type is None:
         return [pytree]
-    if spec.type not in SUPPORTED_NODES:
+    if hasattr(spec.type, "_fields"):  # a record, by the places of its fields
+        parts = _by_place(pytree, spec)
+    elif spec.type in SUPPORTED_NODES:
+        parts = SUPPORTED_NODES[spec.type](pytree, spec)
+    else:
         raise RuntimeError(
             f"{type(pytree)} does not have a flatten_fn_spec associated with it. Please register one with "
             "torch.fx._pytree.register_pytree_flatten_spec.  If you have serialized your model, make sure that any "
             "custom pytrees have been registered before loading it."
         )
-    parts = SUPPORTED_NODES[spec.type](pytree, spec)
     return [leaf for part, child in zip(parts, spec.children_specs, strict=False)
             for leaf in tree_flatten_spec(part, child)]  # fmt: skip
 
@@ -50,13 +52,3 @@ def _by_place(value: Any, spec: TreeSpec) -> list[Any]:
 register_pytree_flatten_spec(dict, lambda value, spec: [value[key] for key in spec.context])
 register_pytree_flatten_spec(list, _by_place, lambda value, spec: len(value) == spec.num_children)
 register_pytree_flatten_spec(tuple, _by_place, lambda value, spec: len(value) == spec.num_children)
-register_pytree_flatten_spec(namedtuple, _by_place)  # type: ignore[arg-type]  # what structures say of every record
-
-
-class _Pair(NamedTuple):
-    first: int
-    second: int
-
-
-# What structures call records.
-register_pytree_flatten_spec(tree_structure(_Pair(0, 0)).type, _by_place)

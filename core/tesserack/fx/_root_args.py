@@ -12,7 +12,7 @@ from tesserack.fx._compatibility import compatibility
 from tesserack.fx.node import base_types
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["PH", "PHBase", "PHWithMeta", "assert_is", "assert_is_none", "create_args"]
+__all__ = ["PH", "PHBase", "PHWithMeta", "assert_is", "assert_is_none", "create_args", "returned_type"]
 
 _STARRED = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
@@ -74,7 +74,7 @@ def create_args(tracer: Any, root_fn: Any, is_module: bool, concrete: Any) -> tu
         if len(plain) != len(concrete):
             raise RuntimeError(f"Tracing expected {len(plain)} arguments but got {len(concrete)} concrete arguments")
         concrete = dict(zip(plain, concrete, strict=True))
-    annotations = getattr(analysed, "__annotations__", {})
+    annotations = {} if _is_ours(analysed) else getattr(analysed, "__annotations__", {})
     args += [_argument(tracer, name, signature, annotations, concrete or {}) for name in plain]
     starred = iter(names[total:])
     for flag, stars in ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**")):
@@ -83,6 +83,17 @@ def create_args(tracer: Any, root_fn: Any, is_module: bool, concrete: Any) -> tu
     if code.co_kwonlyargcount or code.co_flags & _STARRED:
         root_fn = _taking_stars_whole(root_fn, len(args))
     return _flat(tracer, root_fn, args, names[:total])
+
+
+def _is_ours(function: Any) -> bool:
+    """Whether a function is this package's, whose annotations say nothing to a program."""
+    return str(function.__module__ or "").partition(".")[0] in ("tesserack", "torch")
+
+
+def returned_type(function: Any) -> Any:
+    """What a function is annotated to return; None for those of this package."""
+    plain = inspect.unwrap(function)
+    return None if _is_ours(plain) else getattr(plain, "__annotations__", {}).get("return")
 
 
 def _numbered(tracer: Any, number: int, value: Any) -> Any:

@@ -19,7 +19,7 @@ from tesserack.fx._aggregate import map_aggregate
 from tesserack.fx._compatibility import compatibility
 from tesserack.fx._in_python import functions_in_python, ids_of_functions_in_python
 from tesserack.fx._patcher import Patcher, keeping_call, keeping_method
-from tesserack.fx._root_args import PH, PHBase, PHWithMeta, create_args
+from tesserack.fx._root_args import PH, PHBase, PHWithMeta, create_args, returned_type
 from tesserack.fx._scope import Scope, ScopeContextManager
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
@@ -231,7 +231,7 @@ class Tracer(TracerBase):
             with Patcher() as patcher:
                 self._patch(patcher, namespace)
                 result = self.create_arg(called(*args))
-                kind = getattr(inspect.unwrap(called), "__annotations__", {}).get("return")
+                kind = returned_type(called)
                 self.create_node("output", "output", (result,), {}, type_expr=kind)
             self.submodule_paths = None
         finally:
@@ -291,7 +291,8 @@ class Tracer(TracerBase):
         ids = self._autowrap_function_ids | ids_of_functions_in_python()
         for name, value in [*namespace.items()]:
             if not name.startswith("_") and callable(value) and id(value) in ids:
-                patcher.patch(namespace, name, keeping_call(value))
+                marked = id(value) in self._autowrap_function_ids
+                patcher.patch(namespace, name, keeping_call(value, mark=marked))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
         made = type(self).__new__(type(self))

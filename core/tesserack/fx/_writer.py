@@ -166,7 +166,7 @@ class Writer:
 
     def _plain(self, arg: Any) -> str:
         if arg is ...:
-            return "..."
+            return "Ellipsis"
         if arg is None or isinstance(arg, (bool, int, float, complex, str, bytes, range, ts.Size, ts.device)):
             return repr(arg)
         if isinstance(arg, type):
@@ -217,7 +217,7 @@ class Writer:
         """The name of :func:`tesserack.fx.wrap`."""
         from tesserack.fx._symbolic_trace import wrap
 
-        return self.global_name("wrap", wrap)
+        return self.global_name(qualified_name(wrap), wrap)
 
     # --- annotations and comments ------------------------------------------------------------------------------------
 

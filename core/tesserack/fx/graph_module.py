@@ -39,7 +39,16 @@ def _compiled(src: str, globals: dict[str, Any]) -> tuple[Any, str]:
     linecache.cache[file] = (len(src), None, src.splitlines(True), file)
     namespace = {**globals}
     exec(compile(src, file, "exec"), namespace)
-    return namespace["forward"], file
+    return namespace.pop("forward"), file
+
+
+def _forget(file: str, namespace: int) -> None:
+    """What was noted of a function that is gone: its lines, and which of its names stay calls when it is traced."""
+    linecache.cache.pop(file, None)
+    from tesserack.fx._symbolic_trace import _wrapped_fns_to_patch
+
+    for key in [key for key in [*_wrapped_fns_to_patch] if key[0] == namespace]:
+        del _wrapped_fns_to_patch[key]
 
 
 @compatibility(is_backward_compatible=True)
@@ -122,8 +131,7 @@ class GraphModule(Submodules, Module):
         own["_code"], own["_lineno_map"] = program.src, program._lineno_map
         own["_prologue_start"] = program._prologue_start
         cls: Any = type(self)
-        linecache.cache.pop(cls._file, None)
-        weakref.finalize(forward, linecache.cache.pop, file, None)
+        weakref.finalize(forward, _forget, file, id(forward.__globals__))
         cls._file, cls.forward = file, forward
         return program
 

@@ -9,8 +9,12 @@ from tesserack.utils._pytree import register_pytree_node
 __all__ = ["immutable_dict", "immutable_list"]
 
 
+class MutationError(TypeError, NotImplementedError):
+    """What was to be changed does not change."""
+
+
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise NotImplementedError(
+    raise MutationError(
         f"{type(self).__name__!r} object does not support mutation. If you are attempting to modify the kwargs or "
         "args of a torch.fx.Node object, instead create a new copy of it and assign the copy to the node: new_args = "
         f"{type(self).__name__.removeprefix('immutable_')}(node.args...); node.args = new_args"

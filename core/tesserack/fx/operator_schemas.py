@@ -122,7 +122,7 @@ def create_type_hint(x: Any) -> Any:
     """The type of a list or tuple of types: of what all its items are."""
     if not isinstance(x, (list, tuple)):
         return x
-    wrap: Any = (lambda kind: typing.List[kind]) if isinstance(x, list) else lambda kind: typing.Tuple[kind, ...]  # noqa: UP006
+    wrap: Any = (lambda kind: list[kind]) if isinstance(x, list) else lambda kind: tuple[kind, ...]  # type: ignore[valid-type]
     if not x:
         return wrap(Any)
     for base in x:

@@ -128,15 +128,16 @@ class CapabilityBasedPartitioner:
         """The sets, from the end of the graph to its beginning."""
         growing, numbers = _Growing(), itertools.count()
         for order, node in enumerate(reversed(self.graph_module.graph.nodes)):
-            if not self._is_node_supported(node):
-                continue
-            number = next(numbers)
-            growing.begin(number, node, order)
-            if self.skip_horizontal_fusion:
-                others = [growing.of[user] for user in node.users if user in growing.of]
-            else:
-                others = sorted(growing.rank, key=lambda n: growing.rank[n])
-            self._merge(growing, number, [*dict.fromkeys(others)])
+            candidates: dict[int, None] = {}
+            if self._is_node_supported(node):
+                number = next(numbers)
+                growing.begin(number, node, order)
+                candidates[number] = None
+                if self.skip_horizontal_fusion:
+                    candidates.update((growing.of[user], None) for user in node.users if user in growing.of)
+            if not self.skip_horizontal_fusion:
+                candidates.update((n, None) for n in sorted(growing.rank, key=lambda n: growing.rank[n]))
+            self._merge(growing, [*candidates])
         for partition in growing.found.values():
             partition.nodes = dict(sorted(partition.nodes.items(), key=lambda item: -(item[1] or 0)))
         self._keep_items_with_tuples(growing)
@@ -145,13 +146,11 @@ class CapabilityBasedPartitioner:
                 del growing.found[number]
         return [partition for partition in growing.found.values() if partition.size()]
 
-    def _merge(self, growing: _Growing, number: int, others: list[int]) -> None:
-        """Merge what can be merged: the new one with those it is near to, or all with the first."""
-        order = [number, *(n for n in others if n != number)] if self.skip_horizontal_fusion else others
-        current = order[0]
-        for other in order[1:]:
-            if other in growing.found and current in growing.found and other != current:
-                current = growing.merge(current, other)
+    @staticmethod
+    def _merge(growing: _Growing, candidates: list[int]) -> None:
+        """Merge with the first what can be merged with it."""
+        for other in candidates[1:]:
+            candidates[0] = growing.merge(candidates[0], other)
 
     def _keep_items_with_tuples(self, growing: _Growing) -> None:
         """A node that gives a tuple, and those that take its items, are in one set."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack.aten.operators import OpOverloadPacket, namespace
+from tesserack.aten.operators import OpOverload, OpOverloadPacket, namespace
 from tesserack.fx._compatibility import compatibility
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
@@ -61,9 +61,12 @@ class CSEPass(PassBase):
 
     def _key(self, node: Node, made: dict[Node, Node]) -> Any:
         """What a step computes, of what; None for one that is left alone."""
-        target = getattr(node.target, "overloadpacket", node.target)
+        target = node.target.overloadpacket if isinstance(node.target, OpOverload) else node.target
         if node.op in ("placeholder", "output", "get_attr") or target in self.banned_ops:
             return None
+        writes = node.op == "call_method" and target.endswith("_") and not target.endswith("__")
+        if writes or (node.op == "call_function" and node.is_impure()):
+            return None  # which computes something else each time
         args, kwargs = (map_arg(value, lambda n: made[n]) for value in (node.args, node.kwargs))
         key = (node.op, node.target, _frozen(args), _frozen(kwargs))
         try:
