@@ -8,7 +8,6 @@ import functools
 import inspect
 import math
 import os
-import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType, ModuleType
@@ -18,9 +17,11 @@ from tesserack._native import Tensor
 from tesserack.fx._aggregate import map_aggregate
 from tesserack.fx._compatibility import compatibility
 from tesserack.fx._in_python import functions_in_python, ids_of_functions_in_python
-from tesserack.fx._patcher import Patcher, keeping_call, keeping_method
+from tesserack.fx._keeping import keeping_call, keeping_method
+from tesserack.fx._patcher import Patcher
 from tesserack.fx._root_args import PH, PHBase, PHWithMeta, create_args, returned_type
 from tesserack.fx._scope import Scope, ScopeContextManager
+from tesserack.fx._wrapped import _wrapped_fns_to_patch, wrap
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node
@@ -32,8 +33,6 @@ from tesserack.utils._pytree import TreeSpec
 
 __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trace", "wrap"]
 
-# Functions that stay calls when they are given a proxy: by the namespace they are read from, and their name.
-_wrapped_fns_to_patch: dict[tuple[int, str], dict[str, Any]] = {}
 _wrapped_methods_to_patch: list[tuple[type, str]] = []
 if os.environ.get("FX_PATCH_GETITEM") == "1":
     _wrapped_methods_to_patch.append((Tensor, "__getitem__"))
@@ -67,24 +66,6 @@ class ProxyableClassMeta(type):
             return found[0].tracer.create_proxy("call_function", cls, args, kwargs)
         instance.__init__(*args, **kwargs)
         return instance
-
-
-def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
-    """Have a function of the calling module stay one call in traces, by itself or by name; also a decorator.
-
-    ``NotImplementedError`` unless called at a module's top level, ``RuntimeError`` for what is neither.
-    """
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
-        raise RuntimeError(
-            "Unsupported type for global function! Must be either a callable or string name, got "
-            f"{type(fn_or_name).__name__}"
-        )
-    frame = sys._getframe(1)
-    name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__
-    if frame.f_code.co_name != "<module>":
-        raise NotImplementedError("wrap must be called at the top level of a module")
-    _wrapped_fns_to_patch[id(frame.f_globals), name] = frame.f_globals
-    return fn_or_name
 
 
 @compatibility(is_backward_compatible=True)

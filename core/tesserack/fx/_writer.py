@@ -22,6 +22,7 @@ from tesserack.fx._naming import (
     shown_package,
     type_name,
 )
+from tesserack.fx._wrapped import wrap
 from tesserack.fx.node import Node, described, dtype_short
 from tesserack.fx.tensor_type import TensorType
 
@@ -215,8 +216,6 @@ class Writer:
 
     def wrap_name(self) -> str:
         """The name of :func:`tesserack.fx.wrap`."""
-        from tesserack.fx._symbolic_trace import wrap
-
         return self.global_name(qualified_name(wrap), wrap)
 
     # --- annotations and comments ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tesserack.fx._compatibility import compatibility
 from tesserack.fx._readable import print_readable
 from tesserack.fx._submodules import Submodules, copy_attr, place
 from tesserack.fx._to_folder import to_folder
+from tesserack.fx._wrapped import _wrapped_fns_to_patch
 from tesserack.fx.graph import Graph
 from tesserack.nn.modules.module import Module
 
@@ -45,8 +46,6 @@ def _compiled(src: str, globals: dict[str, Any]) -> tuple[Any, str]:
 def _forget(file: str, namespace: int) -> None:
     """What was noted of a function that is gone: its lines, and which of its names stay calls when it is traced."""
     linecache.cache.pop(file, None)
-    from tesserack.fx._symbolic_trace import _wrapped_fns_to_patch
-
     for key in [key for key in [*_wrapped_fns_to_patch] if key[0] == namespace]:
         del _wrapped_fns_to_patch[key]
 

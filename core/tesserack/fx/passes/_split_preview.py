@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack.fx.node import Node
+from tesserack.fx.passes._split_inputs import generate_inputs_for_submodules
 from tesserack.fx.passes.graph_manipulation import get_size_of_node
 from tesserack.fx.passes.shape_prop import ShapeProp
 from tesserack.fx.passes.tools_common import CALLABLE_NODE_OPS, get_node_target, is_node_output_tensor
@@ -88,8 +89,6 @@ class Preview:
         )
 
     def _of_part(self, split: Any, name: str) -> tuple[str, float]:
-        from tesserack.fx.passes.splitter_base import generate_inputs_for_submodules
-
         module = getattr(split, name)
         inputs = generate_inputs_for_submodules(split, self.sample_input, [name])[name]
         ShapeProp(module).propagate(*inputs)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import copy
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import tesserack as ts
 from tesserack.fx._compatibility import compatibility
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node
+from tesserack.fx.passes._split_inputs import generate_inputs_for_submodules
 from tesserack.fx.passes._split_preview import Preview
 from tesserack.fx.passes.operator_support import OperatorSupportBase
 from tesserack.fx.passes.shape_prop import ShapeProp
@@ -188,31 +187,6 @@ class SplitResult(NamedTuple):
     split_module: GraphModule
     submodule_inputs: dict[str, Any]
     non_acc_submodule_prefix: str
-
-
-@compatibility(is_backward_compatible=False)
-def generate_inputs_for_submodules(
-    model: Module, inputs: Sequence[Any], target_submodules: Iterable[str], deepcopy: bool = False
-) -> dict[str, Any]:
-    """What submodules are given when a module runs, by their names."""
-    wanted, results, handles = {*target_submodules}, dict[str, Any](), []
-
-    def noting(name: str) -> Any:
-        def note(module: Module, given: Any) -> None:
-            results[name] = copy.deepcopy(given) if deepcopy else given
-
-        return note
-
-    try:
-        for name, module in model.named_modules():
-            if name in wanted:
-                handles.append(module.register_forward_pre_hook(noting(name)))
-        with ts.no_grad():
-            model(*inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return results
 
 
 class _SplitterBase(Preview):
