@@ -1,0 +1,1 @@
+"""``torch.fx`` is Tesserack's own; names that moved within it lead there."""
