@@ -42,13 +42,15 @@ def chunk_of(name: str, value: Tensor) -> ChunkStorageMetadata:
         return ChunkStorageMetadata((0,) * value.ndim, tuple(value.shape))
     divided: Any = value
     if any(placement.is_partial() for placement in divided.placements):
-        raise ValueError(f"{name}: expected a tensor whose parts are complete, got {divided.placements}; redistribute it")
+        raise ValueError(
+            f"save: expected {name} to have parts that are complete, got {divided.placements}; redistribute it"
+        )
     ((offsets, sizes),) = [_pair(chunk) for chunk in divided.__create_chunk_list__()]
     return ChunkStorageMetadata(tuple(offsets), tuple(sizes))
 
 
 def _pair(chunk: Any) -> tuple[Any, Any]:
-    return (chunk.offsets, chunk.sizes) if hasattr(chunk, "offsets") else tuple(chunk)  # type: ignore[return-value]
+    return (chunk.offsets, chunk.sizes) if hasattr(chunk, "offsets") else tuple(chunk)
 
 
 def local_part(value: Any) -> Tensor:
@@ -78,8 +80,8 @@ def read_items(name: str, stored: TensorStorageMetadata | BytesStorageMetadata, 
         return [ReadItem(LoadItemType.BYTE_IO, index, nowhere, index, nowhere, nowhere)]
     if not isinstance(value, Tensor):
         raise ValueError(
-            f"load: {name} is a tensor of size {tuple(stored.size)} in the checkpoint, and {type(value).__name__} here; "
-            "give a tensor to be filled"
+            f"load: {name} is a tensor of size {tuple(stored.size)} in the checkpoint, and {type(value).__name__} "
+            "here; give a tensor to be filled"
         )
     if tuple(value.shape) != tuple(stored.size):
         raise ValueError(
@@ -105,8 +107,8 @@ def read_items(name: str, stored: TensorStorageMetadata | BytesStorageMetadata, 
     wanted = math.prod(mine.sizes)
     if found != wanted:
         raise ValueError(
-            f"load: the checkpoint has {found} of the {wanted} elements of {name} that begin at {mine.offsets}: parts of "
-            "it are missing"
+            f"load: the checkpoint has {found} of the {wanted} elements of {name} that begin at {mine.offsets}: parts "
+            "of it are missing"
         )
     return items
 
@@ -118,8 +120,6 @@ def _minus(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 def _overlap(a: ChunkStorageMetadata, b: ChunkStorageMetadata) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Where two parts overlap, and how far; None where they do not."""
     begins = tuple(max(x, y) for x, y in zip(a.offsets, b.offsets, strict=True))
-    ends = [
-        min(x + m, y + n) for x, m, y, n in zip(a.offsets, a.sizes, b.offsets, b.sizes, strict=True)
-    ]
+    ends = [min(x + m, y + n) for x, m, y, n in zip(a.offsets, a.sizes, b.offsets, b.sizes, strict=True)]
     lengths = _minus(ends, begins)
     return (begins, lengths) if all(length > 0 for length in lengths) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -66,9 +67,10 @@ def get_element(root: Any, path: Path, default: Any = None) -> Any:
 
 def set_element(root: Any, path: Path, value: Any) -> None:
     """Put something at a path, making dicts and lists on the way."""
-    for key, following in zip(path, path[1:], strict=False):
+    for key, following in itertools.pairwise(path):
         _make_room(root, key)
-        if isinstance(root, list) and root[key] is None or not isinstance(root, list) and key not in root:
+        absent = root[key] is None if isinstance(root, list) else key not in root
+        if absent:
             root[key] = [] if isinstance(following, Position) else {}
         root = root[key]
     _make_room(root, path[-1])

@@ -323,5 +323,3 @@ def _near(name: str, known: Iterable[str]) -> str:
 def create_default_global_load_plan(all_plans: list[LoadPlan]) -> list[LoadPlan]:
     """The plans as they are."""
     return all_plans
-
-

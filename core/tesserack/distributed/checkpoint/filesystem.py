@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import uuid
 from collections.abc import Iterable, Sequence
@@ -287,8 +286,8 @@ def _copy(stored: Tensor, item: ReadItem, planner: LoadPlanner) -> None:
 def _absent(path: Path) -> str:
     if (path / ".metadata").exists():
         return (
-            f"load: {path} is a checkpoint of PyTorch, described by a pickle, which is not opened since it can run code; "
-            "write it as one file there, with dcp_to_torch_save, and take that with torch_save_to_dcp"
+            f"load: {path} is a checkpoint of PyTorch, described by a pickle, which is not opened since it can run "
+            "code; write it as one file there, with dcp_to_torch_save, and take that with torch_save_to_dcp"
         )
     if any(path.glob(f"__*{_SUFFIX}")) if path.is_dir() else False:
         return f"load: {path} has no {METADATA}: a save into it was cut short; take an earlier checkpoint"

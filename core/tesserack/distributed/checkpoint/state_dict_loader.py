@@ -27,8 +27,9 @@ def load(
     process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Fill a state dict from a checkpoint, in place: tensors get the values, of ``DTensor``s each rank its part, however
-    the checkpoint was divided; other values are replaced; objects with ``load_state_dict`` are given theirs.
+    """Fill a state dict from a checkpoint, in place: tensors get the values, of ``DTensor``s each rank its part, in
+    whatever way the checkpoint was divided; other values are replaced; objects with ``load_state_dict`` are given
+    theirs.
 
     Arguments are :func:`save`'s. Raises :class:`CheckpointException` on all ranks where one fails: for a name that the
     checkpoint lacks, another size, a file that is damaged. Nothing in a checkpoint is ever executed.
@@ -43,9 +44,9 @@ def load(
             states[key] = value.state_dict() if _is_stateful(value) else value
     _load(states, reader, planner, together)
     for key, loaded in states.items():
-        value = state_dict.get(key)
-        if _is_stateful(value):
-            value.load_state_dict(loaded)
+        target: Any = state_dict.get(key)
+        if _is_stateful(target):
+            target.load_state_dict(loaded)
         else:
             state_dict[key] = loaded
 

@@ -117,9 +117,7 @@ def save_state_dict(
     return _save(dict(state_dict), storage_writer, planner, together)
 
 
-def _save(
-    state_dict: dict[str, Any], writer: StorageWriter, given: SavePlanner | None, together: Together
-) -> Metadata:
+def _save(state_dict: dict[str, Any], writer: StorageWriter, given: SavePlanner | None, together: Together) -> Metadata:
     planner = given or DefaultSavePlanner()
     metadata: list[Metadata] = []
 

@@ -87,8 +87,11 @@ class FlatGroup(ParamGroup):
             self._write_back()
         self.reshard()
 
-    @ts.no_grad()
     def _write_back(self) -> None:
+        with ts.no_grad():
+            self._write_parts()
+
+    def _write_parts(self) -> None:
         layout = self.layout
         for places, full in zip(self.places, self.fulls, strict=True):
             value = places[0][0]._parameters[places[0][1]]

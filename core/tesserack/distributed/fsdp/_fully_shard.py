@@ -48,10 +48,7 @@ class FSDPModule:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """A module of the original class: containers make others of their own class."""
-        original = cls.__mro__[2]
-        made = original.__new__(original)
-        made.__init__(*args, **kwargs)
-        return made
+        return cls.__mro__[2](*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._get_fsdp_state().run(self, super().__call__, args, kwargs)  # type: ignore[misc]

@@ -258,6 +258,9 @@ class ParamGroup:
         self.in_backward = False
         if self.reshards_after_backward:
             self.reshard()
+        elif self.registered:  # the memory stays, but what is trained is the divided parameters
+            self.put_divided()
+            self.registered = False
 
     def reduced(self, grads: Sequence[Tensor | None]) -> list[Any]:
         """Gradients of the leaves, from those of the whole parameters; none while they are not to be reduced."""

@@ -84,6 +84,7 @@ class Divided(Layout):
         fulls: list[Tensor] = []
         joined: dict[Any, list[tuple[int, Tensor]]] = {}
         works, ends = [], []
+        given: list[Tensor] = []  # to be let go here, not by the thread that sends it
         for at, leaf in enumerate(self.leaves):
             dtype, whole = self.full_dtype(at), self.wholes[at]
             mine = local_of(leaf).detach().to(device=self.device, dtype=dtype)
@@ -93,11 +94,13 @@ class Divided(Layout):
             full = ts.empty(whole.shape, dtype=dtype, device=self.device)
             fulls.append(full)
             if self._direct(at):
+                given.append(mine)
                 works.append(self.ranks.gather(_pieces(full, 0, self.sizes(at)), mine, async_op))
             else:
                 joined.setdefault(dtype, []).append((at, mine))
-        for dtype, members in joined.items():
-            work, end = self._gather_joined(dtype, members, fulls, async_op)
+        for members in joined.values():
+            given.append(ts.cat([tensor.reshape(-1) for _, tensor in members]))
+            work, end = self._gather_joined(given[-1], [at for at, _ in members], fulls, async_op)
             works.append(work)
             ends.append(end)
 
@@ -107,16 +110,16 @@ class Divided(Layout):
                     work.wait()
             for end in ends:
                 end()
+            given.clear()
 
         return fulls, fulls, finish
 
     def _gather_joined(
-        self, dtype: Any, members: Sequence[tuple[int, Tensor]], fulls: Sequence[Tensor], async_op: bool
+        self, mine: Tensor, members: Sequence[int], fulls: Sequence[Tensor], async_op: bool
     ) -> tuple[Any, Finish]:
-        mine = ts.cat([tensor.reshape(-1) for _, tensor in members])
-        pieces = [self._pieces_of(fulls[at], at) for at, _ in members]
+        pieces = [self._pieces_of(fulls[at], at) for at in members]
         counts = [sum(each[k].numel() for each in pieces) for k in range(self.ranks.parts)]
-        got = [ts.empty(count, dtype=dtype, device=self.device) for count in counts]
+        got = [ts.empty(count, dtype=mine.dtype, device=self.device) for count in counts]
         work = self.ranks.gather(got, mine, async_op)
 
         def end() -> None:

@@ -242,7 +242,7 @@ class FullyShardedDataParallel(OptimStateMethods, Module):
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
         """The units in a model; ``root_only``: those that are in no other."""
-        found = [m for m in module.modules() if _is_unit(m)]
+        found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
         if not root_only:
             return found
         below = {id(m) for unit in found for m in unit.modules() if m is not unit}
@@ -305,9 +305,12 @@ class FullyShardedDataParallel(OptimStateMethods, Module):
             for group, syncs in zip(groups, before, strict=True):
                 group.syncs = syncs
 
-    @ts.no_grad()
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Scale all gradients so that their norm over all ranks is at most ``max_norm``; returns the norm before."""
+        with ts.no_grad():
+            return self._clipped(max_norm, norm_type)
+
+    def _clipped(self, max_norm: float, norm_type: float) -> Tensor:
         order = float(norm_type)
         divided: dict[Any, list[Tensor]] = {}
         everywhere: list[Tensor] = []
