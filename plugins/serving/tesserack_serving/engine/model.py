@@ -72,6 +72,15 @@ class LoadedModel:
             shape = tuple(a if a == b else -1 for a, b in zip(one, other, strict=True))
             self.outputs.append(TensorSpec(name, datatypes[name], shape))
 
+    def describe(self) -> dict[str, Any]:
+        """What is known of it beyond its configuration, as JSON."""
+        return {
+            "text": self.text is not None,
+            "context": self.text.context if self.text else 0,
+            "inputs": [[s.name, s.datatype, [*s.shape]] for s in self.inputs],
+            "outputs": [[s.name, s.datatype, [*s.shape]] for s in self.outputs],
+        }
+
     def key(self, inputs: Sequence[TensorData]) -> Any:
         """Requests with the same key may run together; None: it runs alone."""
         if not self.batching or any(len(t.shape) < 1 or t.datatype == "BYTES" for t in inputs):

@@ -52,21 +52,11 @@ class ServingAPI(LitAPI):  # type: ignore[misc] # without types
         with self.board.table.change() as models:
             entry = models.get(config.name, {}).get(config.version)
             if entry is not None and entry["state"] != READY:
-                entry.update(state=READY, **describe(model))
+                entry.update(state=READY, **model.describe())
 
     def predict(self, x: Any) -> Any:
         """Not used: the loop runs the engine."""
         raise NotImplementedError("ServingAPI: requests run in ServingLoop")
-
-
-def describe(model: Any) -> dict[str, Any]:
-    """What the table says of a model beyond its configuration."""
-    return {
-        "text": model.text is not None,
-        "context": model.text.context if model.text else 0,
-        "inputs": [[s.name, s.datatype, [*s.shape]] for s in model.inputs],
-        "outputs": [[s.name, s.datatype, [*s.shape]] for s in model.outputs],
-    }
 
 
 def _configure_worker(board: Board) -> None:

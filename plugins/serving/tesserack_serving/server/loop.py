@@ -256,8 +256,6 @@ class Worker:
 
     def _obey(self) -> None:
         """In a thread of its own, so that a model is built while others answer."""
-        from tesserack_serving.server.api import describe
-
         while True:
             try:
                 command: Command = self.board.controls[self.number].get()
@@ -266,7 +264,7 @@ class Worker:
             answer = Answer()
             try:
                 if command.kind == "load" and command.config is not None:
-                    answer.details = describe(self.engine.load(command.config))
+                    answer.details = self.engine.load(command.config).describe()
                 elif command.kind == "unload":
                     self.engine.unload(command.name, command.version)
                 else:
