@@ -92,8 +92,8 @@ def pipeline(
     split_policy: Callable[[Any], Any] | None = None,
 ) -> Pipe:
     """Cut a module into stages: where ``split_spec`` says, by names of submodules, or at :func:`pipe_split` in its
-    ``forward``, or where ``split_policy(graph_module)`` puts calls of it. The ``forward`` around the marks is traced, by
-    :mod:`tesserack.fx`; ``mb_args`` are the arguments of a microbatch.
+    ``forward``, or where ``split_policy(graph_module)`` puts calls of it. The ``forward`` around the marks is traced,
+    by :mod:`tesserack.fx`; ``mb_args`` are the arguments of a microbatch.
 
     Raises ``ValueError`` for both a specification and a policy, and where no submodule of a name is called;
     ``RuntimeError`` where two stages share a parameter.

@@ -57,9 +57,8 @@ sum_reducer = _LossReducer(0.0, operator.add)
 def split_tensor(tensor: Tensor, spec: TensorChunkSpec, chunks: int) -> list[Tensor]:
     """A tensor in as many parts, the first ones larger by one where they are not alike."""
     if tensor.shape[spec.split_dim] < chunks:
-        raise AssertionError(
-            f"Tensor size {tensor.shape[spec.split_dim]} is smaller than num_chunks ({chunks}) along dim {spec.split_dim}"
-        )
+        size = tensor.shape[spec.split_dim]
+        raise AssertionError(f"Tensor size {size} is smaller than num_chunks {chunks} along dim {spec.split_dim}")
     return list(ts.tensor_split(tensor, chunks, spec.split_dim))
 
 

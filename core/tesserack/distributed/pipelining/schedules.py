@@ -139,10 +139,14 @@ class _Run:
             if stage.is_last and self.schedule._loss_fn is not None and self.targets is not None:
                 self.losses[chunk] = self.schedule._loss_fn(output, self.targets[chunk], **self.loss_kwargs)
             elif stage.is_last and self.schedule._has_backward:
-                raise ValueError(f"{type(self.schedule).__name__}: expected target on the rank of the last stage, got None")
+                raise ValueError(
+                    f"{type(self.schedule).__name__}: expected target on the rank of the last stage, got None"
+                )
         elif self.schedule._has_backward:
             self.left[action.stage_index] -= 1
-            stage.backward_one_chunk(chunk, self._scaled(chunk) if stage.is_last else None, not self.left[action.stage_index])
+            stage.backward_one_chunk(
+                chunk, self._scaled(chunk) if stage.is_last else None, not self.left[action.stage_index]
+            )
 
     def _scaled(self, chunk: int) -> Tensor:
         loss = self.losses[chunk]
@@ -166,8 +170,8 @@ class PipelineScheduleSingle(_PipelineSchedule):
     ) -> None:
         if stage.num_stages != stage.group_size:
             raise ValueError(
-                f"{type(self).__name__}: expected one stage on each of {stage.group_size} ranks, got {stage.num_stages} "
-                "stages; try ScheduleInterleaved1F1B"
+                f"{type(self).__name__}: expected one stage on each of {stage.group_size} ranks, got "
+                f"{stage.num_stages} stages; try ScheduleInterleaved1F1B"
             )
         super().__init__(
             [stage], n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads
@@ -202,8 +206,8 @@ class ScheduleGPipe(PipelineScheduleSingle):
 
 
 class Schedule1F1B(PipelineScheduleSingle):
-    """After as many forwards as there are stages to come, one forward and one backward in turn: no more microbatches are
-    held than there are stages (Narayanan et al., "PipeDream", 2019)."""
+    """After as many forwards as there are stages to come, one forward and one backward in turn: no more microbatches
+    are held than there are stages (Narayanan et al., "PipeDream", 2019)."""
 
     def _order(self, rank: int) -> list[_Action]:
         count = self._n_microbatches

@@ -49,11 +49,13 @@ class PipelineStage:
         self.device, self.group = ts.device(device), group
         self.group_rank, self.group_size = get_rank(group), get_world_size(group)
         if self.group_size > num_stages:
-            raise RuntimeError(f"Pipeline group size {self.group_size} cannot be larger than number of stages {num_stages}")
+            raise RuntimeError(
+                f"Pipeline group size {self.group_size} cannot be larger than number of stages {num_stages}"
+            )
         if stage_index % self.group_size != self.group_rank:
             raise ValueError(
-                f"PipelineStage: expected stage {stage_index} on rank {stage_index % self.group_size} of the group, got "
-                f"rank {self.group_rank}"
+                f"PipelineStage: expected stage {stage_index} on rank {stage_index % self.group_size} of the group, "
+                f"got rank {self.group_rank}"
             )
         if dw_builder is not None:
             raise NotImplementedError("PipelineStage: dw_builder is for zero-bubble schedules, which there are not")

@@ -12,8 +12,7 @@ from tesserack.distributed.device_mesh import DeviceMesh
 from tesserack.distributed.tensor._spec import DTensorSpec
 from tesserack.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["COMPUTE", "HANDLERS",
-    "NOTED", "RULES", "Call", "Strategy", "compute", "cost", "handler", "rule", "rule_of"]
+__all__ = ["COMPUTE", "HANDLERS", "NOTED", "RULES", "Call", "Strategy", "compute", "cost", "handler", "rule", "rule_of"]
 
 R = Replicate()
 

@@ -70,7 +70,7 @@ def _embedding_backward(call: Call, mesh_dim: int) -> Iterator[Strategy]:
 
 @compute("embedding_backward")
 def _embedding_backward_part(plan: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    grad, indices, rows, padding = args
+    grad, indices, _, padding = args
     mine = _mine(plan, plan.outs[0].shape, plan.placed[0]) if plan.placed else None
     if mine is None:
         return func(*args, **kwargs)

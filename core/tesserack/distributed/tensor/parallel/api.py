@@ -20,8 +20,8 @@ def parallelize_module(
     *,
     src_data_rank: int | None = 0,
 ) -> Any:
-    """Parallelize a module over a mesh of one dim (``mesh["tp"]`` of one with more), by a style, or by a plan: styles of
-    submodules by their names, in which ``*``, ``?`` and ``[..]`` match within a part (``"layers.*.mlp.w1"``).
+    """Parallelize a module over a mesh of one dim (``mesh["tp"]`` of one with more), by a style, or by a plan: styles
+    of submodules by their names, in which ``*``, ``?`` and ``[..]`` match within a part (``"layers.*.mlp.w1"``).
 
     Values of parameters are those of the rank ``src_data_rank`` of the mesh; with None each rank keeps its part of its
     own.

@@ -13,8 +13,8 @@ __all__ = ["loss_parallel"]
 @contextlib.contextmanager
 def loss_parallel() -> Iterator[None]:
     """Within it ``cross_entropy`` of a DTensor that is cut along its classes is computed on the parts: what each rank
-    sends is a number for each sample. ``backward`` belongs within it, too. The target may be a plain tensor, the same on
-    every rank.
+    sends is a number for each sample. ``backward`` belongs within it, too. The target may be a plain tensor, the same
+    on every rank.
 
     >>> import tesserack as ts
     >>> from tesserack.distributed.tensor import Shard, distribute_tensor, init_device_mesh

@@ -252,7 +252,8 @@ class PrepareModuleOutput(ParallelStyle):
             raise ValueError(
                 f"module outputs and output_layouts should have same length! got {len(given)} and {len(lies)}"
             )
-        made = tuple(_prepared(*each, self.use_local_output) for each in zip(given, [mesh] * len(lies), lies, wanted))
+        each = zip(given, lies, wanted, strict=True)
+        made = tuple(_prepared(value, mesh, layout, to, self.use_local_output) for value, layout, to in each)
         return made[0] if len(made) == 1 else made
 
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
