@@ -1183,6 +1183,7 @@ _Capture: Any
 _LinAlgError: Any
 _LocalGroup: Any
 _SocketGroup: Any
+_check_reduction: Any
 _abi_version: Any
 _add_generator_method: Any
 _backend_kernels: Any

@@ -13,7 +13,7 @@ import pytest
 import tesserack as ts
 from tesserack.distributed import HashStore, PrefixStore
 from tesserack.distributed import _tcp as tcp
-from tesserack.distributed._automatic import automatic
+from tesserack.distributed._backends import automatic
 from tesserack.distributed._engine import Call
 
 CALL = Call(10.0)
@@ -108,7 +108,7 @@ def test_an_interface_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPa
 
 def test_the_variable_that_names_the_communicator_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSERACK_COMM", "pigeon")
-    with pytest.raises(ValueError, match="local or tcp, got 'pigeon'"):
+    with pytest.raises(ValueError, match=r"one of fake, local.*tcp.*, got 'pigeon'"):
         automatic(HashStore(), "e", 0, 1, 1.0)
 
 

@@ -119,6 +119,10 @@ void init_comm(PyObject* module) {
   pb::class_<LocalGroup, Group>(m, "_LocalGroup")
       .def(pb::init<int, int, int>(), "descriptor"_a, "rank"_a, "ranks"_a)
       .def_static("bytes_for", &comm::Segment::bytes_for, "ranks"_a);
+  // Raises what a reduction has no meaning for.
+  m.def("_check_reduction", [](const char* op, pb::handle dtype, int reduction) {
+    comm::check_reduction(op, reduction_of(reduction), dtype_of(dtype));
+  });
   // Takes over the sockets' descriptors.
   pb::class_<SocketGroup, Group>(m, "_SocketGroup")
       .def(pb::init<std::vector<int>, std::vector<int>, std::vector<int>, int, int>(), "collectives"_a, "letters"_a,
