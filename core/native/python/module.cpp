@@ -14,6 +14,7 @@
 #include "python/saved_tensor_object.h"
 #include "python/shown_package.h"
 #include "python/sparse_object.h"
+#include "python/traced_size.h"
 
 extern "C" const char* tesserack_version(void);
 
@@ -53,6 +54,7 @@ int execute(PyObject* module) {
                       init_overrides,
                       init_shown_package,
                       init_sparse,
+                      init_traced_size,
                       init_named_results,
                       init_comm})
       init(module);

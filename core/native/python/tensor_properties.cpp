@@ -5,6 +5,7 @@
 #include "python/parse.h"
 #include "python/tensor_object.h"
 #include "python/tensor_slots.h"
+#include "python/traced_size.h"
 #include "python/types.h"
 #include "runtime/backend.h"
 #include "runtime/interpreter.h"
@@ -23,7 +24,7 @@ namespace {
     });                                                                                                                \
   }
 
-TS_GETTER(get_shape, size_object(t.sizes()))
+TS_GETTER(get_shape, traced_int ? traced_size_object(t) : size_object(t.sizes()))
 TS_GETTER(get_dtype, Py_NewRef(dtype_object(t.dtype())))
 TS_GETTER(get_device, device_object(t.device()))
 TS_GETTER(get_layout, Py_NewRef(layout_object(layout_of(t))))
