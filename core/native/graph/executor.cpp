@@ -95,13 +95,13 @@ Executor::Executor(Graph g) : g_(std::move(g)) {
 
 namespace {
 
-void expect_like(const Graph& g, Id v, const Tensor& t, const char* what, size_t k) {
-  const ValueInfo& info = g.values[v];
-  std::string name = info.name == kNone ? std::to_string(k) : g.strings[info.name];
-  TS_CHECK(t.defined(), "graph: expected a tensor for ", what, ' ', name);
-  TS_CHECK(t.dtype() == info.dtype && t.ndim() == info.ndim, "graph: expected ", what, ' ', name, " to be ", info.dtype,
-           " of ", int{info.ndim}, " dims, as when it was written down, got ", t.dtype(), " of ", t.ndim(),
-           "; trace again with such inputs");
+void expect_tensors(const Graph& g, const std::vector<Id>& ids, std::span<const Tensor> given, const char* what) {
+  TS_CHECK(given.size() == ids.size(), "graph: expected ", ids.size(), ' ', what, "s, got ", given.size());
+  for (size_t k = 0; k < ids.size(); ++k) {
+    uint32_t name = g.values[ids[k]].name;
+    TS_CHECK(given[k].defined(), "graph: expected a tensor for the ", what, ' ',
+             name == kNone ? std::to_string(k) : g.strings[name], ", got none");
+  }
 }
 
 bool tells_more(const Error& error) { // than its text: a Python exception, an interruption
@@ -113,23 +113,16 @@ bool tells_more(const Error& error) { // than its text: a Python exception, an i
 std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
                                   const std::function<void(Id)>& on_guard) const {
   if (captures.empty()) captures = g_.captured;
-  TS_CHECK(inputs.size() == g_.inputs.size(), "graph: expected ", g_.inputs.size(), " inputs, got ", inputs.size());
-  TS_CHECK(captures.size() == g_.captures.size(), "graph: expected ", g_.captures.size(), " captures, got ",
-           captures.size());
+  expect_tensors(g_, g_.inputs, inputs, "input");
+  expect_tensors(g_, g_.captures, captures, "capture");
   State state;
   state.tensors.resize(g_.values.size());
   state.numbers.resize(g_.values.size());
   state.args.resize(most_args_);
   state.words.resize(most_words_);
   state.lists.resize(most_tensors_);
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    expect_like(g_, g_.inputs[k], inputs[k], "input", k);
-    state.tensors[g_.inputs[k]] = inputs[k];
-  }
-  for (size_t k = 0; k < captures.size(); ++k) {
-    expect_like(g_, g_.captures[k], captures[k], "capture", k);
-    state.tensors[g_.captures[k]] = captures[k];
-  }
+  for (size_t k = 0; k < inputs.size(); ++k) state.tensors[g_.inputs[k]] = inputs[k];
+  for (size_t k = 0; k < captures.size(); ++k) state.tensors[g_.captures[k]] = captures[k];
   for (const Step& step : steps_) {
     run_step(step, state, on_guard);
     for (Id v : step.dead) state.tensors[v] = Tensor();
@@ -137,6 +130,22 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
   std::vector<Tensor> out;
   for (Id v : g_.outputs) out.push_back(state.tensors[v]);
   return out;
+}
+
+bool Executor::fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const {
+  if (captures.empty()) captures = g_.captured;
+  auto same = [&](const std::vector<Id>& ids, std::span<const Tensor> given) {
+    if (ids.size() != given.size()) return false;
+    for (size_t k = 0; k < ids.size(); ++k) {
+      const ValueInfo& v = g_.values[ids[k]];
+      const Tensor& t = given[k];
+      if (!t.defined() || v.dtype != t.dtype() || !(v.device == t.device()) || t.pending() || t->payload ||
+          !std::ranges::equal(g_.sizes(v), t.sizes()) || !std::ranges::equal(g_.strides(v), t.strides()))
+        return false;
+    }
+    return true;
+  };
+  return same(g_.inputs, inputs) && same(g_.captures, captures);
 }
 
 void Executor::run_step(const Step& step, State& state, const std::function<void(Id)>& on_guard) const {
@@ -159,7 +168,7 @@ void Executor::run_step(const Step& step, State& state, const std::function<void
   }
   int64_t& out = state.numbers[g_.results(node)[0].id()];
   if (node.size_op == SizeOp::Size)
-    out = state.tensors[args[0].id()].sizes()[static_cast<size_t>(args[1].i)];
+    out = state.tensors[args[0].id()].size(args[1].i);
   else if (node.size_op == SizeOp::Numel)
     out = state.tensors[args[0].id()].numel();
   else

@@ -17,6 +17,8 @@ public:
   // program was written down are told to `on_guard`, with the node. Errors of operators name the user's line.
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
                           const std::function<void(Id node)>& on_guard) const;
+  // Whether dtypes, devices, sizes and strides are those that were written down, as a specialised graph needs them.
+  bool fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
   const Graph& graph() const { return g_; }
 
 private:

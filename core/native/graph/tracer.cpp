@@ -9,7 +9,7 @@ namespace ts::graph {
 namespace {
 
 thread_local Tracer* t_tracer = nullptr;
-std::atomic<uint32_t> g_numbers{0};
+std::atomic<uint32_t> g_numbers{0}, g_serials{0};
 std::atomic<int> g_tracing{0}; // threads
 constexpr KeySet kKeys = key_bit(key::Tracer) | key_bit(key::Leaf);
 
@@ -43,7 +43,7 @@ const Op kAsStrided("as_strided"), kClone("clone");
 
 Tracer* Tracer::current() { return t_tracer; }
 
-Tracer::Tracer(Surroundings around) : around_(std::move(around)) {}
+Tracer::Tracer(Surroundings around) : around_(std::move(around)), serial_(g_serials.fetch_add(1) + 1) {}
 
 void Tracer::cancel() noexcept {
   if (!std::exchange(running_, false)) return;
@@ -333,7 +333,7 @@ Id Tracer::open(const Operator& op, const Frame& f, bool linked) {
   n.args = graph_.add_items(args);
   n.n_args = static_cast<uint32_t>(args.size());
   if (std::string line = around_.line(); !line.empty()) n.line = graph_.intern(line);
-  if (!modules_.empty()) n.path = graph_.intern(modules_.back());
+  if (!modules_.empty() && !modules_.back().empty()) n.path = graph_.intern(modules_.back());
   graph_.nodes.push_back(n);
   return static_cast<Id>(graph_.nodes.size() - 1);
 }

@@ -44,6 +44,7 @@ public:
 
   void enter_module(std::string_view path);
   void leave_module();
+  uint32_t serial() const { return serial_; } // of this tracer in the process
   int64_t number(Id v) const { return graph_.values[v].number; }
   void warn(const std::string& text) { around_.warning(text); }
   // Values of a tensor that the program knows become numbers of the host: a warning.
@@ -85,6 +86,7 @@ private:
   void sweep();
 
   Surroundings around_;
+  uint32_t serial_;
   Graph graph_;
   std::vector<Seen> seen_; // of each value
   std::unordered_map<uint32_t, Id> numbers_;

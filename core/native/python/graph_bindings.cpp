@@ -184,6 +184,10 @@ public:
     return objects_of(executor_.run(in, held, told));
   }
 
+  bool fits(const std::vector<pb::object>& inputs, const std::vector<pb::object>& captures) const {
+    return executor_.fits(tensors_of(inputs, "graph"), tensors_of(captures, "graph"));
+  }
+
 private:
   graph::Executor executor_;
 };
@@ -232,6 +236,7 @@ void define_graph(pb::module_& m) {
       .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });
   pb::class_<Runner>(m, "_GraphRunner")
       .def(pb::init<const Graph&>())
+      .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = std::vector<pb::object>())
       .def("run", &Runner::run, pb::arg("inputs"), pb::arg("captures") = std::vector<pb::object>(),
            pb::arg("on_guard") = pb::none());
 }

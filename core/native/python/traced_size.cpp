@@ -16,7 +16,7 @@ PyObject* g_value_name = nullptr;
 PyObject* make(int64_t number, Id value) {
   PyRef made =
       checked(PyObject_CallFunction(reinterpret_cast<PyObject*>(g_class), "L", static_cast<long long>(number)));
-  PyRef id = checked(PyLong_FromUnsignedLong(value));
+  PyRef id = checked(PyLong_FromUnsignedLongLong(uint64_t{Tracer::current()->serial()} << 32 | value));
   checked_status(PyObject_SetAttr(made.get(), g_value_name, id.get()));
   return made.release();
 }
@@ -29,7 +29,9 @@ Id value_of(PyObject* o) {
     PyErr_Clear();
     return graph::kNone;
   }
-  return static_cast<Id>(PyLong_AsUnsignedLong(id.get()));
+  uint64_t number = PyLong_AsUnsignedLongLong(id.get());
+  Tracer* t = Tracer::current();
+  return t && number >> 32 == t->serial() ? static_cast<Id>(number) : graph::kNone;
 }
 
 Item item_of(PyObject* o) {
