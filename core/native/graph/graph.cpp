@@ -105,23 +105,36 @@ Item Graph::copy_item(const Graph& from, const Item& item) {
 
 // --- effects -----------------------------------------------------------------------------------------------------
 
-bool writes(const Node& n) { return n.op && n.op->effects.mutates; }
+namespace {
+// Normalisations write their running statistics where this argument is true.
+const std::unordered_map<std::string_view, std::string_view> kWritesWhere = {
+    {"batch_norm", "training"}, {"native_batch_norm", "training"}, {"instance_norm", "use_input_stats"}};
+} // namespace
+
+bool writes(const Graph& g, const Node& n) {
+  if (!n.op || !n.op->effects.mutates) return false;
+  auto where = kWritesWhere.find(n.op->name());
+  int k = where == kWritesWhere.end() ? -1 : n.op->schema->find(where->second);
+  if (k < 0) return true;
+  const Item& asked = g.args(n)[static_cast<size_t>(k)];
+  return asked.is_value || asked.i != 0;
+}
 
 bool is_random(const Node& n) {
   // One may be random by what it is given: dropout draws where it trains.
   return n.op && n.op->effects.random;
 }
 
-bool is_pure(const Node& n) {
+bool is_pure(const Graph& g, const Node& n) {
   if (!n.op) return !is_guard(n.size_op);
   const Effects& e = n.op->effects;
-  return !e.mutates && !e.random && n.op->kind != OperatorKind::Opaque && n.op->kind != OperatorKind::Answer &&
+  return !writes(g, n) && !e.random && n.op->kind != OperatorKind::Opaque && n.op->kind != OperatorKind::Answer &&
          n.op->kind != OperatorKind::Composite;
 }
 
 std::vector<Id> written(const Graph& g, const Node& n) {
   std::vector<Id> out;
-  if (!n.op) return out;
+  if (!writes(g, n)) return out;
   for (uint32_t k = 0; k < n.n_args && k < 64; ++k)
     if (n.op->effects.mutates >> k & 1) g.each(g.args(n).subspan(k, 1), [&](Id v) { out.push_back(v); });
   return out;

@@ -127,9 +127,9 @@ private:
 };
 
 // --- effects ---------------------------------------------------------------------------------------------------------
-bool is_pure(const Node& n); // gives the same for the same arguments, and does nothing else
+bool is_pure(const Graph& g, const Node& n); // gives the same for the same arguments, and does nothing else
 bool is_random(const Node& n);
-bool writes(const Node& n);
+bool writes(const Graph& g, const Node& n);
 // Values that the node writes.
 std::vector<Id> written(const Graph& g, const Node& n);
 

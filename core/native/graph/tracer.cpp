@@ -468,7 +468,7 @@ void Tracer::host_read(const Tensor& t, const char* what) {
   bool of_program = known(*t.impl()) != kNone || (t->storage && at_.contains(t->storage));
   if (of_program)
     around_.warning(
-        concat("Converting a tensor to a Python ", what,
+        concat("Converting a tensor to a ", what,
                " might cause the trace to be incorrect. We can't record the data flow of Python values, so "
                "this value will be treated as a constant in the future. This means that the trace might not "
                "generalize to other inputs!"));

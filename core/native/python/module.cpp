@@ -3,6 +3,7 @@
 #include "python/comm_bindings.h"
 #include "python/construct.h"
 #include "python/function_node.h"
+#include "python/graph/traced_size.h"
 #include "python/interop.h"
 #include "python/node_object.h"
 #include "python/operand_object.h"
@@ -14,7 +15,6 @@
 #include "python/saved_tensor_object.h"
 #include "python/shown_package.h"
 #include "python/sparse_object.h"
-#include "python/traced_size.h"
 
 extern "C" const char* tesserack_version(void);
 

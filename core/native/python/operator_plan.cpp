@@ -1,6 +1,6 @@
 #include "python/operator_plan.h"
 #include "python/factory_layout.h"
-#include "python/traced_size.h"
+#include "python/graph/traced_size.h"
 #include <algorithm>
 #include <cstring>
 

@@ -1,9 +1,9 @@
 #include "python/parse.h"
 #include "autograd/meta.h"
 #include "extend/pending_bits.h"
+#include "python/graph/traced_size.h"
 #include "python/items.h"
 #include "python/tensor_subclass.h"
-#include "python/traced_size.h"
 #include "runtime/backend.h"
 #include <cmath>
 
@@ -123,7 +123,9 @@ Value item_value(const Tensor& t) {
     return number;
   }
   TS_CHECK(!t.device().is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
-  note_host_read(t, is_integral(t.dtype(), true) ? "integer" : "number");
+  note_host_read(t, is_bool(t.dtype())              ? "Python boolean"
+                    : is_integral(t.dtype(), false) ? "Python integer"
+                                                    : "Python number");
   alignas(16) char bytes[16];
   copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");
   return load_item(t.dtype(), bytes);

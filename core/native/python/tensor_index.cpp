@@ -6,11 +6,11 @@
 #include "ops/index/index_plan.h"
 #include "ops/shape/basic_index.h"
 #include "python/construct.h"
+#include "python/graph/traced_index.h"
 #include "python/interop.h"
 #include "python/operator_plan.h"
 #include "python/overrides.h"
 #include "python/tensor_slots.h"
-#include "python/traced_index.h"
 #include "runtime/interpreter.h"
 
 namespace ts::py {

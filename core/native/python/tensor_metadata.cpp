@@ -3,9 +3,9 @@
 #include "dispatch/watch.h"
 #include "extend/pending_bits.h"
 #include "ops/common/raw.h"
+#include "python/graph/traced_size.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
-#include "python/traced_size.h"
 #include "runtime/backend.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
@@ -37,7 +37,8 @@ void check_has_memory(const Tensor& t, const char* question) {
 
 PyObject* size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return all_or_one(
-      self, args, nargs, kwnames, "size", [](const Tensor& t) { return traced_int ? traced_size_object(t) : size_object(t.sizes()); },
+      self, args, nargs, kwnames, "size",
+      [](const Tensor& t) { return traced_int ? traced_size_object(t) : size_object(t.sizes()); },
       [](const Tensor& t, int64_t d) {
         return traced_int ? traced_size(t, d) : PyLong_FromLongLong(t.sizes()[static_cast<size_t>(d)]);
       });

@@ -75,7 +75,7 @@ class ScriptModule(Module, metaclass=_Scripted):
 
     >>> import tesserack as ts
     >>> layer = ts.nn.Linear(1, 1)
-    >>> _isinstance(layer, ScriptModule), _isinstance(script(layer), ScriptModule)
+    >>> _isinstance(layer, ScriptModule), _isinstance(ts.jit.script(layer), ScriptModule)
     (False, True)
     """
 

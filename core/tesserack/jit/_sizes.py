@@ -15,7 +15,7 @@ def _arithmetic(name: str, plain: Callable[[int, int], Any]) -> tuple[Any, Any]:
 
     def forward(self: TracedInt, other: Any) -> Any:
         if not isinstance(other, int) or isinstance(other, bool):
-            return plain(self._plain(), other) if isinstance(other, (int, float)) else NotImplemented
+            return plain(self._plain(), other) if isinstance(other, bool) else NotImplemented
         if plain is not int.__add__ and other == 0 and name in ("size.div", "size.mod"):
             return plain(int(self), other)  # raises as Python does
         made = _native._trace_number(name, self, other)

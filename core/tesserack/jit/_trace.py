@@ -236,20 +236,23 @@ def _check_results(
     _restore(state)
     got = run(lambda *a, **k: program.run(a, k, modules))
     for k, (a, b) in enumerate(zip(got, expected, strict=True)):
-        try:
-            ts.testing.assert_close(
-                a.double() if not a.is_complex() else a,
-                b.double() if not b.is_complex() else b,
-                rtol=tolerance,
-                atol=1e-5,
-                equal_nan=True,
-            )
-        except AssertionError as error:
+        if difference := _difference(a, b, tolerance):
             _recording.warn_where_it_stands(
                 f"Output nr {k + 1}. of the traced function does not match the corresponding output of the Python "
-                f"function. Detailed error:\n{error}"
+                f"function. Detailed error:\n{difference}"
             )
             return _warn_of_chance(program)
+
+
+def _difference(a: Tensor, b: Tensor, tolerance: float) -> str:
+    """In words, or nothing."""
+    if a.shape != b.shape:
+        return f"The values for attribute 'shape' do not match: {tuple(a.shape)} != {tuple(b.shape)}."
+    if not a.is_complex():
+        a, b = a.double(), b.double()
+    if ts.allclose(a, b, rtol=tolerance, atol=1e-5, equal_nan=True):
+        return ""
+    return f"Tensor-likes are not close! Greatest absolute difference: {(a - b).abs().max().item()}"
 
 
 def _warn_of_chance(program: Program) -> None:

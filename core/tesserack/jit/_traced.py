@@ -7,7 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
-from tesserack.jit import _recording
+from tesserack.jit import _archive, _recording
 from tesserack.jit._graph import Graph, code_of
 from tesserack.jit._script import ScriptFunction, ScriptModule
 from tesserack.nn.modules.module import Module
@@ -75,10 +75,11 @@ class Program:
 
     def captures(self, modules: dict[str, Module]) -> list[Tensor]:
         """The tensors of its slots, as they are now."""
-        return [
+        found: list[Any] = [
             constant if slot is None else getattr(modules[slot[0]], slot[1])
             for slot, constant in zip(self.slots, self.constants, strict=True)
         ]
+        return found
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], modules: dict[str, Module]) -> Any:
         """What the program gives for these arguments."""
@@ -196,9 +197,7 @@ class TracedFunction(ScriptFunction):
 
     def save(self, f: Any, _extra_files: Any = None) -> None:
         """As :func:`tesserack.jit.save`."""
-        from tesserack import jit
-
-        jit.save(self, f, _extra_files)
+        _archive.write(self, f, _extra_files)
 
     def __repr__(self) -> str:
         return f"<tesserack.jit.ScriptFunction {self.name}>"
@@ -235,8 +234,9 @@ class TracedModule(ScriptModule):
         """The name of the class that was traced."""
         return str(self.__dict__["_name"])
 
-    def _get_name(self) -> str:
-        return type(self).__name__
+    def save(self, f: Any, _extra_files: Any = None) -> None:
+        """As :func:`tesserack.jit.save`."""
+        _archive.write(self, f, _extra_files)
 
     def extra_repr(self) -> str:
         """The original's class."""

@@ -1,3 +1,4 @@
+#include "autograd/meta.h"
 #include "graph/passes/passes.h"
 #include <algorithm>
 #include <optional>
@@ -55,8 +56,9 @@ bool is_constant_item(const Graph& g, const Item& item, const std::vector<bool>&
 }
 
 // Whether the one tensor that a node makes may be made now.
-bool can_fold(const Graph& g, const Memory& memory, const Node& n, const std::vector<bool>& constant) {
-  if (!n.op || !is_pure(n) || n.op->view || n.n_results != 1 || !g.results(n)[0].is_value) return false;
+bool can_fold(const Graph& g, const Memory& memory, const Node& n, const std::vector<bool>& constant,
+              const std::vector<Tensor>& tensors) {
+  if (!n.op || !is_pure(g, n) || n.op->view || n.n_results != 1 || !g.results(n)[0].is_value) return false;
   if (n.op->effects.reads_host || n.op->effects.data_dependent) return false;
   Id made = g.results(n)[0].id();
   if (memory.is_written(made) || memory.is_given(made)) return false;
@@ -64,7 +66,7 @@ bool can_fold(const Graph& g, const Memory& memory, const Node& n, const std::ve
   for (int64_t s : g.sizes(g.values[made])) elements *= s;
   bool ok = true;
   g.each_use(n, [&](Id v) {
-    ok = ok && constant[v] && !memory.is_written(v) && !g.values[v].requires_grad;
+    ok = ok && constant[v] && !memory.is_written(v) && !requires_grad(tensors[v]);
     int64_t count = 1;
     for (int64_t s : g.sizes(g.values[v])) count *= s;
     read = std::max(read, count);
@@ -126,7 +128,7 @@ Graph fold(const Graph& from) {
   bool any = false;
   for (Id n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
-    if (!can_fold(g, memory, node, constant)) continue;
+    if (!can_fold(g, memory, node, constant, tensors)) continue;
     Id made = g.results(node)[0].id();
     Tensor result = computed(g, node, tensors);
     if (!std::ranges::equal(result.strides(), g.strides(g.values[made]))) continue;

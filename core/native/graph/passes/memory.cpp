@@ -18,8 +18,8 @@ bool Memory::is_written_between(Id v, Id first, Id last) const {
 }
 
 bool writes_memory(const Graph& g) {
-  return std::ranges::any_of(g.nodes,
-                             [](const Node& n) { return writes(n) || (n.op && n.op->kind == OperatorKind::Opaque); });
+  return std::ranges::any_of(
+      g.nodes, [&](const Node& n) { return writes(g, n) || (n.op && n.op->kind == OperatorKind::Opaque); });
 }
 
 std::vector<Id> no_change(const Graph& g) {

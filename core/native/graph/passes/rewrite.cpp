@@ -102,7 +102,7 @@ constexpr Row kTable[] = {
     {"view", "of the sizes that it has", itself},
     {"permute", "in the order that it has", itself},
     {"slice", "all of it", itself},
-    {"detach", "of what has no history", itself},
+    {"detach", "detached twice", repeated},
 };
 
 const Row* row_of(const Operator* op) {
@@ -114,7 +114,6 @@ const Row* row_of(const Operator* op) {
 bool may_replace(const Place& p, Id by) {
   Id result = p.result();
   if (by == kNone || !p.same_kind(result, by)) return false;
-  if (p.info(result).requires_grad != p.info(by).requires_grad) return false;
   // A view is the same memory as before; where it is given out, the caller may tell it from its source.
   if (p.n.op->view) return !p.memory.is_given(result);
   return p.memory.may_become(result, by);

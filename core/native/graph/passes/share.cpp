@@ -42,7 +42,7 @@ Graph share_equal(const Graph& g) {
   std::map<std::vector<int64_t>, Id> seen;
   for (Id n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
-    if (!is_pure(node)) continue;
+    if (!is_pure(g, node)) continue;
     auto [at, fresh] = seen.try_emplace(key_of(g, node, same), n);
     if (fresh) continue;
     std::vector<Id> mine, theirs;

@@ -18,7 +18,7 @@ inline void note_number(PyObject* o, const void* place, int64_t number) {
   if (traced_int) [[unlikely]]
     link_traced(o, place, number);
 }
-// Values of the tensor become numbers of Python; `what`, as PyTorch says it: "boolean".
+// Values of the tensor become numbers of Python; `what`, as PyTorch says it: "Python boolean".
 void note_host_read(const Tensor& t, const char* what);
 void warn_traced(const char* text);
 bool is_tracing(); // this thread

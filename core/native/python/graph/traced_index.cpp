@@ -1,4 +1,4 @@
-#include "python/traced_index.h"
+#include "python/graph/traced_index.h"
 #include "dispatch/op_handles.h"
 #include "python/parse.h"
 

@@ -1,7 +1,7 @@
 // Indexing while a program is written down: by operators that keep bounds as they were given, so that x[1:n] is that of
 // later inputs, too.
 #pragma once
-#include "python/traced_size.h"
+#include "python/graph/traced_size.h"
 
 namespace ts::py {
 

@@ -1,4 +1,4 @@
-#include "python/traced_size.h"
+#include "python/graph/traced_size.h"
 #include "graph/tracer.h"
 #include "python/types.h"
 
