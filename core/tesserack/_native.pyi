@@ -1180,10 +1180,12 @@ class Tensor:
     def zero_(self) -> Tensor: ...
 
 _Capture: Any
+_Communicator: Any
 _Graph: Any
 _GraphRunner: Any
 _LinAlgError: Any
 _LocalGroup: Any
+_SocketGroup: Any
 _Tracer: Any
 _abi_version: Any
 _add_generator_method: Any
@@ -1192,6 +1194,7 @@ _backend_reason: Any
 _backends: Any
 _call_flags: Any
 _can_pin_memory: Any
+_check_reduction: Any
 _clear_autocast_cache: Any
 _current_index: Any
 _current_run: Any

@@ -14,7 +14,7 @@ from tesserack.aten.parts import NUMBER_FIRST, PARTS
 from tesserack.aten.renamed import RENAMED
 from tesserack.library.dispatch import Call
 
-__all__ = ["TorchDispatchMode", "disabled_modes", "entered", "stack"]
+__all__ = ["TorchDispatchMode", "disabled_modes", "entered", "stack", "within_composite"]
 
 KEY = DISPATCH_KEY
 
@@ -23,6 +23,7 @@ class _State(threading.local):
     def __init__(self) -> None:
         self.modes: list[TorchDispatchMode] = []
         self.entered = 0  # also those that are not asked now, since one of them runs
+        self.composites = 0  # operators, one in another, that go by their parts now
 
 
 _state = _State()
@@ -117,7 +118,7 @@ def _kernel(call: Call, *args: Any) -> Any:
     tensors = [*_tensors(args)]
     types = _types(tensors)
     if call.composite and (how.base not in LEAVES or (types and _records(tensors))):
-        return call.redispatch(*args)
+        return _by_parts(call, args, types, tensors) if types else call.redispatch(*args)
     number_first = bool(args) and isinstance(args[0], (int, float, complex))
     parts = (NUMBER_FIRST if number_first else PARTS).get(call.op)
     if parts is not None:
@@ -132,6 +133,25 @@ def _kernel(call: Call, *args: Any) -> Any:
         return result if form.pick is None else result[form.pick]
     positional, keywords = how.arguments(args)
     return _hand_over(how.overload(args), types, positional, keywords)
+
+
+def _by_parts(call: Call, args: Any, types: list[type[Tensor]], tensors: list[Tensor]) -> Any:
+    """A composed operator: its parts come here each by itself. A class may look at what the whole one is given by
+    ``__check_composite__(name, tensors)``, since parts are given more: tensors that the operator makes for them."""
+    if not _state.composites:
+        for kind in types:
+            if hasattr(kind, "__check_composite__"):
+                kind.__check_composite__(call.op, tensors)
+    _state.composites += 1
+    try:
+        return call.redispatch(*args)
+    finally:
+        _state.composites -= 1
+
+
+def within_composite() -> bool:
+    """Whether this thread computes a part of a composed operator."""
+    return _state.composites > 0
 
 
 def _tensors(args: Iterable[Any]) -> Iterator[Tensor]:
