@@ -48,7 +48,9 @@ PACKAGE_LAYERS = {
     # Layers, and what is written with their functions or lets others write such.
     "layers": "_higher_order_ops aten distributed func library nested nn ops.__init__ ops.higher_order ops.layers "
     "ops.normalization ops.sizes ops.spectral",
-    "tools": "_subclasses distributions fx jit multiprocessing optim serialization utils",
+    "tools": "_subclasses distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
+    "distributed.pipelining distributions fx "
+    "jit multiprocessing optim serialization utils",
     # Methods of tensors, which are functions of all of the above.
     "methods": "_tensor.aliases _tensor.methods",
     "compat": "cli._checks compat testing",

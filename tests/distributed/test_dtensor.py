@@ -12,3 +12,18 @@ def test_operators_agree_with_whole_tensors_in_every_placement(launch: Any, rank
     done = launch("dtensor_ops.py", ranks, seeds.seed() % 9, every)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "fallbacks {}" in done.stdout
+
+
+PROGRAMS = [
+    ("torch_tensor_parallel.py", 2, "plain"),
+    ("torch_tensor_parallel.py", 4, "sequence"),
+    ("torch_pipeline.py", 2),
+    ("torch_pipeline.py", 4),
+    ("torch_mesh.py", 4),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: f"{p[0][6:-3]}_{p[1]}")
+def test_programs_for_pytorch_follow_one_process(launch: Any, program: Any) -> None:
+    done = launch(*program, torch=True)
+    assert done.returncode == 0, done.stderr[-3000:]

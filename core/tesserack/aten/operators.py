@@ -6,6 +6,8 @@ import functools
 from typing import Any
 
 from tesserack import _native, library
+from tesserack._native import Tensor
+from tesserack._tensor.overrides import handle_torch_function, has_torch_function_unary
 from tesserack.aten.missing import MissingNameError
 from tesserack.aten.schema import FunctionSchema, parse
 from tesserack.ops.registry import operators
@@ -21,6 +23,12 @@ def _overloads() -> dict[str, dict[str, dict[str, Any]]]:
         base, _, overload = record["name"].partition(".")
         found.setdefault(base, {})[overload or "default"] = record
     return found
+
+
+def _overriding(args: tuple[Any, ...]) -> list[Any]:
+    """The arguments, and items of lists among them, whose classes take functions over."""
+    flat = [item for arg in args for item in (arg if type(arg) in (list, tuple) else (arg,))]
+    return [arg for arg in flat if type(arg) is not Tensor and has_torch_function_unary(arg)]
 
 
 class OpOverload:
@@ -61,6 +69,8 @@ class OpOverload:
         return f"{self._packet._qualified_op_name}{suffix}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if overriding := _overriding(args):
+            return handle_torch_function(self, overriding, *args, **kwargs)
         if self._function is None:
             suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
             full = f"{self._packet.__name__}{suffix}"
@@ -104,6 +114,8 @@ class OpOverloadPacket:
         return self._made.setdefault(name, OpOverload(self, name))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if overriding := _overriding(args):
+            return handle_torch_function(self, overriding, *args, **kwargs)
         if self._target is None:
             self._target = self._find()
         return self._target(*args, **kwargs)
