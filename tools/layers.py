@@ -22,7 +22,17 @@ PACKAGE = ROOT / "core" / "tesserack"
 PUBLIC = ROOT / "core" / "include"
 
 # Lowest first. runtime stands beside dispatch: it runs backends, and knows operators only as kernels to launch.
-NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "comm": 1, "dispatch": 1, "autograd": 2, "extend": 3, "ops": 4, "python": 5}
+NATIVE_LEVELS = {
+    "tensor": 0,
+    "runtime": 1,
+    "comm": 1,
+    "dispatch": 1,
+    "autograd": 2,
+    "extend": 3,
+    "ops": 4,
+    "graph": 5,
+    "python": 6,
+}
 # The package's modules and folders, lowest first; the longest name that a module begins with counts, and
 # ``ops.__init__`` is the module alone, without what lies in its folder. The package's own __init__ gathers all and is
 # free. A module that none of the names covers is refused.

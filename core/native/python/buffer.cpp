@@ -1,5 +1,6 @@
 // The buffer protocol both ways, and NumPy by way of it.
 #include "autograd/meta.h"
+#include "python/graph/traced_size.h"
 #include "python/interop.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
@@ -88,6 +89,7 @@ void check_exportable(const Tensor& t, int flags) {
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->obj = nullptr;
   return guarded([&] {
+    note_host_read(tensor_of(self), "NumPy array");
     const Tensor& t = tensor_of(self);
     check_exportable(t, flags);
     const char* format = format_of(t.dtype());

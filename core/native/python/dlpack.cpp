@@ -1,6 +1,7 @@
 // DLPack, both ways, without copies on host memory. Layout of the structures: dmlc/dlpack, version 1.0.
 #include "autograd/meta.h"
 #include "dispatch/boxing.h"
+#include "python/graph/traced_size.h"
 #include "python/interop.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
@@ -140,6 +141,7 @@ PyObject* export_capsule(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   return guarded([&] {
     Tensor t = tensor_of(self);
+    note_host_read(t, "DLPack capsule");
     if (copy != Py_True) check_exportable(t);
     int type = kHostDevice, index = 0, major = 0, minor = 0;
     if (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &index)) throw_python();

@@ -3,6 +3,7 @@
 #include "python/comm_bindings.h"
 #include "python/construct.h"
 #include "python/function_node.h"
+#include "python/graph/traced_size.h"
 #include "python/interop.h"
 #include "python/node_object.h"
 #include "python/operand_object.h"
@@ -53,6 +54,7 @@ int execute(PyObject* module) {
                       init_overrides,
                       init_shown_package,
                       init_sparse,
+                      init_traced_size,
                       init_named_results,
                       init_comm})
       init(module);

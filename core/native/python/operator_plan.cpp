@@ -1,5 +1,6 @@
 #include "python/operator_plan.h"
 #include "python/factory_layout.h"
+#include "python/graph/traced_size.h"
 #include <algorithm>
 #include <cstring>
 
@@ -133,8 +134,10 @@ bool collect_varargs(const Signature& s, const CallArgs& call, Bound& bound) {
   if (s.params[s.positional[at]].type.kind == TypeKind::Tensor)
     return collect_tensors(call, at, bound.values()[s.positional[at]], bound.scratch);
   int64_t* list = bound.scratch.words(n);
-  for (size_t k = 0; k < n; ++k)
+  for (size_t k = 0; k < n; ++k) {
     if (!as_int_argument(call.args[at + k], list[k])) return false;
+    note_number(call.args[at + k], &list[k], list[k]);
+  }
   bound.values()[s.positional[at]] = Value(IntSpan(list, n));
   return true;
 }

@@ -1,6 +1,7 @@
 #include "python/parse.h"
 #include "autograd/meta.h"
 #include "extend/pending_bits.h"
+#include "python/graph/traced_size.h"
 #include "python/items.h"
 #include "python/tensor_subclass.h"
 #include "runtime/backend.h"
@@ -122,6 +123,9 @@ Value item_value(const Tensor& t) {
     return number;
   }
   TS_CHECK(!t.device().is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
+  note_host_read(t, is_bool(t.dtype())              ? "Python boolean"
+                    : is_integral(t.dtype(), false) ? "Python integer"
+                                                    : "Python number");
   alignas(16) char bytes[16];
   copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");
   return load_item(t.dtype(), bytes);
@@ -162,6 +166,7 @@ bool as_number(PyObject* o, Value& out) {
     int64_t i = 0;
     int_of_long(o, i);
     out = Value(i);
+    note_number(o, &out, i);
     return true;
   }
   if (is_tensor(o)) {
@@ -263,6 +268,7 @@ bool convert_one(TypeKind kind, PyObject* o, Value& out, Scratch& scratch) {
     int64_t i = 0;
     if (!as_int_argument(o, i)) return false;
     out = Value(i);
+    note_number(o, &out, i);
     return true;
   }
   case TypeKind::Float: return as_double(o, out);
@@ -313,6 +319,7 @@ bool repeat_int(const ArgType& t, PyObject* o, Value& out, Scratch& scratch) {
   auto n = static_cast<size_t>(std::max(t.repeat, 1));
   int64_t* list = scratch.words(n);
   std::fill_n(list, n, i);
+  for (size_t k = 0; k < n; ++k) note_number(o, &list[k], i);
   out = Value(IntSpan(list, n));
   return true;
 }
@@ -387,6 +394,7 @@ bool as_int_list(PyObject* o, Value& out, Scratch& scratch) {
     }
     PyRef alive = PyRef::borrow(item);
     if (!as_int_argument(item, list[i])) return false;
+    note_number(item, &list[i], list[i]);
   }
   out = Value(IntSpan(list, n));
   return true;

@@ -23,6 +23,7 @@ namespace pb = pybind11;
 namespace ts::py_runtime {
 
 void define_watch(pb::module_& m); // watch_bindings.cpp
+void define_graph(pb::module_& m); // graph/graph_bindings.cpp
 
 namespace {
 
@@ -390,6 +391,7 @@ void define_all(PyObject* module) {
   define_random(m);
   define_operators(m);
   define_watch(m);
+  define_graph(m);
 }
 
 } // namespace ts::py_runtime

@@ -6,6 +6,7 @@
 #include "ops/index/index_plan.h"
 #include "ops/shape/basic_index.h"
 #include "python/construct.h"
+#include "python/graph/traced_index.h"
 #include "python/interop.h"
 #include "python/operator_plan.h"
 #include "python/overrides.h"
@@ -27,8 +28,15 @@ struct Parsed {
   std::vector<Tensor> advanced;   // per dimension of the view; undefined: keep whole
   bool any_advanced = false;
   int64_t source_dim = 0; // dimensions of the tensor consumed so far
+  Tensor traced;          // while a program is written down, the view so far, instead of items
+  int64_t traced_dim = 0; // its dimensions that are done
 
   void add(int64_t kind, int64_t a, int64_t b, int64_t c) {
+    if (traced.defined()) [[unlikely]] { // a whole dimension, or a new one
+      if (kind == kNewAxis) traced = ops::unsqueeze(traced, traced_dim);
+      ++traced_dim;
+      return;
+    }
     for (int64_t v : {kind, a, b, c}) items.push_back(v);
   }
   void keep_whole(const Tensor& self) {
@@ -43,23 +51,42 @@ void check_room(const Tensor& self, const Parsed& p) {
   TS_CHECK_INDEX(p.source_dim < self.ndim(), "too many indices for tensor of dimension ", self.ndim());
 }
 
-void add_int(const Tensor& self, Parsed& p, int64_t index) {
+void add_int(const Tensor& self, Parsed& p, int64_t index, PyObject* given) {
   TS_CHECK_INDEX(self.ndim() > 0,
                  "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number");
   check_room(self, p);
   int64_t size = self.sizes()[static_cast<size_t>(p.source_dim)];
   TS_CHECK_INDEX(index >= -size && index < size, "index ", index, " is out of bounds for dimension ", p.source_dim,
                  " with size ", size);
-  p.add(kSelect, index < 0 ? index + size : index, 0, 0);
   ++p.source_dim;
+  if (p.traced.defined()) [[unlikely]] {
+    p.traced = traced_select(p.traced, p.traced_dim, given);
+    return;
+  }
+  p.add(kSelect, index < 0 ? index + size : index, 0, 0);
 }
 
 void add_slice(const Tensor& self, Parsed& p, PyObject* slice) {
   check_room(self, p);
+  if (p.traced.defined() && goes_forward(slice)) [[unlikely]] {
+    p.traced = traced_slice(p.traced, p.traced_dim++, slice);
+    ++p.source_dim;
+    p.advanced.emplace_back();
+    return;
+  }
   Py_ssize_t start = 0, stop = 0, step = 0;
   checked_status(PySlice_Unpack(slice, &start, &stop, &step));
   int64_t size = self.sizes()[static_cast<size_t>(p.source_dim++)];
   Py_ssize_t length = PySlice_AdjustIndices(size, &start, &stop, step);
+  if (p.traced.defined()) [[unlikely]] {
+    Parsed whole;
+    for (int64_t d = 0; d < p.traced.ndim(); ++d) {
+      bool here = d == p.traced_dim;
+      whole.add(kSlice, here && length ? start : 0, here ? length : p.traced.sizes()[static_cast<size_t>(d)],
+                here ? step : 1);
+    }
+    p.traced = kBasicIndex(p.traced, IntSpan(whole.items.span()));
+  }
   p.add(kSlice, length ? start : 0, length, step);
   p.advanced.emplace_back();
 }
@@ -77,10 +104,10 @@ void add_bool(const Tensor& self, Parsed& p, bool value) {
   p.any_advanced = true;
 }
 
-void add_tensor(const Tensor& self, Parsed& p, const Tensor& index) {
+void add_tensor(const Tensor& self, Parsed& p, const Tensor& index, PyObject* given) {
   bool mask = is_mask(index);
   if (index.ndim() == 0 && mask) return add_bool(self, p, item_value(index).i != 0);
-  if (index.ndim() == 0 && is_integral(index.dtype(), false)) return add_int(self, p, item_value(index).i);
+  if (index.ndim() == 0 && is_integral(index.dtype(), false)) return add_int(self, p, item_value(index).i, given);
   TS_CHECK_INDEX(is_integral(index.dtype(), true), "tensors used as indices must be integer or bool tensors, got ",
                  index.dtype());
   for (int64_t k = mask ? index.ndim() : 1; k > 0; --k) {
@@ -120,15 +147,15 @@ int64_t dims_of(PyObject* o, const Tensor& converted) {
 
 void add_item(const Tensor& self, Parsed& p, PyObject* o, const Tensor& converted) {
   int64_t i = 0;
-  if (converted.defined()) return add_tensor(self, p, converted);
+  if (converted.defined()) return add_tensor(self, p, converted, o);
   if (PyLong_CheckExact(o)) {
     checked_status(as_int(o, i) ? 0 : -1);
-    return add_int(self, p, i);
+    return add_int(self, p, i, o);
   }
   if (PySlice_Check(o)) return add_slice(self, p, o);
   if (o == Py_None) return add_new_axis(p);
   if (PyBool_Check(o)) return add_bool(self, p, o == Py_True);
-  if (as_int(o, i)) return add_int(self, p, i);
+  if (as_int(o, i)) return add_int(self, p, i, o);
   Value number;
   if (as_number(o, number) && number.tag == Tag::Bool) return add_bool(self, p, number.i != 0); // numpy.bool
   refuse(o);
@@ -185,7 +212,9 @@ void parse_key(const Tensor& self, Parsed& p, PyObject* key) {
 
 // --- reading -----------------------------------------------------------------------------------------------------
 
-Tensor basic_view(const Tensor& self, const Parsed& p) { return kBasicIndex(self, IntSpan(p.items.span())); }
+Tensor basic_view(const Tensor& self, const Parsed& p) {
+  return p.traced.defined() ? p.traced : kBasicIndex(self, IntSpan(p.items.span()));
+}
 
 // Integers and slices alone, without the bookkeeping for tensors.
 bool simple_key(PyObject* key) {
@@ -243,10 +272,13 @@ PyObject* subscript(PyObject* self, PyObject* key) {
     if (g_overrides_watched) [[unlikely]]
       if (PyObject* result = try_override_slot("__getitem__", self, key)) return result;
     const Tensor& t = tensor_of(self);
-    if (simple_key(key)) [[likely]]
+    if (!traced_int && simple_key(key)) [[likely]]
       if (Tensor view = simple_view(t, key); view.defined()) return wrap(std::move(view));
     Parsed p;
+    if (is_tracing()) p.traced = t;
     parse_key(t, p, key);
+    if (!p.any_advanced && p.traced.defined() && p.traced.is(t))
+      return wrap(ops::slice(t, int64_t{0}, Value(), Value(), int64_t{1}));
     if (!p.any_advanced) return wrap(basic_view(t, p));
     return wrap(kIndex(basic_view(t, p), TensorList(p.advanced)));
   });
@@ -319,8 +351,9 @@ int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
     if (!value) raise(PyExc_TypeError, "Tensor does not support deleting items");
     const Tensor& t = tensor_of(self);
     Parsed p;
+    if (is_tracing()) p.traced = t;
     parse_key(t, p, key);
-    bool whole = p.items.empty();
+    bool whole = p.items.empty() && !p.traced.defined();
     Tensor view = whole ? t : basic_view(t, p);
     if (p.any_advanced)
       assign_indexed(view, p.advanced, value);
@@ -336,6 +369,9 @@ Py_ssize_t length(PyObject* self) {
   return guarded([&]() -> Py_ssize_t {
     const Tensor& t = tensor_of(self);
     TS_CHECK_TYPE(t.ndim() > 0, "len() of a 0-d tensor");
+    warn_traced("Using len to get tensor shape might cause the trace to be incorrect. Recommended usage would be "
+                "tensor.shape[0]. Passing a tensor of different shape might lead to errors or silently give incorrect "
+                "results.");
     return static_cast<Py_ssize_t>(t.sizes()[0]);
   });
 }
@@ -343,6 +379,9 @@ Py_ssize_t length(PyObject* self) {
 PyObject* iterate(PyObject* self) {
   return guarded([&] {
     TS_CHECK_TYPE(tensor_of(self).ndim() > 0, "iteration over a 0-d tensor");
+    warn_traced("Iterating over a tensor might cause the trace to be incorrect. Passing a tensor of different shape "
+                "won't change the number of iterations executed (and might lead to errors or silently give incorrect "
+                "results).");
     Value value(impl_of(self));
     PyRef parts = checked(invoke_operator(kUnbind.get(), &value, 1));
     return checked(PyObject_GetIter(parts.get())).release();

@@ -2,6 +2,7 @@
 #include "dispatch/boxing.h"
 #include "dispatch/op_handles.h"
 #include "extend/pending_bits.h"
+#include "python/graph/traced_size.h"
 #include "python/items.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
@@ -18,6 +19,7 @@ PyObject* item(PyObject* self, PyObject*) {
     if (comes_to_python(t)) [[unlikely]]
       return dispatched_item(t).release();
     TS_CHECK(!t.device().is_meta(), "Tensor.item() cannot be called on meta tensors: they have no data");
+    note_host_read(t, "Python number");
     alignas(16) char bytes[16];
     copy_bytes_to_host(bytes, materialized(t), static_cast<size_t>(t.item_size()), "item");
     return checked(item_object(t.dtype(), bytes)).release();
@@ -49,6 +51,7 @@ PyObject* tolist(PyObject* self, PyObject*) {
   return guarded([&] {
     TS_CHECK_KIND(ErrorKind::NotImplemented, !tensor_of(self).device().is_meta(),
                   "tolist: Cannot copy out of meta tensor; no data!");
+    note_host_read(tensor_of(self), "Python list");
     const Tensor t = materialized(tensor_of(self));
     check_recordable(t.device(), "a read of values by the host");
     if (const char* at = t.data<char>(); at || t.numel() == 0) return nested_list(t, at, 0).release();

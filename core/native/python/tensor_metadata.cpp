@@ -3,6 +3,7 @@
 #include "dispatch/watch.h"
 #include "extend/pending_bits.h"
 #include "ops/common/raw.h"
+#include "python/graph/traced_size.h"
 #include "python/parse.h"
 #include "python/tensor_slots.h"
 #include "runtime/backend.h"
@@ -26,7 +27,7 @@ PyObject* all_or_one(PyObject* self, PyObject* const* args, Py_ssize_t nargs, Py
     TS_CHECK_TYPE(as_int(args[0], dim), name, "(): argument 'dim' must be int, not ", type_name(args[0]));
     const Tensor& t = tensor_of(self);
     TS_CHECK_INDEX(t.ndim() > 0, "dimension specified as ", dim, " but tensor has no dimensions");
-    return checked(PyLong_FromLongLong(one(t, wrap_dim(dim, t.ndim(), name)))).release();
+    return one(t, wrap_dim(dim, t.ndim(), name));
   });
 }
 
@@ -36,8 +37,11 @@ void check_has_memory(const Tensor& t, const char* question) {
 
 PyObject* size(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return all_or_one(
-      self, args, nargs, kwnames, "size", [](const Tensor& t) { return size_object(t.sizes()); },
-      [](const Tensor& t, int64_t d) { return t.sizes()[static_cast<size_t>(d)]; });
+      self, args, nargs, kwnames, "size",
+      [](const Tensor& t) { return traced_int ? traced_size_object(t) : size_object(t.sizes()); },
+      [](const Tensor& t, int64_t d) {
+        return traced_int ? traced_size(t, d) : PyLong_FromLongLong(t.sizes()[static_cast<size_t>(d)]);
+      });
 }
 
 PyObject* int_tuple(IntSpan values) {
@@ -55,12 +59,17 @@ PyObject* stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
       },
       [](const Tensor& t, int64_t d) {
         if (layout_of(t) != Layout::SparseCoo) check_has_memory(t, "strides");
-        return t->payload ? 0 : t.strides()[static_cast<size_t>(d)]; // as PyTorch answers for coordinates
+        // 0, as PyTorch answers for coordinates
+        return PyLong_FromLongLong(t->payload ? 0 : t.strides()[static_cast<size_t>(d)]);
       });
 }
 
 PyObject* dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).ndim()); }
-PyObject* numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).numel()); }
+PyObject* numel(PyObject* self, PyObject*) {
+  if (traced_int) [[unlikely]]
+    return guarded([&] { return traced_numel(tensor_of(self)); });
+  return PyLong_FromLongLong(tensor_of(self).numel());
+}
 PyObject* element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).item_size()); }
 PyObject* storage_offset(PyObject* self, PyObject*) {
   return guarded([&] {

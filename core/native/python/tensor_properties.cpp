@@ -1,6 +1,7 @@
 // a.shape, a.dtype, a.grad and the other attributes of tensors.
 #include "autograd/meta.h"
 #include "dispatch/op_handles.h"
+#include "python/graph/traced_size.h"
 #include "python/node_object.h"
 #include "python/parse.h"
 #include "python/tensor_object.h"
@@ -23,7 +24,7 @@ namespace {
     });                                                                                                                \
   }
 
-TS_GETTER(get_shape, size_object(t.sizes()))
+TS_GETTER(get_shape, traced_int ? traced_size_object(t) : size_object(t.sizes()))
 TS_GETTER(get_dtype, Py_NewRef(dtype_object(t.dtype())))
 TS_GETTER(get_device, device_object(t.device()))
 TS_GETTER(get_layout, Py_NewRef(layout_object(layout_of(t))))
@@ -64,7 +65,7 @@ TS_GETTER(get_false, Py_NewRef(Py_False))
 TS_GETTER(get_real, is_complex(t.dtype()) ? wrap(ops::real(t)) : Py_NewRef(self))
 TS_GETTER(get_imag, wrap(ops::imag(t)))
 // What has no memory has its class make one of its kind.
-TS_GETTER(get_data, wrap(t->keys& key_bit(key::Python) ? ops::detach(t) : shallow_copy(t, true)))
+TS_GETTER(get_data, wrap(traced_int || t->keys & key_bit(key::Python) ? ops::detach(t) : shallow_copy(t, true)))
 
 Tensor reversed_dims(const Tensor& t) {
   Dims order(static_cast<size_t>(t.ndim()));
