@@ -1,9 +1,9 @@
 """Build a release: every distribution's source archive and wheels, checked, and installed as a user would.
 
-``python tools/release.py OUT`` leaves them in ``OUT/dist``. Wheels with libraries are for manylinux_2_28, x86-64: linked
-against that C library (``old_glibc.py``) and held against its rules by auditwheel. Archives are the same bytes whenever
-they are built from the same commit; ``--twice`` builds everything again, elsewhere, and compares. ``--python 3.12``
-(several times) chooses interpreters, all that are found by default.
+``python tools/release.py OUT`` leaves them in ``OUT/dist``. Wheels with libraries are for manylinux_2_28, x86-64:
+linked against that C library (``old_glibc.py``) and held against its rules by auditwheel. Archives of the same commit
+are the same bytes; ``--twice`` builds everything again, elsewhere, and compares. ``--python 3.12`` (several times)
+chooses interpreters, all that are found by default.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from pathlib import Path
 
 import wheels
 from archives import add_file, normalize, retag
-from dev_build import reuse_objects
+from dev_build import ROOT, STALE, reuse_objects
 from old_glibc import flags
-
-ROOT = wheels.ROOT
 
 PLATFORM = "manylinux_2_28_x86_64"
 NATIVE = {
@@ -76,7 +74,7 @@ def wheel(python: Path, project: Path, out: Path, build: Path, *settings: str) -
     """A wheel with libraries, linked for old systems."""
     options = [word for setting in (f"build-dir={build}", *settings) for word in ("--config-settings", setting)]
     linking = flags(out.parent / "old_glibc")
-    for stale in wheels.STALE:
+    for stale in STALE:
         (build / stale).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=out) as fresh:
         command = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", *options, "-w", fresh, project)
