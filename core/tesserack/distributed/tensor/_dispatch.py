@@ -19,7 +19,7 @@ from tesserack.distributed.tensor._redistribute import redistribute_local
 from tesserack.distributed.tensor._spec import DTensorSpec, TensorMeta
 from tesserack.distributed.tensor.placement_types import Placement, Replicate, Shard
 
-__all__ = ["Plan", "dispatch", "fallbacks", "implicit", "leaves_of", "local_as", "rebuilt"]
+__all__ = ["Plan", "dispatch", "fallbacks", "forget_plans", "implicit", "leaves_of", "local_as", "rebuilt"]
 
 R = Replicate()
 _fallbacks: Counter[str] = Counter()
@@ -39,6 +39,11 @@ _LOSSES = ("nll_loss", "cross_entropy", "log_softmax")
 def fallbacks() -> dict[str, int]:
     """How often operators without a sharding rule had their arguments brought together whole on every rank."""
     return dict(_fallbacks)
+
+
+def forget_plans() -> None:
+    """Plan anew: rules have changed."""
+    _plans.clear()
 
 
 class Plan:
