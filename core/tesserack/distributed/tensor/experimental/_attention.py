@@ -28,8 +28,8 @@ _cp_options = _Options()
 
 
 def set_rotate_method(rotate_method: str) -> None:
-    """How keys and values come to every rank: ``"allgather"``, all at once, or ``"alltoall"``, from neighbour to neighbour,
-    so that a rank holds those of two ranks at most."""
+    """How keys and values come to every rank: ``"allgather"``, all at once, or ``"alltoall"``, from neighbour to
+    neighbour, so that a rank holds those of two ranks at most."""
     if rotate_method not in ("allgather", "alltoall"):
         raise NotImplementedError(f"Context Parallel does not support using {rotate_method} for kv shards rotation")
     _cp_options.rotate_method = rotate_method
@@ -81,8 +81,8 @@ def context_parallel(
     buffer_seq_dims: list[int] | None = None,
     no_restore_buffers: set[Tensor] | None = None,
 ) -> Iterator[None]:
-    """Within it every rank of a mesh of one dim works on its part of the sequence: ``buffers`` (inputs, labels, tables of
-    positions) are cut in place, each along its dim in ``buffer_seq_dims``, and are whole again afterwards, but for
+    """Within it every rank of a mesh of one dim works on its part of the sequence: ``buffers`` (inputs, labels, tables
+    of positions) are cut in place, each along its dim in ``buffer_seq_dims``, and are whole again afterwards, but for
     ``no_restore_buffers``; ``scaled_dot_product_attention`` is over the whole sequence.
 
     Each rank's part is a piece from the front and one from the back; :func:`context_parallel_unshard` brings results

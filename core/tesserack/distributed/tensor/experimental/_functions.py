@@ -60,7 +60,9 @@ def local_map(
         flat, tree = tree_flatten(args)
         mesh = device_mesh or next((x.device_mesh for x in flat if isinstance(x, DTensor)), None)
         if in_placements is not None and len(in_placements) != len(flat):
-            raise AssertionError(f"in_placements length {len(in_placements)} does not match the number of input args {len(flat)}!")
+            raise AssertionError(
+                f"in_placements length {len(in_placements)} does not match the number of input args {len(flat)}!"
+            )
         parts = [
             _part(x, None if in_placements is None else in_placements[k],
                   None if in_grad_placements is None else in_grad_placements[k], redistribute_inputs, k)
@@ -82,8 +84,8 @@ def _part(x: Any, wanted: Any, grad: Any, redistribute: bool, number: int) -> An
     if wanted is not None and x.placements != tuple(wanted):
         if not redistribute:
             raise ValueError(
-                f"arg {number} in local_map has a mismatched placements: {x.placements} are given, but the function asks "
-                f"for {tuple(wanted)}; redistribute_inputs=True brings it there"
+                f"arg {number} in local_map has a mismatched placements: {x.placements} are given, but the function "
+                f"asks for {tuple(wanted)}; redistribute_inputs=True brings it there"
             )
         x = x.redistribute(placements=wanted)
     return x.to_local(grad_placements=grad)
@@ -93,7 +95,9 @@ def _placed(out: Any, placements: Any, mesh: DeviceMesh | None) -> Any:
     flat, tree = tree_flatten(out)
     each = [placements] if len(flat) == 1 and not _is_several(placements) else list(placements)
     if len(each) != len(flat):
-        raise AssertionError(f"local_map requires one PlacementType for each output value, got {len(each)} and {len(flat)}")
+        raise AssertionError(
+            f"local_map requires one PlacementType for each output value, got {len(each)} and {len(flat)}"
+        )
     made = [x if p is None else DTensor.from_local(x, mesh, p) for x, p in zip(flat, each, strict=True)]
     return tree_unflatten(made, tree)
 
@@ -103,8 +107,8 @@ def _is_several(placements: Any) -> bool:
 
 
 def register_sharding(op: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the sharding rule of an operator (``torch.ops.aten.add.Tensor``, or several). The function is given the
-    operator's arguments, with something that has ``shape``, ``ndim`` and ``dtype`` for each tensor, and returns the
+    """Decorator: the sharding rule of an operator (``torch.ops.aten.add.Tensor``, or several). The function is given
+    the operator's arguments, with something that has ``shape``, ``ndim`` and ``dtype`` for each tensor, and returns the
     acceptable placements along a dim of a mesh: pairs of a list for the outputs and one for the arguments, with None
     for what is no tensor.
 

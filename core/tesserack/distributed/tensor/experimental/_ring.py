@@ -108,7 +108,11 @@ def _seen(mine: Sequence[int], theirs: Sequence[int], causal: bool) -> Iterator[
         if not causal:
             yield a, list(range(len(theirs))), []
         else:
-            yield a, [b for b, other in enumerate(theirs) if other < piece], [b for b, o in enumerate(theirs) if o == piece]
+            yield (
+                a,
+                [b for b, other in enumerate(theirs) if other < piece],
+                [b for b, o in enumerate(theirs) if o == piece],
+            )
 
 
 class _Ring(Function):
