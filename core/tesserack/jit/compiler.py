@@ -4,8 +4,10 @@ program brings along is given the graphs of its functions, wherever these are pr
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tesserack.jit._compile import capture, compiled, watch
@@ -160,19 +162,32 @@ def compiled_call(
     return compiled.Compiled(call, [module], backend, fullgraph, given)
 
 
+_state = threading.local()  # what this thread is in the middle of
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """Within it this thread exports a program."""
+    before, _state.exporting = is_exporting(), True
+    try:
+        yield
+    finally:
+        _state.exporting = before
+
+
 def is_compiling() -> bool:
-    """Whether a run is being captured."""
-    return capture.compiling()
+    """Whether this thread makes a graph of a program: a run is captured, or :func:`is_exporting`."""
+    return capture.compiling() or is_exporting()
 
 
 def is_dynamo_compiling() -> bool:
-    """The same."""
+    """Whether a run is captured."""
     return capture.compiling()
 
 
 def is_exporting() -> bool:
-    """Always False."""
-    return False
+    """Whether this thread is in :func:`tesserack.export.export`."""
+    return getattr(_state, "exporting", False)
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:

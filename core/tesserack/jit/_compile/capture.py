@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 import types
 from typing import Any, NamedTuple
 
@@ -26,14 +27,14 @@ from tesserack.utils import _pytree as pytree
 
 __all__ = ["Capture", "Inputs", "compiling", "run"]
 
-_state = {"compiling": 0}
+_state = threading.local()
 # Operators that read values on the host, or whose results have sizes that depend on values.
 _READ = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "allclose"})
 
 
 def compiling() -> bool:
-    """Whether a run is being captured."""
-    return _state["compiling"] > 0
+    """Whether this thread captures a run."""
+    return getattr(_state, "compiling", 0) > 0
 
 
 @functools.cache
@@ -246,12 +247,12 @@ def run(
     for name, tensor in zip(names, inputs.tensors, strict=True):
         recorder.last = graph.placeholder(name)
         recorder.track(tensor, recorder.last)
-    _state["compiling"] += 1
+    _state.compiling = getattr(_state, "compiling", 0) + 1
     try:
         with recorder, _GradientSwitches(watch), watch:
             result = function(*args, **kwargs)
     finally:
-        _state["compiling"] -= 1
+        _state.compiling -= 1
     try:
         if watch.reason is not None:
             raise watch.reason
