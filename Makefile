@@ -27,7 +27,7 @@ CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests plugins/mpi/tests plugins/ray/tests tesserack.testing.conformance
+EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests plugins/mpi/tests plugins/ray/tests plugins/serving/tests tesserack.testing.conformance
 # Tests that need an engine of their own beside the core, each in an environment under build/ranks.
 RANKS := plugins/mpi/tests plugins/ray/tests
 # What is skipped without torch: a folder, and files that ask for it.
@@ -45,7 +45,7 @@ CPP = $(shell git ls-files '*.cpp' '*.h')
 demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
-test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(if $(PARITY),$(STAMPS)/torch)
+test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(STAMPS)/serving $(if $(PARITY),$(STAMPS)/torch)
 	@for folder in $$(ls -td build/core-*/ | head -n 1); do PATH="$(abspath $(VENV))/bin:$$PATH" \
 	  cmake --build $$folder --target tesserack_tests && $$folder/tesserack_tests || exit 1; done
 	$(PYTEST) --pyargs $(PYTEST_ARGS) $(TESTS)
@@ -75,7 +75,7 @@ docs: build $(STAMPS)/docs $(STAMPS)/test
 
 # Cheapest first.
 # With what the tests need: the package holds a pytest plugin and a test kit, whose types are checked too.
-lint: build $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/opencl
+lint: build $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/opencl $(STAMPS)/serving
 	$(PY) tools/layers.py
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -123,6 +123,13 @@ $(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
 	$(PY) tools/requirements.py --project backends/opencl runtime > $@.txt
 	$(PIP) install --no-compile -r $@.txt
 	$(PIP) install --no-build-isolation --no-deps -e ./backends/opencl
+	@touch $@
+
+# Without these packages its tests are skipped, with the reason.
+$(STAMPS)/serving: plugins/serving/pyproject.toml $(STAMPS)/core $(STAMPS)/test
+	$(PY) tools/requirements.py --project plugins/serving runtime test > $@.txt
+	$(PIP) install --no-compile -r $@.txt
+	$(PIP) install --no-build-isolation --no-deps -e ./plugins/serving
 	@touch $@
 
 $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test

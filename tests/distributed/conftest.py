@@ -15,7 +15,8 @@ Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def launch() -> Launch:
-    """``launch(program, ranks, *arguments, options=..., variables=...)`` runs it under ``tesserack launch``."""
+    """``launch(program, ranks, *arguments, options=..., variables=..., torch=...)`` runs it under ``tesserack launch``;
+    with ``torch`` it is one written for PyTorch."""
 
     def run(
         program: str,
@@ -23,9 +24,10 @@ def launch() -> Launch:
         *arguments: Any,
         options: tuple[str, ...] = (),
         variables: Mapping[str, str] | None = None,
+        torch: bool = False,
     ) -> Any:
         words = [sys.executable, "-m", "tesserack", "launch", "--standalone", "--nproc-per-node", str(ranks), *options]
-        command = [*words, "--no-torch", str(PROGRAMS / program), *map(str, arguments)]
+        command = [*words, *([] if torch else ["--no-torch"]), str(PROGRAMS / program), *map(str, arguments)]
         environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
         environment.update(variables or {})
         return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)

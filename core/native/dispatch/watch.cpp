@@ -8,6 +8,7 @@
 namespace ts {
 
 std::atomic<uint32_t> kernel_watchers{0};
+void (*kernel_hook)(const ts_call& call) = nullptr;
 std::atomic<uint32_t> call_flags{0};
 std::atomic<Determinism> determinism{Determinism::Any};
 std::atomic<bool> fills_new_memory{false};
@@ -65,6 +66,7 @@ int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& cal
   if (status == TS_OK)
     if (CaptureState* capture = CaptureState::current(); capture && capture->device == device)
       static_cast<Capture*>(capture)->kernel_recorded(b, kernel, call, work);
+  if (status == TS_OK && (watchers & kWatchTrace)) kernel_hook(call);
   return status;
 }
 

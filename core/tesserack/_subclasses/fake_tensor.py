@@ -9,6 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.subclass import make_wrapper_subclass
+from tesserack.aten.layers import META
 from tesserack.aten.modes import TorchDispatchMode, disabled_modes, stack
 from tesserack.utils._pytree import tree_map
 
@@ -89,8 +90,8 @@ class FakeTensor(Tensor):
         comma = "," if len(sizes) == 1 else ""
         return f"FakeTensor(..., size=({', '.join(map(str, sizes))}{comma}){dtype}{device})"
 
-    @property  # type: ignore[override]  # which Tensor's stub shows as an attribute
-    def shape(self) -> Any:
+    @property
+    def shape(self) -> Any:  # type: ignore[override]
         """The sizes; those that vary are known by name."""
         return super().shape if self._symbolic is None else ts.Size(self._symbolic)
 
@@ -219,7 +220,7 @@ class FakeTensorMode(TorchDispatchMode):
             )  # fmt: skip
         try:
             with disabled_modes():
-                return func(*args, **kwargs)
+                return META.get(name, func)(*args, **kwargs)
         except NotImplementedError as error:
             if "sizes of the result follow from values" not in str(error):
                 raise

@@ -12,7 +12,7 @@ from tesserack.distributed.device_mesh import DeviceMesh
 from tesserack.distributed.tensor._spec import DTensorSpec
 from tesserack.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["COMPUTE", "HANDLERS", "RULES", "Call", "Strategy", "compute", "cost", "handler", "rule", "rule_of"]
+__all__ = ["COMPUTE", "HANDLERS", "NOTED", "RULES", "Call", "Strategy", "compute", "cost", "handler", "rule", "rule_of"]
 
 R = Replicate()
 
@@ -39,6 +39,7 @@ class Call:
         self.targets: list[list[Placement]] = [[] for _ in specs]
         self.placed: list[list[Placement]] = []
         self.written: tuple[int, ...] = ()
+        self.notes: list[Any] = []  # of each input, what another operator left on it
 
     def all(self, out: Placement, *inputs: Placement) -> Strategy:
         """One placement for the outputs, and those of the inputs (one for all of them, or one each)."""
@@ -77,6 +78,7 @@ Rule = Callable[[Call, int], Iterable[Strategy]]
 RULES: dict[str, Rule] = {}  # by an operator's name, with or without overload
 COMPUTE: dict[str, Callable[..., Any] | None] = {}  # what a rank computes, where it is not the operator on its parts
 HANDLERS: dict[str, Callable[..., Any]] = {}  # operators that are done whole
+NOTED: set[str] = set()  # operators whose plans depend on what another left on their inputs
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -14,12 +15,12 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.aten.modes import within_composite
 from tesserack.distributed.tensor._api import DTensor, answers, wrapped
-from tesserack.distributed.tensor._call import COMPUTE, HANDLERS, Call, Strategy, cost, rule_of
+from tesserack.distributed.tensor._call import COMPUTE, HANDLERS, NOTED, Call, Strategy, cost, rule_of
 from tesserack.distributed.tensor._redistribute import redistribute_local
 from tesserack.distributed.tensor._spec import DTensorSpec, TensorMeta
 from tesserack.distributed.tensor.placement_types import Placement, Replicate, Shard
 
-__all__ = ["Plan", "dispatch", "fallbacks", "implicit", "leaves_of", "local_as", "rebuilt"]
+__all__ = ["Plan", "dispatch", "fallbacks", "forget_plans", "implicit", "leaves_of", "local_as", "rebuilt"]
 
 R = Replicate()
 _fallbacks: Counter[str] = Counter()
@@ -29,14 +30,21 @@ _MOST_PLANS = 20_000
 
 class _State(threading.local):
     replicates = 0  # within implicit_replication
+    loss = 0  # within loss_parallel
 
 
 implicit = _State()
+_LOSSES = ("nll_loss", "cross_entropy", "log_softmax")
 
 
 def fallbacks() -> dict[str, int]:
     """How often operators without a sharding rule had their arguments brought together whole on every rank."""
     return dict(_fallbacks)
+
+
+def forget_plans() -> None:
+    """Plan anew: rules have changed."""
+    _plans.clear()
 
 
 class Plan:
@@ -52,10 +60,10 @@ class Plan:
         self.placed = [tuple(p) for p in call.placed]
 
 
-def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
-    """What ``__torch_dispatch__`` of a DTensor answers."""
+def dispatch(func: Any, args: Any, kwargs: Any, whole: bool = True) -> Any:
+    """What ``__torch_dispatch__`` of a DTensor answers; by its rule alone unless ``whole``."""
     base = func._packet.__name__
-    handled = HANDLERS.get(base)
+    handled = HANDLERS.get(base) if whole else None
     if handled is not None:
         return handled(func, args, kwargs)
     leaves: list[Tensor] = []
@@ -65,6 +73,8 @@ def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
         key.append(word)
         _describe((value,), key, leaves)
     mesh = next(x._spec.mesh for x in leaves if isinstance(x, DTensor))
+    if base in NOTED:
+        key.append(tuple(x.__dict__.get("_note") for x in leaves))
     plainly = any(type(x) is not DTensor or x._spec.mesh is not mesh for x in leaves)
     if plainly:
         if _of_numbers(func, args, leaves):
@@ -77,7 +87,7 @@ def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
     except TypeError:  # something that has no hash
         plan, known = None, ()  # type: ignore[assignment]
     if plan is None:
-        plan = _planned(func, args, kwargs, specs, mesh)
+        plan = _planned(func, args, kwargs, leaves, mesh)
         if known:
             if len(_plans) >= _MOST_PLANS:
                 _plans.clear()
@@ -152,6 +162,8 @@ def check_mixed(name: Any, tensors: Sequence[Tensor]) -> None:
     """``RuntimeError`` for plain tensors, but for numbers, beside DTensors in a call of the user's."""
     if implicit.replicates or _native._current_run() >= 0:
         return
+    if implicit.loss and any(word in str(name) for word in _LOSSES):
+        return
     for x in tensors:
         if not isinstance(x, DTensor) and x.numel() != 1:
             raise RuntimeError(
@@ -169,10 +181,12 @@ def _replicated(x: Tensor, mesh: Any) -> DTensor:
 # --- planning --------------------------------------------------------------------------------------------------------
 
 
-def _planned(func: Any, args: Any, kwargs: Any, specs: list[DTensorSpec], mesh: Any) -> Plan:
+def _planned(func: Any, args: Any, kwargs: Any, leaves: list[Tensor], mesh: Any) -> Plan:
+    specs = [x._spec for x in leaves]  # type: ignore[attr-defined]
     feed = iter(specs)
     call = Call(func.__name__.removesuffix(".default"), rebuilt(args, feed), rebuilt(kwargs, feed), specs, mesh)
     call.written = _written(func, args, kwargs)
+    call.notes = [x.__dict__.get("_note") for x in leaves]
     found = rule_of(call.name)
     if found is not None:
         call.outs = _outlines(func, args, kwargs, specs)
@@ -229,9 +243,9 @@ def _out_spec(mesh: Any, placed: Sequence[Placement], out: Tensor) -> DTensorSpe
 
 
 def _chosen(call: Call, strategies: Any, mesh_dim: int) -> Strategy | None:
-    """The cheapest; everything replicated is one more, the first where nothing has to move."""
+    """The cheapest, and of those as cheap the first; everything replicated is one more."""
     best, least = None, math.inf
-    for strategy in itertools.chain([call.all(R, R)], strategies):
+    for strategy in itertools.chain(strategies, [call.all(R, R)]):
         if any(strategy.inputs[k] != call.now(k, mesh_dim) for k in call.written):
             continue  # what is written to stays where it is
         if not _fits(call, strategy):
@@ -260,10 +274,10 @@ def local_as(x: DTensor, placements: tuple[Placement, ...]) -> Tensor:
 
 
 def _run(plan: Plan, func: Any, args: Any, kwargs: Any, leaves: list[DTensor]) -> Any:
-    if plan.fallback:
-        _note(func, plan)
     if plan.written:
         _check_written(func, plan, leaves)
+    if plan.fallback:
+        _note(plan)
     parts = [local_as(x, target) for x, target in zip(leaves, plan.targets, strict=True)]
     if plan.fallback and plan.written:
         return _written_back(plan, func, args, kwargs, leaves, parts)
@@ -330,7 +344,15 @@ def _check_written(func: Any, plan: Plan, leaves: list[DTensor]) -> None:
             )
 
 
-def _note(func: Any, plan: Plan) -> None:
+def _level_of_user() -> int:
+    """How far up the innermost line is that is not of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tesserack":
+        frame, level = frame.f_back, level + 1
+    return level - 1
+
+
+def _note(plan: Plan) -> None:
     name = f"aten.{plan.name}"
     _fallbacks[name] += 1
     if _fallbacks[name] == 1:
@@ -338,7 +360,7 @@ def _note(func: Any, plan: Plan) -> None:
         warnings.warn(
             f"{name}: no sharding rule for {specs}; its arguments are brought together whole on every rank (told once; "
             "counted in tesserack.distributed.tensor.debug.fallbacks())",
-            stacklevel=6,
+            stacklevel=_level_of_user(),
         )
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tesserack import Tensor
+from tesserack import Tensor, strided
 from tesserack._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
@@ -38,7 +39,7 @@ def user_frames(start: Any = None) -> list[tuple[str, int, str]]:
     found: list[tuple[str, int, str]] = []
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
+        if not name.startswith((_PACKAGE, "<frozen", "<tesserack")):
             found.append((name, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return found[::-1]
@@ -52,6 +53,16 @@ def shown_frames(frames: list[tuple[str, int, str]]) -> str:
         text = linecache.getline(file, line).strip()
         lines.append(f"    {text}\n" if text else "")
     return "".join(lines)
+
+
+def _memory(tensor: Tensor) -> Any:
+    """Where a tensor's elements lie; None for one that has none."""
+    if isinstance(tensor, FakeTensor) or tensor.is_meta or tensor.layout is not strided or has_no_memory(tensor):
+        return None
+    if not tensor.numel():
+        return None
+    at = tensor._storage_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+    return *at, tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
 
 class PythonKeyTracer:
@@ -69,6 +80,8 @@ class PythonKeyTracer:
         self.frames_before: int = len(user_frames()) if parent is None else parent.frames_before
         self.module_stack: dict[str, tuple[str, str]] = parent.module_stack if parent is not None else {}
         self._nodes: dict[int, tuple[Tensor, Node]] = {}
+        self._by_memory: dict[Any, Node] = {}
+        self.carried: dict[str, Any] | None = None  # notes of the node of another graph, which is traced again
         self._constants = 0
         self._last_placeholder: Node | None = None
         self._last_constant: Node | None = None
@@ -78,6 +91,9 @@ class PythonKeyTracer:
     def track(self, tensor: Tensor, node: Node) -> None:
         """From now on the tensor is the value of the node."""
         self._nodes[id(tensor)] = (tensor, node)
+        memory = _memory(tensor)
+        if memory is not None:
+            self._by_memory[memory] = node
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the tensor is the value of a node of this graph."""
@@ -88,6 +104,9 @@ class PythonKeyTracer:
         found = self._nodes.get(id(tensor))
         if found is not None:
             return found[1]
+        memory = _memory(tensor)
+        if memory is not None and memory in self._by_memory:  # as autograd gives back what it saved
+            return self._by_memory[memory]
         if self.parent is None:
             return self.constant(tensor)
         self.parent.node_of(tensor)
@@ -142,6 +161,9 @@ class PythonKeyTracer:
 
     def _note(self, node: Node, value: Any) -> None:
         node.meta["val"] = value
+        if self.carried is not None:
+            node.meta.update((k, self.carried[k]) for k in ("stack_trace", "nn_module_stack") if k in self.carried)
+            return
         frames = user_frames()[self.frames_before :]
         node.meta["stack_trace"] = shown_frames(frames)
         if self.module_stack:
@@ -164,6 +186,8 @@ class PythonKeyTracer:
 
 class ProxyTorchDispatchMode(TorchDispatchMode):
     """As a context: operators become nodes of the tracer's graph, and go on to the modes around this one."""
+
+    sees_parts_of_recorded = True
 
     def __init__(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,21 +9,14 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed.tensor import _comm
 from tesserack.distributed.tensor._call import RULES, Call, R, Strategy, compute, rule
+from tesserack.distributed.tensor._dispatch import implicit
 from tesserack.distributed.tensor._rules.reductions import dims_of
 from tesserack.distributed.tensor._spec import held_parts, local_shape
 from tesserack.distributed.tensor.placement_types import Partial, Placement, Shard
 
-__all__ = ["by_classes"]
-
 P = Partial("sum")
 _NONE, _MEAN, _SUM = 0, 1, 2
 
-
-class _State(threading.local):
-    on = 0
-
-
-by_classes = _State()
 _ordinary = RULES["_log_softmax"]
 _ordinary_backward = RULES["_log_softmax_backward_data"]
 
@@ -47,7 +39,7 @@ def _cut_at(placements: Any, dim: int) -> list[int]:
 @rule("_log_softmax", "_softmax")
 def _log_softmax(call: Call, mesh_dim: int) -> Iterator[Strategy]:
     now, (at,) = call.now(0, mesh_dim), dims_of(call.args[1], len(call.specs[0].shape))
-    if by_classes.on and call.name == "_log_softmax" and now == Shard(at):
+    if implicit.loss and call.name == "_log_softmax" and now == Shard(at):
         yield call.all(now, now)
     yield from _ordinary(call, mesh_dim)
 
@@ -94,8 +86,8 @@ def _nll(call: Call, mesh_dim: int) -> Iterator[Strategy]:
     """Tensors: probabilities, classes, perhaps a weight of each class."""
     reduction, ndim = call.args[3], len(call.specs[0].shape)
     at, rest = min(1, ndim - 1), (R,) * (len(call.specs) - 2)
-    if call.now(0, mesh_dim) == Shard(at):
-        yield Strategy((P, R), (Shard(at), R, *rest))
+    if call.now(0, mesh_dim) == Shard(at) and implicit.loss:
+        yield Strategy((R, R), (Shard(at), R, *rest))
     for d in [d for d in range(ndim) if d != at]:
         cut = Shard(d if d < at else d - 1)
         yield Strategy((_reduced(reduction, cut), R), (Shard(d), cut, *rest))
@@ -129,9 +121,10 @@ def _nll_part(plan: Any, func: Any, args: Any, kwargs: Any) -> Any:
         picked = given.gather(at, (target - first).clamp(0, count - 1).unsqueeze(at)).squeeze(at)
     lost = ts.where(here & (sample != 0), -picked * sample, 0)
     if reduction == _NONE:
-        return lost, given.new_zeros(())
+        return _summed(lost, "sum", plan, classes), given.new_zeros(())
     total = _summed(sample.sum(), "sum", plan, samples)
-    return (lost.sum() / total if reduction == _MEAN else lost.sum()), total
+    loss = _summed(lost.sum(), "sum", plan, classes)
+    return (loss / total if reduction == _MEAN else loss), total
 
 
 def _cut_samples(placements: Any, at: int) -> list[int]:
@@ -143,7 +136,7 @@ def _nll_backward(call: Call, mesh_dim: int) -> Iterator[Strategy]:
     """Tensors: gradient, classes, perhaps a weight of each class, total weight."""
     reduction, ndim = call.args[5], len(call.args[4])
     at, weights = min(1, ndim - 1), (R,) * (len(call.specs) - 2)
-    if by_classes.on:
+    if implicit.loss:
         yield Strategy((Shard(at),), (R, R, *weights))
     for d in [d for d in range(ndim) if d != at]:
         cut = Shard(d if d < at else d - 1)
