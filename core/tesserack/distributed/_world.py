@@ -12,6 +12,7 @@ from typing import Any
 
 from tesserack.distributed._backends import COMMUNICATOR, DEFAULT_BACKEND, Backend, is_known
 from tesserack.distributed._group import ProcessGroup
+from tesserack.distributed._recorder import prepare
 from tesserack.distributed._rendezvous import Meeting, started_by_mpi, store_for
 from tesserack.distributed._stores import HashStore, PrefixStore
 
@@ -38,6 +39,7 @@ __all__ = [
     "new_subgroups_by_enumeration",
     "resolve",
     "split_group",
+    "world_groups",
 ]
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
@@ -54,6 +56,11 @@ class _World:
 
 
 _world = _World()
+
+
+def world_groups() -> dict[str, ProcessGroup]:
+    """This process's groups by name, the default one first."""
+    return dict(_world.groups)
 
 
 class GroupMember:
@@ -188,6 +195,7 @@ def init_process_group(
     name = f"world{next(_world.starts)}"
     _world.default = GroupMember.WORLD = _make(meeting, range(meeting.size), chosen, name, bound)
     _world.default.group_desc = group_name or "default_pg"
+    prepare(world_groups)
 
 
 def destroy_process_group(group: Any = None) -> None:
