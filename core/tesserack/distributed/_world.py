@@ -22,6 +22,7 @@ __all__ = [
     "destroy_process_group",
     "get_backend",
     "get_backend_config",
+    "get_default_backend_for_device",
     "get_default_group",
     "get_global_rank",
     "get_group_rank",
@@ -155,6 +156,11 @@ def _seconds(timeout: Any) -> timedelta:
     if not isinstance(timeout, timedelta):
         raise TypeError(f"expected timeout to be a datetime.timedelta, got {type(timeout).__name__}")
     return timeout
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The communicator for tensors of a device: ``local``, which takes those of cards through the host."""
+    return "local"
 
 
 def init_process_group(
