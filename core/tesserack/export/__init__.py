@@ -25,6 +25,7 @@ from tesserack.export.exported_program import (
     default_decompositions,
 )
 from tesserack.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
+from tesserack.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import GetAttrKey, register_pytree_node
 
@@ -35,10 +36,12 @@ __all__ = [
     "ExportError",
     "ExportGraphSignature",
     "ExportedProgram",
+    "FlatArgsAdapter",
     "InputError",
     "ModuleCallEntry",
     "ModuleCallSignature",
     "ShapesCollection",
+    "UnflattenedModule",
     "default_decompositions",
     "dims",
     "dynamic_shapes",
@@ -50,6 +53,7 @@ __all__ = [
     "load",
     "register_dataclass",
     "save",
+    "unflatten",
 ]
 
 

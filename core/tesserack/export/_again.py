@@ -12,9 +12,7 @@ from tesserack.export._export import assemble, program_of
 from tesserack.export._ranges import flat_inputs
 from tesserack.export._unlift import ExportedModule, unlifted
 from tesserack.export.exported_program import _tracing
-from tesserack.fx.experimental.proxy_tensor import get_proxy_mode
-from tesserack.fx.interpreter import Interpreter
-from tesserack.fx.node import Node
+from tesserack.fx.experimental.proxy_tensor import RetracingInterpreter
 from tesserack.utils._pytree import tree_unflatten
 
 __all__ = ["DECOMPOSITIONS", "decomposed"]
@@ -27,21 +25,11 @@ DECOMPOSITIONS: dict[Any, Any] = {
 }
 
 
-class _Notes(Interpreter):
-    """Runs a graph; what becomes of a node knows the lines and modules that the node knows."""
-
-    def run_node(self, n: Node) -> Any:
-        mode = get_proxy_mode()
-        if mode is not None:
-            mode.tracer.carried = n.meta
-        return super().run_node(n)
-
-
 class _Replayed(ExportedModule):
     """A program that is traced."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        found = _Notes(self).run(*flat_inputs(self._in_spec, args, kwargs))
+        found = RetracingInterpreter(self).run(*flat_inputs(self._in_spec, args, kwargs))
         return tree_unflatten(list(found), self._out_spec)
 
 

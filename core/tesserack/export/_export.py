@@ -25,6 +25,7 @@ from tesserack.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
+from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import tree_flatten
@@ -155,6 +156,7 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
         return trace(program, {})
     rows = trials(symbols)
     found = _merged_at(program, symbols, rows)
+    rows += _asked_for(program, symbols, rows)
     named = [[s.range.lower + more if s.declared else s.example for s in symbols] for more in (0, 1)]
     rows += [row for row in named[: 2 if any(s.declared and not s.range.lower for s in symbols) else 1]
              if any(s.declared for s in symbols)]  # fmt: skip
@@ -174,6 +176,22 @@ def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
         found = _merged_at(program, symbols, rows)
     _set_least(symbols, least)
     return found
+
+
+def _asked_for(program: Program, symbols: list[Symbol], rows: list[list[int]]) -> list[list[int]]:
+    """Sizes around those that the program compares its sizes with."""
+    found: dict[tuple[int, ...], None] = {}
+    for row, made in program.traces.items():
+        for place, (symbol, value) in enumerate(zip(symbols, row, strict=True)):
+            wanted = {n for _, _, f, o in symbol.places for n in made.watch.further(f, o, value)}
+            least = symbol.range.lower if symbol.declared else 2
+            for n in sorted(wanted):
+                if n >= least and n in symbol.range and n != symbol.example:
+                    found[(*rows[0][:place], n, *rows[0][place + 1 :])] = None
+    return [[*row] for row in found if [*row] not in rows][:_MOST_ASKED]
+
+
+_MOST_ASKED = 24  # tries, for a program that compares sizes with many numbers
 
 
 def _set_least(symbols: list[Symbol], least: int) -> None:
@@ -273,7 +291,7 @@ def assemble(
         found.root,
         found.graph,
         ExportGraphSignature(specs, outputs),
-        dict(program.module.state_dict(keep_vars=True)),
+        _state(program),
         {s.name: s.range for s in symbols},
         [ModuleCallEntry("", signature), *_modules(found)],
         example,
@@ -300,10 +318,24 @@ def _outline(leaf: Any) -> Any:
     return (tuple(map(int, Tensor.size(leaf))), leaf.dtype, leaf.device.type) if isinstance(leaf, Tensor) else leaf
 
 
+def _state(program: Program) -> dict[str, Any]:
+    """Parameters, then persistent buffers, then other names of theirs."""
+    state = dict(program.module.state_dict(keep_vars=True))
+    first = [name for name, _ in program.parameters] + [name for name, _, _ in program.buffers]
+    return {name: state[name] for name in first if name in state} | state
+
+
 def _modules(found: Trace) -> list[ModuleCallEntry]:
     seen: dict[str, None] = {}
-    for node in found.graph.nodes:
-        for path, _ in node.meta.get("nn_module_stack", {}).values():
-            if path:
-                seen[path] = None
+
+    def look(graph: Graph, root: Module) -> None:
+        for node in graph.nodes:
+            for path, _ in node.meta.get("nn_module_stack", {}).values():
+                if path:
+                    seen[path] = None
+            if node.op == "get_attr":
+                inner = getattr(root, node.target)
+                look(inner.graph, inner)
+
+    look(found.graph, found.root)
     return [ModuleCallEntry(path) for path in seen]

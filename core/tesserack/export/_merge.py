@@ -153,6 +153,7 @@ class _Merged:
         graph = self.graphs[0]
         with graph.inserting_before(before):
             made = graph.create_node("call_function", target, args, {}, name=name)
+        made.meta = {k: v for k, v in before.meta.items() if k in ("stack_trace", "nn_module_stack")}
         value = expression.values[0]
         made.meta["val"] = SymInt(value, expression.text) if isinstance(value, int) else value
         return made

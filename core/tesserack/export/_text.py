@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import keyword
 import math
 import operator
 from typing import Any
@@ -201,15 +202,18 @@ def read_graph(content: dict[str, Any], mode: FakeTensorMode) -> tuple[Module, G
         op, name, target = line["op"], line["name"], line["target"]
         if op not in ("placeholder", "get_attr", "call_function", "output") or name in nodes:
             raise ValueError(f"no node is written as {line!r}")
-        if not str(name).isidentifier() or (op in ("placeholder", "get_attr") and not str(target).isidentifier()):
+        if (
+            not str(name).isidentifier()
+            or keyword.iskeyword(name)
+            or (op in ("placeholder", "get_attr") and not str(target).isidentifier())
+        ):
             raise ValueError(f"no node is called {name!r}, {target!r}")
         if op == "get_attr" and target not in root._modules:
             raise ValueError(f"the graph reads {target!r}, which it does not hold")
         args = tuple(decode(a, nodes) for a in line.get("args", ()))
         kwargs = {str(key): decode(value, nodes) for key, value in line.get("kwargs", {}).items()}
         made = graph.create_node(op, _operator(target) if op == "call_function" else target, args, kwargs, name=name)
-        if made.name != name:
-            raise ValueError(f"no node can be called {name!r}")
+        made.name = name
         nodes[name] = made
         _read_notes(made, line, mode)
     return root, graph

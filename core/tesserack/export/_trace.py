@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import keyword
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from tesserack.aten.modes import disabled_modes
 from tesserack.export._errors import ExportError, ways_out
 from tesserack.export._functional import Functional, functionalize_inner, written
 from tesserack.export._side_effects import SideEffects
+from tesserack.export._watch import Watch
 from tesserack.export.graph_signature import InputKind
 from tesserack.fx.experimental.proxy_tensor import (
     _PACKAGE,
@@ -67,6 +69,7 @@ class Trace:
     changed: list[tuple[InputKind, str, Node]]
     results: list[Any]
     out_spec: TreeSpec
+    watch: Watch
 
 
 class _Tracer(PythonKeyTracer):
@@ -143,6 +146,9 @@ def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
         ExportError: for what cannot be seen or is not known without data, with the program's line.
     """
     mode = FakeTensorMode()
+    watch = Watch()
+    if sizes:
+        mode.shown_sizes = watch.shown
     tracer = _Tracer(program, mode)
     inputs = [(InputKind.PARAMETER, name, tracer.lift(f"p_{_flat(name)}", x)) for name, x in program.parameters]
     inputs += [(InputKind.BUFFER, name, tracer.lift(f"b_{_flat(name)}", x)) for name, x, _ in program.buffers]
@@ -156,8 +162,9 @@ def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
         flat, out_spec = tree_flatten(program.module(*args, **kwargs))
         nodes = [_result(tracer, x) for x in flat]
         assigned = [(name, tracer.node_of(x)) for name, x in effects.buffers(tracer.is_form)]
+    mode.shown_sizes = None
     tracer.graph.create_node("output", "output", ((*nodes, *(node for _, node in assigned)),), {})
-    return _finished(tracer, inputs, out_spec, [name for name, _ in assigned])
+    return _finished(tracer, inputs, out_spec, [name for name, _ in assigned], watch)
 
 
 def _flat(name: str) -> str:
@@ -212,7 +219,7 @@ def _result(tracer: PythonKeyTracer, value: Any) -> Any:
     )
 
 
-def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: list[str]) -> Trace:
+def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: list[str], watch: Watch) -> Trace:
     """The graph without writes, its placeholders in order, and without steps that nothing reads."""
     functionalize_inner(tracer.root)
     found = Functional(tracer.graph)
@@ -225,6 +232,7 @@ def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: 
     changed += [(InputKind.BUFFER, name, node) for name, node in zip(assigned, found.results[count:], strict=True)]
     changed = [item for kind in _ORDER for item in changed if item[0] is kind]
     _reorder(found.graph, [placeholders[node] for _, _, node in every])
+    _rename(found.graph, {placeholders[node]: name for kind, name, node in every if kind is InputKind.USER_INPUT})
     results = [*found.results[:count]]
     output = found.graph.create_node("output", "output", ((*(node for _, _, node in changed), *results),), {})
     output.meta["val"] = None
@@ -237,6 +245,7 @@ def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: 
         changed,
         results,
         out_spec,
+        watch,
     )
 
 
@@ -248,6 +257,14 @@ def _reorder(graph: Graph, nodes: list[Node]) -> None:
         first = next(iter(graph.nodes))
         if first is not node:
             first.prepend(node)
+
+
+def _rename(graph: Graph, names: dict[Node, str]) -> None:
+    """Inputs are called as the program calls them, though it be as a builtin function is."""
+    taken = {node.name for node in graph.nodes}
+    for node, name in names.items():
+        if name not in taken and name.isidentifier() and not keyword.iskeyword(name):
+            node.name = name
 
 
 def _remove_unread(graph: Graph) -> None:

@@ -131,13 +131,9 @@ def combined(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         raise TypeError(f"export: the arguments do not fit the program: {error}") from None
-    found: dict[str, Any] = {}
-    for name, value in bound.items():
-        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            found.update(value)
-        elif name not in kwargs:
-            found[name] = value
-    return found | {name: value for name, value in kwargs.items() if name not in found}
+    found = {name: value for name, value in bound.items() if name not in kwargs}
+    found = {k: v for k, v in found.items() if signature.parameters[k].kind is not inspect.Parameter.VAR_KEYWORD}
+    return found | kwargs
 
 
 def bind(inputs: dict[str, Any], shapes: Any) -> Iterator[Axis]:

@@ -253,6 +253,8 @@ class ExportedProgram:
         made = object.__new__(ExportedProgram)
         made.__dict__.update({**self.__dict__})
         made._graph_module = copy.deepcopy(self._graph_module)
+        for new, old in zip(made.graph.nodes, self.graph.nodes, strict=True):
+            new.name = old.name  # also of one that is called as a builtin function is
         made._graph_signature = copy.deepcopy(self._graph_signature)
         made._state_dict = copy.deepcopy(self._state_dict, memo)
         made._constants = copy.deepcopy(self._constants, memo)

@@ -17,6 +17,7 @@ from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
+from tesserack.fx.interpreter import Interpreter
 from tesserack.fx.node import Node, map_aggregate
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
@@ -78,7 +79,7 @@ class PythonKeyTracer:
         self.parent = parent
         self.lifted: list[Tensor] = []  # tensors of the parent's that became placeholders, in order
         self.frames_before: int = len(user_frames()) if parent is None else parent.frames_before
-        self.module_stack: dict[str, tuple[str, str]] = parent.module_stack if parent is not None else {}
+        self.module_stack: dict[str, tuple[str, str]] = {}  # of the outermost one: modules whose forward runs
         self._nodes: dict[int, tuple[Tensor, Node]] = {}
         self._by_memory: dict[Any, Node] = {}
         self.carried: dict[str, Any] | None = None  # notes of the node of another graph, which is traced again
@@ -166,8 +167,11 @@ class PythonKeyTracer:
             return
         frames = user_frames()[self.frames_before :]
         node.meta["stack_trace"] = shown_frames(frames)
-        if self.module_stack:
-            node.meta["nn_module_stack"] = dict(self.module_stack)
+        outermost = self
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        if outermost.module_stack:
+            node.meta["nn_module_stack"] = dict(outermost.module_stack)
 
     def _track_results(self, node: Node, result: Any) -> None:
         if isinstance(result, Tensor):
@@ -301,6 +305,17 @@ def _mode_of(leaves: list[Any]) -> FakeTensorMode:
     return next((x.fake_mode for x in leaves if isinstance(x, FakeTensor)), FakeTensorMode())
 
 
+class RetracingInterpreter(Interpreter):
+    """Runs a graph that is traced again: what becomes of a node knows the lines and modules that the node knows."""
+
+    def run_node(self, n: Node) -> Any:
+        """The node's value."""
+        mode = get_proxy_mode()
+        if mode is not None:
+            mode.tracer.carried = n.meta
+        return super().run_node(n)
+
+
 def reenter_make_fx(
     f: Callable[..., Any], mode: ProxyTorchDispatchMode, args: Any, name: str
 ) -> tuple[GraphModule, list[Tensor], list[Any]]:
@@ -319,7 +334,10 @@ def reenter_make_fx(
         for place, value in enumerate(given):
             inner.placeholder(f"arg{place}_1", value)
         entered.enter_context(ProxyTorchDispatchMode(inner, "fake", decomposition_table=mode.decomposition_table))
-        results = f(*given)
+        if mode.tracer.carried is not None and isinstance(f, GraphModule):
+            results = RetracingInterpreter(f).run(*given)
+        else:
+            results = f(*given)
     inner.finish(tuple(results) if isinstance(results, (list, tuple)) else results)
     leaves = [*results] if isinstance(results, (list, tuple)) else [results]
     return GraphModule(inner.root, inner.graph, name), inner.lifted, leaves
