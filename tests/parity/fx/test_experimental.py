@@ -108,7 +108,7 @@ def test_sizes_decide_beside_meta_tensors(lib, fx):
             y = self.lin(x)
             if y.shape[1] == 3 and x.dim() == 2:
                 y = lib.nn.ReLU()(y)
-            return y + y.size(0)
+            return y + y.size(1)
 
     meta = module(lib, "meta_tracer")
     traced = meta.symbolic_trace(Sized(), meta_args={"x": lib.ones(4, 3, device="meta")})

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tesserack import Tensor, strided
-from tesserack._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack._tensor.subclass import has_no_memory
+from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule

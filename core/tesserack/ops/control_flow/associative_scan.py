@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tesserack as ts
-from tesserack._higher_order_ops._checks import check_same
-from tesserack._higher_order_ops._flat import Flat, is_tensor, leaves_of
-from tesserack._higher_order_ops.scan import sliced_first
 from tesserack.aten.higher_order import HigherOrderOperator
 from tesserack.func import vmap
+from tesserack.ops.control_flow._checks import check_same
+from tesserack.ops.control_flow._flat import Flat, is_tensor, leaves_of
+from tesserack.ops.control_flow.scan import sliced_first
 from tesserack.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 __all__ = ["AssociativeScanOp", "associative_scan", "associative_scan_op"]

@@ -11,25 +11,25 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._subclasses.fake_tensor import (
+from tesserack._tensor.subclass import has_no_memory
+from tesserack.aten.fake.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
 )
-from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.modes import disabled_modes
-from tesserack.export._errors import ExportError, ways_out
-from tesserack.export._functional import Functional, functionalize_inner, written
-from tesserack.export._side_effects import SideEffects
-from tesserack.export._watch import Watch
-from tesserack.export.graph_signature import InputKind
 from tesserack.fx.experimental.proxy_tensor import (
     _PACKAGE,
     ProxyTorchDispatchMode,
     PythonKeyTracer,
     shown_frames,
 )
+from tesserack.fx.export._errors import ExportError, ways_out
+from tesserack.fx.export._functional import Functional, functionalize_inner, written
+from tesserack.fx.export._side_effects import SideEffects
+from tesserack.fx.export._watch import Watch
+from tesserack.fx.export.graph_signature import InputKind
 from tesserack.fx.graph import Graph
 from tesserack.fx.node import Node
 from tesserack.jit.compiler import exporting

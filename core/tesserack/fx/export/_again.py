@@ -8,11 +8,11 @@ from typing import Any
 
 import tesserack as ts
 from tesserack.aten.operators import namespace
-from tesserack.export._export import assemble, program_of
-from tesserack.export._ranges import flat_inputs
-from tesserack.export._unlift import ExportedModule, unlifted
-from tesserack.export.exported_program import _tracing
 from tesserack.fx.experimental.proxy_tensor import RetracingInterpreter
+from tesserack.fx.export._export import assemble, program_of
+from tesserack.fx.export._ranges import flat_inputs
+from tesserack.fx.export._unlift import ExportedModule, unlifted
+from tesserack.fx.export.exported_program import _tracing
 from tesserack.utils._pytree import tree_unflatten
 
 __all__ = ["DECOMPOSITIONS", "decomposed"]

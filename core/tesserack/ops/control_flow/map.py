@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tesserack._higher_order_ops._checks import check_callable
-from tesserack._higher_order_ops._flat import Flat
-from tesserack._higher_order_ops.scan import sliced_first, stacked
 from tesserack.aten.higher_order import HigherOrderOperator
+from tesserack.ops.control_flow._checks import check_callable
+from tesserack.ops.control_flow._flat import Flat
+from tesserack.ops.control_flow.scan import sliced_first, stacked
 from tesserack.utils._pytree import tree_flatten
 
 __all__ = ["MapImpl", "map", "map_impl"]

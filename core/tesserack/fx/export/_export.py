@@ -7,15 +7,15 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.export._errors import ExportError, place_of
-from tesserack.export._merge import Difference, merge
-from tesserack.export._ranges import InputCheck, Symbol, ValueRanges
-from tesserack.export._symbols import named_columns, sizes_at, symbols_of, trials
-from tesserack.export._trace import Program, Trace, line_of, trace
-from tesserack.export._try import differs
-from tesserack.export.dynamic_shapes import AdditionalInputs, ShapesCollection, bind, combined
-from tesserack.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
-from tesserack.export.graph_signature import (
+from tesserack.fx.export._errors import ExportError, place_of
+from tesserack.fx.export._merge import Difference, merge
+from tesserack.fx.export._ranges import InputCheck, Symbol, ValueRanges
+from tesserack.fx.export._symbols import named_columns, sizes_at, symbols_of, trials
+from tesserack.fx.export._trace import Program, Trace, line_of, trace
+from tesserack.fx.export._try import differs
+from tesserack.fx.export.dynamic_shapes import AdditionalInputs, ShapesCollection, bind, combined
+from tesserack.fx.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from tesserack.fx.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
     InputKind,

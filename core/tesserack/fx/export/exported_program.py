@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.export._ranges import InputCheck, ValueRanges
-from tesserack.export.graph_signature import (
+from tesserack.fx.export._ranges import InputCheck, ValueRanges
+from tesserack.fx.export.graph_signature import (
     ConstantArgument,
     CustomObjArgument,
     ExportGraphSignature,
@@ -233,7 +233,7 @@ class ExportedProgram:
 
         Inputs are checked against the example's outlines and the ranges of sizes, unless ``check_guards`` is False.
         """
-        from tesserack.export._unlift import unlifted
+        from tesserack.fx.export._unlift import unlifted
 
         return unlifted(self, check_guards)
 

@@ -13,19 +13,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tesserack.export import _again, dynamic_shapes, exported_program, graph_signature
-from tesserack.export._errors import ExportError, InputError
-from tesserack.export._export import exported
-from tesserack.export._file import load, save
-from tesserack.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
-from tesserack.export.exported_program import (
+from tesserack.fx.export import _again, dynamic_shapes, exported_program, graph_signature
+from tesserack.fx.export._errors import ExportError, InputError
+from tesserack.fx.export._export import exported
+from tesserack.fx.export._file import load, save
+from tesserack.fx.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
+from tesserack.fx.export.exported_program import (
     ExportedProgram,
     ModuleCallEntry,
     ModuleCallSignature,
     default_decompositions,
 )
-from tesserack.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
-from tesserack.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
+from tesserack.fx.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
+from tesserack.fx.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import GetAttrKey, register_pytree_node
 

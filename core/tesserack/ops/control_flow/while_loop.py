@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tesserack as ts
-from tesserack._higher_order_ops._checks import check_callable, check_carry
-from tesserack._higher_order_ops._flat import Flat, is_tensor
-from tesserack._higher_order_ops._trial import outlines_of
 from tesserack.aten.higher_order import HigherOrderOperator
+from tesserack.ops.control_flow._checks import check_callable, check_carry
+from tesserack.ops.control_flow._flat import Flat, is_tensor
+from tesserack.ops.control_flow._trial import outlines_of
 from tesserack.utils._pytree import tree_flatten
 
 __all__ = ["WhileLoopOp", "while_loop", "while_loop_op"]

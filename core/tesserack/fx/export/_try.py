@@ -7,8 +7,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.export._trace import Program, Trace
-from tesserack.export.graph_signature import InputKind
+from tesserack.fx.export._trace import Program, Trace
+from tesserack.fx.export.graph_signature import InputKind
 from tesserack.fx.graph_module import GraphModule
 from tesserack.utils._pytree import tree_leaves, tree_unflatten
 

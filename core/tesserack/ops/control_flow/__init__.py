@@ -9,11 +9,15 @@ nested structures and those, ``_checks.py`` holds what functions return against 
 runs a function for the outlines of its results alone.
 """
 
-from tesserack._higher_order_ops.associative_scan import associative_scan, associative_scan_op
-from tesserack._higher_order_ops.cond import cond, cond_op
-from tesserack._higher_order_ops.map import map, map_impl
-from tesserack._higher_order_ops.scan import scan, scan_op
-from tesserack._higher_order_ops.while_loop import while_loop, while_loop_op
+import sys
+from types import ModuleType
+from typing import Any
+
+from tesserack.ops.control_flow.associative_scan import associative_scan, associative_scan_op
+from tesserack.ops.control_flow.cond import cond, cond_op
+from tesserack.ops.control_flow.map import map, map_impl
+from tesserack.ops.control_flow.scan import scan, scan_op
+from tesserack.ops.control_flow.while_loop import while_loop, while_loop_op
 
 __all__ = [
     "associative_scan",
@@ -27,3 +31,14 @@ __all__ = [
     "while_loop",
     "while_loop_op",
 ]
+
+
+class _Functions(ModuleType):
+    """Shows functions, not the modules of the same names, whichever of their names those are imported by."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and name in __all__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Functions

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.export._errors import InputError
+from tesserack.fx.export._errors import InputError
 from tesserack.utils._pytree import TreeSpec, tree_flatten
 
 __all__ = ["InputCheck", "Symbol", "ValueRanges", "flat_inputs"]

@@ -12,7 +12,7 @@ import tesserack as ts
 __all__ = ["Watch"]
 
 _COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-_PACKAGE = str(Path(__file__).resolve().parents[1])  # whose own comparisons check, and decide nothing
+_PACKAGE = str(Path(__file__).resolve().parents[2])  # whose own comparisons check, and decide nothing
 _FEW = 8  # larger divisors leave too many remainders to try
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.export._errors import ExportError
 from tesserack.fx.experimental.proxy_tensor import shown_frames, user_frames
+from tesserack.fx.export._errors import ExportError
 from tesserack.nn.modules.module import Module
 
 __all__ = ["SideEffects"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._higher_order_ops._checks import check_callable, check_same, outline
-from tesserack._higher_order_ops._flat import Flat, is_tensor
-from tesserack._higher_order_ops._trial import outlines_of
 from tesserack.aten.higher_order import HigherOrderOperator
 from tesserack.autograd import Function
+from tesserack.ops.control_flow._checks import check_callable, check_same, outline
+from tesserack.ops.control_flow._flat import Flat, is_tensor
+from tesserack.ops.control_flow._trial import outlines_of
 from tesserack.utils._pytree import tree_flatten
 
 __all__ = ["CondOp", "cond", "cond_op"]

@@ -13,7 +13,7 @@ from typing import Any
 from tesserack import Tensor
 from tesserack.aten.missing import MissingNameError
 from tesserack.aten.operators import namespace
-from tesserack.export._inverse import put
+from tesserack.fx.export._inverse import put
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node, map_arg

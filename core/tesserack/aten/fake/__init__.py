@@ -1,6 +1,6 @@
 """Tensors without memory that say what they would hold: :class:`FakeTensor` and its mode."""
 
-from tesserack._subclasses.fake_tensor import (
+from tesserack.aten.fake.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,

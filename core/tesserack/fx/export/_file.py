@@ -8,11 +8,11 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._subclasses.fake_tensor import FakeTensorMode
-from tesserack.export._ranges import InputCheck, Symbol, ValueRanges
-from tesserack.export._text import decode, encode, read_graph, write_graph
-from tesserack.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
-from tesserack.export.graph_signature import (
+from tesserack.aten.fake.fake_tensor import FakeTensorMode
+from tesserack.fx.export._ranges import InputCheck, Symbol, ValueRanges
+from tesserack.fx.export._text import decode, encode, read_graph, write_graph
+from tesserack.fx.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from tesserack.fx.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
     InputKind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tesserack._higher_order_ops._flat import is_tensor
+from tesserack.ops.control_flow._flat import is_tensor
 
 __all__ = ["check_callable", "check_carry", "check_same", "described", "outline"]
 

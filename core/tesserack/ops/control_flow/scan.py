@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tesserack as ts
-from tesserack._higher_order_ops._checks import check_callable, check_carry
-from tesserack._higher_order_ops._flat import Flat, is_tensor
 from tesserack.aten.higher_order import HigherOrderOperator
+from tesserack.ops.control_flow._checks import check_callable, check_carry
+from tesserack.ops.control_flow._flat import Flat, is_tensor
 from tesserack.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 __all__ = ["ScanOp", "scan", "scan_op", "sliced_first", "stacked"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack.aten.operators import namespace
-from tesserack.export._ranges import InputCheck, flat_inputs
-from tesserack.export.graph_signature import InputKind, OutputKind
+from tesserack.fx.export._ranges import InputCheck, flat_inputs
+from tesserack.fx.export.graph_signature import InputKind, OutputKind
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node, map_arg

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.export._errors import ExportError
-from tesserack.export._ranges import Symbol, ValueRanges
-from tesserack.export.dynamic_shapes import Axis, Dim, _HintKind
+from tesserack.fx.export._errors import ExportError
+from tesserack.fx.export._ranges import Symbol, ValueRanges
+from tesserack.fx.export.dynamic_shapes import Axis, Dim, _HintKind
 
 __all__ = ["named_columns", "sizes_at", "symbols_of", "trials"]
 

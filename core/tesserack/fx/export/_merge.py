@@ -9,7 +9,7 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.aten.operators import namespace
-from tesserack.export._sizes import Expression, SymInt, find, size
+from tesserack.fx.export._sizes import Expression, SymInt, find, size
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node

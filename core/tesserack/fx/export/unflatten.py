@@ -6,9 +6,9 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tesserack.export._ranges import flat_inputs
-from tesserack.export._unlift import place, unlifted
-from tesserack.export.exported_program import ExportedProgram
+from tesserack.fx.export._ranges import flat_inputs
+from tesserack.fx.export._unlift import place, unlifted
+from tesserack.fx.export.exported_program import ExportedProgram
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.interpreter import Interpreter
