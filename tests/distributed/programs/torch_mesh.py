@@ -1,11 +1,13 @@
 """Tensor parallelism along one dim of a mesh and data parallelism along the other follow one process: by DTensors on
-both, and by DistributedDataParallel around a parallelized module. Written for PyTorch, and run as it is."""
+both, by DistributedDataParallel around a parallelized module, and by fully_shard of one. Written for PyTorch, and run
+as it is."""
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -82,6 +84,23 @@ def main():
     found = torch.stack(trained(model, lambda t: t.chunk(2)[data]))
     dist.all_reduce(found, group=mesh.get_group("dp"))
     assert (found / 2 - expected).abs().max().item() < 1e-5, (found / 2, expected)
+
+    for reshard in (True, False):
+        model, alone = Simple(), Simple()
+        parallelize_module(model, mesh["tp"], {"one": ColwiseParallel(), "two": RowwiseParallel()})
+        fully_shard(model.one, mesh=mesh["dp"], reshard_after_forward=reshard)
+        fully_shard(model, mesh=mesh["dp"])
+        assert model.one.weight.to_local().shape == (6, 8) and model.two.weight.to_local().shape == (4, 12)
+        optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (model, alone)]
+        for x, y in batches():
+            for m, optimizer, part in zip((model, alone), optimizers, (slice(data, None, 2), slice(None)), strict=True):
+                optimizer.zero_grad()
+                F.cross_entropy(m(x[part]), y[part]).backward()
+                torch.nn.utils.clip_grad_norm_(m.parameters(), 0.5)
+                optimizer.step()
+        whole = {name: value.full_tensor() for name, value in model.state_dict().items()}
+        for name, value in alone.state_dict().items():
+            assert (whole[name] - value).abs().max().item() < 1e-5, name
     if dist.get_rank() == 0:
         print("meshes follow one process")
     dist.destroy_process_group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from tesserack.distributed import _world
 from tesserack.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tesserack.distributed.fsdp._group import Kept, ParamGroup
 from tesserack.distributed.fsdp._layouts import Divided, Whole
-from tesserack.distributed.fsdp._leaves import divided_leaf
+from tesserack.distributed.fsdp._leaves import divided_leaf, local_of
 from tesserack.distributed.fsdp._places import Place, places_of
 from tesserack.distributed.fsdp._policies import (
     CPUOffloadPolicy,
@@ -218,7 +219,8 @@ def fully_shard(
     """Divide a module's parameters over ranks: each keeps a part, and the whole is there while the module computes.
 
     Parameters become ``DTensor``s, by default divided along dim 0; forward and backward gather them, backward averages
-    gradients over ranks and leaves each rank its part, which is all that the optimizer sees. Submodules come first:
+    gradients over ranks and leaves each rank its part, which is all that the optimizer sees. Parameters that are DTensors
+    of another dim of the same mesh (tensor parallelism) are divided along both. Submodules come first:
     what has been given to ``fully_shard`` before is a unit of its own, gathered by itself.
 
     Args:
@@ -320,32 +322,50 @@ def _device(mesh: DeviceMesh) -> Any:
 def _divide(
     parameter: Any, mesh: DeviceMesh, ranks: Ranks, placement_of: Callable[[Any], Any] | None, offload: OffloadPolicy
 ) -> tuple[Whole, Any]:
-    from tesserack.distributed.tensor import DTensor, Replicate, Shard
+    from tesserack.distributed.tensor import Replicate, Shard
 
-    if isinstance(parameter, DTensor):
-        raise NotImplementedError(
-            "fully_shard: expected plain parameters, got a DTensor; tensor parallelism under fully_shard is absent"
-        )
+    spec = parameter.__dict__.get("_spec")  # of tensor parallelism along another dim of the mesh
     placement = (placement_of(parameter) if placement_of is not None else None) or Shard(0)
     dim = placement.dim % max(parameter.ndim, 1)
     if parameter.ndim == 0:
         raise ValueError(
             "fully_shard doesn't support scalar parameters. Change it to a 1D tensor with numel equal to 1."
         )
-    whole = Whole(tuple(parameter.shape), parameter.dtype, parameter.requires_grad, dim)
-    data = parameter.detach()
+    data = local_of(parameter).detach()
+    whole = Whole(tuple(data.shape), parameter.dtype, parameter.requires_grad, dim, spec)
     if data.device.type != "meta" and data.device.type != mesh.device_type:
         data = data.to(_device(mesh))
     mine = data.split(chunk_sizes(whole.shape[dim], ranks.parts), dim)[ranks.part]
     local = mine.clone(memory_format=ts.contiguous_format)
     if isinstance(offload, CPUOffloadPolicy) and local.device.type != "meta":
         local = local.cpu()
-    placements = [Shard(dim)] if mesh.ndim == 1 else [Replicate(), Shard(dim)]
-    leaf = divided_leaf(local, whole.shape, mesh, placements, parameter.requires_grad)
+    placements: list[Any] = [Shard(dim)] if mesh.ndim == 1 else [Replicate(), Shard(dim)]
+    if spec is not None:
+        mesh, placements = _with_tensor_parallel(parameter, dim, mesh, placements)
+    leaf = divided_leaf(local, parameter.shape, mesh, placements, parameter.requires_grad)
     for name, value in parameter.__dict__.items():
         if name not in leaf.__dict__:
             setattr(leaf, name, value)
     return whole, leaf
+
+
+def _with_tensor_parallel(
+    parameter: Any, dim: int, mesh: DeviceMesh, placements: list[Any]
+) -> tuple[DeviceMesh, list[Any]]:
+    """How a part of a parameter that is a DTensor already lies on both dims of the mesh."""
+    from tesserack.distributed.tensor.placement_types import _StridedShard
+
+    spec = parameter._spec
+    cuts = [k for k, p in enumerate(spec.placements) if p.is_shard(dim)]
+    factor = math.prod(spec.mesh.size(k) for k in cuts)
+    if cuts:
+        if parameter.shape[dim] % (factor * mesh.size(mesh.ndim - 1)):
+            raise ValueError(
+                f"fully_shard: expected dim {dim} of a parameter of shape {tuple(parameter.shape)}, cut over {factor} "
+                f"ranks, to divide by {factor * mesh.size(mesh.ndim - 1)}; choose another by shard_placement_fn"
+            )
+        placements = [*placements[:-1], _StridedShard(dim, split_factor=factor)]
+    return mesh._beside(spec.mesh), [*placements, *spec.placements]
 
 
 def _set_resharding(unit: UnitState, wanted: bool | int | None, mesh: DeviceMesh) -> None:

@@ -16,7 +16,7 @@ from tesserack import Tensor
 from tesserack.autograd.function import Function, once_differentiable
 from tesserack.autograd.graph import innermost_hooks, saved_tensors_hooks
 from tesserack.distributed.fsdp._layouts import Layout
-from tesserack.distributed.fsdp._leaves import as_leaf_gradient, local_of
+from tesserack.distributed.fsdp._leaves import as_leaf_gradient, as_placed, local_of, part_of_placed
 from tesserack.distributed.fsdp._places import Place
 from tesserack.distributed.fsdp._ranks import Ranks, chunk_sizes
 
@@ -32,10 +32,22 @@ class _Part(NamedTuple):
     versions: tuple[int, ...]
 
 
+class _PlacedPart(NamedTuple):
+    """The same of a DTensor."""
+
+    part: _Part
+    spec: Any
+
+
 _memories: dict[int, tuple[weakref.ref[ParamGroup], int]] = {}  # of whole parameters that are there now
 
 
 def _pack(tensor: Tensor, others: Callable[[Tensor], Any] | None) -> Any:
+    if "_spec" in tensor.__dict__:
+        part = _pack(local_of(tensor), None)
+        if isinstance(part, _Part):
+            return _PlacedPart(part, tensor.__dict__["_spec"])
+        return others(tensor) if others is not None else tensor
     found = _memories.get(tensor._storage_id())
     group = found[0]() if found is not None else None
     if found is not None and group is not None:
@@ -58,6 +70,8 @@ class watching(saved_tensors_hooks):
         def get(kept: Any) -> Tensor:
             if isinstance(kept, _Part):
                 return kept.group.saved(kept)
+            if isinstance(kept, _PlacedPart):
+                return as_placed(kept.part.group.saved(kept.part), kept.spec)  # type: ignore[no-any-return]
             return unpack(kept) if unpack is not None else kept
 
         super().__init__(lambda tensor: _pack(tensor, pack), get)
@@ -70,7 +84,7 @@ class _Gathered(Function):
     def forward(ctx: Any, group: ParamGroup, *leaves: Tensor) -> Any:
         ctx.group = group
         ctx.set_materialize_grads(False)
-        outputs = tuple(full.detach() for full in group.fulls)
+        outputs = tuple(group.as_placed([full.detach() for full in group.fulls]))
         frozen = [o for o, needs in zip(outputs, group.layout.needs_grad(), strict=True) if not needs]
         ctx.mark_non_differentiable(*frozen)
         return outputs
@@ -228,8 +242,12 @@ class ParamGroup:
         if ts.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves):
             self.put_whole(_Gathered.apply(self, *leaves))
         else:
-            self.put_whole(self.fulls)
+            self.put_whole(self.as_placed(self.fulls))
         self.registered = True
+
+    def as_placed(self, fulls: Sequence[Tensor]) -> list[Any]:
+        """Whole parameters as the modules know them."""
+        return [as_placed(full, whole.spec) for full, whole in zip(fulls, self.layout.wholes, strict=True)]
 
     def reshard(self, *, for_backward: bool = False) -> None:
         """Let the modules have the divided parameters, and free the whole ones."""
@@ -295,7 +313,8 @@ class ParamGroup:
         """Gradients of the leaves, from those of the whole parameters; none while they are not to be reduced."""
         self.on_backward()
         with ts.no_grad():
-            given = self._with_waiting(grads)
+            parts = [part_of_placed(g, w.spec) for g, w in zip(grads, self.layout.wholes, strict=True)]
+            given = self._with_waiting(parts)
             if self.syncs:
                 found = self.layout.reduce(given) if any(g is not None for g in given) else []
             else:

@@ -26,6 +26,7 @@ class Whole(NamedTuple):
     dtype: Any
     requires_grad: bool
     dim: int = 0  #: along which it is divided
+    spec: Any = None  #: of a DTensor along another dim of the mesh, whose part the shape is of
 
 
 class Layout(ABC):

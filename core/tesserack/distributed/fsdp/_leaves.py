@@ -7,12 +7,28 @@ from typing import Any
 
 from tesserack import Tensor, nn
 
-__all__ = ["as_leaf_gradient", "divided_leaf", "local_of"]
+__all__ = ["as_leaf_gradient", "as_placed", "divided_leaf", "local_of", "part_of_placed"]
 
 
 def local_of(leaf: Any) -> Tensor:
     """This rank's elements."""
     return getattr(leaf, "_local_tensor", leaf)  # type: ignore[no-any-return]
+
+
+def as_placed(full: Tensor, spec: Any) -> Any:
+    """A whole parameter as the module knows it: a DTensor along another dim of the mesh, if there is a ``spec``."""
+    if spec is None:
+        return full
+    from tesserack.distributed.tensor import DTensor
+
+    return DTensor(full, spec)
+
+
+def part_of_placed(grad: Any, spec: Any) -> Any:
+    """This rank's part of a gradient of such a parameter."""
+    if spec is None or grad is None:
+        return grad
+    return grad.redistribute(placements=spec.placements).to_local()
 
 
 def as_leaf_gradient(leaf: Any, local: Tensor) -> Any:
