@@ -17,6 +17,7 @@ import pytest
 import tesserack as ts
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # faults
 HEADERS = HERE.parents[1] / "core" / "include"
 REFERENCE = HERE.parents[1] / "plugins" / "reference" / "tesserack_reference"
 
@@ -46,13 +47,15 @@ def shadow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process in which the devices of ``mutants.py`` are installed."""
+    """The environment of a process in which the devices of ``mutants*.py`` are installed."""
     folder = tmp_path_factory.mktemp("mutants")
-    shutil.copy(HERE / "mutants.py", folder)
-    # Every device of the module, the one whose fault is chosen by the environment included.
-    source = (HERE / "mutants.py").read_text()
-    names = re.findall(r"^ *(\w+) = (?:[A-Z]\w*|planted)\(", source, re.MULTILINE)
-    points = "".join(f"{name} = mutants:{name}\n" for name in names)
+    shutil.copy(HERE.parent / "plugins" / "late_backend.py", folder)  # from which some are made
+    points = ""
+    for path in sorted(HERE.glob("mutants*.py")):
+        shutil.copy(path, folder)
+        # Every device of the module, those whose fault is chosen by the environment included.
+        names = re.findall(r"^(?: {4})?(\w+) = (?:[A-Z]\w*|planted)\((?:\"|\))", path.read_text(), re.MULTILINE)
+        points += "".join(f"{name} = {path.stem}:{name}\n" for name in names)
     install(folder, "mutants", f"[tesserack.backends]\n{points}")
     shutil.copytree(REFERENCE, folder / REFERENCE.name)  # which the mutants are made from
     return environment(folder)
