@@ -176,9 +176,7 @@ def flushing(kernel: str) -> Fault:
     name = {"pointwise": "pointwise, neg", "reduce": "reduce, sum"}.get(kernel, kernel)
     other = "pointwise, neg" if kernel != "pointwise" else "gather"
     subject = f"{name} of float32 on flushes: 17 denormal numbers: "
-    fault = edge(
-        f"test_tiny[{name}-float32]", subject, innocent=f"test_tiny[{other}-float32]", FLUSHES=kernel
-    )
+    fault = edge(f"test_tiny[{name}-float32]", subject, innocent=f"test_tiny[{other}-float32]", FLUSHES=kernel)
     return Fault(fault.arguments, fault.test, fault.message, fault.innocent, fault.environment, "flushes")
 
 
@@ -321,16 +319,12 @@ PYTHON: dict[str, Fault] = {
     ),
     "narrow": edge(
         "test_products[float16]",
-        r"matmul of float16 on narrow: 3 x 2049 @ 2049 x 5, contiguous: element .* expected \S+, got ",
+        r"matmul of float16 on narrow: 17 x 4096 @ 4096 x 33, contiguous: element .* expected \S+, got ",
         innocent="test_products[float32]",
     ),
     "shortproducts": edge(
         "test_products[float32]",
         r"matmul of float32 on shortproducts: 3 x 2049 @ 2049 x 5, contiguous: element .* expected \S+, got ",
-    ),
-    "noproducts": edge(
-        "test_products[float32]",
-        r"matmul of float32 on noproducts: 4 x 0 @ 0 x 6, contiguous: element .0, 0.: expected 0.0, got 1.0",
     ),
     "counter16": edge(
         "test_reductions_of_many[float32]",
@@ -346,7 +340,7 @@ PYTHON: dict[str, Fault] = {
     ),
     "fewrows": edge(
         "test_reductions_of_many[float32]",
-        r"reduce, sum of float32 on fewrows: dim 1 of 65537 x 2: element .65535.: expected",
+        r"reduce, sum of float32 on fewrows: dim \d of [\dx ]+: element .65535.: expected",
     ),
     "nocarry": edge(
         "test_scans_carry[float32]",
@@ -357,7 +351,7 @@ PYTHON: dict[str, Fault] = {
     # forms
     "oddfar": form(
         "test_far_strides[copy_cast-float32]",
-        "copy_cast of float32 on oddfar: 3 x 3, 64 elements apart: element .0, 2.: expected",
+        r"copy_cast of float32 on oddfar: 3 x \d, 64 elements apart\S*( transposed)?: element .0, 2.: expected",
         "test_far_strides[sort-float32]",
     ),
     "fourdims": form(
@@ -405,7 +399,9 @@ PYTHON: dict[str, Fault] = {
         "test_programs_of_many_dtypes[add]",
         "pointwise, add of float64 on byid: contiguous, after the same program of float32, of one element: element",
     ),
-    "bysizes": kept("test_kernels_of_many_dtypes", r"reduce, \w+ of float64 on bysizes: 6 x 10, after float64, 6 x 10: "),
+    "bysizes": kept(
+        "test_kernels_of_many_dtypes", r"reduce, \w+ of float64 on bysizes: 6 x 10, after float64, 6 x 10: "
+    ),
     "byop": kept("test_kernels_of_many_dtypes", "sort, descending of float32 on byop: 6 x 10, after float32, 6 x 10: "),
     "anyorder": kept(
         "test_determinism_where_it_is_asked_for[scatter, add]",
@@ -414,14 +410,14 @@ PYTHON: dict[str, Fault] = {
     ),
     "counter32": Fault(
         ("--areas", "random", "-k", "wide or continue"),
-        "test_random.py::test_counters_are_wide[32]",
-        r"random_bits for float32 on counter32, from word 2\^32 - 8 on: element \d+ of 37 is .* fewer than 64 bits",
+        "test_random.py::test_counters_are_wide[33]",
+        r"random_bits for float32 on counter32, from word 2\^33 - 8 on: element \d+ of 37 is .* fewer than 64 bits",
         "test_random.py::test_counters_are_wide[31]",
     ),
     "blocks32": Fault(
         ("--areas", "random", "-k", "wide or continue"),
-        "test_random.py::test_counters_are_wide[34]",
-        r"random_bits for float32 on blocks32, from word 2\^34 - 8 on: element \d+ of 37 is .* fewer than 64 bits",
+        "test_random.py::test_counters_are_wide[35]",
+        r"random_bits for float32 on blocks32, from word 2\^35 - 8 on: element \d+ of 37 is .* fewer than 64 bits",
         "test_random.py::test_counters_are_wide[33]",
     ),
     # time
@@ -433,12 +429,21 @@ PYTHON: dict[str, Fault] = {
         "test_query_tells_what_is_done", r"query\(\) of an event on hasty was true after \S+ ms, and the work before it"
     ),
     "onewait": timed(
-        "test_synchronize_waits_for_all_streams", r"synchronize\(\) of .* on onewait: expected 12.0 everywhere, got"
+        "test_synchronize_waits_for_all_streams",
+        r"synchronize\(\) of the device on onewait returned while stream . of three was busy",
     ),
-    "hurried": timed("test_uploads_are_ordered", "a copy from the host to what earlier work of the stream reads on hurried"),
-    "eager": timed("test_downloads_are_ordered", "a copy to pinned memory, after the synchronize.. of its stream on eager"),
-    "delayed": timed("test_uploads_are_ordered", "work of the stream after a copy from pinned memory on delayed"),
-    "elsewhere": timed("test_recordings_replay_where_they_are_asked_to", "a recording replayed on a stream on elsewhere"),
+    "hurried": timed(
+        "test_uploads_are_ordered", "a copy from the host to what earlier work of the stream reads on hurried"
+    ),
+    "eager": timed(
+        "test_downloads_are_ordered", "a copy to pinned memory, after the synchronize.. of its stream on eager"
+    ),
+    "delayed": timed(
+        "test_uploads_are_ordered", r"a copy from pinned memory.* on delayed: expected \S+ everywhere, got"
+    ),
+    "elsewhere": timed(
+        "test_recordings_replay_where_they_are_asked_to", "a recording replayed on a stream on elsewhere"
+    ),
     "peers": Fault(
         ("--areas", "copies", "-k", "between or broadcast"),
         "test_copies.py::test_between_all_devices",

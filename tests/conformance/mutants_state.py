@@ -24,7 +24,7 @@ def by_id_alone(function: Kernel) -> Kernel:
 
     def run(*, outputs: Any, inputs: Any, program: Any, compute_dtype: Any) -> None:
         dtype = compiled.setdefault(program.id, compute_dtype)
-        if dtype is compute_dtype or not DTYPES[dtype].kind == "f":
+        if dtype is compute_dtype or DTYPES[dtype].kind != "f":
             function(outputs=outputs, inputs=inputs, program=program, compute_dtype=compute_dtype)
             return
         with np.errstate(all="ignore"):  # what the bits of the operands are in the other dtype
@@ -193,4 +193,3 @@ delayed = Delayed("delayed", own=True)
 elsewhere = Elsewhere("elsewhere", own=True)
 peers = Peers("peers", own=True, devices=2)
 latehealthy = Late("latehealthy", own=True, devices=2)
-

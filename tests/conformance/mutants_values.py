@@ -120,18 +120,6 @@ def short_products(function: Kernel) -> Kernel:
     return run
 
 
-def no_products(function: Kernel) -> Kernel:
-    """Leaves what lay there where there is nothing to add up."""
-
-    def run(out: Operand, a: Operand, b: Operand, bias: Any = None, *, compute_dtype: Any) -> None:
-        if a.shape[-1]:
-            function(out, a, b, bias, compute_dtype=compute_dtype)
-        else:
-            write(out, np.ones(out.shape))
-
-    return run
-
-
 def at_most(elements: int) -> Callable[[Kernel], Kernel]:
     """A reduction of no more elements in a row: its counter wraps around."""
 
@@ -193,7 +181,9 @@ def unstable(function: Kernel) -> Kernel:
         outs = [x for x in (*kwargs.get("outputs", ()), *args) if isinstance(x, Operand)][:2]
         values, positions = view(outs[0]), view(outs[1])
         if values.shape[-1] > 1000:
-            for row, at in zip(values.reshape(-1, values.shape[-1]), positions.reshape(-1, values.shape[-1]), strict=True):
+            for row, at in zip(
+                values.reshape(-1, values.shape[-1]), positions.reshape(-1, values.shape[-1]), strict=True
+            ):
                 for k in range(len(row) - 1):
                     if row[k] == row[k + 1]:
                         at[k], at[k + 1] = at[k + 1], at[k]
@@ -210,9 +200,9 @@ def odd_far(function: Kernel) -> Kernel:
 
     def run(out: Operand, x: Any) -> None:
         function(out, x)
-        if isinstance(x, Operand) and x.shape and x.shape[-1] % 2 and x.shape[-1] > 1:
-            if x.byte_strides[-1] >= 64 * DTYPES[x.dtype].itemsize:
-                view(out)[..., -1] = 0
+        far = isinstance(x, Operand) and x.shape and x.byte_strides[-1] >= 64 * DTYPES[x.dtype].itemsize
+        if far and x.shape[-1] % 2 and x.shape[-1] > 1:
+            view(out)[..., -1] = 0
 
     return run
 
@@ -319,7 +309,6 @@ floatfill = planted("floatfill", "fill", fill_by_float)
 floatiota = planted("floatiota", "iota", iota_by_float)
 narrow = planted("narrow", "matmul", narrow_products)
 shortproducts = planted("shortproducts", "matmul", short_products)
-noproducts = planted("noproducts", "matmul", no_products)
 counter16 = planted("counter16", "reduce", at_most(1 << 16))
 counter24 = planted("counter24", "reduce", at_most(1 << 24))
 fewrows = planted("fewrows", "reduce", few_rows)
@@ -338,4 +327,3 @@ evencopies = EvenCopies("evencopies")
 
 if "FLUSHES" in os.environ:
     flushes = planted("flushes", os.environ["FLUSHES"], afterwards(flush))
-

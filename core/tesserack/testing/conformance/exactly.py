@@ -1,4 +1,4 @@
-"""Results that must be exactly what they should be, signs of zero and NaN included, and words for those that are not."""
+"""Results that must be exactly what they should be, signs of zero and NaN included, and words for others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def expect(found: Any, wanted: Any, subject: str, what: str, card: Card, ulp: fl
     dtype (``subject``), the layout and size (``what``), and the first wrong element."""
     values, wanted = cases.values(found), np.asarray(wanted)
     if values.shape != wanted.shape:
-        pytest.fail(f"{subject} on {card.name}: {what}: expected shape {wanted.shape}, got {values.shape}", pytrace=False)
+        pytest.fail(
+            f"{subject} on {card.name}: {what}: expected shape {wanted.shape}, got {values.shape}", pytrace=False
+        )
     same = values == wanted
     if values.dtype.kind == "f":
         with np.errstate(all="ignore"):

@@ -60,7 +60,7 @@ class Guards:
             block.protect(False)
 
     def tensor(self, array: Any, step: int = 1, end: bool = True) -> Any:
-        """The elements of an array, the last dimension's ``step`` apart; a negative step is that of a flipped tensor."""
+        """The elements of an array, the last dimension's ``step`` apart; below zero, of a flipped tensor."""
         array = np.asarray(array)
         far = abs(step)
         wide = np.zeros((*array.shape[:-1], max(array.shape[-1] * far, 1)), array.dtype)
@@ -152,8 +152,8 @@ KERNELS: dict[str, Callable[[Guards], Iterator[Case]]] = {
     "matmul": _matmul,
     "gather": lambda g: _vectors(g, lambda x: (x.gather(0, _index(x, g)), x[_index(x, g)])),
     "gather, rows": lambda g: _matrices(g, lambda x: x[_index(x, g)]),
-    "scatter": lambda g: _vectors(g, lambda x: (ts.zeros_like(x).scatter(0, _index(x, g), x))),
-    "scatter, add": lambda g: _vectors(g, lambda x: (ts.zeros_like(x).scatter_add(0, _index(x, g), x))),
+    "scatter": lambda g: _vectors(g, lambda x: ts.zeros_like(x).scatter(0, _index(x, g), x)),
+    "scatter, add": lambda g: _vectors(g, lambda x: ts.zeros_like(x).scatter_add(0, _index(x, g), x)),
     "sort": lambda g: _vectors(g, lambda x: x.sort()),
     "sort, rows": lambda g: _matrices(g, lambda x: x.sort(1)),
 }

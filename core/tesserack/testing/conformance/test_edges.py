@@ -75,7 +75,9 @@ def test_tiny(name: str, dtype: str, card: Card, record: Record) -> None:
     if (name, dtype) in FLUSHED:
         pytest.skip("denormal numbers of bfloat16 may be zero in products")
     call, wanted = TINY[name]
-    expect(call(there(tiny(dtype), dtype, card)), wanted(tiny(dtype)), f"{name} of {dtype}", "17 denormal numbers", card)
+    expect(
+        call(there(tiny(dtype), dtype, card)), wanted(tiny(dtype)), f"{name} of {dtype}", "17 denormal numbers", card
+    )
 
 
 # Functions whose results are tiny: operands, and what comes of them.
@@ -303,7 +305,9 @@ def test_scans_carry(dtype: str, card: Card, record: Record) -> None:
         last = np.maximum.accumulate(np.where(values == wanted, np.arange(count), 0), 1)
         expect(found.indices, last, f"scan, positions of max of {dtype}", what, card)
         signs = np.where(np.arange(count) % 5 == 2, -1.0, 1.0)[None]
-        expect(there(signs, dtype, card).cumprod(1), signs.cumprod(1), f"scan, prod of {dtype}", f"1 row of {count}", card)
+        expect(
+            there(signs, dtype, card).cumprod(1), signs.cumprod(1), f"scan, prod of {dtype}", f"1 row of {count}", card
+        )
 
 
 @pytest.mark.parametrize("dtype", ("float32", "int64", "uint8"))
@@ -336,6 +340,8 @@ def test_reductions_of_millions(card: Card, record: Record) -> None:
     expect(x.amax(), np.array(5), "reduce, max of uint8", what, card)
     expect(x.argmax(), np.array(count - 2), "reduce, argmax of uint8", what, card)
     expect((x > 4).any(), np.array(True), "reduce, any of uint8", what, card)
+    if 0 < int(card.properties["max_allocation"]) < 4 * count:
+        return  # as float32 it is more than one block
     expect(x.float().sum().round(), np.array(float(count + 4)), "reduce, sum of float32", what, card, ulp=4)
 
 

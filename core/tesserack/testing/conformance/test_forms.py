@@ -64,7 +64,9 @@ def test_far_strides(name: str, dtype: str, card: Card, record: Record) -> None:
 def _judge(found: Any, wanted: Any, subject: str, what: str, card: Card) -> None:
     """Integers as the dtype of the result holds them."""
     wanted = np.asarray(wanted)
-    expect(found, wanted if found.dtype.is_floating_point else wanted.astype(str(found.dtype)[10:]), subject, what, card)
+    expect(
+        found, wanted if found.dtype.is_floating_point else wanted.astype(str(found.dtype)[10:]), subject, what, card
+    )
 
 
 @pytest.mark.parametrize("dtype", ("float32", "uint8"))

@@ -88,7 +88,9 @@ def check_sample(name: str, sample: samples.Sample, dtype: str, card: Card, find
 
 def worst(results: list[Any], expected: list[Any], name: str, dtype: str) -> Measured:
     """The measurement of all results of one call."""
-    slack, least = (1.0, float(name in NEAR_ONE)) if RECORDS[name]["pointwise"] else (4.0, float(name.partition(".")[0] in SUMS))
+    slack, least = (
+        (1.0, float(name in NEAR_ONE)) if RECORDS[name]["pointwise"] else (4.0, float(name.partition(".")[0] in SUMS))
+    )
     if len(results) != len(expected):
         return Measured(f"expected {len(expected)} results, got {len(results)}")
     if dtype == "bool" and name in TIED:

@@ -84,7 +84,7 @@ def test_close_to_cpu(name: str, count: int, card: Card) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=f"{name} on {card.name}")
 
 
-@pytest.mark.parametrize("bits", (31, 32, 33, 34, 63))
+@pytest.mark.parametrize("bits", (31, 32, 33, 34, 35, 63))
 def test_counters_are_wide(bits: int, card: Card) -> None:
     """Far along the stream: where its words, and its blocks of four, pass 2^32."""
     begin = (1 << bits) - 8

@@ -175,8 +175,8 @@ def test_determinism_where_it_is_asked_for(name: str, card: Card, record: Record
         for again in range(12):
             if SUMS[name](x, at).cpu().numpy().tobytes() != first:
                 pytest.fail(
-                    f"{name} of float32 on {card.name}: {count} elements: run {again + 2} differs from the first, where "
-                    "determinism was asked for (TS_C_DETERMINISTIC): have another way, or decline",
+                    f"{name} of float32 on {card.name}: {count} elements: run {again + 2} differs from the first, "
+                    "where determinism was asked for (TS_C_DETERMINISTIC): have another way, or decline",
                     pytrace=False,
                 )
     finally:

@@ -115,7 +115,7 @@ def test_elapsed_time(card: Card) -> None:
 
 
 def test_elapsed_time_is_the_devices(card: Card) -> None:
-    """Events tell when the device reached them, not when the host asked, in milliseconds: they span the work between."""
+    """Events tell when the device reached them, in milliseconds, not when the host asked: they span the work."""
     stream = ts.current_stream(card.device)
     x = ts.zeros(COUNT * 20, device=card.device)
     shares = []
@@ -134,7 +134,7 @@ def test_elapsed_time_is_the_devices(card: Card) -> None:
             assert "does not time its events" in str(error)
             pytest.skip("its events measure no time")
         del y
-        if attempt and (0.9 <= shares[-1] <= 1.02 or shares[-1] > 1.05 or len(shares) > 4 and max(shares[1:]) < 0.3):
+        if attempt and (0.9 <= shares[-1] <= 1.02 or shares[-1] > 1.05 or (len(shares) > 4 and max(shares[1:]) < 0.3)):
             break
     best = min(shares[1:], key=lambda share: abs(share - 1))
     if not 0.88 <= best <= 1.05:
@@ -152,14 +152,14 @@ def test_query_tells_what_is_done(card: Card) -> None:
     ts.synchronize(card.device)
     for name, mark in (("an event", None), ("a stream", stream)):
         waits = []
-        for _ in range(4):
+        for _ in range(3):
             with ts.stream(stream):
                 y = busy(x, 20)
             event = ts.Event(device=card.device)
             event.record(stream)
             asked: Any = mark or event
             begin = time.perf_counter()
-            while not asked.query():
+            while not asked.query() and time.perf_counter() < begin + 1:  # some go on only when they are waited for
                 time.sleep(1e-4)
             told = time.perf_counter()
             stream.synchronize()
@@ -244,7 +244,13 @@ def test_synchronize_waits_for_all_streams(card: Card) -> None:
         with ts.stream(stream):
             results.append(busy(x))
     ts.synchronize(card.device)
-    assert all(stream.query() for stream in streams)
+    still = [number + 1 for number, stream in enumerate(streams) if not stream.query()]
+    if still:
+        pytest.fail(
+            f"synchronize() of the device on {card.name} returned while stream {still[0]} of three was busy: it waits "
+            "for some of the streams, not for the one that it is given",
+            pytrace=False,
+        )
     for result in results:
         agree(result, 12.0, card, "synchronize() of the device")
     for number in range(3):

@@ -16,7 +16,18 @@ from tesserack.testing.references import REFERENCES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NEAR_ONE", "SUMS", "TIED", "TOLERANCE", "Findings", "Measured", "dtype_name", "expectation", "fit", "measure"]
+__all__ = [
+    "NEAR_ONE",
+    "SUMS",
+    "TIED",
+    "TOLERANCE",
+    "Findings",
+    "Measured",
+    "dtype_name",
+    "expectation",
+    "fit",
+    "measure",
+]
 
 TOLERANCE = {"float64": 1e-9, "float32": 3e-5, "float16": 4e-3, "bfloat16": 3e-2}
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
