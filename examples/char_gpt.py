@@ -1,6 +1,7 @@
 """A small GPT that learns to spell like the Python reference manual, character by character.
 
     python examples/char_gpt.py --epochs 10
+    tesserack serve examples/char_gpt.py:text --weights runs/char_gpt.safetensors    # with tesserack-serving
 
 The text is the help that every Python carries (``help("if")`` prints parts of it), 460,000 characters or so.
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from pydoc_data.topics import topics
+from typing import Any
 
 import tesserack as ts
 from common import finish, parse_arguments
@@ -18,6 +21,14 @@ from tesserack.nn import functional as F
 from tesserack.utils.progress import Progress
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 96, 128, 4, 3, 32
+
+
+Attend = Callable[[ts.Tensor, ts.Tensor, ts.Tensor], ts.Tensor]
+
+
+def causal(q: ts.Tensor, k: ts.Tensor, v: ts.Tensor) -> ts.Tensor:
+    """Attention to all that came before. A server has one of its own, which remembers keys and values."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 class Block(nn.Module):
@@ -29,12 +40,11 @@ class Block(nn.Module):
         self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
         self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 
-    def forward(self, x: ts.Tensor) -> ts.Tensor:
+    def forward(self, x: ts.Tensor, attend: Attend = causal) -> ts.Tensor:
         batch, length, _ = x.shape
         heads = self.qkv(self.norm1(x)).reshape(batch, length, 3, HEADS, WIDTH // HEADS)
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, WIDTH))
+        x = x + self.out(attend(q, k, v).transpose(1, 2).reshape(batch, length, WIDTH))
         return x + self.mlp(self.norm2(x))
 
 
@@ -47,9 +57,13 @@ class GPT(nn.Module):
         self.blocks = nn.Sequential(*(Block() for _ in range(BLOCKS)))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, characters)
 
-    def forward(self, tokens: ts.Tensor) -> ts.Tensor:
-        places = ts.arange(tokens.shape[1], device=tokens.device)
-        return self.head(self.norm(self.blocks(self.embed(tokens) + self.place(places))))
+    def forward(self, tokens: ts.Tensor, places: ts.Tensor | None = None, attend: Attend = causal) -> ts.Tensor:
+        if places is None:
+            places = ts.arange(tokens.shape[1], device=tokens.device)
+        x = self.embed(tokens) + self.place(places)
+        for block in self.blocks:
+            x = block(x, attend)
+        return self.head(self.norm(x))
 
 
 def batch(text: ts.Tensor, count: int) -> tuple[ts.Tensor, ts.Tensor]:
@@ -61,6 +75,20 @@ def batch(text: ts.Tensor, count: int) -> tuple[ts.Tensor, ts.Tensor]:
 
 def loss_of(model: nn.Module, x: ts.Tensor, y: ts.Tensor) -> ts.Tensor:
     return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+
+def text() -> Any:
+    """The model as ``tesserack serve`` takes it; its state comes with ``--weights``."""
+    from tesserack_serving import TextModel
+
+    characters = sorted({*"\n".join(topics.values())})
+    number = {character: k for k, character in enumerate(characters)}
+    return TextModel(
+        GPT(len(characters)),
+        encode=lambda prompt: [number[character] for character in prompt],
+        decode=lambda tokens: "".join(characters[token] for token in tokens),
+        context=CONTEXT,
+    )
 
 
 @ts.no_grad()

@@ -22,7 +22,17 @@ PACKAGE = ROOT / "core" / "tesserack"
 PUBLIC = ROOT / "core" / "include"
 
 # Lowest first. runtime stands beside dispatch: it runs backends, and knows operators only as kernels to launch.
-NATIVE_LEVELS = {"tensor": 0, "runtime": 1, "comm": 1, "dispatch": 1, "autograd": 2, "extend": 3, "ops": 4, "python": 5}
+NATIVE_LEVELS = {
+    "tensor": 0,
+    "runtime": 1,
+    "comm": 1,
+    "dispatch": 1,
+    "autograd": 2,
+    "extend": 3,
+    "ops": 4,
+    "graph": 5,
+    "python": 6,
+}
 # The package's modules and folders, lowest first; the longest name that a module begins with counts, and
 # ``ops.__init__`` is the module alone, without what lies in its folder. The package's own __init__ gathers all and is
 # free. A module that none of the names covers is refused.
@@ -36,9 +46,10 @@ PACKAGE_LAYERS = {
     "operators": "autograd.__init__ autograd.gradcheck _tensor.copying _tensor.pickling _tensor.printing amp ops "
     "sparse storage utils.deterministic utils.settings",
     # Layers, and what is written with their functions or lets others write such.
-    "layers": "aten distributed func library nested nn ops.__init__ ops.control_flow ops.layers ops.normalization "
-    "ops.spectral",
-    "tools": "distributions fx jit multiprocessing optim serialization utils",
+    "layers": "_higher_order_ops aten distributed func library nested nn ops.__init__ ops.higher_order ops.layers "
+    "ops.normalization ops.sizes ops.spectral",
+    "tools": "_subclasses distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
+    "distributed.pipelining distributions export fx jit multiprocessing optim serialization utils",
     # Methods of tensors, which are functions of all of the above.
     "methods": "_tensor.aliases _tensor.methods",
     "compat": "cli._checks compat testing",

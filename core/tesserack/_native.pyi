@@ -1180,8 +1180,13 @@ class Tensor:
     def zero_(self) -> Tensor: ...
 
 _Capture: Any
+_Communicator: Any
+_Graph: Any
+_GraphRunner: Any
 _LinAlgError: Any
 _LocalGroup: Any
+_SocketGroup: Any
+_Tracer: Any
 _abi_version: Any
 _add_generator_method: Any
 _backend_kernels: Any
@@ -1189,6 +1194,7 @@ _backend_reason: Any
 _backends: Any
 _call_flags: Any
 _can_pin_memory: Any
+_check_reduction: Any
 _clear_autocast_cache: Any
 _current_index: Any
 _current_run: Any
@@ -1215,6 +1221,7 @@ _is_kernel_used: Any
 _is_loaded: Any
 _is_pinned: Any
 _is_recording: Any
+_is_tracing: Any
 _keep_autocast_casts: Any
 _keep_tensor: Any
 _kept_value: Any
@@ -1273,12 +1280,15 @@ _set_override_modes: Any
 _set_overrides_disabled: Any
 _set_shown_package: Any
 _set_sparse: Any
+_set_traced_int: Any
 _set_warn_always: Any
 _sparse_parts: Any
 _start_kernel_profile: Any
 _stop_kernel_profile: Any
 _take_kernel_events: Any
 _take_last_error: Any
+_trace_guard: Any
+_trace_number: Any
 _transfer_guard: Any
 _undo_versions: Any
 _watch_overrides: Any

@@ -64,7 +64,7 @@ class Site:
         return {**kept, **own, **variables}
 
     def _core_and_cpu(self) -> Path:
-        """Where the two lie alone: a developer's tree holds other backends too, and the tests count them."""
+        """Where the two lie alone: a developer's tree holds more backends and plugins, and the tests count them."""
         folder = self.folder.parent / "core"
         folder.mkdir(exist_ok=True)
         for pattern in ("tesserack", "tesserack_cpu", "tesserack-*.dist-info", "tesserack_cpu-*.dist-info"):
@@ -72,7 +72,8 @@ class Site:
                 link = folder / found.name
                 if not link.exists():
                     link.symlink_to(found)
-        for point in metadata.entry_points(group="tesserack.backends"):
+        groups = ("tesserack.backends", "tesserack.plugins")
+        for point in (point for group in groups for point in metadata.entry_points(group=group)):
             if point.dist is not None and point.name != "cpu":  # an empty package of the name hides what is installed
                 hidden = folder / f"{point.dist.name.replace('-', '_')}-0.dist-info"
                 hidden.mkdir(exist_ok=True)

@@ -28,7 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_help_names_every_command_and_imports_none(site):
     done = site.cli("--help")
     assert done.returncode == 0 and all(name in done.stdout for name in cli.COMMANDS)
-    program = "import sys, tesserack.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    # Without this environment's own packages, among which may be a plugin.
+    alone = "import sys\nsys.path[:] = [folder for folder in sys.path if not folder.endswith('site-packages')]\n"
+    program = alone + "import tesserack.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: print(*sys.modules)"
     modules = site.start("-c", program).stdout.splitlines()[-1].split()
     assert "tesserack.cli" in modules
     slow = {"pluggy", "rich", "numpy", "importlib.metadata", "email", "inspect", "subprocess", "asyncio"}
@@ -48,6 +50,12 @@ def test_help_lists_commands_of_plugins(site, archived):
     file.parent.mkdir()
     program = f"import sys; sys.path.append({archive!r}); import tesserack.cli as c; c.main(['--help'])"
     assert "polish the rack" in site.start("-c", program).stdout
+
+
+def test_commands_that_come_with_other_packages_say_which(site):
+    for name, (package, extra) in cli.BROUGHT.items():
+        done = site.cli(name, "model.py:build")
+        assert done.returncode == 2 and package in done.stderr and f"pip install 'tesserack[{extra}]'" in done.stderr
 
 
 def test_the_conformance_kit_takes_its_own_options(site):

@@ -68,7 +68,7 @@ def test_graphs_can_be_changed(x):
                 new = traced.graph.call_function(ts.sigmoid, node.args)
             node.replace_all_uses_with(new)
             traced.graph.erase_node(node)
-    with pytest.raises(RuntimeError, match="still read"):
+    with pytest.raises(RuntimeError, match="but it still had"):
         traced.graph.erase_node(next(iter(traced.graph.nodes)))
     traced.recompile()
     assert "sigmoid" in traced.code and "relu" not in traced.code
@@ -99,7 +99,7 @@ def test_interpreters_see_every_node(x):
 
     traced = fx.symbolic_trace(net)
     assert same(Watch(traced).run(x, 3.0), net(x)) and seen.count("call_module") == 3
-    with pytest.raises(RuntimeError, match="expected an argument"):
+    with pytest.raises(RuntimeError, match="Expected positional argument"):
         fx.Interpreter(fx.symbolic_trace(lambda a: a + 1)).run()
 
 
@@ -135,13 +135,15 @@ def test_custom_tracers_and_proxies():
     [lambda a: a if a.sum() > 0 else -a, lambda a: [*a], lambda a: len(a), lambda a: nn.ReLU()(a)],
 )
 def test_what_depends_on_values_cannot_be_traced(function):
-    with pytest.raises((fx.TraceError, NameError)):
+    with pytest.raises((fx.TraceError, NameError, RuntimeError)):
         fx.symbolic_trace(function)
 
 
 def test_concrete_arguments_are_not_traced():
     traced = fx.symbolic_trace(lambda a, double: a * 2 if double else a, {"double": True})
-    assert traced(ts.ones(1)).item() == 2
+    assert traced(ts.ones(1), True).item() == 2
+    with pytest.raises(AssertionError, match="specialized"):
+        traced(ts.ones(1), False)
 
 
 def test_tables_and_texts(capsys):
@@ -214,7 +216,7 @@ def test_a_pattern_of_two_results_and_one_whose_inside_is_read():
     traced = fx.symbolic_trace(shared)
     assert fx.replace_pattern(traced, lambda x: ts.relu(x + 1), lambda x: x) == []
     assert ts.equal(traced(x), shared(x))
-    with pytest.raises(RuntimeError, match="as many parameters"):
+    with pytest.raises(AssertionError, match="Placeholder count mismatch"):
         fx.replace_pattern(traced, lambda x: ts.relu(x), lambda x, y: x)
 
 

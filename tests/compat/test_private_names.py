@@ -193,3 +193,75 @@ def test_what_modules_import_from_elsewhere(program):
 
 def test_steps_of_optimizers_as_functions(program):
     assert program.run(STEPS) == ["True 4.0 True True", "True torch.Size([2, 3]) True"]
+
+
+CONTAINERS = """
+import torch
+import torch._functorch.vmap as vmap_module
+from torch._C._functorch import _add_batch_dim, _remove_batch_dim, get_unwrapped, is_batchedtensor, maybe_get_level
+from torch.nn.modules.module import _global_forward_hooks, _global_parameter_registration_hooks
+from torch.utils._contextlib import _DecoratorContextManager, context_decorator
+from torch.utils._pytree import tree_flatten
+
+seen = []
+
+def row(x):
+    hidden = _add_batch_dim(torch.arange(6.).reshape(2, 3), 1, maybe_get_level(x))
+    seen.append((is_batchedtensor(x), is_batchedtensor(hidden), tuple(hidden.shape), maybe_get_level(torch.ones(1))))
+    seen.append(torch._C._are_functorch_transforms_active())
+    return x + _remove_batch_dim(hidden, 1, 3, 0).sum() - 15
+
+print(torch.vmap(row)(torch.ones(3)), seen, torch._C._are_functorch_transforms_active())
+spec = tree_flatten((1, [2, 3]))[1]
+print(vmap_module._broadcast_to_and_flatten((0, 1), spec), vmap_module._broadcast_to_and_flatten((0, 1, 2), spec))
+try:
+    vmap_module._maybe_remove_batch_dim("f", 3, 1, 2, 0)
+except ValueError as error:
+    print(error)
+
+class Times(_DecoratorContextManager):
+    entered = 0
+    def __enter__(self):
+        Times.entered += 1
+    def __exit__(self, *exc):
+        return None
+
+@Times()
+def twice(x):
+    return 2 * x
+
+def counted(n):
+    total = 0
+    for k in range(n):
+        total += (yield k) or 0
+    return total
+
+counted = context_decorator(lambda: Times(), counted)
+
+def outer():
+    return (yield from counted(2))
+
+print(twice(1), twice(2), Times.entered, list(counted(2)), Times.entered)
+generator = outer()
+next(generator); generator.send(5)
+try:
+    generator.send(6)
+except StopIteration as end:
+    print(end.value)
+with torch.nn.modules.module.register_module_parameter_registration_hook(lambda m, n, p: None):
+    print(len(_global_parameter_registration_hooks), len(_global_forward_hooks))
+print(isinstance(torch.futures.Future(), torch.Future), torch.quint4x2, torch.per_channel_symmetric)
+"""
+
+
+def test_what_containers_of_tensors_take(program):
+    assert program.run(CONTAINERS) == [
+        "tensor([1., 1., 1.]) [(True, True, (2,), -1), True] False",
+        "[0, 1, 1] None",
+        "vmap(f, ...): `f` must only return Tensors, got type <class 'int'>. "
+        "Did you mean to set out_dims= to None for output?",
+        "2 4 2 [0, 1] 6",
+        "11",
+        "1 0",
+        "True torch.quint4x2 torch.per_channel_symmetric",
+    ]

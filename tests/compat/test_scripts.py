@@ -41,7 +41,7 @@ def test_what_counts_as_a_script():
     assert jit.script(net) is net and isinstance(net, jit.ScriptModule) and isinstance(net, jit.RecursiveScriptModule)
     assert isinstance(net.first, jit.ScriptModule) and not isinstance(Net(), jit.ScriptModule)
     assert all(isinstance(again, jit.ScriptModule) for again in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))))
-    assert net.original_name == "Net" and isinstance(jit.trace(Net(), ts.ones(1, 2)), jit.ScriptModule)
+    assert net.original_name == "Net" and isinstance(jit.trace(Net().eval(), ts.ones(1, 2)), jit.ScriptModule)
     assert not isinstance(twice, jit.ScriptFunction) and isinstance(jit.script(twice), jit.ScriptFunction)
     assert jit.script(len) is len and not isinstance(math.sin, jit.ScriptFunction)
 

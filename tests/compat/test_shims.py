@@ -168,7 +168,7 @@ def test_scripts_run_as_python():
     with pytest.warns(DeprecationWarning, match="`torch.jit.script` is deprecated"):
         assert jit.script(net) is net
     with pytest.warns(DeprecationWarning, match="`torch.jit.trace` is deprecated"):
-        assert jit.trace(net, ts.ones(1)) is net
+        assert jit.trace(net, ts.ones(1))(ts.ones(2)).tolist() == [2, 2]
     with pytest.warns(DeprecationWarning), pytest.raises(RuntimeError, match="expected a class, got Net"):
         jit.interface(net)
     assert issubclass(jit.TracerWarning, Warning) and issubclass(jit.ScriptWarning, Warning)

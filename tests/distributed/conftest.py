@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,21 @@ Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def launch() -> Launch:
-    """``launch(program, ranks, *arguments, options=...)`` runs it under ``tesserack launch``."""
+    """``launch(program, ranks, *arguments, options=..., variables=..., torch=...)`` runs it under ``tesserack launch``;
+    with ``torch`` it is one written for PyTorch."""
 
-    def run(program: str, ranks: int, *arguments: Any, options: tuple[str, ...] = ()) -> Any:
+    def run(
+        program: str,
+        ranks: int,
+        *arguments: Any,
+        options: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None,
+        torch: bool = False,
+    ) -> Any:
         words = [sys.executable, "-m", "tesserack", "launch", "--standalone", "--nproc-per-node", str(ranks), *options]
-        command = [*words, "--no-torch", str(PROGRAMS / program), *map(str, arguments)]
+        command = [*words, *([] if torch else ["--no-torch"]), str(PROGRAMS / program), *map(str, arguments)]
         environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
+        environment.update(variables or {})
         return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
 
     return run

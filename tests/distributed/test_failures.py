@@ -18,10 +18,11 @@ SAYS = {
 }
 
 
+@pytest.mark.parametrize("engine", ["local", "tcp"])
 @pytest.mark.parametrize("how", SAYS)
-def test_a_rank_that_fails_ends_the_others_in_words(launch: Any, how: str) -> None:
+def test_a_rank_that_fails_ends_the_others_in_words(launch: Any, how: str, engine: str) -> None:
     began = time.monotonic()
-    done = launch("failing.py", 3, how)
+    done = launch("failing.py", 3, how, variables={"TESSERACK_COMM": engine})
     shown = done.stdout + done.stderr
     assert done.returncode == 1 and time.monotonic() - began < 60
     for text in (*SAYS[how], "TOLD 0", "TOLD 2", "failing.py:", "all_reduce #2"):

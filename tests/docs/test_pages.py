@@ -133,9 +133,15 @@ for block in json.load(sys.stdin):
 """
 
 
+# Of pages about what the tests of the core do without.
+NEEDED = {"serving": ("tesserack_serving", "litserve")}
+
+
 @pytest.mark.parametrize("page", sorted(GUIDE.glob("*.md")), ids=lambda page: page.stem)
 def test_guide(page: Path, tmp_path: Path) -> None:
     """Examples of the guide go on from each other, as a reader would type them."""
+    for package in NEEDED.get(page.stem, ()):
+        pytest.importorskip(package, reason=f"the page is about it: {page.name}")
     found = [step for step in steps(page) if step.language == "python"]
     blocks = json.dumps([step.text for step in found])
     command = [sys.executable, "-W", "ignore", "-c", RUNNER]

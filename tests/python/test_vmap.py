@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
+from tesserack.func._batched import Batched, entries
 
 W = ts.linspace(-1, 1, 12, dtype=ts.float64).reshape(3, 4)
 K = ts.linspace(-1, 1, 2 * 3 * 3 * 3, dtype=ts.float64).reshape(2, 3, 3, 3)
@@ -207,3 +208,42 @@ def test_shared_statistics_are_not_written() -> None:
     own = ts.nn.BatchNorm1d(4, track_running_stats=False)
     x = ts.randn(3, 5, 4)
     assert ts.allclose(ts.vmap(own)(x), ts.stack([own(row) for row in x]), atol=1e-6)
+
+
+class Named:
+    """A container of tensors that share their first dims, which hides one of them itself."""
+
+    def __init__(self, tensors: dict[str, Any], shape: tuple[int, ...]) -> None:
+        self.tensors, self.shape = tensors, shape
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def clone(self, recurse: bool = True) -> Named:
+        return Named(dict(self.tensors), self.shape)
+
+    def __getitem__(self, index: Any) -> Named:
+        return Named({k: v[index] for k, v in self.tensors.items()}, self.shape[1:])
+
+    def _add_batch_dim(self, *, in_dim: int, vmap_level: int) -> Named:
+        hidden = {k: Batched(v.movedim(in_dim, 0), vmap_level) for k, v in self.tensors.items()}
+        return Named(hidden, self.shape[:in_dim] + self.shape[in_dim + 1 :])
+
+    def _maybe_remove_batch_dim(self, funcname: str, vmap_level: int, batch_size: int, out_dim: int) -> Named:
+        shown = {k: entries(v, vmap_level, batch_size).movedim(0, out_dim) for k, v in self.tensors.items()}
+        return Named(shown, (batch_size, *self.shape))
+
+
+def test_a_container_hides_its_dim_itself() -> None:
+    given = Named({"x": ts.arange(6.0).reshape(3, 2)}, (3,))
+    seen: list[tuple[int, ...]] = []
+
+    def doubled(row: Named, shared: Named) -> Named:
+        seen.append(row.shape)
+        shared.tensors["new"] = row.tensors["x"]
+        return Named({"y": row.tensors["x"] * 2 + shared.tensors["x"][0]}, row.shape)
+
+    found = ts.vmap(doubled, in_dims=(0, None))(given, given)
+    assert found.shape == (3,) and seen == [()]
+    assert ts.equal(found.tensors["y"], given.tensors["x"] * 2 + given.tensors["x"][0])
+    assert set(given.tensors) == {"x"}  # what the function puts into a shared container stays its own

@@ -78,6 +78,76 @@ def test_arcs_in_float64(op: str, rng: np.random.Generator) -> None:
     assert np.isnan(out).all()
 
 
+def test_atan_in_float64(rng: np.random.Generator) -> None:
+    """Over all magnitudes, and next to where one of its angles follows another."""
+    seams = np.array([7, 8, 11, 16, 19, 24, 39]) / 16
+    near = np.concatenate([seam * (1 + np.arange(-300, 301) * 2.0**-52) for seam in seams])
+    a = np.concatenate([rng.uniform(-4, 4, 40000), 10.0 ** rng.uniform(-300, 300, 5000), near, -near])
+    a = np.concatenate([a, [0.0, -0.0, np.inf, -np.inf, 5e-324, 1e308, -1e308]])
+    out = np.empty_like(a)
+    h.pointwise(out, [a], [("atan", 0)], "f8")
+    want = np.arctan(a.astype(np.longdouble))
+    error = h.ulp_error(out, want)
+    assert error.max() <= 1, (a[error.argmax()], out[error.argmax()])
+    assert np.array_equal(np.signbit(out), np.signbit(want))
+    nan = np.empty(1)
+    h.pointwise(nan, [np.array([np.nan])], [("atan", 0)], "f8")
+    assert np.isnan(nan).all()
+
+
+EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -7.5, 5e-324, -1e-310, 1e308, -1.7e308, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("op", ["log2", "log10", "tan"])
+def test_logarithms_and_tangents_in_float64(op: str, rng: np.random.Generator) -> None:
+    """Over all magnitudes, next to 1, at powers of the base, next to zeros and poles."""
+    turns = np.arange(-3000, 3001) * (np.pi / 2)
+    x = {
+        "tan": [rng.uniform(-20, 20, 20000), rng.uniform(-1e6, 1e6, 5000), turns, turns * (1 + 1e-13)],
+        "log2": [10.0 ** rng.uniform(-320, 308, 20000), 1 + rng.normal(size=9000) * 10.0 ** rng.uniform(-16, -1, 9000)],
+    }
+    x["log10"] = [*x["log2"], 10.0 ** np.arange(-22, 23)]
+    a = np.concatenate([*x[op], 2.0 ** np.arange(-1074, 1024), EDGES])
+    out = np.empty_like(a)
+    h.pointwise(out, [a], [(op, 0)], "f8")
+    with np.errstate(all="ignore"):
+        want = getattr(np, op)(a.astype(np.longdouble))
+    error = h.ulp_error(out, want)
+    assert error.max() <= (2 if op == "tan" else 1), (a[error.argmax()], out[error.argmax()])
+    if op == "log2":
+        assert np.array_equal(out[-len(EDGES) - 2098 : -len(EDGES)], np.arange(-1074.0, 1024))
+    if op == "log10":
+        assert np.array_equal(out[len(a) - len(EDGES) - 2098 - 45 :][:45], np.arange(-22.0, 23))
+
+
+@pytest.mark.parametrize("op", ["fmod", "mod", "floordiv", "hypot", "atan2"])
+def test_quotients_in_float64(op: str, rng: np.random.Generator) -> None:
+    """Near and far magnitudes, multiples and what is next to them, every pair of edges."""
+    a, b = rng.normal(size=(2, 30000)) * 10.0 ** rng.integers(-8, 8, (2, 30000))
+    b[:9000] = rng.integers(1, 60, 9000) / 7
+    a[:9000] = b[:9000] * rng.integers(-(2**20), 2**20, 9000)
+    a[3000:9000] *= 1 + rng.integers(-1, 2, 6000) * 2.0**-52
+    far = 10.0 ** rng.uniform(-320, 308, (2, 6000)) * np.sign(rng.normal(size=(2, 6000)))
+    near = far[0] * 2.0 ** rng.uniform(-3, 3, 6000)
+    x = np.concatenate([a, far[0], far[0], np.repeat(EDGES, len(EDGES))])
+    y = np.concatenate([b, far[1], near, np.tile(EDGES, len(EDGES))])
+    out = np.empty_like(x)
+    h.pointwise(out, [x, y], [(op, 0, 1)], "f8")
+    with np.errstate(all="ignore"):
+        if op in ("hypot", "atan2"):
+            wide = {"hypot": np.hypot, "atan2": np.arctan2}[op](x.astype(np.longdouble), y.astype(np.longdouble))
+            error = h.ulp_error(out, wide)
+            assert error.max() <= (1 if op == "hypot" else 2), (x[error.argmax()], y[error.argmax()])
+            assert np.array_equal(np.signbit(out[out == out]), np.signbit(wide[out == out]))
+        else:
+            divided = {"fmod": np.fmod, "mod": np.remainder, "floordiv": np.floor_divide}[op]
+            tried = slice(0, len(x) - len(EDGES) ** 2)  # of infinite operands NumPy has rules of its own
+            assert np.array_equal(out[tried], divided(x, y)[tried], equal_nan=True)
+            alone = np.full(9, x[0])  # a number beside many
+            h.pointwise(again := np.empty(9), [alone[:1], y[:9]], [(op, 0, 1)], "f8")
+            assert np.array_equal(again, divided(alone, y[:9]))
+
+
 def test_erfinv_in_float64(rng: np.random.Generator) -> None:
     special = pytest.importorskip("scipy.special")
     near = 1 - 10.0 ** rng.uniform(-7, -1, 8000)

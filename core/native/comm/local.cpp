@@ -8,22 +8,10 @@ namespace {
 // Few bytes are combined by every rank, which saves a meeting.
 constexpr int64_t kSmallBytes = 8192;
 
-uint64_t mixed(uint64_t h, uint64_t v) { // a step of splitmix64
-  h += 0x9e3779b97f4a7c15u + v;
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
-  return h ^ (h >> 31);
-}
-
 const std::byte* advance(const void* p, size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
 std::byte* advance(void* p, size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
 void move_bytes(void* to, const void* from, size_t bytes) {
   if (bytes && to != from) std::memcpy(to, from, bytes);
-}
-
-void check_parts(const Call& call, size_t parts, Counts counts, int ranks, const char* what) {
-  TS_CHECK_VALUE(parts == static_cast<size_t>(ranks) && counts.size() == static_cast<size_t>(ranks), call.op,
-                 ": expected ", what, " for each of ", ranks, " ranks, got ", static_cast<int64_t>(parts));
 }
 
 } // namespace
@@ -31,33 +19,13 @@ void check_parts(const Call& call, size_t parts, Counts counts, int ranks, const
 std::byte* LocalGroup::mine() { return segment_.slot(rank(), static_cast<int>(round_ % 2)); }
 
 Patience LocalGroup::begin(const Call& call, Counts counts) {
-  TS_CHECK_VALUE(call.root >= 0 && call.root < ranks(), call.op, ": expected a root among ", ranks(), " ranks, got ",
-                 call.root);
-  for (int64_t n : counts) TS_CHECK_VALUE(n >= 0, call.op, ": expected numbers of elements, got ", n);
+  check_call(call, counts, ranks());
   segment_.check();
   RankState& state = segment_.state(rank());
   const uint64_t number = state.sequence.load(std::memory_order_relaxed) + 1;
-  uint64_t signature = mixed(number, static_cast<uint64_t>(static_cast<int64_t>(call.dtype) + 1));
-  for (const char* c = call.op; *c; ++c) signature = mixed(signature, static_cast<uint64_t>(*c));
-  signature = mixed(mixed(signature, static_cast<uint64_t>(call.root)), static_cast<uint64_t>(call.reduction));
-  char list[96];
-  int at = 0;
-  for (size_t k = 0; k < counts.size(); ++k) {
-    signature = mixed(signature, static_cast<uint64_t>(counts[k]));
-    if (at < 60)
-      at += std::snprintf(list + at, sizeof list - static_cast<size_t>(at), "%s%lld", k ? ", " : "",
-                          static_cast<long long>(counts[k]));
-  }
-  if (!counts.empty() && at >= 60) std::snprintf(list + at, sizeof list - static_cast<size_t>(at), ", ...");
   char* text = state.text[number % 2];
-  if (call.dtype == DType::Undefined)
-    std::snprintf(text, kTextBytes, "%s #%llu", call.op, static_cast<unsigned long long>(number));
-  else
-    std::snprintf(text, kTextBytes, "%s #%llu of %s[%s]%s%s%s%s", call.op, static_cast<unsigned long long>(number),
-                  std::string(name(call.dtype)).c_str(), counts.empty() ? "" : list, *call.where ? " at " : "",
-                  call.where, std::strstr(call.op, "reduce") ? ", " : "",
-                  std::strstr(call.op, "reduce") ? comm::name(call.reduction) : "");
-  state.signature[number % 2].store(signature, std::memory_order_release);
+  describe(text, call, number, counts);
+  state.signature[number % 2].store(signature(call, number, counts), std::memory_order_release);
   state.sequence.store(number, std::memory_order_release);
   met_ = false;
   return {call.timeout, text};
@@ -68,14 +36,12 @@ void LocalGroup::meet(const Patience& patience) {
   if (met_) return;
   met_ = true;
   const uint64_t number = segment_.state(rank()).sequence.load(std::memory_order_relaxed);
-  const uint64_t signature = segment_.state(rank()).signature[number % 2].load(std::memory_order_relaxed);
+  const uint64_t mine = segment_.state(rank()).signature[number % 2].load(std::memory_order_relaxed);
   for (int other = 0; other < ranks(); ++other) {
     RankState& s = segment_.state(other);
-    if (s.signature[number % 2].load(std::memory_order_acquire) == signature) continue;
-    std::string text = "ranks called different collectives: ";
-    for (int k = 0; k < ranks(); ++k)
-      text += (k ? "; rank " : "rank ") + std::to_string(k) + " " + segment_.state(k).text[number % 2];
-    segment_.abort(text);
+    if (s.signature[number % 2].load(std::memory_order_acquire) == mine) continue;
+    const auto called = [&](int k) { return std::string(segment_.state(k).text[number % 2]); };
+    segment_.abort(mismatch_text(ranks(), called));
     fail(ErrorKind::Runtime, segment_.reason());
   }
 }
@@ -262,33 +228,12 @@ void LocalGroup::all_to_all(const Call& call, ConstParts from, Counts given, Par
   }
 }
 
-namespace {
-
-Patience letter_patience(const Call& call, int64_t count, const char* direction, int other) {
-  return {call.timeout, std::string(call.op) + " of " + std::string(name(call.dtype)) + "[" + std::to_string(count) +
-                            "] " + direction + (other < 0 ? " any rank" : " rank " + std::to_string(other)) +
-                            (*call.where ? std::string(" at ") + call.where : std::string())};
-}
-
-} // namespace
-
 void LocalGroup::send(const Call& call, const void* data, int64_t count, int to, int64_t tag) {
-  TS_CHECK_VALUE(to >= 0 && to < ranks() && to != rank(), call.op, ": expected another rank below ", ranks(), ", got ",
-                 to);
-  const Envelope envelope{static_cast<uint64_t>(count * item_size(call.dtype)), tag, static_cast<int32_t>(call.dtype),
-                          0};
-  post_.send(data, envelope, to, letter_patience(call, count, "to", to));
+  post_.send(call, data, count, to, tag);
 }
 
 int LocalGroup::receive(const Call& call, void* data, int64_t count, int from, int64_t tag) {
-  TS_CHECK_VALUE(from >= -1 && from < ranks() && from != rank(), call.op, ": expected another rank below ", ranks(),
-                 ", or -1 for any, got ", from);
-  const Envelope envelope{static_cast<uint64_t>(count * item_size(call.dtype)), tag, static_cast<int32_t>(call.dtype),
-                          0};
-  const Patience patience = letter_patience(call, count, "from", from);
-  if (from < 0) return post_.receive_from_any(data, envelope, patience);
-  post_.receive(data, envelope, from, patience);
-  return from;
+  return post_.receive(call, data, count, from, tag);
 }
 
 } // namespace ts::comm

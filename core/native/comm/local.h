@@ -4,48 +4,35 @@
 // buffers; since buffers take turns, who fills one again has met the others once more, so nobody reads it any longer.
 // The first meeting also compares what each rank called: a mistake is an error on all of them.
 #pragma once
+#include "comm/group.h"
 #include "comm/mailbox.h"
-#include "comm/reduction.h"
 #include <memory>
 #include <mutex>
 
 namespace ts::comm {
 
-// What a collective says of itself beside its data.
-struct Call {
-  const char* op; // "all_reduce"
-  DType dtype;
-  double timeout;    // seconds
-  const char* where; // "train.py:12", or ""
-  int root = 0;
-  Reduction reduction = Reduction::Sum;
-};
-
-using Parts = std::span<void* const>;            // memory by rank
-using ConstParts = std::span<const void* const>; // the same, read only
-using Counts = std::span<const int64_t>;         // elements by rank
-
-class LocalGroup {
+class LocalGroup final : public Group {
 public:
-  LocalGroup(int descriptor, int rank, int ranks) : segment_(descriptor, rank, ranks), post_(segment_) {}
+  LocalGroup(int descriptor, int rank, int ranks)
+      : segment_(descriptor, rank, ranks), boxes_(segment_), post_(boxes_) {}
 
-  int rank() const { return segment_.rank(); }
-  int ranks() const { return segment_.ranks(); }
+  int rank() const override { return segment_.rank(); }
+  int ranks() const override { return segment_.ranks(); }
 
-  void barrier(const Call& call);
-  void broadcast(const Call& call, void* data, int64_t count);
-  void all_reduce(const Call& call, const void* from, void* to, int64_t count);
-  void reduce(const Call& call, const void* from, void* to, int64_t count); // `to` on the root alone
-  void all_gather(const Call& call, const void* from, Parts to, Counts counts);
-  void gather(const Call& call, const void* from, Parts to, Counts counts); // `to` on the root alone
-  void scatter(const Call& call, ConstParts from, void* to, Counts counts); // `from` on the root alone
-  void reduce_scatter(const Call& call, ConstParts from, void* to, Counts counts);
-  void all_to_all(const Call& call, ConstParts from, Counts given, Parts to, Counts gotten);
-  void send(const Call& call, const void* data, int64_t count, int to, int64_t tag);
-  int receive(const Call& call, void* data, int64_t count, int from, int64_t tag); // from -1: of any; returns who
+  void barrier(const Call& call) override;
+  void broadcast(const Call& call, void* data, int64_t count) override;
+  void all_reduce(const Call& call, const void* from, void* to, int64_t count) override;
+  void reduce(const Call& call, const void* from, void* to, int64_t count) override;
+  void all_gather(const Call& call, const void* from, Parts to, Counts counts) override;
+  void gather(const Call& call, const void* from, Parts to, Counts counts) override;
+  void scatter(const Call& call, ConstParts from, void* to, Counts counts) override;
+  void reduce_scatter(const Call& call, ConstParts from, void* to, Counts counts) override;
+  void all_to_all(const Call& call, ConstParts from, Counts given, Parts to, Counts gotten) override;
+  void send(const Call& call, const void* data, int64_t count, int to, int64_t tag) override;
+  int receive(const Call& call, void* data, int64_t count, int from, int64_t tag) override;
 
-  void abort(const std::string& reason) { segment_.abort(reason); }
-  bool aborted() const { return segment_.aborted(); }
+  void abort(const std::string& reason) override { segment_.abort(reason); }
+  bool aborted() const override { return segment_.aborted(); }
 
 private:
   Patience begin(const Call& call, Counts counts);
@@ -59,6 +46,7 @@ private:
   }
 
   Segment segment_;
+  Mailboxes boxes_;
   Post post_;
   std::mutex mutex_;   // one collective at a time
   uint64_t round_ = 0; // counts buffers used

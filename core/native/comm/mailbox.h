@@ -1,8 +1,7 @@
-// Messages between two ranks: a ring of bytes for each ordered pair.
+// Messages through shared memory: a ring of bytes for each ordered pair of ranks.
 #pragma once
+#include "comm/post.h"
 #include "comm/segment.h"
-#include <deque>
-#include <vector>
 
 namespace ts::comm {
 
@@ -16,36 +15,23 @@ struct Mailbox {
   alignas(64) std::byte ring[kRingBytes];
 };
 
-struct Envelope {
-  uint64_t bytes;
-  int64_t tag;
-  int32_t dtype;
-  int32_t reserved;
-};
-
-// One rank's end of its mailboxes. A send and a receive may be under way at once, in two threads; two sends to the same
-// rank may not.
-class Post {
+class Mailboxes final : public Channel {
 public:
-  explicit Post(Segment& segment) : segment_(segment), early_(static_cast<size_t>(segment.ranks())) {}
-  void send(const void* data, const Envelope& envelope, int to, const Patience& patience);
-  // The next message of that tag; what comes before it is kept for later. RuntimeError where it is of another size or
-  // dtype: then the message is still taken, so that the next is a message again.
-  void receive(void* data, const Envelope& expected, int from, const Patience& patience);
-  int receive_from_any(void* data, const Envelope& expected, const Patience& patience); // from whom
+  explicit Mailboxes(Segment& segment) : segment_(segment) {}
+  int rank() const override { return segment_.rank(); }
+  int ranks() const override { return segment_.ranks(); }
+  void write(int to, const void* data, size_t bytes, const Patience& patience) override;
+  void read(int from, void* data, size_t bytes, const Patience& patience) override;
+  bool pending(int from) override;
+  void check() override { segment_.check(); }
+  void look_around(std::span<const int> missing, const Patience& patience, double began) override {
+    segment_.look_around(missing, patience, began);
+  }
 
 private:
-  struct Letter {
-    Envelope envelope;
-    std::vector<std::byte> content;
-  };
   Mailbox& box(int from, int to) { return *reinterpret_cast<Mailbox*>(segment_.mailbox(from, to)); }
-  void write(int to, const void* data, size_t bytes, const Patience& patience);
-  void read(int from, void* data, size_t bytes, const Patience& patience);
-  bool take_early(void* data, const Envelope& expected, int from, const Patience& patience);
 
   Segment& segment_;
-  std::vector<std::deque<Letter>> early_; // by sender: came before what was asked for
 };
 
 } // namespace ts::comm

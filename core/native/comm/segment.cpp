@@ -40,12 +40,6 @@ inline void pause_briefly() {
 
 } // namespace
 
-double now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 size_t Segment::bytes_for(int ranks) {
   const size_t n = static_cast<size_t>(ranks);
   return header_bytes() + state_bytes(ranks) + slot_bytes(ranks) + n * n * round_up(sizeof(Mailbox), 4096);
@@ -133,11 +127,11 @@ void Segment::look_around(std::span<const int> missing, const Patience& patience
   }
   for (int other : missing)
     if (is_gone(other)) {
-      abort(missing_text({&other, 1}, patience, "has ended: its process is gone"));
+      abort(told({&other, 1}, patience, "has ended: its process is gone", false));
       check();
     }
   if (now() - began <= patience.seconds) return;
-  abort(missing_text(missing, patience, "did not come"));
+  abort(told(missing, patience, "did not come", true));
   check();
 }
 
@@ -159,23 +153,13 @@ bool Segment::is_gone(int other) {
   return poll(&asked, 1, 0) == 1 && (asked.revents & POLLIN);
 }
 
-std::string Segment::missing_text(std::span<const int> missing, const Patience& patience, const char* why) const {
-  std::string text = patience.what + ": ";
-  for (size_t k = 0; k < missing.size(); ++k) text += (k ? ", rank " : "rank ") + std::to_string(missing[k]);
-  text += std::string(" ") + why;
-  if (std::strncmp(why, "did", 3) == 0) {
-    char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%.3g", patience.seconds);
-    text += std::string(" within ") + seconds + " s";
-  }
-  for (int other : missing) {
+std::string Segment::told(std::span<const int> missing, const Patience& patience, const char* why, bool late) const {
+  const auto began = [&](int other) {
     const RankState& s = states_[other];
     const uint64_t begun = s.sequence.load(std::memory_order_acquire);
-    text += "; rank " + std::to_string(other) +
-            (begun ? " last began " + std::string(s.text[begun % 2], strnlen(s.text[begun % 2], kTextBytes))
-                   : std::string(" began nothing"));
-  }
-  return text + " (told by rank " + std::to_string(rank_) + ")";
+    return begun ? std::string(s.text[begun % 2], strnlen(s.text[begun % 2], kTextBytes)) : std::string();
+  };
+  return missing_text(patience, missing, why, late, began) + " (told by rank " + std::to_string(rank_) + ")";
 }
 
 void Segment::abort(const std::string& reason) {

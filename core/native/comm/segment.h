@@ -1,5 +1,6 @@
 // Memory that the ranks of one machine share: who has arrived where, and two buffers a rank to pass data through.
 #pragma once
+#include "comm/call.h"
 #include "tensor/error.h"
 #include <atomic>
 #include <cstddef>
@@ -11,7 +12,6 @@
 namespace ts::comm {
 
 inline constexpr size_t kSlotBytes = 256 * 1024; // of one buffer: what a rank's cache holds beside another rank's
-inline constexpr size_t kTextBytes = 240;
 inline constexpr int kMaxRanks = 64;
 
 // What a rank tells the others, in lines of the cache of its own. Only atomics are read while others write.
@@ -29,12 +29,6 @@ struct Header {
   uint32_t ranks;
   std::atomic<uint32_t> aborted; // 0, 1 while the reason is written, 2
   char reason[1024];
-};
-
-// How long to wait and for what else to look while waiting.
-struct Patience {
-  double seconds;
-  std::string what; // "all_reduce #3 of float32[4]", for messages
 };
 
 class Segment {
@@ -72,7 +66,7 @@ public:
 
 private:
   void wait_for(int other, uint32_t target, const Patience& patience, double began);
-  std::string missing_text(std::span<const int> missing, const Patience& patience, const char* why) const;
+  std::string told(std::span<const int> missing, const Patience& patience, const char* why, bool late) const;
   bool is_gone(int other);
 
   int rank_, ranks_, spins_;
@@ -83,7 +77,5 @@ private:
   std::byte *slots_ = nullptr, *mailboxes_ = nullptr;
   std::vector<int> processes_; // a descriptor per rank that tells of its end; -1: none yet
 };
-
-double now(); // seconds of a clock that only goes forward
 
 } // namespace ts::comm

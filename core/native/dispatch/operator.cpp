@@ -16,11 +16,17 @@ struct Registry {
   std::unordered_map<std::string, std::vector<const Operator*>> by_base;
   std::vector<const Operator*> order;
   const Kernel* defaults[Operator::kKeys] = {};
-  std::map<std::string, int> keys = {{"Python", key::Python},     {"Conjugate", key::Conjugate},
-                                     {"Negative", key::Negative}, {"StorageDtype", key::StorageDtype},
-                                     {"Autograd", key::Autograd}, {"Sparse", key::Sparse},
-                                     {"Batching", key::Batching}, {"Autocast", key::Autocast},
-                                     {"Profiler", key::Profiler}, {"Tracer", key::Tracer},
+  std::map<std::string, int> keys = {{"Leaf", key::Leaf},
+                                     {"Python", key::Python},
+                                     {"Conjugate", key::Conjugate},
+                                     {"Negative", key::Negative},
+                                     {"StorageDtype", key::StorageDtype},
+                                     {"Autograd", key::Autograd},
+                                     {"Sparse", key::Sparse},
+                                     {"Batching", key::Batching},
+                                     {"Autocast", key::Autocast},
+                                     {"Profiler", key::Profiler},
+                                     {"Tracer", key::Tracer},
                                      {"UserMode", key::UserMode}};
 };
 Registry& registry() {

@@ -8,6 +8,7 @@
 namespace ts {
 
 std::atomic<uint32_t> kernel_watchers{checked_at_start() ? uint32_t{kWatchChecks} : 0U};
+void (*kernel_hook)(const ts_call& call) = nullptr;
 std::atomic<uint32_t> call_flags{0};
 std::atomic<Determinism> determinism{Determinism::Any};
 std::atomic<bool> fills_new_memory{false};
@@ -71,6 +72,7 @@ int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& cal
   if (status == TS_OK)
     if (CaptureState* capture = CaptureState::current(); capture && capture->device == device)
       static_cast<Capture*>(capture)->kernel_recorded(b, kernel, call, work);
+  if (status == TS_OK && (watchers & kWatchTrace)) kernel_hook(call);
   return status;
 }
 

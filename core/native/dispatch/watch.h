@@ -7,7 +7,7 @@
 
 namespace ts {
 
-enum Watcher : uint32_t { kWatchProfile = 1, kWatchCapture = 2, kWatchChecks = 1u << 31 };
+enum Watcher : uint32_t { kWatchProfile = 1, kWatchCapture = 2, kWatchTrace = 4, kWatchChecks = 1u << 31 };
 // Bits of Watcher; captures count, so that a thread's end does not hide another's.
 extern std::atomic<uint32_t> kernel_watchers;
 
@@ -35,6 +35,9 @@ extern std::atomic<uint32_t> call_flags;
 enum class Determinism : uint8_t { Any, Warn, Fail };
 extern std::atomic<Determinism> determinism;
 extern std::atomic<bool> fills_new_memory;
+
+// Of graph/tracer.h, while some thread writes a program down: told of kernels that ran.
+extern void (*kernel_hook)(const ts_call& call);
 
 // Runs the kernel with everybody watching. The call is as the kernel gets it.
 int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work);

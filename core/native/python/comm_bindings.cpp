@@ -1,9 +1,10 @@
-// tesserack._native._LocalGroup: the communicator of ranks on one machine. Memory comes as addresses, checked by the
-// caller in tesserack.distributed to be dense and on the host.
+// tesserack._native._LocalGroup and _SocketGroup: the communicators of ranks on one machine and on several. Memory
+// comes as addresses, checked by the caller in tesserack.distributed to be dense and on the host.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include "comm/local.h"
+#include "comm/sockets.h"
 #include "python/comm_bindings.h"
 #include "python/types.h"
 
@@ -13,16 +14,18 @@ namespace ts::py {
 namespace {
 
 using comm::Call;
+using comm::Group;
 using comm::LocalGroup;
+using comm::SocketGroup;
 using Addresses = std::vector<uintptr_t>;
 
 DType dtype_of(const pb::handle& o) {
   std::optional<DType> t = as_dtype(o.ptr());
-  TS_CHECK_TYPE(t, "LocalGroup: expected a dtype, got ", type_name(o.ptr()));
+  TS_CHECK_TYPE(t, "communicator: expected a dtype, got ", type_name(o.ptr()));
   return *t;
 }
 comm::Reduction reduction_of(int code) {
-  TS_CHECK_VALUE(code >= 0 && code <= static_cast<int>(comm::Reduction::Xor), "LocalGroup: unknown reduction ", code);
+  TS_CHECK_VALUE(code >= 0 && code <= static_cast<int>(comm::Reduction::Xor), "communicator: unknown reduction ", code);
   return static_cast<comm::Reduction>(code);
 }
 void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
@@ -41,68 +44,66 @@ template <class F> auto released(F&& f) {
   return f();
 }
 
-void define(pb::class_<LocalGroup>& c) {
+void define(pb::class_<Group>& c) {
   using namespace pybind11::literals;
-  c.def(pb::init<int, int, int>(), "descriptor"_a, "rank"_a, "ranks"_a);
-  c.def_static("bytes_for", &comm::Segment::bytes_for, "ranks"_a);
-  c.def_property_readonly("rank", &LocalGroup::rank);
-  c.def_property_readonly("ranks", &LocalGroup::ranks);
-  c.def_property_readonly("aborted", &LocalGroup::aborted);
-  c.def("abort", &LocalGroup::abort, "reason"_a);
-  c.def("barrier", [](LocalGroup& g, double timeout, const std::string& where) {
+  c.def_property_readonly("rank", &Group::rank);
+  c.def_property_readonly("ranks", &Group::ranks);
+  c.def_property_readonly("aborted", &Group::aborted);
+  c.def("abort", &Group::abort, "reason"_a);
+  c.def("barrier", [](Group& g, double timeout, const std::string& where) {
     released([&] { g.barrier({"barrier", DType::Undefined, timeout, where.c_str()}); });
   });
-  c.def("broadcast", [](LocalGroup& g, uintptr_t data, int64_t count, pb::handle dtype, int root, double timeout,
+  c.def("broadcast", [](Group& g, uintptr_t data, int64_t count, pb::handle dtype, int root, double timeout,
                         const std::string& where) {
     Call call{"broadcast", dtype_of(dtype), timeout, where.c_str(), root};
     released([&] { g.broadcast(call, at(data), count); });
   });
-  c.def("all_reduce", [](LocalGroup& g, uintptr_t from, uintptr_t to, int64_t count, pb::handle dtype, int reduction,
+  c.def("all_reduce", [](Group& g, uintptr_t from, uintptr_t to, int64_t count, pb::handle dtype, int reduction,
                          double timeout, const std::string& where) {
     Call call{"all_reduce", dtype_of(dtype), timeout, where.c_str(), 0, reduction_of(reduction)};
     released([&] { g.all_reduce(call, at(from), at(to), count); });
   });
-  c.def("reduce", [](LocalGroup& g, uintptr_t from, uintptr_t to, int64_t count, pb::handle dtype, int reduction,
-                     int root, double timeout, const std::string& where) {
+  c.def("reduce", [](Group& g, uintptr_t from, uintptr_t to, int64_t count, pb::handle dtype, int reduction, int root,
+                     double timeout, const std::string& where) {
     Call call{"reduce", dtype_of(dtype), timeout, where.c_str(), root, reduction_of(reduction)};
     released([&] { g.reduce(call, at(from), at(to), count); });
   });
-  c.def("all_gather", [](LocalGroup& g, uintptr_t from, const Addresses& to, const std::vector<int64_t>& counts,
+  c.def("all_gather", [](Group& g, uintptr_t from, const Addresses& to, const std::vector<int64_t>& counts,
                          pb::handle dtype, double timeout, const std::string& where) {
     Call call{"all_gather", dtype_of(dtype), timeout, where.c_str()};
     released([&] { g.all_gather(call, at(from), pointers(to), counts); });
   });
-  c.def("gather", [](LocalGroup& g, uintptr_t from, const Addresses& to, const std::vector<int64_t>& counts,
+  c.def("gather", [](Group& g, uintptr_t from, const Addresses& to, const std::vector<int64_t>& counts,
                      pb::handle dtype, int root, double timeout, const std::string& where) {
     Call call{"gather", dtype_of(dtype), timeout, where.c_str(), root};
     released([&] { g.gather(call, at(from), pointers(to), counts); });
   });
-  c.def("scatter", [](LocalGroup& g, const Addresses& from, uintptr_t to, const std::vector<int64_t>& counts,
+  c.def("scatter", [](Group& g, const Addresses& from, uintptr_t to, const std::vector<int64_t>& counts,
                       pb::handle dtype, int root, double timeout, const std::string& where) {
     Call call{"scatter", dtype_of(dtype), timeout, where.c_str(), root};
     std::vector<void*> parts = pointers(from);
     released([&] { g.scatter(call, read_only(parts), at(to), counts); });
   });
-  c.def("reduce_scatter", [](LocalGroup& g, const Addresses& from, uintptr_t to, const std::vector<int64_t>& counts,
+  c.def("reduce_scatter", [](Group& g, const Addresses& from, uintptr_t to, const std::vector<int64_t>& counts,
                              pb::handle dtype, int reduction, double timeout, const std::string& where) {
     Call call{"reduce_scatter", dtype_of(dtype), timeout, where.c_str(), 0, reduction_of(reduction)};
     std::vector<void*> parts = pointers(from);
     released([&] { g.reduce_scatter(call, read_only(parts), at(to), counts); });
   });
   c.def("all_to_all",
-        [](LocalGroup& g, const Addresses& from, const std::vector<int64_t>& given, const Addresses& to,
+        [](Group& g, const Addresses& from, const std::vector<int64_t>& given, const Addresses& to,
            const std::vector<int64_t>& gotten, pb::handle dtype, double timeout, const std::string& where) {
           Call call{"all_to_all", dtype_of(dtype), timeout, where.c_str()};
           std::vector<void*> parts = pointers(from);
           released([&] { g.all_to_all(call, read_only(parts), given, pointers(to), gotten); });
         });
-  c.def("send", [](LocalGroup& g, uintptr_t data, int64_t count, pb::handle dtype, int to, int64_t tag, double timeout,
+  c.def("send", [](Group& g, uintptr_t data, int64_t count, pb::handle dtype, int to, int64_t tag, double timeout,
                    const std::string& where) {
     Call call{"send", dtype_of(dtype), timeout, where.c_str()};
     released([&] { g.send(call, at(data), count, to, tag); });
   });
-  c.def("receive", [](LocalGroup& g, uintptr_t data, int64_t count, pb::handle dtype, int from, int64_t tag,
-                      double timeout, const std::string& where) {
+  c.def("receive", [](Group& g, uintptr_t data, int64_t count, pb::handle dtype, int from, int64_t tag, double timeout,
+                      const std::string& where) {
     Call call{"recv", dtype_of(dtype), timeout, where.c_str()};
     return released([&] { return g.receive(call, at(data), count, from, tag); });
   });
@@ -112,8 +113,20 @@ void define(pb::class_<LocalGroup>& c) {
 
 void init_comm(PyObject* module) {
   pb::module_ m = pb::reinterpret_borrow<pb::module_>(module);
-  pb::class_<LocalGroup> c(m, "_LocalGroup");
+  using namespace pybind11::literals;
+  pb::class_<Group> c(m, "_Communicator");
   define(c);
+  pb::class_<LocalGroup, Group>(m, "_LocalGroup")
+      .def(pb::init<int, int, int>(), "descriptor"_a, "rank"_a, "ranks"_a)
+      .def_static("bytes_for", &comm::Segment::bytes_for, "ranks"_a);
+  // Raises what a reduction has no meaning for.
+  m.def("_check_reduction", [](const char* op, pb::handle dtype, int reduction) {
+    comm::check_reduction(op, reduction_of(reduction), dtype_of(dtype));
+  });
+  // Takes over the sockets' descriptors.
+  pb::class_<SocketGroup, Group>(m, "_SocketGroup")
+      .def(pb::init<std::vector<int>, std::vector<int>, std::vector<int>, int, int>(), "collectives"_a, "letters"_a,
+           "news"_a, "rank"_a, "spins"_a);
 }
 
 } // namespace ts::py

@@ -1,19 +1,20 @@
 // The extension module tesserack._native.
-#include "python/autograd_bindings.h"
+#include "python/autograd/autograd_bindings.h"
+#include "python/autograd/function_node.h"
+#include "python/autograd/node_object.h"
+#include "python/autograd/saved_tensor_object.h"
+#include "python/calls/operand_object.h"
+#include "python/calls/operator_object.h"
+#include "python/calls/overrides.h"
+#include "python/calls/python_dispatch.h"
 #include "python/comm_bindings.h"
-#include "python/construct.h"
-#include "python/function_node.h"
-#include "python/interop.h"
-#include "python/node_object.h"
-#include "python/operand_object.h"
-#include "python/operator_object.h"
-#include "python/overrides.h"
-#include "python/python_backend.h"
-#include "python/python_dispatch.h"
-#include "python/runtime_bindings.h"
-#include "python/saved_tensor_object.h"
+#include "python/devices/python_backend.h"
+#include "python/devices/runtime_bindings.h"
+#include "python/graph/traced_size.h"
 #include "python/shown_package.h"
-#include "python/sparse_object.h"
+#include "python/tensor/construct.h"
+#include "python/tensor/interop.h"
+#include "python/tensor/sparse_object.h"
 
 extern "C" const char* tesserack_version(void);
 
@@ -53,6 +54,7 @@ int execute(PyObject* module) {
                       init_overrides,
                       init_shown_package,
                       init_sparse,
+                      init_traced_size,
                       init_named_results,
                       init_comm})
       init(module);

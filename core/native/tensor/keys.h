@@ -11,17 +11,18 @@ using KeySet = uint64_t;
 // Gaps are left for keys that plugins register "before" or "after" one of these.
 namespace key {
 inline constexpr int kBackendBits = kMaxBackends;
+inline constexpr int Leaf = 27;      // calls are written down by graph/tracer.h as they reach a backend
 inline constexpr int Python = 28;    // the tensor's class, or a mode, has a __torch_dispatch__
 inline constexpr int Conjugate = 29; // the tensor's values are the conjugates of what is in memory
 inline constexpr int Negative = 30;  // they are its negatives
 inline constexpr int StorageDtype =
     31; // its dtype is one that most operators refuse, see ops/common/storage_dtypes.cpp
 inline constexpr int Autograd = 32;
+inline constexpr int Tracer = 33; // calls are written down by graph/tracer.h as the program makes them
 inline constexpr int Sparse = 38; // tensors that are made of parts, whatever their layout
 inline constexpr int Batching = 39;
 inline constexpr int Autocast = 47;
 inline constexpr int Profiler = 52;
-inline constexpr int Tracer = 56;
 inline constexpr int UserMode = 60;
 } // namespace key
 

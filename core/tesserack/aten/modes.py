@@ -9,12 +9,14 @@ from typing import Any
 
 from tesserack import Tensor, _native
 from tesserack._tensor.subclass import DISPATCH_KEY, has_no_memory
+from tesserack.aten.layers import is_whole
 from tesserack.aten.names import LEAVES, shown
+from tesserack.aten.operators import _shown
 from tesserack.aten.parts import NUMBER_FIRST, PARTS
 from tesserack.aten.renamed import RENAMED
 from tesserack.library.dispatch import Call
 
-__all__ = ["TorchDispatchMode", "disabled_modes", "entered", "stack"]
+__all__ = ["TorchDispatchMode", "disabled_modes", "entered", "stack", "within_composite"]
 
 KEY = DISPATCH_KEY
 
@@ -23,6 +25,7 @@ class _State(threading.local):
     def __init__(self) -> None:
         self.modes: list[TorchDispatchMode] = []
         self.entered = 0  # also those that are not asked now, since one of them runs
+        self.composites = 0  # operators, one in another, that go by their parts now
 
 
 _state = _State()
@@ -59,6 +62,8 @@ class TorchDispatchMode:
     """
 
     supports_higher_order_operators = False
+    # Whether what has no gradient of its own is seen as its parts where one is recorded: they are what is saved.
+    sees_parts_of_recorded = False
 
     def __init__(self, _dispatch_key: Any = None) -> None:
         self._dispatch_key = _dispatch_key
@@ -116,8 +121,9 @@ def _kernel(call: Call, *args: Any) -> Any:
     how = shown(call.op, call.schema)
     tensors = [*_tensors(args)]
     types = _types(tensors)
-    if call.composite and (how.base not in LEAVES or (types and _records(tensors))):
-        return call.redispatch(*args)
+    parted = call.composite and how.base not in LEAVES and not is_whole(how.base, args)
+    if parted or (call.composite and (types or _parts_wanted()) and _records(tensors)):
+        return _by_parts(call, args, types, tensors) if types else call.redispatch(*args)
     number_first = bool(args) and isinstance(args[0], (int, float, complex))
     parts = (NUMBER_FIRST if number_first else PARTS).get(call.op)
     if parts is not None:
@@ -132,6 +138,25 @@ def _kernel(call: Call, *args: Any) -> Any:
         return result if form.pick is None else result[form.pick]
     positional, keywords = how.arguments(args)
     return _hand_over(how.overload(args), types, positional, keywords)
+
+
+def _by_parts(call: Call, args: Any, types: list[type[Tensor]], tensors: list[Tensor]) -> Any:
+    """A composed operator: its parts come here each by itself. A class may look at what the whole one is given by
+    ``__check_composite__(name, tensors)``, since parts are given more: tensors that the operator makes for them."""
+    if not _state.composites:
+        for kind in types:
+            if hasattr(kind, "__check_composite__"):
+                kind.__check_composite__(call.op, tensors)
+    _state.composites += 1
+    try:
+        return call.redispatch(*args)
+    finally:
+        _state.composites -= 1
+
+
+def within_composite() -> bool:
+    """Whether this thread computes a part of a composed operator."""
+    return _state.composites > 0
 
 
 def _tensors(args: Iterable[Any]) -> Iterator[Tensor]:
@@ -155,6 +180,10 @@ def _check_memory(op: str, tensors: list[Tensor]) -> None:
 def _records(tensors: list[Tensor]) -> bool:
     """Whether a gradient is to flow through what its class computes: by parts that have gradients of their own."""
     return _native.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def _parts_wanted() -> bool:
+    return any(mode.sees_parts_of_recorded for mode in _state.modes)
 
 
 def _types(tensors: list[Tensor]) -> list[type[Tensor]]:
@@ -189,4 +218,13 @@ def _hand_over(func: Any, types: list[type[Tensor]], args: Any, kwargs: dict[str
     )
 
 
+def _of_aten_alone(func: Any, args: Any, kwargs: Any) -> Any:
+    """A call of an operator that is a function here, as it is, to the modes; its parts where gradients are recorded."""
+    tensors = [*_tensors(args), *_tensors([*kwargs.values()])]
+    if not _state.modes or _records(tensors):
+        return NotImplemented
+    return _hand_over(func, _types(tensors), args, kwargs)
+
+
+_shown.append(_of_aten_alone)
 _native._set_kernel(None, KEY, _kernel, "__torch_dispatch__")

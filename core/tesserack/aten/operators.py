@@ -6,11 +6,16 @@ import functools
 from typing import Any
 
 from tesserack import _native, library
+from tesserack._native import Tensor
+from tesserack._tensor.overrides import handle_torch_function, has_torch_function_unary
 from tesserack.aten.missing import MissingNameError
 from tesserack.aten.schema import FunctionSchema, parse
 from tesserack.ops.registry import operators
 
 __all__ = ["OpOverload", "OpOverloadPacket", "namespace"]
+
+
+_shown: list[Any] = []  # how a call is shown to modes: f(overload, args, kwargs), NotImplemented if none asks
 
 
 @functools.cache
@@ -21,6 +26,12 @@ def _overloads() -> dict[str, dict[str, dict[str, Any]]]:
         base, _, overload = record["name"].partition(".")
         found.setdefault(base, {})[overload or "default"] = record
     return found
+
+
+def _overriding(args: tuple[Any, ...]) -> list[Any]:
+    """The arguments, and items of lists among them, whose classes take functions over."""
+    flat = [item for arg in args for item in (arg if type(arg) in (list, tuple) else (arg,))]
+    return [arg for arg in flat if type(arg) is not Tensor and has_torch_function_unary(arg)]
 
 
 class OpOverload:
@@ -38,6 +49,7 @@ class OpOverload:
         self._exact = record is not None and packet.namespace == "aten"
         self._text = record["schema"] if record else packet.schema
         self._function: Any = None
+        self._adapted: Any = None
 
     @property
     def _schema(self) -> FunctionSchema:
@@ -61,11 +73,17 @@ class OpOverload:
         return f"{self._packet._qualified_op_name}{suffix}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if overriding := _overriding(args):
+            return handle_torch_function(self, overriding, *args, **kwargs)
         if self._function is None:
             suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
             full = f"{self._packet.__name__}{suffix}"
-            adapted = self._packet.adapted()
-            self._function = adapted or (_native._operator_function(full) if self._exact else self._packet)
+            self._adapted = self._packet.adapted()
+            self._function = self._adapted or (_native._operator_function(full) if self._exact else self._packet)
+        if self._adapted is not None and _shown:  # the registry has it not, so that no call of it comes to a mode
+            found = _shown[0](self, args, kwargs)
+            if found is not NotImplemented:
+                return found
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -104,6 +122,8 @@ class OpOverloadPacket:
         return self._made.setdefault(name, OpOverload(self, name))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if overriding := _overriding(args):
+            return handle_torch_function(self, overriding, *args, **kwargs)
         if self._target is None:
             self._target = self._find()
         return self._target(*args, **kwargs)

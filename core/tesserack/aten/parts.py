@@ -44,7 +44,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     out = ts.mm(rows, turned) if bias is None else ts.addmm(bias, rows, turned)
     if weight.ndim == 1:
         out = out.squeeze(1)
-    return out if input.ndim == 2 else out.view(*input.shape[:-1], *weight.shape[:-1])
+    return out if input.ndim == 2 else out.view([*input.shape[:-1], *weight.shape[:-1]])
 
 
 def _linear_backward_input(grad: Tensor, weight: Tensor, input_size: Sequence[int]) -> Tensor:
@@ -52,7 +52,7 @@ def _linear_backward_input(grad: Tensor, weight: Tensor, input_size: Sequence[in
         return grad.unsqueeze(-1) * weight
     rows = grad if grad.ndim == 2 else grad.reshape(-1, grad.shape[-1])
     out = ts.mm(rows, weight)
-    return out if grad.ndim == 2 else out.view(*input_size)
+    return out if grad.ndim == 2 else out.view(input_size)
 
 
 def _linear_backward_weight(grad: Tensor, input: Tensor, weight_size: Sequence[int]) -> Tensor:
@@ -76,7 +76,7 @@ def _matmul(self: Tensor, other: Tensor) -> Tensor:
     if self.ndim == 2 and other.ndim == 2:
         return ts.mm(self, other)
     if other.ndim == 2:
-        return ts.mm(self.reshape(-1, self.shape[-1]), other).view(*self.shape[:-1], other.shape[1])
+        return ts.mm(self.reshape(-1, self.shape[-1]), other).view([*self.shape[:-1], other.shape[1]])
     lead = ts.broadcast_shapes(self.shape[:-2], other.shape[:-2])
     a = self.expand(*lead, *self.shape[-2:]).reshape(-1, *self.shape[-2:])
     b = other.expand(*lead, *other.shape[-2:]).reshape(-1, *other.shape[-2:])
@@ -87,7 +87,7 @@ def _sum_to_size(self: Tensor, size: Sequence[int]) -> Tensor:
     lead = self.ndim - len(size)
     dims = [*range(lead), *(lead + k for k, n in enumerate(size) if n == 1 and self.shape[lead + k] != 1)]
     out = self.sum(dims, keepdim=True) if dims else self
-    return out.view(*size) if lead else out
+    return out.view(list(size)) if lead else out
 
 
 def _matmul_turned(self: Tensor, mat2: Tensor, turn_self: bool, turn_mat2: bool) -> Tensor:

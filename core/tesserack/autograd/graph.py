@@ -88,9 +88,26 @@ class saved_tensors_hooks:
 
     def __enter__(self) -> None:
         _native._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
+        _entered.hooks.append(self)
 
     def __exit__(self, *exc: object) -> None:
+        _entered.hooks.pop()
         _native._pop_saved_tensors_hooks()
+
+
+class _Entered(threading.local):
+    """The hooks of this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.hooks: list[saved_tensors_hooks] = []
+
+
+_entered = _Entered()
+
+
+def innermost_hooks() -> saved_tensors_hooks | None:
+    """The hooks that a tensor saved now goes through: those who look at a few tensors pass the others on to them."""
+    return _entered.hooks[-1] if _entered.hooks else None
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -28,6 +28,9 @@ COMMANDS = {
     "new-backend": ("tesserack.cli.new_backend", "write the skeleton of a backend's package"),
 }
 
+# Name: (distribution, extra of ours that installs it) of commands that plugins of this project bring.
+BROUGHT = {"serve": ("tesserack-serving", "serving")}
+
 # These have rules of their own for options: they get all words after the command, as `run(words)`.
 WORDS = ("conform", "launch", "run")
 
@@ -52,6 +55,12 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
             subparsers.add_parser(name, help=text)
     if command not in COMMANDS:
         _add_plugins(subparsers)
+    if command in BROUGHT and command not in subparsers.choices:
+        package, extra = BROUGHT[command]
+        raise CommandError(
+            f"{command}: this command comes with {package}, which is not installed or cannot be used: "
+            f"pip install 'tesserack[{extra}]'"
+        )
     return parser
 
 

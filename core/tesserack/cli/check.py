@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
-import importlib.util
 import inspect
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from tesserack import device
 from tesserack.cli import CommandError
 from tesserack.cli._output import add_json_option, print_json
+from tesserack.cli.target import find_target
 from tesserack.nn.modules.module import Module
 from tesserack.utils.shapes._inputs import InputText
 from tesserack.utils.shapes._report import try_shapes
@@ -45,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"check: {error}") from None
     if not inputs:
         raise CommandError("check: expected --input with the axes of each input, such as --input 'batch 3 224 224'")
-    model = _model(_target(arguments.target), arguments.target)
+    model = _model(find_target(arguments.target, "check"), arguments.target)
     try:
         report = try_shapes(model, *inputs)
     except (TypeError, ValueError) as error:
@@ -55,45 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(report)
     return int(report.mismatch is not None)
-
-
-def _target(text: str) -> Any:
-    """What FILE:NAME or MODULE:NAME names."""
-    place, _, name = text.rpartition(":")
-    if not place or not name:
-        raise CommandError(f"check: expected FILE:NAME such as model.py:build, got {text!r}")
-    module = _module(place)
-    value: Any = module
-    for part in name.split("."):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            known = ", ".join(sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_")))
-            raise CommandError(f"check: {place} has no {name!r}; it has {known or 'nothing to call'}") from None
-    return value
-
-
-def _module(place: str) -> ModuleType:
-    path = Path(place)
-    sys.path.insert(0, str(path.resolve().parent) if place.endswith(".py") else "")
-    if not place.endswith(".py"):
-        try:
-            return importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            if error.name is None or not place.startswith(error.name):
-                raise
-            raise CommandError(f"check: there is no module {place!r}; for a file write its name with .py") from None
-    if not path.is_file():
-        raise CommandError(f"check: there is no file {place!r}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise CommandError(f"check: {place} fails when imported: {type(error).__name__}: {error}") from error
-    return module
 
 
 def _model(target: Any, text: str) -> Any:

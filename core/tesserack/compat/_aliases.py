@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ _FUSED = (
 # Name in PyTorch: module and attribute here. Entries without an attribute are the module itself.
 ALIASES = {
     "torch.torch": "torch",
+    "torch.Future": "tesserack.utils.futures:Future",
     "torch._C._LinAlgError": "tesserack.ops.linalg:LinAlgError",
     "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
     "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
@@ -70,6 +72,18 @@ ALIASES = {
     "torch.nn.modules.conv._ConvTransposeNd": f"{_LAYERS}.conv_transpose:_ConvTransposeNd",
     "torch.nn.modules.conv._reverse_repeat_tuple": f"{_TUPLES}:_reverse_repeat_tuple",
     "torch.nn.modules.instancenorm._LazyNormBase": f"{_LAYERS}.lazy_layers:_LazyNormBase",
+    **{
+        f"torch.nn.modules.module._global_{name}_hooks": f"{_LAYERS}._hooks:{place}"
+        for name, place in {
+            "backward_pre": "GLOBAL.backward_pre",
+            "backward": "GLOBAL.backward",
+            "buffer_registration": "BUFFER_REGISTRATION",
+            "forward": "GLOBAL.forward",
+            "forward_pre": "GLOBAL.forward_pre",
+            "module_registration": "MODULE_REGISTRATION",
+            "parameter_registration": "PARAMETER_REGISTRATION",
+        }.items()
+    },
     "torch.nn.modules.module._addindent": f"{_LAYERS}.module:indented",
     "torch.nn.modules.module._IncompatibleKeys": f"{_LAYERS}._state_dict:IncompatibleKeys",
     "torch.nn.modules.pooling._LPPoolNd": f"{_LAYERS}.pooling_more:_LPPoolNd",
@@ -95,7 +109,7 @@ ALIASES = {
 def find(name: str, module_of: Callable[[str], Any]) -> Any:
     """What a private name stands for; ``module_of`` gives the module of PyTorch's name, where it is a whole one."""
     module, _, attribute = ALIASES[name].partition(":")
-    return getattr(importlib.import_module(module), attribute) if attribute else module_of(module)
+    return operator.attrgetter(attribute)(importlib.import_module(module)) if attribute else module_of(module)
 
 
 @functools.cache

@@ -17,8 +17,10 @@ class Call(NamedTuple):
 
 class Engine:
     """Carries collectives of one group. Tensors are dense and on the host, and already checked; every wait ends with an
-    error that says who is missing, after ``call.timeout`` seconds at the latest. A plugin derives from it and is
-    registered with :func:`tesserack.distributed.Backend.register_backend`.
+    error that says who is missing, after ``call.timeout`` seconds at the latest. A plugin derives from it and names a
+    factory, ``factory(store, prefix, rank, size, timeout)``, by the hook ``tesserack_communicators`` (or with
+    :func:`tesserack.distributed.Backend.register_backend`). A factory with a method ``meet(timeout)``, which returns a
+    store, this process's rank and the number of ranks, needs no address to begin.
     """
 
     name = "engine"
@@ -74,7 +76,11 @@ class Engine:
         """End what is under way, on every rank, with an error that says why."""
 
     def close(self) -> None:
-        """Give up what the engine holds."""
+        """Give up what the engine holds: every rank of the group does."""
+
+    def leave(self) -> None:
+        """The program ends without having destroyed the group; others may still wait for this rank."""
+        self.close()
 
     def _lacks(self, what: str) -> NotImplementedError:
         return NotImplementedError(f"{what}: the communicator {self.name!r} has none; try backend='local'")

@@ -9,11 +9,12 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from tesserack.distributed import _slurm
 from tesserack.distributed._errors import DistError
 from tesserack.distributed._file_store import FileStore
 from tesserack.distributed._tcp_store import TCPStore
 
-__all__ = ["Meeting", "local_rank", "rendezvous", "store_for"]
+__all__ = ["Meeting", "local_rank", "rendezvous", "started_by_mpi", "store_for"]
 
 _FAILED = "Error initializing torch.distributed"
 
@@ -23,8 +24,14 @@ _LAUNCHERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),  # the second is not there outside of srun
 )
+
+
+def started_by_mpi(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the first launcher that the environment tells of is MPI's."""
+    first = next((rank for rank, size, _ in _LAUNCHERS if rank in environ and size in environ), "")
+    return first.startswith(("OMPI_", "PMI_", "PMIX_"))
 
 
 class Meeting(NamedTuple):
@@ -47,14 +54,14 @@ def local_rank(environ: Mapping[str, str] = os.environ) -> int:
     return next((int(environ[local]) for _, _, local in _LAUNCHERS if local in environ), 0)
 
 
-def _resolve(host: str) -> str:
+def _resolve(host: str, what: str = "MASTER_ADDR") -> str:
     """The host, which must have an address: a name that nobody knows would leave each rank alone with itself."""
     try:
         socket.getaddrinfo(host, None)
     except OSError as error:
         raise DistError(
-            f"init_process_group: expected MASTER_ADDR to be a host that this machine can resolve, got {host!r} "
-            f"({error}); try its address, or an entry in /etc/hosts"
+            f"init_process_group: expected {what} to be a host that this machine can resolve, got {host!r} "
+            f"({error}); try its address as MASTER_ADDR, or an entry in /etc/hosts"
         ) from None
     return host
 
@@ -69,13 +76,23 @@ def _needed(name: str) -> str:
     return value
 
 
+def _place() -> tuple[str, int]:
+    """Where the first rank keeps the store: as said, or as Slurm's list of nodes tells."""
+    first = _slurm.master(os.environ)
+    if first is None or "MASTER_ADDR" in os.environ:
+        return _resolve(_needed("MASTER_ADDR")), int(_needed("MASTER_PORT"))
+    return _resolve(first, "the first node of SLURM_STEP_NODELIST"), int(
+        os.environ.get("MASTER_PORT", _slurm.port(os.environ))
+    )
+
+
 def _from_environment(rank: int, size: int, timeout: timedelta) -> Meeting:
     launched = _launched(os.environ)
     if rank < 0:
         rank = launched[0] if launched else int(_needed("RANK"))
     if size < 0:
         size = launched[1] if launched else int(_needed("WORLD_SIZE"))
-    host, port = _resolve(_needed("MASTER_ADDR")), int(_needed("MASTER_PORT"))
+    host, port = _place()
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     return Meeting(TCPStore(host, port, size, serves, timeout=timeout), rank, size)
 

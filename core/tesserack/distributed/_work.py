@@ -17,6 +17,7 @@ class Work:
 
     def __init__(self, result: Any = None) -> None:
         self._done = threading.Event()
+        self._finished = False  # a moment before those who wait are told
         self._error: BaseException | None = None
         self._result = result
         self._source = -1
@@ -70,7 +71,7 @@ class Work:
                 future.set_exception(self._error)
 
         with self._lock:
-            done = self._done.is_set()
+            done = self._finished
             if not done:
                 self._callbacks.append(tell)
         if done:
@@ -78,17 +79,22 @@ class Work:
         return future
 
     def _run(self, job: Callable[[], Any]) -> None:
+        self._outcome([job]).set()
+
+    def _outcome(self, jobs: list[Callable[[], Any]]) -> threading.Event:
+        """Do the one job of a list, which is left empty; returns what tells those who wait."""
         try:
-            given = job()
+            given = jobs.pop()()
             if isinstance(given, int) and not isinstance(given, bool):
                 self._source = given
         except BaseException as error:
             self._error = error
         with self._lock:
-            self._done.set()
+            self._finished = True
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
+        return self._done
 
 
 class Runner:
@@ -120,10 +126,14 @@ class Runner:
     def _loop(self) -> None:
         while (entry := self._jobs.get()) is not None:
             work, job = entry
-            work._run(job)
+            jobs = [job]
+            del entry, job
+            done = work._outcome(jobs)
+            # Nothing of the job is held any more when its caller goes on: memory is given back by those who took it.
+            del work
             with self._lock:
                 self._under_way -= 1
-            del entry, work, job
+            done.set()
 
     def close(self) -> None:
         """End the thread once all jobs are done."""

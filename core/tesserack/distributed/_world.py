@@ -6,15 +6,13 @@ import atexit
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from tesserack.distributed._engine import Engine
-from tesserack.distributed._fake import FakeEngine
+from tesserack.distributed._backends import COMMUNICATOR, DEFAULT_BACKEND, Backend, is_known
 from tesserack.distributed._group import ProcessGroup
-from tesserack.distributed._local import LocalEngine
-from tesserack.distributed._rendezvous import Meeting, store_for
+from tesserack.distributed._rendezvous import Meeting, started_by_mpi, store_for
 from tesserack.distributed._stores import HashStore, PrefixStore
 
 __all__ = [
@@ -43,42 +41,6 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
-Maker = Callable[[Any, str, int, int, float], Engine]
-
-
-class Backend(str):
-    """The name of a communicator, in lower case. ``gloo`` and ``nccl`` are taken for ``local``: ranks of one machine by
-    shared memory, through the host for cards that have no communicator of their own.
-
-    >>> Backend("GLOO"), Backend.NCCL
-    ('gloo', 'nccl')
-    """
-
-    UNDEFINED = "undefined"
-    GLOO = "gloo"
-    NCCL = "nccl"
-    UCC = "ucc"
-    MPI = "mpi"
-    XCCL = "xccl"
-    LOCAL = "local"
-    FAKE = "fake"
-    makers: dict[str, Maker] = {"local": LocalEngine, "gloo": LocalEngine, "nccl": LocalEngine, "fake": FakeEngine}  # noqa: RUF012
-    backend_list: list[str] = ["undefined", "gloo", "nccl", "local", "fake"]  # noqa: RUF012
-
-    def __new__(cls, name: str) -> Backend:
-        if not isinstance(name, str):
-            raise ValueError(f"Backend: expected a name, got {name!r}")
-        return str.__new__(cls, name.lower())
-
-    @classmethod
-    def register_backend(cls, name: str, func: Maker, extended_api: bool = False, devices: Any = None) -> None:
-        """Make a communicator known: ``func(store, prefix, rank, size, timeout)`` returns an engine."""
-        key = name.lower()
-        if key in cls.makers:
-            raise RuntimeError(f"{name} c10d backend already exists")
-        cls.makers[key] = func
-        setattr(cls, name.upper(), key)
-        cls.backend_list.append(key)
 
 
 class _World:
@@ -123,8 +85,8 @@ def is_initialized() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a communicator of this name is known."""
-    return backend.lower() in Backend.makers
+    """Whether a communicator of this name is known, of an installed plugin too."""
+    return is_known(backend.lower())
 
 
 def get_default_group() -> ProcessGroup:
@@ -151,11 +113,25 @@ def resolve(given: Any) -> ProcessGroup | None:
 
 def _engine_name(backend: str) -> str:
     """The communicator of ``"cpu:gloo,cuda:nccl"``: the last that is named, which is the card's."""
-    name = backend.split(",")[-1].rpartition(":")[2].strip().lower() or "local"
-    if name not in Backend.makers:
+    name = backend.split(",")[-1].rpartition(":")[2].strip().lower() or DEFAULT_BACKEND
+    if not is_known(name):
         known = ", ".join(sorted(Backend.makers))
-        raise ValueError(f"init_process_group: expected one of the communicators {known}, got {backend!r}")
+        hint = "; pip install tesserack-mpi brings mpi" if name == "mpi" else ""
+        raise ValueError(f"init_process_group: expected one of the communicators {known}, got {backend!r}{hint}")
     return name
+
+
+def _own_meeting(backend: str, timeout: timedelta) -> Meeting | None:
+    """Where the communicator itself knows the ranks, as MPI does: asked where it is meant, and where mpiexec has
+    started the program without the address of a master."""
+    name = os.environ.get(COMMUNICATOR, "") if backend == DEFAULT_BACKEND else ""
+    name = name or _engine_name(backend)
+    if not is_known(name) or not hasattr(Backend.makers[name], "meet"):
+        if "MASTER_ADDR" in os.environ or not started_by_mpi() or not is_known("mpi"):
+            return None
+        name = "mpi"
+    maker: Any = Backend.makers[name]
+    return Meeting(*maker.meet(timeout.total_seconds()))
 
 
 def _make(meeting: Meeting, ranks: Sequence[int], backend: str, name: str, timeout: timedelta) -> ProcessGroup:
@@ -202,11 +178,12 @@ def init_process_group(
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None and init_method is not None:
         raise AssertionError("Cannot specify both init_method and store.")
-    chosen, bound = Backend(backend or "local"), _seconds(timeout)
+    chosen, bound = Backend(backend or DEFAULT_BACKEND), _seconds(timeout)
     _engine_name(chosen)
     if _engine_name(chosen) == "fake" and store is None:
         store = HashStore()
-    meeting = store_for(init_method, store, rank, world_size, bound)
+    meeting = _own_meeting(chosen, bound) if store is None and init_method is None else None
+    meeting = meeting or store_for(init_method, store, rank, world_size, bound)
     # Programs may begin, end and begin again over one store: keys of each start are its own.
     name = f"world{next(_world.starts)}"
     _world.default = GroupMember.WORLD = _make(meeting, range(meeting.size), chosen, name, bound)
@@ -232,7 +209,7 @@ def _leave() -> None:
     """Threads end before the interpreter does."""
     for each in _world.groups.values():
         with contextlib.suppress(Exception):
-            each.engine.close()
+            each.engine.leave()
 
 
 def get_rank(group: Any = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,17 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed import _world
 
-__all__ = ["DeviceMesh", "init_device_mesh"]
+__all__ = ["DeviceMesh", "current_mesh", "init_device_mesh", "mesh_of"]
+
+_entered: list[DeviceMesh] = []
+_alive: weakref.WeakSet[DeviceMesh] = weakref.WeakSet()
+
+
+def current_mesh() -> DeviceMesh:
+    """The mesh entered by ``with``. ``RuntimeError`` outside of one."""
+    if not _entered:
+        raise RuntimeError("No device mesh is currently active!")
+    return _entered[-1]
 
 
 class DeviceMesh:
@@ -40,7 +51,21 @@ class DeviceMesh:
         seen = self.mesh.flatten().tolist()
         if len(set(seen)) != len(seen) or any(not 0 <= r < _world.get_world_size() for r in seen):
             raise ValueError(f"DeviceMesh: expected different ranks below {_world.get_world_size()}, got {seen}")
+        self._ranks, self._shape = tuple(seen), tuple(self.mesh.shape)
+        self._coordinate = self._place(_world.get_rank())
         self._groups = list(_groups) if _groups is not None else [self._made(dim) for dim in range(self.mesh.ndim)]
+        _alive.add(self)
+
+    def _place(self, rank: int) -> list[int] | None:
+        """Where a rank stands; None where it does not."""
+        if rank not in self._ranks:
+            return None
+        found: list[int] = []
+        at = self._ranks.index(rank)
+        for size in reversed(self._shape):
+            at, place = divmod(at, size)
+            found.insert(0, place)
+        return found
 
     def _made(self, dim: int) -> Any:
         """This rank's group along a dim; all ranks make all of them, in one order."""
@@ -53,16 +78,16 @@ class DeviceMesh:
     @property
     def ndim(self) -> int:
         """How many dims there are."""
-        return self.mesh.ndim
+        return len(self._shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """How many ranks along each."""
-        return tuple(self.mesh.shape)
+        return self._shape
 
     def size(self, mesh_dim: int | None = None) -> int:
         """How many ranks, along a dim or in all."""
-        return self.mesh.numel() if mesh_dim is None else self.mesh.shape[mesh_dim]
+        return len(self._ranks) if mesh_dim is None else self._shape[mesh_dim]
 
     def _dim(self, mesh_dim: int | str | None) -> int:
         if mesh_dim is None:
@@ -77,16 +102,17 @@ class DeviceMesh:
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
         """This rank's group along a dim."""
-        return self._groups[self._dim(mesh_dim)]
+        return self.get_all_groups()[self._dim(mesh_dim)]
 
     def get_all_groups(self) -> list[Any]:
         """Its group along each dim."""
+        if not self._groups:  # one that was unpickled
+            self._groups = [self._made(dim) for dim in range(self.mesh.ndim)]
         return list(self._groups)
 
     def get_coordinate(self) -> list[int] | None:
         """Where this rank stands; None where it does not."""
-        at = (self.mesh == _world.get_rank()).nonzero()
-        return [int(n) for n in at[0].tolist()] if len(at) else None
+        return None if self._coordinate is None else list(self._coordinate)
 
     def get_rank(self) -> int:
         """This process's number in the world."""
@@ -105,7 +131,7 @@ class DeviceMesh:
         index = tuple(slice(None) if dim in dims else at[dim] for dim in range(self.ndim))
         part = self.mesh[index]
         order = [sorted(dims).index(dim) for dim in dims]
-        groups = [self._groups[dim] for dim in dims]
+        groups = [self.get_all_groups()[dim] for dim in dims]
         return DeviceMesh(self.device_type, part.permute(order), mesh_dim_names=wanted, _groups=groups)
 
     @staticmethod
@@ -116,23 +142,41 @@ class DeviceMesh:
         return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names, _groups=groups)
 
     def __enter__(self) -> DeviceMesh:
+        _entered.append(self)
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        pass
+        _entered.pop()
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, DeviceMesh):
             return NotImplemented
-        alike = self.device_type == other.device_type and self.mesh_dim_names == other.mesh_dim_names
-        return alike and self.shape == other.shape and self.mesh.tolist() == other.mesh.tolist()
+        return self._key() == other._key()
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.device_type, self._shape, self.mesh_dim_names, self._ranks
 
     def __hash__(self) -> int:
-        return hash((self.device_type, self.shape, self.mesh_dim_names, tuple(self.mesh.flatten().tolist())))
+        return hash(self._key())
+
+    def __reduce__(self) -> Any:
+        return mesh_of, (self.device_type, self.mesh, self.mesh_dim_names)
 
     def __repr__(self) -> str:
         names = "" if self.mesh_dim_names is None else f", mesh_dim_names={self.mesh_dim_names}"
         return f"DeviceMesh('{self.device_type}', {self.mesh.tolist()}{names})"
+
+
+def mesh_of(device_type: str, ranks: Tensor, names: Any) -> DeviceMesh:
+    """The mesh that a file tells of: one of this process that is the same, or else one whose groups are made on first
+    need, by all of its ranks; without a process group, one that only tells where parts lie."""
+    made = DeviceMesh.__new__(DeviceMesh)
+    made.device_type, made.mesh, made.mesh_dim_names = device_type, ranks, names
+    made._ranks, made._shape, made._groups = tuple(made.mesh.flatten().tolist()), tuple(made.mesh.shape), []
+    made._coordinate = made._place(_world.get_rank()) if _world.is_initialized() else None
+    return next((mesh for mesh in _alive if mesh == made and mesh._groups), made)
 
 
 def init_device_mesh(

@@ -16,10 +16,15 @@ from tesserack.utils._pytree import tree_flatten, tree_unflatten
 __all__ = ["vmap"]
 
 
+def _hides_itself(x: Any) -> bool:
+    """Whether it is a container whose class hides a dim of its tensors, and shows it again, as TensorDict's does."""
+    return hasattr(type(x), "_add_batch_dim") and hasattr(type(x), "_maybe_remove_batch_dim")
+
+
 def _spread(dims: Any, tree: Any, what: str) -> list[Any]:
     """A dimension, or None, for each leaf of ``tree``: ``dims`` may name one for a whole part of it."""
     if dims is None or isinstance(dims, int):
-        return [dims] * len(tree_flatten(tree)[0])
+        return [dims] * len(tree_flatten(tree, _hides_itself)[0])
     parts = tree.values() if isinstance(tree, dict) else tree
     given = dims.values() if isinstance(dims, dict) else dims
     if isinstance(tree, Tensor) or not isinstance(tree, (tuple, list, dict)) or len(dims) != len(tree):
@@ -27,10 +32,30 @@ def _spread(dims: Any, tree: Any, what: str) -> list[Any]:
     return [dim for d, part in zip(given, parts, strict=True) for dim in _spread(d, part, what)]
 
 
+def _hidden(x: Any, dim: int | None, level: int) -> Any:
+    """``x``, each entry along ``dim`` standing for itself."""
+    if dim is None:
+        return _shared(x)
+    if _hides_itself(x):
+        return x._add_batch_dim(in_dim=dim % x.dim(), vmap_level=level)
+    return Batched(x.movedim(dim, 0), level)
+
+
+def _shared(x: Any) -> Any:
+    """``x``, the same for all entries; of a container another one of the same tensors, which the function may fill."""
+    return x.clone(False) if _hides_itself(x) else x
+
+
+def _entry(x: Any, dim: int | None, k: int) -> Any:
+    if dim is None:
+        return _shared(x)
+    return x[(slice(None),) * (dim % x.dim()) + (k,)] if _hides_itself(x) else x.select(dim, k)
+
+
 def _check(leaf: Any, dim: Any) -> None:
     if dim is None:
         return
-    if not isinstance(leaf, Tensor):
+    if not isinstance(leaf, Tensor) and not _hides_itself(leaf):
         raise ValueError(f"vmap: got in_dim={dim} for an input that is no tensor but {type(leaf).__name__}; use None")
     if not -leaf.dim() <= dim < leaf.dim():
         raise ValueError(
@@ -82,7 +107,7 @@ def vmap(
 
     @wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        leaves, spec = tree_flatten(args)
+        leaves, spec = tree_flatten(args, _hides_itself)
         dims = _spread(in_dims, args, "in_dims")
         for leaf, dim in zip(leaves, dims, strict=True):
             _check(leaf, dim)
@@ -92,15 +117,15 @@ def vmap(
             return found[0]
         results: list[list[Any]] = []
         before = ts.get_rng_state()
-        mapped = [x for x, dim in zip(leaves, dims, strict=True) if dim is not None]
+        mapped = _mapped(leaves, dims)
         for k in range(count):
             if randomness == "same":
                 ts.set_rng_state(before)
-            picked = [x if dim is None else x.select(dim, k) for x, dim in zip(leaves, dims, strict=True)]
+            picked = [_entry(x, dim, k) for x, dim in zip(leaves, dims, strict=True)]
             with _only_own_writes(mapped):
-                flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs))
+                flat, out_spec = tree_flatten(func(*tree_unflatten(picked, spec), **kwargs), _hides_itself)
             results.append(flat)
-            if randomness == "error" and not ts.equal(before, ts.get_rng_state()):
+            if randomness == "error" and before.tolist() != ts.get_rng_state().tolist():
                 raise RuntimeError(
                     "vmap: called random operation while in randomness error mode; pass randomness='same' or "
                     "'different', or draw outside of vmap"
@@ -108,6 +133,12 @@ def vmap(
         return _stacked(results, out_spec, out_dims, found)
 
     return wrapper
+
+
+def _mapped(leaves: list[Any], dims: list[Any]) -> list[Any]:
+    """The tensors that are mapped over, those in containers too."""
+    given = [x for x, dim in zip(leaves, dims, strict=True) if dim is not None]
+    return [x for x in tree_flatten(given)[0] if isinstance(x, Tensor)]
 
 
 @contextmanager
@@ -132,20 +163,13 @@ def _at_once(
     before = ts.get_rng_state()
     batching.append(info)
     level = len(batching)
-    hidden = [x if dim is None else Batched(x.movedim(dim, 0), level) for x, dim in zip(leaves, dims, strict=True)]
+    hidden = [_hidden(x, dim, level) for x, dim in zip(leaves, dims, strict=True)]
     drew = False
     try:
-        with whole(level, [x for x, dim in zip(leaves, dims, strict=True) if dim is not None]) as state:
-            flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs))
-            values = [entries(value, level, info.batch_size) for value in flat]
-            places = _spread(out_dims, tree_unflatten(values, out_spec), "out_dims")
-            for value, place in zip(flat, places, strict=True):
-                if place is None and isinstance(value, Batched) and value.level == level:
-                    raise BadOutput("vmap: can not return a BatchedTensor when out_dim is None")
-            made = [
-                whole_value if place is None else value.movedim(0, place)
-                for whole_value, value, place in zip(flat, values, places, strict=True)
-            ]
+        with whole(level, _mapped(leaves, dims)) as state:
+            flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs), _hides_itself)
+            places = _spread(out_dims, tree_unflatten(flat, out_spec), "out_dims")
+            made = [_shown(x, place, level, info.batch_size) for x, place in zip(flat, places, strict=True)]
     except (SharedWrite, BadOutput):
         raise
     except Exception as error:  # whatever it is, the calls one by one say it as it is
@@ -159,7 +183,7 @@ def _at_once(
         ) from None
     finally:
         batching.pop()
-        drew = not ts.equal(before, ts.get_rng_state())
+        drew = before.tolist() != ts.get_rng_state().tolist()
         if drew and not state.wrote:
             ts.set_rng_state(before)
     if drew and state.wrote:
@@ -170,9 +194,21 @@ def _at_once(
     return None if drew else (tree_unflatten(made, out_spec),)
 
 
+def _shown(result: Any, place: int | None, level: int, count: int) -> Any:
+    """What the function gave, with the entries as its dim ``place``; as it is where that is None."""
+    if _hides_itself(result):
+        return result._maybe_remove_batch_dim("vmap", vmap_level=level, batch_size=count, out_dim=place)
+    value = entries(result, level, count)
+    if place is not None:
+        return value.movedim(0, place)
+    if isinstance(result, Batched) and result.level == level:
+        raise BadOutput("vmap: can not return a BatchedTensor when out_dim is None")
+    return result
+
+
 def _stacked(results: list[list[Any]], spec: Any, out_dims: Any, why: Exception | None) -> Any:
     for value in results[0]:
-        if not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) and not _hides_itself(value):
             if why is not None and not isinstance(why, NoTensor):
                 raise RuntimeError(
                     "vmap: It looks like you're calling .item() on a Tensor. Expected the function to return tensors, "

@@ -2,47 +2,109 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
 import linecache
+import os
+import sys
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tesserack._native import Tensor
+from tesserack.fx._codegen import PythonCode, PyTreeCodeGen, _BoxedCodeGen
+from tesserack.fx._compatibility import compatibility
+from tesserack.fx._readable import print_readable
+from tesserack.fx._submodules import Submodules, copy_attr, place
+from tesserack.fx._to_folder import to_folder
+from tesserack.fx._wrapped import _wrapped_fns_to_patch
 from tesserack.fx.graph import Graph
 from tesserack.nn.modules.module import Module
 
 __all__ = ["GraphModule"]
 
-_count = [0]
+_count = itertools.count()
+_copy_attr, _assign_attr = copy_attr, place
+# What is the module's own and no part of it.
+_OWN = ("_graph", "_code", "_lineno_map", "_prologue_start", "_in_spec", "_out_spec")
 
 
-class GraphModule(Module):
+def _forward_from_src(src: str, globals: dict[str, Any], co_fields: dict[str, Any] | None = None) -> Any:
+    """The function of a text, whose lines tracebacks show."""
+    return _compiled(src, globals)[0]
+
+
+def _compiled(src: str, globals: dict[str, Any]) -> tuple[Any, str]:
+    file = f"<eval_with_key>.{next(_count)}"
+    linecache.cache[file] = (len(src), None, src.splitlines(True), file)
+    namespace = {**globals}
+    exec(compile(src, file, "exec"), namespace)
+    return namespace.pop("forward"), file
+
+
+def _forget(file: str, namespace: int) -> None:
+    """What was noted of a function that is gone: its lines, and which of its names stay calls when it is traced."""
+    linecache.cache.pop(file, None)
+    for key in [key for key in [*_wrapped_fns_to_patch] if key[0] == namespace]:
+        del _wrapped_fns_to_patch[key]
+
+
+@compatibility(is_backward_compatible=True)
+class GraphModule(Submodules, Module):
     """A module whose ``forward`` is written from a graph. After changing ``graph``, call :meth:`recompile`.
 
     ``root`` is a module, whose parts that the graph names are taken over, or a dict of them by name.
     """
 
+    _plain_class: type[GraphModule]
+    _file: str | None = None
+
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
         # Each has a class of its own, because forward is looked up on the class.
-        derived: type[GraphModule] = type(cls.__name__, (cls,), {"_plain_class": cls, "__module__": cls.__module__})
+        plain = vars(cls).get("_plain_class", cls)
+        named = {"_plain_class": plain, "__module__": plain.__module__}
+        derived: type[GraphModule] = type(plain.__name__, (plain,), named)
         return super().__new__(derived)
 
     def __init__(self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
-        type(self).__name__ = class_name if class_name.isidentifier() else "GraphModule"
-        self.training = getattr(root, "training", self.training)
-        for node in graph.nodes:
-            if node.op in ("get_attr", "call_module"):
-                value = root[node.target] if isinstance(root, dict) else _read(root, node.target)
-                self._place(node.target, value)
+        type(self).__name__ = class_name
+        targets = [node.target for node in graph.nodes if node.op in ("get_attr", "call_module")]
+        if isinstance(root, Module):
+            self.training = getattr(root, "training", self.training)
+            for target in targets:
+                copy_attr(root, self, target)
+        elif isinstance(root, dict):
+            self._take(root, graph)
+        else:
+            raise RuntimeError(f"Unsupported type {root} passed for root!")
+        own = self.__dict__
+        own.update(meta={}, _replace_hooks=[], _create_node_hooks=[], _erase_node_hooks=[], _deepcopy_hooks=[])
+        own.update(shape_env=None, _tracer_cls=graph._tracer_cls, _tracer_extras=graph._tracer_extras or {})
         self.graph = graph
+
+    def _take(self, parts: dict[str, Any], graph: Graph) -> None:
+        for node in graph.nodes:
+            if node.op in ("get_attr", "call_module") and node.target not in parts:
+                raise RuntimeError(
+                    f"Node {node} referenced target {node.target} but that target was not provided in ``root``!"
+                )
+        used = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
+        for target in sorted(used, key=lambda path: path.count(".")):
+            place(parts[target], self, target)
+
+    # --- the program -------------------------------------------------------------------------------------------------
 
     @property
     def graph(self) -> Graph:
-        """The graph that ``forward`` runs."""
+        """The graph that ``forward`` runs. One of another module is copied when it is set."""
         return self.__dict__["_graph"]  # type: ignore[no-any-return]
 
     @graph.setter
     def graph(self, graph: Graph) -> None:
+        if not isinstance(graph, Graph):
+            raise AssertionError(f"Expected a Graph instance, but got {type(graph)}")
         self.__dict__["_graph"] = graph
         graph.owning_module = self
         self.recompile()
@@ -50,133 +112,144 @@ class GraphModule(Module):
     @property
     def code(self) -> str:
         """The source text of ``forward``."""
+        if "_code" not in self.__dict__:
+            raise RuntimeError("Code has not been generated! Please report a bug to PyTorch")
         return self.__dict__["_code"]  # type: ignore[no-any-return]
 
-    def recompile(self) -> Any:
+    @property
+    def _boxed_call(self) -> bool:
+        return isinstance(self._graph._codegen, _BoxedCodeGen)
+
+    def recompile(self) -> PythonCode:
         """Write ``forward`` from the graph anew."""
+        codegen, own = self._graph._codegen, self.__dict__
+        if isinstance(codegen, PyTreeCodeGen) and codegen.pytree_info is not None:
+            own["_in_spec"], own["_out_spec"] = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
         program = self._graph.python_code("self")
-        self.__dict__["_code"] = program.src
-        _count[0] += 1
-        file = f"<tesserack.fx {_count[0]}>"
-        linecache.cache[file] = (len(program.src), None, program.src.splitlines(True), file)
-        namespace: dict[str, Any] = {**program.globals}
-        exec(compile(program.src, file, "exec"), namespace)
-        setattr(type(self), "forward", namespace["forward"])  # noqa: B010
+        forward, file = _compiled(program.src, program.globals)
+        own["_code"], own["_lineno_map"] = program.src, program._lineno_map
+        own["_prologue_start"] = program._prologue_start
+        cls: Any = type(self)
+        weakref.finalize(forward, _forget, file, id(forward.__globals__))
+        cls._file, cls.forward = file, forward
         return program
 
-    def print_readable(self, print_output: bool = True, **options: Any) -> str:
-        """The class as text, printed unless told otherwise."""
-        body = "\n".join(f"    {line}" for line in self._code.strip().splitlines())
-        text = f"class {type(self).__name__}(torch.nn.Module):\n{body}\n"
-        if print_output:
-            print(text)
-        return text
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            if frames and frames[-1].filename == type(self)._file:
+                print(_error_message(frames[-1]), file=sys.stderr)
+                raise error.with_traceback(None)  # noqa: B904
+            raise
 
-    # --- submodules --------------------------------------------------------------------------------------------------
+    _call_impl = __call__
 
-    def _place(self, path: str, value: Any) -> None:
-        *parents, last = path.split(".")
-        module: Module = self
-        for name in parents:
-            if not hasattr(module, name):
-                module.add_module(name, Module())
-            module = getattr(module, name)
-        if isinstance(value, Tensor) and not isinstance(value, _parameter()):
-            module.register_buffer(last, value)
-        else:
-            setattr(module, last, value)
+    def print_readable(
+        self,
+        print_output: bool = True,
+        include_stride: bool = False,
+        include_device: bool = False,
+        colored: bool = False,
+        *,
+        fast_sympy_print: bool = False,
+        expanded_def: bool = False,
+        additional_meta: list[str] | None = None,
+    ) -> str:
+        """The class as text, with its submodules that are graphs and what is known of values; printed unless not."""
+        options = {"include_stride": include_stride, "include_device": include_device, "expanded_def": expanded_def}
+        return print_readable(self, type(self).__name__, print_output, additional_meta=additional_meta, **options)
 
-    def add_submodule(self, target: str, m: Module) -> bool:
-        """Add a submodule under a dotted name, with modules above it as needed; False if something else is there."""
-        *parents, last = target.split(".")
-        module: Any = self
-        for name in parents:
-            if not hasattr(module, name):
-                module.add_module(name, Module())
-            module = getattr(module, name)
-            if not isinstance(module, Module):
-                return False
-        module.add_module(last, m)
-        return True
+    def to_folder(self, folder: str | os.PathLike[str], module_name: str = "FxModule") -> None:
+        """Write a package into a folder, from which ``module_name`` can be imported: the program, and its tensors."""
+        to_folder(self, folder, module_name)
 
-    def delete_submodule(self, target: str) -> bool:
-        """Remove a submodule by its dotted name; False if there is none."""
-        *parents, last = target.split(".")
-        module: Any = self
-        for name in parents:
-            module = getattr(module, name, None)
-        if not isinstance(module, Module) or last not in module._modules:
-            return False
-        del module._modules[last]
-        return True
+    def __str__(self) -> str:
+        more = "# To see more debug info, please use `graph_module.print_readable()`"
+        return "\n".join([super().__str__(), self._code, more])
 
-    def delete_all_unused_submodules(self) -> None:
-        """Remove submodules that the graph does not call."""
-        used = {node.target for node in self._graph.nodes if node.op in ("call_module", "get_attr")}
-        kept = {".".join(name.split(".")[:k]) for name in used for k in range(1, name.count(".") + 2)}
-        for name, _ in [*self.named_modules()]:
-            inside = any(name.startswith(f"{target}.") for target in used)
-            if name and name not in kept and not inside:
-                self.delete_submodule(name)
+    # --- copies ------------------------------------------------------------------------------------------------------
+
+    def _parts(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
-        parts = Module()
-        parts.__dict__.update(
-            copy.deepcopy({k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}, memo)
-        )
-        made = self._plain_class.__new__(self._plain_class)
-        GraphModule.__init__(made, parts, copy.deepcopy(self._graph), type(self).__name__)
-        for name, value in parts.__dict__.items():
-            made.__dict__.setdefault(name, value)
+        return self._copied(copy.deepcopy(self._parts(), memo), copy.deepcopy(self._graph, memo), memo)
+
+    def __copy__(self) -> GraphModule:
+        made = self._copied(copy.copy(self._parts()), self._graph.__deepcopy__({}), {})
+        return made
+
+    def _copied(self, parts: dict[str, Any], graph: Graph, memo: dict[int, Any]) -> GraphModule:
+        made = _put_together(self._plain_class, parts, graph, type(self).__name__)
+        for hook in self.__dict__.get("_deepcopy_hooks", ()):
+            hook(made)
         memo[id(self)] = made
-        return made  # type: ignore[no-any-return]
+        return made
 
     def __reduce__(self) -> Any:
-        parts = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
-        return _restore, (parts, type(self).__name__, self._steps())
+        return _put_together, (self._plain_class, self._parts(), self._graph, type(self).__name__)
 
-    def _steps(self) -> list[Any]:
-        from tesserack.fx.node import map_arg
+    def _replicate_for_data_parallel(self) -> GraphModule:
+        return self.__copy__()
 
-        numbers = {node: k for k, node in enumerate(self._graph.nodes)}
+    # --- who hears of changes ----------------------------------------------------------------------------------------
 
-        def number(value: Any) -> Any:
-            return map_arg(value, lambda node: _Reference(numbers[node]))
+    @contextlib.contextmanager
+    def _set_replace_hook(self, f: Callable[..., Any]) -> Iterator[None]:
+        """Within it, ``f(old, new, user)`` hears of names that change and of inputs that are replaced."""
+        self._register_replace_node_hook(f)
+        try:
+            yield
+        finally:
+            self._unregister_replace_node_hook(f)
 
-        return [(n.op, n.target, number(n.args), number(n.kwargs), n.name) for n in self._graph.nodes]
+    def _register_replace_node_hook(self, f: Callable[..., Any]) -> None:
+        assert callable(f), "replace hook must be a callable."
+        self._replace_hooks.append(f)
+
+    def _unregister_replace_node_hook(self, f: Callable[..., Any]) -> None:
+        self._replace_hooks.remove(f)
+
+    def _register_create_node_hook(self, f: Callable[..., Any]) -> None:
+        assert callable(f), "create_node hook must be a callable."
+        self._create_node_hooks.append(f)
+
+    def _unregister_create_node_hook(self, f: Callable[..., Any]) -> None:
+        self._create_node_hooks.remove(f)
+
+    def _register_erase_node_hook(self, f: Callable[..., Any]) -> None:
+        assert callable(f), "erase_node hook must be a callable."
+        self._erase_node_hooks.append(f)
+
+    def _unregister_erase_node_hook(self, f: Callable[..., Any]) -> None:
+        self._erase_node_hooks.remove(f)
+
+    def _register_deepcopy_hook(self, f: Callable[..., Any]) -> None:
+        assert callable(f), "deepcopy hook must be a callable."
+        self._deepcopy_hooks.append(f)
+
+    def _unregister_deepcopy_hook(self, f: Callable[..., Any]) -> None:
+        self._deepcopy_hooks.remove(f)
 
 
-class _Reference:
-    """Another step, by its number."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-def _restore(parts: dict[str, Any], name: str, steps: list[Any]) -> GraphModule:
-    """A module from what ``__reduce__`` gave."""
-    from tesserack.fx.node import map_aggregate
-
-    graph = Graph()
-    made: list[Any] = []
-
-    def resolve(value: Any) -> Any:
-        return map_aggregate(value, lambda item: made[item.number] if isinstance(item, _Reference) else item)
-
-    for op, target, args, kwargs, node_name in steps:
-        made.append(graph.create_node(op, target, resolve(args), resolve(kwargs), node_name))
-    root = Module()
-    root.__dict__.update(parts)
-    return GraphModule(root, graph, name)
+def _error_message(frame: traceback.FrameSummary) -> str:
+    """Where in a written program an error came up, with the lines around it."""
+    number = frame.lineno or 0
+    lines = linecache.getlines(frame.filename)
+    told = f"Call using an FX-traced Module, line {number} of the traced Module's generated forward function:"
+    before = "".join(lines[max(number - 2, 0) : number])
+    after = "\n".join(lines[number : number + 2])
+    marker = "~" * len(frame.line or "") + "~~~ <--- HERE"
+    return "\n".join([traceback.format_exc(), told, before, marker, after])
 
 
-def _read(root: Any, path: str) -> Any:
-    for name in path.split("."):
-        root = getattr(root, name)
-    return root
-
-
-def _parameter() -> type:
-    from tesserack.nn.parameter import Parameter
-
-    return Parameter
+def _put_together(cls: type[GraphModule], parts: dict[str, Any], graph: Graph, name: str) -> GraphModule:
+    """A module from what another had, which is its own from now on."""
+    made = cls.__new__(cls)
+    Module.__init__(made)
+    type(made).__name__ = name
+    made.__dict__.update(parts)
+    made.graph = graph
+    return made

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tesserack.fx._compatibility import compatibility
 from tesserack.fx._symbolic_trace import symbolic_trace
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
-from tesserack.fx.node import Node, map_arg
+from tesserack.fx.node import Node
+from tesserack.nn.modules.module import Module
 
-__all__ = ["Match", "replace_pattern"]
+if TYPE_CHECKING:
+    from tesserack.fx.passes.utils.matcher_utils import InternalMatch
+
+__all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
+
+Filter = Callable[["InternalMatch", Graph, Graph], bool]
 
 
+@compatibility(is_backward_compatible=True)
 class Match(NamedTuple):
-    """A place where the pattern was: the node of its result, and the nodes that its nodes stood for."""
+    """A place where the pattern was: the pattern's last node, and what its nodes stood for."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
 
 
+@compatibility(is_backward_compatible=False)
+@dataclass
+class ReplacedPatterns:
+    """The same, with the nodes that are there now."""
+
+    anchor: Node
+    nodes_map: dict[Node, Node]
+    replacements: list[Node]
+
+
+@compatibility(is_backward_compatible=True)
 def replace_pattern(
     gm: GraphModule, pattern: Callable[..., Any] | GraphModule, replacement: Callable[..., Any] | GraphModule
 ) -> list[Match]:
@@ -35,22 +56,26 @@ def replace_pattern(
     >>> traced(ts.tensor([-2.0])).tolist()
     [3.0]
     """
-    wanted, other = _graph_of(pattern), _graph_of(replacement)
-    parameters = [[n for n in graph.nodes if n.op == "placeholder"] for graph in (wanted, other)]
-    if len(parameters[0]) != len(parameters[1]):
-        raise RuntimeError(f"replace_pattern: expected as many parameters in the replacement as in the pattern, got "
-                           f"{len(parameters[1])} and {len(parameters[0])}")  # fmt: skip
-    matches = _matches(gm.graph, wanted)
-    moved: dict[Node, Node] = {}  # results of matches that were replaced, which later ones may read
-    for match in matches:
-        inputs = [match.nodes_map[p] for p in parameters[0]]
-        inputs = [moved.get(node, node) for node in inputs]
-        moved.update(_replace(gm.graph, wanted, other, match, dict(zip(parameters[1], inputs, strict=True))))
-    if matches:
-        _take_parts(gm, replacement, other)
-        gm.graph.lint()
-        gm.recompile()
-    return matches
+    return [Match(found.anchor, found.nodes_map) for found in _replace_pattern(gm, pattern, replacement)]
+
+
+@compatibility(is_backward_compatible=False)
+def replace_pattern_with_filters(
+    gm: GraphModule,
+    pattern: Callable[..., Any] | Graph | GraphModule,
+    replacement: Callable[..., Any] | Graph | GraphModule | None = None,
+    match_filters: list[Filter] | None = None,
+    ignore_literals: bool = False,
+    replacement_callback: Callable[[InternalMatch, Graph, Graph], Graph] | None = None,
+    node_name_match: str = "",
+) -> list[ReplacedPatterns]:
+    """:func:`replace_pattern` where all filters, given the match, the graph and the pattern, agree.
+
+    ``replacement_callback`` makes the graph to put in for each place; with ``ignore_literals`` constants may differ.
+    """
+    return _replace_pattern(
+        gm, pattern, replacement, match_filters, ignore_literals, replacement_callback, node_name_match
+    )
 
 
 def _graph_of(program: Any) -> Graph:
@@ -59,104 +84,102 @@ def _graph_of(program: Any) -> Graph:
     return program.graph if isinstance(program, GraphModule) else symbolic_trace(program).graph
 
 
-def _results(graph: Graph) -> list[Node]:
-    return graph.output_node().all_input_nodes
+def _replace_pattern(
+    gm: GraphModule,
+    pattern: Any,
+    replacement: Any = None,
+    match_filters: list[Filter] | None = None,
+    ignore_literals: bool = False,
+    replacement_callback: Any = None,
+    node_name_match: str = "",
+) -> list[ReplacedPatterns]:
+    from tesserack.fx.passes.utils.matcher_utils import SubgraphMatcher
+
+    wanted, graph = _graph_of(pattern), gm.graph
+    matcher = SubgraphMatcher(wanted, ignore_literals=ignore_literals)
+    matches = matcher.match(graph, node_name_match=node_name_match)
+    matches = [found for found in matches if all(rule(found, graph, wanted) for rule in match_filters or ())]
+    assert replacement is not None or replacement_callback is not None, (
+        "Must provide either a replacement GraphModule or a replacement callback"
+    )
+    common = _graph_of(replacement) if replacement_callback is None else None
+    moved: dict[Node, Node] = {}  # results of places that were replaced, which later ones may read
+    replaced = []
+    for found in matches:
+        other = common if common is not None else replacement_callback(found, graph, wanted)
+        replaced.append(_replace(graph, wanted, other, found, moved))
+    gm.recompile()
+    if isinstance(replacement, Module):
+        _take_parts(gm, replacement)
+    return replaced
 
 
-def _matches(graph: Graph, pattern: Graph) -> list[Match]:
-    results = _results(pattern)
-    if not results or any(node.op == "placeholder" for node in results):
-        raise RuntimeError("replace_pattern: expected a pattern that returns values it computes")
-    found: list[Match] = []
-    taken: set[Node] = set()
-    for node in graph.nodes:
-        if node.op in ("placeholder", "output"):
-            continue
-        nodes = next(_extended(graph, results, node), None)
-        if nodes is None:
-            continue
-        inside = {g for p, g in nodes.items() if p.op != "placeholder"}
-        if inside & taken or not _contained(nodes, inside, set(results)):
-            continue
-        taken |= inside
-        found.append(Match(nodes[results[0]], nodes))
-    return found
-
-
-def _extended(graph: Graph, results: list[Node], node: Node) -> Iterator[dict[Node, Node]]:
-    """The ways in which the first result is ``node``: other results may be anywhere."""
-    nodes: dict[Node, Node] = {}
-    if not _same(results[0], node, nodes):
-        return
-    pending = [nodes]
-    for result in results[1:]:
-        longer = []
-        for partial in pending:
-            for candidate in [partial[result]] if result in partial else graph.nodes:
-                extended = dict(partial)
-                if _same(result, candidate, extended):
-                    longer.append(extended)
-        pending = longer
-    yield from pending
-
-
-def _same(wanted: Any, given: Any, nodes: dict[Node, Node]) -> bool:
-    """Whether a value of the pattern is one of the graph, with what stands for what noted in ``nodes``."""
-    if isinstance(wanted, Node):
-        if not isinstance(given, Node):
-            return False
-        if wanted in nodes:
-            return nodes[wanted] is given
-        if wanted.op != "placeholder":
-            alike = (wanted.op, wanted.target) == (given.op, given.target)
-            if not alike or not _same((wanted.args, wanted.kwargs), (given.args, given.kwargs), nodes):
-                return False
-        nodes[wanted] = given
-        return True
-    if isinstance(wanted, (tuple, list)):
-        sized = isinstance(given, (tuple, list)) and len(given) == len(wanted)
-        return sized and all(_same(a, b, nodes) for a, b in zip(wanted, given, strict=True))
-    if isinstance(wanted, dict):
-        keyed = isinstance(given, dict) and given.keys() == wanted.keys()
-        return keyed and all(_same(value, given[key], nodes) for key, value in wanted.items())
-    if isinstance(wanted, slice):
-        return isinstance(given, slice) and _same(_parts(wanted), _parts(given), nodes)
-    return bool(type(wanted) is type(given) and wanted == given)
-
-
-def _parts(value: slice) -> tuple[Any, ...]:
-    return value.start, value.stop, value.step
-
-
-def _contained(nodes: dict[Node, Node], inside: set[Node], results: set[Node]) -> bool:
-    """Whether nothing outside reads what the pattern does not return."""
-    hidden = [g for p, g in nodes.items() if p.op != "placeholder" and p not in results]
-    return all(user in inside for node in hidden for user in node.users)
-
-
-def _replace(graph: Graph, pattern: Graph, other: Graph, match: Match, values: dict[Node, Node]) -> dict[Node, Node]:
-    old = [match.nodes_map[node] for node in _results(pattern)]
-    inside = {g for p, g in match.nodes_map.items() if p.op != "placeholder"}
-    readers = {user for node in old for user in node.users if user not in inside}
-    place = next((node for node in graph.nodes if node in readers), graph.output_node())
-    with graph.inserting_before(place):
+def _replace(
+    graph: Graph, wanted: Graph, other: Graph, found: InternalMatch, moved: dict[Node, Node]
+) -> ReplacedPatterns:
+    parameters = [node for node in other.nodes if node.op == "placeholder"]
+    assert len(parameters) == len(found.placeholder_nodes), (
+        f"Placeholder count mismatch: {len(found.placeholder_nodes)} vs {len(parameters)}"
+    )
+    for place, node in [*found.nodes_map.items()]:
+        if isinstance(node, Node) and node in moved and place.op == "placeholder":
+            found.nodes_map[place] = moved[node]
+    given = [moved.get(node, node) if isinstance(node, Node) else node for node in found.placeholder_nodes]
+    found.placeholder_nodes = given
+    values: dict[Node, Any] = dict(zip(parameters, given, strict=True))
+    with graph.inserting_before(_place(graph, found)):
         copied = graph.graph_copy(other, values)
-    new: list[Node] = []
-    map_arg(copied, new.append)
-    if len(new) != len(old):
-        raise RuntimeError(f"replace_pattern: expected a replacement of {len(old)} results, got {len(new)}")
-    for before, after in zip(old, new, strict=True):
+    results = [copied] if isinstance(copied, Node) else [*copied]
+    assert len(found.returning_nodes) == len(results), (
+        f"Returning nodes count mismatch: {len(found.returning_nodes)} vs {len(results)}"
+    )
+    for before, after in zip(found.returning_nodes, results, strict=True):
         before.replace_all_uses_with(after)
-    for node in reversed([node for node in graph.nodes if node in inside]):
-        graph.erase_node(node)
-    return dict(zip(old, new, strict=True))
+        moved[before] = after
+    for node in reversed(wanted.nodes):
+        if node.op not in ("placeholder", "output"):
+            graph.erase_node(found.nodes_map[node])
+    made = [node for node in values.values() if not any(node is known for known in given)]
+    return ReplacedPatterns(found.anchors[0], found.nodes_map, made)
 
 
-def _take_parts(gm: GraphModule, replacement: Any, other: Graph) -> None:
-    """Modules and tensors of the replacement that the graph now names."""
-    for node in other.nodes:
-        if node.op in ("call_module", "get_attr") and isinstance(replacement, GraphModule):
-            value: Any = replacement
-            for name in node.target.split("."):
-                value = getattr(value, name)
-            gm._place(node.target, value)
+def _place(graph: Graph, found: InternalMatch) -> Node:
+    """Before the first that reads a result; after the results where nothing does."""
+    readers = {user for node in found.returning_nodes for user in node.users}
+    first = next((node for node in graph.nodes if node in readers), None)
+    if first is not None:
+        return first
+    return next(node for node in reversed(graph.nodes) if node in found.returning_nodes).next
+
+
+def _take_parts(gm: GraphModule, replacement: Any) -> None:
+    """Modules and tensors of the replacement that the graph now names. ``RuntimeError`` if neither has one."""
+    gm.delete_all_unused_submodules()
+    if isinstance(replacement, GraphModule):
+        replacement.graph.lint()
+    for node in gm.graph.nodes:
+        if node.op not in ("call_module", "get_attr") or _read(gm, node.target) is not None:
+            continue
+        value = _read(replacement, node.target)
+        if value is None:
+            raise RuntimeError(
+                f'Attempted to create a "{node.op}" node during subgraph rewriting with target {node.target}, but the '
+                "referenced attribute does not exist in the replacement GraphModule"
+            )
+        if isinstance(value, Module):
+            gm.add_submodule(node.target, copy.deepcopy(value))
+        else:
+            _set(gm, node.target, copy.deepcopy(value))
+    gm.graph.lint()
+
+
+def _read(module: Any, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name, None)
+    return module
+
+
+def _set(module: Any, path: str, value: Any) -> None:
+    from tesserack.fx._submodules import place
+
+    place(value, module, path)

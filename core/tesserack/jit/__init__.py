@@ -1,7 +1,9 @@
-"""PyTorch's scripting, run as Python: what PyTorch itself does with ``PYTORCH_JIT=0``.
+"""PyTorch's tracing, and its scripting.
 
-``script`` and ``trace`` give back what they are given, which then runs operator by operator, and counts as a
-``ScriptModule`` or ``ScriptFunction`` from then on. ``save`` pickles it: ``load`` must be able to import its classes.
+``trace`` runs a function or module once and gives what it did as a program, whose graph can be looked at; it is saved
+without the classes it was written in. ``script`` gives back what it is given, which runs as Python, as in PyTorch with
+``PYTORCH_JIT=0``, and counts as a ``ScriptModule`` or ``ScriptFunction`` from then on; ``save`` pickles it, and
+``load`` must be able to import its classes.
 """
 
 from __future__ import annotations
@@ -9,12 +11,25 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from tesserack import _native
 from tesserack.jit import _archive
-from tesserack.nn.modules.module import FALLBACKS, Module
+from tesserack.jit._script import (
+    Error,
+    RecursiveScriptModule,
+    ScriptFunction,
+    ScriptModule,
+    ScriptWarning,
+    TracerWarning,
+    TracingCheckError,
+    is_scripted,
+    scripted,
+)
+from tesserack.jit._trace import trace, trace_module
+from tesserack.jit._traced import TopLevelTracedModule, TracedModule
+from tesserack.nn.modules.module import FALLBACKS
 
 __all__ = [
     "Attribute",
@@ -25,6 +40,8 @@ __all__ = [
     "ScriptFunction",
     "ScriptModule",
     "ScriptWarning",
+    "TopLevelTracedModule",
+    "TracedModule",
     "TracerWarning",
     "TracingCheckError",
     "annotate",
@@ -57,81 +74,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _isinstance = isinstance
 
 
-class Error(RuntimeError):
-    """What a scripted program raises in PyTorch."""
-
-
-class TracingCheckError(Exception):
-    """What a trace that does not repeat the function raises in PyTorch; here nothing is traced."""
-
-
-class ScriptWarning(Warning):
-    """The category of PyTorch's warnings about scripts, for filters; nothing here warns so."""
-
-
-class TracerWarning(Warning):
-    """The category of PyTorch's warnings about traces, for filters; nothing here warns so."""
-
-    @staticmethod
-    def ignore_lib_warnings() -> None:
-        """Let those that the library itself causes pass."""
-        warnings.filterwarnings("ignore", category=TracerWarning, module="torch.(?!jit)")
-
-
-class _Scripted(type(Module)):  # type: ignore[misc]
-    """Classes that what was scripted counts as an instance of, beside instances of their own."""
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return bool(super().__instancecheck__(instance)) or (
-            cls in (ScriptModule, RecursiveScriptModule) and _is_scripted(instance)
-        )
-
-
-class ScriptModule(Module, metaclass=_Scripted):
-    """A base that modules may have, which adds nothing; modules given to ``script`` or ``trace`` count as instances.
-
-    >>> import tesserack as ts
-    >>> layer = ts.nn.Linear(1, 1)
-    >>> _isinstance(layer, ScriptModule), _isinstance(script(layer), ScriptModule)
-    (False, True)
-    """
-
-
-class RecursiveScriptModule(ScriptModule):
-    """The class of such modules in PyTorch."""
-
-
-class _ScriptedFunctions(type):
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return super().__instancecheck__(instance) or _functions.get(id(instance)) is instance
-
-
-class ScriptFunction(metaclass=_ScriptedFunctions):
-    """Functions given to ``script`` or ``trace`` count as its instances."""
-
-
-_MARK = "_tesserack_scripted"
-_functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-
-
-def _is_scripted(obj: Any) -> bool:
-    return _MARK in getattr(obj, "__dict__", ())
-
-
-def _scripted(obj: Any) -> Any:
-    """The object, which counts as a script from now on; a module's parts, too."""
-    if _isinstance(obj, Module):
-        for part in obj.modules():
-            part.__dict__[_MARK] = True
-    elif callable(obj) and not _isinstance(obj, type):
-        with contextlib.suppress(TypeError):  # what has no weak references
-            _functions[id(obj)] = obj
-    return obj
-
-
 # What a scripted module has besides its own attributes.
-FALLBACKS["save"] = lambda module: functools.partial(_save_method, module) if _is_scripted(module) else None
-FALLBACKS["original_name"] = lambda module: type(module).__name__ if _is_scripted(module) else None
+FALLBACKS["save"] = lambda module: functools.partial(_save_method, module) if is_scripted(module) else None
 
 
 def _save_method(module: Any, f: Any, _extra_files: Any = None) -> None:
@@ -164,23 +108,11 @@ def _deprecated(name: str, instead: str = "switch to `torch.compile` or `torch.e
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """The function, module or class itself, which runs as Python."""
     _deprecated("script")
-    return _scripted(obj)
-
-
-def trace(func: Any, example_inputs: Any = None, *args: Any, **options: Any) -> Any:
-    """The function or module itself, which runs as Python; it is not called."""
-    _deprecated("trace")
-    return _scripted(func)
-
-
-def trace_module(mod: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-    """The module itself."""
-    _deprecated("trace_method")
-    return _scripted(mod)
+    return scripted(obj)
 
 
 def script_if_tracing(fn: F) -> F:
-    """The function itself: nothing is ever traced."""
+    """The function itself: what it does with tensors is traced."""
     return fn
 
 
@@ -242,23 +174,27 @@ def is_scripting() -> bool:
 
 
 def is_tracing() -> bool:
-    """Always False."""
-    return False
+    """Whether this thread runs within :func:`trace`."""
+    return bool(_native._is_tracing())
 
 
 # --- optimisation --------------------------------------------------------------------------------------------------
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """The module itself. ``RuntimeError`` in training mode, as in PyTorch."""
+    """A traced module with its parameters and buffers as constants, and what follows from constants computed;
+    ``preserved_attrs`` names attributes that stay. Other modules are given back. ``RuntimeError`` in training mode, as
+    in PyTorch.
+    """
     if getattr(mod, "training", False):
         raise RuntimeError("freeze: expected a module in evaluation mode; call eval() first")
-    return mod
+    return mod.frozen(list(preserved_attrs or ())) if _isinstance(mod, TopLevelTracedModule) else mod
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """The module in evaluation mode."""
-    return mod.eval()
+    """A traced module frozen; other modules in evaluation mode."""
+    mod = mod.eval()
+    return freeze(mod, other_methods) if _isinstance(mod, TopLevelTracedModule) else mod
 
 
 @contextlib.contextmanager
@@ -333,7 +269,7 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
     ``NotImplementedError`` for archives of PyTorch, which hold programs in a language of its own; ``RuntimeError`` for
     a class or function named in the file that cannot be imported.
     """
-    return _scripted(_archive.read(f, map_location, _extra_files))
+    return scripted(_archive.read(f, map_location, _extra_files))
 
 
 _drop = functools.partial(ignore, True)

@@ -8,6 +8,7 @@ The modules of this folder are the operators that are written in Python, a file 
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from types import ModuleType, SimpleNamespace
@@ -53,6 +54,8 @@ def _is_part(name: str) -> bool:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "higher_order":
+        return importlib.import_module(f"{__name__}.{name}")
     found = _find(name) or sys.modules.get(f"{__name__}.{name}")
     if found is None and not name.startswith("_") and not _is_part(name):
         from tesserack import plugins

@@ -70,7 +70,7 @@ _EARLIER = {
     "_spectral": "ops.spectral",
     "_streams": "backends.streams",
     "_switches": "utils.settings",
-    "_symbolic": "ops.control_flow",
+    "_symbolic": "ops.sizes",
     "_tensor_aliases": "_tensor.aliases",
     "_tensor_methods": "_tensor.methods",
     "_tensor_str": "_tensor.printing",
@@ -99,6 +99,7 @@ MODULES = (
     "dispatch",
     "distributed",
     "distributions",
+    "export",
     "fft",
     "func",
     "futures",
@@ -147,7 +148,7 @@ _COPIES = (
     *("squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsafe_chunk", "unsafe_split"),
     *("unsafe_split_with_sizes", "unsqueeze_copy", "view_as_complex_copy", "view_as_real_copy", "view_copy"),
 )
-# Functions of tesserack.ops.layers, _mutation and _symbolic.
+# Functions of tesserack.ops.layers, mutation and sizes.
 _POSITIONAL = (
     *("adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "conv_tbc", "convolution"),
     *("ctc_loss", "embedding_bag", "embedding_renorm_", "feature_alpha_dropout", "feature_alpha_dropout_"),
@@ -158,14 +159,13 @@ _MUTATION = (
     *("as_strided_", "detach_", "fill", "fill_", "get_device", "index_put_", "is_distributed", "is_same_size"),
     *("is_signed", "is_storage", "resize_as_", "slice_inverse", "zero_"),
 )
-_SYMBOLIC = (
-    *("cond", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "while_loop"),
-)
+_SYMBOLIC = ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum")
 # ... and names, with the modules that they are taken from.
 NAMES = {
     **dict.fromkeys(_POSITIONAL, "ops.layers"),
     **dict.fromkeys(_MUTATION, "ops.mutation"),
-    **dict.fromkeys(_SYMBOLIC, "ops.control_flow"),
+    **dict.fromkeys(_SYMBOLIC, "ops.sizes"),
+    **dict.fromkeys(("cond", "while_loop"), "_higher_order_ops"),
     **dict.fromkeys(("frobenius_norm", "norm_except_dim", "nuclear_norm"), "ops.norms"),
     **dict.fromkeys(("empty_permuted", "from_file", "range", "to_dlpack"), "ops.creation"),
     **dict.fromkeys(("histogram", "histogramdd"), "ops.histograms"),

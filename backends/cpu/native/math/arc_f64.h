@@ -1,5 +1,6 @@
-// asin and acos in float64, branch-free for the compiler to vectorise: of x itself up to 1/2, beyond by the root of
-// (1 - |x|) / 2, whose rounding comes back, as in fdlibm (Sun 1993). The polynomial is of Chebyshev's places; to 2^-57.
+// asin, acos and atan in float64, branch-free for the compiler to vectorise, divided as in fdlibm (Sun 1993): asin and
+// acos of x itself up to 1/2, beyond by the root of (1 - |x|) / 2, whose rounding comes back; atan by the angle to the
+// nearest of five. The polynomials are of Chebyshev's places; to 2^-57 and 2^-60.
 #ifndef TESSERACK_CPU_ARC_F64_H
 #define TESSERACK_CPU_ARC_F64_H
 
@@ -51,6 +52,26 @@ TS_INLINE double acos_f64(double x) {
   const double middle = kQuarterTurn - (x - (kQuarterTurnLow - x * arc.ratio));
   const double large = x < 0.0 ? below : above;
   return arc.small ? middle : large;
+}
+
+// (atan(t) / t - 1) / z of z = t * t, up to 7/16.
+TS_INLINE double atan_tail(double z) {
+  return horner(z, 0x1.e4167464d3de8p-7, -0x1.0f62bba6a2558p-5, 0x1.7001816fd063fp-5, -0x1.ab59b417b2d3fp-5,
+                0x1.e170800a46210p-5, -0x1.110c9ce7b0572p-4, 0x1.3b1375ce5bdc6p-4, -0x1.745d154c84f7ap-4,
+                0x1.c71c71bd2b8bcp-4, -0x1.2492492485503p-3, 0x1.99999999998c5p-3, -0x1.5555555555555p-2);
+}
+
+// Less the angle whose tangent is 1/2, 1, 3/2 or infinite, what is left has a tangent of at most 7/16.
+TS_INLINE double atan_f64(double x) {
+  const double a = __builtin_fabs(x);
+  const bool one = a >= 0x1.6p-1, more = a >= 0x1.3p+0, far = a >= 0x1.38p+1; // 11/16, 19/16, 39/16
+  const bool none = a < 0x1.cp-2;                                             // 7/16
+  const double middle = more ? 1.5 : one ? 1.0 : 0.5, c = none ? 0.0 : middle;
+  const double base = more ? 0x1.f730bd281f69bp-1 : one ? 0x1.921fb54442d18p-1 : 0x1.dac670561bb4fp-2;
+  const double rest = more ? 0x1.007887af0cbbdp-56 : one ? 0x1.1a62633145c07p-55 : 0x1.a2b7f222f65e2p-56;
+  const double t = (far ? -1.0 : a - c) / (far ? a : fused(a, c, 1.0)), z = t * t;
+  const double whole = far ? kQuarterTurn : none ? 0.0 : base, low = far ? kQuarterTurnLow : none ? 0.0 : rest;
+  return __builtin_copysign(whole + (t + fused(t * z, atan_tail(z), low)), x);
 }
 
 } // namespace TESSERACK_VARIANT

@@ -148,11 +148,8 @@ TS_INLINE double log_limits(double x, double y) {
   return x < 0.0 ? __builtin_nan("") : y;
 }
 
-TS_INLINE double log_f64(double x) {
-  const bool tiny = x < 0x1p-1022;
-  const Split a = split_f64(tiny ? x * 0x1p54 : x);
-  const double e = a.exponent - (tiny ? 54.0 : 0.0), f = a.f;
-  const double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+// What log(1 + f) is, of s = f / (2 + f) and z = s * s: f - f^2 / 2 + s * (f^2 / 2 + z * this).
+TS_INLINE double log_tail_f64(double z) {
   double p = 0x1.0f62d78097da8p-3;
   p = fused(p, z, 0x1.0f5cd0265343cp-3);
   p = fused(p, z, 0x1.3b20ab347844cp-3);
@@ -160,9 +157,46 @@ TS_INLINE double log_f64(double x) {
   p = fused(p, z, 0x1.c71c7258f4bf6p-3);
   p = fused(p, z, 0x1.249249242b4a6p-2);
   p = fused(p, z, 0x1.9999999999dfep-2);
-  p = fused(p, z, 0x1.5555555555555p-1);
-  const double low = fused(e, kLn2Low, s * (half + z * p));
+  return fused(p, z, 0x1.5555555555555p-1);
+}
+
+TS_INLINE double log_f64(double x) {
+  const bool tiny = x < 0x1p-1022;
+  const Split a = split_f64(tiny ? x * 0x1p54 : x);
+  const double e = a.exponent - (tiny ? 54.0 : 0.0), f = a.f;
+  const double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  const double low = fused(e, kLn2Low, s * (half + z * log_tail_f64(z)));
   return log_limits(x, fused(e, kLn2High, f - (half - low)));
+}
+
+// log(1 + f) in two parts, high of half the bits so that its product with as few is exact.
+struct LogParts {
+  double exponent, high, low;
+};
+TS_INLINE LogParts log_parts_f64(double x) {
+  const bool tiny = x < 0x1p-1022;
+  const Split a = split_f64(tiny ? x * 0x1p54 : x);
+  const double f = a.f, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  const double high = float_of(bits_of(f - half) & 0xffffffff00000000u);
+  return {a.exponent - (tiny ? 54.0 : 0.0), high, ((f - high) - half) + s * fused(z, log_tail_f64(z), half)};
+}
+
+// The exponent and what it leaves, by the base's logarithm in two parts: whole powers of 2 are exact, after fdlibm
+// (Sun 1993).
+TS_INLINE double log2_f64(double x) {
+  const LogParts a = log_parts_f64(x);
+  const double product = a.high * 0x1.71547652p+0;
+  const double low = fused(a.low + a.high, 0x1.705fc2eefa2p-33, a.low * 0x1.71547652p+0);
+  const double sum = a.exponent + product;
+  return log_limits(x, sum + (low + ((a.exponent - sum) + product)));
+}
+TS_INLINE double log10_f64(double x) {
+  const LogParts a = log_parts_f64(x);
+  const double product = a.high * 0x1.bcb7b152p-2, whole = a.exponent * 0x1.34413509f78p-2;
+  const double rest = fused(a.low + a.high, 0x1.b9438ca9aadd5p-36, a.low * 0x1.bcb7b152p-2);
+  const double low = fused(a.exponent, 0x1.fef311f12b358p-46, rest);
+  const double sum = whole + product;
+  return log_limits(x, sum + (low + ((whole - sum) + product)));
 }
 
 // What rounding 1 + x lost comes back as its share of the logarithm's slope.

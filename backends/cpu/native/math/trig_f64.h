@@ -26,18 +26,35 @@ TS_INLINE double cos_reduced(double r, double low) {
   return w + (((1.0 - w) - half) + fused(z * z, p, -r * low));
 }
 
-TS_INLINE double sin_or_cos(double x, uint64_t shift) {
+// x less a multiple of pi / 2, in two parts, and which multiple: the lowest bits of quadrant.
+struct ReducedF64 {
+  double r, low;
+  uint64_t quadrant;
+};
+TS_INLINE ReducedF64 reduced_f64(double x) {
   const double t = fused(x, 0x1.45f306dc9c883p-1, kRound), n = t - kRound;
   const double first = fused(n, -0x1.921fb54442d18p+0, x); // exact
   const double product = n * 0x1.1a62633145c07p-54, lost = fused(n, 0x1.1a62633145c07p-54, -product);
   const double r = first - product, back = first - r;
   const double low = ((first - (r + back)) + (back - product)) - fused(n, -0x1.f1976b7ed8fbcp-110, lost);
-  const uint64_t quadrant = bits_of(t) + shift;
-  const double y = (quadrant & 1) != 0 ? cos_reduced(r, low) : sin_reduced(r, low);
+  return {r, low, bits_of(t)};
+}
+
+TS_INLINE double sin_or_cos(double x, uint64_t shift) {
+  const ReducedF64 a = reduced_f64(x);
+  const uint64_t quadrant = a.quadrant + shift;
+  const double y = (quadrant & 1) != 0 ? cos_reduced(a.r, a.low) : sin_reduced(a.r, a.low);
   return float_of(bits_of(y) ^ ((quadrant & 2) << 62));
 }
 TS_INLINE double sin_f64(double x) { return x == 0.0 ? x : sin_or_cos(x, 0); }
 TS_INLINE double cos_f64(double x) { return sin_or_cos(x, 1); }
+// The quotient's rounding and those of both: within two units in the last place.
+TS_INLINE double tan_f64(double x) {
+  const ReducedF64 a = reduced_f64(x);
+  const double s = sin_reduced(a.r, a.low), c = cos_reduced(a.r, a.low);
+  const bool odd = (a.quadrant & 1) != 0;
+  return x == 0.0 ? x : (odd ? -c : s) / (odd ? s : c);
+}
 
 #endif
 

@@ -3,6 +3,7 @@
 #include "math/erfc_f64.h"
 #include "math/hyperbolic_f64.h"
 #include "math/pow_f64.h"
+#include "math/quotient_f64.h"
 #include "math/trig_f64.h"
 #include "ops_float.h"
 
@@ -18,6 +19,22 @@ template <auto Fast, auto Slow> int trig_loop(double* out, const double* a, cons
   if (beyond == 0) return unary_loop<double, Fast>(out, a, nullptr, nullptr, n);
   for (int64_t i = 0; i < n; ++i) out[i] = Slow(a[i]);
   return 0;
+}
+
+// Remainders and quotients likewise, where they are not exact.
+template <auto Fast, auto Slow, int Mask>
+int division_loop(double* out, const double* a, const double* b, const double*, int64_t n) {
+  const double a0 = *a, b0 = *b;
+  int inexact = 0;
+  for (int64_t i = 0; i < n; ++i) inexact |= !divides_f64(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
+  if (inexact == 0) return binary_loop<double, Fast, Mask>(out, a, b, nullptr, n);
+  for (int64_t i = 0; i < n; ++i) out[i] = Slow(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
+  return 0;
+}
+template <auto Fast, auto Slow> constexpr void set_division(OpTable<double>& t, int op) {
+  t.fn[op][0] = &division_loop<Fast, Slow, 0>;
+  t.fn[op][1] = &division_loop<Fast, Slow, 1>;
+  t.fn[op][2] = &division_loop<Fast, Slow, 2>;
 }
 #endif
 
@@ -38,18 +55,28 @@ constexpr OpTable<double> make_table() {
   set_unary<double, [](double a) { return exp2_f64(a); }>(t, TS_I_EXP2);
   set_unary<double, [](double a) { return expm1_f64(a); }>(t, TS_I_EXPM1);
   set_unary<double, [](double a) { return log_f64(a); }>(t, TS_I_LOG);
-  set_unary<double, [](double a) { return std::log2(a); }>(t, TS_I_LOG2);
-  set_unary<double, [](double a) { return std::log10(a); }>(t, TS_I_LOG10);
+  set_unary<double, [](double a) { return log2_f64(a); }>(t, TS_I_LOG2);
+  set_unary<double, [](double a) { return log10_f64(a); }>(t, TS_I_LOG10);
   set_unary<double, [](double a) { return log1p_f64(a); }>(t, TS_I_LOG1P);
 #if defined(__FMA__)
   t.fn[TS_I_SIN][0] = &trig_loop<[](double a) { return sin_f64(a); }, [](double a) { return std::sin(a); }>;
   t.fn[TS_I_COS][0] = &trig_loop<[](double a) { return cos_f64(a); }, [](double a) { return std::cos(a); }>;
+  t.fn[TS_I_TAN][0] = &trig_loop<[](double a) { return tan_f64(a); }, [](double a) { return std::tan(a); }>;
+  set_division<[](double a, double b) { return fmod_f64(a, b); }, [](double a, double b) { return std::fmod(a, b); }>(
+      t, TS_I_FMOD);
+  set_division<[](double a, double b) { return mod_f64(a, b); }, [](double a, double b) { return python_mod(a, b); }>(
+      t, TS_I_MOD);
+  set_division<[](double a, double b) { return floordiv_f64(a, b); },
+               [](double a, double b) { return python_floordiv(a, b); }>(t, TS_I_FLOORDIV);
+  set_binary<double, [](double a, double b) { return hypot_f64(a, b); }>(t, TS_I_HYPOT);
+  set_binary<double, [](double a, double b) { return atan2_f64(a, b); }>(t, TS_I_ATAN2);
 #else
   set_unary<double, [](double a) { return std::sin(a); }>(t, TS_I_SIN);
   set_unary<double, [](double a) { return std::cos(a); }>(t, TS_I_COS);
 #endif
   set_unary<double, [](double a) { return asin_f64(a); }>(t, TS_I_ASIN);
   set_unary<double, [](double a) { return acos_f64(a); }>(t, TS_I_ACOS);
+  set_unary<double, [](double a) { return atan_f64(a); }>(t, TS_I_ATAN);
   set_unary<double, [](double a) { return sinh_f64(a); }>(t, TS_I_SINH);
   set_unary<double, [](double a) { return cosh_f64(a); }>(t, TS_I_COSH);
   set_unary<double, [](double a) { return tanh_f64(a); }>(t, TS_I_TANH);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tesserack.aten.higher_order import HigherOrderOperator
 from tesserack.aten.operators import OpOverload, OpOverloadPacket, _OpNamespace
 
-__all__ = ["OpOverload", "OpOverloadPacket", "_OpNamespace"]
+__all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "_OpNamespace"]

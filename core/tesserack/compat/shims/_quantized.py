@@ -16,12 +16,17 @@ __all__ = [
     "QuantizedType",
     "dequantize",
     "per_channel_affine",
+    "per_channel_affine_float_qparams",
+    "per_channel_symmetric",
     "per_tensor_affine",
+    "per_tensor_symmetric",
     "qint8",
     "qint32",
     "qscheme",
     "quantize_per_channel",
     "quantize_per_tensor",
+    "quint2x4",
+    "quint4x2",
     "quint8",
 ]
 
@@ -32,9 +37,10 @@ class QuantizedType:
     is_floating_point = is_complex = False
     is_signed = True
 
-    def __init__(self, name: str, storage: ts.dtype) -> None:
+    def __init__(self, name: str, storage: ts.dtype, per_byte: int = 1) -> None:
         self.name = name
         self.storage = storage
+        self.per_byte = per_byte
         self.itemsize = storage.itemsize
 
     def __repr__(self) -> str:
@@ -60,8 +66,13 @@ class qscheme:
 quint8 = QuantizedType("quint8", ts.uint8)
 qint8 = QuantizedType("qint8", ts.int8)
 qint32 = QuantizedType("qint32", ts.int32)
+quint4x2 = QuantizedType("quint4x2", ts.uint8, 2)
+quint2x4 = QuantizedType("quint2x4", ts.uint8, 4)
 per_tensor_affine = qscheme("per_tensor_affine")
 per_channel_affine = qscheme("per_channel_affine")
+per_tensor_symmetric = qscheme("per_tensor_symmetric")
+per_channel_symmetric = qscheme("per_channel_symmetric")
+per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
 
 
 class QuantizedTensor:
@@ -159,7 +170,7 @@ class QuantizedTensor:
 def _rounded(input: Tensor, scale: Any, zero_point: Any, dtype: QuantizedType) -> Tensor:
     if not input.is_floating_point():
         raise RuntimeError(f"quantize: expected a tensor of floats, got {input.dtype}")
-    if not isinstance(dtype, QuantizedType):
+    if not isinstance(dtype, QuantizedType) or dtype.per_byte > 1:
         raise RuntimeError(f"quantize: expected the dtype quint8, qint8 or qint32, got {dtype}")
     limits = ts.iinfo(dtype.storage)
     wide = input.detach().to(ts.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -25,4 +26,6 @@ def load_library(path: str | os.PathLike[str]) -> None:
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name == "higher_order":
+        return importlib.import_module("tesserack.ops.higher_order")
     return namespace(name)

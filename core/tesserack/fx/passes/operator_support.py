@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tesserack.fx.node import Node
+from tesserack.fx.passes.tools_common import CALLABLE_NODE_OPS, get_node_target
 
 __all__ = [
     "OpSupports",
@@ -40,7 +41,7 @@ class OperatorSupport(OperatorSupportBase):
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:
         """Whether the table has the target with these dtypes."""
-        if node.op not in ("call_function", "call_module", "call_method"):
+        if node.op not in CALLABLE_NODE_OPS:
             return True
         target = get_node_target(submodules, node)
         if target not in self._support_dict:
@@ -49,31 +50,20 @@ class OperatorSupport(OperatorSupportBase):
             return True
         args, kwargs = self._support_dict[target]
         by_position = all(
-            len(node.args) <= k or _dtype_of(node.args[k]) in dtypes
+            len(node.args) <= k or not isinstance(node.args[k], Node) or _dtype_of(node.args[k]) in dtypes
             for k, dtypes in enumerate(args or ())
             if dtypes is not None
         )
         return by_position and all(
-            name not in node.kwargs or _dtype_of(node.kwargs[name]) in dtypes
+            not isinstance(node.kwargs.get(name), Node) or _dtype_of(node.kwargs[name]) in dtypes
             for name, dtypes in (kwargs or {}).items()
             if dtypes is not None
         )
 
 
 def _dtype_of(argument: Any) -> Any:
-    found = argument.meta.get("tensor_meta") if isinstance(argument, Node) else None
-    return getattr(found, "dtype", None)
-
-
-def get_node_target(submodules: Mapping[str, Any], node: Node) -> str:
-    """The target of a node by name: the class of a module, ``_operator.add``, or the method."""
-    if node.op == "call_module":
-        kind = type(submodules[str(node.target)])
-        return f"{kind.__module__}.{kind.__qualname__}"
-    if node.op == "call_function":
-        target: Any = node.target
-        return f"{getattr(target, '__module__', None) or 'tesserack'}.{getattr(target, '__name__', target)}"
-    return str(node.target)
+    meta = argument.meta if isinstance(argument, Node) else {}
+    return getattr(meta.get("tensor_meta"), "dtype", meta.get("type"))
 
 
 class _Of(OperatorSupportBase):

@@ -31,6 +31,13 @@ class _Once:
         return self._known[id(buffer)][1]
 
 
+def _set_data(parameter: Tensor, data: Tensor) -> None:
+    """Give a parameter other values; what a class of its own keeps in attributes comes with them."""
+    parameter.data = data
+    if type(data).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        vars(parameter).update(vars(data))
+
+
 class ConvertMixin:
     """``to`` and its short forms: all work in place and return the module."""
 
@@ -57,7 +64,7 @@ class ConvertMixin:
                     continue
                 grad = parameter.grad
                 parameter.grad = None
-                parameter.data = fn(parameter.data)
+                _set_data(parameter, fn(parameter.data))
                 if grad is not None:
                     parameter.grad = fn(grad)
             for name, buffer in self._buffers.items():

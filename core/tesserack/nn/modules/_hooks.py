@@ -273,12 +273,19 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 # --- registration -----------------------------------------------------------------------------------------------------
 
 # Called as hook(module, name, value) where a module gets a parameter, a buffer or a submodule; they may replace it.
-REGISTRATION: dict[str, Hooks] = {"parameter": OrderedDict(), "buffer": OrderedDict(), "module": OrderedDict()}
+PARAMETER_REGISTRATION: Hooks = OrderedDict()
+BUFFER_REGISTRATION: Hooks = OrderedDict()
+MODULE_REGISTRATION: Hooks = OrderedDict()
+_REGISTRATION = {
+    "parameter": PARAMETER_REGISTRATION,
+    "buffer": BUFFER_REGISTRATION,
+    "module": MODULE_REGISTRATION,
+}
 
 
 def registered(kind: str, module: object, name: str, value: Any) -> Any:
     """``value`` as the hooks on registrations of its kind leave it."""
-    for hook in list(REGISTRATION[kind].values()):
+    for hook in list(_REGISTRATION[kind].values()):
         replaced = hook(module, name, value)
         if replaced is not None:
             value = replaced
@@ -287,14 +294,14 @@ def registered(kind: str, module: object, name: str, value: Any) -> Any:
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call ``hook(module, name, parameter)`` whenever a module gets a parameter; an answer replaces it."""
-    return add_hook(REGISTRATION["parameter"], hook)
+    return add_hook(PARAMETER_REGISTRATION, hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call ``hook(module, name, buffer)`` whenever a module gets a buffer; an answer replaces it."""
-    return add_hook(REGISTRATION["buffer"], hook)
+    return add_hook(BUFFER_REGISTRATION, hook)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call ``hook(module, name, submodule)`` whenever a module gets a submodule; an answer replaces it."""
-    return add_hook(REGISTRATION["module"], hook)
+    return add_hook(MODULE_REGISTRATION, hook)

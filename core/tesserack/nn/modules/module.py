@@ -11,7 +11,9 @@ from tesserack import Tensor
 from tesserack.backends import _accessors
 from tesserack.nn.modules._convert import ConvertMixin
 from tesserack.nn.modules._hooks import (
-    REGISTRATION,
+    BUFFER_REGISTRATION,
+    MODULE_REGISTRATION,
+    PARAMETER_REGISTRATION,
     HookMixin,
     register_module_backward_hook,
     register_module_buffer_registration_hook,
@@ -149,7 +151,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
                 f"register_parameter: {name!r} is the result of an operation (not a leaf tensor); "
                 "create the Parameter from a tensor, and compute the value in forward"
             )
-        if REGISTRATION["parameter"]:
+        if PARAMETER_REGISTRATION:
             param = registered("parameter", self, name, param)
         self._parameters[name] = param
 
@@ -158,7 +160,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
         self._check_name(name, "buffer", self._registry("_buffers"))
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: expected a Tensor or None for {name!r}, got {type(tensor).__name__}")
-        if REGISTRATION["buffer"]:
+        if BUFFER_REGISTRATION:
             tensor = registered("buffer", self, name, tensor)
         self._buffers[name] = tensor
         if persistent:
@@ -177,7 +179,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
                 f"add_module: {type(module).__name__} is not a Module subclass, for {name!r}; expected a Module or None"
             )
         self._check_name(name, "module", self._registry("_modules"))
-        if REGISTRATION["module"]:
+        if MODULE_REGISTRATION:
             module = registered("module", self, name, module)
         self._modules[name] = module
 
@@ -230,7 +232,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self._claim(name, "_modules")
-            if REGISTRATION["module"]:
+            if MODULE_REGISTRATION:
                 value = registered("module", self, name, value)
             self._modules[name] = value
         elif isinstance(value, Buffer):

@@ -31,13 +31,39 @@ def assign_buckets(parameters: Sequence[Tensor], most: int) -> list[list[Tensor]
     return found
 
 
+def held(tensor: Tensor) -> Tensor:
+    """What this rank holds of a tensor: itself, or its part of a DTensor."""
+    part: Tensor = tensor.__dict__.get("_local_tensor", tensor)
+    return part.detach()
+
+
+def _grad_held(parameter: Tensor) -> Tensor:
+    """What this rank holds of a parameter's gradient, which lies as the parameter does."""
+    grad: Any = parameter.grad
+    if "_local_tensor" in parameter.__dict__ and grad.placements != parameter.placements:  # type: ignore[attr-defined]
+        grad = grad.redistribute(placements=parameter.placements)  # type: ignore[attr-defined]
+    part = held(grad)
+    return part.to_dense() if part.layout is not ts.strided else part
+
+
+def _give_grad(parameter: Any, view: Tensor, as_view: bool) -> None:
+    """Make a reduced gradient the parameter's."""
+    spec = parameter.__dict__.get("_spec")
+    alike = parameter.grad is not None and parameter.grad.layout is ts.strided
+    if alike and not as_view and (spec is None or parameter.grad.placements == spec.placements):
+        held(parameter.grad).copy_(view)
+    else:
+        given = view if as_view else view.clone()
+        parameter.grad = given if spec is None else type(parameter)(given, spec)
+
+
 class Bucket:
     """Some parameters, and one buffer for their gradients."""
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
-        sizes = [p.numel() for p in parameters]
-        self.buffer = parameters[0].detach().new_zeros(sum(sizes))
+        sizes = [held(p).numel() for p in parameters]
+        self.buffer = held(parameters[0]).new_zeros(sum(sizes))
         self._divide(sizes)
         self.pending = 0
         self.future: Any = None
@@ -47,13 +73,13 @@ class Bucket:
         # A gradient lies as its parameter does, where the parameter fills its memory without a gap.
         self.views = [
             part.as_strided(p.shape, p.stride(), part.storage_offset()) if _is_dense(p) else part.view(p.shape)
-            for part, p in zip(parts, self.parameters, strict=True)
+            for part, p in zip(parts, map(held, self.parameters), strict=True)
         ]
 
     def replace(self, buffer: Tensor) -> None:
         """Go on with another buffer of the same size."""
         self.buffer = buffer
-        self._divide([p.numel() for p in self.parameters])
+        self._divide([held(p).numel() for p in self.parameters])
 
 
 def _is_dense(tensor: Tensor) -> bool:
@@ -200,9 +226,8 @@ class Reducer:
         with ts.no_grad():
             if parameter.grad is None or id(parameter) in self._unused:
                 view.zero_()
-            elif parameter.grad.data_ptr() != view.data_ptr() or parameter.grad is not view:
-                grad = parameter.grad
-                view.copy_(grad.to_dense() if grad.layout is not ts.strided else grad)
+            elif parameter.grad is not view:
+                view.copy_(_grad_held(parameter))
 
     def _reduce(self, at: int) -> None:
         bucket = self.buckets[at]
@@ -241,12 +266,7 @@ class Reducer:
         for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
             if used is not None and id(parameter) not in used:
                 continue  # no rank used it: what was there stays
-            if self.as_views:
-                parameter.grad = view
-            elif parameter.grad is None or parameter.grad.layout is not ts.strided:
-                parameter.grad = view.clone()
-            else:
-                parameter.grad.copy_(view)
+            _give_grad(parameter, view, self.as_views)
 
     def _used_anywhere(self) -> set[int]:
         keys = list(self._place)
@@ -259,11 +279,15 @@ class Reducer:
         for at, bucket in enumerate(self.buckets):
             bucket.buffer.zero_()
             self._reduce(at)
+        used = None
         if self.find_unused:
             self._unused = set(self._place)
-            self._used_anywhere()
-        for bucket in self.buckets:
-            bucket.future.wait()
+            used = self._used_anywhere()
+        with ts.no_grad():
+            for bucket in self.buckets:
+                bucket.future.wait()
+                # For an optimizer that updates some parameters for the other ranks, too.
+                self._give(bucket, bucket.future.value() if hasattr(bucket.future, "value") else None, used)
 
     def remove(self) -> None:
         """Take the hooks off."""

@@ -13,7 +13,7 @@ from tesserack.distributed._coalesced import broadcast_coalesced
 from tesserack.distributed._world import resolve
 from tesserack.distributed.algorithms.join import Join, Joinable, JoinHook
 from tesserack.nn.modules.module import Module
-from tesserack.nn.parallel._buckets import GradBucket, Reducer
+from tesserack.nn.parallel._buckets import GradBucket, Reducer, held
 
 __all__ = ["DistributedDataParallel"]
 
@@ -68,7 +68,7 @@ class _JoinHook(JoinHook):
         assert made is not None
         last = ts.tensor([made.rank() if is_last_joiner else -1])
         dist.all_reduce(last, dist.ReduceOp.MAX, self._ddp.process_group)
-        tensors = [t.detach() for t in (*self._ddp.module.parameters(), *self._ddp.module.buffers())]
+        tensors = [held(t) for t in (*self._ddp.module.parameters(), *self._ddp.module.buffers())]
         broadcast_coalesced(self._ddp.process_group, tensors, BROADCAST_BYTES, int(last.item()))
 
 
@@ -77,6 +77,7 @@ class DistributedDataParallel(Module, Joinable):
 
     Parameters and buffers are those of rank 0 at first. Each rank's loss is over its own part of the batch; after
     ``backward`` all ranks have the same gradients, and so the same parameters after the same optimizer's step.
+    Parameters may be DTensors of another dim of a mesh (``device_mesh=mesh["dp"]`` over ``mesh["tp"]``).
 
     Args:
         module: the module; it may have parameters that need no gradient.
@@ -160,8 +161,8 @@ class DistributedDataParallel(Module, Joinable):
         self._comm_hooks: list[tuple[Any, Any]] = []
         self._check_alike(named)
         if init_sync:
-            tensors = [p.detach() for n, p in module.named_parameters() if n not in ignored]
-            tensors += [b.detach() for n, b in module.named_buffers() if n not in ignored]
+            tensors = [held(p) for n, p in module.named_parameters() if n not in ignored]
+            tensors += [held(b) for n, b in module.named_buffers() if n not in ignored]
             broadcast_coalesced(self.process_group, tensors, BROADCAST_BYTES)
         self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
         self.reducer = Reducer(
@@ -186,7 +187,7 @@ class DistributedDataParallel(Module, Joinable):
                 )
 
     def _sync_buffers(self) -> None:
-        buffers = [b.detach() for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
+        buffers = [held(b) for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore]
         if self.broadcast_buffers and self.require_forward_param_sync and buffers:
             broadcast_coalesced(self.process_group, buffers, BROADCAST_BYTES)
 

@@ -9,6 +9,7 @@ from tesserack import _native
 from tesserack._native import Generator, Size, device, dtype, layout, memory_format
 from tesserack._tensor.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _modes
 from tesserack._tensor.subclass import no_override
+from tesserack.autograd.function import batching
 from tesserack.ops.random import default_generator as _default_generator
 from tesserack.utils.futures import Future
 
@@ -42,8 +43,13 @@ def _will_engine_execute_node(node: Any) -> bool:
 
 
 def _are_functorch_transforms_active() -> bool:
-    """Always False: transforms of functions are no state of the process here."""
-    return False
+    """Whether a call of ``vmap`` is under way; the other transforms are no state of the process here."""
+    return bool(batching)
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a mode sees every call of a function."""
+    return bool(_modes)
 
 
 def _len_torch_function_stack() -> int:

@@ -1,1 +1,1 @@
-"""Parts of ``torch.fx`` that mean nothing in Tesserack's."""
+"""``torch.fx`` is Tesserack's own; names that moved within it lead there."""

@@ -1,47 +1,7 @@
-"""``torch.fx.immutable_collections``: lists and dicts that do not change, as arguments of nodes are."""
+"""``torch.fx.immutable_collections``, with the older names of its classes' makers."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
-from tesserack.utils._pytree import register_pytree_node
+from tesserack.fx.immutable_collections import immutable_dict, immutable_list
 
 __all__ = ["immutable_dict", "immutable_list"]
-
-
-def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise NotImplementedError(
-        f"{type(self).__name__!r} object does not support mutation; make a new one, and give it to the node"
-    )
-
-
-class immutable_list(list[Any]):
-    """A list that does not change, and can be a key."""
-
-    append = extend = insert = pop = remove = reverse = sort = clear = _refuse
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(tuple(self))
-
-    def __reduce__(self) -> Any:
-        return type(self), (tuple(self),)
-
-
-class immutable_dict(dict[Any, Any]):
-    """A dict that does not change, and can be a key."""
-
-    clear = pop = popitem = setdefault = update = _refuse
-    __setitem__ = __delitem__ = __ior__ = _refuse
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
-
-    def __reduce__(self) -> Any:
-        return type(self), (tuple(self.items()),)
-
-
-register_pytree_node(immutable_list, lambda x: ([*x], None), lambda items, _: immutable_list(items))
-register_pytree_node(
-    immutable_dict, lambda x: ([*x.values()], [*x]), lambda items, keys: immutable_dict(zip(keys, items, strict=True))
-)

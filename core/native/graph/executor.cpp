@@ -1,0 +1,213 @@
+#include "graph/executor.h"
+#include <algorithm>
+
+namespace ts::graph {
+
+// A node with its constants ready: only places that hold values are filled in a run.
+struct Executor::Step {
+  Id node = 0;
+  std::vector<ts::Value> args;                 // constants as they are, values blank
+  std::vector<std::pair<uint32_t, Item>> fill; // arguments that hold values
+  std::vector<std::unique_ptr<int64_t[]>> words;
+  std::vector<Id> dead; // values that nobody needs any more
+};
+
+struct Executor::State {
+  std::vector<Tensor> tensors; // by value
+  std::vector<int64_t> numbers;
+  std::vector<ts::Value> args; // of the running step
+  std::vector<int64_t> words;
+  std::vector<Tensor> lists;
+};
+
+namespace {
+
+ts::Value constant(const Graph& g, const Item& item, std::vector<std::unique_ptr<int64_t[]>>& words) {
+  ts::Value v;
+  v.tag = item.tag;
+  switch (item.tag) {
+  case Tag::Str: v.str = g.strings[item.at].c_str(); return v;
+  case Tag::Generator: v.generator = g.generators[item.at]; return v;
+  case Tag::Ints:
+  case Tag::Floats:
+  case Tag::Complex: {
+    auto list = std::make_unique<int64_t[]>(std::max(item.len, 1u));
+    for (uint32_t k = 0; k < item.len; ++k) list[k] = g.items[item.at + k].i; // a double's bits, too
+    v.len = static_cast<int32_t>(item.len);
+    v.ints = list.get();
+    words.push_back(std::move(list));
+    return v;
+  }
+  case Tag::Tensors: v.len = static_cast<int32_t>(item.len); return v;
+  default: v.i = item.i; return v;
+  }
+}
+
+bool holds_values(const Graph& g, const Item& item) {
+  if (item.is_value || item.tag == Tag::Tensors) return true;
+  return item.is_list() && std::ranges::any_of(g.elements(item), [](const Item& e) { return e.is_value; });
+}
+
+// The last node that needs each value: it goes then.
+std::vector<std::vector<Id>> deaths(const Graph& g) {
+  std::vector<Id> last(g.values.size(), kNone);
+  for (Id n = 0; n < g.nodes.size(); ++n) {
+    g.each_def(g.nodes[n], [&](Id v) { last[v] = n; });
+    g.each_use(g.nodes[n], [&](Id v) { last[v] = n; });
+  }
+  for (Id v : g.outputs) last[v] = kNone;
+  std::vector<std::vector<Id>> dead(g.nodes.size());
+  for (Id v = 0; v < last.size(); ++v)
+    if (last[v] != kNone && g.values[v].tag == Tag::Tensor) dead[last[v]].push_back(v);
+  return dead;
+}
+
+} // namespace
+
+Executor::~Executor() = default;
+
+Executor::Executor(Graph g) : g_(std::move(g)) {
+  verify(g_);
+  auto dead = deaths(g_);
+  for (Id n = 0; n < g_.nodes.size(); ++n) {
+    const Node& node = g_.nodes[n];
+    TS_CHECK(!g_.is_scope(n), "graph: expected one level of calls, got scopes; take outer_level or leaf_level");
+    TS_CHECK(!node.op || node.n_results <= static_cast<uint32_t>(Results::kMax), "graph: ", node.op->name(),
+             " has too many results");
+    Step step;
+    step.node = n;
+    step.dead = std::move(dead[n]);
+    uint32_t words = 0, tensors = 0;
+    for (uint32_t k = 0; k < node.n_args; ++k) {
+      const Item& item = g_.args(node)[k];
+      step.args.push_back(item.is_value ? ts::Value() : constant(g_, item, step.words));
+      if (!holds_values(g_, item)) continue;
+      step.fill.emplace_back(k, item);
+      if (item.tag == Tag::Tensors) tensors += item.len;
+      if (item.tag == Tag::Ints) words += item.len;
+    }
+    most_words_ = std::max(most_words_, words);
+    most_tensors_ = std::max(most_tensors_, tensors);
+    most_args_ = std::max(most_args_, node.n_args);
+    steps_.push_back(std::move(step));
+  }
+}
+
+namespace {
+
+void expect_tensors(const Graph& g, const std::vector<Id>& ids, std::span<const Tensor> given, const char* what) {
+  TS_CHECK(given.size() == ids.size(), "graph: expected ", ids.size(), ' ', what, "s, got ", given.size());
+  for (size_t k = 0; k < ids.size(); ++k) {
+    uint32_t name = g.values[ids[k]].name;
+    TS_CHECK(given[k].defined(), "graph: expected a tensor for the ", what, ' ',
+             name == kNone ? std::to_string(k) : g.strings[name], ", got none");
+  }
+}
+
+bool tells_more(const Error& error) { // than its text: a Python exception, an interruption
+  return error.kind() == ErrorKind::Python || error.kind() == ErrorKind::Interrupted;
+}
+
+} // namespace
+
+std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                                  const std::function<void(Id)>& on_guard) const {
+  if (captures.empty()) captures = g_.captured;
+  expect_tensors(g_, g_.inputs, inputs, "input");
+  expect_tensors(g_, g_.captures, captures, "capture");
+  State state;
+  state.tensors.resize(g_.values.size());
+  state.numbers.resize(g_.values.size());
+  state.args.resize(most_args_);
+  state.words.resize(most_words_);
+  state.lists.resize(most_tensors_);
+  for (size_t k = 0; k < inputs.size(); ++k) state.tensors[g_.inputs[k]] = inputs[k];
+  for (size_t k = 0; k < captures.size(); ++k) state.tensors[g_.captures[k]] = captures[k];
+  for (const Step& step : steps_) {
+    run_step(step, state, on_guard);
+    for (Id v : step.dead) state.tensors[v] = Tensor();
+  }
+  std::vector<Tensor> out;
+  for (Id v : g_.outputs) out.push_back(state.tensors[v]);
+  return out;
+}
+
+bool Executor::fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const {
+  if (captures.empty()) captures = g_.captured;
+  auto same = [&](const std::vector<Id>& ids, std::span<const Tensor> given) {
+    if (ids.size() != given.size()) return false;
+    for (size_t k = 0; k < ids.size(); ++k) {
+      const ValueInfo& v = g_.values[ids[k]];
+      const Tensor& t = given[k];
+      if (!t.defined() || v.dtype != t.dtype() || !(v.device == t.device()) || t.pending() || t->payload ||
+          !std::ranges::equal(g_.sizes(v), t.sizes()) || !std::ranges::equal(g_.strides(v), t.strides()))
+        return false;
+    }
+    return true;
+  };
+  return same(g_.inputs, inputs) && same(g_.captures, captures);
+}
+
+void Executor::run_step(const Step& step, State& state, const std::function<void(Id)>& on_guard) const {
+  const Node& node = g_.nodes[step.node];
+  auto number = [&](const Item& item) { return item.is_value ? state.numbers[item.id()] : item.i; };
+  if (node.op) {
+    GradMode mode(grad_enabled() && !node.no_grad);
+    try {
+      return call_operator(step, state);
+    } catch (const Error& error) {
+      if (node.line == kNone || tells_more(error)) throw;
+      fail(error.kind(), error.what(), "\n  written down at ", g_.strings[node.line]);
+    }
+  }
+  std::span<const Item> args = g_.args(node);
+  if (is_guard(node.size_op)) {
+    bool now = compute(node.size_op, number(args[0]), number(args[1])) != 0;
+    if (now != (args[2].i != 0) && on_guard) on_guard(step.node);
+    return;
+  }
+  int64_t& out = state.numbers[g_.results(node)[0].id()];
+  if (node.size_op == SizeOp::Size)
+    out = state.tensors[args[0].id()].size(args[1].i);
+  else if (node.size_op == SizeOp::Numel)
+    out = state.tensors[args[0].id()].numel();
+  else
+    out = compute(node.size_op, number(args[0]), arity(node.size_op) == 2 ? number(args[1]) : 0);
+}
+
+void Executor::call_operator(const Step& step, State& state) const {
+  const Node& node = g_.nodes[step.node];
+  std::copy(step.args.begin(), step.args.end(), state.args.begin());
+  int64_t* words = state.words.data();
+  Tensor* lists = state.lists.data();
+  for (const auto& [k, item] : step.fill) {
+    ts::Value& v = state.args[k];
+    if (item.is_value) {
+      v = item.tag == Tag::Tensor ? ts::Value(state.tensors[item.id()]) : ts::Value(state.numbers[item.id()]);
+    } else if (item.tag == Tag::Ints) {
+      v = ts::Value(IntSpan(words, item.len));
+      for (const Item& e : g_.elements(item)) *words++ = e.is_value ? state.numbers[e.id()] : e.i;
+    } else {
+      v = ts::Value(TensorList(lists, item.len));
+      for (const Item& e : g_.elements(item)) *lists++ = e.is_value ? state.tensors[e.id()] : Tensor();
+    }
+  }
+  Results results;
+  Frame f{state.args.data(), results.data(), static_cast<int32_t>(node.n_args), static_cast<int32_t>(node.n_results)};
+  call(*node.op, f);
+  for (Tensor* t = state.lists.data(); t != lists; ++t) *t = Tensor();
+  for (uint32_t k = 0; k < node.n_results; ++k) {
+    const Item& item = g_.results(node)[k];
+    if (item.is_value) {
+      state.tensors[item.id()] = results.take(static_cast<int>(k));
+    } else if (item.tag == Tag::Tensors) {
+      std::vector<Tensor> list = results.take_list(static_cast<int>(k));
+      TS_CHECK(list.size() == item.len, node.op->name(), ": expected ", item.len,
+               " results, as when it was written down, got ", list.size(), "; trace again with such inputs");
+      for (uint32_t j = 0; j < item.len; ++j)
+        if (g_.items[item.at + j].is_value) state.tensors[g_.items[item.at + j].id()] = std::move(list[j]);
+    }
+  }
+}
+
+} // namespace ts::graph

@@ -1,0 +1,147 @@
+#include "graph/graph.h"
+#include "autograd/meta.h"
+#include <algorithm>
+
+namespace ts::graph {
+namespace {
+
+constexpr const char* kNames[kSizeOps] = {"",         "size.size", "size.numel", "size.add", "size.sub", "size.mul",
+                                          "size.div", "size.mod",  "size.neg",   "size.min", "size.max", "size.eq",
+                                          "size.ne",  "size.lt",   "size.le",    "size.gt",  "size.ge"};
+
+int64_t floor_div(int64_t a, int64_t b) {
+  TS_CHECK_VALUE(b != 0 && !(b == -1 && a == INT64_MIN), "size.div: integer division of ", a, " by ", b);
+  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+
+} // namespace
+
+const char* name_of(SizeOp op) { return kNames[static_cast<int>(op)]; }
+
+SizeOp size_op_named(std::string_view name) {
+  for (int k = 1; k < kSizeOps; ++k)
+    if (name == kNames[k]) return static_cast<SizeOp>(k);
+  return SizeOp::None;
+}
+
+int64_t compute(SizeOp op, int64_t a, int64_t b) {
+  int64_t out = 0;
+  bool wrong = false;
+  switch (op) {
+  case SizeOp::Add: wrong = __builtin_add_overflow(a, b, &out); break;
+  case SizeOp::Sub: wrong = __builtin_sub_overflow(a, b, &out); break;
+  case SizeOp::Mul: wrong = __builtin_mul_overflow(a, b, &out); break;
+  case SizeOp::FloorDiv: return floor_div(a, b);
+  case SizeOp::Mod: return a - floor_div(a, b) * b;
+  case SizeOp::Neg: wrong = __builtin_sub_overflow(int64_t{0}, a, &out); break;
+  case SizeOp::Min: return std::min(a, b);
+  case SizeOp::Max: return std::max(a, b);
+  case SizeOp::Eq: return a == b;
+  case SizeOp::Ne: return a != b;
+  case SizeOp::Lt: return a < b;
+  case SizeOp::Le: return a <= b;
+  case SizeOp::Gt: return a > b;
+  case SizeOp::Ge: return a >= b;
+  default: fail(ErrorKind::Value, "graph: ", name_of(op), " is no arithmetic");
+  }
+  TS_CHECK_VALUE(!wrong, name_of(op), ": the result of ", a, " and ", b, " does not fit in 64 bits");
+  return out;
+}
+
+// --- building ----------------------------------------------------------------------------------------------------
+
+uint32_t Graph::intern(std::string_view text) {
+  auto [at, added] = interned_.try_emplace(std::string(text), static_cast<uint32_t>(strings.size()));
+  if (added) strings.emplace_back(text);
+  return at->second;
+}
+
+Id Graph::add_value(const Tensor& t, Id producer) {
+  ValueInfo v;
+  v.dtype = t.dtype();
+  v.device = t.device();
+  v.ndim = static_cast<uint8_t>(t.ndim());
+  v.requires_grad = requires_grad(t);
+  v.dims = static_cast<uint32_t>(dims.size());
+  v.producer = producer;
+  v.alias = static_cast<Id>(values.size());
+  dims.insert(dims.end(), t.sizes().begin(), t.sizes().end());
+  dims.insert(dims.end(), t.strides().begin(), t.strides().end());
+  values.push_back(v);
+  return v.alias;
+}
+
+Id Graph::add_number(int64_t number, Id producer) {
+  ValueInfo v;
+  v.tag = Tag::Int;
+  v.number = number;
+  v.producer = producer;
+  v.alias = static_cast<Id>(values.size());
+  values.push_back(v);
+  return v.alias;
+}
+
+uint32_t Graph::add_items(std::span<const Item> list) {
+  auto at = static_cast<uint32_t>(items.size());
+  items.insert(items.end(), list.begin(), list.end());
+  return at;
+}
+
+Item Graph::copy_item(const Graph& from, const Item& item) {
+  Item out = item;
+  if (item.tag == Tag::Str) {
+    out.at = intern(from.text(static_cast<uint32_t>(item.at)));
+  } else if (item.is_list() && !item.is_value) {
+    std::vector<Item> elements(from.elements(item).begin(), from.elements(item).end());
+    out.at = add_items(elements);
+  } else if (item.tag == Tag::Generator) {
+    Generator* g = from.generators[item.at];
+    auto found = std::find(generators.begin(), generators.end(), g);
+    out.at = static_cast<uint64_t>(found - generators.begin());
+    if (found == generators.end()) generators.push_back(g);
+  }
+  return out;
+}
+
+// --- effects -----------------------------------------------------------------------------------------------------
+
+namespace {
+// Normalisations write their running statistics where this argument is true.
+const std::unordered_map<std::string_view, std::string_view> kWritesWhere = {
+    {"batch_norm", "training"}, {"native_batch_norm", "training"}, {"instance_norm", "use_input_stats"}};
+} // namespace
+
+bool writes(const Graph& g, const Node& n) {
+  if (!n.op || !n.op->effects.mutates) return false;
+  auto where = kWritesWhere.find(n.op->name());
+  int k = where == kWritesWhere.end() ? -1 : n.op->schema->find(where->second);
+  if (k < 0) return true;
+  const Item& asked = g.args(n)[static_cast<size_t>(k)];
+  return asked.is_value || asked.i != 0;
+}
+
+bool is_random(const Node& n) {
+  // One may be random by what it is given: dropout draws where it trains.
+  return n.op && n.op->effects.random;
+}
+
+bool is_pure(const Graph& g, const Node& n) {
+  if (!n.op) return !is_guard(n.size_op);
+  const Effects& e = n.op->effects;
+  return !writes(g, n) && !e.random && n.op->kind != OperatorKind::Opaque && n.op->kind != OperatorKind::Answer &&
+         n.op->kind != OperatorKind::Composite;
+}
+
+std::vector<Id> written(const Graph& g, const Node& n) {
+  std::vector<Id> out;
+  if (!writes(g, n)) return out;
+  for (uint32_t k = 0; k < n.n_args && k < 64; ++k)
+    if (n.op->effects.mutates >> k & 1) g.each(g.args(n).subspan(k, 1), [&](Id v) { out.push_back(v); });
+  return out;
+}
+
+bool has_backward(const Graph& g) {
+  return std::ranges::any_of(g.nodes, [](const Node& n) { return n.backward; });
+}
+
+} // namespace ts::graph

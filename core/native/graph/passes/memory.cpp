@@ -1,0 +1,43 @@
+#include "graph/passes/passes.h"
+#include <algorithm>
+
+namespace ts::graph {
+
+Memory::Memory(const Graph& g) : g_(g), writes_(g.values.size()), outside_(g.values.size()), given_(g.values.size()) {
+  for (Id n = 0; n < g.nodes.size(); ++n)
+    for (Id v : written(g, g.nodes[n])) writes_[g.values[v].alias].push_back(n);
+  for (const auto* list : {&g.inputs, &g.captures, &g.outputs})
+    for (Id v : *list) outside_[g.values[v].alias] = true;
+  for (Id v : g.outputs) given_[g.values[v].alias] = true;
+}
+
+bool Memory::is_written_between(Id v, Id first, Id last) const {
+  const std::vector<Id>& at = writes_[g_.values[v].alias];
+  auto next = std::upper_bound(at.begin(), at.end(), first);
+  return next != at.end() && *next < last;
+}
+
+bool writes_memory(const Graph& g) {
+  return std::ranges::any_of(
+      g.nodes, [&](const Node& n) { return writes(g, n) || (n.op && n.op->kind == OperatorKind::Opaque); });
+}
+
+std::vector<Id> no_change(const Graph& g) {
+  std::vector<Id> same(g.values.size());
+  for (Id v = 0; v < same.size(); ++v) same[v] = v;
+  return same;
+}
+
+Graph optimised(Graph g, bool freeze) {
+  if (freeze) g.constant.assign(g.constant.size(), true);
+  for (size_t before = g.nodes.size() + 1; g.nodes.size() < before;) {
+    before = g.nodes.size();
+    for (auto* pass : {fold, share_equal, rewrite, without_dead}) {
+      g = pass(g);
+      verify(g);
+    }
+  }
+  return g;
+}
+
+} // namespace ts::graph

@@ -1,0 +1,104 @@
+// Writes a program down while it runs. Two dispatch keys see its calls: `Tracer`, right above autograd, as the program
+// (or the engine of backward passes) makes them, and `Leaf`, below autograd, as they reach a card. So forward,
+// backward(), optimizers and hooks are one stream, and the parts of a composite operator stand within its scope.
+//
+// A tensor is known by a number it carries (TensorImpl::traced) or, where autograd or `.data` made another of it, by
+// memory and geometry. One that is not known is a capture: it was there before, or was made of data of the host.
+#pragma once
+#include "graph/graph.h"
+#include "runtime/new_storage.h"
+#include <functional>
+#include <memory>
+
+namespace ts::graph {
+
+// What the language above tells and hears.
+struct Surroundings {
+  std::function<std::string()> line;                    // of the user's program that runs now: "model.py:12", or ""
+  std::function<void(const std::string& text)> warning; // with the line where the program stands
+};
+
+class Tracer {
+public:
+  explicit Tracer(Surroundings around);
+  ~Tracer();
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+  static Tracer* current(); // of this thread, while it writes down; NULL else
+
+  // Before begin(). A tensor given twice is one input twice.
+  void add_input(const Tensor& t, std::string_view name);
+  void begin(); // RuntimeError where this thread writes down already
+  // What the program gave.
+  Graph end(std::span<const Tensor> outputs);
+  void cancel() noexcept; // after an error in the program
+
+  // --- of sizes ---
+  Id size_of(const Tensor& t, int64_t dim);
+  Id numel_of(const Tensor& t);
+  // Arithmetic of two numbers, at least one of them a value.
+  Id arithmetic(SizeOp op, const Item& a, const Item& b);
+  void guard(SizeOp op, const Item& a, const Item& b, bool answer);
+  // That the number at this place, an argument of the next call, is the value.
+  void link(const void* place, int64_t number, Id value);
+
+  void enter_module(std::string_view path);
+  void leave_module();
+  uint32_t serial() const { return serial_; } // of this tracer in the process
+  int64_t number(Id v) const { return graph_.values[v].number; }
+  void warn(const std::string& text) { around_.warning(text); }
+  // Values of a tensor that the program knows become numbers of the host: a warning.
+  void host_read(const Tensor& t, const char* what);
+
+  // --- of the keys' kernels ---
+  void run_scope(const Operator& op, Frame& f, KeySet keys);
+  void run_leaf(const Operator& op, Frame& f, KeySet keys);
+  void kernel_seen(const ts_call& call);
+
+private:
+  struct Seen { // where the tensor of a value lies
+    Storage* storage = nullptr;
+    int64_t offset = 0;
+    KeySet pending = 0;
+  };
+  struct Link {
+    const void* place;
+    int64_t number;
+    Id value;
+    bool used;
+  };
+  Id known(const TensorImpl& t) const; // by its number; kNone
+  Id in_memory(const Tensor& t);       // by memory and geometry, or as a view of what is known there
+  Id capture(const Tensor& t);
+  Id value_of(const Tensor& t);
+  Id new_value(const Tensor& t, Id producer);
+  void mark(const Tensor& t, Id v);
+  Id call_here(const Operator& op, std::span<const Item> args, const Tensor& result); // a leaf of our own
+  Item item_of(const ts::Value& v, bool linked);
+  Item number_item(int64_t i, const void* place, bool linked);
+  Item result_item(const ts::Value& v, Id node, Id first_own);
+  Id result_value(const Tensor& t, Id node, Id first_own);
+  Id open(const Operator& op, const Frame& f, bool linked);
+  void close(Id node, const Frame& f, Id first_own);
+  void collapse(Id node);
+  Node blank() const;
+  bool same_geometry(const ValueInfo& v, const Tensor& t) const;
+  void sweep();
+
+  Surroundings around_;
+  uint32_t serial_;
+  Graph graph_;
+  std::vector<Seen> seen_; // of each value
+  std::unordered_map<uint32_t, Id> numbers_;
+  std::unordered_map<Storage*, std::vector<Id>> at_;
+  std::unordered_map<const void*, Storage*> handles_;
+  std::vector<Link> links_;
+  std::vector<Id> scopes_;
+  std::vector<std::string> modules_;
+  std::unique_ptr<WatchStorage> made_;
+  KeySet include_before_ = 0;
+  bool grad_before_ = true, running_ = false;
+  size_t next_sweep_ = 256;
+};
+
+} // namespace ts::graph

@@ -1,0 +1,244 @@
+// Graphs, what writes them down and what runs them, for the package.
+#include <pybind11/complex.h>
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "graph/executor.h"
+#include "graph/passes/passes.h"
+#include "graph/tracer.h"
+#include "python/calls/python_dispatch.h"
+#include "python/devices/runtime_bindings.h"
+#include "python/graph/traced_size.h"
+#include "python/tensor/tensor_object.h"
+#include "python/types.h"
+#include "runtime/backend.h"
+#include <complex>
+
+namespace pb = pybind11;
+
+namespace ts::py {
+void watch_sizes(bool on); // traced_size.cpp
+}
+
+namespace ts::py_runtime {
+namespace {
+
+using graph::Graph;
+using graph::Id;
+using graph::Item;
+using graph::kNone;
+using graph::Node;
+
+std::vector<Tensor> tensors_of(const std::vector<pb::object>& list, const char* what) {
+  std::vector<Tensor> out;
+  for (const pb::object& o : list) out.push_back(ts::py::expect_tensor(o.ptr(), what));
+  return out;
+}
+pb::list objects_of(const std::vector<Tensor>& list) {
+  pb::list out;
+  for (const Tensor& t : list) out.append(pb::reinterpret_steal<pb::object>(ts::py::wrap(t)));
+  return out;
+}
+
+// The innermost line of Python that is not the package's own: "model.py:12".
+std::string line_outside(const std::string& package) {
+  PyFrameObject* frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  std::string found;
+  while (frame && found.empty()) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    std::string file = ts::py::to_utf8(code->co_filename);
+    if (!file.starts_with(package) && !file.starts_with('<')) found = concat(file, ':', PyFrame_GetLineNumber(frame));
+    Py_DECREF(code);
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  Py_XDECREF(frame);
+  return found;
+}
+
+// A tracer whose program is the block between begin() and end() in Python.
+class Recorder {
+public:
+  Recorder(const std::string& package, const pb::function& warn)
+      : tracer_({[package] { return line_outside(package); }, [warn](const std::string& text) { warn(text); }}) {}
+  ~Recorder() { leave(); }
+  void add_input(const pb::object& t, const std::string& name) {
+    tracer_.add_input(ts::py::expect_tensor(t.ptr(), "trace"), name);
+  }
+  void begin() {
+    tracer_.begin();
+    on_ = true;
+    ts::py::watch_sizes(true);
+  }
+  std::shared_ptr<Graph> end(const std::vector<pb::object>& outputs) {
+    std::vector<Tensor> list = tensors_of(outputs, "trace");
+    leave();
+    return std::make_shared<Graph>(tracer_.end(list));
+  }
+  void cancel() {
+    leave();
+    tracer_.cancel();
+  }
+  graph::Tracer& tracer() { return tracer_; }
+
+private:
+  void leave() {
+    if (std::exchange(on_, false)) ts::py::watch_sizes(false);
+  }
+  graph::Tracer tracer_;
+  bool on_ = false;
+};
+
+// --- looking at a graph --------------------------------------------------------------------------------------------
+
+const Node& node_at(const Graph& g, Id n) {
+  TS_CHECK_INDEX(n < g.nodes.size(), "graph: there is no node ", n);
+  return g.nodes[n];
+}
+const graph::ValueInfo& value_at(const Graph& g, Id v) {
+  TS_CHECK_INDEX(v < g.values.size(), "graph: there is no value ", v);
+  return g.values[v];
+}
+
+pb::object text_or_none(const Graph& g, uint32_t text) {
+  return text == kNone ? pb::object(pb::none()) : pb::str(g.strings[text]);
+}
+
+// A value is ("%", number); a constant is itself.
+pb::object item_object(const Graph& g, const Item& item, const ArgType& type) {
+  if (item.is_value) return pb::make_tuple("%", item.id());
+  if (item.tag == Tag::Complex) return pb::cast(std::complex<double>(g.items[item.at].f, g.items[item.at + 1].f));
+  if (item.is_list()) {
+    pb::list out;
+    ArgType element = type;
+    element.list = false;
+    for (const Item& e : g.elements(item)) out.append(item_object(g, e, element));
+    return out;
+  }
+  Value v;
+  v.tag = item.tag;
+  v.i = item.i;
+  if (item.tag == Tag::Str) v.str = g.strings[item.at].c_str();
+  if (item.tag == Tag::Generator) v.generator = g.generators[item.at];
+  return pb::reinterpret_steal<pb::object>(ts::py::argument_object(type, v).release());
+}
+
+pb::list items_list(const Graph& g, std::span<const Item> items, const Operator* op, bool results) {
+  pb::list out;
+  for (size_t k = 0; k < items.size(); ++k) {
+    ArgType type;
+    if (op && results) type = op->schema->returns[k];
+    if (op && !results) type = op->schema->args[k].type;
+    out.append(item_object(g, items[k], type));
+  }
+  return out;
+}
+
+pb::dict describe_node(const Graph& g, Id n) {
+  using namespace pybind11::literals;
+  const Node& node = node_at(g, n);
+  std::string name = node.op ? node.op->name() : std::string(name_of(node.size_op));
+  pb::dict out("index"_a = n, "op"_a = name, "args"_a = items_list(g, g.args(node), node.op, false),
+               "results"_a = items_list(g, g.results(node), node.op, true), "end"_a = node.end,
+               "no_grad"_a = node.no_grad, "backward"_a = node.backward, "line"_a = text_or_none(g, node.line),
+               "module"_a = text_or_none(g, node.path), "random"_a = graph::is_random(node),
+               "writes"_a = graph::written(g, node));
+  out["parent"] = node.parent == kNone ? pb::object(pb::none()) : pb::int_(node.parent);
+  pb::list names;
+  if (node.op)
+    for (const Argument& a : node.op->schema->args) names.append(a.name);
+  out["names"] = names;
+  return out;
+}
+
+pb::dict describe_value(const Graph& g, Id v) {
+  using namespace pybind11::literals;
+  const graph::ValueInfo& info = value_at(g, v);
+  if (info.tag == Tag::Int)
+    return pb::dict("index"_a = v, "kind"_a = "int", "number"_a = info.number, "producer"_a = info.producer);
+  auto list = [](IntSpan dims) { return std::vector<int64_t>(dims.begin(), dims.end()); };
+  pb::dict out("index"_a = v, "kind"_a = "tensor", "shape"_a = list(g.sizes(info)), "stride"_a = list(g.strides(info)),
+               "device"_a = to_string(info.device), "requires_grad"_a = info.requires_grad, "alias"_a = info.alias,
+               "name"_a = text_or_none(g, info.name));
+  out["dtype"] = pb::reinterpret_borrow<pb::object>(ts::py::dtype_object(info.dtype));
+  out["producer"] = info.producer == kNone ? pb::object(pb::none()) : pb::int_(info.producer);
+  return out;
+}
+
+void rename(Graph& g, Id v, const std::string& name) {
+  value_at(g, v);
+  g.values[v].name = g.intern(name);
+}
+
+class Runner {
+public:
+  explicit Runner(const Graph& g) : executor_(Graph(g)) {}
+  pb::list run(const std::vector<pb::object>& inputs, const std::vector<pb::object>& captures,
+               const pb::object& on_guard) const {
+    std::vector<Tensor> in = tensors_of(inputs, "graph"), held = tensors_of(captures, "graph");
+    std::function<void(Id)> told;
+    if (!on_guard.is_none()) told = [&](Id n) { on_guard(n); };
+    return objects_of(executor_.run(in, held, told));
+  }
+
+  bool fits(const std::vector<pb::object>& inputs, const std::vector<pb::object>& captures) const {
+    return executor_.fits(tensors_of(inputs, "graph"), tensors_of(captures, "graph"));
+  }
+
+private:
+  graph::Executor executor_;
+};
+
+} // namespace
+
+void define_graph(pb::module_& m) {
+  pb::class_<Graph, std::shared_ptr<Graph>>(m, "_Graph")
+      .def_static(
+          "parse",
+          [](const std::string& text, const std::vector<pb::object>& captured) {
+            return std::make_shared<Graph>(graph::parse_text(text, tensors_of(captured, "graph")));
+          },
+          pb::arg("text"), pb::arg("captured") = std::vector<pb::object>())
+      .def("__str__", [](const Graph& g) { return graph::to_text(g); })
+      .def("verify", [](const Graph& g) { graph::verify(g); })
+      .def("outer_level", [](const Graph& g) { return std::make_shared<Graph>(graph::outer_level(g)); })
+      .def("leaf_level", [](const Graph& g) { return std::make_shared<Graph>(graph::leaf_level(g)); })
+      .def("specialised", [](const Graph& g) { return std::make_shared<Graph>(graph::specialised(g)); })
+      .def("fold", [](const Graph& g) { return std::make_shared<Graph>(graph::fold(g)); })
+      .def("share_equal", [](const Graph& g) { return std::make_shared<Graph>(graph::share_equal(g)); })
+      .def("rewrite", [](const Graph& g) { return std::make_shared<Graph>(graph::rewrite(g)); })
+      .def("without_dead", [](const Graph& g) { return std::make_shared<Graph>(graph::without_dead(g)); })
+      .def(
+          "optimised", [](const Graph& g, bool freeze) { return std::make_shared<Graph>(graph::optimised(g, freeze)); },
+          pb::arg("freeze") = false)
+      .def("node", describe_node)
+      .def("value", describe_value)
+      .def("rename", rename)
+      .def_property_readonly("has_backward", [](const Graph& g) { return graph::has_backward(g); })
+      .def_property_readonly("writes_memory", [](const Graph& g) { return graph::writes_memory(g); })
+      .def_property_readonly("num_nodes", [](const Graph& g) { return g.nodes.size(); })
+      .def_property_readonly("num_values", [](const Graph& g) { return g.values.size(); })
+      .def_property_readonly("inputs", [](const Graph& g) { return g.inputs; })
+      .def_property_readonly("captures", [](const Graph& g) { return g.captures; })
+      .def_property_readonly("outputs", [](const Graph& g) { return g.outputs; })
+      .def_property_readonly("constant", [](const Graph& g) { return g.constant; })
+      .def_property_readonly("captured", [](const Graph& g) { return objects_of(g.captured); });
+  pb::class_<Recorder>(m, "_Tracer")
+      .def(pb::init<const std::string&, const pb::function&>())
+      .def("add_input", &Recorder::add_input)
+      .def("begin", &Recorder::begin)
+      .def("end", &Recorder::end)
+      .def("cancel", &Recorder::cancel)
+      .def("enter_module", [](Recorder& r, const std::string& path) { r.tracer().enter_module(path); })
+      .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });
+  pb::class_<Runner>(m, "_GraphRunner")
+      .def(pb::init<const Graph&>())
+      .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = std::vector<pb::object>())
+      .def("run", &Runner::run, pb::arg("inputs"), pb::arg("captures") = std::vector<pb::object>(),
+           pb::arg("on_guard") = pb::none());
+}
+
+} // namespace ts::py_runtime

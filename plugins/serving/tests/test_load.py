@@ -1,0 +1,178 @@
+"""Too many requests, the end under load, and workers that die: nothing accepted is lost, nothing is answered twice."""
+
+from __future__ import annotations
+
+import collections
+import http.client
+import json
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from serving_process import Server, infer_body, serving
+
+FULL = float(os.environ.get("LOAD_SECONDS", "600" if os.environ.get("FULL") else "3"))
+
+
+class Client(threading.Thread):
+    """Asks again and again; every request has a number that its answer must have."""
+
+    def __init__(self, server: Server, number: int, seconds: float, cost: float = 2000.0) -> None:
+        super().__init__()
+        self.server, self.number, self.seconds, self.cost = server, number, seconds, cost
+        self.codes: collections.Counter[Any] = collections.Counter()
+        self.wrong: list[Any] = []
+        self.slowest = 0.0
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        until, count = time.monotonic() + self.seconds, 0
+        while time.monotonic() < until and not self.stopping.is_set():
+            count += 1
+            label = f"{self.number}-{count}"
+            body = json.dumps(infer_body([[self.cost, 0.0, self.number, count]]) | {"id": label})
+            began = time.monotonic()
+            try:
+                connection.request("POST", "/v2/models/slow/infer", body)
+                response = connection.getresponse()
+                answer = json.loads(response.read())
+            except (OSError, http.client.HTTPException) as error:
+                self.codes[type(error).__name__] += 1
+                connection.close()
+                time.sleep(0.02)
+                continue
+            self.codes[response.status] += 1
+            self.slowest = max(self.slowest, time.monotonic() - began)
+            if response.status == 200:
+                if answer["id"] != label or answer["outputs"][0]["data"] != [self.number, count]:
+                    self.wrong.append((label, answer))
+            else:
+                time.sleep(random.uniform(0.005, 0.02))
+        connection.close()
+
+
+SLOW = """
+import time
+from pathlib import Path
+
+def build():
+    def slow(x):
+        time.sleep(float(x[:, 0].sum()) / 1e6)
+        with open("computed.txt", "a") as log:
+            log.writelines(f"{int(row[2])}-{int(row[3])}\\n" for row in x.tolist())
+        return x[:, 2:]
+    return slow
+"""
+WORDS = ("slow.py:build", "--name", "slow", "--input", "x=float32[batch 4]", "--max-batch", "4", "--queue", "8")
+
+
+def computed(folder: Path) -> collections.Counter[str]:
+    """How often each request was computed; those of warming up have no number."""
+    found = collections.Counter((folder / "computed.txt").read_text().split())
+    del found["0-0"]
+    return found
+
+
+def total(clients: list[Client]) -> collections.Counter[Any]:
+    assert not [client.wrong for client in clients if client.wrong]
+    return sum((client.codes for client in clients), collections.Counter())
+
+
+def memory(process: int) -> int:
+    """Kilobytes of a process and its children."""
+    found, pages = 0, os.sysconf("SC_PAGE_SIZE") // 1024
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if os.getpgid(int(folder.name)) == process:
+                    found += int((folder / "statm").read_text().split()[1]) * pages
+            except OSError:
+                pass
+    return found
+
+
+def test_twice_the_capacity(tmp_path: Path) -> None:
+    """2 ms a row, so 500 rows a second at most; 24 clients in a loop of which the queue takes 8."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    with serving(tmp_path, *WORDS) as server:
+        warm = [Client(server, k, 1.0) for k in range(24)]
+        for client in warm:
+            client.start()
+        for client in warm:
+            client.join()
+        before = memory(server.process.pid)
+        clients = [Client(server, 100 + k, FULL) for k in range(24)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        codes = total(clients)
+        assert set(codes) == {200, 429} and codes[200] > 20, codes
+        asked = collections.Counter({k: n for k, n in computed(tmp_path).items() if int(k.split("-")[0]) >= 100})
+        assert max(asked.values()) == 1 and len(asked) == codes[200]
+        # Eight are in the server at most: what is accepted waits for two batches, not for the clients.
+        assert max(client.slowest for client in clients) < 5
+        assert memory(server.process.pid) < before + 30_000
+        state = server.get("/status.json")[1]
+        assert state["models"][0]["pending"] == 0
+
+
+def test_the_end_under_load_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    with serving(tmp_path, *WORDS, "--frontends", "2", "--grace", "0.2") as server:
+        clients = [Client(server, k + 1, 30.0, cost=20000.0) for k in range(6)]
+        for client in clients:
+            client.start()
+        time.sleep(1.0)
+        os.killpg(server.process.pid, signal.SIGTERM)  # as a terminal or a container would: to all its processes
+        assert server.process.wait(30) == 0
+        for client in clients:
+            client.stopping.set()
+        for client in clients:
+            client.join()
+        codes = total(clients)
+        done = computed(tmp_path)
+        assert codes[200] == len(done) == sum(done.values()) > 10, (codes, len(done))
+        assert set(codes) <= {200, 503, "ConnectionRefusedError", "RemoteDisconnected", "ConnectionResetError"}
+
+
+def test_a_worker_that_dies_takes_only_what_it_had_in_hand(tmp_path: Path, repository: Path) -> None:
+    with serving(tmp_path, "--repository", str(repository), "--load", "net", "--load", "text") as server:
+        assert server.infer([[1.0] * 4])[0] == 200
+        status, answer = server.infer([[777.0] * 4])
+        assert status == 500 and "died" in answer["error"]
+        assert server.infer([[1.0] * 4])[0] == 200  # waits for the new worker
+        assert server.post("/v2/models/text/generate", {"text_input": "a"})[0] == 200
+        assert server.get("/status.json")[1]["workers"][0]["starts"] == 2
+
+
+def test_no_answer_in_time(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    with serving(tmp_path, *WORDS, "--timeout", "0.5") as server:
+        status, answer = server.infer([[2e6, 0, 0, 0]], "slow")
+        assert status == 504 and "0.5 seconds" in answer["error"]
+        until = time.monotonic() + 20
+        while server.infer([[1.0, 0, 0, 0]], "slow")[0] != 200:
+            assert time.monotonic() < until
+
+
+def test_a_reader_who_goes_away_ends_the_text(tmp_path: Path, repository: Path) -> None:
+    with serving(tmp_path, "--repository", str(repository), "--load", "text") as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        body = json.dumps({"text_input": "a", "parameters": {"max_tokens": 62}})
+        connection.request("POST", "/v2/models/text/generate_stream", body)
+        assert connection.getresponse().read(5) == b"data:"
+        connection.close()
+        until = time.monotonic() + 20
+        while True:
+            (model,) = server.get("/status.json")[1]["models"]
+            if model["pending"] == 0 and server.post("/v2/models/text/generate", {"text_input": "b"})[0] == 200:
+                break
+            assert time.monotonic() < until
+        (model,) = server.get("/status.json")[1]["models"]
+        assert model["cache_pages_used"] == 0 and model["sequences_running"] == 0

@@ -1,0 +1,41 @@
+"""DTensors: operators in every placement, and what a program does with them."""
+
+from typing import Any
+
+import pytest
+from tesserack.testing import seeds
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_operators_agree_with_whole_tensors_in_every_placement(launch: Any, ranks: int) -> None:
+    every = 1 if seeds.full() else 9  # all placements, or a sample that changes with the seed
+    done = launch("dtensor_ops.py", ranks, seeds.seed() % 9, every)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "fallbacks {}" in done.stdout
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_placing_gradients_random_numbers_optimizers_files_and_errors(launch: Any, ranks: int) -> None:
+    done = launch("dtensor_api.py", ranks)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_attention_over_parts_of_a_sequence_follows_one_process(launch: Any, ranks: int) -> None:
+    done = launch("context_parallel.py", ranks)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+PROGRAMS = [
+    ("torch_tensor_parallel.py", 2, "plain"),
+    ("torch_tensor_parallel.py", 4, "sequence"),
+    ("torch_pipeline.py", 2),
+    ("torch_pipeline.py", 4),
+    ("torch_mesh.py", 4),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: f"{p[0][6:-3]}_{p[1]}")
+def test_programs_for_pytorch_follow_one_process(launch: Any, program: Any) -> None:
+    done = launch(*program, torch=True)
+    assert done.returncode == 0, done.stderr[-3000:]
