@@ -456,6 +456,18 @@ void Tracer::guard(SizeOp op, const Item& a, const Item& b, bool answer) {
   graph_.nodes.push_back(n);
 }
 
+void Tracer::forward_only(std::span<const Tensor> tensors) {
+  std::vector<Item> args;
+  for (const Tensor& t : tensors) args.push_back(Item::value(Tag::Tensor, value_of(t)));
+  Node n = blank();
+  n.size_op = SizeOp::Forward;
+  n.args = graph_.add_items(args);
+  n.n_args = static_cast<uint32_t>(args.size());
+  n.end = static_cast<Id>(graph_.nodes.size() + 1);
+  if (std::string line = around_.line(); !line.empty()) n.line = graph_.intern(line);
+  graph_.nodes.push_back(n);
+}
+
 // --- the program's surroundings ----------------------------------------------------------------------------------
 
 void Tracer::enter_module(std::string_view path) { modules_.emplace_back(path); }

@@ -96,6 +96,11 @@ private:
   }
 
   void check_arithmetic(Id n, const Node& node) const {
+    if (node.size_op == SizeOp::Forward) {
+      for (const Item& item : g_.args(node)) TS_CHECK(item.tag == Tag::Tensor, where(n), ": expected tensors");
+      TS_CHECK(node.n_results == 0, where(n), ": it has no results");
+      return;
+    }
     bool guards = is_guard(node.size_op);
     TS_CHECK(node.size_op != SizeOp::None, where(n), ": neither an operator nor arithmetic");
     TS_CHECK(node.n_args == static_cast<uint32_t>(arity(node.size_op) + guards) && node.n_results == !guards, where(n),

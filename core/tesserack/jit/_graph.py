@@ -54,9 +54,11 @@ class Node:
         self._info: dict[str, Any] = graph._native.node(index)
 
     def kind(self) -> str:
-        """``"aten::linear"``; ``"size::add"`` for arithmetic."""
+        """``"aten::linear"``; ``"size::add"`` for arithmetic, ``"function::forward"`` before a custom function."""
         name: str = self._info["op"]
-        return f"size::{name[5:]}" if name.startswith("size.") else f"aten::{name.partition('.')[0]}"
+        if name.startswith(("size.", "function.")):
+            return name.replace(".", "::")
+        return f"aten::{name.partition('.')[0]}"
 
     @property
     def op(self) -> str:
@@ -179,7 +181,7 @@ def code_of(graph: Graph, name: str, arguments: list[str], captures: list[str]) 
     names.update({v.index: text for v, text in zip(inputs[count:], captures, strict=True)})
     lines = [f"def {name}({', '.join(arguments)}):"]
     for node in graph.nodes():
-        if node.op.startswith("size.") and not node.outputs():
+        if node.op.startswith(("size.", "function.")) and not node.outputs():
             continue  # a guard
         made = node.outputs()
         for v in made:

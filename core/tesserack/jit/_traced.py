@@ -90,7 +90,8 @@ class Program:
                 f"traced with, got inputs of {[tuple(t.shape) for t in inputs]}; trace again with such inputs"
             )
         special = self._specialised()
-        if special is not None and not ts.is_grad_enabled() and special.fits(inputs, captures):
+        exact = special is not None and not ts.is_grad_enabled() and not _native._is_tracing()
+        if exact and special.fits(inputs, captures):
             results = special.run(inputs, captures)
         else:
             results = self._runner.run(inputs, captures, self._note_guard)
