@@ -161,6 +161,9 @@ bool has_backward(const Graph& g);
 // The graph with the chosen nodes alone and its values numbered anew; `same` leads from a value to the one that it is.
 Graph rebuilt(const Graph& g, const std::vector<bool>& keep, const std::vector<Id>& same);
 
+// Without numbers that nothing is computed from: x.shape asks for every size.
+void drop_unused_numbers(Graph& g);
+
 // RuntimeError that says which node is wrong, and how: ids, order of definition, types as by the schema, scopes.
 void verify(const Graph& g);
 

@@ -84,6 +84,7 @@ Graph Tracer::end(std::span<const Tensor> outputs) {
   TS_CHECK(scopes_.empty(), "trace: expected the end of the program, got the end within a call of an operator");
   for (const Tensor& t : outputs) graph_.outputs.push_back(value_of(t));
   cancel();
+  drop_unused_numbers(graph_);
   verify(graph_);
   return std::move(graph_);
 }
