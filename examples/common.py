@@ -12,6 +12,7 @@ import tesserack as ts
 from tesserack import nn
 from tesserack.utils.plots import plot_history
 from tesserack.utils.reproducibility import log_run
+from tesserack.utils.tracking import track
 
 
 def parse_arguments(description: str, epochs: int, quick: int) -> argparse.Namespace:
@@ -21,6 +22,7 @@ def parse_arguments(description: str, epochs: int, quick: int) -> argparse.Names
     parser.add_argument("--epochs", type=positive, help=f"how long to train (default: {epochs})")
     parser.add_argument("--quick", action="store_true", help=f"a trial: {quick} epochs, and less of everything")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder for model and plots (default: runs)")
+    parser.add_argument("--track", action="append", default=[], metavar="NAME", help="tensorboard, mlflow, wandb, json")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     args.epochs = args.epochs or (quick if args.quick else epochs)
@@ -61,7 +63,7 @@ def load_digits(device: Any) -> tuple[ts.Tensor, ts.Tensor]:
 
 
 def finish(name: str, args: argparse.Namespace, model: nn.Module, history: Mapping[str, Sequence[float]]) -> None:
-    """Save the model, draw the history, log the run and say so."""
+    """Save the model, draw the history, log the run, also where ``--track`` says, and say so."""
     ts.save(model.state_dict(), args.out / f"{name}.safetensors")
     files = [f"{name}.safetensors"]
     try:
@@ -70,5 +72,9 @@ def finish(name: str, args: argparse.Namespace, model: nn.Module, history: Mappi
     except ModuleNotFoundError as error:
         print(f"no plot: {error}", file=sys.stderr)
     options = {key: str(value) for key, value in vars(args).items()}
+    with track(*args.track, project=name, folder=args.out, options=options) as run:
+        for epoch in range(max(map(len, history.values()), default=0)):
+            run.log({key: values[epoch] for key, values in history.items() if epoch < len(values)}, epoch + 1)
+        run.file(args.out / f"{name}.safetensors")
     log_run(args.out / f"{name}.json", options=options, history={k: [*map(float, v)] for k, v in history.items()})
     print(f"written to {args.out}: {', '.join([*files, f'{name}.json'])}")

@@ -49,8 +49,7 @@ PACKAGE_LAYERS = {
     "layers": "_higher_order_ops aten distributed func library nested nn ops.__init__ ops.higher_order ops.layers "
     "ops.normalization ops.sizes ops.spectral",
     "tools": "_subclasses distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
-    "distributed.pipelining distributions fx "
-    "jit multiprocessing optim serialization utils",
+    "distributed.pipelining distributions export fx jit multiprocessing optim serialization utils",
     # Methods of tensors, which are functions of all of the above.
     "methods": "_tensor.aliases _tensor.methods",
     "compat": "cli._checks compat testing",

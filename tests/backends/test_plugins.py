@@ -18,6 +18,9 @@ HOOKS = """
     def tesserack_communicators():
         return {"loop": lambda: "a loop"}
 
+    def tesserack_trackers():
+        return {"wall": lambda **given: given}
+
     def tesserack_compile():
         return {"plain": lambda graph, inputs: graph}
 
@@ -53,6 +56,8 @@ def test_hooks_are_collected(plugged):
         print(ts.plugins.loaded(), ts.plugins.failures())
         print(ts.plugins.autocast_lists())
         print(ts.plugins.communicators()["loop"](), ts.plugins.compilers()["plain"]("g", ()))
+        from tesserack.utils.tracking import trackers
+        print(ts.plugins.trackers()["wall"](name="x"), trackers())
         """
     )
     assert out.splitlines() == [
@@ -62,6 +67,7 @@ def test_hooks_are_collected(plugged):
         "['everything (hooks-pkg 1.5)'] {}",
         "{'lower': ['matmul'], 'float32': ['exp'], 'promote': []}",
         "a loop g",
+        "{'name': 'x'} ['json', 'mlflow', 'tensorboard', 'wall', 'wandb']",
     ]
 
 

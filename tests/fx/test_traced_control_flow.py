@@ -93,3 +93,25 @@ def test_fake_tensors_have_everything_but_values() -> None:
             ask()
     with pytest.raises(RuntimeError, match="convert all Tensors"), FakeTensorMode(allow_non_fake_inputs=False):
         ts.ones(2).add(net[4].bias)
+
+
+LAYERS = {
+    "gelu": nn.functional.gelu,
+    "glu": lambda x: nn.functional.glu(ts.cat([x, x[:1]])),
+    "softmax": lambda x: x.softmax(0) * x,
+    "layer_norm": lambda x: nn.functional.layer_norm(x, (3,)) * x,
+    "cross_entropy": lambda x: nn.functional.cross_entropy(x[None], ts.tensor([1])),
+    "attention": lambda x: nn.functional.scaled_dot_product_attention(*(x.view(1, 1, 3, 1),) * 3),
+    "power": lambda x: x**3 / 2,
+}
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_a_backward_pass_saves_is_no_constant(name: str, mode: str) -> None:
+    def gradient(x: Any) -> Any:
+        return ts.autograd.grad(LAYERS[name](x).sum(), x)[0]
+
+    graph = make_fx(gradient, tracing_mode=mode)(ts.rand(3, requires_grad=True))
+    x = ts.rand(3)
+    assert ts.allclose(graph(x), gradient(x.clone().requires_grad_()), atol=1e-6)

@@ -162,6 +162,20 @@ def test_blocks_without_a_kernel(device: Any) -> None:
         ts.ops.attention_blocks(q[:1], k, v, None, False, 0.5)
 
 
+@pytest.mark.parametrize("dtype", [ts.float32, ts.float64])
+def test_gradients_by_parts_of_the_keys_are_those_by_all(device: Any, dtype: Any) -> None:
+    q, k, v, grad = (tensor(rand(2, n, 4), device, dtype) for n in (5, 7, 7, 5))
+    result, sums = ts.ops.attention_blocks(q, k, v, None, False, 0.5)
+    whole = ts.ops.attention_blocks_backward(grad, q, k, v, None, result, sums, False, 0.5)
+    parts = [
+        ts.ops.attention_blocks_backward(grad, q, k[:, part], v[:, part], None, result, sums, False, 0.5)
+        for part in (slice(0, 3), slice(3, 7))
+    ]
+    found = parts[0][0] + parts[1][0], *(ts.cat([a, b], 1) for a, b in zip(parts[0][1:], parts[1][1:], strict=True))
+    for one, other in zip(found, whole, strict=True):
+        assert ts.allclose(one, other, atol=1e-5 if dtype is ts.float32 else 1e-10)
+
+
 def test_scores_are_not_held(device: Any) -> None:
     length = 1024
     q, k, v = (tensor(rand(1, 2, length, 8), device, ts.float32, grad=True) for _ in range(3))

@@ -1,6 +1,6 @@
 #include "python/cycles.h"
 #include "autograd/meta.h"
-#include "python/tensor_object.h"
+#include "python/tensor/tensor_object.h"
 #include <unordered_map>
 
 namespace ts::py {

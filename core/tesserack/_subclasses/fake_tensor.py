@@ -9,6 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack._tensor.subclass import make_wrapper_subclass
+from tesserack.aten.layers import META
 from tesserack.aten.modes import TorchDispatchMode, disabled_modes, stack
 from tesserack.utils._pytree import tree_map
 
@@ -89,10 +90,22 @@ class FakeTensor(Tensor):
         comma = "," if len(sizes) == 1 else ""
         return f"FakeTensor(..., size=({', '.join(map(str, sizes))}{comma}){dtype}{device})"
 
-    @property  # type: ignore[override]  # which Tensor's stub shows as an attribute
-    def shape(self) -> Any:
+    @property
+    def shape(self) -> Any:  # type: ignore[override]
         """The sizes; those that vary are known by name."""
-        return super().shape if self._symbolic is None else ts.Size(self._symbolic)
+        if self._symbolic is not None:
+            return ts.Size(self._symbolic)
+        shown = self.fake_mode.shown_sizes
+        return super().shape if shown is None else shown(super().shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The sizes, or one of them."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self.shape[0])
 
     def tolist(self) -> Any:
         """``DataDependentOutputException``: there are no values."""
@@ -164,6 +177,7 @@ class FakeTensorMode(TorchDispatchMode):
         self.allow_fallback_kernels, self.shape_env, self.export = allow_fallback_kernels, shape_env, export
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.fake_tensor_converter = FakeTensorConverter()
+        self.shown_sizes: Any = None  # what sizes are shown as, for who follows what is done with them
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -219,7 +233,7 @@ class FakeTensorMode(TorchDispatchMode):
             )  # fmt: skip
         try:
             with disabled_modes():
-                return func(*args, **kwargs)
+                return META.get(name, func)(*args, **kwargs)
         except NotImplementedError as error:
             if "sizes of the result follow from values" not in str(error):
                 raise

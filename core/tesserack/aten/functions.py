@@ -7,6 +7,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.aten.layers import LAYERS
+from tesserack.ops.copies import as_strided_scatter
 from tesserack.ops.registry import operators
 
 __all__ = ["FUNCTIONS"]
@@ -115,11 +117,25 @@ def _native_group_norm(
     return operators()["group_norm"](input, group, weight, bias, eps), mean, rstd
 
 
+def _batch_norm_functional(
+    input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor, training: bool, momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    statistics = running_mean.clone(), running_var.clone()
+    found = operators()["native_batch_norm"](input, weight, bias, *statistics, training, momentum, eps)
+    return (*found, *statistics)
+
+
+def _copied(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    return src.to(dtype=self.dtype, device=self.device, copy=True).expand(self.shape)
+
+
 def _pinned(self: Tensor, device: Any = None) -> Tensor:
     return self.pin_memory()
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **LAYERS,
     "_to_copy": _to_copy,
     "lift_fresh": lambda self: self,
     "lift": lambda self: self,
@@ -141,4 +157,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "gelu_backward": _gelu_backward,
     "embedding_dense_backward": _embedding_dense_backward,
     "native_group_norm": _native_group_norm,
+    "_native_batch_norm_legit_functional": _batch_norm_functional,
+    "_native_batch_norm_legit_no_training": lambda input, weight, bias, mean, var, momentum, eps: operators()[
+        "native_batch_norm"
+    ](input, weight, bias, mean, var, False, momentum, eps),
+    "as_strided_scatter": as_strided_scatter,
+    "copy": _copied,
+    "fill": lambda self, value: ts.empty_like(self).fill_(value),
+    "zero": lambda self: ts.zeros_like(self),
+    "sym_size": lambda self, dim: int(self.size(dim)),
+    "sym_numel": lambda self: int(self.numel()),
+    "sym_stride": lambda self, dim: int(self.stride(dim)),
 }

@@ -9,7 +9,9 @@ from typing import Any
 
 from tesserack import Tensor, _native
 from tesserack._tensor.subclass import DISPATCH_KEY, has_no_memory
+from tesserack.aten.layers import is_whole
 from tesserack.aten.names import LEAVES, shown
+from tesserack.aten.operators import _shown
 from tesserack.aten.parts import NUMBER_FIRST, PARTS
 from tesserack.aten.renamed import RENAMED
 from tesserack.library.dispatch import Call
@@ -60,6 +62,8 @@ class TorchDispatchMode:
     """
 
     supports_higher_order_operators = False
+    # Whether what has no gradient of its own is seen as its parts where one is recorded: they are what is saved.
+    sees_parts_of_recorded = False
 
     def __init__(self, _dispatch_key: Any = None) -> None:
         self._dispatch_key = _dispatch_key
@@ -117,7 +121,8 @@ def _kernel(call: Call, *args: Any) -> Any:
     how = shown(call.op, call.schema)
     tensors = [*_tensors(args)]
     types = _types(tensors)
-    if call.composite and (how.base not in LEAVES or (types and _records(tensors))):
+    parted = call.composite and how.base not in LEAVES and not is_whole(how.base, args)
+    if parted or (call.composite and (types or _parts_wanted()) and _records(tensors)):
         return _by_parts(call, args, types, tensors) if types else call.redispatch(*args)
     number_first = bool(args) and isinstance(args[0], (int, float, complex))
     parts = (NUMBER_FIRST if number_first else PARTS).get(call.op)
@@ -177,6 +182,10 @@ def _records(tensors: list[Tensor]) -> bool:
     return _native.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
 
+def _parts_wanted() -> bool:
+    return any(mode.sees_parts_of_recorded for mode in _state.modes)
+
+
 def _types(tensors: list[Tensor]) -> list[type[Tensor]]:
     """The classes that take over, subclasses before what they derive from."""
     found: list[type[Tensor]] = []
@@ -209,4 +218,13 @@ def _hand_over(func: Any, types: list[type[Tensor]], args: Any, kwargs: dict[str
     )
 
 
+def _of_aten_alone(func: Any, args: Any, kwargs: Any) -> Any:
+    """A call of an operator that is a function here, as it is, to the modes; its parts where gradients are recorded."""
+    tensors = [*_tensors(args), *_tensors([*kwargs.values()])]
+    if not _state.modes or _records(tensors):
+        return NotImplemented
+    return _hand_over(func, _types(tensors), args, kwargs)
+
+
+_shown.append(_of_aten_alone)
 _native._set_kernel(None, KEY, _kernel, "__torch_dispatch__")

@@ -15,6 +15,9 @@ from tesserack.ops.registry import operators
 __all__ = ["OpOverload", "OpOverloadPacket", "namespace"]
 
 
+_shown: list[Any] = []  # how a call is shown to modes: f(overload, args, kwargs), NotImplemented if none asks
+
+
 @functools.cache
 def _overloads() -> dict[str, dict[str, dict[str, Any]]]:
     """The registry's records: base name, then overload."""
@@ -46,6 +49,7 @@ class OpOverload:
         self._exact = record is not None and packet.namespace == "aten"
         self._text = record["schema"] if record else packet.schema
         self._function: Any = None
+        self._adapted: Any = None
 
     @property
     def _schema(self) -> FunctionSchema:
@@ -74,8 +78,12 @@ class OpOverload:
         if self._function is None:
             suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
             full = f"{self._packet.__name__}{suffix}"
-            adapted = self._packet.adapted()
-            self._function = adapted or (_native._operator_function(full) if self._exact else self._packet)
+            self._adapted = self._packet.adapted()
+            self._function = self._adapted or (_native._operator_function(full) if self._exact else self._packet)
+        if self._adapted is not None and _shown:  # the registry has it not, so that no call of it comes to a mode
+            found = _shown[0](self, args, kwargs)
+            if found is not NotImplemented:
+                return found
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:

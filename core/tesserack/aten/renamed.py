@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tesserack import Tensor
+from tesserack.aten.layers import NAMES
 from tesserack.aten.operators import OpOverload, namespace
 
 __all__ = ["RENAMED", "Form"]
@@ -69,8 +70,17 @@ def _sort(self: Tensor, dim: int, descending: bool, stable: bool) -> Form:
     return _form("sort.stable", self, stable=True, **options, **({"descending": True} if descending else {}))
 
 
+def _layer(name: str) -> Callable[..., Form]:
+    def form(*args: Any) -> Form:
+        full, positional, keywords = NAMES[name](*args)
+        return _form(full, *positional, pick=0 if full.startswith("_embedding_bag") else None, **keywords)
+
+    return form
+
+
 # Those that end in _grad0 are made on first need, as derivatives of pointwise operators.
 RENAMED: dict[str, Callable[..., Form]] = {
+    **{name: _layer(name) for name in NAMES},
     "softmax": _softmax("_softmax"),
     "log_softmax": _softmax("_log_softmax"),
     "softmax_backward": _softmax_backward("_softmax_backward_data"),

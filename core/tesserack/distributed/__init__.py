@@ -39,6 +39,7 @@ from tesserack.distributed._objects import (
     scatter_object_list,
     send_object_list,
 )
+from tesserack.distributed._recorder import dump_trace
 from tesserack.distributed._reduce_op import ReduceOp, reduce_op
 from tesserack.distributed._reduce_op import _make_nccl_premul_sum as _make_nccl_premul_sum
 from tesserack.distributed._rendezvous import rendezvous
@@ -51,6 +52,7 @@ from tesserack.distributed._world import (
     destroy_process_group,
     get_backend,
     get_backend_config,
+    get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
@@ -105,10 +107,12 @@ __all__ = [
     "broadcast",
     "broadcast_object_list",
     "destroy_process_group",
+    "dump_trace",
     "gather",
     "gather_object",
     "get_backend",
     "get_backend_config",
+    "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",

@@ -11,7 +11,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed import _world
 
-__all__ = ["DeviceMesh", "current_mesh", "init_device_mesh"]
+__all__ = ["DeviceMesh", "current_mesh", "init_device_mesh", "mesh_of"]
 
 _entered: list[DeviceMesh] = []
 _alive: weakref.WeakSet[DeviceMesh] = weakref.WeakSet()
@@ -162,18 +162,18 @@ class DeviceMesh:
         return hash(self._key())
 
     def __reduce__(self) -> Any:
-        return _unpickled, (self.device_type, self.mesh.tolist(), self.mesh_dim_names)
+        return mesh_of, (self.device_type, self.mesh, self.mesh_dim_names)
 
     def __repr__(self) -> str:
         names = "" if self.mesh_dim_names is None else f", mesh_dim_names={self.mesh_dim_names}"
         return f"DeviceMesh('{self.device_type}', {self.mesh.tolist()}{names})"
 
 
-def _unpickled(device_type: str, ranks: Any, names: Any) -> DeviceMesh:
-    """The mesh of a pickle: one of this process that is the same, or else one whose groups are made on first need, by
-    all of its ranks; without a process group, one that only tells where parts lie."""
+def mesh_of(device_type: str, ranks: Tensor, names: Any) -> DeviceMesh:
+    """The mesh that a file tells of: one of this process that is the same, or else one whose groups are made on first
+    need, by all of its ranks; without a process group, one that only tells where parts lie."""
     made = DeviceMesh.__new__(DeviceMesh)
-    made.device_type, made.mesh, made.mesh_dim_names = device_type, ts.tensor(ranks, dtype=ts.int64), names
+    made.device_type, made.mesh, made.mesh_dim_names = device_type, ranks, names
     made._ranks, made._shape, made._groups = tuple(made.mesh.flatten().tolist()), tuple(made.mesh.shape), []
     made._coordinate = made._place(_world.get_rank()) if _world.is_initialized() else None
     return next((mesh for mesh in _alive if mesh == made and mesh._groups), made)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tesserack.nn.modules.module import Module, check_compile_options
@@ -101,9 +102,22 @@ def compile(
     return OptimizedModule(model) if isinstance(model, Module) and not disable else model
 
 
+_state = threading.local()  # what this thread is in the middle of
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """Within it this thread exports a program."""
+    before, _state.exporting = is_exporting(), True
+    try:
+        yield
+    finally:
+        _state.exporting = before
+
+
 def is_compiling() -> bool:
-    """Always False."""
-    return False
+    """Whether this thread makes a graph of a program, as :func:`is_exporting`."""
+    return is_exporting()
 
 
 def is_dynamo_compiling() -> bool:
@@ -112,8 +126,8 @@ def is_dynamo_compiling() -> bool:
 
 
 def is_exporting() -> bool:
-    """Always False."""
-    return False
+    """Whether this thread is in :func:`tesserack.export.export`."""
+    return getattr(_state, "exporting", False)
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tesserack.plugins._collect import autocast_lists, communicators, compilers
+from tesserack.plugins._collect import autocast_lists, communicators, compilers, trackers
 from tesserack.plugins._errors import PluginError
 from tesserack.plugins._finding import Finding
 from tesserack.plugins._loading import failures, installed, load, load_if_new, loaded
@@ -31,6 +31,7 @@ __all__ = [
     "load",
     "load_if_new",
     "loaded",
+    "trackers",
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tesserack.plugins._errors import PluginError
 from tesserack.plugins._loading import call_each
 
-__all__ = ["AUTOCAST", "autocast_lists", "communicators", "compilers"]
+__all__ = ["AUTOCAST", "autocast_lists", "communicators", "compilers", "trackers"]
 
 AUTOCAST = ("lower", "float32", "promote")
 
@@ -34,6 +34,11 @@ def communicators() -> dict[str, Callable[..., Any]]:
 def compilers() -> dict[str, Callable[..., Any]]:
     """Graph compilers by name. ``PluginError`` if two plugins give the same name."""
     return _by_name("tesserack_compile")
+
+
+def trackers() -> dict[str, Callable[..., Any]]:
+    """Factories of places for results by name. ``PluginError`` if two plugins give the same name."""
+    return _by_name("tesserack_trackers")
 
 
 def autocast_lists() -> dict[str, list[str]]:

@@ -59,6 +59,11 @@ def tesserack_communicators() -> Mapping[str, Callable[..., Any]]:  # type: igno
 
 
 @hookspec
+def tesserack_trackers() -> Mapping[str, Callable[..., Any]]:  # type: ignore[empty-body]
+    """Places for the results of runs, by the name that users give to ``tesserack.utils.tracking.track``."""
+
+
+@hookspec
 def tesserack_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add subcommands of ``tesserack``.
 

@@ -109,7 +109,14 @@ class Packer:
         held = [None if part is None else self._tensor(part, (*path, k)) for k, part in enumerate(parts)]
         return {"nested": ["strided", held] if tensor.layout is ts.strided else ["jagged", held, tensor._ragged_idx]}
 
+    def _distributed(self, tensor: Any, path: tuple[Any, ...]) -> dict[str, list[Any]]:
+        from tesserack.distributed.tensor._saving import outline
+
+        return {"dtensor": [self._tensor(tensor._local_tensor, path), outline(tensor)]}
+
     def _tensor(self, tensor: Tensor, path: tuple[Any, ...]) -> dict[str, Any]:
+        if "_local_tensor" in tensor.__dict__:
+            return self._distributed(tensor, path)
         if tensor.is_nested:
             return self._nested(tensor, path)
         if tensor.layout is not ts.strided:
@@ -270,6 +277,10 @@ def unpack(node: Any, tensor: Callable[..., Tensor]) -> Any:
             return rebuild_strided(*parts)
         names = dict(zip(("values", "offsets", "lengths"), parts, strict=True))
         return rebuild_jagged({**names, "_ragged_idx": ragged[0]})
+    if kind == "dtensor":
+        from tesserack.distributed.tensor._saving import rebuilt
+
+        return rebuilt(unpack(content[0], tensor), *content[1])
     if kind == "dict":
         return {unpack(key, tensor): unpack(item, tensor) for key, item in content}
     if kind == "state_dict":

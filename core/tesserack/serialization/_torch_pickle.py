@@ -502,6 +502,16 @@ def _hint(_: _Machine, *arguments: Any) -> _Hint:
     return _Hint()
 
 
+def _distributed(machine: _Machine, *parts: Any) -> Any:
+    """A rank's part of a DTensor, and where it lies."""
+    from tesserack.distributed.tensor._saving import rebuilt
+
+    try:
+        return rebuilt(*parts)
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        raise PickleRefused(f"a DTensor in it is none: {error}") from None
+
+
 def _nested(machine: _Machine, *parts: Any) -> Any:
     """``_rebuild_nested_tensor`` of a buffer and the places of its rows, ``_rebuild_njt`` of a dict of parts."""
     from tesserack.nested._saving import rebuild_jagged, rebuild_strided
@@ -532,6 +542,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_nested_tensor": _nested,
     "torch.nested._internal.nested_tensor._rebuild_njt": _nested,
     "torch.nested._internal.nested_tensor.NestedTensor": _class_only,
+    "tesserack.distributed.tensor._saving.rebuilt": _distributed,
     "torch._dynamo.decorators._DimRange": _hint,
     "torch._tensor._rebuild_from_type_v2": _from_type,
     "torch.Tensor": _class_only,

@@ -99,6 +99,7 @@ MODULES = (
     "dispatch",
     "distributed",
     "distributions",
+    "export",
     "fft",
     "func",
     "futures",

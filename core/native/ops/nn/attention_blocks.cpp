@@ -59,6 +59,21 @@ Two attention_blocks_parts(const Tensor& q, const Tensor& k, const Tensor& v, co
   return {ops::matmul(attention_weights(s), widened(v)), ops::masked_fill(sums, ops::eq(sums, -infinity), infinity)};
 }
 
+// As the kernels have it: the keys may be a part of those that result and logsumexp are of.
+Three attention_blocks_backward_parts(const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
+                                      const Tensor& mask, const Tensor& result, const Tensor& logsumexp, bool is_causal,
+                                      double scale) {
+  Tensor g = widened(grad), q = widened(query), k = widened(key), v = widened(value);
+  auto turned = [](const Tensor& t) { return ops::transpose(t, int64_t{-2}, int64_t{-1}); };
+  AttentionScores s = attention_scores(q, k, mask, is_causal, scale);
+  Tensor weights = ops::exp(ops::sub(s.scores, ops::unsqueeze(logsumexp, int64_t{-1})));
+  int64_t last[] = {-1};
+  Tensor centre = ops::sum_dim(ops::mul(g, widened(result)), IntSpan(last), true);
+  Tensor slopes = ops::mul(ops::mul(weights, ops::sub(ops::matmul(g, turned(v)), centre)), scale);
+  return {as_dtype(ops::matmul(slopes, k), query.dtype()), as_dtype(ops::matmul(turned(slopes), q), key.dtype()),
+          as_dtype(ops::matmul(turned(weights), g), value.dtype())};
+}
+
 // By operators, which can be differentiated again.
 Three traced_backward(const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
                       const Tensor& mask, const Tensor&, const Tensor&, bool is_causal, double scale) {
@@ -129,11 +144,13 @@ TS_OPERATORS(attention_blocks) {
       .kernel("attention_blocks_backward", "grad query key value attn_mask result: any; logsumexp: contiguous",
               "is_causal, scale")
       .work("query", "key", -2)
-      .decompose<traced_backward>()
+      .decompose<attention_blocks_backward_parts>()
       .saves("grad query key value attn_mask result logsumexp")
       .gradient(traced_gradient<traced_backward>)
       .hidden()
-      .doc("Gradients of attention_blocks' first result by query, key and value.");
+      .doc(
+          "Gradients of attention_blocks' first result by query, key and value; where result and logsumexp are of more "
+          "keys than these, this part of them.");
 }
 
 } // namespace ts

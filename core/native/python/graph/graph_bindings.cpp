@@ -7,10 +7,10 @@
 #include "graph/executor.h"
 #include "graph/passes/passes.h"
 #include "graph/tracer.h"
+#include "python/calls/python_dispatch.h"
+#include "python/devices/runtime_bindings.h"
 #include "python/graph/traced_size.h"
-#include "python/python_dispatch.h"
-#include "python/runtime_bindings.h"
-#include "python/tensor_object.h"
+#include "python/tensor/tensor_object.h"
 #include "python/types.h"
 #include "runtime/backend.h"
 #include <complex>

@@ -1,6 +1,6 @@
 #include "python/graph/traced_index.h"
 #include "dispatch/op_handles.h"
-#include "python/parse.h"
+#include "python/calls/parse.h"
 
 namespace ts::py {
 namespace {

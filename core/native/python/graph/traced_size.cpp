@@ -1,6 +1,6 @@
 #include "python/graph/traced_size.h"
 #include "graph/tracer.h"
-#include "python/tensor_object.h"
+#include "python/tensor/tensor_object.h"
 #include "python/types.h"
 
 namespace ts::py {

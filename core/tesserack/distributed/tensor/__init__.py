@@ -2,6 +2,7 @@
 
 from tesserack.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tesserack.distributed.tensor import _rules as _rules
+from tesserack.distributed.tensor import _saving as _saving
 from tesserack.distributed.tensor._api import DTensor
 from tesserack.distributed.tensor._factories import (
     distribute_module,

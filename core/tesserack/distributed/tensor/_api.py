@@ -85,6 +85,10 @@ class DTensor(Tensor):
             inner["_local_tensor"], DTensorSpec(spec.mesh, spec.placements, meta), requires_grad=requires_grad
         )
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        rebuilt, outline = answers["rebuilt"], answers["outline"]
+        return rebuilt, (self._local_tensor, *outline(self))
+
     def __deepcopy__(self, memo: dict[int, Any]) -> DTensor:
         if id(self) not in memo:
             local = self._local_tensor.clone()

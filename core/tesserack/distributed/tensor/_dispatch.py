@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -19,7 +20,7 @@ from tesserack.distributed.tensor._redistribute import redistribute_local
 from tesserack.distributed.tensor._spec import DTensorSpec, TensorMeta
 from tesserack.distributed.tensor.placement_types import Placement, Replicate, Shard
 
-__all__ = ["Plan", "dispatch", "fallbacks", "implicit", "leaves_of", "local_as", "rebuilt"]
+__all__ = ["Plan", "dispatch", "fallbacks", "forget_plans", "implicit", "leaves_of", "local_as", "rebuilt"]
 
 R = Replicate()
 _fallbacks: Counter[str] = Counter()
@@ -39,6 +40,11 @@ _LOSSES = ("nll_loss", "cross_entropy", "log_softmax")
 def fallbacks() -> dict[str, int]:
     """How often operators without a sharding rule had their arguments brought together whole on every rank."""
     return dict(_fallbacks)
+
+
+def forget_plans() -> None:
+    """Plan anew: rules have changed."""
+    _plans.clear()
 
 
 class Plan:
@@ -268,10 +274,10 @@ def local_as(x: DTensor, placements: tuple[Placement, ...]) -> Tensor:
 
 
 def _run(plan: Plan, func: Any, args: Any, kwargs: Any, leaves: list[DTensor]) -> Any:
-    if plan.fallback:
-        _note(func, plan)
     if plan.written:
         _check_written(func, plan, leaves)
+    if plan.fallback:
+        _note(plan)
     parts = [local_as(x, target) for x, target in zip(leaves, plan.targets, strict=True)]
     if plan.fallback and plan.written:
         return _written_back(plan, func, args, kwargs, leaves, parts)
@@ -338,7 +344,15 @@ def _check_written(func: Any, plan: Plan, leaves: list[DTensor]) -> None:
             )
 
 
-def _note(func: Any, plan: Plan) -> None:
+def _level_of_user() -> int:
+    """How far up the innermost line is that is not of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tesserack":
+        frame, level = frame.f_back, level + 1
+    return level - 1
+
+
+def _note(plan: Plan) -> None:
     name = f"aten.{plan.name}"
     _fallbacks[name] += 1
     if _fallbacks[name] == 1:
@@ -346,7 +360,7 @@ def _note(func: Any, plan: Plan) -> None:
         warnings.warn(
             f"{name}: no sharding rule for {specs}; its arguments are brought together whole on every rank (told once; "
             "counted in tesserack.distributed.tensor.debug.fallbacks())",
-            stacklevel=6,
+            stacklevel=_level_of_user(),
         )
 
 

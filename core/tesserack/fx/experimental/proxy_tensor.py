@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tesserack import Tensor
+from tesserack import Tensor, strided
 from tesserack._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
+from tesserack.fx.interpreter import Interpreter
 from tesserack.fx.node import Node, map_aggregate
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
@@ -38,7 +40,7 @@ def user_frames(start: Any = None) -> list[tuple[str, int, str]]:
     found: list[tuple[str, int, str]] = []
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
+        if not name.startswith((_PACKAGE, "<frozen", "<tesserack")):
             found.append((name, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return found[::-1]
@@ -54,6 +56,16 @@ def shown_frames(frames: list[tuple[str, int, str]]) -> str:
     return "".join(lines)
 
 
+def _memory(tensor: Tensor) -> Any:
+    """Where a tensor's elements lie; None for one that has none."""
+    if isinstance(tensor, FakeTensor) or tensor.is_meta or tensor.layout is not strided or has_no_memory(tensor):
+        return None
+    if not tensor.numel():
+        return None
+    at = tensor._storage_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+    return *at, tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+
 class PythonKeyTracer:
     """The graph that is being made, its root module, and which node each tensor is.
 
@@ -67,8 +79,10 @@ class PythonKeyTracer:
         self.parent = parent
         self.lifted: list[Tensor] = []  # tensors of the parent's that became placeholders, in order
         self.frames_before: int = len(user_frames()) if parent is None else parent.frames_before
-        self.module_stack: dict[str, tuple[str, str]] = parent.module_stack if parent is not None else {}
+        self.module_stack: dict[str, tuple[str, str]] = {}  # of the outermost one: modules whose forward runs
         self._nodes: dict[int, tuple[Tensor, Node]] = {}
+        self._by_memory: dict[Any, Node] = {}
+        self.carried: dict[str, Any] | None = None  # notes of the node of another graph, which is traced again
         self._constants = 0
         self._last_placeholder: Node | None = None
         self._last_constant: Node | None = None
@@ -78,6 +92,9 @@ class PythonKeyTracer:
     def track(self, tensor: Tensor, node: Node) -> None:
         """From now on the tensor is the value of the node."""
         self._nodes[id(tensor)] = (tensor, node)
+        memory = _memory(tensor)
+        if memory is not None:
+            self._by_memory[memory] = node
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the tensor is the value of a node of this graph."""
@@ -88,6 +105,9 @@ class PythonKeyTracer:
         found = self._nodes.get(id(tensor))
         if found is not None:
             return found[1]
+        memory = _memory(tensor)
+        if memory is not None and memory in self._by_memory:  # as autograd gives back what it saved
+            return self._by_memory[memory]
         if self.parent is None:
             return self.constant(tensor)
         self.parent.node_of(tensor)
@@ -142,10 +162,16 @@ class PythonKeyTracer:
 
     def _note(self, node: Node, value: Any) -> None:
         node.meta["val"] = value
+        if self.carried is not None:
+            node.meta.update((k, self.carried[k]) for k in ("stack_trace", "nn_module_stack") if k in self.carried)
+            return
         frames = user_frames()[self.frames_before :]
         node.meta["stack_trace"] = shown_frames(frames)
-        if self.module_stack:
-            node.meta["nn_module_stack"] = dict(self.module_stack)
+        outermost = self
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        if outermost.module_stack:
+            node.meta["nn_module_stack"] = dict(outermost.module_stack)
 
     def _track_results(self, node: Node, result: Any) -> None:
         if isinstance(result, Tensor):
@@ -164,6 +190,8 @@ class PythonKeyTracer:
 
 class ProxyTorchDispatchMode(TorchDispatchMode):
     """As a context: operators become nodes of the tracer's graph, and go on to the modes around this one."""
+
+    sees_parts_of_recorded = True
 
     def __init__(
         self,
@@ -277,6 +305,17 @@ def _mode_of(leaves: list[Any]) -> FakeTensorMode:
     return next((x.fake_mode for x in leaves if isinstance(x, FakeTensor)), FakeTensorMode())
 
 
+class RetracingInterpreter(Interpreter):
+    """Runs a graph that is traced again: what becomes of a node knows the lines and modules that the node knows."""
+
+    def run_node(self, n: Node) -> Any:
+        """The node's value."""
+        mode = get_proxy_mode()
+        if mode is not None:
+            mode.tracer.carried = n.meta
+        return super().run_node(n)
+
+
 def reenter_make_fx(
     f: Callable[..., Any], mode: ProxyTorchDispatchMode, args: Any, name: str
 ) -> tuple[GraphModule, list[Tensor], list[Any]]:
@@ -295,7 +334,10 @@ def reenter_make_fx(
         for place, value in enumerate(given):
             inner.placeholder(f"arg{place}_1", value)
         entered.enter_context(ProxyTorchDispatchMode(inner, "fake", decomposition_table=mode.decomposition_table))
-        results = f(*given)
+        if mode.tracer.carried is not None and isinstance(f, GraphModule):
+            results = RetracingInterpreter(f).run(*given)
+        else:
+            results = f(*given)
     inner.finish(tuple(results) if isinstance(results, (list, tuple)) else results)
     leaves = [*results] if isinstance(results, (list, tuple)) else [results]
     return GraphModule(inner.root, inner.graph, name), inner.lifted, leaves

@@ -279,11 +279,15 @@ class Reducer:
         for at, bucket in enumerate(self.buckets):
             bucket.buffer.zero_()
             self._reduce(at)
+        used = None
         if self.find_unused:
             self._unused = set(self._place)
-            self._used_anywhere()
-        for bucket in self.buckets:
-            bucket.future.wait()
+            used = self._used_anywhere()
+        with ts.no_grad():
+            for bucket in self.buckets:
+                bucket.future.wait()
+                # For an optimizer that updates some parameters for the other ranks, too.
+                self._give(bucket, bucket.future.value() if hasattr(bucket.future, "value") else None, used)
 
     def remove(self) -> None:
         """Take the hooks off."""

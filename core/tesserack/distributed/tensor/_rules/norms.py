@@ -14,8 +14,8 @@ P = Partial("sum")
 
 
 def _cuts(call: Call, mesh_dim: int, first: int) -> list[Shard]:
-    """Cuts of the dims before ``first``: those that there are, then others."""
-    return [c for c in [*shards_of(call, mesh_dim), *map(Shard, range(first))] if c.dim < first]
+    """Cuts of the dims before ``first`` that there are."""
+    return [c for c in shards_of(call, mesh_dim) if c.dim < first]
 
 
 @rule("native_layer_norm")

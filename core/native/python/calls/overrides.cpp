@@ -1,0 +1,104 @@
+#include "python/calls/overrides.h"
+#include "python/tensor/tensor_object.h"
+
+namespace ts::py {
+
+bool g_overrides_watched = false;
+
+namespace {
+
+PyObject* g_disabled = nullptr; // what a class has as __torch_function__ to override nothing
+PyObject* g_dispatch = nullptr; // dispatch(function, args, kwargs, relevant) of tesserack.overrides
+thread_local bool t_off = false;
+thread_local int t_modes = 0;
+
+bool is_basic(PyObject* o) {
+  return o == Py_None || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyTuple_CheckExact(o) ||
+         PyList_CheckExact(o);
+}
+
+bool overrides(PyObject* o) {
+  if (Py_TYPE(o) == TensorType || is_basic(o)) return false;
+  static PyObject* name = PyUnicode_InternFromString("__torch_function__");
+  PyObject* found = _PyType_Lookup(Py_TYPE(o), name);
+  return found && found != g_disabled;
+}
+
+void collect(PyObject* o, PyObject* into) {
+  if (overrides(o)) {
+    checked_status(PyList_Append(into, o));
+  } else if (PyTuple_Check(o) || PyList_Check(o)) {
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) {
+      PyRef item = PyRef::borrow(PySequence_Fast_GET_ITEM(o, k));
+      if (overrides(item.get())) checked_status(PyList_Append(into, item.get()));
+    }
+  }
+}
+
+PyObject* dispatch(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames, PyObject* relevant) {
+  PyRef positional = checked(PyTuple_New(static_cast<Py_ssize_t>(nargs)));
+  for (size_t k = 0; k < nargs; ++k) PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args[k]));
+  PyRef keywords = checked(PyDict_New());
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
+    checked_status(PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + static_cast<size_t>(k)]));
+  if (!g_dispatch) {
+    PyRef module = checked(PyImport_ImportModule("tesserack.overrides"));
+    g_dispatch = checked(PyObject_GetAttrString(module.get(), "_dispatch")).release();
+  }
+  return checked(
+             PyObject_CallFunctionObjArgs(g_dispatch, function, positional.get(), keywords.get(), relevant, nullptr))
+      .release();
+}
+
+} // namespace
+
+PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames) {
+  if (t_off) return nullptr;
+  PyRef relevant = checked(PyList_New(0));
+  size_t all = nargs + (kwnames ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+  for (size_t k = 0; k < all; ++k) collect(args[k], relevant.get());
+  if (!t_modes && !PyList_GET_SIZE(relevant.get())) return nullptr;
+  return dispatch(function, args, nargs, kwnames, relevant.get());
+}
+
+PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b) {
+  if (t_off || (!t_modes && !overrides(a) && !(b && overrides(b)))) return nullptr;
+  PyRef function = checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), method));
+  PyObject* args[] = {a, b};
+  return try_override(function.get(), args, b ? 2 : 1, nullptr);
+}
+
+namespace {
+
+PyObject* set_disabled(PyObject*, PyObject* marker) {
+  Py_XSETREF(g_disabled, Py_NewRef(marker));
+  return none();
+}
+PyObject* watch(PyObject*, PyObject*) {
+  g_overrides_watched = true;
+  return none();
+}
+PyObject* switch_off(PyObject*, PyObject* on) {
+  bool before = t_off;
+  t_off = on == Py_True;
+  return PyBool_FromLong(before);
+}
+PyObject* set_modes(PyObject*, PyObject* count) {
+  long n = PyLong_AsLong(count);
+  if (n == -1 && PyErr_Occurred()) return nullptr;
+  t_modes = static_cast<int>(n);
+  g_overrides_watched = g_overrides_watched || n > 0;
+  return none();
+}
+
+PyMethodDef g_functions[] = {{"_set_overrides_disabled", set_disabled, METH_O, nullptr},
+                             {"_watch_overrides", watch, METH_NOARGS, nullptr},
+                             {"_overrides_off", switch_off, METH_O, nullptr},
+                             {"_set_override_modes", set_modes, METH_O, nullptr},
+                             {nullptr, nullptr, 0, nullptr}};
+
+} // namespace
+
+void init_overrides(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+
+} // namespace ts::py

@@ -1,0 +1,56 @@
+// What watches kernels: the profiler and recordings of a device's work, and what every call asks of a kernel.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "dispatch/capture.h"
+#include "ops/pointwise/expr.h"
+#include "python/devices/runtime_bindings.h"
+#include "python/types.h"
+
+namespace pb = pybind11;
+
+namespace ts::py_runtime {
+namespace {
+
+// (operator, device, thread, start, end, elements): times in nanoseconds of time.perf_counter_ns's clock.
+pb::list event_tuples(const std::vector<KernelEvent>& events) {
+  pb::list all;
+  for (const KernelEvent& e : events)
+    all.append(pb::make_tuple(e.op, to_string(e.device), e.thread, e.start, e.end, e.elements));
+  return all;
+}
+
+} // namespace
+
+void define_watch(pb::module_& m) {
+  m.def("_start_kernel_profile", start_kernel_profile);
+  m.def("_stop_kernel_profile", [] { return event_tuples(stop_kernel_profile()); });
+  m.def("_take_kernel_events", [] { return event_tuples(take_kernel_events()); });
+  m.def("_set_call_flags", [](uint32_t flags) { call_flags.store(flags); });
+  m.def("_set_determinism", [](int asked, bool fill) {
+    determinism.store(static_cast<Determinism>(asked));
+    fills_new_memory.store(fill);
+  });
+  m.def("_is_recording", [] { return CaptureState::current() != nullptr; });
+  m.def("_call_flags", [] { return call_flags.load(); });
+  m.def("_instructions", [] {
+    std::vector<std::string> names;
+    for (int k = 0; k < TS_NUM_INSTRUCTIONS; ++k)
+      names.emplace_back(pointwise::instruction_name(static_cast<uint16_t>(k)));
+    return names;
+  });
+  pb::class_<Capture>(m, "_Capture")
+      .def(pb::init([](const pb::object& device, uint64_t pool) {
+             return new Capture(ts::py::expect_device(device.ptr(), "capture"), pool);
+           }),
+           pb::arg("device"), pb::arg("pool") = 0)
+      .def("begin", &Capture::begin)
+      .def("end", &Capture::end, pb::arg("run") = true)
+      .def("cancel", &Capture::cancel)
+      .def("replay", &Capture::replay)
+      .def_property_readonly("steps", &Capture::steps)
+      .def_property_readonly("prepared", &Capture::prepared)
+      .def_property_readonly("by_launches", [](const Capture& c) { return c.by_launches; });
+}
+
+} // namespace ts::py_runtime

@@ -1,0 +1,277 @@
+// tensor(), as_tensor(), from_numpy(): shapes and dtypes found in nested data, then one pass to fill.
+#include "python/tensor/construct.h"
+#include "autograd/meta.h"
+#include "dispatch/op_handles.h"
+#include "extend/pending_bits.h"
+#include "python/tensor/interop.h"
+#include "python/tensor/items.h"
+#include "runtime/backend.h"
+#include "runtime/capture_state.h"
+#include "runtime/empty.h"
+#include "runtime/interpreter.h"
+#include "runtime/pinned.h"
+
+namespace ts::py {
+namespace {
+
+bool is_text(PyObject* o) { return PyUnicode_Check(o) || PyBytes_Check(o) || PyByteArray_Check(o); }
+
+bool is_numpy_array(PyObject* o) {
+  PyTypeObject* array = numpy_array_type();
+  return array && PyType_IsSubtype(Py_TYPE(o), array);
+}
+bool is_numpy_scalar(PyObject* o) {
+  PyTypeObject* generic = numpy_scalar_type();
+  return generic && PyType_IsSubtype(Py_TYPE(o), generic);
+}
+bool is_sequence(PyObject* o) {
+  if (PyList_Check(o) || PyTuple_Check(o)) return true;
+  return !is_text(o) && !is_tensor(o) && !is_numpy_array(o) && !is_numpy_scalar(o) && PySequence_Check(o);
+}
+
+// Tensors and arrays inside lists are blocks: their dimensions follow those of the lists. A tensor of one element is a
+// number, whatever its shape.
+bool is_block(PyObject* o) { return is_numpy_array(o) || (is_tensor(o) && tensor_of(o).numel() != 1); }
+Tensor block_of(PyObject* o) {
+  Tensor t = is_tensor(o) ? detach(tensor_of(o)) : from_array(o);
+  return t;
+}
+
+PyRef fast_sequence(PyObject* o) { return checked(PySequence_Fast(o, "tensor: expected a sequence")); }
+
+// Item k, if the sequence still has it: converting earlier items may have run code that shortened it.
+PyRef item_of(PyObject* sequence, Py_ssize_t k) {
+  TS_CHECK(k < PySequence_Fast_GET_SIZE(sequence), "tensor: the sequence changed while it was read");
+  return PyRef::borrow(PySequence_Fast_GET_ITEM(sequence, k));
+}
+
+[[noreturn]] void too_deep(PyObject* o) {
+  fail(ErrorKind::Value, "tensor: too many dimensions '", type_name(o), "'; lists may be nested ", TensorImpl::kMaxDims,
+       " deep and must not contain themselves");
+}
+
+Dims find_sizes(PyObject* data) {
+  Dims sizes;
+  PyRef at = PyRef::borrow(data);
+  while (is_sequence(at.get())) {
+    if (sizes.size() == TensorImpl::kMaxDims) too_deep(at.get());
+    PyRef items = fast_sequence(at.get());
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
+    sizes.push_back(n);
+    if (n == 0) return sizes;
+    at = item_of(items.get(), 0);
+  }
+  if (is_block(at.get())) {
+    Tensor block = block_of(at.get());
+    for (int64_t s : block.sizes()) sizes.push_back(s);
+    if (sizes.size() > TensorImpl::kMaxDims) too_deep(data);
+  }
+  return sizes;
+}
+
+// --- dtype -------------------------------------------------------------------------------------------------------
+
+DType numpy_scalar_dtype(PyObject* o) {
+  PyRef dtype = checked(PyObject_GetAttrString(o, "dtype"));
+  PyRef text = checked(PyObject_GetAttrString(dtype.get(), "name"));
+  DType t = dtype_from_name(to_utf8(text.get()));
+  TS_CHECK_TYPE(t != DType::Undefined, "tensor: no dtype for numpy.", to_utf8(text.get()));
+  return t;
+}
+
+DType scalar_dtype(PyObject* o) {
+  if (PyFloat_CheckExact(o)) return default_dtype();
+  if (PyBool_Check(o)) return DType::Bool;
+  if (PyLong_CheckExact(o)) return DType::Int64;
+  if (is_tensor(o)) return tensor_of(o).dtype();
+  if (is_numpy_scalar(o)) return numpy_scalar_dtype(o);
+  if (PyFloat_Check(o)) return default_dtype();
+  if (PyLong_Check(o)) return DType::Int64;
+  if (PyComplex_Check(o)) return complex_type(default_dtype());
+  TS_CHECK_TYPE(!is_text(o), "tensor: invalid data type '", type_name(o), "'");
+  fail(ErrorKind::Runtime, "tensor: Could not infer dtype of ", type_name(o));
+}
+
+DType infer_dtype(PyObject* data, int depth) {
+  if (is_numpy_array(data)) return numpy_scalar_dtype(data);
+  if (!is_sequence(data)) return scalar_dtype(data);
+  if (depth > TensorImpl::kMaxDims) too_deep(data);
+  PyRef items = fast_sequence(data);
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
+  DType found = DType::Undefined;
+  for (Py_ssize_t k = 0; k < n; ++k) {
+    DType t = infer_dtype(item_of(items.get(), k).get(), depth + 1);
+    found = found == DType::Undefined ? t : found == t ? found : promote_types(found, t);
+  }
+  return n ? found : default_dtype();
+}
+
+// --- filling -----------------------------------------------------------------------------------------------------
+
+struct Target {
+  DType dtype;
+  IntSpan sizes;
+  std::vector<int64_t> bytes; // of one step along each dimension
+};
+
+void fill_block(const Target& target, size_t dim, char* at, PyObject* o) {
+  Tensor block = block_of(o);
+  TS_CHECK_VALUE(same(block.sizes(), target.sizes.subspan(dim)), "tensor: expected a block of shape ",
+                 target.sizes.subspan(dim), ", got ", block.sizes());
+  if (block.numel() == 0) return;
+  Tensor dense = materialized(ops::contiguous(ops::to_dtype(block, target.dtype)));
+  copy_bytes_to_host(at, dense, static_cast<size_t>(dense.nbytes()));
+}
+
+void fill(const Target& target, size_t dim, char* at, PyObject* o) {
+  if (is_block(o)) return fill_block(target, dim, at, o);
+  if (dim == target.sizes.size()) {
+    if (is_tensor(o)) {
+      Tensor cast = materialized(ops::to_dtype(detach(tensor_of(o)), target.dtype));
+      copy_bytes_to_host(at, cast, static_cast<size_t>(cast.nbytes()));
+    } else if (!store_item(target.dtype, at, o)) {
+      fail(ErrorKind::Type, "tensor: expected a number, got ", type_name(o));
+    }
+    return;
+  }
+  TS_CHECK_TYPE(is_sequence(o), "tensor: expected a sequence of length ", target.sizes[dim], " at dim ", dim, ", got ",
+                type_name(o));
+  PyRef items = fast_sequence(o);
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(items.get());
+  TS_CHECK_VALUE(n == target.sizes[dim], "expected sequence of length ", target.sizes[dim], " at dim ", dim, " (got ",
+                 n, ")");
+  for (Py_ssize_t k = 0; k < n; ++k) fill(target, dim + 1, at + k * target.bytes[dim], item_of(items.get(), k).get());
+}
+
+Target make_target(DType dtype, IntSpan sizes) {
+  Target target{dtype, sizes, std::vector<int64_t>(sizes.size())};
+  int64_t step = item_size(dtype);
+  for (size_t d = sizes.size(); d-- > 0;) {
+    target.bytes[d] = step;
+    step *= std::max<int64_t>(sizes[d], 1);
+  }
+  return target;
+}
+
+Tensor copy_of(const Tensor& source, DType dtype, Device device) {
+  Tensor t = detach(source);
+  if (dtype == DType::Undefined) dtype = t.dtype();
+  bool moves = !(t.device() == device), casts = t.dtype() != dtype;
+  if (casts) t = ops::to_dtype(t, dtype);
+  if (moves) t = ops::to_device(t, device);
+  return moves || casts ? t : ops::clone(t);
+}
+
+// The tensor that a storage holds, nothing for other data: lists and numbers are not even asked.
+PyRef storage_numbers(PyObject* data, DType dtype) {
+  if (PyList_CheckExact(data) || PyTuple_CheckExact(data) || !PyObject_HasAttrString(data, "_storage_numbers"))
+    return {};
+  PyObject* wanted = dtype == DType::Undefined ? Py_None : dtype_object(dtype);
+  return checked(PyObject_CallMethod(data, "_storage_numbers", "O", wanted));
+}
+
+} // namespace
+
+Tensor construct_tensor(PyObject* data, DType dtype, Device device) {
+  GradMode off(false);
+  TS_CHECK_TYPE(!is_text(data), "tensor: invalid data type '", type_name(data), "'");
+  if (is_tensor(data)) return copy_of(tensor_of(data), dtype, device);
+  if (is_numpy_array(data)) return copy_of(from_array(data), dtype, device);
+  if (PyRef numbers = storage_numbers(data, dtype)) return copy_of(tensor_of(numbers.get()), dtype, device);
+  Dims sizes = find_sizes(data);
+  if (dtype == DType::Undefined) dtype = infer_dtype(data, 0);
+  Target target = make_target(dtype, sizes);
+  check_recordable(device, "a copy from the host");
+  Tensor out = empty_tensor(sizes, dtype, device);
+  char* at = out.data<char>();
+  std::unique_ptr<char[]> staging;
+  if (!at) at = (staging = std::make_unique<char[]>(static_cast<size_t>(out.nbytes()) + 16)).get();
+  fill(target, 0, at, data);
+  if (staging && !device.is_meta()) copy_bytes_from_host(out, at, static_cast<size_t>(out.nbytes()));
+  return out;
+}
+
+Tensor construct_as_tensor(PyObject* data, DType dtype, std::optional<Device> device) {
+  if (!is_tensor(data) && !is_numpy_array(data))
+    return construct_tensor(data, dtype, device ? *device : default_device());
+  Tensor t = is_tensor(data) ? tensor_of(data) : from_array(data);
+  if (dtype != DType::Undefined && dtype != t.dtype()) t = ops::to_dtype(t, dtype);
+  Device target = device ? *device : is_tensor(data) ? t.device() : default_device();
+  return t.device() == target ? t : ops::to_device(t, target);
+}
+
+namespace {
+
+struct Options {
+  PyObject *data = nullptr, *dtype = nullptr, *device = nullptr;
+  int requires_grad = 0, pin_memory = 0;
+  DType type() const {
+    if (!dtype || dtype == Py_None) return DType::Undefined;
+    std::optional<DType> t = as_dtype(dtype);
+    TS_CHECK_TYPE(t, "tensor(): argument 'dtype' must be tesserack.dtype, not ", type_name(dtype));
+    return *t;
+  }
+  std::optional<Device> place() const {
+    if (!device || device == Py_None) return std::nullopt;
+    return expect_device(device, "tensor");
+  }
+};
+
+PyObject* py_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", nullptr};
+  Options o;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", const_cast<char**>(names), &o.data, &o.dtype,
+                                   &o.device, &o.requires_grad, &o.pin_memory))
+    return nullptr;
+  return guarded([&] {
+    if (is_tensor(o.data))
+      warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+           "sourceTensor.detach().clone().requires_grad_(True), rather than tesserack.tensor(sourceTensor).");
+    DType dtype = o.type();
+    std::optional<Device> place = o.place();
+    Device device = place ? *place : is_tensor(o.data) ? tensor_of(o.data).device() : default_device();
+    Tensor t = construct_tensor(o.data, dtype, device);
+    if (o.pin_memory) t = pin_new(t);
+    if (o.requires_grad) set_requires_grad(t, true);
+    return wrap(std::move(t));
+  });
+}
+
+PyObject* py_as_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"data", "dtype", "device", nullptr};
+  Options o;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", const_cast<char**>(names), &o.data, &o.dtype,
+                                   &o.device))
+    return nullptr;
+  return guarded([&] {
+    DType dtype = o.type();
+    return wrap(construct_as_tensor(o.data, dtype, o.place()));
+  });
+}
+
+PyObject* py_from_numpy(PyObject*, PyObject* array) {
+  return guarded([&] {
+    TS_CHECK_TYPE(is_numpy_array(array), "from_numpy: expected np.ndarray (got ", type_name(array), ")");
+    return wrap(from_array(array));
+  });
+}
+
+PyMethodDef g_functions[] = {
+    {"tensor", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_tensor)), METH_VARARGS | METH_KEYWORDS,
+     "tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False)\n--\n\nA new tensor holding a "
+     "copy of `data`: a number, nested "
+     "sequences, a NumPy array.\n\nThe dtype is inferred: the default dtype for floats, int64 for ints, bool for "
+     "bools, arrays keep theirs.\n\nRaises "
+     "ValueError for ragged sequences, TypeError for what is not a number.\n\n>>> tesserack.tensor([[1, 2], [3, "
+     "4]]).shape\ntesserack.Size([2, 2])"},
+    {"as_tensor", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_as_tensor)), METH_VARARGS | METH_KEYWORDS,
+     "as_tensor(data, dtype=None, device=None)\n--\n\nA tensor of `data`, sharing memory and history where it can."},
+    {"from_numpy", py_from_numpy, METH_O, "from_numpy(ndarray)\n--\n\nA tensor sharing memory with a NumPy array."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+} // namespace
+
+void init_construct(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+
+} // namespace ts::py

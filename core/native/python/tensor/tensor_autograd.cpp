@@ -1,0 +1,272 @@
+// a.backward(), hooks, detach_ and what else changes a tensor's autograd state; the engine for tesserack.autograd.
+#include "autograd/engine.h"
+#include "autograd/meta.h"
+#include "python/autograd/autograd_bindings.h"
+#include "python/autograd/node_object.h"
+#include "python/calls/parse.h"
+#include "python/cycles.h"
+#include "python/tensor/tensor_slots.h"
+#include "runtime/empty.h"
+
+namespace ts::py {
+namespace {
+
+bool truth(PyObject* o, bool fallback) {
+  if (!o || o == Py_None) return fallback;
+  int value = PyObject_IsTrue(o);
+  checked_status(value);
+  return value == 1;
+}
+
+// A tensor or a sequence of tensors; None elements are allowed where `optional`.
+std::vector<Tensor> tensor_list(PyObject* o, const char* what, bool optional) {
+  if (is_tensor(o)) return {tensor_of(o)};
+  PyRef items = PyRef::steal(PySequence_Fast(o, ""));
+  if (!items) {
+    PyErr_Clear();
+    raise(PyExc_TypeError, std::string(what) + ": expected a Tensor or a sequence of Tensors, got " + type_name(o));
+  }
+  std::vector<Tensor> out;
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); ++k) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), k);
+    if (item == Py_None && optional)
+      out.emplace_back();
+    else
+      out.push_back(expect_tensor(item, what));
+  }
+  return out;
+}
+
+PyObject* backward(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
+  PyObject *gradient = nullptr, *retain = nullptr, *create = nullptr, *inputs = nullptr;
+  bool any = PyTuple_GET_SIZE(args) > 0 || kwargs;
+  if (any && !PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:backward", const_cast<char**>(names), &gradient, &retain,
+                                          &create, &inputs))
+    return nullptr;
+  return guarded([&] {
+    std::vector<Tensor> wanted;
+    TensorList grads;
+    if (gradient && gradient != Py_None) grads = {&expect_tensor(gradient, "backward"), 1};
+    if (inputs && inputs != Py_None) {
+      wanted = tensor_list(inputs, "backward", false);
+      TS_CHECK(!wanted.empty(), "'inputs' argument to backward() cannot be empty.");
+    }
+    BackwardOptions options;
+    options.create_graph = truth(create, false);
+    options.retain_graph = truth(retain, options.create_graph);
+    run_backward({&tensor_of(self), 1}, grads, wanted, options);
+    return none();
+  });
+}
+
+// _run_backward(tensors, grads, retain_graph, create_graph, inputs, allow_unused, accumulate) -> gradients of inputs
+PyObject* run_engine(PyObject*, PyObject* args) {
+  PyObject *tensors, *grads, *inputs;
+  int retain, create, allow_unused, accumulate;
+  if (!PyArg_ParseTuple(args, "OOppOpp:_run_backward", &tensors, &grads, &retain, &create, &inputs, &allow_unused,
+                        &accumulate))
+    return nullptr;
+  return guarded([&] {
+    BackwardOptions options;
+    options.retain_graph = retain;
+    options.create_graph = create;
+    options.allow_unused = allow_unused;
+    options.accumulate = accumulate;
+    std::vector<Tensor> results =
+        run_backward(tensor_list(tensors, "backward", false), tensor_list(grads, "grad_tensors", true),
+                     tensor_list(inputs, "inputs", false), options);
+    PyRef tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+    for (size_t k = 0; k < results.size(); ++k)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), wrap(results[k]));
+    return tuple.release();
+  });
+}
+
+// _edge_stand_in(node, number) -> a tensor without memory whose gradient goes to that result of the node; of a leaf's
+// node the leaf. The engine takes it for a root or an input.
+PyObject* edge_stand_in(PyObject*, PyObject* args) {
+  PyObject* object;
+  unsigned number;
+  if (!PyArg_ParseTuple(args, "OI:_edge_stand_in", &object, &number)) return nullptr;
+  return guarded([&] {
+    Node* node = node_of(object);
+    TS_CHECK_TYPE(node, "GradientEdge: expected a Node, got ", type_name(object));
+    TS_CHECK_KIND(ErrorKind::Index, number < node->num_results(), "GradientEdge: ", node->name(), " has ",
+                  node->num_results(), " results, got number ", number);
+    if (Tensor* leaf = node->accumulates_into()) return wrap(*leaf);
+    const ResultMeta& m = node->result_meta(number);
+    Tensor t = m.dtype == DType::Undefined ? outline(IntSpan(), DType::Float32, Device{kMetaBackend, 0})
+                                           : outline(m.sizes.span(), m.dtype, m.device);
+    set_history(t, Ref<Node>::share(node), number);
+    return wrap(t);
+  });
+}
+
+PyObject* increment_version(PyObject*, PyObject* tensor) {
+  return guarded([&] {
+    const Tensor& t = expect_tensor(tensor, "increment_version");
+    TS_CHECK(!t->has(TensorImpl::kInference),
+             "increment_version: inference tensors do not track a version, clone() it outside inference mode");
+    t.impl()->bump_version();
+    return none();
+  });
+}
+
+PyObject* queue_python_callback(PyObject*, PyObject* fn) {
+  return guarded([&] {
+    auto callable = hold(fn);
+    queue_callback([callable] {
+      GilGuard gil;
+      checked(PyObject_CallNoArgs(callable.get()));
+    });
+    return none();
+  });
+}
+
+PyObject* py_anomaly_checks_nan(PyObject*, PyObject*) { return PyBool_FromLong(anomaly_checks_nan()); }
+PyObject* py_set_anomaly_checks_nan(PyObject*, PyObject* on) {
+  int value = PyObject_IsTrue(on);
+  if (value < 0) return nullptr;
+  set_anomaly_checks_nan(value == 1);
+  return none();
+}
+
+// --- hooks -------------------------------------------------------------------------------------------------------
+
+Tensor call_tensor_hook(PyObject* callable, const Tensor& grad) {
+  GilGuard gil;
+  PyRef argument = PyRef::steal(wrap(grad));
+  PyRef result = checked(PyObject_CallOneArg(callable, argument.get()));
+  if (result.get() == Py_None) return {};
+  TS_CHECK(grad.defined(), "register_hook: a hook can't replace a None gradient with a non-None value");
+  Tensor changed = expect_tensor(result.get(), "register_hook: the hook's result");
+  TS_CHECK(same(changed.sizes(), grad.sizes()), "register_hook: a hook changed the size of a gradient: expected ",
+           grad.sizes(), ", got ", changed.sizes());
+  TS_CHECK(changed.dtype() == grad.dtype(), "register_hook: a hook changed the dtype of a gradient: expected ",
+           grad.dtype(), ", got ", changed.dtype());
+  return changed;
+}
+
+PyObject* register_hook(PyObject* self, PyObject* fn) {
+  return guarded([&] {
+    auto callable = hold(fn);
+    watch_all_for_cycles();
+    watch_for_cycles(self);
+    uint64_t id = register_tensor_hook(
+        tensor_of(self), [callable](const Tensor& g) { return call_tensor_hook(callable.get(), g); }, callable);
+    return PyLong_FromUnsignedLongLong(id);
+  });
+}
+
+PyObject* register_post_hook(PyObject* self, PyObject* fn) {
+  return guarded([&] {
+    auto callable = hold(fn);
+    watch_all_for_cycles();
+    watch_for_cycles(self);
+    auto call = [callable](const Tensor& t) {
+      GilGuard gil;
+      PyRef argument = PyRef::steal(wrap(t));
+      PyRef result = checked(PyObject_CallOneArg(callable.get(), argument.get()));
+      TS_CHECK(result.get() == Py_None, "Tensor post accumulate grad hooks should return None.");
+    };
+    uint64_t id = register_post_accumulate_hook(tensor_of(self), call, callable);
+    return PyLong_FromUnsignedLongLong(id);
+  });
+}
+
+PyObject* remove_hook(PyObject* self, PyObject* number) {
+  uint64_t id = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) return nullptr;
+  return guarded([&] {
+    remove_tensor_hook(tensor_of(self), id);
+    remove_post_accumulate_hook(tensor_of(self), id);
+    return none();
+  });
+}
+
+// --- state -------------------------------------------------------------------------------------------------------
+
+PyObject* requires_grad_(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"requires_grad", nullptr};
+  int on = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", const_cast<char**>(names), &on)) return nullptr;
+  return guarded([&] {
+    set_requires_grad(tensor_of(self), on);
+    return Py_NewRef(self);
+  });
+}
+
+PyObject* retain_grad_method(PyObject* self, PyObject*) {
+  return guarded([&] {
+    retain_grad(tensor_of(self));
+    return none();
+  });
+}
+
+PyObject* detach_(PyObject* self, PyObject*) {
+  return guarded([&] {
+    detach_inplace(tensor_of(self));
+    return Py_NewRef(self);
+  });
+}
+
+PyObject* py_current_run(PyObject*, PyObject*) { return PyLong_FromLongLong(current_run()); }
+PyObject* py_will_run(PyObject*, PyObject* object) {
+  return guarded([&] {
+    Node* node = node_of(object);
+    TS_CHECK_TYPE(node, "_will_run: expected a Node, got ", type_name(object));
+    return PyBool_FromLong(will_run(node));
+  });
+}
+// _undo_versions(tensor, count): writes that are not to be seen in its version
+PyObject* py_undo_versions(PyObject*, PyObject* args) {
+  PyObject* tensor;
+  unsigned count;
+  if (!PyArg_ParseTuple(args, "OI:_undo_versions", &tensor, &count)) return nullptr;
+  return guarded([&] {
+    for (TensorImpl* t = expect_tensor(tensor, "_undo_versions").impl(); count > 0; --count) t->undo_bump();
+    return none();
+  });
+}
+PyObject* py_run_has_inputs(PyObject*, PyObject*) { return PyBool_FromLong(run_has_inputs()); }
+
+PyMethodDef g_functions[] = {
+    {"_current_run", py_current_run, METH_NOARGS, nullptr},
+    {"_will_run", py_will_run, METH_O, nullptr},
+    {"_undo_versions", py_undo_versions, METH_VARARGS, nullptr},
+    {"_run_has_inputs", py_run_has_inputs, METH_NOARGS, nullptr},
+    {"_run_backward", run_engine, METH_VARARGS, nullptr},
+    {"_queue_callback", queue_python_callback, METH_O, nullptr},
+    {"_edge_stand_in", edge_stand_in, METH_VARARGS, nullptr},
+    {"_increment_version", increment_version, METH_O, nullptr},
+    {"is_anomaly_check_nan_enabled", py_anomaly_checks_nan, METH_NOARGS,
+     "is_anomaly_check_nan_enabled()\n--\n\nWhether anomaly mode refuses NaN gradients."},
+    {"_set_anomaly_checks_nan", py_set_anomaly_checks_nan, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+} // namespace
+
+std::vector<PyMethodDef> autograd_methods() {
+  auto fast = [](auto* f) { return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f)); };
+  return {
+      {"backward", fast(backward), METH_VARARGS | METH_KEYWORDS,
+       "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\nAdd the gradient of this "
+       "tensor to .grad of the leaves it "
+       "was computed from.\n\n`gradient` stands for the derivative of some scalar by this tensor; it may be left out "
+       "for a single element."},
+      {"_register_hook", register_hook, METH_O, nullptr},
+      {"_register_post_hook", register_post_hook, METH_O, nullptr},
+      {"_remove_hook", remove_hook, METH_O, nullptr},
+      {"requires_grad_", fast(requires_grad_), METH_VARARGS | METH_KEYWORDS,
+       "requires_grad_(requires_grad=True)\n--\n\nSet whether gradients are recorded for this leaf; returns it."},
+      {"retain_grad", retain_grad_method, METH_NOARGS,
+       "retain_grad()\n--\n\nKeep the gradient of this non-leaf in .grad."},
+      {"detach_", detach_, METH_NOARGS, "detach_()\n--\n\nForget the history in place."},
+  };
+}
+
+void init_autograd(PyObject* module) { checked_status(PyModule_AddFunctions(module, g_functions)); }
+
+} // namespace ts::py

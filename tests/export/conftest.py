@@ -1,0 +1,6 @@
+"""Lets the files of this folder share ``export_models``."""
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent)]
