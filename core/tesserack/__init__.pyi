@@ -13,6 +13,7 @@ from tesserack.jit import compiler as compiler
 from tesserack.library import dispatch as dispatch
 from tesserack import distributed as distributed
 from tesserack import distributions as distributions
+from tesserack import export as export
 from tesserack.ops import fft as fft
 from tesserack import func as func
 from tesserack.utils import futures as futures

@@ -455,3 +455,31 @@ def test_detached_data_stays_without_gradient():
     traced, x = jit.trace(lambda x: x * x.data, ts.ones(2)), ts.full((2,), 3.0, requires_grad=True)
     traced(x).sum().backward()
     assert x.grad.tolist() == [3, 3]
+
+
+def test_a_buffer_that_the_program_replaces_is_the_one_that_the_module_has():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", ts.zeros(1))
+
+        def forward(self, x):
+            self.count = self.count + 1
+            return x * self.count
+
+    traced = jit.trace(Counts(), ts.ones(1), check_trace=False)
+    traced.count.fill_(4.0)
+    assert traced(ts.ones(1)).tolist() == [5.0] and traced.state_dict()["count"].tolist() == [4.0]
+
+
+def test_weights_that_autocast_has_cast_before_are_cast_in_every_run():
+    layer = nn.Linear(2, 2)
+    x = ts.ones(1, 2)
+    with ts.autocast("cpu", dtype=ts.bfloat16):
+        layer(x)
+        traced = jit.trace(layer, x)
+        with ts.no_grad():
+            layer.weight.fill_(3.0)
+        assert traced(x).dtype == ts.bfloat16
+    with ts.autocast("cpu", dtype=ts.bfloat16):
+        assert traced(x).equal(layer(x))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tesserack import _native
 
 __all__ = ["Graph", "Node", "Value", "code_of"]
 
@@ -116,7 +119,7 @@ class Node:
 class Graph:
     """The graph of a traced program. ``str`` of it is text that a program reads, and people."""
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: _native._Graph) -> None:
         self._native = native
 
     def _all(self, first: int = 0, end: int | None = None) -> Iterator[Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
@@ -345,13 +345,19 @@ class _Method:
     code = property(lambda self: self._module.__dict__["_programs"][self.name].code)
 
 
-def slots_of(graph: Any, module: Module | None) -> Iterator[Slot | None]:
-    """Where in the module each tensor lies that a graph found."""
-    places: dict[int, Slot] = {}
+def places_of(module: Module | None) -> list[tuple[Tensor, Slot]]:
+    """Where in the module each parameter and buffer lies."""
+    places: list[tuple[Tensor, Slot]] = []
     if module is not None:
         for path, part in module.named_modules(remove_duplicate=False):
             for registry in (part._parameters, part._buffers):
                 for name, tensor in registry.items():
                     if tensor is not None:
-                        places.setdefault(id(tensor), (path, name))
-    return (places.get(id(tensor)) for tensor in graph.captured)
+                        places.append((tensor, (path, name)))
+    return places
+
+
+def slots_of(graph: _native._Graph, places: list[tuple[Tensor, Slot]]) -> list[Slot | None]:
+    """Where in the module each tensor lies that a graph found."""
+    by_identity = {id(tensor): slot for tensor, slot in reversed(places)}
+    return [by_identity.get(id(tensor)) for tensor in graph.captured]
