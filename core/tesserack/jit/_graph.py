@@ -19,7 +19,7 @@ class Value:
 
     @property
     def _info(self) -> dict[str, Any]:
-        return self._graph._native.value(self.index)  # type: ignore[no-any-return]
+        return self._graph._native.value(self.index)
 
     def debugName(self) -> str:
         """The name that the text has, without ``%``."""

@@ -122,8 +122,8 @@ class Program:
         """With the tensors of its slots as constants, and what follows from constants alone computed."""
         made = object.__new__(Program)
         made.__dict__.update(self.__dict__)
-        made.constants = [t.detach().clone() for t in self.captures(modules)]
-        graph = _native._Graph.parse(str(self.traced.outer_level()), made.constants)
+        held = [t.detach().clone() for t in self.captures(modules)]
+        graph = _native._Graph.parse(str(self.traced.outer_level()), held)
         made.traced = graph if graph.writes_memory else graph.optimised(True)
         made.constants = list(made.traced.captured)
         made.slots = [None] * len(made.constants)
