@@ -18,7 +18,7 @@ from tesserack.nn.parameter import Parameter
 __all__ = ["Tokens", "is_ours", "settings"]
 
 _ATOMS = (
-    type(None), bool, int, str, bytes, type(...), types.ModuleType, types.BuiltinFunctionType, ts.dtype, ts.device,
+    type(None), bool, int, str, bytes, type(...), types.BuiltinFunctionType, ts.dtype, ts.device,
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
 )  # fmt: skip
@@ -52,7 +52,9 @@ class Tokens:
     def of(self, value: Any) -> Any:
         """The token of a value. ``NotProved`` for one whose changes cannot be seen."""
         if isinstance(value, _ATOMS) and type(value) in _ATOMS:
-            return (type(value).__name__, self._same(value) if isinstance(value, types.ModuleType) else value)
+            return (type(value).__name__, value)
+        if isinstance(value, types.ModuleType):
+            return ("module object", self._same(value))
         if isinstance(value, (float, complex)):
             return (type(value).__name__, repr(value))
         if isinstance(value, Tensor):
