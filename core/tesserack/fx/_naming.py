@@ -88,7 +88,7 @@ def _shown(module: str) -> str:
 
 def type_name(obj: Any) -> str:
     """A type, or a value in its place, as text: ``int``, ``collections.OrderedDict``, ``typing.List[int]``."""
-    if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
+    if isinstance(obj, type) and not hasattr(obj, "__origin__"):
         return obj.__qualname__ if obj.__module__ == "builtins" else f"{_shown(obj.__module__)}.{obj.__qualname__}"
     if obj is ...:
         return "..."
