@@ -79,7 +79,7 @@ def aot_autograd(
                 "aot_autograd: the graph draws random numbers or changes what it is given: it runs as it is",
                 stacklevel=2,
             )
-            return gm.forward  # type: ignore[no-any-return]
+            return gm.forward
         with ts.no_grad():
             graph = make_fx(forward, decompositions, tracing_mode="fake")(*flat)
         compiler = fw_compiler if recorded else inference_compiler or fw_compiler
