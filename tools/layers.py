@@ -46,10 +46,10 @@ PACKAGE_LAYERS = {
     "operators": "autograd.__init__ autograd.gradcheck _tensor.copying _tensor.pickling _tensor.printing amp ops "
     "sparse storage utils.deterministic utils.settings",
     # Layers, and what is written with their functions or lets others write such.
-    "layers": "_higher_order_ops aten distributed func library nested nn ops.__init__ ops.higher_order ops.layers "
+    "layers": "aten distributed func library nested nn ops.__init__ ops.control_flow ops.higher_order ops.layers "
     "ops.normalization ops.sizes ops.spectral",
-    "tools": "_subclasses distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
-    "distributed.pipelining distributions export fx jit multiprocessing optim serialization utils",
+    "tools": "distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
+    "distributed.pipelining distributions fx jit multiprocessing optim serialization utils",
     # Methods of tensors, which are functions of all of the above.
     "methods": "_tensor.aliases _tensor.methods",
     "compat": "cli._checks compat testing",

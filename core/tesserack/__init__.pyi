@@ -13,6 +13,7 @@ from tesserack.jit import compiler as compiler
 from tesserack.library import dispatch as dispatch
 from tesserack import distributed as distributed
 from tesserack import distributions as distributions
+from tesserack.fx import export as export
 from tesserack.ops import fft as fft
 from tesserack import func as func
 from tesserack.utils import futures as futures
@@ -120,8 +121,6 @@ from tesserack._native import uint16 as uint16
 from tesserack._native import uint32 as uint32
 from tesserack._native import uint64 as uint64
 from tesserack._native import uint8 as uint8
-from tesserack._higher_order_ops import cond as cond
-from tesserack._higher_order_ops import while_loop as while_loop
 from tesserack._tensor.functions import asarray as asarray
 from tesserack._tensor.functions import broadcast_shapes as broadcast_shapes
 from tesserack._tensor.functions import compiled_with_cxx11_abi as compiled_with_cxx11_abi
@@ -166,6 +165,8 @@ from tesserack.distributions._samplers import binomial as binomial
 from tesserack.distributions._samplers import poisson as poisson
 from tesserack.func import vmap as vmap
 from tesserack.jit.compiler import compile as compile
+from tesserack.ops.control_flow import cond as cond
+from tesserack.ops.control_flow import while_loop as while_loop
 from tesserack.ops.copies import alias_copy as alias_copy
 from tesserack.ops.copies import as_strided_copy as as_strided_copy
 from tesserack.ops.copies import as_strided_scatter as as_strided_scatter

@@ -1,4 +1,4 @@
-"""``torch.compile``: nothing is compiled, and modules carry the names that programs and their files expect."""
+"""``torch.compile`` without a backend: nothing is compiled, and modules carry the names that files expect."""
 
 from __future__ import annotations
 

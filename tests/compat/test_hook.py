@@ -105,14 +105,14 @@ def test_missing_names_import_and_fail_when_used(program):
     lines = program.run(
         """
         import torch
-        import torch.distributed.fsdp
-        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+        import torch.distributed.rpc
+        from torch.distributed.rpc import TensorPipeRpcBackendOptions as Options
         from torch.sparse import no_such_thing_at_all
         """.replace("from torch.sparse import no_such_thing_at_all", "")
         + """
-        def annotated(model: torch.distributed.fsdp.ShardingStrategy | None, other: FSDP) -> FSDP: ...
-        class Derived(FSDP): ...
-        print(isinstance(1, FSDP), hasattr(torch, "no_such_name"), getattr(torch, "no_such_name", 5))
+        def annotated(model: torch.distributed.rpc.WorkerInfo | None, other: Options) -> Options: ...
+        class Derived(Options): ...
+        print(isinstance(1, Options), hasattr(torch, "no_such_name"), getattr(torch, "no_such_name", 5))
         try:
             from torch import no_such_name
         except ImportError:
@@ -121,11 +121,11 @@ def test_missing_names_import_and_fail_when_used(program):
             import torch.no_such_module
         except ModuleNotFoundError:
             print("module not found")
-        for use in (lambda: FSDP(1), lambda: Derived(), lambda: FSDP.wrap(), lambda: bool(FSDP)):
+        for use in (lambda: Options(1), lambda: Derived(), lambda: Options.wrap(), lambda: bool(Options)):
             try:
                 use()
             except AttributeError as error:
-                print(type(error).__name__, "torch.distributed.fsdp.FullyShardedDataParallel" in str(error),
+                print(type(error).__name__, "torch.distributed.rpc.TensorPipeRpcBackendOptions" in str(error),
                       "program.py:" in str(error))
         """
     )
@@ -157,9 +157,9 @@ def test_the_report_names_every_cause_at_once(program):
         "program.py",
         """
         import torch
-        from torch.distributed.fsdp import FullyShardedDataParallel
+        from torch.distributed.rpc import TensorPipeRpcBackendOptions
         x = torch.ones(3)
-        torch.distributed.fsdp.StateDictType.FULL_STATE_DICT
+        torch.distributed.rpc.BackendType.TENSORPIPE
         torch.onnx.no_such_thing
         y = x.crow_indices_of_nothing()
         z = x.to_padded_tensor(0.0)
@@ -168,15 +168,15 @@ def test_the_report_names_every_cause_at_once(program):
     done = program.start("-m", "tesserack", "run", "--report", str(path))
     assert done.returncode == 1
     report = done.stderr
-    assert "missing  torch.distributed.fsdp" in report and "touched  torch.ones" in report
+    assert "missing  torch.distributed.rpc" in report and "touched  torch.ones" in report
     assert "missing  torch.Tensor.to_padded_tensor" in report, report
     assert "program.py:3" in report
 
 
 def test_missing_in_reads_sources():
     assert missing_in("import torch\ntorch.ones(1)\nx = torch.nn.Linear(1, 1)") == []
-    found = missing_in("import torch\n\ntorch.distributed.fsdp.StateDictType\n")
-    assert found == [("torch.distributed.fsdp", 3)]
+    found = missing_in("import torch\n\ntorch.distributed.rpc.BackendType\n")
+    assert found == [("torch.distributed.rpc", 3)]
     assert missing_in("no python(") == [] and missing_in("import numpy") == []
 
 

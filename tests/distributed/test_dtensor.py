@@ -1,5 +1,8 @@
 """DTensors: operators in every placement, and what a program does with them."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,3 +42,14 @@ PROGRAMS = [
 def test_programs_for_pytorch_follow_one_process(launch: Any, program: Any) -> None:
     done = launch(*program, torch=True)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_example_prints_the_losses_of_one_process(launch: Any) -> None:
+    program = Path(__file__).parents[2] / "examples" / "gpt_mesh.py"
+    words = [sys.executable, str(program), "--alone", "--steps", "21"]
+    alone = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    shared = launch(program, 4, "--steps", "21")
+    assert shared.returncode == 0, shared.stderr
+    losses = [line for line in alone.splitlines() if line.startswith("step")]
+    assert losses and losses == [line for line in shared.stdout.splitlines() if line.startswith("step")]
+    assert "13962 of 27540 parameters on each of 4 ranks" in shared.stdout

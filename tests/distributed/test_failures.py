@@ -19,6 +19,14 @@ SAYS = {
 
 
 @pytest.mark.parametrize("engine", ["local", "tcp"])
+def test_who_is_interrupted_in_a_collective_tells_the_others(launch: Any, engine: str) -> None:
+    done = launch("failing.py", 3, "interrupted", variables={"TESSERACK_COMM": engine})
+    shown = done.stdout + done.stderr
+    for text in ("KeyboardInterrupt", "TOLD 2", "rank 0 was interrupted"):
+        assert text in shown, shown[-3000:]
+
+
+@pytest.mark.parametrize("engine", ["local", "tcp"])
 @pytest.mark.parametrize("how", SAYS)
 def test_a_rank_that_fails_ends_the_others_in_words(launch: Any, how: str, engine: str) -> None:
     began = time.monotonic()

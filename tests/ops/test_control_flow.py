@@ -403,6 +403,13 @@ def test_operators_by_name_and_ones_of_a_program() -> None:
         assert twice(operator.neg, 3) == "taken" and twice(operator.neg, -3) == -3
 
 
+def test_functions_are_found_where_modules_are_called_alike() -> None:
+    import tesserack._higher_order_ops as shown
+    from tesserack._higher_order_ops.map import map_impl
+
+    assert shown.map is map and shown.cond is cond is ts.cond and map_impl is ts.ops.higher_order.map_impl
+
+
 def test_flat_forms() -> None:
     higher, x = ts.ops.higher_order, ts.arange(3.0)
     assert tree_map(ts.Tensor.tolist, higher.scan(lambda c, x: [c + x, c * x], [x[0]], [x], ())) == [3, [0, 0, 2]]

@@ -34,7 +34,7 @@ def library() -> str:
     """
     path = _find_library()
     with _load_time_settings():
-        for needed in (_onednn(), _openblas(), path):
+        for needed in (_gomp(), _onednn(), _openblas(), path):
             if needed is not None:
                 ctypes.CDLL(str(needed))
     return str(path)
@@ -68,6 +68,15 @@ def _find_library() -> Path:
             return path
     searched = ", ".join(__path__)
     raise FileNotFoundError(f"tesserack_cpu: {_LIBRARY} not found in {searched}; reinstall tesserack-cpu")
+
+
+def _gomp() -> Path | None:
+    """The OpenMP library that wheels bring, where the system has none."""
+    try:
+        ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        return next((path for folder in __path__ if (path := Path(folder) / "libgomp.so.1").exists()), None)
+    return None
 
 
 def _onednn() -> Path | None:

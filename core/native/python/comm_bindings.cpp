@@ -7,6 +7,8 @@
 #include "comm/sockets.h"
 #include "python/comm_bindings.h"
 #include "python/types.h"
+#include "runtime/interpreter.h"
+#include <limits>
 
 namespace pb = pybind11;
 
@@ -38,9 +40,10 @@ comm::ConstParts read_only(const std::vector<void*>& parts) {
   return {const_cast<const void* const*>(parts.data()), parts.size()};
 }
 
-// The interpreter is released: other ranks may be threads' workers, and waiting may be long.
+// The interpreter is released: other ranks may be threads' workers, and waiting may be long. By the core's own way, which
+// knows then that it may ask for signals.
 template <class F> auto released(F&& f) {
-  pb::gil_scoped_release release;
+  SuspendInterpreter released(std::numeric_limits<int64_t>::max());
   return f();
 }
 

@@ -102,7 +102,6 @@ class OpOverloadPacket:
         self.__qualname__ = name
         self.__module__ = f"torch._ops.{namespace}"
         self._qualified_op_name = f"{namespace}::{name}"
-        self._made: dict[str, OpOverload] = {}
         self._target: Any = None
 
     @property
@@ -119,7 +118,8 @@ class OpOverloadPacket:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._made.setdefault(name, OpOverload(self, name))
+        # Found without coming here from then on.
+        return self.__dict__.setdefault(name, OpOverload(self, name))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if overriding := _overriding(args):

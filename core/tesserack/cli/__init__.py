@@ -23,6 +23,7 @@ COMMANDS = {
     "explain": ("tesserack.cli.explain", "show the path that a call of an operator takes"),
     "run": ("tesserack.cli.run", "run a program on another device, with tesserack as its torch"),
     "launch": ("tesserack.cli.launch", "run a program on several ranks, with torchrun's options"),
+    "trace-ranks": ("tesserack.cli.trace_ranks", "line up what ranks last did: who is behind, what did not match"),
     "check": ("tesserack.cli.check", "try a model's shapes by rules alone: first mismatch, or modules and totals"),
     "conform": ("tesserack.cli.conform", "test a backend against the contract"),
     "new-backend": ("tesserack.cli.new_backend", "write the skeleton of a backend's package"),

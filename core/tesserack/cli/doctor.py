@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -27,11 +28,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Options of the subcommand."""
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write down what results depend on, as JSON")
+    parser.add_argument(
+        "--distributed",
+        action="store_true",
+        help="try what ranks need: names, ports, memory, clocks, speed",
+    )
     add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report; 1 if something is wrong."""
+    if arguments.distributed:
+        return _ranks(arguments)
     report = examine()
     if arguments.json:
         print_json(report)
@@ -42,6 +50,23 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"log: {arguments.log}", file=sys.stderr if arguments.json else sys.stdout)
     bad = {"error", "warning"} if arguments.strict else {"error"}
     return int(any(finding["level"] in bad for finding in report["findings"]))
+
+
+def _ranks(arguments: argparse.Namespace) -> int:
+    """What ranks need: told by the first of them, and by each that something is wrong with."""
+    from tesserack.cli._checks import distributed
+    from tesserack.distributed._rendezvous import launched
+
+    findings = [asdict(finding) for finding in distributed.check()]
+    rank = (launched(os.environ) or (0, 1))[0]
+    if rank:
+        findings = [finding for finding in findings if finding["level"] == "error"]
+    if arguments.json:
+        print_json({"rank": rank, "findings": findings})
+    elif findings:
+        _print_findings(findings, f"rank {rank}: findings" if rank else "findings")
+    bad = {"error", "warning"} if arguments.strict else {"error"}
+    return int(any(finding["level"] in bad for finding in findings))
 
 
 def _log(report: dict[str, Any], path: Path) -> None:
@@ -93,7 +118,11 @@ def _print(report: dict[str, Any]) -> None:
     print("packages")
     for name, version in report["packages"].items():
         print(f"  {name} {version}")
-    print("findings")
-    for finding in report["findings"]:
+    _print_findings(report["findings"])
+
+
+def _print_findings(findings: list[dict[str, Any]], title: str = "findings") -> None:
+    print(title)
+    for finding in findings:
         cure = f"\n     -> {finding['cure']}" if finding["cure"] else ""
         print(f"  {_MARKS[finding['level']]} {finding['subject']}: {finding['message']}{cure}")

@@ -21,6 +21,7 @@ from tesserack.distributed._collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from tesserack.distributed._engine import Engine
 from tesserack.distributed._errors import (
     DistBackendError,
     DistError,
@@ -39,6 +40,7 @@ from tesserack.distributed._objects import (
     scatter_object_list,
     send_object_list,
 )
+from tesserack.distributed._recorder import dump_trace
 from tesserack.distributed._reduce_op import ReduceOp, reduce_op
 from tesserack.distributed._reduce_op import _make_nccl_premul_sum as _make_nccl_premul_sum
 from tesserack.distributed._rendezvous import rendezvous
@@ -51,6 +53,7 @@ from tesserack.distributed._world import (
     destroy_process_group,
     get_backend,
     get_backend_config,
+    get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
@@ -80,6 +83,7 @@ __all__ = [
     "DistError",
     "DistNetworkError",
     "DistStoreError",
+    "Engine",
     "FileStore",
     "GroupMember",
     "HashStore",
@@ -105,10 +109,12 @@ __all__ = [
     "broadcast",
     "broadcast_object_list",
     "destroy_process_group",
+    "dump_trace",
     "gather",
     "gather_object",
     "get_backend",
     "get_backend_config",
+    "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",

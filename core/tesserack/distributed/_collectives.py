@@ -12,7 +12,7 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.distributed._group import ProcessGroup
-from tesserack.distributed._memory import check, flat, given, taken
+from tesserack.distributed._memory import check, flat, given, shape_text, taken
 from tesserack.distributed._reduce_op import RedOpType, ReduceOp
 from tesserack.distributed._work import Work
 from tesserack.distributed._world import resolve
@@ -32,11 +32,6 @@ __all__ = [
     "reduce_scatter_tensor",
     "scatter",
 ]
-
-
-def shape_text(tensor: Tensor) -> str:
-    """``float32[2, 3]``."""
-    return f"{str(tensor.dtype).rpartition('.')[2]}{list(tensor.shape)}"
 
 
 def _reduction(op: str, asked: Any, tensor: Tensor) -> tuple[int, Any]:

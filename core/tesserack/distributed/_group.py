@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from tesserack.distributed._engine import Call, Engine
-from tesserack.distributed._errors import DistBackendError
+from tesserack.distributed._recorder import Recorder, written
 from tesserack.distributed._work import Runner, Work
 
 __all__ = ["ProcessGroup", "user_line"]
@@ -40,8 +38,7 @@ class ProcessGroup:
         self.group_name, self.backend_name, self.timeout = name, backend, timeout
         self.group_desc = name
         self.splits: dict[str, int] = {}  # groups made of this one, by their ranks
-        self.recent: deque[dict[str, Any]] = deque(maxlen=256)
-        self._numbers = itertools.count(1)
+        self.recorder = Recorder()
         self._collectives = Runner(f"collectives of {name}")
         self._letters: dict[tuple[str, int], Runner] = {}
         self._lock = threading.RLock()
@@ -88,18 +85,11 @@ class ProcessGroup:
         self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
     ) -> Work | None:
         """Do a collective after those before it: now, or by itself."""
-        entry = {"number": next(self._numbers), "op": op, "of": told, "where": call.where, "state": "scheduled"}
-        self.recent.append(entry)
+        entry = self.recorder.begin(op, told, call.where)
 
         def noted() -> Any:
-            entry["state"] = "started"
-            try:
-                given = job()
-            except DistBackendError as error:
-                entry.update(state="failed", error=str(error))
-                raise
-            entry["state"] = "completed"
-            return given
+            with written(entry):
+                return job()
 
         if not async_op and self._collectives.idle:
             with self._lock:
@@ -111,15 +101,25 @@ class ProcessGroup:
         work.wait()
         return None
 
-    def post(self, op: str, peer: int, job: Callable[[], Any], async_op: bool, result: Any) -> Work | int:
+    def post(
+        self, op: str, peer: int, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
+    ) -> Work | int:
         """Do a send or receive after those before it in the same direction."""
+        direction = "to" if op == "send" else "from"
+        of = f"{told} {direction} {'any rank' if peer < 0 else f'rank {peer}'}"
+        entry = self.recorder.begin(op, of, user_line(), kind="message")
+
+        def noted() -> Any:
+            with written(entry):
+                return job()
+
         runner = self._letters.get((op, peer))
         if not async_op and (runner is None or runner.idle):
-            given = job()
+            given = noted()
             return given if isinstance(given, int) else -1
         if runner is None:
             runner = self._letters.setdefault((op, peer), Runner(f"{op} {peer} of {self.group_name}"))
-        work = runner.submit(job, result)
+        work = runner.submit(noted, result)
         if async_op:
             return work
         work.wait()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack import Tensor, _native, backends
 
-__all__ = ["flat", "given", "on_host", "taken"]
+__all__ = ["flat", "given", "on_host", "shape_text", "taken"]
 
 _host_memory: dict[str, bool] = {}
 
@@ -60,6 +60,11 @@ def taken(op: str, tensor: Tensor, *, read: bool = False) -> tuple[Tensor, Calla
         plain.copy_(host)
 
     return host, bring
+
+
+def shape_text(tensor: Tensor) -> str:
+    """``float32[2, 3]``."""
+    return f"{str(tensor.dtype).rpartition('.')[2]}{list(tensor.shape)}"
 
 
 def flat(op: str, tensors: Sequence[Tensor]) -> None:

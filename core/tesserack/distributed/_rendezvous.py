@@ -14,7 +14,7 @@ from tesserack.distributed._errors import DistError
 from tesserack.distributed._file_store import FileStore
 from tesserack.distributed._tcp_store import TCPStore
 
-__all__ = ["Meeting", "local_rank", "rendezvous", "started_by_mpi", "store_for"]
+__all__ = ["Meeting", "launched", "local_rank", "rendezvous", "started_by_mpi", "store_for"]
 
 _FAILED = "Error initializing torch.distributed"
 
@@ -42,7 +42,8 @@ class Meeting(NamedTuple):
     size: int
 
 
-def _launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
+def launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
+    """Rank and size as a launcher has put them into the environment."""
     for rank, size, _ in _LAUNCHERS:
         if rank in environ and size in environ:
             return int(environ[rank]), int(environ[size])
@@ -87,11 +88,11 @@ def _place() -> tuple[str, int]:
 
 
 def _from_environment(rank: int, size: int, timeout: timedelta) -> Meeting:
-    launched = _launched(os.environ)
+    told = launched(os.environ)
     if rank < 0:
-        rank = launched[0] if launched else int(_needed("RANK"))
+        rank = told[0] if told else int(_needed("RANK"))
     if size < 0:
-        size = launched[1] if launched else int(_needed("WORLD_SIZE"))
+        size = told[1] if told else int(_needed("WORLD_SIZE"))
     host, port = _place()
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     return Meeting(TCPStore(host, port, size, serves, timeout=timeout), rank, size)

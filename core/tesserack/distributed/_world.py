@@ -12,6 +12,7 @@ from typing import Any
 
 from tesserack.distributed._backends import COMMUNICATOR, DEFAULT_BACKEND, Backend, is_known
 from tesserack.distributed._group import ProcessGroup
+from tesserack.distributed._recorder import prepare
 from tesserack.distributed._rendezvous import Meeting, started_by_mpi, store_for
 from tesserack.distributed._stores import HashStore, PrefixStore
 
@@ -21,6 +22,7 @@ __all__ = [
     "destroy_process_group",
     "get_backend",
     "get_backend_config",
+    "get_default_backend_for_device",
     "get_default_group",
     "get_global_rank",
     "get_group_rank",
@@ -38,6 +40,7 @@ __all__ = [
     "new_subgroups_by_enumeration",
     "resolve",
     "split_group",
+    "world_groups",
 ]
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
@@ -54,6 +57,11 @@ class _World:
 
 
 _world = _World()
+
+
+def world_groups() -> dict[str, ProcessGroup]:
+    """This process's groups by name, the default one first."""
+    return dict(_world.groups)
 
 
 class GroupMember:
@@ -150,6 +158,11 @@ def _seconds(timeout: Any) -> timedelta:
     return timeout
 
 
+def get_default_backend_for_device(device: Any) -> str:
+    """The communicator for tensors of a device: ``local``, which takes those of cards through the host."""
+    return "local"
+
+
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -188,6 +201,7 @@ def init_process_group(
     name = f"world{next(_world.starts)}"
     _world.default = GroupMember.WORLD = _make(meeting, range(meeting.size), chosen, name, bound)
     _world.default.group_desc = group_name or "default_pg"
+    prepare(world_groups)
 
 
 def destroy_process_group(group: Any = None) -> None:

@@ -88,7 +88,7 @@ def _shown(module: str) -> str:
 
 def type_name(obj: Any) -> str:
     """A type, or a value in its place, as text: ``int``, ``collections.OrderedDict``, ``typing.List[int]``."""
-    if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
+    if isinstance(obj, type) and not hasattr(obj, "__origin__"):
         return obj.__qualname__ if obj.__module__ == "builtins" else f"{_shown(obj.__module__)}.{obj.__qualname__}"
     if obj is ...:
         return "..."
@@ -109,8 +109,6 @@ def qualified_name(func: Any) -> str:
         return name
     if isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return f"{_shown(func.__objclass__.__module__)}.{func.__qualname__}".removeprefix("builtins.")
-    if isinstance(func, types.FunctionType) and name == "<lambda>":
-        raise RuntimeError(f"fx: expected a function that has a name as a target, got {func}")
     own = getattr(func, "__qualname__", name)
     own = own if isinstance(own, str) and "<" not in own else name
     module = getattr(func, "__module__", None)

@@ -7,12 +7,13 @@ import warnings
 from types import CodeType, FunctionType
 from typing import Any
 
+from tesserack._tensor.assertions import _assert
 from tesserack.fx._codegen import PyTreeCodeGen, PyTreeInfo
 from tesserack.fx._compatibility import compatibility
 from tesserack.fx.node import base_types
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["PH", "PHBase", "PHWithMeta", "assert_is", "assert_is_none", "create_args", "returned_type"]
+__all__ = ["PH", "PHBase", "PHWithMeta", "assert_is_none", "create_args", "returned_type"]
 
 _STARRED = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
@@ -34,11 +35,6 @@ class PHWithMeta(PHBase):
 
     def __init__(self, ph_key: str | None = None) -> None:
         self.ph_key = ph_key
-
-
-def assert_is(condition: Any, message: str) -> None:
-    """``AssertionError`` unless an argument has the value that was traced."""
-    assert condition, message
 
 
 def assert_is_none(value: Any, message: str) -> None:
@@ -138,24 +134,13 @@ def _specialize(tracer: Any, made: Any, name: str, value: Any) -> None:
     if value is None:
         tracer.create_proxy("call_function", assert_is_none, (made, told), {})
     elif type(value) is bool or (type(value) in base_types and not isinstance(value, Tensor)):
-        tracer.create_proxy("call_function", _assertion(), (made == value, told), {})
+        tracer.create_proxy("call_function", _assert, (made == value, told), {})
     else:
         warnings.warn(
             f"Was not able to add assertion to guarantee correct input {name} to specialized function. It is up to the "
             "user to make sure that your inputs match the inputs you specialized the function with.",
             stacklevel=2,
         )
-
-
-def _assertion() -> Any:
-    """The assertion of the package that is shown: ``torch._assert`` under the import hook."""
-    import sys
-
-    return (
-        getattr(sys.modules.get("torch"), "_assert", assert_is)
-        if "tesserack.compat.shims" in sys.modules
-        else assert_is
-    )
 
 
 def _flat(tracer: Any, root_fn: Any, args: list[Any], names: list[str]) -> tuple[Any, list[Any]]:

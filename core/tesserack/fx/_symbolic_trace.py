@@ -56,7 +56,7 @@ class ProxyableClassMeta(type):
         super().__init__(name, bases, attrs)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        instance: Any = cls.__new__(cls)
+        instance: Any = cls.__new__(cls)  # type: ignore[call-overload]
         if not is_fx_tracing():
             instance.__init__(*args, **kwargs)
             return instance

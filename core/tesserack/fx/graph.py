@@ -65,7 +65,7 @@ class Graph:
         """The node with the result."""
         found = self._root._prev
         assert found.op == "output" and found is not self._root, "the last node is no output"
-        return found  # type: ignore[no-any-return]
+        return found
 
     def find_nodes(self, *, op: str, target: Any = None, sort: bool = True) -> list[Node]:
         """The nodes of a kind, in order, and with a target unless that is None."""

@@ -90,7 +90,7 @@ class GraphModule(Submodules, Module):
                 raise RuntimeError(
                     f"Node {node} referenced target {node.target} but that target was not provided in ``root``!"
                 )
-        used = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
+        used = dict.fromkeys(node.target for node in graph.nodes if node.op in ("get_attr", "call_module"))
         for target in sorted(used, key=lambda path: path.count(".")):
             place(parts[target], self, target)
 
@@ -125,7 +125,7 @@ class GraphModule(Submodules, Module):
         codegen, own = self._graph._codegen, self.__dict__
         if isinstance(codegen, PyTreeCodeGen) and codegen.pytree_info is not None:
             own["_in_spec"], own["_out_spec"] = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
-        program = self._graph.python_code("self")
+        program: PythonCode = self._graph.python_code("self")
         forward, file = _compiled(program.src, program.globals)
         own["_code"], own["_lineno_map"] = program.src, program._lineno_map
         own["_prologue_start"] = program._prologue_start

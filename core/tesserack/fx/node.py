@@ -49,6 +49,8 @@ class Node:
     name: str
     op: str
     target: Any
+    _prev: Node
+    _next: Node
 
     def __init__(
         self,
@@ -80,7 +82,8 @@ class Node:
     def _set(self, args: Any, kwargs: Any) -> None:
         for old in self._input_nodes:
             old.users.pop(self, None)
-        self.__dict__["_input_nodes"] = inputs = {}
+        inputs: dict[Node, None] = {}
+        self.__dict__["_input_nodes"] = inputs
 
         def note(value: Any) -> Any:
             if isinstance(value, Node):
@@ -193,12 +196,12 @@ class Node:
     @property
     def next(self) -> Node:
         """The node after this one."""
-        return self._next  # type: ignore[no-any-return]
+        return self._next
 
     @property
     def prev(self) -> Node:
         """The node before this one."""
-        return self._prev  # type: ignore[no-any-return]
+        return self._prev
 
     def prepend(self, x: Node) -> None:
         """Move ``x`` right before this node, in the same graph."""
@@ -240,7 +243,8 @@ class Node:
     @property
     def stack_trace(self) -> str | None:
         """Where the step was traced, if the tracer recorded that."""
-        return self.meta.get("stack_trace")
+        found: str | None = self.meta.get("stack_trace")
+        return found
 
     @stack_trace.setter
     def stack_trace(self, trace: str | None) -> None:

@@ -44,7 +44,8 @@ def _annotation(kind: str) -> Any:
         return typing.Optional[inner]  # noqa: UP045
     if kind.endswith("]"):
         name = kind[: kind.rindex("[")]
-        return typing.List[_annotation(name)]  # noqa: UP006
+        item: Any = _annotation(name)
+        return typing.List[item]  # noqa: UP006
     return _TYPES.get(kind.partition("(")[0], Any)
 
 

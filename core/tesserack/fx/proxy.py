@@ -207,7 +207,7 @@ class Proxy:
     def __iter__(self) -> Iterator[Any]:
         instructions, at = _instruction(sys._getframe(1))
         if instructions[at].opname == "UNPACK_SEQUENCE":
-            return (self[k] for k in range(instructions[at].argval))
+            return (operator.getitem(self, k) for k in range(instructions[at].argval))
         return self.tracer.iter(self)
 
     def __abs__(self) -> Proxy:

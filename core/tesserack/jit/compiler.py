@@ -1,12 +1,19 @@
-"""PyTorch's switches around compilation. Nothing is compiled: functions run as they are."""
+"""``compile`` and what belongs to it. By default functions run as they are, operator by operator; a compiler that a
+program brings along is given the graphs of its functions, wherever these are proved to do what the functions do.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tesserack.jit._compile import capture, compiled, watch
+from tesserack.jit._compile.backends import PLAIN, list_backends, lookup_backend, register_backend
+from tesserack.jit._compile.report import explain
+from tesserack.jit._compile.stance import SetStance as set_stance
 from tesserack.nn.modules.module import Module, check_compile_options
 
 __all__ = [
@@ -15,11 +22,15 @@ __all__ = [
     "assume_constant_result",
     "compile",
     "cudagraph_mark_step_begin",
+    "cudagraph_mark_step_end",
     "disable",
+    "explain",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
+    "lookup_backend",
+    "register_backend",
     "reset",
     "set_stance",
     "substitute_in_graph",
@@ -34,6 +45,7 @@ class OptimizedModule(Module):
     def __init__(self, mod: Module, dynamo_ctx: Any = None) -> None:
         super().__init__()
         self.add_module("_orig_mod", mod)
+        self.__dict__["_compiled"] = dynamo_ctx
 
     @property
     def training(self) -> bool:
@@ -46,8 +58,9 @@ class OptimizedModule(Module):
             self._orig_mod.training = value
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """A call of the module."""
-        return self._orig_mod(*args, **kwargs)
+        """A call of the module, by its compiler if it has one."""
+        call = self.__dict__.get("_compiled")
+        return self._orig_mod(*args, **kwargs) if call is None else call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         module = self.__dict__.get("_modules", {}).get("_orig_mod")
@@ -91,15 +104,62 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """The function itself, which runs as it is, operator by operator; a module within an ``OptimizedModule``, which
+    """The function, which by default runs as it is, operator by operator; a module within an ``OptimizedModule``, which
     names it ``_orig_mod``, in its state dict too. Without one, a decorator.
 
-    ``RuntimeError`` for ``mode`` together with ``options``.
+    A ``backend`` that is a function, or one that :func:`register_backend` has named, is called with the graph of a
+    run, a :class:`tesserack.fx.GraphModule` of ATen's operators with parameters as its attributes, and with the
+    tensors of the call; what it returns runs from then on, given these tensors, and returns the graph's results.
+    There is a graph for every shape, dtype, device, setting and object that the function read, and each call checks
+    them. Where it is not proved that a graph repeats what the function does (it prints, sets attributes, reads values,
+    asks the clock), it runs as plain Python: :func:`explain` tells the line. ``fullgraph`` raises instead.
+
+    ``dynamic``: graphs are of fixed sizes whatever it says. ``mode`` and ``options`` are the compiler's.
+    ``RuntimeError`` for ``mode`` together with ``options``; ``InvalidBackend`` for an unknown name;
+    ``BackendCompilerFailed`` where the compiler raises.
+
+    >>> import tesserack as ts
+    >>> def count(gm, example_inputs):
+    ...     print(sum(node.op == "call_function" for node in gm.graph.nodes), "steps")
+    ...     return gm.forward
+    >>> compile(lambda x: x.relu() + 1, backend=count)(ts.tensor([-1.0])).item()
+    2 steps
+    1.0
     """
     check_compile_options(mode=mode, options=options)
     if model is None:
-        return lambda function: compile(function, disable=disable)
-    return OptimizedModule(model) if isinstance(model, Module) and not disable else model
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if disable:
+        return model
+    given: dict[str, Any] = {
+        k: v for k, v in (("mode", mode), ("options", options)) if v is not None and backend not in PLAIN
+    }
+    if isinstance(model, Module):
+        return OptimizedModule(model, compiled_call(model, backend=backend, fullgraph=fullgraph, **given))
+    return compiled.wrap(model, backend, fullgraph, given)
+
+
+def compiled_call(
+    module: Module,
+    *,
+    backend: str | Callable[..., Any] = "inductor",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    disable: bool = False,
+    **options: Any,
+) -> Any:
+    """What runs a module's calls by a compiler; None where they run as they are."""
+    if disable or (backend in PLAIN and not fullgraph):
+        return None
+    lookup_backend(backend)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return module._call_plainly(args, kwargs)
+
+    given = {k: v for k, v in options.items() if v is not None}
+    return compiled.Compiled(call, [module], backend, fullgraph, given)
 
 
 _state = threading.local()  # what this thread is in the middle of
@@ -116,13 +176,13 @@ def exporting() -> Iterator[None]:
 
 
 def is_compiling() -> bool:
-    """Whether this thread makes a graph of a program, as :func:`is_exporting`."""
-    return is_exporting()
+    """Whether this thread makes a graph of a program: a run is captured, or :func:`is_exporting`."""
+    return capture.compiling() or is_exporting()
 
 
 def is_dynamo_compiling() -> bool:
-    """Always False."""
-    return False
+    """Whether a run is captured."""
+    return capture.compiling()
 
 
 def is_exporting() -> bool:
@@ -131,38 +191,51 @@ def is_exporting() -> bool:
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function itself; without one, a decorator."""
-    return fn if fn is not None else lambda function: function
+    """The function, whose calls are no part of graphs: what calls it runs as plain Python; without one, a decorator.
+
+    A module or class stays as it is.
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(fn, (Module, type)) or not callable(fn):
+        return fn
+    told = f"{getattr(fn, '__qualname__', fn)} is disabled" + (f": {reason}" if reason else "")
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        watch.tell(told)
+        return fn(*args, **kwargs)
+
+    call.__dict__["_torchdynamo_disable"] = True
+    return call
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """The function itself."""
+    """The function, or the functions of a list, whose code is trusted to only compute."""
+    for each in fn if isinstance(fn, (list, tuple)) else (fn,):
+        watch.trust(each)
     return fn
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """The function itself."""
+    """The function, whose code is trusted to return the same whenever it is called."""
+    watch.trust(fn)
     return fn
 
 
 def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any]:
-    """A decorator that changes nothing."""
+    """A decorator that changes nothing: what runs is the original."""
     return lambda function: function
 
 
 def reset() -> None:
-    """Nothing: there is nothing compiled to forget."""
+    """Have every compiled function forget its graphs."""
+    compiled.reset()
 
 
 def cudagraph_mark_step_begin() -> None:
     """Nothing: there are no graphs to begin."""
 
 
-def set_stance(stance: str = "default", **options: Any) -> contextlib.AbstractContextManager[None]:
-    """A context that changes nothing."""
-    return contextlib.nullcontext()
-
-
-def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """Empty."""
-    return []
+def cudagraph_mark_step_end() -> None:
+    """Nothing: there are no graphs to end."""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-import tesserack._higher_order_ops  # noqa: F401  (which makes those of the package)
+import tesserack.ops.control_flow  # noqa: F401  (which makes those of the package)
 from tesserack.aten.higher_order import HigherOrderOperator, higher_order_operator, higher_order_operators
 
 __all__: list[str] = []

@@ -20,9 +20,12 @@ __all__ = ["HOMES", "MODULES", "NAMES", "PUBLIC", "home", "install", "public_nam
 
 # Public modules, below `tesserack`.
 PUBLIC = {
+    "_higher_order_ops": "ops.control_flow",
+    "_subclasses": "aten.fake",
     "array_api": "ops.array_api",
     "compiler": "jit.compiler",
     "dispatch": "library.dispatch",
+    "export": "fx.export",
     "fft": "ops.fft",
     "futures": "utils.futures",
     "hub": "utils.hub",
@@ -165,7 +168,7 @@ NAMES = {
     **dict.fromkeys(_POSITIONAL, "ops.layers"),
     **dict.fromkeys(_MUTATION, "ops.mutation"),
     **dict.fromkeys(_SYMBOLIC, "ops.sizes"),
-    **dict.fromkeys(("cond", "while_loop"), "_higher_order_ops"),
+    **dict.fromkeys(("cond", "while_loop"), "ops.control_flow"),
     **dict.fromkeys(("frobenius_norm", "norm_except_dim", "nuclear_norm"), "ops.norms"),
     **dict.fromkeys(("empty_permuted", "from_file", "range", "to_dlpack"), "ops.creation"),
     **dict.fromkeys(("histogram", "histogramdd"), "ops.histograms"),

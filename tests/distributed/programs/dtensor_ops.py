@@ -77,6 +77,10 @@ CASES: list[tuple[str, Any, list[tuple[int, ...]]]] = [
     ("bce", lambda x: F.binary_cross_entropy_with_logits(x, ts.ones_like(x)), [(4, 5)]),
     ("conv", lambda x, w: F.conv2d(x, w, padding=1), [(4, 3, 6, 6), (8, 3, 3, 3)]),
     ("pool", lambda x: F.avg_pool2d(F.max_pool2d(x, 2), 2), [(4, 4, 8, 8)]),
+    ("index", lambda x: x[:, _like(x, ts.tensor([[2, 0, 1], [1, 3, 3]]))], [(4, 4, 6)]),
+    ("index_rows", lambda x: x[_like(x, ts.tensor([2, 0, 1, 1]))], [(5, 3)]),
+    ("interpolate", lambda x: F.interpolate(x, scale_factor=2), [(4, 4, 3, 3)]),
+    ("batch_stats", lambda x: (x - x.mean(0)) * (x.var(0, correction=0) + 1e-5).rsqrt(), [(8, 4)]),
     ("index_select", lambda x: x.index_select(0, _like(x, ts.tensor([2, 0, 1, 1]))), [(4, 6)]),
 ]
 

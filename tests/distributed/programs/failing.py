@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from datetime import timedelta
 
 import tesserack as ts
@@ -10,6 +11,9 @@ from tesserack import distributed as dist
 
 dist.init_process_group(timeout=timedelta(seconds=2))
 x, me, how = ts.ones(4), dist.get_rank(), sys.argv[1]
+processes: list = [None] * dist.get_world_size()
+if how == "interrupted":
+    dist.all_gather_object(processes, os.getpid())
 dist.all_reduce(x)
 if me == 1:
     if how == "killed":
@@ -18,6 +22,10 @@ if me == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     if how == "raising":
         raise ValueError("planted")
+    if how == "interrupted":
+        time.sleep(0.3)
+        os.kill(processes[0], signal.SIGINT)
+        time.sleep(0.3)
     if how == "leaving":
         raise SystemExit(0)
 try:

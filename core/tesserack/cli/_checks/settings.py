@@ -18,12 +18,15 @@ __all__ = ["VARIABLES", "check"]
 # Every variable that the core reads; a test compares this list with the sources.
 VARIABLES = (
     "TESSERACK_CHECKED",
+    "TESSERACK_COMM",
     "TESSERACK_DEVICE",
     "TESSERACK_DISABLE_KERNELS",
     "TESSERACK_EXTENSIONS_DIR",
     "TESSERACK_FFT",
     "TESSERACK_PLUGINS",
     "TESSERACK_SHAPES",
+    "TESSERACK_SOCKET_IFNAME",
+    "TESSERACK_TRACE_RANKS",
 )
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack._tensor.assertions import _assert
 from tesserack.compat import _names
 from tesserack.compat._old_forms import functions
 from tesserack.compat.shims._checks import (
@@ -57,6 +58,7 @@ from tesserack.serialization._objects import load, save, use_names
 
 __all__ = [
     "_aminmax",
+    "_assert",
     "_assert_scalar",
     "_assert_tensor_metadata",
     "_check",
@@ -131,11 +133,6 @@ def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(condition, Tensor) and condition.dtype is ts.uint8:
         condition = condition.bool()
     return ts.where(condition, *args, **kwargs)
-
-
-def _assert(condition: Any, message: str = "") -> None:
-    """``assert`` as a function, which traces note instead of deciding it."""
-    assert condition, message
 
 
 def _assert_async(input: Any, assert_msg: str = "") -> None:

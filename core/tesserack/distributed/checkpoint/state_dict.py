@@ -259,7 +259,7 @@ def _listed(optimizers: Any) -> list[Any]:
     return list(optimizers) if isinstance(optimizers, Iterable) else [optimizers]
 
 
-def _begin_state(optimizer: Any) -> None:
+def _init_optim_state(optimizer: Any) -> None:
     """Have an optimizer make its state, by a step that changes nothing."""
     if optimizer.state:
         return
@@ -326,7 +326,7 @@ def get_optimizer_state_dict(
     options, wrapped = options or StateDictOptions(), _Wrapped(model)
     made: StateDict = {"state": {}, "param_groups": []}
     for optimizer in _listed(optimizers):
-        _begin_state(optimizer)
+        _init_optim_state(optimizer)
         with _kind(wrapped, options):
             own = _named_state(wrapped, optimizer)
         if own:

@@ -22,6 +22,26 @@ class FlatParameter(nn.Parameter):
     """This rank's part of several parameters, end to end."""
 
 
+class Elsewhere(Tensor):
+    """What a module has under a parameter's name while the parameter lies divided: its shape, dtype and device, and an
+    error for whatever needs its elements."""
+
+    @staticmethod
+    def __new__(cls, whole: Whole, device: Any) -> Elsewhere:
+        made: Elsewhere = Tensor._make_wrapper_subclass(cls, whole.shape, dtype=whole.dtype, device=device)
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(
+            f"{func}: the parameter lies divided over ranks, and is whole only in its module's forward and within "
+            "FullyShardedDataParallel.summon_full_params"
+        )
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"Elsewhere({tuple(self.shape)}, dtype={self.dtype})"
+
+
 class FlatGroup(ParamGroup):
     """Parameters in a flat layout. Between computations modules have their parts under their names, or none and the
     wrapped module has a :class:`FlatParameter`."""
@@ -31,6 +51,7 @@ class FlatGroup(ParamGroup):
     def __init__(self, layout: Flat, places: Sequence[Sequence[Place]], owner: Any, names: Sequence[str]) -> None:
         super().__init__(layout, places)
         self.owner, self.names = owner, list(names)
+        self.outlines = [Elsewhere(whole, layout.device) for whole in layout.wholes]
 
     @property
     def by_parameter(self) -> bool:
@@ -49,11 +70,14 @@ class FlatGroup(ParamGroup):
         if self.by_parameter:
             super().put_divided()
             return
-        for places in self.places:
+        for places, outline in zip(self.places, self.outlines, strict=True):
             for module, name in places:
                 module._parameters.pop(name, None)
-                module.__dict__.pop(name, None)
+                module.__dict__[name] = outline
         self.owner._parameters[FLAT_PARAM] = self.layout.leaves[0]
+
+    def take_replaced(self) -> None:
+        """Nothing: the parts are views of one memory, which whole parameters are written to by :meth:`hide`."""
 
     # --- whole parameters outside of computation ------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from tesserack.distributed import _world
 from tesserack.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tesserack.distributed.fsdp._group import Kept, ParamGroup
 from tesserack.distributed.fsdp._layouts import Divided, Whole
-from tesserack.distributed.fsdp._leaves import divided_leaf, local_of
+from tesserack.distributed.fsdp._leaves import divided_leaf
 from tesserack.distributed.fsdp._places import Place, places_of
 from tesserack.distributed.fsdp._policies import (
     CPUOffloadPolicy,
@@ -72,7 +72,7 @@ class FSDPModule:
         result = super()._apply(*args, **kwargs)  # type: ignore[misc]
         for unit in states_of(self):
             for group in unit.groups:
-                take_leaves(group)
+                group.adopt([places[0][0]._parameters[places[0][1]] for places in group.places])
         return result
 
     def reshard(self) -> None:
@@ -363,19 +363,6 @@ def _set_resharding(unit: UnitState, wanted: bool | int | None, mesh: DeviceMesh
     unit.reshards_after_forward = True
     for group in unit.groups:
         group.keeps = Kept(Ranks(mine))
-
-
-def take_leaves(group: ParamGroup) -> None:
-    """Take what modules have now as the divided parameters, after a conversion or a loading that put others there."""
-    leaves = [places[0][0]._parameters[places[0][1]] for places in group.places]
-    for at, leaf in enumerate(leaves):
-        whole = group.layout.wholes[at]
-        group.layout.wholes[at] = whole._replace(dtype=leaf.dtype, requires_grad=leaf.requires_grad)
-        local = local_of(leaf)
-        if local.device.type not in ("meta", "cpu"):
-            group.layout.device = local.device
-    group.layout.leaves = leaves
-    group.sharded = list(leaves)
 
 
 def register_fsdp_forward_method(module: Any, method_name: str) -> None:

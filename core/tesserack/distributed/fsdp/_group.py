@@ -164,6 +164,8 @@ class ParamGroup:
         """Gather the parameters, unless they are there and what they were gathered of has not changed since."""
         if self.is_whole and self.versions != self.leaf_versions():
             self.reshard()
+        if not self.is_whole:
+            self.take_replaced()
         if self.is_whole:
             if not async_op:
                 self.wait()
@@ -180,6 +182,33 @@ class ParamGroup:
             _memories[memory._storage_id()] = me, at
         if not async_op:
             self.wait()
+
+    def take_replaced(self) -> None:
+        """What has been put in the place of divided parameters since, as ``load_state_dict(assign=True)`` does, is what
+        is gathered now. ``RuntimeError`` for what is not divided likewise."""
+        now = [places[0][0]._parameters.get(places[0][1]) for places in self.places]
+        if all(mine is known for mine, known in zip(now, self.sharded, strict=True)):
+            return
+        for at, (mine, known) in enumerate(zip(now, self.sharded, strict=True)):
+            if local_of(mine).shape != local_of(known).shape or type(mine) is not type(known):
+                module, name = self.places[at][0]
+                raise RuntimeError(
+                    f"{type(module).__name__}.{name}: expected a parameter divided over ranks as before, in parts of "
+                    f"shape {tuple(local_of(known).shape)}, got {type(mine).__name__} of shape {tuple(mine.shape)}"
+                )
+        for places, mine in zip(self.places, now, strict=True):
+            for module, name in places:
+                module._parameters[name] = mine
+        self.adopt(now)
+
+    def adopt(self, leaves: Sequence[Any]) -> None:
+        """These are the divided parameters from now on."""
+        for at, leaf in enumerate(leaves):
+            self.layout.wholes[at] = self.layout.wholes[at]._replace(dtype=leaf.dtype, requires_grad=leaf.requires_grad)
+            local = local_of(leaf)
+            if local.device.type not in ("meta", "cpu"):
+                self.layout.device = local.device
+        self.layout.leaves, self.sharded = list(leaves), list(leaves)
 
     def leaf_versions(self) -> tuple[int, ...]:
         """How often each leaf was changed."""

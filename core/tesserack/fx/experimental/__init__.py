@@ -1,7 +1,16 @@
 """Transformations that PyTorch keeps under this name."""
 
-from tesserack.fx.experimental import _control_flow, optimization, proxy_tensor
+from tesserack.fx.experimental import (
+    _control_flow,
+    const_fold,
+    merge_matmul,
+    meta_tracer,
+    normalize,
+    optimization,
+    proxy_tensor,
+    rewriter,
+)
 
-__all__ = ["optimization", "proxy_tensor"]
+__all__ = ["const_fold", "merge_matmul", "meta_tracer", "normalize", "optimization", "proxy_tensor", "rewriter"]
 
 del _control_flow  # which has told control flow what it becomes in a graph

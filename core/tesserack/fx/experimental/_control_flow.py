@@ -11,13 +11,13 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack._higher_order_ops import associative_scan_op, cond_op, map_impl, scan_op, while_loop_op
-from tesserack._higher_order_ops._checks import check_carry, check_same
-from tesserack._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.higher_order import HigherOrderOperator
 from tesserack.aten.modes import stack
 from tesserack.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, reenter_make_fx
 from tesserack.fx.graph_module import GraphModule
+from tesserack.ops.control_flow import associative_scan_op, cond_op, map_impl, scan_op, while_loop_op
+from tesserack.ops.control_flow._checks import check_carry, check_same
 
 __all__: list[str] = []
 

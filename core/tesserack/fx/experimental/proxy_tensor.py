@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tesserack import Tensor, strided
-from tesserack._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack._tensor.subclass import has_no_memory
+from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
+from tesserack.fx.interpreter import Interpreter
 from tesserack.fx.node import Node, map_aggregate
 from tesserack.nn.modules.module import Module
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
@@ -26,10 +27,13 @@ __all__ = [
     "PythonKeyTracer",
     "disable_proxy_modes_tracing",
     "get_innermost_proxy_mode",
+    "get_isolated_graphmodule",
     "get_proxy_mode",
     "make_fx",
+    "py_sym_types",
 ]
 
+py_sym_types: tuple[type, ...] = ()  # numbers that stand for sizes: there are none
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
@@ -78,7 +82,7 @@ class PythonKeyTracer:
         self.parent = parent
         self.lifted: list[Tensor] = []  # tensors of the parent's that became placeholders, in order
         self.frames_before: int = len(user_frames()) if parent is None else parent.frames_before
-        self.module_stack: dict[str, tuple[str, str]] = parent.module_stack if parent is not None else {}
+        self.module_stack: dict[str, tuple[str, str]] = {}  # of the outermost one: modules whose forward runs
         self._nodes: dict[int, tuple[Tensor, Node]] = {}
         self._by_memory: dict[Any, Node] = {}
         self.carried: dict[str, Any] | None = None  # notes of the node of another graph, which is traced again
@@ -166,8 +170,11 @@ class PythonKeyTracer:
             return
         frames = user_frames()[self.frames_before :]
         node.meta["stack_trace"] = shown_frames(frames)
-        if self.module_stack:
-            node.meta["nn_module_stack"] = dict(self.module_stack)
+        outermost = self
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        if outermost.module_stack:
+            node.meta["nn_module_stack"] = dict(outermost.module_stack)
 
     def _track_results(self, node: Node, result: Any) -> None:
         if isinstance(result, Tensor):
@@ -301,6 +308,17 @@ def _mode_of(leaves: list[Any]) -> FakeTensorMode:
     return next((x.fake_mode for x in leaves if isinstance(x, FakeTensor)), FakeTensorMode())
 
 
+class RetracingInterpreter(Interpreter):
+    """Runs a graph that is traced again: what becomes of a node knows the lines and modules that the node knows."""
+
+    def run_node(self, n: Node) -> Any:
+        """The node's value."""
+        mode = get_proxy_mode()
+        if mode is not None:
+            mode.tracer.carried = n.meta
+        return super().run_node(n)
+
+
 def reenter_make_fx(
     f: Callable[..., Any], mode: ProxyTorchDispatchMode, args: Any, name: str
 ) -> tuple[GraphModule, list[Tensor], list[Any]]:
@@ -319,7 +337,10 @@ def reenter_make_fx(
         for place, value in enumerate(given):
             inner.placeholder(f"arg{place}_1", value)
         entered.enter_context(ProxyTorchDispatchMode(inner, "fake", decomposition_table=mode.decomposition_table))
-        results = f(*given)
+        if mode.tracer.carried is not None and isinstance(f, GraphModule):
+            results = RetracingInterpreter(f).run(*given)
+        else:
+            results = f(*given)
     inner.finish(tuple(results) if isinstance(results, (list, tuple)) else results)
     leaves = [*results] if isinstance(results, (list, tuple)) else [results]
     return GraphModule(inner.root, inner.graph, name), inner.lifted, leaves
@@ -331,3 +352,26 @@ def _fresh(fake_mode: FakeTensorMode, x: Tensor) -> FakeTensor:
         outline = fake_mode.from_tensor(x)._outline
         copy = outline.new_empty_strided(tuple(outline.shape), outline.stride())
         return FakeTensor(fake_mode, copy, x.device)
+
+
+def get_isolated_graphmodule(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tracing_mode: str = "real",
+    decomposition_table: dict[Any, Any] | None = None,
+) -> GraphModule:
+    """What a call does, as a graph of all its leaves, traced apart from graphs that are being made.
+
+    >>> import tesserack as ts
+    >>> get_isolated_graphmodule(ts.add, (ts.ones(1), 2), {})(ts.zeros(1), 2)
+    tensor([2.])
+    """
+    leaves, spec = tree_flatten((args, kwargs))
+
+    def unpacked(*flat: Any) -> Any:
+        given, named = tree_unflatten(list(flat), spec)
+        return func(*given, **named)
+
+    with disable_proxy_modes_tracing():
+        return make_fx(unpacked, decomposition_table, tracing_mode)(*leaves)

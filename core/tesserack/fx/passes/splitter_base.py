@@ -270,17 +270,17 @@ class _SplitterBase(Preview):
         taken = not any(not self.deps[node] for node in waiting[False])
         parts, current = list[Subgraph](), list[Node]()
         while waiting[False] or waiting[True]:
-            node = next((n for n in waiting[taken] if self.deps[n] <= seen), None)
-            if node is None:
+            ready = next((n for n in waiting[taken] if self.deps[n] <= seen), None)
+            if ready is None:
                 if not current:
                     raise FxNetSplitterInternalError("Subgraph can't be empty")
                 parts.append(Subgraph(taken, current))
                 taken, current = not taken, []
                 continue
-            del waiting[taken][node]
-            seen.add(node)
-            current.append(node)
-            following = [*sorted(self.fusions.get(node, set()) - seen), *node.users]
+            del waiting[taken][ready]
+            seen.add(ready)
+            current.append(ready)
+            following = [*sorted(self.fusions.get(ready, set()) - seen), *ready.users]
             for other in following:
                 if other.op in CALLABLE_NODE_OPS and other not in seen:
                     waiting[other in self.acc_nodes][other] = None

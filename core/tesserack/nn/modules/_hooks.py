@@ -127,8 +127,14 @@ class HookMixin:
         self.__dict__.update(_hooked=True, _full_backward_hooks=full)
 
     def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        compiled = self.__dict__.get("_compiled_call_impl")  # what ``compile`` of the module has set
+        return self._call_plainly(args, kwargs) if compiled is None else compiled(*args, **kwargs)
+
+    def _call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call with its hooks, as Python."""
         if not self._any_hooks():
-            self._forget_hooked()
+            if self.__dict__.get("_compiled_call_impl") is None:
+                self._forget_hooked()
             return self.forward(*args, **kwargs)
         args, kwargs = self._run_pre_hooks(args, kwargs)
         backward = self._backward_watch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -62,6 +63,11 @@ _HOOK_TABLES = (
 
 # What other parts of the package give modules on request: by name, a function of the module that answers, or None.
 FALLBACKS: dict[str, Callable[[Any], Any]] = {}
+
+
+def _compile(module: Any, options: dict[str, Any]) -> Any:
+    """What runs a module's calls in its place; None if they run as they are. Compilers lie above this layer."""
+    return importlib.import_module("tesserack.jit.compiler").compiled_call(module, **options)
 
 
 def check_compile_options(
@@ -134,8 +140,12 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
     _call_impl = __call__  # what packages call and replace in PyTorch
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Accepts what ``tesserack.compile`` does; the module runs as it is."""
+        """Has ``tesserack.compile`` with these arguments run the module's calls; by default they run as they are."""
         check_compile_options(*args, **kwargs)
+        compiled = _compile(self, kwargs)
+        self.__dict__["_compiled_call_impl"] = compiled
+        if compiled is not None:
+            self.__dict__["_hooked"] = True
 
     # --- registration -------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""``torch._dynamo.config``: any switch can be set, and changes nothing."""
+"""``torch._dynamo.config``: any switch can be set, and changes nothing; those that programs read are as in PyTorch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ triton = Settings()
 cpp = Settings()
 cuda = Settings()
 aot_inductor = Settings()
+recompile_limit = cache_size_limit = 8
+accumulated_recompile_limit = accumulated_cache_size_limit = 256
+suppress_errors = verbose = capture_scalar_outputs = capture_dynamic_output_shape_ops = False
+automatic_dynamic_shapes = assume_static_by_default = optimize_ddp = guard_nn_modules = True
+inline_inbuilt_nn_modules = skip_nnmodule_hook_guards = True
+dynamic_shapes = allow_rnn = error_on_recompile = force_parameter_static_shapes = False
 
 
 def patch(*args: Any, **changes: Any) -> Any:

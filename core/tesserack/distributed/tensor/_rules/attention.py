@@ -28,7 +28,7 @@ def _attention(call: Call, mesh_dim: int) -> Iterator[Strategy]:
         return  # with dropout
     scores = (*call.specs[0].shape[:-1], call.specs[2].shape[-2])
     batch = len(scores) - 2
-    for cut in [c for c in [*shards_of(call, mesh_dim), *map(Shard, range(batch))] if c.dim < batch]:
+    for cut in [c for c in shards_of(call, mesh_dim) if c.dim < batch]:
         if len({s.shape[cut.dim] for s in call.specs if s is not mask}) == 1:
             yield Strategy((cut,), tuple(_placed(s, mask, scores, cut) for s in call.specs))
 

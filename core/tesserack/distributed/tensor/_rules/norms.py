@@ -14,8 +14,8 @@ P = Partial("sum")
 
 
 def _cuts(call: Call, mesh_dim: int, first: int) -> list[Shard]:
-    """Cuts of the dims before ``first``: those that there are, then others."""
-    return [c for c in [*shards_of(call, mesh_dim), *map(Shard, range(first))] if c.dim < first]
+    """Cuts of the dims before ``first`` that there are."""
+    return [c for c in shards_of(call, mesh_dim) if c.dim < first]
 
 
 @rule("native_layer_norm")
@@ -84,7 +84,16 @@ def _pad(call: Call, mesh_dim: int) -> Iterator[Strategy]:
         yield call.all(cut, cut)
 
 
-@rule("_one_hot")
+@rule(
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d",
+    "upsample_bicubic2d", "upsample_trilinear3d",
+)  # fmt: skip
+def _upsample(call: Call, mesh_dim: int) -> Iterator[Strategy]:
+    for cut in _cuts(call, mesh_dim, 2):
+        yield call.all(cut, cut)
+
+
+@rule("_one_hot", "one_hot")
 def _one_hot(call: Call, mesh_dim: int) -> Iterator[Strategy]:
     now: Placement = call.now(0, mesh_dim)
     if isinstance(now, Shard):

@@ -61,8 +61,7 @@ def _pointwise(call: Call, mesh_dim: int) -> Iterator[Strategy]:
             cut = along(placement, placement.dim + len(shape) - len(call.specs[k].shape))
             if cut not in cuts:
                 cuts.append(cut)  # type: ignore[arg-type]
-    cuts += [Shard(d) for d in range(len(shape)) if Shard(d) not in cuts]
-    for cut in cuts:
+    for cut in sorted(cuts, key=lambda c: c.dim):  # of cuts that cost the same the first dim's, as PyTorch has it
         inputs = tuple(broadcast(s, shape, cut) for s in call.specs)
         if any(isinstance(p, Shard) for p in inputs):
             yield Strategy((cut,), inputs)

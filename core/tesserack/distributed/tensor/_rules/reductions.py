@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack.distributed.tensor import _comm
 from tesserack.distributed.tensor._call import Call, R, Strategy, compute, rule
-from tesserack.distributed.tensor._rules.pointwise import along
+from tesserack.distributed.tensor._rules.pointwise import along, shards_of
 from tesserack.distributed.tensor.placement_types import Partial, Shard
 
 __all__ = ["dims_of"]
@@ -45,9 +45,6 @@ def _reduction(call: Call, mesh_dim: int) -> Iterator[Strategy]:
             yield call.all(Partial(_COMBINED[base]), now)
     if isinstance(now, Partial) and base in ("sum", "mean") and now.reduce_op in ("sum", "avg"):
         yield call.all(now, now)
-    for d in range(len(call.specs[0].shape)):
-        if d not in dims:  # a sum may as well be finished in parts
-            yield call.all(Shard(_kept(d, dims, call)), Shard(d))
 
 
 def _whole_parts(call: Call, mesh_dim: int, cut: Shard, base: str) -> bool:
@@ -72,10 +69,8 @@ def _by_lines(call: Call, mesh_dim: int) -> Iterator[Strategy]:
     at, default = (2, -1) if base in ("topk", "kthvalue") else (1, -1 if base in ("sort", "argsort", "mode") else None)
     dims = dims_of(call.argument(at, "dims" if base == "flip" else "dim", default), ndim)
     now = call.now(0, mesh_dim)
-    cuts = [now] if isinstance(now, Shard) else []
-    for cut in [*cuts, *(Shard(d) for d in range(ndim))]:
-        if cut.dim not in dims:
-            yield call.all(along(cut, _kept(cut.dim, dims, call)), cut)
+    if isinstance(now, Shard) and now.dim not in dims:
+        yield call.all(along(now, _kept(now.dim, dims, call)), now)
     if base in ("flip", "cumsum") and isinstance(now, Partial) and now.reduce_op in ("sum", "avg"):
         yield call.all(now, now)
 
@@ -83,15 +78,16 @@ def _by_lines(call: Call, mesh_dim: int) -> Iterator[Strategy]:
 @rule("_softmax_backward_data", "_log_softmax_backward_data")
 def _softmax_backward(call: Call, mesh_dim: int) -> Iterator[Strategy]:
     dims = dims_of(call.args[2], len(call.specs[0].shape))
-    for d in range(len(call.specs[0].shape)):
-        if d not in dims:
-            yield call.all(Shard(d), Shard(d))
+    for cut in shards_of(call, mesh_dim):
+        if cut.dim not in dims:
+            yield call.all(cut, cut)
 
 
 @rule("tril", "triu")
 def _triangle(call: Call, mesh_dim: int) -> Iterator[Strategy]:
-    for d in range(len(call.specs[0].shape) - 2):
-        yield call.all(Shard(d), Shard(d))
+    for cut in shards_of(call, mesh_dim):
+        if cut.dim < len(call.specs[0].shape) - 2:
+            yield call.all(cut, cut)
     yield call.all(Partial("sum"), Partial("sum"))
 
 
@@ -102,9 +98,6 @@ def _norm(call: Call, mesh_dim: int) -> Iterator[Strategy]:
     dims = dims_of(call.argument(2, "dim"), ndim)
     for cut in [now] if isinstance(now, Shard) else []:
         yield call.all(R if cut.dim in dims else along(cut, _kept(cut.dim, dims, call)), cut)
-    for d in range(ndim):
-        if d not in dims:
-            yield call.all(Shard(_kept(d, dims, call)), Shard(d))
 
 
 @compute("linalg_vector_norm")

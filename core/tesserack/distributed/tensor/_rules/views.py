@@ -230,7 +230,7 @@ def _beside(call: Call, mesh_dim: int) -> Iterator[Strategy]:
     at = call.argument(1, "dim", 0) % max(1, ndim)
     if any(len(s.shape) != ndim - new for s in call.specs):  # an empty tensor of one dim, as cat allows
         return
-    for cut in [*shards_of(call, mesh_dim), *(Shard(d) for d in range(ndim - new))]:
+    for cut in shards_of(call, mesh_dim):
         if new:
             yield call.all(along(cut, cut.dim + (cut.dim >= at)), cut)
         elif cut.dim != at:

@@ -28,8 +28,6 @@ def _name(fn: Any) -> str:
 @compatibility(is_backward_compatible=False)
 def pass_result_wrapper(fn: Pass) -> Pass:
     """A pass of a function that returns a module, or nothing where it changes the one given."""
-    if fn is None:
-        return None
 
     @functools.wraps(fn)
     def wrapped(gm: Module) -> PassResult | None:
@@ -148,7 +146,7 @@ class PassManager:
         """Set the check, a function of the module alone."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
-        self.check = check  # type: ignore[method-assign]
+        self.check = check  # type: ignore[assignment, method-assign]
 
     def check(self, module: Module) -> None:
         """Raises where a module is as it must not be."""

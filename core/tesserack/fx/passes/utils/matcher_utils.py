@@ -148,8 +148,8 @@ class SubgraphMatcher:
                 return False
             return all(self._match_values(a, b, found) for a, b in zip(mine, given, strict=True))
         if isinstance(mine, slice) and isinstance(given, slice):
-            parts = ((s.start, s.stop, s.step) for s in (mine, given))
-            return self._match_values(*parts, found)
+            parts = [(s.start, s.stop, s.step) for s in (mine, given)]
+            return self._match_values(parts[0], parts[1], found)
         if isinstance(mine, dict) and isinstance(given, dict):
             return mine.keys() == given.keys() and self._match_values([*mine.values()], [given[k] for k in mine], found)
         if isinstance(mine, Node) and isinstance(given, Node):
@@ -171,7 +171,8 @@ class SubgraphMatcher:
         return all(user in inside for user in itertools.chain.from_iterable(gn.users for gn in hidden))
 
     def _remove_overlapping_matches(self, matches: list[InternalMatch]) -> list[InternalMatch]:
-        kept, taken = [], set()
+        kept: list[InternalMatch] = []
+        taken: set[Node] = set()
         for found in matches:
             nodes = _computed(found)
             if taken.isdisjoint(nodes):

@@ -1,0 +1,250 @@
+"""Fake tensors: sizes, strides, dtype and device of a tensor, without memory; operators run by their rules alone."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack._tensor.subclass import make_wrapper_subclass
+from tesserack.aten.layers import META
+from tesserack.aten.modes import TorchDispatchMode, disabled_modes, stack
+from tesserack.utils._pytree import tree_map
+
+__all__ = [
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorConverter",
+    "FakeTensorMode",
+    "UnsupportedFakeTensorException",
+]
+
+
+class UnsupportedFakeTensorException(RuntimeError):
+    """A tensor that has no fake form."""
+
+
+class DataDependentOutputException(RuntimeError):
+    """A number was asked for that follows from values, which fake tensors do not have; ``func`` is the operator."""
+
+    def __init__(self, func: Any, message: str = "") -> None:
+        super().__init__(message or str(func))
+        self.func = func
+
+
+class DynamicOutputShapeException(RuntimeError):
+    """Sizes of a result follow from values, which fake tensors do not have; ``func`` is the operator."""
+
+    def __init__(self, func: Any, message: str = "") -> None:
+        super().__init__(message or str(func))
+        self.func = func
+
+
+_NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "allclose", "is_nonzero"})
+
+
+class FakeTensor(Tensor):
+    """A tensor without memory; ``fake_mode`` is the mode that made it, and within which its calls run.
+
+    Where sizes are known to vary, as in ``meta["val"]`` of an exported program, ``shape`` shows them by their names.
+    """
+
+    fake_mode: FakeTensorMode
+    _outline: Tensor  # the same on the meta device: rules run on it
+    _symbolic: tuple[Any, ...] | None = None
+
+    @staticmethod
+    def __new__(cls, fake_mode: FakeTensorMode, elem: Tensor, device: Any, constant: Any = None) -> FakeTensor:
+        made: Any = make_wrapper_subclass(
+            cls,
+            elem.shape,
+            strides=elem.stride(),
+            storage_offset=elem.storage_offset(),
+            dtype=elem.dtype,
+            device=device,
+            requires_grad=elem.requires_grad,
+        )
+        made.fake_mode, made._outline = fake_mode, elem
+        return made  # type: ignore[no-any-return]
+
+    @property
+    def fake_device(self) -> ts.device:
+        """The device it says it is on."""
+        return self.device
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = next(x for x in _fakes((args, kwargs or {})))
+        if any(mode is found.fake_mode for mode in stack()):
+            return NotImplemented
+        with found.fake_mode:
+            return func(*args, **(kwargs or {}))
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        sizes = self._symbolic if self._symbolic is not None else tuple(super().shape)
+        dtype = "" if self.dtype is ts.get_default_dtype() else f", dtype={self.dtype}"
+        device = "" if self.device == ts.get_default_device() else f", device='{self.device}'"
+        comma = "," if len(sizes) == 1 else ""
+        return f"FakeTensor(..., size=({', '.join(map(str, sizes))}{comma}){dtype}{device})"
+
+    @property
+    def shape(self) -> Any:  # type: ignore[override]
+        """The sizes; those that vary are known by name."""
+        if self._symbolic is not None:
+            return ts.Size(self._symbolic)
+        shown = self.fake_mode.shown_sizes
+        return super().shape if shown is None else shown(super().shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The sizes, or one of them."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self.shape[0])
+
+    def tolist(self) -> Any:
+        """``DataDependentOutputException``: there are no values."""
+        raise DataDependentOutputException("aten._local_scalar_dense.default", "tolist: a fake tensor has no values")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UnsupportedFakeTensorException("a fake tensor has no values to be pickled")
+
+
+def _fakes(tree: Any) -> Iterator[FakeTensor]:
+    if isinstance(tree, FakeTensor):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from _fakes(item)
+    elif isinstance(tree, dict):
+        yield from _fakes([*tree.values()])
+
+
+class FakeTensorConverter:
+    """Fake forms of tensors, one each as long as the tensor lives."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, FakeTensor]] = {}
+
+    def from_real_tensor(self, fake_mode: FakeTensorMode, t: Tensor, **options: Any) -> FakeTensor:
+        """The fake form of a tensor."""
+        known = self._known.get(id(t))
+        if known is not None and known[0]() is t:
+            return known[1]
+        if t.layout is not ts.strided:
+            raise UnsupportedFakeTensorException(f"fake tensors: expected a strided tensor, got {t.layout}")
+        with disabled_modes():
+            outline = ts.empty_strided(tuple(t.shape), t.stride(), dtype=t.dtype, device="meta")
+            made = FakeTensor(fake_mode, outline, t.device)
+            if t.requires_grad:
+                made.requires_grad_()
+        key = id(t)
+        self._known[key] = weakref.ref(t, lambda _: self._known.pop(key, None)), made
+        return made
+
+
+class FakeTensorMode(TorchDispatchMode):
+    """As a context: operators give fake tensors, on the device that the real call would give them on.
+
+    >>> import tesserack as ts
+    >>> with FakeTensorMode():
+    ...     x = ts.zeros(2, 3)
+    ...     y = (x @ ts.rand(3, 4)).relu()
+    >>> y
+    FakeTensor(..., size=(2, 4))
+
+    Args:
+        allow_non_fake_inputs: whether operators may be given real tensors too, whose fake forms are then taken.
+        shape_env: kept for who asks; sizes here are plain numbers.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_fallback_kernels: bool = True,
+        allow_non_fake_inputs: bool = True,
+        shape_env: Any = None,
+        static_shapes: bool | None = None,
+        export: bool = False,
+    ) -> None:
+        super().__init__()
+        self.allow_non_fake_inputs = allow_non_fake_inputs
+        self.allow_fallback_kernels, self.shape_env, self.export = allow_fallback_kernels, shape_env, export
+        self.static_shapes = shape_env is None if static_shapes is None else static_shapes
+        self.fake_tensor_converter = FakeTensorConverter()
+        self.shown_sizes: Any = None  # what sizes are shown as, for who follows what is done with them
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """True: it is part of the framework."""
+        return True
+
+    def from_tensor(self, tensor: Tensor, **options: Any) -> FakeTensor:
+        """The fake form of a tensor; a fake one as it is."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        return self.fake_tensor_converter.from_real_tensor(self, tensor)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operands: list[FakeTensor] = []
+        known: dict[int, FakeTensor] = {}
+
+        def outline(x: Any) -> Any:
+            if not isinstance(x, Tensor):
+                return x
+            if not isinstance(x, FakeTensor):
+                if not self.allow_non_fake_inputs:
+                    raise RuntimeError(
+                        f"{func}: Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode with "
+                        f"'allow_non_fake_inputs'; got a real tensor of shape {tuple(x.shape)}"
+                    )
+                x = self.from_tensor(x)
+            operands.append(x)
+            known[id(x._outline)] = x
+            return x._outline
+
+        args, kwargs = tree_map(outline, (tuple(args), dict(kwargs or {})))
+        device = kwargs.get("device")
+        if device is None and not operands and any(a.name == "device" for a in func._schema.arguments):
+            device = ts.get_default_device()
+        if device is not None:
+            kwargs["device"] = "meta"
+        result = self._run(func, args, kwargs)
+        where = ts.device(device) if device is not None else _common(operands)
+
+        def fake(x: Any) -> Any:
+            if not isinstance(x, Tensor):
+                return x
+            return known[id(x)] if id(x) in known else FakeTensor(self, x, where)
+
+        return tree_map(fake, result)
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        name = func.overloadpacket.__name__
+        if name in _NUMBERS:
+            raise DataDependentOutputException(
+                func, f"{func}: a number was asked for that follows from the values of a tensor, which fake tensors do "
+                "not have"
+            )  # fmt: skip
+        try:
+            with disabled_modes():
+                return META.get(name, func)(*args, **kwargs)
+        except NotImplementedError as error:
+            if "sizes of the result follow from values" not in str(error):
+                raise
+            raise DynamicOutputShapeException(func, f"{func}: {error}") from error
+        except RuntimeError as error:
+            if "cannot be called on meta tensors" not in str(error):
+                raise
+            raise DataDependentOutputException(func, f"{func}: {error}") from error
+
+
+def _common(operands: list[FakeTensor]) -> ts.device:
+    """The device of a result: the operands', of which those without dims give way."""
+    found = next((x for x in operands if x.ndim), operands[0] if operands else None)
+    return found.device if found is not None else ts.get_default_device()

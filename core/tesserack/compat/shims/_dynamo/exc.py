@@ -1,0 +1,32 @@
+"""``torch._dynamo.exc``: what goes wrong around compilers."""
+
+from __future__ import annotations
+
+from tesserack.jit._compile.errors import BackendCompilerFailed, InvalidBackend, TorchDynamoException, Unsupported
+
+__all__ = [
+    "BackendCompilerFailed",
+    "InternalTorchDynamoError",
+    "InvalidBackend",
+    "ResetRequired",
+    "TorchDynamoException",
+    "TorchRuntimeError",
+    "Unsupported",
+    "UserError",
+]  # fmt: skip
+
+
+class InternalTorchDynamoError(TorchDynamoException):
+    """A fault of the compiler's own; nothing here raises it."""
+
+
+class ResetRequired(TorchDynamoException):
+    """A function is to be compiled by another compiler; nothing here raises it: both may."""
+
+
+class TorchRuntimeError(TorchDynamoException):
+    """A function failed while it was captured; here its own error is raised."""
+
+
+class UserError(Unsupported):
+    """A program asks for what cannot be; nothing here raises it."""

@@ -1,1 +1,0 @@
-"""``torch.distributed.checkpoint``: of one process, whose states are whole already."""

@@ -1,0 +1,341 @@
+"""The way from a module to an exported program: traces at several sizes, merged into one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack.fx.export._errors import ExportError, place_of
+from tesserack.fx.export._merge import Difference, merge
+from tesserack.fx.export._ranges import InputCheck, Symbol, ValueRanges
+from tesserack.fx.export._symbols import named_columns, sizes_at, symbols_of, trials
+from tesserack.fx.export._trace import Program, Trace, line_of, trace
+from tesserack.fx.export._try import differs
+from tesserack.fx.export.dynamic_shapes import AdditionalInputs, ShapesCollection, bind, combined
+from tesserack.fx.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from tesserack.fx.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymIntArgument,
+    TensorArgument,
+)
+from tesserack.fx.graph import Graph
+from tesserack.fx.node import Node
+from tesserack.nn.modules.module import Module
+from tesserack.utils._pytree import tree_flatten
+
+__all__ = ["assemble", "program_of"]
+
+_CHANGES = {
+    InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION,
+    InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
+    InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
+}
+
+
+def program_of(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]) -> Program:
+    """A module with its example, as it is traced."""
+    leaves, in_spec = tree_flatten((args, kwargs))
+    hidden = {
+        f"{path}.{name}" if path else name
+        for path, m in module.named_modules()
+        for name in m._non_persistent_buffers_set
+    }
+    held = {id(x) for x in (*module.parameters(), *module.buffers())}
+    constants = {
+        id(value): f"{path}.{name}" if path else name
+        for path, m in module.named_modules()
+        for name, value in m.__dict__.items()
+        if isinstance(value, Tensor) and id(value) not in held
+    }
+    return Program(
+        module,
+        leaves,
+        in_spec,
+        names,
+        [*module.named_parameters()],
+        [(name, x, name not in hidden) for name, x in module.named_buffers()],
+        constants,
+    )
+
+
+def leaf_names(inputs: dict[str, Any]) -> list[str]:
+    """A name for each leaf of the inputs, by which placeholders are called."""
+    found: list[str] = []
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, f"{name}_{key}")
+        elif isinstance(value, (tuple, list)):
+            for place, item in enumerate(value):
+                walk(item, f"{name}_{place}")
+        else:
+            count = len(tree_flatten(value)[0])
+            found.extend([name] if count == 1 else [f"{name}_{k}" for k in range(count)])
+
+    for name, value in inputs.items():
+        walk(value, name)
+    return found
+
+
+def exported(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any) -> ExportedProgram:
+    """The program of a module, sizes varying as ``shapes`` say."""
+    inputs = combined(module.forward, args, kwargs)
+    program = program_of(module, args, kwargs, leaf_names(inputs))
+    if isinstance(shapes, (ShapesCollection, AdditionalInputs)):
+        more, shapes = shapes, shapes.dynamic_shapes(module, args, kwargs)
+    else:
+        more = None
+    symbols = symbols_of([*bind(inputs, shapes)], program.leaves)
+    ep = assemble(program, symbols, (args, kwargs), [*inputs])
+    if isinstance(more, AdditionalInputs):
+        more.verify(ep)
+    return ep
+
+
+# --- sizes that vary --------------------------------------------------------------------------------------------------
+
+
+class _Varies(Exception):
+    """A program that is not the same for other sizes: which, and why."""
+
+    def __init__(self, values: dict[str, int], why: str, line: str) -> None:
+        super().__init__(why)
+        self.values, self.why, self.line = values, why, line
+
+
+def merged(program: Program, symbols: list[Symbol]) -> Trace:
+    """One graph for all sizes. ``ExportError`` where the program depends on a size that is said to vary."""
+    try:
+        return _within_range(program, symbols)
+    except _Varies as error:
+        if not symbols:
+            raise
+        guilty = [s for s in symbols if _alone_varies(program, symbols, s)]
+        static = [s for s in guilty or symbols if s.auto]
+        if static and all(s.auto for s in guilty):
+            symbols[:] = [s for s in symbols if s not in static]
+            program.traces.clear()
+            return merged(program, symbols)
+        raise _specialized(guilty or symbols, symbols, error) from error.__cause__
+
+
+def _specialized(guilty: list[Symbol], symbols: list[Symbol], error: _Varies) -> ExportError:
+    names = ", ".join(s.name for s in guilty)
+    shown = ", ".join(f"{s.name}={s.example}" for s in symbols)
+    other = ", ".join(f"{name}={value}" for name, value in error.values.items())
+    line = f"\n{error.line}" if error.line else ""
+    return ExportError(
+        f"export: Constraints violated ({names})! It is declared to vary, but the program is specialized to what it "
+        f"is in the example, {shown}: with {other}, {error.why}{line}\nTell the range in which it may vary "
+        f"(Dim min=, max=), relate it to others (2 * batch), let it be Dim.AUTO, or leave it out of dynamic_shapes"
+    )
+
+
+def _alone_varies(program: Program, symbols: list[Symbol], one: Symbol) -> bool:
+    """Whether the program depends on this size where all others are the example's."""
+    rows = [[s.example if s is not one else row[k] for k, s in enumerate(symbols)] for row in trials(symbols)]
+    try:
+        _merged_at(program, symbols, rows)
+    except _Varies:
+        return True
+    return False
+
+
+def _within_range(program: Program, symbols: list[Symbol]) -> Trace:
+    """The graph, after tries at sizes in between, the greatest and the least; least ones that the program does not name
+    are found: 0 or 1 if it takes them, else 2."""
+    if not symbols:
+        return trace(program, {})
+    rows = trials(symbols)
+    found = _merged_at(program, symbols, rows)
+    rows += _asked_for(program, symbols, rows)
+    named = [[s.range.lower + more if s.declared else s.example for s in symbols] for more in (0, 1)]
+    rows += [row for row in named[: 2 if any(s.declared and not s.range.lower for s in symbols) else 1]
+             if any(s.declared for s in symbols)]  # fmt: skip
+    found = _merged_at(program, symbols, rows)
+    if all(s.declared for s in symbols):
+        return found
+    least = 2
+    for lower in (1, 0):
+        row = [s.range.lower if s.declared else min(lower, s.example) for s in symbols]
+        try:
+            found = _merged_at(program, symbols, [*rows, row])
+        except _Varies:
+            break
+        rows.append(row)
+        least = lower
+    if least == 2:
+        found = _merged_at(program, symbols, rows)
+    _set_least(symbols, least)
+    return found
+
+
+def _asked_for(program: Program, symbols: list[Symbol], rows: list[list[int]]) -> list[list[int]]:
+    """Sizes around those that the program compares its sizes with."""
+    found: dict[tuple[int, ...], None] = {}
+    for row, made in program.traces.items():
+        for place, (symbol, value) in enumerate(zip(symbols, row, strict=True)):
+            wanted = {n for _, _, f, o in symbol.places for n in made.watch.further(f, o, value)}
+            least = symbol.range.lower if symbol.declared else 2
+            for n in sorted(wanted):
+                if n >= least and n in symbol.range and n != symbol.example:
+                    found[(*rows[0][:place], n, *rows[0][place + 1 :])] = None
+    return [[*row] for row in found if [*row] not in rows][:_MOST_ASKED]
+
+
+_MOST_ASKED = 24  # tries, for a program that compares sizes with many numbers
+
+
+def _set_least(symbols: list[Symbol], least: int) -> None:
+    for s in symbols:
+        if not s.declared:
+            s.range = ValueRanges(min(least, s.example), s.range.upper)
+
+
+def _merged_at(program: Program, symbols: list[Symbol], rows: Sequence[Sequence[int]]) -> Trace:
+    """The graph of the example, merged with those at other sizes.
+
+    Where operators take other steps for some sizes, by a rule of their own and not the program's, the graph has to give
+    what the program does there: both run on data of those sizes.
+    """
+    every = [[s.example for s in symbols], *rows]
+    kept = program.traces  # of earlier tries; what is merged into is changed, and is not kept
+    traces = [kept.get((*row,)) or _traced(program, symbols, row, k == 0) for k, row in enumerate(every)]
+    kept.update(((*row,), made) for row, made in zip(every, traces, strict=True))
+    steps = [[(node.op, node.target) for node in t.graph.nodes if node.op == "call_function"] for t in traces]
+    base = max(range(len(steps)), key=lambda k: (sum(other == steps[k] for other in steps) > 2, -k))
+    del kept[(*every[base],)]
+    alike = [base, *(k for k, other in enumerate(steps) if other == steps[base] and k != base)]
+    for k in alike[1:]:
+        _same_constants(traces[base], traces[k], _values(symbols, every[k]))
+    columns = named_columns(symbols, [every[k] for k in alike])
+    try:
+        merge([traces[k].graph for k in alike], [traces[k].root for k in alike], columns)
+    except Difference as error:
+        raise _Varies(_values(symbols, every[alike[error.trace]]), error.why, place_of(error.node)) from error
+    for k, row in enumerate(every):
+        if k not in alike:
+            why = differs(program, traces[base], sizes_at(symbols, row))
+            if why:
+                than = ", ".join(f"{s.name}={n}" for s, n in zip(symbols, every[base], strict=True))
+                line = place_of(_first_other(traces[base], traces[k]))
+                raise _Varies(_values(symbols, row), f"it takes other steps than with {than}, {why}", line)
+    return traces[base]
+
+
+def _values(symbols: Sequence[Symbol], row: Sequence[int]) -> dict[str, int]:
+    return {s.name: value for s, value in zip(symbols, row, strict=True)}
+
+
+def _traced(program: Program, symbols: Sequence[Symbol], row: Sequence[int], example: bool) -> Trace:
+    try:
+        return trace(program, sizes_at(symbols, row))
+    except ExportError:
+        raise
+    except Exception as error:
+        if example:
+            raise
+        first = str(error).strip().splitlines()
+        why = f"it fails: {first[0] if first else type(error).__name__}"
+        raise _Varies(_values(symbols, row), why, line_of(error)) from error
+
+
+def _first_other(one: Trace, other: Trace) -> Node | None:
+    for a, b in zip(one.graph.nodes, other.graph.nodes, strict=False):
+        if (a.op, a.target) != (b.op, b.target) and a.op != "placeholder":
+            return a if a.meta.get("stack_trace") else b
+    return None
+
+
+def _same_constants(one: Trace, other: Trace, values: dict[str, int]) -> None:
+    pairs = zip(one.constants, other.constants, strict=False)
+    for (name, a), (_, b) in pairs:
+        if a is not b and (a.shape != b.shape or a.dtype is not b.dtype or not ts.equal(a, b)):
+            raise _Varies(values, f"a tensor that it makes of Python's numbers is another one ({name})", "")
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+def assemble(
+    program: Program, symbols: list[Symbol], example: tuple[tuple[Any, ...], dict[str, Any]], arguments: list[str]
+) -> ExportedProgram:
+    """The exported program of what is traced."""
+    found = merged(program, symbols)
+    persistent = {name: kept for name, _, kept in program.buffers}
+    values = {id(node): leaf for (kind, _, node), leaf in zip(found.inputs[-len(program.leaves) or len(found.inputs) :],
+                                                               program.leaves, strict=True)}  # fmt: skip
+    specs = [_input(kind, name, node, persistent, values) for kind, name, node in found.inputs]
+    output = next(node for node in reversed([*found.graph.nodes]) if node.op == "output")
+    results: Any = output.args[0]
+    targets = [(_CHANGES[kind], name) for kind, name, _ in found.changed if kind in _CHANGES]
+    if len(targets) != len(found.changed):
+        constant = next(name for kind, name, _ in found.changed if kind not in _CHANGES)
+        raise ExportError(f"export: the program writes to {constant}, which is no buffer; register it by "
+                          "register_buffer, or clone it first")  # fmt: skip
+    outputs = [OutputSpec(kind, _argument(value), name) for (kind, name), value in zip(targets, results, strict=False)]
+    outputs += [OutputSpec(OutputKind.USER_OUTPUT, _argument(value), None) for value in results[len(targets) :]]
+    constants = dict(found.constants)
+    constants |= {name: tensor for name, tensor, kept in program.buffers if not kept}
+    check = InputCheck(program.in_spec, program.names, [_outline(x) for x in program.leaves], symbols)
+    signature = ModuleCallSignature([], [], program.in_spec, found.out_spec, arguments)
+    return ExportedProgram(
+        found.root,
+        found.graph,
+        ExportGraphSignature(specs, outputs),
+        _state(program),
+        {s.name: s.range for s in symbols},
+        [ModuleCallEntry("", signature), *_modules(found)],
+        example,
+        constants,
+        check=check,
+    )
+
+
+def _input(kind: InputKind, name: str, node: Node, persistent: dict[str, bool], values: dict[int, Any]) -> InputSpec:
+    if kind is InputKind.USER_INPUT:
+        value = values[id(node)]
+        constant = not isinstance(value, Tensor)
+        return InputSpec(kind, ConstantArgument(node.name, value) if constant else TensorArgument(node.name), None)
+    return InputSpec(kind, TensorArgument(node.name), name, persistent[name] if kind is InputKind.BUFFER else None)
+
+
+def _argument(value: Any) -> Any:
+    if not isinstance(value, Node):
+        return ConstantArgument("", value)
+    return TensorArgument(value.name) if isinstance(value.meta.get("val"), Tensor) else SymIntArgument(value.name)
+
+
+def _outline(leaf: Any) -> Any:
+    return (tuple(map(int, Tensor.size(leaf))), leaf.dtype, leaf.device.type) if isinstance(leaf, Tensor) else leaf
+
+
+def _state(program: Program) -> dict[str, Any]:
+    """Parameters, then persistent buffers, then other names of theirs."""
+    state = dict(program.module.state_dict(keep_vars=True))
+    first = [name for name, _ in program.parameters] + [name for name, _, _ in program.buffers]
+    return {name: state[name] for name in first if name in state} | state
+
+
+def _modules(found: Trace) -> list[ModuleCallEntry]:
+    seen: dict[str, None] = {}
+
+    def look(graph: Graph, root: Module) -> None:
+        for node in graph.nodes:
+            for path, _ in node.meta.get("nn_module_stack", {}).values():
+                if path:
+                    seen[path] = None
+            if node.op == "get_attr":
+                inner = getattr(root, node.target)
+                look(inner.graph, inner)
+
+    look(found.graph, found.root)
+    return [ModuleCallEntry(path) for path in seen]

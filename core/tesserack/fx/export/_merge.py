@@ -1,0 +1,218 @@
+"""Traces at several sizes as one graph: what differs between them is made of the sizes of what the graph is given."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.aten.operators import namespace
+from tesserack.fx.export._sizes import Expression, SymInt, find, size
+from tesserack.fx.graph import Graph
+from tesserack.fx.graph_module import GraphModule
+from tesserack.fx.node import Node
+
+__all__ = ["Difference", "merge"]
+
+aten = namespace("aten")
+
+
+class Difference(Exception):
+    """Traces that do not agree: at which node of the first, in which other one, and how."""
+
+    def __init__(self, node: Node | None, trace: int, why: str, other: Node | None = None) -> None:
+        super().__init__(why)
+        self.node, self.trace, self.why, self.other = node, trace, why, other
+
+
+def merge(graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, ...], str]) -> None:
+    """Make the first graph one for all sizes. ``names`` are those of sizes, by the numbers that they were.
+
+    Raises:
+        Difference: if the graphs are not the same but for numbers, or a number follows from no sizes.
+    """
+    if len(graphs) > 1:
+        _Merged(graphs, roots, names).run()
+
+
+class _Merged:
+    def __init__(self, graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, ...], str]) -> None:
+        self.graphs, self.roots, self.names = graphs, roots, names
+        self.rows: list[tuple[Node, ...]] = []
+        self.places: list[dict[Node, int]] = [{} for _ in graphs]
+        self.symbols: list[Expression] = []
+        self.made: dict[str, Any] = {}  # nodes of expressions, by their text
+        self.sizes: dict[Node, list[Expression]] = {}  # sizes that vary, of values
+        self.vectors: dict[tuple[int, ...], Expression] = {}  # the first size that was these numbers
+        self.head: Node | None = None
+
+    def run(self) -> None:
+        lists = [[*graph.nodes] for graph in self.graphs]
+        for place, row in enumerate(zip(*lists, strict=False)):
+            self._same_step(row)
+            for nodes, node in zip(self.places, row, strict=True):
+                nodes[node] = place
+            self.rows.append(row)
+            self._arguments(row)
+            self._value(row)
+        lengths = {len(nodes) for nodes in lists}
+        if len(lengths) > 1:
+            raise Difference(lists[0][-1], 1, "the program takes more steps for some sizes than for others")
+
+    def _same_step(self, row: tuple[Node, ...]) -> None:
+        first = row[0]
+        for k, node in enumerate(row[1:], 1):
+            if node.op != first.op or (node.op not in ("placeholder", "get_attr") and node.target != first.target):
+                raise Difference(first, k, f"the program does {first.target}, and for other sizes {node.target}", node)
+
+    # --- arguments ---------------------------------------------------------------------------------------------------
+
+    def _arguments(self, row: tuple[Node, ...]) -> None:
+        first = row[0]
+        if first.op == "placeholder":
+            return
+        if first.op == "get_attr":
+            inner = [_attribute(root, node.target) for root, node in zip(self.roots, row, strict=True)]
+            if isinstance(inner[0], GraphModule):
+                merge([graph.graph for graph in inner], inner, self.names)
+                inner[0].recompile()
+            return
+        near = [s for node in first.all_input_nodes for s in self.sizes.get(node, ())]
+        before = (first.args, first.kwargs)
+        args = self._joined([node.args for node in row], row, near)
+        kwargs = self._joined([node.kwargs for node in row], row, near)
+        if not _same(before, (args, kwargs)):
+            first.args, first.kwargs = args, kwargs
+
+    def _joined(self, values: list[Any], row: tuple[Node, ...], near: list[Expression]) -> Any:
+        first = values[0]
+        kinds = {type(value) for value in values}
+        if isinstance(first, Node):
+            where = [places.get(value) for places, value in zip(self.places, values, strict=True)]
+            odd = next((k for k, place in enumerate(where) if place != where[0]), None)
+            if odd is not None:
+                raise Difference(row[0], odd, f"{row[0].target} is given other values for other sizes", row[odd])
+            return first
+        if isinstance(first, (tuple, list)) and len(kinds) == 1:
+            odd = next((k for k, value in enumerate(values) if len(value) != len(first)), None)
+            if odd is not None:
+                raise Difference(row[0], odd, f"{row[0].target} is given more values for some sizes", row[odd])
+            parts = [self._joined([*column], row, near) for column in zip(*values, strict=True)]
+            return type(first)(parts)
+        if isinstance(first, dict) and all(isinstance(v, dict) and [*v] == [*first] for v in values):
+            return {key: self._joined([value[key] for value in values], row, near) for key in first}
+        if isinstance(first, slice) and len(kinds) == 1:
+            return slice(*(self._joined([getattr(v, part) for v in values], row, near)
+                           for part in ("start", "stop", "step")))  # fmt: skip
+        if all(value is first or (type(value) is type(first) and value == first) for value in values):
+            return first
+        if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
+            raise Difference(row[0], 1, f"{row[0].target} is given {first!r}, and for other sizes {values[1:]}")
+        return self._number(values, row, near)
+
+    def _number(self, values: list[Any], row: tuple[Node, ...], near: list[Expression]) -> Any:
+        found = find(values, self.symbols, near)
+        if found is None:
+            found = find(values, self.symbols, [*self.vectors.values()])
+        if found is None:
+            raise Difference(
+                row[0],
+                1,
+                f"{row[0].target} is given {values[0]}, and for other sizes {values[1:]}, which could not be told from "
+                "the sizes of what it is given",
+            )
+        return self._built(found, row[0])
+
+    def _built(self, expression: Expression, before: Node) -> Any:
+        """The node of an expression, made before the step that needs it; plain numbers as they are."""
+        how = expression.how
+        if how[0] == "number":
+            return how[1]
+        key = repr((how[0], how[1], how[2])) if how[0] == "size" else expression.text
+        if key in self.made:
+            return self.made[key]
+        if how[0] == "size":
+            made = self._node(before, aten.sym_size.int, (how[1], how[2]), expression, "sym_size_int")
+        else:
+            parts = [self._built(part, before) for part in how[1:]]
+            made = self._operation(how[0], parts, expression, before)
+        self.made[key] = made
+        return made
+
+    def _operation(self, sign: str, parts: list[Any], expression: Expression, before: Node) -> Any:
+        if sign in _FUNCTIONS:
+            return self._node(before, _FUNCTIONS[sign], tuple(parts), expression)
+        if sign == "power":
+            return self._node(before, operator.pow, (parts[0], -0.5), expression)
+        divisor = parts[0] if sign == "reciprocal" else self._node(before, math.sqrt, (parts[0],), expression)
+        return self._node(before, operator.truediv, (1, divisor), expression)
+
+    def _node(self, before: Node, target: Any, args: Any, expression: Expression, name: str | None = None) -> Node:
+        graph = self.graphs[0]
+        with graph.inserting_before(before):
+            made = graph.create_node("call_function", target, args, {}, name=name)
+        made.meta = {k: v for k, v in before.meta.items() if k in ("stack_trace", "nn_module_stack")}
+        value = expression.values[0]
+        made.meta["val"] = SymInt(value, expression.text) if isinstance(value, int) else value
+        return made
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _value(self, row: tuple[Node, ...]) -> None:
+        if row[0].op == "output":
+            return
+        values = [node.meta.get("val") for node in row]
+        if isinstance(values[0], Tensor):
+            self._tensor(row, values)
+
+    def _tensor(self, row: tuple[Node, ...], values: list[Any]) -> None:
+        node = row[0]
+        ranks = {value.ndim for value in values}
+        if len(ranks) > 1 or len({value.dtype for value in values}) > 1:
+            raise Difference(node, 1, f"{node.target} gives other dtypes or numbers of dims for other sizes")
+        shown: list[Any] = []
+        for dim, column in enumerate(zip(*(_plain(value) for value in values), strict=True)):
+            if len({*column}) == 1:
+                shown.append(column[0])
+                continue
+            text = self._named(column, node, dim)
+            found = size(node, dim, column, text)
+            self.sizes.setdefault(node, []).append(found)
+            self.vectors.setdefault(column, found)
+            shown.append(SymInt(column[0], text))
+        if any(isinstance(part, SymInt) for part in shown) and hasattr(values[0], "_outline"):
+            values[0]._symbolic = tuple(shown)
+
+    def _named(self, column: tuple[int, ...], node: Node, dim: int) -> str:
+        """What a size is called: an expression of those that vary by themselves."""
+        known = self.vectors.get(column)
+        if known is not None:
+            return known.text
+        if node.op == "placeholder":
+            text = self.names.get(column, f"s{len(self.symbols)}")
+            self.symbols.append(size(node, dim, column, text))
+            return text
+        found = find(column, self.symbols, ())
+        return found.text if found is not None else f"u{len(self.vectors)}"
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "*": operator.mul, "+": operator.add, "-": operator.sub, "//": operator.floordiv, "/": operator.truediv,
+    "float": float, "sqrt": math.sqrt, "log": math.log,
+}  # fmt: skip
+
+
+def _plain(value: Tensor) -> tuple[int, ...]:
+    return tuple(map(int, Tensor.size(value)))
+
+
+def _attribute(root: Any, path: str) -> Any:
+    for part in path.split("."):
+        root = getattr(root, part)
+    return root
+
+
+def _same(one: Any, other: Any) -> bool:
+    return repr(one) == repr(other)

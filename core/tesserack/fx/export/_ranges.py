@@ -1,0 +1,123 @@
+"""What an exported program's inputs may be: checked at every call, told by the names of inputs and dims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tesserack import Tensor
+from tesserack.fx.export._errors import InputError
+from tesserack.utils._pytree import TreeSpec, tree_flatten
+
+__all__ = ["InputCheck", "Symbol", "ValueRanges", "flat_inputs"]
+
+
+@dataclass(frozen=True)
+class ValueRanges:
+    """The least and the greatest value, None where there is no bound."""
+
+    lower: int
+    upper: int | None
+
+    def __str__(self) -> str:
+        return f"VR[{self.lower}, {'int_oo' if self.upper is None else self.upper}]"
+
+    __repr__ = __str__
+
+    def __contains__(self, value: int) -> bool:
+        return self.lower <= value and (self.upper is None or value <= self.upper)
+
+
+@dataclass
+class Symbol:
+    """A size that varies by itself, and where it shows: ``(leaf, dim, factor, offset)`` for each input's size."""
+
+    name: str
+    range: ValueRanges
+    places: list[tuple[int, int, int, int]]
+    example: int
+    hint: bool = False  # without a name of the program's, which may find that it does not vary
+    auto: bool = False
+    declared: bool = False  # whether the program says what the least is
+
+
+@dataclass
+class InputCheck:
+    """The inputs of the example, as outlines: ``(shape, dtype, device type)`` or a constant."""
+
+    in_spec: TreeSpec
+    names: list[str]
+    leaves: list[Any]
+    symbols: list[Symbol] = field(default_factory=list)
+
+    def __call__(self, leaves: Sequence[Any]) -> dict[str, int]:
+        """The sizes that vary, by name. ``InputError`` for inputs that the program was not made for."""
+        varying = {(leaf, dim): symbol for symbol in self.symbols for leaf, dim, _, _ in symbol.places}
+        for place, (name, expected, found) in enumerate(zip(self.names, self.leaves, leaves, strict=True)):
+            self._leaf(place, name, expected, found, varying)
+        return {symbol.name: self._size(symbol, leaves) for symbol in self.symbols}
+
+    def _leaf(self, place: int, name: str, expected: Any, found: Any, varying: Any) -> None:
+        if not isinstance(expected, tuple):
+            if isinstance(found, Tensor) or type(found) is not type(expected) or found != expected:
+                raise InputError(f"{name}: expected {expected!r}, as in the example, got {_short(found)}")
+            return
+        shape, dtype, _ = expected
+        if not isinstance(found, Tensor):
+            raise InputError(f"{name}: expected a tensor of {dtype} and shape {shape}, got {_short(found)}")
+        if found.dtype is not dtype:
+            raise InputError(f"{name}: expected a tensor of {dtype}, got {found.dtype}; use .to({dtype})")
+        if found.ndim != len(shape):
+            raise InputError(f"{name}: expected {len(shape)} dims, got shape {tuple(found.shape)}")
+        for dim, size in enumerate(shape):
+            if (place, dim) not in varying and found.shape[dim] != size:
+                raise InputError(
+                    f"{name}: expected size {size} in dim {dim}, got {found.shape[dim]}; export with dynamic_shapes to "
+                    "let it vary"
+                )
+
+    def _size(self, symbol: Symbol, leaves: Sequence[Any]) -> int:
+        first: tuple[int, str] | None = None
+        for leaf, dim, factor, offset in symbol.places:
+            size = int(leaves[leaf].shape[dim])
+            value, rest = divmod(size - offset, factor)
+            where = f"{self.names[leaf]} in dim {dim}"
+            if rest:
+                raise InputError(f"{_scaled(symbol.name, factor, offset)}: got {size} for {where}")
+            if value not in symbol.range:
+                upper = symbol.range.upper
+                bounds = f"{symbol.range.lower}..{upper}" if upper is not None else f"at least {symbol.range.lower}"
+                raise InputError(f"{symbol.name}: expected {bounds}, got {value}, the size of {where}")
+            if first is not None and first[0] != value:
+                raise InputError(
+                    f"{symbol.name}: expected one size, got {first[0]}, by {first[1]}, and {value}, by {where}"
+                )
+            first = first or (value, where)
+        assert first is not None
+        return first[0]
+
+
+def _scaled(name: str, factor: int, offset: int) -> str:
+    return f"expected a size of the form {factor}*{name}{f' + {offset}' if offset else ''}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.dtype} and shape {tuple(value.shape)}"
+    return repr(value)
+
+
+def flat_inputs(spec: TreeSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The leaves of a call's arguments. ``InputError`` if they do not have the example's structure."""
+    expected = spec.children_specs[1]
+    order = list(expected.context or ())
+    if {*order} == {*kwargs}:
+        kwargs = {name: kwargs[name] for name in order}
+    leaves, found = tree_flatten((args, kwargs))
+    if found != spec:
+        raise InputError(
+            f"expected arguments of the example's structure, {spec.children_specs[0]} and keywords {order}, got "
+            f"{found.children_specs[0]} and keywords {[*kwargs]}:\n{spec}\n{found}"
+        )
+    return leaves

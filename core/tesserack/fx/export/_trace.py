@@ -1,0 +1,289 @@
+"""One run of a program on fake tensors, as a graph without writes, whose inputs are all placeholders."""
+
+from __future__ import annotations
+
+import contextlib
+import keyword
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+from tesserack._tensor.subclass import has_no_memory
+from tesserack.aten.fake.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from tesserack.aten.modes import disabled_modes
+from tesserack.fx.experimental.proxy_tensor import (
+    _PACKAGE,
+    ProxyTorchDispatchMode,
+    PythonKeyTracer,
+    shown_frames,
+)
+from tesserack.fx.export._errors import ExportError, ways_out
+from tesserack.fx.export._functional import Functional, functionalize_inner, written
+from tesserack.fx.export._side_effects import SideEffects
+from tesserack.fx.export._watch import Watch
+from tesserack.fx.export.graph_signature import InputKind
+from tesserack.fx.graph import Graph
+from tesserack.fx.node import Node
+from tesserack.jit.compiler import exporting
+from tesserack.nn.modules.module import (
+    Module,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from tesserack.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+__all__ = ["Program", "Trace", "line_of", "trace"]
+
+
+@dataclass
+class Program:
+    """What is exported: a module with its parameters and buffers, and example inputs, as leaves with names."""
+
+    module: Module
+    leaves: list[Any]
+    in_spec: TreeSpec
+    names: list[str]
+    parameters: list[tuple[str, Tensor]]
+    buffers: list[tuple[str, Tensor, bool]]
+    constants: dict[int, str]  # tensors that are plain attributes of modules, by identity
+    decompositions: dict[Any, Any] = field(default_factory=dict)
+    traces: dict[Any, Any] = field(default_factory=dict)  # made so far, by the sizes that vary
+
+
+@dataclass
+class Trace:
+    """The graph of one run, its placeholders by kind, what it wrote to, and what it returned."""
+
+    graph: Graph
+    root: Module
+    inputs: list[tuple[InputKind, str, Node]]
+    constants: list[tuple[str, Tensor]]
+    changed: list[tuple[InputKind, str, Node]]
+    results: list[Any]
+    out_spec: TreeSpec
+    watch: Watch
+
+
+class _Tracer(PythonKeyTracer):
+    """Constants become placeholders; they are noted with their names."""
+
+    def __init__(self, program: Program, mode: FakeTensorMode) -> None:
+        super().__init__()
+        self.program, self.mode = program, mode
+        self.found: list[tuple[str, Tensor, Node]] = []
+        self.lifted_constants = 0
+
+    def constant(self, tensor: Tensor) -> Node:
+        """A placeholder for a tensor that the program holds."""
+        if isinstance(tensor, FakeTensor):
+            raise ExportError(
+                f"export: a tensor of shape {tuple(tensor.shape)} is used that another trace has left behind, in an "
+                "attribute or a global; do not keep what the program computes outside of it"
+            )
+        name = self.program.constants.get(id(tensor))
+        if name is None:
+            name = f"lifted_tensor_{self.lifted_constants}"
+            self.lifted_constants += 1
+        node = self.lift(f"c_{name.replace('.', '_')}", tensor)
+        self.found.append((name, tensor, node))
+        return node
+
+    def is_form(self, tensor: Tensor, value: Any) -> bool:
+        """Whether a value is the fake form of a tensor of the program's: the same, written to in place."""
+        with disabled_modes():
+            return self.mode.from_tensor(tensor) is value
+
+    def lift(self, name: str, tensor: Tensor) -> Node:
+        """A placeholder for a tensor of the program's: its fake form is the same value."""
+        with disabled_modes():
+            fake = self.mode.from_tensor(tensor)
+        node = self.placeholder(name, fake)
+        self.track(tensor, node)
+        return node
+
+
+@contextlib.contextmanager
+def _module_stack(tracer: PythonKeyTracer, module: Module) -> Iterator[None]:
+    """Within it nodes know the modules that they are from."""
+    names = {id(m): name for name, m in module.named_modules()}
+    calls: dict[str, int] = {}
+    before: list[dict[str, tuple[str, str]]] = []
+
+    def enter(m: Module, args: Any) -> None:
+        before.append(tracer.module_stack)
+        name = names.get(id(m))
+        if name is None:
+            return
+        times = calls[name] = calls.get(name, -1) + 1
+        path = f"{name}@{times}" if times else name
+        key = "L__self__" + ("_" + path.replace(".", "_") if path else "")
+        kind = f"{type(m).__module__}.{type(m).__qualname__}"
+        tracer.module_stack = {**tracer.module_stack, key: (path, kind)}
+
+    def leave(m: Module, args: Any, result: Any) -> None:
+        tracer.module_stack = before.pop()
+
+    handles = register_module_forward_pre_hook(enter), register_module_forward_hook(leave)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
+    """Run the program once, with these sizes in the place of the example's.
+
+    Raises:
+        ExportError: for what cannot be seen or is not known without data, with the program's line.
+    """
+    mode = FakeTensorMode()
+    watch = Watch()
+    if sizes:
+        mode.shown_sizes = watch.shown
+    tracer = _Tracer(program, mode)
+    inputs = [(InputKind.PARAMETER, name, tracer.lift(f"p_{_flat(name)}", x)) for name, x in program.parameters]
+    inputs += [(InputKind.BUFFER, name, tracer.lift(f"b_{_flat(name)}", x)) for name, x, _ in program.buffers]
+    leaves = [_resized(mode, leaf, place, sizes) for place, leaf in enumerate(program.leaves)]
+    users = [tracer.placeholder(name, leaf) for name, leaf in zip(program.names, leaves, strict=True)]
+    inputs += [(InputKind.USER_INPUT, name, node) for name, node in zip(program.names, users, strict=True)]
+    proxies = ProxyTorchDispatchMode(tracer, "fake", decomposition_table=program.decompositions)
+    effects = SideEffects(program.module)
+    args, kwargs = tree_unflatten(leaves, program.in_spec)
+    with _within(program, tracer), effects, mode, proxies, ts.no_grad():
+        flat, out_spec = tree_flatten(program.module(*args, **kwargs))
+        nodes = [_result(tracer, x) for x in flat]
+        assigned = [(name, tracer.node_of(x)) for name, x in effects.buffers(tracer.is_form)]
+    mode.shown_sizes = None
+    tracer.graph.create_node("output", "output", ((*nodes, *(node for _, node in assigned)),), {})
+    return _finished(tracer, inputs, out_spec, [name for name, _ in assigned], watch)
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
+
+
+@contextlib.contextmanager
+def _within(program: Program, tracer: PythonKeyTracer) -> Iterator[None]:
+    """Export is under way; errors are told with the program's line."""
+    try:
+        with exporting(), _module_stack(tracer, program.module):
+            yield
+    except DataDependentOutputException as error:
+        raise ways_out("number", error, line_of(error)) from error
+    except DynamicOutputShapeException as error:
+        raise ways_out("sizes", error, line_of(error)) from error
+    except (TypeError, RuntimeError, BufferError) as error:
+        if "tensor with memory" not in str(error) and "to numpy" not in str(error):
+            raise
+        raise ways_out("python", error, line_of(error)) from error
+
+
+def line_of(error: BaseException) -> str:
+    """The program's line that an error comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [f for f in frames if not f.filename.startswith((_PACKAGE, "<frozen"))]
+    return shown_frames([(f.filename, f.lineno or 0, f.name) for f in found[-1:]])
+
+
+def _resized(mode: FakeTensorMode, leaf: Any, place: int, sizes: dict[tuple[int, int], int]) -> Any:
+    """A fake tensor as an input, with the sizes of this trace."""
+    if not isinstance(leaf, Tensor):
+        return leaf
+    if isinstance(leaf, FakeTensor) or has_no_memory(leaf):
+        leaf = leaf.detach()
+    shape = [sizes.get((place, dim), int(n)) for dim, n in enumerate(Tensor.size(leaf))]
+    order = sorted(range(leaf.ndim), key=lambda d: -leaf.stride(d))
+    with disabled_modes():
+        outline = ts.empty_permuted(shape, order, dtype=leaf.dtype, device="meta")
+        return FakeTensor(mode, outline, leaf.device)
+
+
+def _result(tracer: PythonKeyTracer, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return tracer.node_of(value)
+    if value is None or isinstance(value, (int, float, bool, str)):
+        return value
+    raise ExportError(
+        f"export: expected a program that returns tensors, numbers and text in tuples, lists and dicts, got "
+        f"{type(value).__name__}; register its class by tesserack.export.register_dataclass or "
+        "tesserack.utils._pytree.register_pytree_node"
+    )
+
+
+def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: list[str], watch: Watch) -> Trace:
+    """The graph without writes, its placeholders in order, and without steps that nothing reads."""
+    functionalize_inner(tracer.root)
+    found = Functional(tracer.graph)
+    constants = [(InputKind.CONSTANT_TENSOR, name, node) for name, _, node in tracer.found]
+    every = [x for x in inputs if x[0] is not InputKind.USER_INPUT] + constants
+    every += [x for x in inputs if x[0] is InputKind.USER_INPUT]
+    placeholders = found.placeholders
+    changed = [(kind, name, found.read(node)) for kind, name, node in every if node in found.changed]
+    count = len(found.results) - len(assigned)
+    changed += [(InputKind.BUFFER, name, node) for name, node in zip(assigned, found.results[count:], strict=True)]
+    changed = [item for kind in _ORDER for item in changed if item[0] is kind]
+    _reorder(found.graph, [placeholders[node] for _, _, node in every])
+    _rename(found.graph, {placeholders[node]: name for kind, name, node in every if kind is InputKind.USER_INPUT})
+    results = [*found.results[:count]]
+    output = found.graph.create_node("output", "output", ((*(node for _, _, node in changed), *results),), {})
+    output.meta["val"] = None
+    _remove_unread(found.graph)
+    return Trace(
+        found.graph,
+        tracer.root,
+        [(kind, name, placeholders[node]) for kind, name, node in every],
+        [(name, tensor) for name, tensor, _ in tracer.found],
+        changed,
+        results,
+        out_spec,
+        watch,
+    )
+
+
+_ORDER = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR, InputKind.USER_INPUT)
+
+
+def _reorder(graph: Graph, nodes: list[Node]) -> None:
+    for node in reversed(nodes):
+        first = next(iter(graph.nodes))
+        if first is not node:
+            first.prepend(node)
+
+
+def _rename(graph: Graph, names: dict[Node, str]) -> None:
+    """Inputs are called as the program calls them, though it be as a builtin function is."""
+    taken = {node.name for node in graph.nodes}
+    for node, name in names.items():
+        if name not in taken and name.isidentifier() and not keyword.iskeyword(name):
+            node.name = name
+
+
+def _remove_unread(graph: Graph) -> None:
+    """Steps that nothing reads go, but for those that write or draw random numbers."""
+    for node in reversed([*graph.nodes]):
+        if not node.users and node.op in ("call_function", "get_attr") and not written(node) and not _random(node):
+            graph.erase_node(node)
+
+
+def _random(node: Node) -> bool:
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet is not None and packet.__name__ in _random_names()
+
+
+def _random_names() -> frozenset[str]:
+    if "random" not in _names:
+        records: Any = ts._native._operators()
+        _names["random"] = frozenset(r["base"] for r in records if r["effects"]["random"])
+    return _names["random"]
+
+
+_names: dict[str, frozenset[str]] = {}

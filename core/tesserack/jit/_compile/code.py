@@ -1,0 +1,110 @@
+"""What functions may do, read from their code: what they read that is not theirs, and what they must not do."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import types
+from typing import Any, NamedTuple
+
+from tesserack.jit._compile.errors import NotProved
+
+__all__ = ["Read", "Reads", "check", "reads", "resolve"]
+
+_REFUSED = {
+    "STORE_GLOBAL": "writes the global", "DELETE_GLOBAL": "deletes the global", "STORE_NAME": "writes the name",
+    "DELETE_NAME": "deletes the name", "LOAD_NAME": "reads the name", "STORE_ATTR": "sets the attribute",
+    "DELETE_ATTR": "deletes the attribute", "IMPORT_NAME": "imports", "IMPORT_FROM": "imports",
+    "LOAD_BUILD_CLASS": "makes a class", "SETUP_ANNOTATIONS": "annotates", "LOAD_FROM_DICT_OR_GLOBALS": "reads a name",
+}  # fmt: skip
+
+
+class Read(NamedTuple):
+    """A global, and the attributes that are read of it one after another."""
+
+    name: str
+    path: tuple[str, ...]
+    line: int
+
+
+class Reads(NamedTuple):
+    """All that a code object reads: globals, and attributes of whatever."""
+
+    globals: tuple[Read, ...]
+    attributes: frozenset[str]
+
+
+def _instructions(code: types.CodeType) -> list[dis.Instruction]:
+    return [i for i in dis.get_instructions(code) if i.opname not in ("PUSH_NULL", "PRECALL", "CACHE")]
+
+
+@functools.lru_cache(maxsize=4096)
+def reads(code: types.CodeType) -> Reads:
+    """What the code reads."""
+    found: list[Read] = []
+    attributes: set[str] = set()
+    instructions = _instructions(code)
+    lines = _lines(instructions, code)
+    for place, instruction in enumerate(instructions):
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
+            attributes.add(str(instruction.argval))
+        if instruction.opname == "LOAD_GLOBAL":
+            found.append(Read(str(instruction.argval), _path(instructions, place), lines[place]))
+    return Reads(tuple(found), frozenset(attributes))
+
+
+def check(code: types.CodeType) -> Reads:
+    """What the code reads. ``NotProved``, with the line, if it does what a graph would not repeat."""
+    reason = _refusal(code)
+    if reason is not None:
+        raise NotProved(reason)
+    return reads(code)
+
+
+@functools.lru_cache(maxsize=4096)
+def _refusal(code: types.CodeType) -> str | None:
+    instructions = _instructions(code)
+    lines = _lines(instructions, code)
+    for place, instruction in enumerate(instructions):
+        where = f"{code.co_filename}:{lines[place]} ({code.co_name})"
+        name = instruction.opname
+        if name in _REFUSED:
+            return f"{where} {_REFUSED[name]} {instruction.argval!r}"
+        if name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars:
+            return f"{where} writes {instruction.argval!r} of the function around it"
+    return None
+
+
+def _lines(instructions: list[dis.Instruction], code: types.CodeType) -> list[int]:
+    """The line of each instruction."""
+    lines, line = [], code.co_firstlineno
+    for instruction in instructions:
+        positions = getattr(instruction, "positions", None)
+        begun = positions.lineno if positions is not None else instruction.starts_line
+        line = begun or line
+        lines.append(int(line))
+    return lines
+
+
+def _path(instructions: list[dis.Instruction], place: int) -> tuple[str, ...]:
+    path = []
+    for instruction in instructions[place + 1 :]:
+        if instruction.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+            break
+        path.append(str(instruction.argval))
+    return tuple(path)
+
+
+class Absent:
+    """What stands for a name that is not there."""
+
+
+def resolve(space: dict[str, Any], read: Read) -> list[Any]:
+    """What a global is, and what each attribute of a module or class along the way is."""
+    values = [space.get(read.name, vars(builtins).get(read.name, Absent))]
+    for name in read.path:
+        if not isinstance(values[-1], (types.ModuleType, type)):
+            break
+        values.append(getattr(values[-1], name, Absent))
+    return values

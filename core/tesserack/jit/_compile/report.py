@@ -1,0 +1,78 @@
+"""What became of a function: its graphs, and why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tesserack.jit._compile.compiled import Compiled
+
+__all__ = ["ExplainOutput", "explain"]
+
+
+@dataclass
+class GraphBreak:
+    """Why a run is no graph."""
+
+    reason: str
+    user_stack: list[Any] = field(default_factory=list)
+    graph_break: bool = True
+
+
+@dataclass
+class ExplainOutput:
+    """The graphs of a call, how many steps each has, and why there are none where there are none."""
+
+    graphs: list[Any]
+    graph_count: int
+    graph_break_count: int
+    break_reasons: list[GraphBreak]
+    op_count: int
+    ops_per_graph: list[list[Any]] | None = None
+    out_guards: list[Any] | None = None
+    compile_times: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}",
+                 f"Op Count: {self.op_count}", "Break Reasons:"]  # fmt: skip
+        for number, found in enumerate(self.break_reasons, 1):
+            lines += [f"  Break Reason {number}:", f"    Reason: {found.reason}"]
+        for number, ops in enumerate(self.ops_per_graph or [], 1):
+            lines += [f"Ops per Graph {number}:", *(f"    {op}" for op in ops)]
+        return "\n".join(lines)
+
+
+def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """A function of arguments: what becomes of a call with these, which runs as plain Python where it is no graph.
+
+    >>> import tesserack as ts
+    >>> print(explain(lambda x: x.relu() + 1)(ts.ones(2)))
+    Graph Count: 1
+    Graph Break Count: 0
+    Op Count: 2
+    Break Reasons:
+    Ops per Graph 1:
+        aten.relu.default
+        aten.add.Tensor
+    """
+
+    def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
+        graphs: list[Any] = []
+
+        def keep(gm: Any, example_inputs: Any) -> Any:
+            graphs.append(gm)
+            return gm.forward
+
+        function = getattr(f, "_torchdynamo_orig_callable", f)
+        compiled = Compiled(function, [function], keep, False, {})
+        for _ in range(3):  # a run that imports something is tried again
+            compiled(*args, **kwargs)
+            if graphs or compiled.reasons:
+                break
+        steps = [[n.target for n in gm.graph.nodes if n.op == "call_function"] for gm in graphs]
+        reasons = [GraphBreak(reason) for reason in compiled.reasons]
+        count = sum(map(len, steps))
+        return ExplainOutput(graphs, len(graphs), len(reasons), reasons, count, steps)
+
+    return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

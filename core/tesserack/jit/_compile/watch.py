@@ -1,0 +1,144 @@
+"""What a run does: which functions it calls, written in Python and not."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from tesserack import Tensor
+from tesserack._tensor.overrides import is_tensor_method_or_property
+from tesserack.jit._compile.errors import NotProved
+
+__all__ = ["Watch", "tell", "trust"]
+
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+_OWN = str(Path(__file__).resolve().parent)  # whose calls are those of the program
+_LIBRARY = str(Path(types.__file__).resolve().parent)
+# Folders of this package whose functions only compute; what others do is not repeated by a graph.
+_COMPUTE = (
+    "nn", "ops", "_tensor", "aten", "jit", "fx", "utils/_pytree.py", "func", "_subclasses", "__init__.py", "compat",
+    "library", "utils/homes.py", "distributions", "utils/warnings.py", "backends/_accessors.py",
+)  # fmt: skip
+_NOT = ("nn/parallel", "ops/random.py", "ops/control_flow.py")
+_BUILTINS = frozenset({
+    "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "getattr", "hasattr", "hash", "isinstance",
+    "issubclass", "iter", "len", "max", "min", "next", "ord", "pow", "repr", "round", "sorted", "sum",
+})  # fmt: skip
+_MODULES = frozenset({"math", "_operator", "itertools", "_functools", "_collections", "cmath", "collections"})
+_VALUES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex, range, slice, types.GeneratorType)
+# Methods of tensors and functions of the core that hand out, or take, what no graph sees, or change more than values.
+_REFUSED = frozenset({
+    "tolist", "numpy", "_numpy", "item", "data_ptr", "untyped_storage", "storage", "set_", "resize_", "backward",
+    "register_hook", "requires_grad_", "share_memory_", "_manual_seed_all", "set_rng_state", "__array__", "__dlpack__",
+    "retain_grad", "__setstate__", "_set_data", "set_grad_enabled", "_from_numpy", "from_numpy", "apply",
+})  # fmt: skip
+# Contexts that switch gradients.
+_SWITCHES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_inference_mode"})
+_trusted: set[types.CodeType] = set()
+
+
+def trust(function: Any) -> None:
+    """Take a function's word that it only computes."""
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        _trusted.add(code)
+
+
+_running: list[Watch] = []
+
+
+def tell(reason: str) -> None:
+    """Have a run that is being captured be no graph."""
+    for watch in _running:
+        watch.refuse(reason)
+
+
+class Watch:
+    """As a context: notes the codes of the program's functions that run, with their globals; ``reason`` tells what was
+    done that a graph would not repeat.
+    """
+
+    def __init__(self) -> None:
+        self.codes: dict[types.CodeType, dict[str, Any]] = {}
+        self.reason: NotProved | None = None
+        self.paused = False  # while an operator runs, and is written down
+
+    def __enter__(self) -> Watch:
+        self._before = sys.getprofile()
+        _running.append(self)
+        sys.setprofile(self._event)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        sys.setprofile(self._before)
+        _running.remove(self)
+
+    def refuse(self, reason: str, passing: bool = False) -> None:
+        """Note a reason; the first counts."""
+        if self.reason is None:
+            self.reason = NotProved(reason, passing)
+
+    def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if self.reason is not None or self.paused:
+            return
+        if event == "call":
+            self._called(frame)
+        elif event == "c_call":
+            self._called_native(frame, arg)
+
+    def _called(self, frame: types.FrameType) -> None:
+        code = frame.f_code
+        name = code.co_filename
+        if name.startswith("<frozen importlib"):
+            self.refuse("a module is imported", passing=True)
+        elif name.startswith(_PACKAGE):
+            inside = name[len(_PACKAGE) + 1 :]
+            if not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
+                self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}")
+        elif code not in _trusted and not _is_help(frame):
+            self.codes.setdefault(code, frame.f_globals)
+
+    def _called_native(self, frame: types.FrameType, function: Any) -> None:
+        name = str(getattr(function, "__name__", function))
+        owner = getattr(function, "__self__", None)
+        if name in _REFUSED or type(owner).__name__ in _SWITCHES:
+            self.refuse(f"{_line(frame)} calls {name}")
+        if frame.f_code.co_filename.startswith(_PACKAGE) or frame.f_code in _trusted or _is_help(frame):
+            return
+        if isinstance(owner, (Tensor, *_VALUES)) or is_tensor_method_or_property(function):
+            return
+        if name == "__new__" and isinstance(owner, type):
+            return  # a named tuple, or an object, whose making is Python's or none's
+        module = getattr(function, "__module__", None)
+        if module == "builtins" and name in _BUILTINS:
+            return
+        if module in _MODULES or str(module).partition(".")[0] == "tesserack":
+            return
+        kind = type(owner)
+        if getattr(kind, "__module__", None) in ("itertools", "builtins", "collections") and name in (
+            "__next__",
+            "get",
+        ):
+            return
+        self.refuse(f"{_line(frame)} calls {name}, which may do anything")
+
+
+def _is_help(frame: types.FrameType | None) -> bool:
+    """Whether a frame is of Python's library, called by this package for itself."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(_PACKAGE):
+            return not name.startswith(_OWN)
+        if not name.startswith((_LIBRARY, "<frozen")) or "site-packages" in name:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _line(frame: types.FrameType | None) -> str:
+    """The line of the program that a frame comes from."""
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "?"

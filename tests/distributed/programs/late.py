@@ -1,0 +1,15 @@
+"""Rank 1 comes late to a monitored barrier. Runs on each rank."""
+
+import time
+from datetime import timedelta
+
+from tesserack import distributed as dist
+
+dist.init_process_group()
+dist.monitored_barrier(timeout=timedelta(seconds=30))
+if dist.get_rank() == 1:
+    time.sleep(3)
+try:
+    dist.monitored_barrier(timeout=timedelta(seconds=0.5), wait_all_ranks=True)
+except dist.DistBackendError as error:
+    print(f"TOLD {dist.get_rank()}: {error}", flush=True)

@@ -1,0 +1,38 @@
+"""Programs that were written for PyTorch's sharded training run as they are."""
+
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs" / "torch"
+
+
+def test_wrapped_models_train(launch: Any) -> None:
+    done = launch("torch/fsdp1_train.py", 2, torch=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert float(re.search(r"images loss \S+ accuracy (\S+)", done.stdout)[1]) > 0.95, done.stdout
+    assert float(re.search(r"text loss (\S+)", done.stdout)[1]) < 0.5, done.stdout
+
+
+@pytest.mark.parametrize("api", ["dcp", "dtensor"])
+def test_divided_models_go_on_from_files(launch: Any, tmp_path: Path, api: str) -> None:
+    shown = []
+    for _ in range(2):
+        done = launch("torch/fsdp2_train.py", 2, tmp_path, "--api", api, "--mixed-precision", torch=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        shown.append(re.search(r"loss (\S+) steps (\d+)", done.stdout).groups())
+    assert [steps for _, steps in shown] == ["10", "20"] and float(shown[1][0]) < float(shown[0][0])
+
+
+def test_processes_that_a_program_spawns_save_and_load(tmp_path: Path) -> None:
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port = str(found.getsockname()[1])
+    words = [sys.executable, "-m", "tesserack", "run", str(PROGRAMS / "dcp_spawn.py"), str(tmp_path), port]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and "resumed 3" in done.stdout, done.stderr[-3000:]

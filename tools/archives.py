@@ -1,0 +1,91 @@
+"""Wheels and source distributions whose bytes depend on what is in them alone."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+__all__ = ["add_file", "normalize", "retag"]
+
+
+def normalize(archive: Path, epoch: int) -> Path:
+    """Write an archive again: members by name, all of one time, nobody's, with modes of two kinds."""
+    if archive.suffix == ".whl":
+        _write_wheel(archive, _read_wheel(archive), epoch)
+    else:
+        _write_tar(archive, epoch)
+    return archive
+
+
+def retag(wheel: Path, platform: str) -> Path:
+    """The wheel for another platform; the old file is gone."""
+    members = _read_wheel(wheel)
+    stem, _, old = wheel.stem.rpartition("-")
+    (info,) = (name for name in members if name.endswith(".dist-info/WHEEL"))
+    mode, text = members[info]
+    members[info] = (mode, text.replace(f"-{old}\n".encode(), f"-{platform}\n".encode()))
+    target = wheel.with_name(f"{stem}-{platform}.whl")
+    _write_wheel(target, members, 315532800)
+    if target != wheel:
+        wheel.unlink()
+    return target
+
+
+def add_file(wheel: Path, name: str, data: bytes) -> None:
+    """Put one more file into a wheel."""
+    members = _read_wheel(wheel)
+    members[name] = (0o755, data)
+    _write_wheel(wheel, members, 315532800)
+
+
+def _read_wheel(wheel: Path) -> dict[str, tuple[int, bytes]]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            item.filename: (0o755 if item.external_attr >> 16 & 0o111 else 0o644, archive.read(item))
+            for item in archive.infolist()
+            if not item.is_dir()
+        }
+
+
+def _write_wheel(wheel: Path, members: dict[str, tuple[int, bytes]], epoch: int) -> None:
+    (record,) = (name for name in members if name.endswith(".dist-info/RECORD"))
+    names = sorted(set(members) - {record}, key=lambda name: (".dist-info/" in name, name))
+    lines = [f"{name},sha256={_digest(members[name][1])},{len(members[name][1])}" for name in names]
+    members = {**members, record: (0o644, "\n".join([*lines, f"{record},,", ""]).encode())}
+    stamp = time.gmtime(max(epoch, 315532800))[:6]  # zip begins in 1980
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in [*names, record]:
+            mode, data = members[name]
+            item = zipfile.ZipInfo(name, stamp)
+            item.external_attr, item.compress_type, item.create_system = (
+                (0o100000 | mode) << 16,
+                zipfile.ZIP_DEFLATED,
+                3,
+            )
+            archive.writestr(item, data)
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def _write_tar(archive: Path, epoch: int) -> None:
+    with tarfile.open(archive) as old:
+        members = sorted(
+            ((item, old.extractfile(item).read()) for item in old.getmembers() if item.isfile()),  # type: ignore[union-attr]
+            key=lambda pair: pair[0].name,
+        )
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as fresh:
+        for item, data in members:
+            clean = tarfile.TarInfo(item.name)
+            clean.size, clean.mtime, clean.mode = len(data), epoch, 0o755 if item.mode & 0o111 else 0o644
+            fresh.addfile(clean, io.BytesIO(data))
+    with open(archive, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=epoch) as zipped:
+        zipped.write(packed.getvalue())
