@@ -230,6 +230,21 @@ def counts(x):
 
 
 W = X.clone().requires_grad_()
+
+
+MADE = types.ModuleType("made_for_a_test")
+MADE.n = 2
+
+
+class Output(dict):
+    pass
+
+
+class Held:
+    def __init__(self, value):
+        object.__setattr__(self, "value", value)
+
+
 PLAIN = [
     (lambda x: x * time.time(), (X,), "time"),
     (lambda x: x * random.random(), (X,), "random"),
@@ -251,6 +266,14 @@ PLAIN = [
     (no_gradient_inside, (W,), "__exit__|gradients"),
     (imports, (X,), "import"),
     (counts, (X,), "CALLS"),
+    (lambda x: x if x.grad is None else x + 1, (W,), "'grad'"),
+    (lambda x: x * x._version, (X,), "_version"),
+    (lambda x: getattr(MADE, "n") * x, (X,), "handed on"),  # noqa: B009
+    (lambda x: Output(y=x + 1), (X,), "returned"),
+    (lambda x: [Held(x * 2)], (X,), "returned|__setattr__"),
+    (lambda x: TABLE, (X,), "holds"),
+    (lambda x: lambda: x + 1, (X,), "returned"),
+    (lambda x: iter([x + 1]), (X,), "returned"),
 ]
 
 
