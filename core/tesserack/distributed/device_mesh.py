@@ -53,6 +53,7 @@ class DeviceMesh:
             raise ValueError(f"DeviceMesh: expected different ranks below {_world.get_world_size()}, got {seen}")
         self._ranks, self._shape = tuple(seen), tuple(self.mesh.shape)
         self._coordinate = self._place(_world.get_rank())
+        self._root: DeviceMesh | None = None  # what this is a part of
         self._groups = list(_groups) if _groups is not None else [self._made(dim) for dim in range(self.mesh.ndim)]
         _alive.add(self)
 
@@ -132,7 +133,14 @@ class DeviceMesh:
         part = self.mesh[index]
         order = [sorted(dims).index(dim) for dim in dims]
         groups = [self.get_all_groups()[dim] for dim in dims]
-        return DeviceMesh(self.device_type, part.permute(order), mesh_dim_names=wanted, _groups=groups)
+        made = DeviceMesh(self.device_type, part.permute(order), mesh_dim_names=wanted, _groups=groups)
+        made._root = self.root
+        return made
+
+    @property
+    def root(self) -> DeviceMesh:
+        """The mesh that this is a part of, or itself."""
+        return self if self._root is None else self._root
 
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: Any = None) -> DeviceMesh:
@@ -176,6 +184,7 @@ def mesh_of(device_type: str, ranks: Tensor, names: Any) -> DeviceMesh:
     made.device_type, made.mesh, made.mesh_dim_names = device_type, ranks, names
     made._ranks, made._shape, made._groups = tuple(made.mesh.flatten().tolist()), tuple(made.mesh.shape), []
     made._coordinate = made._place(_world.get_rank()) if _world.is_initialized() else None
+    made._root = None
     return next((mesh for mesh in _alive if mesh == made and mesh._groups), made)
 
 

@@ -12,7 +12,7 @@ from tesserack.distributed import _world
 from tesserack.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tesserack.distributed.fsdp._group import Kept, ParamGroup
 from tesserack.distributed.fsdp._layouts import Divided, Whole
-from tesserack.distributed.fsdp._leaves import divided_leaf
+from tesserack.distributed.fsdp._leaves import divided_leaf, local_of
 from tesserack.distributed.fsdp._places import Place, places_of
 from tesserack.distributed.fsdp._policies import (
     CPUOffloadPolicy,
@@ -322,30 +322,57 @@ def _divide(
 ) -> tuple[Whole, Any]:
     from tesserack.distributed.tensor import DTensor, Replicate, Shard
 
-    if isinstance(parameter, DTensor):
-        raise NotImplementedError(
-            "fully_shard: expected plain parameters, got a DTensor; tensor parallelism under fully_shard is absent"
-        )
+    outer = parameter._spec if isinstance(parameter, DTensor) else None
+    shape = tuple(parameter.shape)
     placement = (placement_of(parameter) if placement_of is not None else None) or Shard(0)
     dim = placement.dim % max(parameter.ndim, 1)
     if parameter.ndim == 0:
         raise ValueError(
             "fully_shard doesn't support scalar parameters. Change it to a 1D tensor with numel equal to 1."
         )
-    whole = Whole(tuple(parameter.shape), parameter.dtype, parameter.requires_grad, dim)
-    data = parameter.detach()
+    data = local_of(parameter).detach()
+    whole = Whole(tuple(data.shape), parameter.dtype, parameter.requires_grad, dim, outer)
     if data.device.type != "meta" and data.device.type != mesh.device_type:
         data = data.to(_device(mesh))
     mine = data.split(chunk_sizes(whole.shape[dim], ranks.parts), dim)[ranks.part]
     local = mine.clone(memory_format=ts.contiguous_format)
     if isinstance(offload, CPUOffloadPolicy) and local.device.type != "meta":
         local = local.cpu()
-    placements = [Shard(dim)] if mesh.ndim == 1 else [Replicate(), Shard(dim)]
-    leaf = divided_leaf(local, whole.shape, mesh, placements, parameter.requires_grad)
+    placements: list[Any] = [Shard(dim)] if mesh.ndim == 1 else [Replicate(), Shard(dim)]
+    if outer is not None:
+        mesh, placements = _joined(mesh, placements, outer)
+    leaf = divided_leaf(local, shape, mesh, placements, parameter.requires_grad)
     for name, value in parameter.__dict__.items():
         if name not in leaf.__dict__:
             setattr(leaf, name, value)
     return whole, leaf
+
+
+def _joined(mesh: DeviceMesh, placements: list[Any], outer: Any) -> tuple[DeviceMesh, list[Any]]:
+    """The mesh of ranks that divide what another mesh has cut before, and how the parameter lies on it.
+
+    ``ValueError`` unless both are parts of one mesh.
+    """
+    from tesserack.distributed.tensor import Shard
+    from tesserack.distributed.tensor.placement_types import _StridedShard
+
+    other = outer.mesh
+    names = (*(mesh.mesh_dim_names or ()), *(other.mesh_dim_names or ()))
+    if mesh.root != other.root or len(set(names)) != mesh.ndim + other.ndim:
+        raise ValueError(
+            f"fully_shard: the parameter lies on {other}, expected a part of the mesh that {mesh} is a part of: make "
+            'both from one, init_device_mesh(..., mesh_dim_names=("dp", "tp")), as mesh["dp"] and mesh["tp"]'
+        )
+    last = placements[-1]
+    pieces = 1
+    for size, placement in zip(other.shape, outer.placements, strict=True):
+        if placement.is_partial():
+            raise ValueError(f"fully_shard: expected a parameter whose parts are complete, got {outer}")
+        if isinstance(placement, Shard) and placement.dim == last.dim:
+            pieces *= size
+    if pieces > 1:
+        placements = [*placements[:-1], _StridedShard(last.dim, split_factor=pieces)]
+    return mesh.root[names], [*placements, *outer.placements]
 
 
 def _set_resharding(unit: UnitState, wanted: bool | int | None, mesh: DeviceMesh) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack import Tensor, nn
 
-__all__ = ["as_leaf_gradient", "divided_leaf", "local_of"]
+__all__ = ["as_leaf_gradient", "divided_leaf", "local_of", "spec_like"]
 
 
 def local_of(leaf: Any) -> Tensor:
@@ -18,6 +18,16 @@ def local_of(leaf: Any) -> Tensor:
 def as_leaf_gradient(leaf: Any, local: Tensor) -> Any:
     """This rank's part of a gradient, of the leaf's kind."""
     return local if local_of(leaf) is leaf else type(leaf)(local, leaf._spec)
+
+
+def spec_like(spec: Any, local: Tensor) -> Any:
+    """A ``DTensor`` over this memory that lies as another does."""
+    from tesserack.distributed.tensor import DTensor
+    from tesserack.distributed.tensor._spec import DTensorSpec
+
+    if spec.dtype != local.dtype:
+        spec = DTensorSpec(spec.mesh, spec.placements, spec.tensor_meta._replace(dtype=local.dtype))
+    return DTensor(local, spec)
 
 
 def divided_leaf(local: Tensor, shape: Sequence[int], mesh: Any, placements: Sequence[Any], requires_grad: bool) -> Any:
