@@ -26,6 +26,9 @@ static int properties(void* ctx, int32_t device, ts_properties* out) {
   memset(&mine, 0, sizeof mine);
   strcpy(mine.name, "Elder");
   mine.dtypes = (1u << TS_COMPLEX64) - 1;
+#ifdef TELL /* of its device, what cannot be */
+  TELL;
+#endif
   mine.struct_size = out->struct_size < sizeof mine ? out->struct_size : sizeof mine;
   memcpy(out, &mine, mine.struct_size);
   return TS_OK;
@@ -91,8 +94,14 @@ static int get_kernel(void* ctx, int32_t device, const char* op, ts_kernel* out)
   (void)device;
 #endif
   (void)ctx;
+#ifndef ANY_KERNEL
   if (strcmp(op, "pointwise") != 0) return TS_DECLINED;
+#endif
+  (void)op;
   out->run = pointwise;
+#ifdef TELL_OF_KERNEL
+  TELL_OF_KERNEL;
+#endif
   return TS_OK;
 }
 
@@ -142,6 +151,9 @@ __attribute__((visibility("default"))) int tesserack_backend(const ts_host* host
 #endif
 #ifdef EMPTY_SLOT
   t->EMPTY_SLOT = NULL;
+#endif
+#ifdef GIVE /* in its table, what cannot be */
+  GIVE;
 #endif
 #ifdef NO_TABLE
   *out = NULL;

@@ -116,6 +116,45 @@ def test_refused_with_a_reason(options, build, load):
     assert "elder-pkg 1.0" in out or "-plugin" in out  # the package, or the file
 
 
+# Of a table, as it is loaded.
+GIVEN = {
+    "t->flags = 64": "tells the flags 64; expected TS_B_OWN_ALLOCATOR or none",
+    "t->stream_create = (void*)probe": "fills ts_backend.stream_create but not stream_destroy; both go together",
+    "t->stream_destroy = (void*)probe": "fills ts_backend.stream_destroy but not stream_create; both go together",
+    "t->event_create = (void*)probe": "fills ts_backend.event_create but not event_destroy; both go together",
+    "t->host_alloc = (void*)probe": "fills ts_backend.host_alloc but not host_free; both go together",
+}
+# Of a device, as it is first used.
+TOLD = {
+    "memset(mine.name, 65, sizeof mine.name)": "a name without an end; the 128 bytes of ts_properties.name include a",
+    "mine.flags = 1u << 20": "the flags 1048576; expected some of TS_P_*",
+    "mine.dtypes |= 1ull << 60": "expected bits of the 21 dtypes",
+    "mine.flags = TS_P_HOST_MEMORY": "TS_P_HOST_MEMORY, but leaves the slot host_pointer empty",
+    "mine.dtypes |= 1u << TS_COMPLEX64": "complex dtypes, which its kernel copy_cast does not take",
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_tables_that_cannot_be_are_refused(given, build, load):
+    out = load(build("plugin.c", f"-DGIVE={given}"))
+    assert out.startswith("error backend: 'elder' from elder-pkg 1.0 ") and GIVEN[given] in out
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_devices_that_cannot_be_are_refused(told, build, load):
+    also = ("-DANY_KERNEL",) if "COMPLEX" in told else ()
+    with_use = "try:\n    ts.ones(2, device='elder')\nexcept RuntimeError as error:\n    print('error', error)\n"
+    out = load(build("plugin.c", f"-DTELL={told}", *also), with_use)
+    assert "error properties: backend 'elder' from elder-pkg 1.0 " in out and TOLD[told] in out
+
+
+@pytest.mark.parametrize("told", ["out->flags = 64", "out->layouts = 9"])
+def test_kernels_that_cannot_be_are_refused(told, build, load):
+    program = "try:\n    ts.ones(2, device='elder') + 1\nexcept RuntimeError as error:\n    print('error', error)\n"
+    out = load(build("plugin.c", f"-DTELL_OF_KERNEL={told}"), f"ts.backends.set_fallback('allow')\n{program}")
+    assert "error get_kernel: backend 'elder' from elder-pkg 1.0 " in out and "gives 'pointwise' the flags" in out
+
+
 SLOTS = ("probe", "properties", "alloc", "free", "synchronize", "get_kernel")
 COPIES = ("copy_from_host", "copy_to_host", "copy_within")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -9,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ import pytest
 import tesserack as ts
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # faults
 HEADERS = HERE.parents[1] / "core" / "include"
 REFERENCE = HERE.parents[1] / "plugins" / "reference" / "tesserack_reference"
 
 
 def cpu_library() -> str:
     """Where the cpu backend's shared library is, as its package says."""
-    (point,) = {p for p in entry_points(group="tesserack.backends") if p.name == "cpu"}
+    (point,) = {p for p in importlib.metadata.entry_points(group="tesserack.backends") if p.name == "cpu"}
     return str(point.load()())
 
 
@@ -46,16 +47,26 @@ def shadow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def mutants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process in which the devices of ``mutants.py`` are installed."""
+    """The environment of a process in which the devices of ``mutants*.py`` are installed."""
     folder = tmp_path_factory.mktemp("mutants")
-    shutil.copy(HERE / "mutants.py", folder)
-    # Every device of the module, the one whose fault is chosen by the environment included.
-    source = (HERE / "mutants.py").read_text()
-    names = re.findall(r"^ *(\w+) = (?:[A-Z]\w*|planted)\(", source, re.MULTILINE)
-    points = "".join(f"{name} = mutants:{name}\n" for name in names)
-    install(folder, "mutants", f"[tesserack.backends]\n{points}")
-    shutil.copytree(REFERENCE, folder / REFERENCE.name)  # which the mutants are made from
+    copy_mutants(folder)
+    install(folder, "mutants", f"[tesserack.backends]\n{''.join(entry_points().values())}")
     return environment(folder)
+
+
+def copy_mutants(folder: Path) -> None:
+    """The modules, and what they are made from."""
+    shutil.copy(HERE.parent / "plugins" / "late_backend.py", folder)
+    shutil.copytree(REFERENCE, folder / REFERENCE.name)
+    for path in HERE.glob("mutants*.py"):
+        shutil.copy(path, folder)
+
+
+def entry_points() -> dict[str, str]:
+    """Of every device of ``mutants*.py``, those whose fault is chosen by the environment included."""
+    named = re.compile(r"^(?: {4})?(\w+) = (?:[A-Z]\w*|planted)\((?:\"|\))", re.MULTILINE)
+    paths = sorted(HERE.glob("mutants*.py"))
+    return {name: f"{name} = {p.stem}:{name}\n" for p in paths for name in named.findall(p.read_text())}
 
 
 def install(folder: Path, name: str, entry_points: str) -> None:
@@ -93,11 +104,15 @@ def conform_shadow(shadow: dict[str, str], tmp_path: Path) -> Callable[..., tupl
 
 
 @pytest.fixture
-def conform_mutant(mutants: dict[str, str], tmp_path: Path) -> Callable[..., tuple[str, Any]]:
-    """Runs the kit on one of the mutants; returns what it printed and found."""
+def conform_mutant(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
+    """Runs the kit on one of the mutants, installed alone; returns what it printed and found."""
+    copy_mutants(tmp_path)
+    points = entry_points()
 
     def run(name: str, *arguments: str, **more: str) -> tuple[str, Any]:
-        return conform(name, {**mutants, **more}, tmp_path / "results.json", *arguments)
+        shutil.rmtree(tmp_path / "mutants-1.0.dist-info", ignore_errors=True)
+        install(tmp_path, "mutants", f"[tesserack.backends]\n{points[name]}")
+        return conform(name, environment(tmp_path, **more), tmp_path / "results.json", *arguments)
 
     return run
 

@@ -324,6 +324,71 @@ int drop_last(const ts_call* call) {
   return status;
 }
 
+// Loads what follows the last element of the first input, or lies a page further.
+int read_past(const ts_call* call, size_t further) {
+  const ts_tensor& x = *TS_IN(call, 0);
+  int64_t last = 0;
+  bool forwards = x.handle != nullptr;
+  for (int d = 0; d < x.ndim; ++d) {
+    forwards = forwards && x.strides[d] >= 0;
+    last += (x.sizes[d] - 1) * x.strides[d];
+  }
+  if (forwards) {
+    const volatile char* end = static_cast<const char*>(x.handle) + x.byte_offset + (last + 1) * size_of(x.dtype);
+    (void)end[further];
+  }
+  return static_cast<Kernel*>(call->kernel_ctx)->inner.run(call);
+}
+
+// Results go through one buffer, where they are many: whoever calls meanwhile gets those of the other.
+int share_large(const ts_call* call) {
+  static std::vector<char> buffer(1 << 22);
+  const ts_tensor &out = *TS_OUT(call, 0), &x = *TS_IN(call, 0);
+  const auto bytes = static_cast<size_t>(out.numel * size_of(out.dtype));
+  int status = static_cast<Kernel*>(call->kernel_ctx)->inner.run(call);
+  if (x.numel < 20000 || !(out.flags & TS_T_CONTIGUOUS) || bytes > buffer.size() || !out.handle) return status;
+  char* data = static_cast<char*>(out.handle) + out.byte_offset;
+  std::memcpy(buffer.data(), data, bytes);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::memcpy(data, buffer.data(), bytes);
+  return status;
+}
+
+// Writes more scratch memory than it asked for.
+int overrun_workspace(const ts_call* call) {
+  void* scratch = nullptr;
+  if (call->host->workspace(call, 1000, &scratch) == TS_OK) std::memset(scratch, 1, 1024);
+  return static_cast<Kernel*>(call->kernel_ctx)->inner.run(call);
+}
+
+// A step worked out ahead is kept by the operator's name: calls of another dtype get that of the first.
+struct Prepared {
+  std::map<std::string, std::shared_ptr<KeptCall>> first;
+  static Prepared& all() {
+    static Prepared p;
+    return p;
+  }
+};
+int run_step(const ts_step* step, const ts_call* call) {
+  auto* kernel = static_cast<Kernel*>(call->kernel_ctx);
+  auto* kept = static_cast<KeptCall*>(step->state);
+  if (call->compute_dtype == kept->call.compute_dtype) return kernel->inner.run(call);
+  KeptCall wrong(*call);
+  wrong.call.compute_dtype = kept->call.compute_dtype;
+  for (ts_tensor& x : wrong.inputs)
+    if (kept->inputs[0].dtype < TS_FLOAT64 || x.dtype < TS_FLOAT64) x.dtype = kept->inputs[0].dtype;
+  return kernel->inner.run(&wrong.call);
+}
+int prepare(const ts_call* call, ts_step* out) {
+  std::lock_guard lock(mutex);
+  auto& first = Prepared::all().first[call->op];
+  if (!first) first = std::make_shared<KeptCall>(*call);
+  out->run = run_step;
+  out->destroy = nullptr;
+  out->state = first.get();
+  return TS_OK;
+}
+
 int crash(const ts_call*) { std::abort(); }
 int hang(const ts_call*) {
   for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -337,6 +402,10 @@ int run(const ts_call* call) {
   if (fault("wrong gradient") && name == "softmax_backward") return halve(call);
   if (fault("late random bits") && name == "random_bits") return late(call);
   if (fault("dropped tail") && name == "pointwise") return drop_last(call);
+  if (fault("reads one element") && name == "gather") return read_past(call, 0);
+  if (fault("reads a page") && name == "reduce") return read_past(call, 4096);
+  if (fault("unsafe when large") && name == "reduce") return share_large(call);
+  if (fault("short workspace") && name == "sort") return overrun_workspace(call);
   if (fault("crash") && name == "cat") return crash(call);
   if (fault("hang") && name == "cat") return hang(call);
   if (name == "pointwise" || name == "copy_cast" || name == "fill") {
@@ -359,15 +428,20 @@ int get_kernel(void*, int32_t device, const char* op, ts_kernel* out) {
   std::lock_guard lock(mutex);
   Kernel& kept = kernels[op] = {op, inner};
   inner.run = run;
+  inner.prepare = fault("kept step") && std::strcmp(op, "reduce") == 0 ? prepare : nullptr;
   inner.ctx = &kept;
   std::memcpy(out, &inner, out->struct_size < sizeof inner ? out->struct_size : sizeof inner);
   return TS_OK;
 }
 
+// With these faults the host sees the memory.
+bool seen() { return fault("reads one element") || fault("reads a page"); }
+void* host_pointer(void*, int32_t, void* handle) { return handle; }
+
 int properties(void*, int32_t device, ts_properties* out) {
   int status = cpu->properties(cpu->ctx, device, out);
   std::snprintf(out->name, sizeof out->name, "simulated on the cpu");
-  out->flags = TS_P_SIMULATED;
+  out->flags = TS_P_SIMULATED | (seen() ? uint32_t{TS_P_HOST_MEMORY} : 0U);
   if (fault("no float64")) out->dtypes &= ~(uint64_t{1} << TS_FLOAT64);
   return status;
 }
@@ -392,6 +466,7 @@ extern "C" __attribute__((visibility("default"))) int tesserack_backend(const ts
   table.copy_to_host = copy_to_host;
   table.copy_within = copy_within;
   table.synchronize = synchronize;
+  if (seen()) table.host_pointer = host_pointer;
   table.get_kernel = get_kernel;
   table.stream_create = stream_create;
   table.stream_destroy = stream_destroy;

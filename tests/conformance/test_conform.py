@@ -83,7 +83,7 @@ def test_expected_failures_are_strict(run: Any) -> None:
     ("arguments", "message"),
     [
         (("--level", "perfect"), "invalid choice: 'perfect'"),
-        (("--areas", "copies,dreams"), "--areas: expected some of capabilities, required, bounds, .*, got 'dreams'"),
+        (("--areas", "copies,dreams"), "--areas: expected some of capabilities, slots, bounds, .*, got 'dreams'"),
         (("--timeout", "0"), "expected a positive number of seconds"),
         (("--expected-failures", "/nowhere/gaps.txt"), "/nowhere/gaps.txt"),
         (("-k", "and and"), "Wrong expression"),

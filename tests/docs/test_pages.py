@@ -45,16 +45,32 @@ def steps(page: Path) -> list[Step]:
     return found
 
 
+BUILD_TOOLS = ("setuptools>=77", "scikit-build-core>=0.11", "cmake>=3.20", "ninja>=1.5")
+
+
+@pytest.fixture(scope="session")
+def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What pip finds for isolated builds without a network: the tools that new packages are built with, as wheels."""
+    folder = tmp_path_factory.mktemp("wheelhouse")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder), *BUILD_TOOLS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no build tools to be had: {done.stderr.strip()[-300:]}")
+    return folder
+
+
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """A virtual environment that sees the tested Tesserack and the packages here, and installs without a network."""
+def environment(tmp_path: Path, wheelhouse: Path) -> dict[str, str]:
+    """A virtual environment that sees the tested Tesserack and the packages here, and installs as a user's pip does,
+    in isolated builds, but without a network."""
     folder = tmp_path / "venv"
     venv.create(folder, symlinks=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
     installed = Path(sysconfig.get_path("purelib"))
     # What an editable install leaves for the start of the interpreter; without one, the package's own folder.
     hooks = [line for file in sorted(installed.glob("_editable_*.pth")) for line in file.read_text().splitlines()]
-    here = [installed, sysconfig.get_path("platlib"), *(hooks or [Path(ts.__file__).parent.parent])]
+    found = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    here = [installed, sysconfig.get_path("platlib"), *found, *(hooks or [Path(ts.__file__).parent.parent])]
     Path(packages, "here.pth").write_text("\n".join(map(str, dict.fromkeys(here))) + "\n")
     for command, module in COMMANDS.items():
         script = folder / "bin" / command
@@ -64,7 +80,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     if shutil.which("ccache"):
         kept["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     path = os.pathsep.join((str(folder / "bin"), str(Path(sys.executable).parent), kept["PATH"]))
-    options = {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}  # the first is a double negation
+    options = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheelhouse), "PIP_CONFIG_FILE": os.devnull}
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "COLUMNS": "200"}
     return {**kept, **options, **quiet, "PATH": path, "VIRTUAL_ENV": str(folder)}
 

@@ -16,6 +16,7 @@ import pytest
 import tesserack as ts
 import tesserack.nn.functional as F
 from tesserack import compiler, fx, nn
+from tesserack.jit._compile.aot import aot_autograd, make_boxed_func
 from tesserack.jit._compile.errors import BackendCompilerFailed, InvalidBackend, Unsupported
 
 
@@ -229,6 +230,21 @@ def counts(x):
 
 
 W = X.clone().requires_grad_()
+
+
+MADE = types.ModuleType("made_for_a_test")
+MADE.n = 2
+
+
+class Output(dict):
+    pass
+
+
+class Held:
+    def __init__(self, value):
+        object.__setattr__(self, "value", value)
+
+
 PLAIN = [
     (lambda x: x * time.time(), (X,), "time"),
     (lambda x: x * random.random(), (X,), "random"),
@@ -250,6 +266,14 @@ PLAIN = [
     (no_gradient_inside, (W,), "__exit__|gradients"),
     (imports, (X,), "import"),
     (counts, (X,), "CALLS"),
+    (lambda x: x if x.grad is None else x + 1, (W,), "'grad'"),
+    (lambda x: x * x._version, (X,), "_version"),
+    (lambda x: getattr(MADE, "n") * x, (X,), "handed on"),  # noqa: B009
+    (lambda x: Output(y=x + 1), (X,), "returned"),
+    (lambda x: [Held(x * 2)], (X,), "returned|__setattr__"),
+    (lambda x: TABLE, (X,), "holds"),
+    (lambda x: lambda: x + 1, (X,), "returned"),
+    (lambda x: iter([x + 1]), (X,), "returned"),
 ]
 
 
@@ -514,3 +538,28 @@ def test_larger_models(backend):
             assert same(compiled(x), model(x)), compiled._compiled.reasons
         assert not compiled._compiled.reasons
     assert len(backend.graphs) == 3
+
+
+def test_compilers_of_both_directions():
+    graphs = []
+
+    def compiler(gm, example_inputs):
+        graphs.append([node.op for node in gm.graph.nodes])
+        return make_boxed_func(gm.forward)
+
+    ts.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    twin = copy.deepcopy(net)
+    compiled = ts.compile(net, backend=aot_autograd(fw_compiler=compiler))
+    for _ in range(2):
+        for model in (compiled, twin):
+            model(X).square().sum().backward()
+        for p, q in zip(net.parameters(), twin.parameters(), strict=True):
+            assert ts.allclose(p.grad, q.grad)
+    assert len(graphs) == 2 and graphs[0].count("placeholder") == 5 and "get_attr" not in graphs[0]
+    with ts.no_grad():
+        assert same(compiled(X), twin(X)) and len(graphs) == 3
+    compiled = ts.compile(lambda x: F.dropout(x), backend=aot_autograd(fw_compiler=compiler))
+    with pytest.warns(UserWarning, match="random"):
+        for _ in range(3):  # the first run may import what it needs, and is tried again
+            compiled(W)

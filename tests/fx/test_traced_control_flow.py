@@ -115,3 +115,14 @@ def test_what_a_backward_pass_saves_is_no_constant(name: str, mode: str) -> None
     graph = make_fx(gradient, tracing_mode=mode)(ts.rand(3, requires_grad=True))
     x = ts.rand(3)
     assert ts.allclose(graph(x), gradient(x.clone().requires_grad_()), atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", [nn.Dropout1d(0.5), nn.Dropout2d(0.5), nn.Dropout3d(0.5), nn.LocalResponseNorm(2)])
+def test_what_layers_draw_and_make_is_seen(layer: nn.Module) -> None:
+    x = ts.rand(3, 4, *[5] * {nn.Dropout1d: 1, nn.Dropout3d: 3}.get(type(layer), 2))
+    graph = make_fx(layer, tracing_mode="fake")(x)
+    assert not [node for node in graph.graph.nodes if node.op == "get_attr"]
+    ts.manual_seed(3)
+    expected = layer(x)
+    ts.manual_seed(3)
+    assert ts.allclose(graph(x), expected)

@@ -415,3 +415,71 @@ def test_attention_and_recurrent_layers(device):
             while isinstance(expected, tuple):
                 expected, got = expected[0], got[0]
             assert got.equal(expected), type(module).__name__
+
+
+class Doubled(ts.autograd.Function):
+    """Whose gradient is not that of its forward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 100
+
+
+def test_a_function_with_a_gradient_of_its_own_computes_and_does_not_pass_for_what_it_is_not():
+    traced = jit.trace(lambda x: Doubled.apply(x) + 1, ts.ones(2))
+    assert "function.forward(%0)" in str(traced.graph) and traced(ts.ones(3)).tolist() == [3, 3, 3]
+    x = ts.ones(2, requires_grad=True)
+    with ts.no_grad():
+        assert traced(x).tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match=r"an autograd\.Function, at .*test_trace\.py:\d+, was written down as"):
+        traced(x)
+
+
+def test_a_traced_program_is_traced_as_a_part_of_another():
+    inner = jit.trace(lambda x: x.view(x.shape[0] // 2, -1).sum(0), ts.ones(4))
+    outer = jit.trace(lambda x: inner(x * 2) + x.shape[0], ts.ones(4))
+    frozen = jit.freeze(jit.trace(nn.Linear(4, 2).eval(), ts.ones(1, 4)))
+    with ts.no_grad():
+        around = jit.trace(lambda x: frozen(x).flatten(), ts.ones(1, 4))
+    for n in (4, 6):
+        x = ts.arange(float(n))
+        assert outer(x).equal((x * 2).view(n // 2, -1).sum(0) + n)
+        assert around(ts.ones(n, 4)).equal(frozen(ts.ones(n, 4)).flatten())
+
+
+def test_detached_data_stays_without_gradient():
+    traced, x = jit.trace(lambda x: x * x.data, ts.ones(2)), ts.full((2,), 3.0, requires_grad=True)
+    traced(x).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_a_buffer_that_the_program_replaces_is_the_one_that_the_module_has():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", ts.zeros(1))
+
+        def forward(self, x):
+            self.count = self.count + 1
+            return x * self.count
+
+    traced = jit.trace(Counts(), ts.ones(1), check_trace=False)
+    traced.count.fill_(4.0)
+    assert traced(ts.ones(1)).tolist() == [5.0] and traced.state_dict()["count"].tolist() == [4.0]
+
+
+def test_weights_that_autocast_has_cast_before_are_cast_in_every_run():
+    layer = nn.Linear(2, 2)
+    x = ts.ones(1, 2)
+    with ts.autocast("cpu", dtype=ts.bfloat16):
+        layer(x)
+        traced = jit.trace(layer, x)
+        with ts.no_grad():
+            layer.weight.fill_(3.0)
+        assert traced(x).dtype == ts.bfloat16
+    with ts.autocast("cpu", dtype=ts.bfloat16):
+        assert traced(x).equal(layer(x))

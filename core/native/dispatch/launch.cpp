@@ -195,7 +195,7 @@ bool Launch::run() {
   if (!kernel || (shape_.dtypes & ~kernel->dtypes) || (needs_ & ~kernel->flags)) return false;
   const Backend::Limits& device = b.limits(device_.index);
   if (!takes(*kernel, shape_) && !layouts_suit(*kernel)) return run_contiguous();
-  if (shape_.ndim > device.max_ndim) return run_slices();
+  if (shape_.ndim > device.max_ndim) return by_element() ? run_slices() : run_merged();
   if (shape_.offsets & device.misaligned) return run_aligned();
   int status = invoke(b, *kernel, device);
   if (status == TS_DECLINED) return false;

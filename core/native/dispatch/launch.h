@@ -91,11 +91,14 @@ private:
   Tensor input(size_t k) const; // as the kernel is to see it; undefined for numbers and absent tensors
   Tensor output(size_t k) const;
   int invoke(Backend& backend, const ts_kernel& kernel, const Backend::Limits& device);
+  bool by_element() const; // the kernel looks at one element of each operand at a time
   bool layouts_suit(const ts_kernel& kernel) const;
   bool run_contiguous(); // with contiguous copies of strided operands
-  bool run_aligned();    // with copies of operands whose offsets the device does not take, as they lie
-  bool run_slices();     // element by element along the outermost dim
-  void fall_back();      // on the cpu backend, with copies
+  bool outputs_share_bytes() const;
+  bool run_aligned(); // with copies of operands whose offsets the device does not take, as they lie
+  bool run_slices();  // element by element along the outermost dim
+  bool run_merged();  // on contiguous operands, with the dims on either side of the kernel's own merged
+  void fall_back();   // on the cpu backend, with copies
   struct Copies {
     std::vector<Tensor> ins, outs;
     Dims flat; // the one size of pointwise operands

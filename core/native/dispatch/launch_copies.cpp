@@ -5,6 +5,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/transfer_guard.h"
 #include "tensor/geometry.h"
+#include <deque>
 #include <map>
 #include <mutex>
 
@@ -163,10 +164,94 @@ bool Launch::run_contiguous() {
   return true;
 }
 
-// Kernels over elements alone see a tensor of many dims part by part; others decline.
+bool Launch::by_element() const {
+  return call_.program || id_.index() == kCopy.index() || std::string_view(id_.name()) == "fill";
+}
+
+// What run_merged sees of an operand: the dims up to each cut as one.
+static Dims merged_sizes(IntSpan sizes, size_t first, size_t second) {
+  Dims merged{1};
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (d == first || (d == second && second != first)) merged.push_back(1);
+    merged[static_cast<int64_t>(merged.size()) - 1] *= sizes[d];
+  }
+  return merged;
+}
+
+static Dims dense_strides(IntSpan sizes) {
+  Dims strides(sizes.size(), 1);
+  for (auto d = static_cast<int64_t>(sizes.size()) - 1; d > 0; --d) strides[d - 1] = strides[d] * sizes[d];
+  return strides;
+}
+
+// The required kernels that work along dims: two or three are left. Others decline, and are decomposed.
+bool Launch::run_merged() {
+  const std::string_view name = id_.name();
+  const bool reduces = name == "reduce", along = name == "gather" || name == "scatter", product = name == "matmul";
+  const bool last = name == "scan" || name == "sort";
+  const int32_t most = backend_of(device_).limits(device_.index).max_ndim;
+  if (!(reduces || along || product || last) || call_.prologue || call_.epilogue || most < (reduces || last ? 2 : 3))
+    return false;
+  Launch merged(id_, device_);
+  merged.call_.opcode = call_.opcode;
+  merged.call_.compute_dtype = call_.compute_dtype;
+  merged.params_ = params_;
+  if (reduces || along) merged.params_[0].as.i = 1;
+  const size_t own = reduces || along ? static_cast<size_t>(params_[0].as.i) : 0;
+  auto seen = [&](IntSpan sizes, bool writes) {
+    const size_t n = sizes.size();
+    if (along) return merged_sizes(sizes, own == 0 ? n : own, own + 1);
+    if (product) return merged_sizes(sizes, n - 2, n - 1);
+    return reduces ? merged_sizes(sizes, writes ? n : n - own, n) : merged_sizes(sizes, n - 1, n);
+  };
+  std::vector<Tensor> kept;                       // copies live as long as the call
+  std::vector<std::pair<Tensor, Tensor>> written; // results, and where they belong
+  std::deque<std::pair<Dims, Dims>> geometries;
+  if (along && own == 0) merged.params_[0].as.i = 0;
+  auto geometry = [&](const Tensor& t, bool writes) -> std::pair<Dims, Dims>& {
+    Dims sizes = seen(t.sizes(), writes);
+    Dims strides = dense_strides(sizes);
+    return geometries.emplace_back(std::move(sizes), std::move(strides));
+  };
+  for (size_t k = 0; k < outputs_.size(); ++k) {
+    Tensor t = output(k);
+    if (!t.is_contiguous()) {
+      Tensor copy = name == "scatter" ? contiguous_copy(t) : empty_tensor(t.sizes(), t.dtype(), device_);
+      written.emplace_back(copy, t);
+      t = copy;
+    }
+    kept.push_back(t);
+    auto& [sizes, strides] = geometry(t, true);
+    merged.out(t, sizes, strides);
+  }
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    if (inputs_[k].flags & TS_T_SCALAR) {
+      merged.inputs_.push_back(inputs_[k]);
+      merged.input_tensors_.push_back(nullptr);
+      continue;
+    }
+    Tensor t = input(k);
+    if (!t.defined()) {
+      merged.in(t);
+      continue;
+    }
+    if (name == "gather" && k == 0) { // of which the positions may leave out the ends of other dims
+      Dims sizes(outputs_[0].sizes, outputs_[0].sizes + outputs_[0].ndim);
+      sizes[static_cast<int64_t>(own)] = t.sizes()[own];
+      t = alias(t, sizes, t.strides(), t->byte_offset);
+    }
+    if (!t.is_contiguous()) t = contiguous_copy(t);
+    kept.push_back(t);
+    auto& [sizes, strides] = geometry(t, false);
+    merged.in(t, sizes, strides);
+  }
+  if (!merged.run()) return false;
+  for (auto& [result, place] : written) write_back(place, result);
+  return true;
+}
+
+// Kernels over elements alone see a tensor of many dims part by part.
 bool Launch::run_slices() {
-  bool by_element = call_.program || id_.index() == kCopy.index() || std::string_view(id_.name()) == "fill";
-  if (!by_element) return false;
   std::vector<Tensor> whole;
   for (size_t k = 0; k < outputs_.size(); ++k) whole.push_back(output(k));
   for (size_t k = 0; k < inputs_.size(); ++k) whole.push_back(input(k));
@@ -195,7 +280,21 @@ bool Launch::run_slices() {
   return true;
 }
 
-// The bytes around an operand go to an allocation of their own, where it begins at offset 0.
+// As the parts of complex numbers do: what is written back of one would undo the other.
+bool Launch::outputs_share_bytes() const {
+  for (size_t a = 0; a < outputs_.size(); ++a)
+    for (size_t b = 0; b < a; ++b) {
+      Tensor x = output(a), y = output(b);
+      if (!x.defined() || !y.defined() || x->storage != y->storage) continue;
+      Extent one(x), two(y);
+      if (one.start < two.start + static_cast<int64_t>(two.bytes) &&
+          two.start < one.start + static_cast<int64_t>(one.bytes))
+        return true;
+    }
+  return false;
+}
+
+// The bytes around an operand go to an allocation of their own, where it begins at a multiple of the alignment.
 bool Launch::run_aligned() {
   uint64_t misaligned = backend_of(device_).limits(device_.index).misaligned;
   std::vector<Tensor> kept;
@@ -205,19 +304,19 @@ bool Launch::run_aligned() {
   auto align = [&](ts_tensor& d, const Tensor& t, bool writes) {
     if (!(static_cast<uint64_t>(d.byte_offset) & misaligned) || !t.defined()) return;
     Extent from(t);
-    int64_t n[] = {static_cast<int64_t>(from.bytes)};
-    Tensor block = empty_tensor(n, DType::UInt8, device_);
-    int64_t before = t->byte_offset - from.start; // a flipped operand may begin anywhere: it is the cpu's
-    if (static_cast<uint64_t>(before) & misaligned) {
-      copy.shape_.offsets = misaligned;
-      return;
-    }
+    // A flipped operand begins behind its first byte: so much further that it does at a multiple, too.
+    const int64_t before = t->byte_offset - from.start;
+    const auto pad = static_cast<int64_t>(-static_cast<uint64_t>(before) & misaligned);
+    int64_t n[] = {pad + static_cast<int64_t>(from.bytes)}, one[] = {1}, bytes[] = {n[0] - pad};
+    Tensor whole = empty_tensor(n, DType::UInt8, device_);
+    Tensor block = alias(whole, bytes, one, pad);
     copy_bytes_within(block, from.in_place(), from.bytes);
-    d.handle = block->storage->handle;
-    d.byte_offset = before;
+    d.handle = whole->storage->handle;
+    d.byte_offset = pad + before;
     if (writes) written.emplace_back(block, from.in_place());
-    kept.push_back(block);
+    kept.push_back(whole);
   };
+  if (outputs_.size() > 1 && outputs_share_bytes()) return run_contiguous();
   for (size_t k = 0; k < inputs_.size(); ++k)
     if (!(inputs_[k].flags & TS_T_SCALAR)) align(copy.inputs_[k], input(k), mutable_input(k));
   for (size_t k = 0; k < outputs_.size(); ++k) align(copy.outputs_[k], output(k), true);

@@ -172,9 +172,9 @@ int LaunchPlan::run(const ts_call& call) const {
     }
   }
   // Goes back to the allocator once the launches are queued: the stream's order keeps its next use apart.
-  std::unique_ptr<Storage, ReleaseStorage> scratch;
+  void* scratch = nullptr;
   if (workspace) try {
-      scratch.reset(backend->allocator(call.device_index).allocate(workspace));
+      scratch = static_cast<CallMemory*>(call.core)->take(workspace);
     } catch (const Error& e) {
       set_last_error(e.what());
       return status_of(e.kind());
@@ -185,7 +185,7 @@ int LaunchPlan::run(const ts_call& call) const {
       list.grow() = {sizeof(ts_launch_argument), image + a.at, a.size, TS_LA_BYTES, 0};
     else
       list.grow() = {sizeof(ts_launch_argument),
-                     a.operand == LaunchArgument::kWorkspace ? &scratch->handle : &operand(call, a.operand).handle,
+                     a.operand == LaunchArgument::kWorkspace ? &scratch : &operand(call, a.operand).handle,
                      sizeof(void*), TS_LA_HANDLE, 0};
   ts_launch launch{};
   launch.struct_size = sizeof launch;

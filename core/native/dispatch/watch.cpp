@@ -7,7 +7,7 @@
 
 namespace ts {
 
-std::atomic<uint32_t> kernel_watchers{0};
+std::atomic<uint32_t> kernel_watchers{checked_at_start() ? uint32_t{kWatchChecks} : 0U};
 void (*kernel_hook)(const ts_call& call) = nullptr;
 std::atomic<uint32_t> call_flags{0};
 std::atomic<Determinism> determinism{Determinism::Any};
@@ -53,11 +53,17 @@ std::vector<KernelEvent> stop_kernel_profile() {
   return take_kernel_events();
 }
 
+bool set_checked(bool on) {
+  on ? kernel_watchers.fetch_or(kWatchChecks) : kernel_watchers.fetch_and(~uint32_t{kWatchChecks});
+  return checked_mode.exchange(on);
+}
+
 int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
   uint32_t watchers = kernel_watchers.load(std::memory_order_acquire);
   bool profiled = watchers & kWatchProfile;
   int64_t start = profiled ? now() : 0;
   int status = run_quietly(b, kernel, device, call, work);
+  if ((watchers & kWatchChecks) && status == TS_OK) status = static_cast<CallMemory*>(call.core)->check(call.op);
   if (profiled && status != TS_DECLINED) {
     KernelEvent event{call.op, device, static_cast<uint64_t>(pthread_self()), start, now(), work, status};
     std::lock_guard lock(profile().mutex);

@@ -7,7 +7,7 @@
 
 namespace ts {
 
-enum Watcher : uint32_t { kWatchProfile = 1, kWatchCapture = 2, kWatchTrace = 4 };
+enum Watcher : uint32_t { kWatchProfile = 1, kWatchCapture = 2, kWatchTrace = 4, kWatchChecks = 1u << 31 };
 // Bits of Watcher; captures count, so that a thread's end does not hide another's.
 extern std::atomic<uint32_t> kernel_watchers;
 
@@ -23,6 +23,9 @@ struct KernelEvent {
 void start_kernel_profile();
 std::vector<KernelEvent> stop_kernel_profile(); // what was seen since the start
 std::vector<KernelEvent> take_kernel_events();  // so far; goes on
+
+// Checked mode (checked_mode), on or off; whether it was on.
+bool set_checked(bool on);
 
 // The same in the flags of every call: TS_C_*.
 extern std::atomic<uint32_t> call_flags;

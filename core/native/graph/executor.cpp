@@ -1,4 +1,6 @@
 #include "graph/executor.h"
+#include "autograd/meta.h"
+#include "graph/tracer.h"
 #include <algorithm>
 
 namespace ts::graph {
@@ -18,6 +20,17 @@ struct Executor::State {
   std::vector<ts::Value> args; // of the running step
   std::vector<int64_t> words;
   std::vector<Tensor> lists;
+  Tracer* outer = nullptr;   // of a program that is written down and calls this one
+  std::vector<Id> outer_ids; // what our numbers are there
+
+  int64_t number(const Item& item) const { return item.is_value ? numbers[item.id()] : item.i; }
+  Item outer_item(const Item& item) const {
+    bool known = item.is_value && outer_ids[item.id()] != kNone;
+    return known ? Item::value(Tag::Int, outer_ids[item.id()]) : Item::integer(number(item));
+  }
+  void link(const void* place, const Item& item) const {
+    if (outer && item.is_value && outer_ids[item.id()] != kNone) outer->link(place, number(item), outer_ids[item.id()]);
+  }
 };
 
 namespace {
@@ -121,6 +134,8 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
   state.args.resize(most_args_);
   state.words.resize(most_words_);
   state.lists.resize(most_tensors_);
+  state.outer = Tracer::current();
+  if (state.outer) state.outer_ids.assign(g_.values.size(), kNone);
   for (size_t k = 0; k < inputs.size(); ++k) state.tensors[g_.inputs[k]] = inputs[k];
   for (size_t k = 0; k < captures.size(); ++k) state.tensors[g_.captures[k]] = captures[k];
   for (const Step& step : steps_) {
@@ -150,7 +165,6 @@ bool Executor::fits(std::span<const Tensor> inputs, std::span<const Tensor> capt
 
 void Executor::run_step(const Step& step, State& state, const std::function<void(Id)>& on_guard) const {
   const Node& node = g_.nodes[step.node];
-  auto number = [&](const Item& item) { return item.is_value ? state.numbers[item.id()] : item.i; };
   if (node.op) {
     GradMode mode(grad_enabled() && !node.no_grad);
     try {
@@ -160,19 +174,44 @@ void Executor::run_step(const Step& step, State& state, const std::function<void
       fail(error.kind(), error.what(), "\n  written down at ", g_.strings[node.line]);
     }
   }
+  if (node.size_op == SizeOp::Forward) return check_forward(node, state);
+  if (!is_guard(node.size_op)) return compute_number(node, state);
   std::span<const Item> args = g_.args(node);
-  if (is_guard(node.size_op)) {
-    bool now = compute(node.size_op, number(args[0]), number(args[1])) != 0;
-    if (now != (args[2].i != 0) && on_guard) on_guard(step.node);
-    return;
-  }
-  int64_t& out = state.numbers[g_.results(node)[0].id()];
+  bool now = compute(node.size_op, state.number(args[0]), state.number(args[1])) != 0;
+  if (state.outer) state.outer->guard(node.size_op, state.outer_item(args[0]), state.outer_item(args[1]), now);
+  if (now != (args[2].i != 0) && on_guard) on_guard(step.node);
+}
+
+void Executor::compute_number(const Node& node, State& state) const {
+  std::span<const Item> args = g_.args(node);
+  Id id = g_.results(node)[0].id();
+  int64_t& out = state.numbers[id];
+  const Tensor* tensor = args[0].tag == Tag::Tensor ? &state.tensors[args[0].id()] : nullptr;
   if (node.size_op == SizeOp::Size)
-    out = state.tensors[args[0].id()].size(args[1].i);
+    out = tensor->size(args[1].i);
   else if (node.size_op == SizeOp::Numel)
-    out = state.tensors[args[0].id()].numel();
+    out = tensor->numel();
   else
-    out = compute(node.size_op, number(args[0]), arity(node.size_op) == 2 ? number(args[1]) : 0);
+    out = compute(node.size_op, state.number(args[0]), arity(node.size_op) == 2 ? state.number(args[1]) : 0);
+  if (!state.outer) return;
+  Id& there = state.outer_ids[id];
+  if (node.size_op == SizeOp::Size)
+    there = state.outer->size_of(*tensor, args[1].i);
+  else if (node.size_op == SizeOp::Numel)
+    there = state.outer->numel_of(*tensor);
+  else
+    there = state.outer->arithmetic(node.size_op, state.outer_item(args[0]),
+                                    arity(node.size_op) == 2 ? state.outer_item(args[1]) : Item());
+}
+
+void Executor::check_forward(const Node& node, const State& state) const {
+  if (!grad_enabled() || node.no_grad) return;
+  g_.each_use(node, [&](Id v) {
+    TS_CHECK(!requires_grad(state.tensors[v]), "graph: an autograd.Function, at ",
+             node.line == kNone ? "a line that is not known" : g_.strings[node.line],
+             ", was written down as what its forward computes, without its gradient; call the traced program under "
+             "no_grad(), or write the function with operators");
+  });
 }
 
 void Executor::call_operator(const Step& step, State& state) const {
@@ -184,9 +223,13 @@ void Executor::call_operator(const Step& step, State& state) const {
     ts::Value& v = state.args[k];
     if (item.is_value) {
       v = item.tag == Tag::Tensor ? ts::Value(state.tensors[item.id()]) : ts::Value(state.numbers[item.id()]);
+      if (item.tag == Tag::Int) state.link(&v, item);
     } else if (item.tag == Tag::Ints) {
       v = ts::Value(IntSpan(words, item.len));
-      for (const Item& e : g_.elements(item)) *words++ = e.is_value ? state.numbers[e.id()] : e.i;
+      for (const Item& e : g_.elements(item)) {
+        *words = state.number(e);
+        state.link(words++, e);
+      }
     } else {
       v = ts::Value(TensorList(lists, item.len));
       for (const Item& e : g_.elements(item)) *lists++ = e.is_value ? state.tensors[e.id()] : Tensor();

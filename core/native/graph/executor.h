@@ -26,6 +26,8 @@ private:
   struct State;
   void run_step(const Step& step, State& state, const std::function<void(Id)>& on_guard) const;
   void call_operator(const Step& step, State& state) const;
+  void compute_number(const Node& node, State& state) const;
+  void check_forward(const Node& node, const State& state) const;
 
   Graph g_;
   std::vector<Step> steps_;

@@ -5,9 +5,10 @@
 namespace ts::graph {
 namespace {
 
-constexpr const char* kNames[kSizeOps] = {"",         "size.size", "size.numel", "size.add", "size.sub", "size.mul",
-                                          "size.div", "size.mod",  "size.neg",   "size.min", "size.max", "size.eq",
-                                          "size.ne",  "size.lt",   "size.le",    "size.gt",  "size.ge"};
+constexpr const char* kNames[kSizeOps] = {"",         "size.size", "size.numel",      "size.add", "size.sub",
+                                          "size.mul", "size.div",  "size.mod",        "size.neg", "size.min",
+                                          "size.max", "size.eq",   "size.ne",         "size.lt",  "size.le",
+                                          "size.gt",  "size.ge",   "function.forward"};
 
 int64_t floor_div(int64_t a, int64_t b) {
   TS_CHECK_VALUE(b != 0 && !(b == -1 && a == INT64_MIN), "size.div: integer division of ", a, " by ", b);

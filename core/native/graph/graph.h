@@ -15,10 +15,29 @@ namespace ts::graph {
 using Id = uint32_t;
 inline constexpr Id kNone = UINT32_MAX;
 
-// What is computed from sizes, and what is asked of them. The last six tell whether a comparison that the program made
-// comes out as it did; they have no result.
-enum class SizeOp : uint8_t { None, Size, Numel, Add, Sub, Mul, FloorDiv, Mod, Neg, Min, Max, Eq, Ne, Lt, Le, Gt, Ge };
-inline constexpr int kSizeOps = 17;
+// What is computed from sizes, and what is asked of them. Comparisons tell whether one that the program made comes out
+// as it did, Forward that an autograd.Function was written down without its gradient; they have no result.
+enum class SizeOp : uint8_t {
+  None,
+  Size,
+  Numel,
+  Add,
+  Sub,
+  Mul,
+  FloorDiv,
+  Mod,
+  Neg,
+  Min,
+  Max,
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  Gt,
+  Ge,
+  Forward
+};
+inline constexpr int kSizeOps = 18;
 const char* name_of(SizeOp op); // "size.add"
 SizeOp size_op_named(std::string_view name);
 inline bool is_guard(SizeOp op) { return op >= SizeOp::Eq; }
@@ -141,6 +160,9 @@ Graph leaf_level(const Graph& g);
 bool has_backward(const Graph& g);
 // The graph with the chosen nodes alone and its values numbered anew; `same` leads from a value to the one that it is.
 Graph rebuilt(const Graph& g, const std::vector<bool>& keep, const std::vector<Id>& same);
+
+// Without numbers that nothing is computed from: x.shape asks for every size.
+void drop_unused_numbers(Graph& g);
 
 // RuntimeError that says which node is wrong, and how: ids, order of definition, types as by the schema, scopes.
 void verify(const Graph& g);

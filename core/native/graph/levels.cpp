@@ -130,6 +130,29 @@ Graph rebuilt(const Graph& g, const std::vector<bool>& keep, const std::vector<I
   return out;
 }
 
+void drop_unused_numbers(Graph& g) {
+  std::vector<bool> used(g.values.size());
+  std::vector<Id> now(g.nodes.size() + 1); // where each node will stand
+  std::vector<bool> keep(g.nodes.size());
+  for (Id k = static_cast<Id>(g.nodes.size()); k-- > 0;) {
+    const Node& n = g.nodes[k];
+    keep[k] = n.op || is_guard(n.size_op) || used[g.results(n)[0].id()];
+    if (keep[k]) g.each_use(n, [&](Id v) { used[v] = true; });
+  }
+  for (Id k = 0; k < g.nodes.size(); ++k) now[k + 1] = now[k] + keep[k];
+  std::vector<Node> kept;
+  for (Id k = 0; k < g.nodes.size(); ++k) {
+    if (!keep[k]) continue;
+    Node n = g.nodes[k];
+    n.end = now[n.end];
+    if (n.parent != kNone) n.parent = now[n.parent];
+    kept.push_back(n);
+  }
+  for (ValueInfo& v : g.values)
+    if (v.producer != kNone && v.producer < keep.size()) v.producer = keep[v.producer] ? now[v.producer] : kNone;
+  g.nodes = std::move(kept);
+}
+
 Graph outer_level(const Graph& g) {
   std::vector<bool> keep(g.nodes.size());
   for (Id k = 0; k < g.nodes.size(); ++k) keep[k] = g.nodes[k].parent == kNone;

@@ -84,6 +84,7 @@ Graph Tracer::end(std::span<const Tensor> outputs) {
   TS_CHECK(scopes_.empty(), "trace: expected the end of the program, got the end within a call of an operator");
   for (const Tensor& t : outputs) graph_.outputs.push_back(value_of(t));
   cancel();
+  drop_unused_numbers(graph_);
   verify(graph_);
   return std::move(graph_);
 }
@@ -451,6 +452,18 @@ void Tracer::guard(SizeOp op, const Item& a, const Item& b, bool answer) {
   Item args[3] = {a, b, Item::truth(answer)};
   n.args = graph_.add_items(args);
   n.n_args = 3;
+  n.end = static_cast<Id>(graph_.nodes.size() + 1);
+  if (std::string line = around_.line(); !line.empty()) n.line = graph_.intern(line);
+  graph_.nodes.push_back(n);
+}
+
+void Tracer::forward_only(std::span<const Tensor> tensors) {
+  std::vector<Item> args;
+  for (const Tensor& t : tensors) args.push_back(Item::value(Tag::Tensor, value_of(t)));
+  Node n = blank();
+  n.size_op = SizeOp::Forward;
+  n.args = graph_.add_items(args);
+  n.n_args = static_cast<uint32_t>(args.size());
   n.end = static_cast<Id>(graph_.nodes.size() + 1);
   if (std::string line = around_.line(); !line.empty()) n.line = graph_.intern(line);
   graph_.nodes.push_back(n);

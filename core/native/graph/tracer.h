@@ -39,6 +39,8 @@ public:
   // Arithmetic of two numbers, at least one of them a value.
   Id arithmetic(SizeOp op, const Item& a, const Item& b);
   void guard(SizeOp op, const Item& a, const Item& b, bool answer);
+  // That a function with a gradient of its own, which the graph does not hold, is given these.
+  void forward_only(std::span<const Tensor> tensors);
   // That the number at this place, an argument of the next call, is the value.
   void link(const void* place, int64_t number, Id value);
 

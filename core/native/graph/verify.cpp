@@ -62,12 +62,18 @@ private:
     for (const Item& element : g_.elements(item)) check_item(n, element, use, depth + 1);
   }
 
-  static bool fits(const ArgType& type, const Item& item) {
+  bool fits_list(const ArgType& type, const Item& item) const {
+    bool tensors = type.kind == TypeKind::Tensor, whole = type.kind == TypeKind::Int || type.kind == TypeKind::Bool;
+    if (item.tag != (tensors ? Tag::Tensors : whole ? Tag::Ints : Tag::Floats)) return false;
+    return std::ranges::all_of(g_.elements(item), [&](const Item& e) {
+      if (tensors) return e.tag == Tag::Tensor || e.tag == Tag::None;
+      return e.tag == (whole ? Tag::Int : Tag::Float) && (whole || !e.is_value);
+    });
+  }
+
+  bool fits(const ArgType& type, const Item& item) const {
     if (item.tag == Tag::None) return type.optional || type.kind == TypeKind::Tensor;
-    if (type.list)
-      return item.tag == (type.kind == TypeKind::Tensor                               ? Tag::Tensors
-                          : type.kind == TypeKind::Int || type.kind == TypeKind::Bool ? Tag::Ints
-                                                                                      : Tag::Floats);
+    if (type.list) return fits_list(type, item);
     bool number = item.tag == Tag::Int || item.tag == Tag::Float || item.tag == Tag::Bool || item.tag == Tag::Complex;
     switch (type.kind) {
     case TypeKind::Tensor: return item.tag == Tag::Tensor;
@@ -93,9 +99,16 @@ private:
     for (size_t k = 0; k < s.args.size(); ++k)
       TS_CHECK(fits(s.args[k].type, g_.args(node)[k]), where(n), ": the argument ", s.args[k].name, " is no ",
                s.args[k].type.text());
+    for (size_t k = 0; k < s.returns.size(); ++k)
+      TS_CHECK(fits(s.returns[k], g_.results(node)[k]), where(n), ": result ", k, " is no ", s.returns[k].text());
   }
 
   void check_arithmetic(Id n, const Node& node) const {
+    if (node.size_op == SizeOp::Forward) {
+      for (const Item& item : g_.args(node)) TS_CHECK(item.tag == Tag::Tensor, where(n), ": expected tensors");
+      TS_CHECK(node.n_results == 0, where(n), ": it has no results");
+      return;
+    }
     bool guards = is_guard(node.size_op);
     TS_CHECK(node.size_op != SizeOp::None, where(n), ": neither an operator nor arithmetic");
     TS_CHECK(node.n_args == static_cast<uint32_t>(arity(node.size_op) + guards) && node.n_results == !guards, where(n),

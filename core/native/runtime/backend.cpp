@@ -123,19 +123,53 @@ std::span<const char* const> required_kernels() {
   return kRequired;
 }
 
-std::atomic<bool> checked_mode{[] {
+bool checked_at_start() {
   const char* text = std::getenv("TESSERACK_CHECKED");
   return text && *text && std::strcmp(text, "0") != 0;
-}()};
+}
+std::atomic<bool> checked_mode{checked_at_start()};
+
+static constexpr size_t kGuardBytes = 256;
+static constexpr uint8_t kGuardByte = 0xA5;
 
 void* CallMemory::take(size_t bytes) {
-  if (!given) given = std::make_unique<std::vector<Storage*>>();
-  given->push_back(backend.allocator(index).allocate(std::max<size_t>(bytes, 1)));
-  return given->back()->handle;
+  if (!given) given = std::make_unique<std::vector<Given>>();
+  const bool guarded = checked_mode.load(std::memory_order_relaxed) && !CaptureState::current();
+  Storage* s = backend.allocator(index).allocate(std::max<size_t>(bytes + (guarded ? kGuardBytes : 0), 1));
+  given->push_back({s, bytes, guarded});
+  if (guarded) {
+    const std::vector<uint8_t> guard(kGuardBytes, kGuardByte);
+    const ts_backend& t = backend.table();
+    backend.check(t.copy_from_host(t.ctx, index, s->handle, static_cast<int64_t>(bytes), guard.data(), guard.size(),
+                                   backend.stream(index)),
+                  "workspace");
+  }
+  return s->handle;
 }
 
 void CallMemory::release() {
-  for (Storage* s : *given) let_go(s);
+  for (const Given& g : *given) let_go(g.storage);
+}
+
+int CallMemory::check(const char* op) const {
+  if (!given) return TS_OK;
+  for (const Given& g : *given) {
+    if (!g.guarded) continue;
+    std::vector<uint8_t> found(kGuardBytes);
+    const ts_backend& t = backend.table();
+    void* stream = backend.stream(index);
+    int status = t.copy_to_host(t.ctx, index, found.data(), g.storage->handle, static_cast<int64_t>(g.bytes),
+                                found.size(), stream);
+    if (status == TS_OK) status = t.synchronize(t.ctx, index, stream);
+    if (status != TS_OK) return status;
+    auto last = std::find_if(found.rbegin(), found.rend(), [](uint8_t b) { return b != kGuardByte; });
+    if (last == found.rend()) continue;
+    set_last_error(concat(op, ": wrote up to ", found.rend() - last, " bytes past the workspace of ", g.bytes,
+                          " bytes that it asked for; ask for as many as the kernel uses")
+                       .c_str());
+    return TS_ERROR;
+  }
+  return TS_OK;
 }
 
 Backend::Backend(int16_t id, const ts_backend* table, std::string source)
@@ -202,6 +236,26 @@ void Backend::check_index(int index) {
            index);
 }
 
+void Backend::check_claims(int index, const ts_properties& p) {
+  auto claim = [&](bool holds, const auto&... words) {
+    TS_CHECK(holds, "properties: backend '", name_, "' from ", source_, " tells of device ", index, " ", words...);
+  };
+  constexpr uint32_t kFlags = TS_P_HOST_MEMORY | TS_P_ATOMICS | TS_P_ASYNC | TS_P_SIMULATED;
+  claim(std::memchr(p.name, 0, sizeof p.name) != nullptr, "a name without an end; the ", sizeof p.name,
+        " bytes of ts_properties.name include a zero");
+  claim(!(p.flags & ~kFlags), "the flags ", p.flags, "; expected some of TS_P_*, which are ", kFlags, " together");
+  claim(!(p.dtypes >> TS_NUM_DTYPES), "the dtypes ", p.dtypes, "; expected bits of the ", int{TS_NUM_DTYPES},
+        " dtypes");
+  claim(!(p.flags & TS_P_HOST_MEMORY) || table_.host_pointer,
+        "TS_P_HOST_MEMORY, but leaves the slot host_pointer empty; without it, leave the flag out");
+  static const KernelId kCopyCast("copy_cast");
+  constexpr uint64_t kComplex = uint64_t{1} << TS_COMPLEX64 | uint64_t{1} << TS_COMPLEX128;
+  if (const ts_kernel* copies = p.dtypes & kComplex ? kernel(kCopyCast, index) : nullptr)
+    claim(!(p.dtypes & kComplex & ~copies->dtypes),
+          "complex dtypes, which its kernel copy_cast does not take; the core computes with pairs of real numbers "
+          "where they are left out");
+}
+
 static void note_instructions(const std::string& backend, int index, const ts_properties& p, Backend::Limits& limits) {
   static constexpr int kBasic[] = {TS_I_COPY, TS_I_ADD, TS_I_SUB, TS_I_MUL,    TS_I_DIV,   TS_I_FMOD,
                                    TS_I_POW,  TS_I_EQ,  TS_I_LT,  TS_I_SELECT, TS_I_FLOOR, TS_I_SQRT,
@@ -229,6 +283,7 @@ DeviceAllocator& Backend::open(int index) {
   TS_CHECK(p.max_ndim >= 0 && (p.alignment & (p.alignment - 1)) == 0, "properties: backend '", name_,
            "' tells a max_ndim of ", p.max_ndim, " and an alignment of ", p.alignment,
            "; expected 0 or more, and 0 or a power of two");
+  check_claims(index, p);
   d.limits.max_allocation = p.max_allocation;
   d.limits.misaligned = p.alignment ? p.alignment - 1 : 0;
   d.limits.max_ndim = p.max_ndim ? std::min<int32_t>(p.max_ndim, TensorImpl::kMaxDims) : TensorImpl::kMaxDims;
@@ -281,6 +336,13 @@ const Backend::Entry* Backend::resolve(const KernelId& id, int index) {
   int status = is_disabled(id.name()) ? TS_DECLINED : table_.get_kernel(table_.ctx, index, id.name(), &entry->kernel);
   entry->present = status == TS_OK && entry->kernel.run;
   if (status != TS_OK && status != TS_DECLINED) fail_status(status, name_, "get_kernel");
+  if (entry->present) {
+    constexpr uint32_t kFlags = TS_K_PROLOGUE | TS_K_EPILOGUE | TS_K_DEVICE_RANDOM;
+    const ts_kernel& k = entry->kernel;
+    TS_CHECK(!(k.flags & ~kFlags) && k.layouts <= (TS_L_CONTIGUOUS | TS_L_CHANNELS_LAST), "get_kernel: backend '",
+             name_, "' from ", source_, " gives '", id.name(), "' the flags ", k.flags, " and the layouts ", k.layouts,
+             "; expected some of TS_K_* and TS_L_*");
+  }
   if (entry->kernel.dtypes == 0) entry->kernel.dtypes = (uint64_t{1} << TS_COMPLEX64) - 1;
   std::lock_guard lock(mutex_);
   owned_.push_back(std::move(entry));

@@ -109,6 +109,7 @@ private:
     bool host = false, async = false;
     std::array<std::atomic<Chunk*>, KernelId::kMax / KernelId::kChunk> kernels{}; // by index of the name
   };
+  void check_claims(int index, const ts_properties& p); // RuntimeError where properties cannot be true
   void note_memory(DeviceEntry& d, const ts_properties& p) const;
   std::atomic<const Entry*>& kernel_slot(int index, const KernelId& id); // under the lock
   const Entry* resolve(const KernelId& id, int index);
@@ -138,10 +139,17 @@ struct CallMemory {
   CallMemory& operator=(const CallMemory&) = delete;
   void* take(size_t bytes); // OutOfMemory as for tensors
   void release();
+  // In checked mode bytes that are known lie behind scratch memory: TS_ERROR, with a message, where they are gone.
+  int check(const char* op) const;
 
+  struct Given {
+    Storage* storage;
+    size_t bytes;
+    bool guarded;
+  };
   Backend& backend;
   int index;
-  std::unique_ptr<std::vector<Storage*>> given; // NULL: none so far
+  std::unique_ptr<std::vector<Given>> given; // NULL: none so far
 };
 
 // Registers a table (copied; what it points to must outlive the process). Returns the backend.
@@ -190,6 +198,7 @@ void set_dispatch_table(const ts_dispatch* table); // of a higher layer, before 
 
 // In checked mode every kernel is waited for, so that its error is raised where it was called. Slow: for debugging.
 extern std::atomic<bool> checked_mode;
+bool checked_at_start(); // TESSERACK_CHECKED
 
 void synchronize(Device device);
 void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes); // dst contiguous

@@ -43,6 +43,18 @@ struct Extension {
 
 void check_extensions(const ts_backend& given, const std::string& source) {
   ts_backend t = known_part(&given);
+  TS_CHECK(!(t.flags & ~uint32_t{TS_B_OWN_ALLOCATOR}), "backend: '", t.name, "' from ", source, " tells the flags ",
+           t.flags, "; expected TS_B_OWN_ALLOCATOR or none");
+  Extension slots{t.name, source, "ts_backend"};
+  slots.together({"stream_create", t.stream_create != nullptr}, {"stream_destroy", t.stream_destroy != nullptr});
+  for (const Slot& other :
+       {Slot{"event_destroy", t.event_destroy != nullptr}, Slot{"event_record", t.event_record != nullptr},
+        Slot{"event_synchronize", t.event_synchronize != nullptr}})
+    slots.together({"event_create", t.event_create != nullptr}, other);
+  for (const Slot& other :
+       {Slot{"host_free", t.host_free != nullptr}, Slot{"copy_from_pinned", t.copy_from_pinned != nullptr},
+        Slot{"copy_to_pinned", t.copy_to_pinned != nullptr}})
+    slots.together({"host_alloc", t.host_alloc != nullptr}, other);
   if (t.capture) {
     Extension x{t.name, source, "capture"};
     x.at_least(t.capture->struct_size, sizeof(ts_capture));

@@ -12,7 +12,7 @@ from tesserack._tensor.subclass import DISPATCH_KEY, has_no_memory
 from tesserack.aten.layers import is_whole
 from tesserack.aten.names import LEAVES, shown
 from tesserack.aten.operators import _shown
-from tesserack.aten.parts import NUMBER_FIRST, PARTS
+from tesserack.aten.parts import NUMBER_FIRST, PARTS, SEEN
 from tesserack.aten.renamed import RENAMED
 from tesserack.library.dispatch import Call
 
@@ -122,6 +122,10 @@ def _kernel(call: Call, *args: Any) -> Any:
     tensors = [*_tensors(args)]
     types = _types(tensors)
     parted = call.composite and how.base not in LEAVES and not is_whole(how.base, args)
+    if parted and call.op in SEEN:
+        found = SEEN[call.op](*args)
+        if found is not NotImplemented:
+            return found
     if parted or (call.composite and (types or _parts_wanted()) and _records(tensors)):
         return _by_parts(call, args, types, tensors) if types else call.redispatch(*args)
     number_first = bool(args) and isinstance(args[0], (int, float, complex))

@@ -11,7 +11,7 @@ from tesserack import Tensor
 from tesserack.aten.operators import namespace
 from tesserack.ops.registry import operators
 
-__all__ = ["NUMBER_FIRST", "PARTS"]
+__all__ = ["NUMBER_FIRST", "PARTS", "SEEN"]
 
 # The kinds of items of basic_index, four numbers each: an index, a slice of (start, length, step), a new dim.
 _SELECT, _SLICE = 0, 1
@@ -123,6 +123,37 @@ _DERIVATIVES: dict[str, Callable[..., Any]] = {
     "cos_grad0": lambda grad, input: grad * -input.sin(),
 }
 
+
+def _channel_dropout(spatial: int) -> Callable[..., Any]:
+    """Whole channels at once; what is drawn is a step of its own."""
+
+    def parts(input: Tensor, p: float, training: bool, inplace: bool) -> Any:
+        fits = 0 < p <= 1 and input.is_floating_point() and input.numel() and input.ndim in (spatial + 1, spatial + 2)
+        if not training or not fits or (spatial == 2 and input.ndim == 3):
+            return NotImplemented
+        leading = 2 if spatial == 2 or input.ndim == spatial + 2 else 1
+        sizes = [*input.shape[:leading], *[1] * (input.ndim - leading)]
+        mask = ts.rand(sizes, dtype=ts.float32, device=input.device) >= p
+        out = operators()["_dropout_apply"](input, mask, 0 if p >= 1 else 1 / (1 - p))
+        return input.copy_(out) if inplace else out
+
+    return parts
+
+
+def _local_response_norm(input: Tensor, size: int, alpha: float, beta: float, k: float) -> Any:
+    if input.ndim < 3 or size <= 0 or not input.numel():
+        return NotImplemented
+    squares = input.square().reshape(input.shape[0], 1, input.shape[1], -1)
+    padded = ts.constant_pad_nd(squares, (0, 0, size // 2, (size - 1) // 2))
+    mean = ts.nn.functional.avg_pool2d(padded, (size, 1), 1).reshape(input.shape)
+    return input / (mean * alpha + k) ** beta
+
+
+# Composites whose own parts are made out of sight; NotImplemented for arguments that they refuse or warn of.
+SEEN: dict[str, Callable[..., Any]] = {
+    **{f"dropout{spatial}d": _channel_dropout(spatial) for spatial in (1, 2, 3)},
+    "local_response_norm": _local_response_norm,
+}
 PARTS: dict[str, Callable[..., Any]] = {
     "_matmul_turned": _matmul_turned,
     "argsort": _argsort,

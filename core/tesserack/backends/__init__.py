@@ -148,8 +148,9 @@ def reset_fallbacks() -> None:
 def set_checked(mode: bool) -> bool:
     """In checked mode every kernel is waited for, so that an error of the device is raised by the call that made it.
 
-    Without, an asynchronous device tells an error at the next wait. Slow: for debugging. ``TESSERACK_CHECKED=1`` in the
-    environment switches it on from the start. Returns the mode before.
+    Without, an asynchronous device tells an error at the next wait. What lies behind the scratch memory that a kernel
+    asked for is compared, too: a kernel that writes past it raises ``RuntimeError``. Slow: for debugging.
+    ``TESSERACK_CHECKED=1`` in the environment switches it on from the start. Returns the mode before.
 
     >>> set_checked(False)
     False

@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"new-backend: {error}", file=sys.stderr)
         return 2
     print(f"wrote {len(written)} files to {output}; next:")
-    print(f"  pip install --editable {output}\n  tesserack conform {name} --level boots")
+    where = output if output.is_absolute() else f"./{output}"
+    print(f"  pip install {where}\n  tesserack conform {name} --level boots --quick")
     print("  (conform needs the extra: pip install 'tesserack[test]')")
     return 0
 

@@ -52,8 +52,8 @@ class DeviceMesh:
         if len(set(seen)) != len(seen) or any(not 0 <= r < _world.get_world_size() for r in seen):
             raise ValueError(f"DeviceMesh: expected different ranks below {_world.get_world_size()}, got {seen}")
         self._ranks, self._shape = tuple(seen), tuple(self.mesh.shape)
-        self._root: DeviceMesh | None = None  # what this is a part of
         self._coordinate = self._place(_world.get_rank())
+        self._root: DeviceMesh | None = None  # what this is a part of
         self._groups = list(_groups) if _groups is not None else [self._made(dim) for dim in range(self.mesh.ndim)]
         _alive.add(self)
 
@@ -111,15 +111,6 @@ class DeviceMesh:
             self._groups = [self._made(dim) for dim in range(self.mesh.ndim)]
         return list(self._groups)
 
-    def _beside(self, other: DeviceMesh) -> DeviceMesh:
-        """The dims of this mesh and then those of another, which are parts of one. ``ValueError`` if they are not."""
-        root = self._root
-        if root is None or root is not other._root:
-            raise ValueError(
-                f"expected two parts of one mesh, got {self} and {other}; take both from one, mesh['dp'] and mesh['tp']"
-            )
-        return root[(*(self.mesh_dim_names or ()), *(other.mesh_dim_names or ()))]
-
     def get_coordinate(self) -> list[int] | None:
         """Where this rank stands; None where it does not."""
         return None if self._coordinate is None else list(self._coordinate)
@@ -143,8 +134,13 @@ class DeviceMesh:
         order = [sorted(dims).index(dim) for dim in dims]
         groups = [self.get_all_groups()[dim] for dim in dims]
         made = DeviceMesh(self.device_type, part.permute(order), mesh_dim_names=wanted, _groups=groups)
-        made._root = self._root or self
+        made._root = self.root
         return made
+
+    @property
+    def root(self) -> DeviceMesh:
+        """The mesh that this is a part of, or itself."""
+        return self if self._root is None else self._root
 
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: Any = None) -> DeviceMesh:
@@ -187,8 +183,8 @@ def mesh_of(device_type: str, ranks: Tensor, names: Any) -> DeviceMesh:
     made = DeviceMesh.__new__(DeviceMesh)
     made.device_type, made.mesh, made.mesh_dim_names = device_type, ranks, names
     made._ranks, made._shape, made._groups = tuple(made.mesh.flatten().tolist()), tuple(made.mesh.shape), []
-    made._root = None
     made._coordinate = made._place(_world.get_rank()) if _world.is_initialized() else None
+    made._root = None
     return next((mesh for mesh in _alive if mesh == made and mesh._groups), made)
 
 

@@ -109,8 +109,6 @@ def qualified_name(func: Any) -> str:
         return name
     if isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return f"{_shown(func.__objclass__.__module__)}.{func.__qualname__}".removeprefix("builtins.")
-    if isinstance(func, types.FunctionType) and name == "<lambda>":
-        raise RuntimeError(f"fx: expected a function that has a name as a target, got {func}")
     own = getattr(func, "__qualname__", name)
     own = own if isinstance(own, str) and "<" not in own else name
     module = getattr(func, "__module__", None)

@@ -26,6 +26,7 @@ def register_pytree_flatten_spec(
 def tree_flatten_spec(pytree: Any, spec: TreeSpec) -> list[Any]:
     """The leaves of a value that has a structure, or a larger one.
 
+    >>> from tesserack.utils._pytree import tree_structure
     >>> tree_flatten_spec([(1, 2), 3], tree_structure([(0, 0), 0]))
     [1, 2, 3]
     """

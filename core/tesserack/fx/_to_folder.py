@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,9 @@ def to_folder(module: Any, folder: str | os.PathLike[str], module_name: str) -> 
         if type(child) in _SPELLED:
             lines.append(f"setattr(self, {name!r}, {package}.nn.{child!r})")
         else:
-            save(child, folder / f"{name}.pt")
+            (folder / f"{name}.pt").write_bytes(pickle.dumps(child))
             pickled.append(name)
-            lines.append(f"setattr(self, {name!r}, {package}.load(_here / '{name}.pt', weights_only=False))")
+            lines.append(f"setattr(self, {name!r}, pickle.loads((_here / '{name}.pt').read_bytes()))")
     for name, buffer in module._buffers.items():
         if buffer is not None:
             empty = f"{package}.empty({[*buffer.shape]}, dtype={buffer.dtype})"
@@ -51,7 +52,7 @@ def to_folder(module: Any, folder: str | os.PathLike[str], module_name: str) -> 
 
 def _source(package: str, name: str, lines: list[str], code: str) -> str:
     head = [
-        "from math import inf, nan", "from pathlib import Path", "", f"import {package}",
+        "import pickle", "from math import inf, nan", "from pathlib import Path", "", f"import {package}",
         f"from {package} import device",
         f"import {package}.fx._pytree as fx_pytree", f"import {package}.utils._pytree as pytree", "",
         "NoneType = type(None)", "_here = Path(__file__).parent", "", "", f"class {name}({package}.nn.Module):",

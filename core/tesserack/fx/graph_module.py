@@ -90,7 +90,7 @@ class GraphModule(Submodules, Module):
                 raise RuntimeError(
                     f"Node {node} referenced target {node.target} but that target was not provided in ``root``!"
                 )
-        used = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
+        used = dict.fromkeys(node.target for node in graph.nodes if node.op in ("get_attr", "call_module"))
         for target in sorted(used, key=lambda path: path.count(".")):
             place(parts[target], self, target)
 

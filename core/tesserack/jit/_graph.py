@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tesserack import _native
 
 __all__ = ["Graph", "Node", "Value", "code_of"]
 
@@ -16,7 +19,7 @@ class Value:
 
     @property
     def _info(self) -> dict[str, Any]:
-        return self._graph._native.value(self.index)  # type: ignore[no-any-return]
+        return self._graph._native.value(self.index)
 
     def debugName(self) -> str:
         """The name that the text has, without ``%``."""
@@ -54,9 +57,11 @@ class Node:
         self._info: dict[str, Any] = graph._native.node(index)
 
     def kind(self) -> str:
-        """``"aten::linear"``; ``"size::add"`` for arithmetic."""
+        """``"aten::linear"``; ``"size::add"`` for arithmetic, ``"function::forward"`` before a custom function."""
         name: str = self._info["op"]
-        return f"size::{name[5:]}" if name.startswith("size.") else f"aten::{name.partition('.')[0]}"
+        if name.startswith(("size.", "function.")):
+            return name.replace(".", "::")
+        return f"aten::{name.partition('.')[0]}"
 
     @property
     def op(self) -> str:
@@ -114,7 +119,7 @@ class Node:
 class Graph:
     """The graph of a traced program. ``str`` of it is text that a program reads, and people."""
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: _native._Graph) -> None:
         self._native = native
 
     def _all(self, first: int = 0, end: int | None = None) -> Iterator[Node]:
@@ -179,7 +184,7 @@ def code_of(graph: Graph, name: str, arguments: list[str], captures: list[str]) 
     names.update({v.index: text for v, text in zip(inputs[count:], captures, strict=True)})
     lines = [f"def {name}({', '.join(arguments)}):"]
     for node in graph.nodes():
-        if node.op.startswith("size.") and not node.outputs():
+        if node.op.startswith(("size.", "function.")) and not node.outputs():
             continue  # a guard
         made = node.outputs()
         for v in made:

@@ -31,7 +31,7 @@ _CONTAINER = (
 class Recording:
     """A graph, and how arguments and results are laid out around it."""
 
-    def __init__(self, graph: Any, names: list[str], given: Any, gave: Any, output: Any) -> None:
+    def __init__(self, graph: _native._Graph, names: list[str], given: Any, gave: Any, output: Any) -> None:
         self.graph, self.names = graph, names
         self.given, self.gave = given, gave  # trees
         self.output = output  # of the traced run
@@ -63,7 +63,7 @@ def check_leaves(leaves: list[Any], what: str) -> list[Tensor]:
 
 
 @contextmanager
-def _module_paths(tracer: Any, module: Module | None) -> Iterator[None]:
+def _module_paths(tracer: _native._Tracer, module: Module | None) -> Iterator[None]:
     """The modules that run, by name, as scopes of what they call."""
     if module is None:
         yield
@@ -103,6 +103,7 @@ def record(
     tracer = _native._Tracer(_PACKAGE, warn_where_it_stands)
     for leaf, name in zip(leaves, names, strict=True):
         tracer.add_input(leaf, name)
+    _native._clear_autocast_cache()  # of weights that were cast before: a run casts those of then
     tracer.begin()
     try:
         with _module_paths(tracer, module):

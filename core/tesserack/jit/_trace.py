@@ -12,7 +12,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.jit import _recording
 from tesserack.jit._script import ScriptModule, TracingCheckError
-from tesserack.jit._traced import Program, TopLevelTracedModule, TracedFunction, slots_of
+from tesserack.jit._traced import Program, TopLevelTracedModule, TracedFunction, places_of, slots_of
 from tesserack.nn.modules.module import Module
 from tesserack.utils import _pytree as pytree
 
@@ -167,8 +167,9 @@ def _program(
     def once() -> _recording.Recording:
         return _recording.record(function, args, kwargs, _leaf_names(args, kwargs, positional), strict, module)
 
+    places = places_of(module)  # as it was before: a program may put other tensors there
     recording = once()
-    slots = list(slots_of(recording.graph, module))
+    slots = slots_of(recording.graph, places)
     for slot, index in zip(slots, recording.graph.captures, strict=True):
         if slot is not None:
             recording.graph.rename(index, ".".join(filter(None, slot)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tesserack as ts
@@ -90,7 +90,8 @@ class Program:
                 f"traced with, got inputs of {[tuple(t.shape) for t in inputs]}; trace again with such inputs"
             )
         special = self._specialised()
-        if special is not None and not ts.is_grad_enabled() and special.fits(inputs, captures):
+        exact = special is not None and not ts.is_grad_enabled() and not _native._is_tracing()
+        if exact and special.fits(inputs, captures):
             results = special.run(inputs, captures)
         else:
             results = self._runner.run(inputs, captures, self._note_guard)
@@ -121,8 +122,8 @@ class Program:
         """With the tensors of its slots as constants, and what follows from constants alone computed."""
         made = object.__new__(Program)
         made.__dict__.update(self.__dict__)
-        made.constants = [t.detach().clone() for t in self.captures(modules)]
-        graph = _native._Graph.parse(str(self.traced.outer_level()), made.constants)
+        held = [t.detach().clone() for t in self.captures(modules)]
+        graph = _native._Graph.parse(str(self.traced.outer_level()), held)
         made.traced = graph if graph.writes_memory else graph.optimised(True)
         made.constants = list(made.traced.captured)
         made.slots = [None] * len(made.constants)
@@ -344,13 +345,19 @@ class _Method:
     code = property(lambda self: self._module.__dict__["_programs"][self.name].code)
 
 
-def slots_of(graph: Any, module: Module | None) -> Iterator[Slot | None]:
-    """Where in the module each tensor lies that a graph found."""
-    places: dict[int, Slot] = {}
+def places_of(module: Module | None) -> list[tuple[Tensor, Slot]]:
+    """Where in the module each parameter and buffer lies."""
+    places: list[tuple[Tensor, Slot]] = []
     if module is not None:
         for path, part in module.named_modules(remove_duplicate=False):
             for registry in (part._parameters, part._buffers):
                 for name, tensor in registry.items():
                     if tensor is not None:
-                        places.setdefault(id(tensor), (path, name))
-    return (places.get(id(tensor)) for tensor in graph.captured)
+                        places.append((tensor, (path, name)))
+    return places
+
+
+def slots_of(graph: _native._Graph, places: list[tuple[Tensor, Slot]]) -> list[Slot | None]:
+    """Where in the module each tensor lies that a graph found."""
+    by_identity = {id(tensor): slot for tensor, slot in reversed(places)}
+    return [by_identity.get(id(tensor)) for tensor in graph.captured]

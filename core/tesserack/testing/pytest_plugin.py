@@ -75,7 +75,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if dropped:
         config.hook.pytest_deselected(items=sorted(dropped, key=lambda item: item.nodeid))
         items[:] = [item for item in items if item not in dropped]
-    kept = [item for item in kit if item not in dropped]
+    kept = sorted((item for item in kit if item not in dropped), key=selection.in_order)
+    others = [item for item in items if item not in set(kept)]
+    items[:] = [*others, *kept]
     unused = selection.expect(kept, config.getoption("--tesserack-expected-failures"))
     if _LOG in config.stash:
         config.stash[_LOG].collected(kept, unused)

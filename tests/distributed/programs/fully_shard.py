@@ -18,6 +18,8 @@ from tesserack.distributed.fsdp import (
     register_fsdp_forward_method,
 )
 from tesserack.distributed.tensor import DTensor, Replicate, Shard
+from tesserack.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from tesserack.distributed.tensor.placement_types import _StridedShard
 
 
 def divided(**options: object) -> Net:
@@ -64,7 +66,17 @@ def main() -> None:
     if n == 4:
         weight = divided(mesh=mesh).head.weight
         assert weight.placements == (Replicate(), Shard(0)) and weight.device_mesh == mesh
-    for check in (accumulates_and_clips, freezes, mixes, checkpoints, begins_on_meta, frees, is_told, recovers):
+    for check in (
+        accumulates_and_clips,
+        freezes,
+        mixes,
+        checkpoints,
+        begins_on_meta,
+        frees,
+        is_told,
+        crosses,
+        recovers,
+    ):
         check(x, y, n, me)
     dist.destroy_process_group()
 
@@ -252,6 +264,39 @@ def is_told(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
             assert words in str(error), error
         else:
             raise AssertionError(words)
+
+
+def crosses(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
+    """Blocks that are cut over one dim of a mesh by tensor parallelism, and divided over the other."""
+    if n != 4:
+        return
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    for frees in (True, False):
+        alone, shared = Net(16), Net(16)
+        trained(alone, x, y, steps=10)
+        for block in shared.blocks:
+            parallelize_module(block, mesh["tp"], {"one": ColwiseParallel(), "two": RowwiseParallel()})
+            fully_shard(block, mesh=mesh["dp"], reshard_after_forward=frees)
+        fully_shard(shared, mesh=mesh["dp"])
+        weights = shared.blocks[0].one.weight, shared.blocks[0].two.weight
+        assert [w.placements for w in weights] == [(_StridedShard(0, split_factor=2), Shard(0)), (Shard(0), Shard(1))]
+        batch = slice(mesh.get_local_rank("dp"), None, 2)
+        trained(shared, x[batch], y[batch], weight=2, steps=10)
+        assert furthest(alone, shared) < 1e-5, furthest(alone, shared)
+        assert not any(group.is_whole for group in shared._groups(recurse=True))
+    folder = [tempfile.mkdtemp() if me == 0 else None]
+    dist.broadcast_object_list(folder)
+    checkpoint.save({"model": shared}, checkpoint_id=folder[0])
+    plain = Net(16)
+    checkpoint.load({"model": plain}, checkpoint_id=folder[0])
+    assert max((p - q).abs().max().item() for p, q in zip(plain.parameters(), alone.parameters(), strict=True)) < 1e-5
+    block = parallelize_module(Block(16), mesh["tp"], {"one": ColwiseParallel()})
+    try:
+        fully_shard(block, mesh=dist.init_device_mesh("cpu", (4,)))
+    except ValueError as error:
+        assert "expected a part of the mesh" in str(error), error
+    else:
+        raise AssertionError("meshes that do not belong together were taken")
 
 
 def recovers(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:

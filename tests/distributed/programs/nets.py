@@ -15,9 +15,9 @@ BATCH, STEPS, WIDTH = 24, 50, 12
 class Block(nn.Module):
     """Layers whose result is added to what they were given."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: int = 17) -> None:
         super().__init__()
-        self.norm, self.one, self.two = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 17), nn.Linear(17, WIDTH)
+        self.norm, self.one, self.two = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, hidden), nn.Linear(hidden, WIDTH)
 
     def forward(self, x: ts.Tensor, scale: ts.Tensor | None = None) -> ts.Tensor:
         y = self.two(self.one(self.norm(x)).relu())
@@ -27,11 +27,11 @@ class Block(nn.Module):
 class Net(nn.Module):
     """Embeddings whose weight the last layer shares, blocks, and a buffer."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: int = 17) -> None:
         super().__init__()
         ts.manual_seed(0)
         self.embed = nn.Embedding(7, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.blocks = nn.ModuleList(Block(hidden) for _ in range(3))
         self.head = nn.Linear(WIDTH, 7)
         self.head.weight = self.embed.weight
         self.register_buffer("scale", ts.ones(1))

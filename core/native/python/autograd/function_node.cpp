@@ -6,6 +6,7 @@
 #include "python/autograd/node_object.h"
 #include "python/autograd/saved_tensor_object.h"
 #include "python/cycles.h"
+#include "python/graph/traced_size.h"
 #include "python/tensor/tensor_object.h"
 #include <structmember.h>
 
@@ -394,6 +395,7 @@ PyObject* apply(PyObject*, PyObject* const* all, Py_ssize_t count) {
     if (count < 2) raise(PyExc_TypeError, "_function_apply: expected the function and a flag");
     PyObject* const* args = all + 2;
     auto n = static_cast<size_t>(count - 2);
+    note_function(args, n);
     Ref<FunctionNode> node = make_node(all[0]);
     bool record = connect(*node, args, n);
     PyRef result = run_forward(*node, args, n, all[1] == Py_True);

@@ -152,7 +152,7 @@ void define_backends(pb::module_& m) {
     Backend& here = backend_of(t.device());
     if (&here != &backend_of(parse_device("cpu"))) note_fallback(name, here, describe(t));
   });
-  m.def("_set_checked", [](bool on) { return checked_mode.exchange(on); });
+  m.def("_set_checked", set_checked);
   m.def("_pin_memory", [](const pb::object& tensor, const std::string& name) {
     Backend* b = name.empty() ? pinning_backend() : &named_backend(name);
     TS_CHECK(b, "pin_memory: no backend in use gives pinned memory; tensors are copied without it as well");

@@ -1,5 +1,6 @@
 #include "python/graph/traced_size.h"
 #include "graph/tracer.h"
+#include "python/tensor/tensor_object.h"
 #include "python/types.h"
 
 namespace ts::py {
@@ -67,7 +68,7 @@ PyObject* guard(PyObject*, PyObject* args) {
     return nullptr;
   return guarded([&] {
     SizeOp op = graph::size_op_named(name);
-    TS_CHECK_VALUE(is_guard(op), "trace: '", name, "' is no comparison");
+    TS_CHECK_VALUE(is_guard(op) && op != SizeOp::Forward, "trace: '", name, "' is no comparison");
     if (Tracer* t = Tracer::current(); t && traced_int) t->guard(op, item_of(a), item_of(b), answer != 0);
     return none();
   });
@@ -137,6 +138,15 @@ void note_host_read(const Tensor& t, const char* what) {
 
 void warn_traced(const char* text) {
   if (Tracer* tracer = traced_int ? Tracer::current() : nullptr) tracer->warn(text);
+}
+
+void note_traced_function(PyObject* const* args, size_t n) {
+  Tracer* tracer = Tracer::current();
+  if (!tracer || !grad_enabled()) return;
+  std::vector<Tensor> tensors;
+  for (size_t k = 0; k < n; ++k)
+    if (is_tensor(args[k])) tensors.push_back(tensor_of(args[k]));
+  tracer->forward_only(tensors);
 }
 
 void init_traced_size(PyObject* module) { checked_status(PyModule_AddFunctions(module, functions)); }

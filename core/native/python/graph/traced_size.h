@@ -22,6 +22,12 @@ inline void note_number(PyObject* o, const void* place, int64_t number) {
 void note_host_read(const Tensor& t, const char* what);
 void warn_traced(const char* text);
 bool is_tracing(); // this thread
+// A function with a gradient of its own is about to run on these arguments.
+void note_traced_function(PyObject* const* args, size_t n);
+inline void note_function(PyObject* const* args, size_t n) {
+  if (traced_int) [[unlikely]]
+    note_traced_function(args, n);
+}
 
 void init_traced_size(PyObject* module);
 

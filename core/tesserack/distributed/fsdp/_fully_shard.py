@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -219,8 +218,7 @@ def fully_shard(
     """Divide a module's parameters over ranks: each keeps a part, and the whole is there while the module computes.
 
     Parameters become ``DTensor``s, by default divided along dim 0; forward and backward gather them, backward averages
-    gradients over ranks and leaves each rank its part, which is all that the optimizer sees. Parameters that are DTensors
-    of another dim of the same mesh (tensor parallelism) are divided along both. Submodules come first:
+    gradients over ranks and leaves each rank its part, which is all that the optimizer sees. Submodules come first:
     what has been given to ``fully_shard`` before is a unit of its own, gathered by itself.
 
     Args:
@@ -322,9 +320,10 @@ def _device(mesh: DeviceMesh) -> Any:
 def _divide(
     parameter: Any, mesh: DeviceMesh, ranks: Ranks, placement_of: Callable[[Any], Any] | None, offload: OffloadPolicy
 ) -> tuple[Whole, Any]:
-    from tesserack.distributed.tensor import Replicate, Shard
+    from tesserack.distributed.tensor import DTensor, Replicate, Shard
 
-    spec = parameter.__dict__.get("_spec")  # of tensor parallelism along another dim of the mesh
+    outer = parameter._spec if isinstance(parameter, DTensor) else None
+    shape = tuple(parameter.shape)
     placement = (placement_of(parameter) if placement_of is not None else None) or Shard(0)
     dim = placement.dim % max(parameter.ndim, 1)
     if parameter.ndim == 0:
@@ -332,7 +331,7 @@ def _divide(
             "fully_shard doesn't support scalar parameters. Change it to a 1D tensor with numel equal to 1."
         )
     data = local_of(parameter).detach()
-    whole = Whole(tuple(data.shape), parameter.dtype, parameter.requires_grad, dim, spec)
+    whole = Whole(tuple(data.shape), parameter.dtype, parameter.requires_grad, dim, outer)
     if data.device.type != "meta" and data.device.type != mesh.device_type:
         data = data.to(_device(mesh))
     mine = data.split(chunk_sizes(whole.shape[dim], ranks.parts), dim)[ranks.part]
@@ -340,32 +339,40 @@ def _divide(
     if isinstance(offload, CPUOffloadPolicy) and local.device.type != "meta":
         local = local.cpu()
     placements: list[Any] = [Shard(dim)] if mesh.ndim == 1 else [Replicate(), Shard(dim)]
-    if spec is not None:
-        mesh, placements = _with_tensor_parallel(parameter, dim, mesh, placements)
-    leaf = divided_leaf(local, parameter.shape, mesh, placements, parameter.requires_grad)
+    if outer is not None:
+        mesh, placements = _joined(mesh, placements, outer)
+    leaf = divided_leaf(local, shape, mesh, placements, parameter.requires_grad)
     for name, value in parameter.__dict__.items():
         if name not in leaf.__dict__:
             setattr(leaf, name, value)
     return whole, leaf
 
 
-def _with_tensor_parallel(
-    parameter: Any, dim: int, mesh: DeviceMesh, placements: list[Any]
-) -> tuple[DeviceMesh, list[Any]]:
-    """How a part of a parameter that is a DTensor already lies on both dims of the mesh."""
+def _joined(mesh: DeviceMesh, placements: list[Any], outer: Any) -> tuple[DeviceMesh, list[Any]]:
+    """The mesh of ranks that divide what another mesh has cut before, and how the parameter lies on it.
+
+    ``ValueError`` unless both are parts of one mesh.
+    """
+    from tesserack.distributed.tensor import Shard
     from tesserack.distributed.tensor.placement_types import _StridedShard
 
-    spec = parameter._spec
-    cuts = [k for k, p in enumerate(spec.placements) if p.is_shard(dim)]
-    factor = math.prod(spec.mesh.size(k) for k in cuts)
-    if cuts:
-        if parameter.shape[dim] % (factor * mesh.size(mesh.ndim - 1)):
-            raise ValueError(
-                f"fully_shard: expected dim {dim} of a parameter of shape {tuple(parameter.shape)}, cut over {factor} "
-                f"ranks, to divide by {factor * mesh.size(mesh.ndim - 1)}; choose another by shard_placement_fn"
-            )
-        placements = [*placements[:-1], _StridedShard(dim, split_factor=factor)]
-    return mesh._beside(spec.mesh), [*placements, *spec.placements]
+    other = outer.mesh
+    names = (*(mesh.mesh_dim_names or ()), *(other.mesh_dim_names or ()))
+    if mesh.root != other.root or len(set(names)) != mesh.ndim + other.ndim:
+        raise ValueError(
+            f"fully_shard: the parameter lies on {other}, expected a part of the mesh that {mesh} is a part of: make "
+            'both from one, init_device_mesh(..., mesh_dim_names=("dp", "tp")), as mesh["dp"] and mesh["tp"]'
+        )
+    last = placements[-1]
+    pieces = 1
+    for size, placement in zip(other.shape, outer.placements, strict=True):
+        if placement.is_partial():
+            raise ValueError(f"fully_shard: expected a parameter whose parts are complete, got {outer}")
+        if isinstance(placement, Shard) and placement.dim == last.dim:
+            pieces *= size
+    if pieces > 1:
+        placements = [*placements[:-1], _StridedShard(last.dim, split_factor=pieces)]
+    return mesh.root[names], [*placements, *outer.placements]
 
 
 def _set_resharding(unit: UnitState, wanted: bool | int | None, mesh: DeviceMesh) -> None:

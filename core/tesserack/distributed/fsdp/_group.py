@@ -16,7 +16,7 @@ from tesserack import Tensor
 from tesserack.autograd.function import Function, once_differentiable
 from tesserack.autograd.graph import innermost_hooks, saved_tensors_hooks
 from tesserack.distributed.fsdp._layouts import Layout
-from tesserack.distributed.fsdp._leaves import as_leaf_gradient, as_placed, local_of, part_of_placed
+from tesserack.distributed.fsdp._leaves import as_leaf_gradient, local_of, spec_like
 from tesserack.distributed.fsdp._places import Place
 from tesserack.distributed.fsdp._ranks import Ranks, chunk_sizes
 
@@ -30,32 +30,23 @@ class _Part(NamedTuple):
     at: int
     geometry: tuple[Any, Any, int]
     versions: tuple[int, ...]
-
-
-class _PlacedPart(NamedTuple):
-    """The same of a DTensor."""
-
-    part: _Part
-    spec: Any
+    spec: Any = None  # of a DTensor, whose part on this rank was there
 
 
 _memories: dict[int, tuple[weakref.ref[ParamGroup], int]] = {}  # of whole parameters that are there now
 
 
 def _pack(tensor: Tensor, others: Callable[[Tensor], Any] | None) -> Any:
-    if "_spec" in tensor.__dict__:
-        part = _pack(local_of(tensor), None)
-        if isinstance(part, _Part):
-            return _PlacedPart(part, tensor.__dict__["_spec"])
-        return others(tensor) if others is not None else tensor
-    found = _memories.get(tensor._storage_id())
+    spec = getattr(tensor, "_spec", None)
+    local = tensor if spec is None else local_of(tensor)
+    found = _memories.get(local._storage_id())
     group = found[0]() if found is not None else None
     if found is not None and group is not None:
         memory = group.memories[found[1]]
-        plain = tensor.dtype == memory.dtype and not tensor.is_conj() and not tensor.is_neg()
-        if plain and type(tensor) in (Tensor, ts.nn.Parameter):
-            geometry = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-            return _Part(group, found[1], geometry, group.versions)
+        plain = local.dtype == memory.dtype and not local.is_conj() and not local.is_neg()
+        if plain and type(local) in (Tensor, ts.nn.Parameter):
+            geometry = tuple(local.shape), local.stride(), local.storage_offset()
+            return _Part(group, found[1], geometry, group.versions, spec)
     return others(tensor) if others is not None else tensor
 
 
@@ -70,8 +61,6 @@ class watching(saved_tensors_hooks):
         def get(kept: Any) -> Tensor:
             if isinstance(kept, _Part):
                 return kept.group.saved(kept)
-            if isinstance(kept, _PlacedPart):
-                return as_placed(kept.part.group.saved(kept.part), kept.spec)  # type: ignore[no-any-return]
             return unpack(kept) if unpack is not None else kept
 
         super().__init__(lambda tensor: _pack(tensor, pack), get)
@@ -84,7 +73,7 @@ class _Gathered(Function):
     def forward(ctx: Any, group: ParamGroup, *leaves: Tensor) -> Any:
         ctx.group = group
         ctx.set_materialize_grads(False)
-        outputs = tuple(group.as_placed([full.detach() for full in group.fulls]))
+        outputs = tuple(group.layout.outer(at, full.detach()) for at, full in enumerate(group.fulls))
         frozen = [o for o, needs in zip(outputs, group.layout.needs_grad(), strict=True) if not needs]
         ctx.mark_non_differentiable(*frozen)
         return outputs
@@ -92,7 +81,8 @@ class _Gathered(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> Any:
-        return (None, *ctx.group.reduced(grads))
+        layout = ctx.group.layout
+        return (None, *ctx.group.reduced([layout.inner(at, grad) for at, grad in enumerate(grads)]))
 
 
 class Passed(Function):
@@ -242,12 +232,8 @@ class ParamGroup:
         if ts.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves):
             self.put_whole(_Gathered.apply(self, *leaves))
         else:
-            self.put_whole(self.as_placed(self.fulls))
+            self.put_whole([self.layout.outer(at, full) for at, full in enumerate(self.fulls)])
         self.registered = True
-
-    def as_placed(self, fulls: Sequence[Tensor]) -> list[Any]:
-        """Whole parameters as the modules know them."""
-        return [as_placed(full, whole.spec) for full, whole in zip(fulls, self.layout.wholes, strict=True)]
 
     def reshard(self, *, for_backward: bool = False) -> None:
         """Let the modules have the divided parameters, and free the whole ones."""
@@ -281,7 +267,8 @@ class ParamGroup:
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a "
                 "parameter sharded over ranks was changed between forward and backward, by an optimizer's step perhaps"
             )
-        return self.memories[part.at].detach().as_strided(*part.geometry)
+        local = self.memories[part.at].detach().as_strided(*part.geometry)
+        return local if part.spec is None else spec_like(part.spec, local)
 
     # --- backward -------------------------------------------------------------------------------------------------
 
@@ -313,8 +300,7 @@ class ParamGroup:
         """Gradients of the leaves, from those of the whole parameters; none while they are not to be reduced."""
         self.on_backward()
         with ts.no_grad():
-            parts = [part_of_placed(g, w.spec) for g, w in zip(grads, self.layout.wholes, strict=True)]
-            given = self._with_waiting(parts)
+            given = self._with_waiting(grads)
             if self.syncs:
                 found = self.layout.reduce(given) if any(g is not None for g in given) else []
             else:

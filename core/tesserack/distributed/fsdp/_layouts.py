@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.distributed.fsdp._leaves import local_of
+from tesserack.distributed.fsdp._leaves import local_of, spec_like
 from tesserack.distributed.fsdp._ranks import Ranks, chunk_sizes
 
 __all__ = ["Divided", "Flat", "Layout", "Whole"]
@@ -26,7 +26,7 @@ class Whole(NamedTuple):
     dtype: Any
     requires_grad: bool
     dim: int = 0  #: along which it is divided
-    spec: Any = None  #: of a DTensor along another dim of the mesh, whose part the shape is of
+    spec: Any = None  #: of a ``DTensor`` that the module has for it, whose part on this rank it is
 
 
 class Layout(ABC):
@@ -50,6 +50,18 @@ class Layout(ABC):
     @abstractmethod
     def reduce(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """The parts of gradients that belong to ``leaves``, averaged over ranks; as their leaf in dtype and device."""
+
+    def outer(self, at: int, full: Tensor) -> Any:
+        """A whole parameter as its module has it: one that is cut over another mesh too is a ``DTensor`` there."""
+        spec = self.wholes[at].spec
+        return full if spec is None else spec_like(spec, full)
+
+    def inner(self, at: int, grad: Any) -> Any:
+        """The gradient of what :meth:`outer` gives, as one of the whole parameter on this rank."""
+        spec = self.wholes[at].spec
+        if spec is None or grad is None:
+            return grad
+        return grad.redistribute(placements=spec.placements)._local_tensor
 
     def needs_grad(self) -> list[bool]:
         """Of the whole parameters."""

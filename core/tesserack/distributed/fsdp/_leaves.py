@@ -7,7 +7,7 @@ from typing import Any
 
 from tesserack import Tensor, nn
 
-__all__ = ["as_leaf_gradient", "as_placed", "divided_leaf", "local_of", "part_of_placed"]
+__all__ = ["as_leaf_gradient", "divided_leaf", "local_of", "spec_like"]
 
 
 def local_of(leaf: Any) -> Tensor:
@@ -15,25 +15,19 @@ def local_of(leaf: Any) -> Tensor:
     return getattr(leaf, "_local_tensor", leaf)  # type: ignore[no-any-return]
 
 
-def as_placed(full: Tensor, spec: Any) -> Any:
-    """A whole parameter as the module knows it: a DTensor along another dim of the mesh, if there is a ``spec``."""
-    if spec is None:
-        return full
-    from tesserack.distributed.tensor import DTensor
-
-    return DTensor(full, spec)
-
-
-def part_of_placed(grad: Any, spec: Any) -> Any:
-    """This rank's part of a gradient of such a parameter."""
-    if spec is None or grad is None:
-        return grad
-    return grad.redistribute(placements=spec.placements).to_local()
-
-
 def as_leaf_gradient(leaf: Any, local: Tensor) -> Any:
     """This rank's part of a gradient, of the leaf's kind."""
     return local if local_of(leaf) is leaf else type(leaf)(local, leaf._spec)
+
+
+def spec_like(spec: Any, local: Tensor) -> Any:
+    """A ``DTensor`` over this memory that lies as another does."""
+    from tesserack.distributed.tensor import DTensor
+    from tesserack.distributed.tensor._spec import DTensorSpec
+
+    if spec.dtype != local.dtype:
+        spec = DTensorSpec(spec.mesh, spec.placements, spec.tensor_meta._replace(dtype=local.dtype))
+    return DTensor(local, spec)
 
 
 def divided_leaf(local: Tensor, shape: Sequence[int], mesh: Any, placements: Sequence[Any], requires_grad: bool) -> Any:

@@ -27,10 +27,13 @@ __all__ = [
     "PythonKeyTracer",
     "disable_proxy_modes_tracing",
     "get_innermost_proxy_mode",
+    "get_isolated_graphmodule",
     "get_proxy_mode",
     "make_fx",
+    "py_sym_types",
 ]
 
+py_sym_types: tuple[type, ...] = ()  # numbers that stand for sizes: there are none
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
@@ -349,3 +352,26 @@ def _fresh(fake_mode: FakeTensorMode, x: Tensor) -> FakeTensor:
         outline = fake_mode.from_tensor(x)._outline
         copy = outline.new_empty_strided(tuple(outline.shape), outline.stride())
         return FakeTensor(fake_mode, copy, x.device)
+
+
+def get_isolated_graphmodule(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tracing_mode: str = "real",
+    decomposition_table: dict[Any, Any] | None = None,
+) -> GraphModule:
+    """What a call does, as a graph of all its leaves, traced apart from graphs that are being made.
+
+    >>> import tesserack as ts
+    >>> get_isolated_graphmodule(ts.add, (ts.ones(1), 2), {})(ts.zeros(1), 2)
+    tensor([2.])
+    """
+    leaves, spec = tree_flatten((args, kwargs))
+
+    def unpacked(*flat: Any) -> Any:
+        given, named = tree_unflatten(list(flat), spec)
+        return func(*given, **named)
+
+    with disable_proxy_modes_tracing():
+        return make_fx(unpacked, decomposition_table, tracing_mode)(*leaves)

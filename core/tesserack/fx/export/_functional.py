@@ -7,10 +7,11 @@ operator has no form without a write, it writes to a copy that nothing else read
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack.aten.missing import MissingNameError
 from tesserack.aten.operators import namespace
 from tesserack.fx.export._inverse import put
@@ -18,7 +19,7 @@ from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node, map_arg
 
-__all__ = ["Functional", "functionalize_inner", "written"]
+__all__ = ["Functional", "functionalize_inner", "random_names", "written"]
 
 aten = namespace("aten")
 # In place, but of the outline alone: the memory is what it was.
@@ -201,12 +202,19 @@ def _replaces(node: Node) -> bool:
     return same and one.dtype is other.dtype and one.device == other.device
 
 
+@functools.cache
+def random_names() -> frozenset[str]:
+    """Operators that draw random numbers."""
+    records: Any = _native._operators()
+    return frozenset(record["base"] for record in records if record["effects"]["random"])
+
+
 def _plain(node: Node) -> Any:
     """The operator without the write; None if there is none."""
     packet = node.target.overloadpacket
     name = packet.__name__
-    if packet.namespace != "aten" or not name.endswith("_"):
-        return None
+    if packet.namespace != "aten" or not name.endswith("_") or name in random_names():
+        return None  # bernoulli(p) is no bernoulli_ of what is overwritten
     found = getattr(aten, name[:-1])
     try:
         found._find()

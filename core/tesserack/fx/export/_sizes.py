@@ -121,7 +121,7 @@ def _affine(values: tuple[int, ...], bases: Sequence[Expression]) -> Iterator[Ex
 
 
 def _products(values: tuple[int, ...], bases: Sequence[Expression]) -> Iterator[Expression]:
-    """``s * t * c`` and ``s * t // c``, of up to four sizes."""
+    """``s * t * c // d``, where that leaves no remainder, of up to four sizes."""
     for count in range(1, 5):
         for parts in itertools.combinations_with_replacement(bases[:12], count):
             product = [math.prod(column) for column in zip(*(p.values for p in parts), strict=True)]
@@ -130,8 +130,6 @@ def _products(values: tuple[int, ...], bases: Sequence[Expression]) -> Iterator[
                 continue
             factor = factors.pop()
             if not factor or any(p * factor != v for p, v in zip(product, values, strict=True)):
-                continue
-            if factor.denominator != 1 and (factor.numerator != 1 or count == 1):
                 continue
             made = parts[0]
             for part in parts[1:]:

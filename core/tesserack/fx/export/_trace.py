@@ -26,7 +26,7 @@ from tesserack.fx.experimental.proxy_tensor import (
     shown_frames,
 )
 from tesserack.fx.export._errors import ExportError, ways_out
-from tesserack.fx.export._functional import Functional, functionalize_inner, written
+from tesserack.fx.export._functional import Functional, functionalize_inner, random_names, written
 from tesserack.fx.export._side_effects import SideEffects
 from tesserack.fx.export._watch import Watch
 from tesserack.fx.export.graph_signature import InputKind
@@ -156,13 +156,18 @@ def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
     users = [tracer.placeholder(name, leaf) for name, leaf in zip(program.names, leaves, strict=True)]
     inputs += [(InputKind.USER_INPUT, name, node) for name, node in zip(program.names, users, strict=True)]
     proxies = ProxyTorchDispatchMode(tracer, "fake", decomposition_table=program.decompositions)
-    effects = SideEffects(program.module)
+    effects, state = SideEffects(program.module), ts.get_rng_state().tolist()
     args, kwargs = tree_unflatten(leaves, program.in_spec)
     with _within(program, tracer), effects, mode, proxies, ts.no_grad():
         flat, out_spec = tree_flatten(program.module(*args, **kwargs))
         nodes = [_result(tracer, x) for x in flat]
         assigned = [(name, tracer.node_of(x)) for name, x in effects.buffers(tracer.is_form)]
     mode.shown_sizes = None
+    if ts.get_rng_state().tolist() != state:
+        raise ExportError(
+            "export: random numbers were drawn that are no step of the graph, by what draws them outside of operators; "
+            "draw them by rand or randn and go on from there"
+        )
     tracer.graph.create_node("output", "output", ((*nodes, *(node for _, node in assigned)),), {})
     return _finished(tracer, inputs, out_spec, [name for name, _ in assigned], watch)
 
@@ -276,14 +281,4 @@ def _remove_unread(graph: Graph) -> None:
 
 def _random(node: Node) -> bool:
     packet = getattr(node.target, "overloadpacket", None)
-    return packet is not None and packet.__name__ in _random_names()
-
-
-def _random_names() -> frozenset[str]:
-    if "random" not in _names:
-        records: Any = ts._native._operators()
-        _names["random"] = frozenset(r["base"] for r in records if r["effects"]["random"])
-    return _names["random"]
-
-
-_names: dict[str, frozenset[str]] = {}
+    return packet is not None and packet.__name__ in random_names()

@@ -11,7 +11,7 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import Tokens, is_ours
 from tesserack.nn.modules.module import Module
 
-__all__ = ["Before", "cells", "inner"]
+__all__ = ["Before", "cells", "inner", "tokens_along"]
 
 
 def inner(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -34,9 +34,23 @@ def _contents(cell: Any) -> Any:
         return None
 
 
+def tokens_along(tokens: Tokens, values: list[Any]) -> Any:
+    """Tokens of a global and of what is read of it, attribute by attribute."""
+    *way, last = values
+    found = [tokens.module(v, whole=False) if isinstance(v, types.ModuleType) else tokens.of(v) for v in way]
+    return (*found, tokens.of(last))
+
+
 def _token(values: Any) -> Any:
     try:
         return Tokens().of(tuple(values))
+    except NotProved:
+        return None
+
+
+def _token_along(values: list[Any]) -> Any:
+    try:
+        return tokens_along(Tokens(), values)
     except NotProved:
         return None
 
@@ -84,7 +98,7 @@ class Before:
     def _read(self, code: types.CodeType, space: dict[str, Any]) -> None:
         for read in _code.reads(code).globals:
             values = _code.resolve(space, read)
-            self.globals[code, read] = _token(values)
+            self.globals[code, read] = _token_along(values)
             self._pending += values
 
     def check(self, codes: dict[types.CodeType, dict[str, Any]], functions: list[types.FunctionType]) -> None:
@@ -93,7 +107,7 @@ class Before:
             for read in _code.reads(code).globals:
                 if (code, read) not in self.globals:
                     raise NotProved(f"{code.co_name} is reached in a way that is known only now", passing=True)
-                if _token(_code.resolve(space, read)) != self.globals[code, read]:
+                if _token_along(_code.resolve(space, read)) != self.globals[code, read]:
                     raise NotProved(f"line {read.line}: the run changes {'.'.join((read.name, *read.path))}, a global")
         for function in functions:
             if id(function) not in self.closures:

@@ -18,10 +18,10 @@ from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.node import Node, map_aggregate
 from tesserack.fx.passes.shape_prop import _extract_tensor_metadata
 from tesserack.jit._compile import code as _code
-from tesserack.jit._compile.before import Before, cells, inner
+from tesserack.jit._compile.before import Before, cells, inner, tokens_along
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.gradients import check_gradients
-from tesserack.jit._compile.state import Tokens, settings
+from tesserack.jit._compile.state import PLAIN, Tokens, settings
 from tesserack.jit._compile.watch import Watch
 from tesserack.utils import _pytree as pytree
 
@@ -119,7 +119,7 @@ class Dependencies:
     @staticmethod
     def _of_global(tokens: Tokens, space: dict[str, Any], read: _code.Read) -> Any:
         try:
-            return tuple(tokens.of(value) for value in _code.resolve(space, read))
+            return tokens_along(tokens, _code.resolve(space, read))
         except NotProved as error:
             raise NotProved(f"line {read.line} reads {'.'.join((read.name, *read.path))}: {error.reason}") from None
 
@@ -275,6 +275,7 @@ def _names(function: Any, count: int) -> list[str]:
 
 def _captured(recorder: _Recorder, dependencies: Dependencies, inputs: Inputs, result: Any) -> Capture:
     known = {**dependencies.tokens.tensors, **inputs.tokens.tensors}
+    held = {**dependencies.tokens.kept, **inputs.tokens.kept}
     given = {id(tensor): k for k, tensor in enumerate(inputs.tensors)}
     for key in recorder.read:
         if key not in known:
@@ -284,7 +285,8 @@ def _captured(recorder: _Recorder, dependencies: Dependencies, inputs: Inputs, r
     results = []
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
-            Tokens().of(leaf)
+            if not (isinstance(leaf, PLAIN) or id(leaf) in held):
+                raise NotProved(f"an object of class {type(leaf).__qualname__} is returned, which the run has made")
             results.append(("value", leaf))
         elif id(leaf) in given:
             results.append(("input", given[id(leaf)]))
@@ -296,7 +298,7 @@ def _captured(recorder: _Recorder, dependencies: Dependencies, inputs: Inputs, r
             results.append(("output", next(k for k, output in enumerate(outputs) if output is leaf)))
         else:
             raise NotProved("a tensor is returned that no operator has computed")
-    _refuse_held_containers(result, {**dependencies.tokens.kept, **inputs.tokens.kept})
+    _refuse_held_containers(result, held)
     graph = recorder.graph
     if ts.is_grad_enabled():
         check_gradients(graph, recorder.values, [recorder.nodes[id(output)][1] for output in outputs])

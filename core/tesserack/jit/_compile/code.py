@@ -20,6 +20,13 @@ _REFUSED = {
 }  # fmt: skip
 
 
+# Of tensors: what changes though they are the same, or differs though they are alike.
+_HIDDEN = frozenset({
+    "grad", "grad_fn", "is_leaf", "_base", "_version", "storage_offset", "retains_grad", "is_shared", "is_pinned",
+    "is_inference", "output_nr", "__dict__",
+})  # fmt: skip
+
+
 class Read(NamedTuple):
     """A global, and the attributes that are read of it one after another."""
 
@@ -71,6 +78,8 @@ def _refusal(code: types.CodeType) -> str | None:
         name = instruction.opname
         if name in _REFUSED:
             return f"{where} {_REFUSED[name]} {instruction.argval!r}"
+        if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval in _HIDDEN:
+            return f"{where} reads the attribute {instruction.argval!r}, which is no part of what is compared"
         if name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars:
             return f"{where} writes {instruction.argval!r} of the function around it"
     return None

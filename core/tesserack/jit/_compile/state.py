@@ -5,6 +5,7 @@ that was seen has changed.
 from __future__ import annotations
 
 import enum
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -15,12 +16,16 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
 
-__all__ = ["Tokens", "is_ours", "settings"]
+__all__ = ["PLAIN", "Tokens", "is_ours", "settings"]
 
 _ATOMS = (
-    type(None), bool, int, str, bytes, type(...), types.ModuleType, types.BuiltinFunctionType, ts.dtype, ts.device,
+    type(None), bool, int, str, bytes, type(...), types.BuiltinFunctionType, ts.dtype, ts.device,
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
+)  # fmt: skip
+# Values that do not change, whoever holds them.
+PLAIN = (
+    type(None), bool, int, float, complex, str, bytes, type(...), ts.dtype, ts.device, ts.Size, range, enum.Enum,
 )  # fmt: skip
 # What a module keeps for itself and no computation reads.
 _PRIVATE = frozenset({
@@ -52,7 +57,9 @@ class Tokens:
     def of(self, value: Any) -> Any:
         """The token of a value. ``NotProved`` for one whose changes cannot be seen."""
         if isinstance(value, _ATOMS) and type(value) in _ATOMS:
-            return (type(value).__name__, self._same(value) if isinstance(value, types.ModuleType) else value)
+            return (type(value).__name__, value)
+        if isinstance(value, types.ModuleType):
+            return self.module(value, whole=True)
         if isinstance(value, (float, complex)):
             return (type(value).__name__, repr(value))
         if isinstance(value, Tensor):
@@ -62,6 +69,13 @@ class Tokens:
         self._open[id(value)] = len(self._open)
         self._same(value)
         return self._compound(value)
+
+    def module(self, value: types.ModuleType, whole: bool) -> Any:
+        """The token of a module of Python: which it is. ``NotProved`` for one of the program's that is used whole."""
+        first = value.__name__.partition(".")[0]
+        if whole and first not in ("tesserack", "torch") and first not in sys.stdlib_module_names:
+            raise NotProved(f"the module {value.__name__} is handed on, so that what is read of it cannot be seen")
+        return ("module object", self._same(value))
 
     def _same(self, value: Any) -> int:
         if self.keep:

@@ -26,13 +26,18 @@ class Area:
 AREAS: dict[str, Area] = {
     area.name: area
     for area in (
+        # In this order: what goes wrong first is told first, and a fault of memory as one.
         Area("capabilities", "boots", "what the device declares is true", "test_capabilities.py"),
-        Area("required", "boots", "the required kernels: values in every dtype and layout", "test_operators.py"),
-        Area("bounds", "boots", "nothing outside an output is written", "test_bounds.py"),
-        Area("copies", "boots", "to and from the host, other devices and other dtypes", "test_copies.py"),
         Area("slots", "boots", "copies and memory, called without the core", "test_slots.py"),
-        Area("views", "boots", "views share memory and need no kernel", "test_views.py"),
+        Area("bounds", "boots", "nothing outside an output is written", "test_bounds.py"),
+        Area("reads", "boots", "nothing outside an input is read", "test_reads.py"),
         Area("memory", "boots", "blocks never overlap, alignment, running out", "test_memory.py"),
+        Area("copies", "boots", "to and from the host, other devices and other dtypes", "test_copies.py"),
+        Area("required", "boots", "the required kernels: values in every dtype and layout", "test_operators.py"),
+        Area("edges", "boots", "tiny and large values, NaN, truth, long sums, ties", "test_edges.py"),
+        Area("forms", "boots", "far strides and offsets, dims that do not merge, duplicates", "test_forms.py"),
+        Area("state", "boots", "a call is not answered with what an earlier one left", "test_state.py"),
+        Area("views", "boots", "views share memory and need no kernel", "test_views.py"),
         Area("gradients", "trains", "first and second derivatives", "test_gradients.py"),
         Area("in-place", "trains", "writing into tensors, views and out=", "test_inplace.py"),
         Area("random", "trains", "the same numbers as every other device, bit for bit", "test_random.py"),

@@ -17,6 +17,9 @@ from tesserack.testing.conformance.slots import Slots, open_slots
 __all__ = ["CHECKS"]
 
 _SIZES = (1, 3, 16, 63, 257, 4096, 70_001)
+_LONG = ((1 << 20) + 3, (4 << 20) + 5)  # what drivers move otherwise
+_OFFSETS = (0, 1, 7, 64)
+_ODD = (0, 3, 5, 13, 333)
 _LARGE = 8 << 20
 _ROUNDS = 60
 
@@ -34,9 +37,9 @@ def _difference(slot: str, found: bytes, wanted: bytes | bytearray, what: str) -
 
 def copies_from_host(slots: Slots) -> str | None:
     """Bytes land where the offset says, and nowhere else."""
-    for size in _SIZES:
-        for offset in (0, 1, 7, 64):
-            total = size + 2 * 64
+    for size in (*_SIZES, *_LONG):
+        for offset in (0, 13) if size in _LONG else (*_OFFSETS, 333):
+            total = size + 400
             handle, image = slots.alloc(total), _bytes(total, size)
             slots.write(handle, 0, bytearray(image))
             data = _bytes(size, size + 1)
@@ -51,11 +54,11 @@ def copies_from_host(slots: Slots) -> str | None:
 
 def copies_to_host(slots: Slots) -> str | None:
     """From any offset."""
-    total = max(_SIZES) + 128
+    total = max(_LONG) + 400
     handle, image = slots.alloc(total), _bytes(total, 5)
     slots.write(handle, 0, bytearray(image))
-    for size in _SIZES:
-        for offset in (0, 1, 7, 64):
+    for size in (*_SIZES, *_LONG):
+        for offset in (0, 13) if size in _LONG else (*_OFFSETS, *_ODD[1:]):
             found, wanted = slots.read(handle, offset, size), image[offset : offset + size]
             problem = _difference("copy_to_host", found, wanted, f"{size} bytes from {offset}")
             if problem:
@@ -66,8 +69,8 @@ def copies_to_host(slots: Slots) -> str | None:
 
 def copies_within(slots: Slots) -> str | None:
     """Between two blocks, and between two places of one."""
-    for size in _SIZES:
-        total = 2 * size + 192
+    for size in (*_SIZES, *_LONG):
+        total = 2 * size + 700
         one, two = slots.alloc(total), slots.alloc(total)
         first, second = _bytes(total, size), _bytes(total, size + 2)
         slots.write(one, 0, bytearray(first))
@@ -76,6 +79,9 @@ def copies_within(slots: Slots) -> str | None:
         second[13 : 13 + size] = first[5 : 5 + size]
         slots.copy(one, size + 100, one, 3, size)
         first[size + 100 : 2 * size + 100] = first[3 : 3 + size]
+        for to, start in ((333, 64), (64, 333), (6, 1)):
+            slots.copy(two, to, one, start, min(size, 64))
+            second[to : to + min(size, 64)] = first[start : start + min(size, 64)]
         problem = _difference("copy_within", slots.read(two, 0, total), second, f"{size} bytes, between blocks")
         problem = problem or _difference("copy_within", slots.read(one, 0, total), first, f"{size} bytes, in one block")
         slots.free(one, total)
@@ -148,6 +154,20 @@ def host_pointer_agrees(slots: Slots) -> str | None:
     return _difference("host_pointer", found, image, "4096 bytes written by copy_from_host")
 
 
+def blocks_are_aligned(slots: Slots) -> str | None:
+    """They begin at multiples of 16 bytes, or of what the device says that its kernels need."""
+    needed = max(16, slots.alignment())
+    for size in (1, 5, 100, 4096, 70_001):
+        handles = [slots.alloc(size) for _ in range(5)]
+        addresses = [slots.host_pointer(handle) for handle in handles]
+        for handle in handles:
+            slots.free(handle, size)
+        for address in addresses:
+            if address and address % needed:
+                return f"alloc: a block of {size} bytes begins at {address:#x}, expected a multiple of {needed} bytes"
+    return None
+
+
 def too_much_is_refused(slots: Slots) -> str | None:
     """A request that nothing can meet is out of memory, and not the end."""
     try:
@@ -167,6 +187,7 @@ CHECKS: dict[str, Callable[[Slots], str | None]] = {
         copies_within,
         source_may_go,
         host_pointer_agrees,
+        blocks_are_aligned,
         too_much_is_refused,
         memory_goes_back,
     )

@@ -32,7 +32,7 @@ class KitError(RuntimeError):
 @dataclass(frozen=True)
 class Options:
     """What to run. ``areas``: only these, of those the level needs, if any are named. ``timeout``: seconds after which
-    a test counts as hung. ``cases``: only these tests, by the ids of a report."""
+    a test counts as hung. ``cases``: only these tests, by the ids of a report. ``stop``: at the first failure."""
 
     device: str
     level: str = [*LEVELS][-1]
@@ -42,6 +42,7 @@ class Options:
     timeout: float = 300.0
     areas: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
+    stop: bool = False
 
     @property
     def partial(self) -> bool:
@@ -51,7 +52,7 @@ class Options:
     @property
     def sampled(self) -> bool:
         """Whether tests of the areas that run are left out."""
-        return self.quick or self.expression is not None or bool(self.cases)
+        return self.quick or self.expression is not None or bool(self.cases) or self.stop
 
     def wanted(self) -> list[Area]:
         """The areas to run."""
@@ -68,7 +69,7 @@ def run(options: Options, watch: Callable[[dict[str, Any]], None] = lambda line:
         log = Path(folder, "log.jsonl")
         log.touch()
         for _ in range(_MOST_CRASHES):
-            if _run_once(options, log, Path(folder, "output.txt"), watch):
+            if _run_once(options, log, Path(folder, "output.txt"), watch) or options.stop:
                 break
         return Results.from_lines(_lines(log), partial=options.partial, sampled=options.sampled)
 
@@ -82,6 +83,7 @@ def _command(options: Options, log: Path) -> list[str]:
         command.append(f"--tesserack-expected-failures={options.expected_failures.resolve()}")
     command += ["--tesserack-quick"] if options.quick else []
     command += ["-k", options.expression] if options.expression else []
+    command += ["-x"] if options.stop else []
     if options.cases:
         return command + [str(_FOLDER / case) for case in options.cases]
     return command + [str(_FOLDER / module) for module in dict.fromkeys(area.module for area in areas)]

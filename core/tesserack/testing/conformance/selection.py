@@ -10,7 +10,7 @@ import pytest
 from tesserack.testing import expected_failures
 from tesserack.testing.conformance.areas import AREAS
 
-__all__ = ["KNOWN_GAPS", "expect", "prepare", "properties_of"]
+__all__ = ["KNOWN_GAPS", "expect", "in_order", "prepare", "properties_of"]
 
 # What the core itself is known to lack, on every device.
 KNOWN_GAPS = Path(__file__).with_name("known_gaps.txt")
@@ -29,6 +29,14 @@ _QUICK_SHARE = {
     "test_out": 6,
 }
 _MODULES = {area.module: area.name for area in AREAS.values() if area.name != "required"}
+
+
+def in_order(item: Any) -> tuple[int, bool]:
+    """What is told first: areas in their order, and float32 before other dtypes, whose fault may be that something was
+    kept of it."""
+    area = properties_of(item)["area"]
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return [*AREAS].index(area), parameters.get("dtype", "float32") != "float32"
 
 
 def prepare(items: list[Any], areas: str | None = None, quick: bool = False) -> set[Any]:

@@ -44,6 +44,9 @@ class Slots(Protocol):
     def free_memory(self) -> int:
         """As properties tells; 0 unknown."""
 
+    def alignment(self) -> int:
+        """As properties tells; 0 any."""
+
 
 class PythonSlots:
     """Of a :class:`tesserack.backends.Backend`."""
@@ -80,6 +83,9 @@ class PythonSlots:
 
     def free_memory(self) -> int:
         return int(self.backend.properties(0).get("free_memory", 0))
+
+    def alignment(self) -> int:
+        return int(self.backend.properties(0).get("alignment", 0))
 
 
 class _Host(ctypes.Structure):
@@ -203,9 +209,15 @@ class NativeSlots:
         return slot(self.ctx, 0, handle)  # type: ignore[no-any-return]
 
     def free_memory(self) -> int:
+        return int(self._properties().free_memory)
+
+    def alignment(self) -> int:
+        return int(self._properties().alignment)
+
+    def _properties(self) -> _Properties:
         found = _Properties(ctypes.sizeof(_Properties))
         self._check("properties", self.table.properties(self.ctx, 0, ctypes.byref(found)))
-        return int(found.free_memory)
+        return found
 
 
 def open_slots(name: str) -> Slots:

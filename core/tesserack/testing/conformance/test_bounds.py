@@ -149,3 +149,23 @@ def test_temporaries_end_where_they_end(name: str, card: Card) -> None:
         HIDDEN[name](card.device)
         damage = slack.damage()
         assert damage is None, f"{name} on {card.name}: {damage}"
+
+
+@pytest.mark.parametrize("entry", WRITERS)
+def test_kernel_keeps_to_its_workspace(entry: str, card: Card, record: Record) -> None:
+    """Scratch memory ends where the kernel said: in checked mode the core looks at what lies behind."""
+    record.case(op=entry, dtype="", direction="bounds")
+
+    def new(*shape: int, dtype: ts.dtype | None = None) -> ts.Tensor:
+        return ts.empty(shape, dtype=dtype or here, device=card.device)
+
+    was = ts.backends.set_checked(True)
+    try:
+        for dtype in ("float32", "int64", "float16"):
+            here = getattr(ts, dtype)
+            for rows, columns in SHAPES if card.supports(dtype) else ():
+                WRITERS[entry](new, rows, columns, here, card.device)
+    except RuntimeError as error:
+        pytest.fail(f"{entry} on {card.name}: {rows} x {columns} of {dtype}: {error}", pytrace=False)
+    finally:
+        ts.backends.set_checked(was)

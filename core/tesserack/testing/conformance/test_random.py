@@ -84,6 +84,27 @@ def test_close_to_cpu(name: str, count: int, card: Card) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=f"{name} on {card.name}")
 
 
+@pytest.mark.parametrize("bits", (31, 32, 33, 34, 35, 63))
+def test_counters_are_wide(bits: int, card: Card) -> None:
+    """Far along the stream: where its words, and its blocks of four, pass 2^32."""
+    begin = (1 << bits) - 8
+    for dtype in ("float32", "float64"):
+        if not card.supports(dtype):
+            continue
+        drawn = []
+        for where in (card.device, "cpu"):
+            generator: Any = ts.Generator(where).manual_seed(11)
+            generator._set_position(11, begin)
+            drawn.append(ts.rand(37, dtype=getattr(ts, dtype), device=where, generator=generator).tolist())
+        at = next((k for k, (a, b) in enumerate(zip(*drawn, strict=True)) if a != b), None)
+        if at is not None:
+            pytest.fail(
+                f"random_bits for {dtype} on {card.name}, from word 2^{bits} - 8 on: element {at} of 37 is "
+                f"{drawn[0][at]}, on the cpu {drawn[1][at]}: its counter has fewer than 64 bits",
+                pytrace=False,
+            )
+
+
 @pytest.mark.parametrize("first", (0, 1, 3, 4, 1023))
 def test_streams_continue(first: int, card: Card) -> None:
     """A draw begins where the one before ended, on the device as on the cpu."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tesserack as ts
+from tesserack.backends.recording import record as recorded
 from tesserack.testing.conformance.card import Card
 
 pytestmark = pytest.mark.skipif(not hasattr(ts, "Stream"), reason="this core has no streams")
@@ -114,11 +115,11 @@ def test_elapsed_time(card: Card) -> None:
 
 
 def test_elapsed_time_is_the_devices(card: Card) -> None:
-    """Events tell when the device reached them, not when the host asked: they span the work between them."""
+    """Events tell when the device reached them, in milliseconds, not when the host asked: they span the work."""
     stream = ts.current_stream(card.device)
     x = ts.zeros(COUNT * 20, device=card.device)
     shares = []
-    for _ in range(4):  # the first warms up; of the others one must do, on a machine that others use too
+    for attempt in range(10):  # the first warms up; of the others one must do, on a machine that others use too
         marks: list[Any] = [ts.Event(device=card.device, enable_timing=True) for _ in range(2)]
         ts.synchronize(card.device)
         start = time.perf_counter()
@@ -133,13 +134,104 @@ def test_elapsed_time_is_the_devices(card: Card) -> None:
             assert "does not time its events" in str(error)
             pytest.skip("its events measure no time")
         del y
+        if attempt and (0.9 <= shares[-1] <= 1.02 or shares[-1] > 1.05 or (len(shares) > 4 and max(shares[1:]) < 0.3)):
+            break
     best = min(shares[1:], key=lambda share: abs(share - 1))
-    if not 0.3 <= best <= 1.2:
+    if not 0.88 <= best <= 1.05:
         pytest.fail(
-            f"elapsed_time() on {card.name} tells {100 * best:.0f} % of the time that the host waited for the work "
-            "between the events: expected about all of it, measured by the device",
+            f"elapsed_time() on {card.name} tells {100 * best:.3g} % of the time that the host waited for the work "
+            "between the events: expected about all of it and never more, measured by the device, in milliseconds",
             pytrace=False,
         )
+
+
+def test_query_tells_what_is_done(card: Card) -> None:
+    """query() is false while work that was recorded before is under way."""
+    stream: Any = ts.Stream(device=card.device)
+    x = ts.zeros(COUNT * 20, device=card.device)
+    ts.synchronize(card.device)
+    for name, mark in (("an event", None), ("a stream", stream)):
+        waits = []
+        for _ in range(3):
+            with ts.stream(stream):
+                y = busy(x, 20)
+            event = ts.Event(device=card.device)
+            event.record(stream)
+            asked: Any = mark or event
+            begin = time.perf_counter()
+            while not asked.query() and time.perf_counter() < begin + 1:  # some go on only when they are waited for
+                time.sleep(1e-4)
+            told = time.perf_counter()
+            stream.synchronize()
+            waits.append((told - begin, time.perf_counter() - told))
+            del y
+        early = [after > 3 * before + 3e-3 for before, after in waits]
+        if all(early):
+            before, after = (1e3 * t for t in min(waits, key=lambda pair: pair[1]))
+            pytest.fail(
+                f"query() of {name} on {card.name} was true after {before:.1f} ms, and the work before it was done "
+                f"{after:.1f} ms later: it says that what is under way has happened",
+                pytrace=False,
+            )
+
+
+def test_uploads_are_ordered(card: Card) -> None:
+    """A copy from the host overwrites what earlier work of its stream still reads, after that work."""
+    for pinned in (False, True):
+        source = ts.full((COUNT,), -100.0)
+        if pinned:
+            try:
+                source = source.pin_memory(card.device)
+            except (RuntimeError, NotImplementedError, TypeError):
+                continue
+        way = "pinned memory" if pinned else "the host"
+        for round in range(ROUNDS):
+            stream: Any = ts.Stream(device=card.device)
+            x = ts.full((COUNT,), float(round), device=card.device)
+            stream.wait_stream(ts.current_stream(card.device))
+            with ts.stream(stream):
+                z = ts.zeros(COUNT, device=card.device)
+                for _ in range(6):
+                    z = z + 1
+                y = z + x
+                x.copy_(source, non_blocking=pinned)
+                late = x + 1
+            stream.synchronize()
+            agree(y, round + 6.0, card, f"a copy from {way} to what earlier work of the stream reads")
+            agree(late, -99.0, card, f"work of the stream after a copy from {way}")
+
+
+def test_downloads_are_ordered(card: Card) -> None:
+    """A copy to pinned memory is of what earlier work of its stream has written, once the stream has passed it."""
+    try:
+        target = ts.zeros(COUNT).pin_memory(card.device)
+    except (RuntimeError, NotImplementedError, TypeError):
+        pytest.skip("no pinned memory")
+    stream: Any = ts.Stream(device=card.device)
+    for round in range(ROUNDS):
+        with ts.stream(stream):
+            y = busy(ts.full((COUNT,), float(round), device=card.device))
+            target.copy_(y, non_blocking=True)
+        stream.synchronize()
+        agree(target, round + 12.0, card, "a copy to pinned memory, after the synchronize() of its stream")
+
+
+def test_recordings_replay_where_they_are_asked_to(card: Card) -> None:
+    """After what the current stream was given, and before what it is given next."""
+    x = ts.zeros(COUNT, device=card.device)
+    try:
+        kept = recorded(lambda: busy(x, 3), card.device)
+    except RuntimeError as error:
+        pytest.skip(f"not recorded: {error}")
+    for round in range(ROUNDS):
+        stream: Any = ts.Stream(device=card.device)
+        stream.wait_stream(ts.current_stream(card.device))
+        with ts.stream(stream):
+            x.copy_(busy(ts.full((COUNT,), float(round), device=card.device)))
+            y = kept.replay() * 2
+        stream.synchronize()
+        agree(y, (round + 15) * 2.0, card, "a recording replayed on a stream")
+        ts.current_stream(card.device).wait_stream(stream)
 
 
 def test_synchronize_waits_for_all_streams(card: Card) -> None:
@@ -152,9 +244,20 @@ def test_synchronize_waits_for_all_streams(card: Card) -> None:
         with ts.stream(stream):
             results.append(busy(x))
     ts.synchronize(card.device)
-    assert all(stream.query() for stream in streams)
+    still = [number + 1 for number, stream in enumerate(streams) if not stream.query()]
+    if still:
+        pytest.fail(
+            f"synchronize() of the device on {card.name} returned while stream {still[0]} of three was busy: it waits "
+            "for some of the streams, not for the one that it is given",
+            pytrace=False,
+        )
     for result in results:
         agree(result, 12.0, card, "synchronize() of the device")
+    for number in range(3):
+        with ts.stream(streams[number]):
+            result = busy(x)
+        streams[number].synchronize()
+        agree(result, 12.0, card, f"synchronize() of stream {number + 1} of three")
 
 
 def test_reading_waits(card: Card) -> None:

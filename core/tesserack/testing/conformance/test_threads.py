@@ -130,6 +130,39 @@ CALLS: dict[str, Callable[[int, Any], Any]] = {
 }
 
 
+# Above the size at which the interpreter is let go, so that kernels really run at once.
+LARGE_CALLS: dict[str, Callable[[int, Any], Any]] = {
+    "copy_cast": lambda i, d: _numbers(i, 60_000, d).reshape(200, 300).t().contiguous(),
+    "fill": lambda i, d: ts.full((60_000,), float(i), device=d),
+    "iota": lambda i, d: ts.arange(i, i + 60_000, device=d),
+    "pointwise": lambda i, d: _numbers(i, 60_000, d) * (i + 2),
+    "reduce": lambda i, d: _numbers(i, 60_000, d).reshape(300, 200).sum(1),
+    "scan": lambda i, d: (_numbers(i, 60_000, d) % 3).cumsum(0),
+    "matmul": lambda i, d: _numbers(i, 25_600, d).reshape(160, 160) @ _numbers(i, 25_600, d).reshape(160, 160),
+    "gather": lambda i, d: _numbers(i, 60_000, d)[ts.arange(59_999, -1, -1, device=d)],
+    "scatter": lambda i, d: ts.zeros(97, device=d).index_add(0, _numbers(0, 60_000, d).long(), _numbers(i, 60_000, d)),
+    "sort": lambda i, d: _numbers(i, 60_000, d).reshape(2, -1).sort().values,
+    "random_bits": lambda i, d: ts.rand(60_000, generator=ts.Generator(d).manual_seed(i), device=d),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_CALLS)
+def test_large_kernel_in_many_threads(name: str, card: Card) -> None:
+    """The same for sizes at which kernels overlap: while one runs, other threads call it."""
+    expected = [LARGE_CALLS[name](index, "cpu") for index in range(THREADS)]
+
+    def work(index: int) -> None:
+        for _ in range(8):
+            found = LARGE_CALLS[name](index, card.device).cpu()
+            worst = (found - expected[index]).abs().max().item()
+            assert worst <= 1e-5 * expected[index].abs().max().item(), (
+                f"{name} of {found.numel()} elements on {card.name} gave wrong values while other threads ran it: it "
+                "keeps a buffer, or arguments, that calls share, and is unsafe where the interpreter is let go"
+            )
+
+    at_once(work)
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_kernel_in_many_threads(name: str, card: Card) -> None:
     """A kernel keeps nothing that calls in other threads write to: no static buffer, no arguments set one by one."""

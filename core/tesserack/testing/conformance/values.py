@@ -16,10 +16,27 @@ from tesserack.testing.references import REFERENCES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["TIED", "TOLERANCE", "Findings", "Measured", "dtype_name", "expectation", "fit", "measure"]
+__all__ = [
+    "NEAR_ONE",
+    "SUMS",
+    "TIED",
+    "TOLERANCE",
+    "Findings",
+    "Measured",
+    "dtype_name",
+    "expectation",
+    "fit",
+    "measure",
+]
 
 TOLERANCE = {"float64": 1e-9, "float32": 3e-5, "float16": 4e-3, "bfloat16": 3e-2}
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+# The smallest number of all: what is rounded to it, or to zero, is not wrong by more.
+_LEAST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
+# Pointwise operators whose small results are differences of numbers near 1: relative to 1. All others, to the result.
+NEAR_ONE = frozenset(("sinc", "special_sinc", "tanhshrink"))
+# Sums of terms of about 1 that may cancel altogether: relative to 1 too.
+SUMS = frozenset(("var", "std", "var_mean", "std_mean"))
 # Their result depends on the dtype they are called with, by definition.
 DTYPE_BOUND = {"type_as", "float", "double", "half", "bfloat16"}
 # Operators whose positions are not determined among equal elements.
@@ -77,8 +94,9 @@ class Measured:
     ulp: float = 0.0
 
 
-def measure(actual: Any, expected: Any, slack: float = 1.0) -> Measured:
-    """Compare a tensor (or a number) with the exact result."""
+def measure(actual: Any, expected: Any, slack: float = 1.0, least: float = 0.0) -> Measured:
+    """Compare a tensor (or a number) with the exact result: each element relative to itself, or to ``least`` where that
+    is more. With a ``slack``, results are sums, whose terms may be as large as the largest of them."""
     if not isinstance(actual, ts.Tensor):
         return Measured(None if actual == expected else f"expected {expected}, got {actual}")
     dtype = dtype_name(actual)
@@ -88,21 +106,26 @@ def measure(actual: Any, expected: Any, slack: float = 1.0) -> Measured:
     found = cases.values(actual)
     if not cases.is_floating(dtype):
         wrong = found != wanted
+        if dtype == "bool" and not wrong.any() and actual.numel():
+            bytes_of = actual.detach().contiguous().view(ts.uint8).cpu().numpy().astype(np.int64)
+            found, wanted = bytes_of, wanted.astype(np.int64)
+            wrong = found != wanted
+            return Measured(_describe(found, wanted, wrong, "; the bytes of bools") if wrong.any() else None)
         return Measured(_describe(found, wanted, wrong, "") if wrong.any() else None)
-    return _measure_floats(found, wanted, dtype, TOLERANCE[dtype] * slack, slack > 1)
+    return _measure_floats(found, wanted, dtype, TOLERANCE[dtype] * slack, slack > 1, least)
 
 
 def _measure_floats(
-    found: NDArray[Any], wanted: NDArray[Any], dtype: str, tolerance: float, by_scale: bool
+    found: NDArray[Any], wanted: NDArray[Any], dtype: str, tolerance: float, by_scale: bool, least: float
 ) -> Measured:
     finite = np.isfinite(wanted)
     largest = float(np.abs(wanted[finite]).max(initial=0.0))
-    scale = max(1.0, largest) if by_scale else 1.0
+    scale = max(least, largest if by_scale else 0.0)
     with np.errstate(all="ignore"):
         distance = np.abs(found - wanted)
         same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
         distance = np.where(same, 0.0, np.where(np.isfinite(distance), distance, np.inf))
-        error = distance / (scale + np.where(finite, np.abs(wanted), 0.0))
+        error = np.maximum(distance - 2 * _LEAST[dtype], 0.0) / (scale + np.where(finite, np.abs(wanted), 0.0) + 1e-323)
         spacing = _EPSILON[dtype] * np.exp2(np.floor(np.log2(np.maximum(np.abs(wanted), 1e-300))))
         ulp = np.where(finite & (np.abs(wanted) >= max(1e-2 * largest, 1e-6)), distance / spacing, 0.0)
     wrong = error > tolerance

@@ -1,0 +1,176 @@
+"""What graphs offer beyond what PyTorch's do, and tools that are compared with nothing: folders, hooks, annotations."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import linecache
+import operator
+import sys
+import weakref
+
+import pytest
+import tesserack as ts
+from tesserack import fx, nn
+from tesserack.fx import traceback
+from tesserack.fx.experimental.proxy_tensor import get_isolated_graphmodule, make_fx
+from tesserack.fx.passes.fake_tensor_prop import FakeTensorProp
+from tesserack.fx.passes.graph_transform_observer import GraphTransformObserver
+from tesserack.fx.passes.utils.matcher_with_name_node_map_utils import SubgraphMatcherWithNameNodeMap
+
+X = ts.tensor([[1.0, -2.0], [3.0, 4.0]])
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.act = nn.Linear(2, 2), nn.Tanh()
+        self.register_buffer("shift", ts.ones(2))
+        self.scale = nn.Parameter(ts.full((2,), 3.0))
+
+    def forward(self, x):
+        return self.act(self.linear(x)) * self.scale + self.shift
+
+
+def test_a_module_in_a_folder(tmp_path, monkeypatch):
+    traced = fx.symbolic_trace(Net())
+    with pytest.warns(UserWarning, match="pickled files instead: \\['act'\\]"):
+        traced.to_folder(tmp_path / "saved_net", "Saved")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("saved_net")
+    try:
+        assert ts.equal(module.Saved()(X), traced(X))
+    finally:
+        sys.modules.pop("saved_net"), sys.modules.pop("saved_net.module")
+
+
+def test_asserts_may_be_traced():
+    class Asserts(fx.Tracer):
+        trace_asserts = True
+
+    scope = {}
+    exec("def program(x):\n    assert x.shape[0] > 1, 'small'\n    return x", scope)  # not as pytest writes it
+    tracer = Asserts()
+    graph = tracer.trace(scope["program"])
+    traced = fx.GraphModule(tracer.root, graph)
+    assert ts.equal(traced(X), X)
+    with pytest.raises(AssertionError):
+        traced(X[:1])
+
+
+def test_annotations_and_lines_of_nodes():
+    class Lines(fx.Tracer):
+        record_stack_traces = True
+
+    def program(x):
+        with traceback.annotate({"stage": 1}), traceback.annotate({"part": "a"}):
+            x = x + 1
+        return annotated(x) - 1
+
+    @traceback.annotate_fn({"stage": 2})
+    def annotated(x):
+        return x * 2
+
+    graph = Lines().trace(program)
+    notes = [node.meta.get("custom") for node in graph.nodes if node.op == "call_function"]
+    assert notes == [{"stage": 1, "part": "a"}, {"stage": 2}, None]
+    add = next(n for n in graph.nodes if n.name == "add")
+    assert "test_graph_tools.py" in add.stack_trace and "x = x + 1" in add.stack_trace
+    gm = fx.GraphModule(nn.Module(), graph)
+    text = gm.print_readable(print_output=False)
+    assert "code: x = x + 1" in text and "Annotation: {'stage': 2}" in text
+
+
+def test_observed_passes(tmp_path):
+    traced = fx.symbolic_trace(lambda x: ts.relu(x))
+    relu = [*traced.graph.nodes][1]
+    with GraphTransformObserver(traced, "swap", log_url=str(tmp_path)) as seen:
+        with traced.graph.inserting_after(relu):
+            relu.replace_all_uses_with(traced.graph.call_function(ts.neg, relu.args))
+        traced.graph.erase_node(relu)
+    assert seen.created_nodes == {"neg"} and seen.erased_nodes == {"relu"}
+    assert "neg" in (tmp_path / "pass_swap_output_graph.txt").read_text()
+
+
+def test_patterns_with_named_nodes():
+    pattern = fx.symbolic_trace(lambda x: (ts.relu(x + 1), 0))
+    output = pattern.graph.output_node()
+    add, relu = (next(n for n in pattern.graph.nodes if n.name == name) for name in ("add", "relu"))
+    output.args = ((relu, {"sum": add}),)
+    found = SubgraphMatcherWithNameNodeMap(pattern).match(fx.symbolic_trace(lambda y: ts.relu(y + 1) * 2).graph)
+    assert [m.name_node_map["sum"].name for m in found] == ["add"]
+
+
+def test_fake_values_of_nodes():
+    traced = fx.symbolic_trace(Net())
+    FakeTensorProp(traced).propagate(X)
+    assert all(tuple(n.meta["val"].shape) in ((2, 2), (2,)) for n in traced.graph.nodes if n.op != "output")
+
+
+def test_isolated_graphs_and_decompositions():
+    inner = []
+
+    def program(x):
+        inner.append(get_isolated_graphmodule(lambda y: y * 2, (x,), {}))
+        return x + 1
+
+    outer = make_fx(program)(X)
+    assert [n.name for n in outer.graph.nodes if n.op == "call_function"] == ["add"]
+    assert ts.equal(inner[0](X), X * 2)
+
+
+def test_functions_written_in_python_are_steps():
+    traced = fx.symbolic_trace(lambda x: ts.einsum("ij->ji", x) + ts.nn.functional.relu(x))
+    names = [n.name for n in traced.graph.nodes if n.op == "call_function"]
+    assert names == ["einsum", "relu", "add"] and ts.equal(traced(X), X.T + X.relu())
+
+
+def test_values_that_no_text_spells_run():
+    table = {"k": X}
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    odd = graph.call_function(lambda a, t, key: a + t[key], (x, table, "k"))
+    graph.output(graph.call_function(operator.add, (odd, X)))
+    assert ts.equal(fx.GraphModule(nn.Module(), graph)(X), 3 * X)
+
+
+def test_programs_are_let_go_with_their_modules():
+    traced = fx.symbolic_trace(lambda x: x + 1)
+    file, gone = type(traced)._file, weakref.ref(type(traced).forward)
+    assert linecache.getlines(file)
+    for _ in range(3):
+        traced.recompile()
+    assert gone() is None and not linecache.getlines(file)
+    last = type(traced)._file
+    del traced
+    gc.collect()
+    assert not linecache.getlines(last)
+
+
+def test_nothing_stays_patched_after_an_error():
+    before = (nn.Module.__call__, ts.nn.functional.relu, vars(nn.Module).get("__getattribute__"))
+
+    def failing(x):
+        ts.nn.functional.relu(x)
+        raise ValueError("odd")
+
+    with pytest.raises(ValueError, match="odd"):
+        fx.symbolic_trace(failing)
+    assert (nn.Module.__call__, ts.nn.functional.relu, vars(nn.Module).get("__getattribute__")) == before
+    assert not fx.is_fx_tracing()
+
+
+def test_methods_and_callable_objects_are_traced():
+    class Scale:
+        factor = 3
+
+        def times(self, x, n=1):
+            return x * self.factor * n
+
+        def __call__(self, x):
+            return self.times(x)
+
+    assert ts.equal(fx.symbolic_trace(Scale().times)(X), X * 3)
+    assert ts.equal(fx.symbolic_trace(Scale())(X), X * 3)
+    with pytest.raises(AssertionError, match="written in Python"):
+        fx.symbolic_trace(len)
