@@ -77,7 +77,26 @@ std::vector<std::vector<Id>> deaths(const Graph& g) {
 
 } // namespace
 
-Executor::~Executor() = default;
+Executor::~Executor() { delete spare_.load(); }
+
+std::unique_ptr<Executor::State> Executor::take_state() const {
+  std::unique_ptr<State> state(spare_.exchange(nullptr));
+  if (state) return state;
+  state = std::make_unique<State>();
+  state->tensors.resize(g_.values.size());
+  state->numbers.resize(g_.values.size());
+  state->args.resize(most_args_);
+  state->words.resize(most_words_);
+  state->lists.resize(most_tensors_);
+  return state;
+}
+
+// Holds no tensor while nobody runs.
+void Executor::give_back(std::unique_ptr<State> state) const {
+  for (Tensor& t : state->tensors)
+    if (t.defined()) t = Tensor();
+  delete spare_.exchange(state.release());
+}
 
 Executor::Executor(Graph g) : g_(std::move(g)) {
   verify(g_);
@@ -128,12 +147,8 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
   if (captures.empty()) captures = g_.captured;
   expect_tensors(g_, g_.inputs, inputs, "input");
   expect_tensors(g_, g_.captures, captures, "capture");
-  State state;
-  state.tensors.resize(g_.values.size());
-  state.numbers.resize(g_.values.size());
-  state.args.resize(most_args_);
-  state.words.resize(most_words_);
-  state.lists.resize(most_tensors_);
+  std::unique_ptr<State> taken = take_state(); // after an error it goes
+  State& state = *taken;
   state.outer = Tracer::current();
   if (state.outer) state.outer_ids.assign(g_.values.size(), kNone);
   for (size_t k = 0; k < inputs.size(); ++k) state.tensors[g_.inputs[k]] = inputs[k];
@@ -143,7 +158,9 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
     for (Id v : step.dead) state.tensors[v] = Tensor();
   }
   std::vector<Tensor> out;
+  out.reserve(g_.outputs.size());
   for (Id v : g_.outputs) out.push_back(state.tensors[v]);
+  give_back(std::move(taken));
   return out;
 }
 

@@ -2,6 +2,7 @@
 // their rules say the sizes of results anew, and what the thread's modes ask (gradients, autocast) is done.
 #pragma once
 #include "graph/graph.h"
+#include <atomic>
 #include <memory>
 
 namespace ts::graph {
@@ -29,7 +30,11 @@ private:
   void compute_number(const Node& node, State& state) const;
   void check_forward(const Node& node, const State& state) const;
 
+  std::unique_ptr<State> take_state() const;
+  void give_back(std::unique_ptr<State> state) const;
+
   Graph g_;
+  mutable std::atomic<State*> spare_{nullptr}; // of the last run, for the next
   std::vector<Step> steps_;
   uint32_t most_words_ = 0, most_tensors_ = 0, most_args_ = 0;
 };

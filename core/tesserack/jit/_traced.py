@@ -39,7 +39,10 @@ class Program:
         given = self.given.children_specs
         flat = [child.is_leaf() for child in given[0].children_specs]
         self._flat = len(flat) if all(flat) and not given[1].children_specs else -1
+        self._bound = self.traced.has_backward
+        self._held = tuple(self.constants) if not any(self.slots) else None
         self._runner = _native._GraphRunner(self.traced if self.frozen else self.traced.outer_level())
+        self._single = self.gave.is_leaf()
         self._special: Any = None
         self._tried = not self.frozen
 
@@ -83,19 +86,29 @@ class Program:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], modules: dict[str, Module]) -> Any:
         """What the program gives for these arguments."""
-        inputs, captures = self._leaves(args, kwargs), self.captures(modules)
-        if self.traced.has_backward and not self._runner.fits(inputs, captures):
+        plain = len(args) == self._flat and not kwargs
+        inputs: Any = args if plain else self._leaves(args, kwargs)
+        captures: Any = self.captures(modules) if self._held is None else self._held
+        try:
+            results = self._results(inputs, captures)
+        except TypeError:
+            self._leaves(args, kwargs)  # says what is wrong with the arguments, if they are
+            raise
+        return results[0] if self._single else pytree.tree_unflatten(results, self.gave)
+
+    def _results(self, inputs: Any, captures: Any) -> list[Tensor]:
+        if self._bound and not self._runner.fits(inputs, captures):
             raise RuntimeError(
                 f"{self.name}: the trace holds a backward pass, which is for the sizes, dtypes and layouts that it was "
                 f"traced with, got inputs of {[tuple(t.shape) for t in inputs]}; trace again with such inputs"
             )
-        special = self._specialised()
+        if not self._tried:
+            self._specialise()
+        special = self._special
         exact = special is not None and not ts.is_grad_enabled() and not _native._is_tracing()
         if exact and special.fits(inputs, captures):
-            results = special.run(inputs, captures)
-        else:
-            results = self._runner.run(inputs, captures, self._note_guard)
-        return results[0] if self.gave.is_leaf() else pytree.tree_unflatten(results, self.gave)
+            return special.run(inputs, captures)  # type: ignore[no-any-return]
+        return self._runner.run(inputs, captures, self._note_guard)
 
     def _note_guard(self, node: int) -> None:
         graph = self._runner_graph()
@@ -108,13 +121,11 @@ class Program:
     def _runner_graph(self) -> Any:
         return self.traced if self.frozen else self.traced.outer_level()
 
-    def _specialised(self) -> Any:
-        """For the sizes it was traced with, without gradients: the passes' result, made when first asked for."""
-        if not self._tried:
-            self._tried = True
-            if not self.traced.writes_memory:
-                self._special = _native._GraphRunner(self.traced.specialised().optimised(True))
-        return self._special
+    def _specialise(self) -> None:
+        """For the sizes it was traced with, without gradients: the passes' result, made when first called."""
+        self._tried = True
+        if not self.traced.writes_memory:
+            self._special = _native._GraphRunner(self.traced.specialised().optimised(True))
 
     # --- other forms ---
 
@@ -162,7 +173,7 @@ class Program:
                 "one"
             )
         state = dict(self.__dict__)
-        for name in ("traced", "_runner", "_special", "_tried", "_flat"):
+        for name in ("traced", "_runner", "_special", "_tried", "_flat", "_bound", "_held", "_single"):
             state.pop(name, None)
         # What slots held stands for nothing but its layout.
         stand_ins = [t if slot is None else None for slot, t in zip(self.slots, self.constants, strict=True)]

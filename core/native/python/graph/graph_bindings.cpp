@@ -30,14 +30,18 @@ using graph::Item;
 using graph::kNone;
 using graph::Node;
 
-std::vector<Tensor> tensors_of(const std::vector<pb::object>& list, const char* what) {
-  std::vector<Tensor> out;
-  for (const pb::object& o : list) out.push_back(ts::py::expect_tensor(o.ptr(), what));
+std::vector<Tensor> tensors_of(const pb::handle& sequence, const char* what) {
+  ts::py::PyRef items = ts::py::checked(PySequence_Fast(sequence.ptr(), "graph: expected a list of tensors"));
+  auto n = static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get()));
+  std::vector<Tensor> out(n);
+  for (size_t k = 0; k < n; ++k)
+    out[k] = ts::py::expect_tensor(PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k)), what);
   return out;
 }
 pb::list objects_of(const std::vector<Tensor>& list) {
-  pb::list out;
-  for (const Tensor& t : list) out.append(pb::reinterpret_steal<pb::object>(ts::py::wrap(t)));
+  pb::list out(list.size());
+  for (size_t k = 0; k < list.size(); ++k)
+    PyList_SET_ITEM(out.ptr(), static_cast<Py_ssize_t>(k), ts::py::wrap(list[k]));
   return out;
 }
 
@@ -73,7 +77,7 @@ public:
     on_ = true;
     ts::py::watch_sizes(true);
   }
-  std::shared_ptr<Graph> end(const std::vector<pb::object>& outputs) {
+  std::shared_ptr<Graph> end(const pb::object& outputs) {
     std::vector<Tensor> list = tensors_of(outputs, "trace");
     leave();
     return std::make_shared<Graph>(tracer_.end(list));
@@ -176,15 +180,14 @@ void rename(Graph& g, Id v, const std::string& name) {
 class Runner {
 public:
   explicit Runner(const Graph& g) : executor_(Graph(g)) {}
-  pb::list run(const std::vector<pb::object>& inputs, const std::vector<pb::object>& captures,
-               const pb::object& on_guard) const {
+  pb::list run(const pb::object& inputs, const pb::object& captures, const pb::object& on_guard) const {
     std::vector<Tensor> in = tensors_of(inputs, "graph"), held = tensors_of(captures, "graph");
     std::function<void(Id)> told;
     if (!on_guard.is_none()) told = [&](Id n) { on_guard(n); };
     return objects_of(executor_.run(in, held, told));
   }
 
-  bool fits(const std::vector<pb::object>& inputs, const std::vector<pb::object>& captures) const {
+  bool fits(const pb::object& inputs, const pb::object& captures) const {
     return executor_.fits(tensors_of(inputs, "graph"), tensors_of(captures, "graph"));
   }
 
@@ -198,10 +201,10 @@ void define_graph(pb::module_& m) {
   pb::class_<Graph, std::shared_ptr<Graph>>(m, "_Graph")
       .def_static(
           "parse",
-          [](const std::string& text, const std::vector<pb::object>& captured) {
+          [](const std::string& text, const pb::object& captured) {
             return std::make_shared<Graph>(graph::parse_text(text, tensors_of(captured, "graph")));
           },
-          pb::arg("text"), pb::arg("captured") = std::vector<pb::object>())
+          pb::arg("text"), pb::arg("captured") = pb::tuple())
       .def("__str__", [](const Graph& g) { return graph::to_text(g); })
       .def("verify", [](const Graph& g) { graph::verify(g); })
       .def("outer_level", [](const Graph& g) { return std::make_shared<Graph>(graph::outer_level(g)); })
@@ -236,9 +239,8 @@ void define_graph(pb::module_& m) {
       .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });
   pb::class_<Runner>(m, "_GraphRunner")
       .def(pb::init<const Graph&>())
-      .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = std::vector<pb::object>())
-      .def("run", &Runner::run, pb::arg("inputs"), pb::arg("captures") = std::vector<pb::object>(),
-           pb::arg("on_guard") = pb::none());
+      .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = pb::tuple())
+      .def("run", &Runner::run, pb::arg("inputs"), pb::arg("captures") = pb::tuple(), pb::arg("on_guard") = pb::none());
 }
 
 } // namespace ts::py_runtime
