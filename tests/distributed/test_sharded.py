@@ -28,6 +28,11 @@ def test_optimizers_over_ranks_follow_one_process(launch: Any, ranks: int) -> No
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+def test_models_on_a_card_follow_one_process_on_the_cpu(launch: Any) -> None:
+    done = launch("cards.py", 2, "reference")
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_the_example_goes_on_from_a_checkpoint_of_other_ranks(launch: Any, tmp_path: Path) -> None:
     def losses(shown: str) -> list[str]:
         return [line for line in shown.splitlines() if line.startswith("step")]

@@ -36,9 +36,9 @@ def main() -> None:
     x, y = data()
     mine = slice(me, None, n)
     alone = Net()
-    optimizer = trained(alone, x, y, steps=15)
+    optimizer = trained(alone, x, y, steps=8)
     briefly = copy.deepcopy(alone)
-    trained(alone, x, y, steps=35, optimizer=optimizer)
+    trained(alone, x, y, steps=42, optimizer=optimizer)
     blocks = ModuleWrapPolicy({Block})
     configurations: list[dict] = [
         {},
@@ -54,8 +54,8 @@ def main() -> None:
     ]
     for number, options in enumerate(configurations):
         shared = FSDP(Net(), **options)
-        long = number < 3
-        trained(shared, x[mine], y[mine], weight=n, steps=50 if long else 15)
+        long = number in (1, 2)
+        trained(shared, x[mine], y[mine], weight=n, steps=50 if long else 8)
         distance = furthest(alone if long else briefly, shared)
         assert distance < 1e-5, (options, distance)
     for check in (
@@ -218,6 +218,46 @@ def saves(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
 def first_alone() -> tuple:
     given = fsdp.FullStateDictConfig(True, True), fsdp.FullOptimStateDictConfig(True, True)
     return fsdp.StateDictType.FULL_STATE_DICT, *given
+
+
+def summons(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
+    mine = slice(me, None, n)
+    alone, shared = Net(), FSDP(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}), use_orig_params=True)
+    nn.functional.cross_entropy(alone(x), y, reduction="sum").backward()
+    (nn.functional.cross_entropy(shared(x[mine]), y[mine], reduction="sum") * n).backward()
+    expected = {name: p.grad for name, p in alone.named_parameters()}
+    with FSDP.summon_full_params(shared, with_grads=True):
+        for name, p in shared.named_parameters():
+            assert (p.grad - expected[name]).abs().max().item() < 1e-4, name
+            p.grad.mul_(2.0)
+    with FSDP.summon_full_params(shared, writeback=False, with_grads=True):
+        assert all((p.grad - 2 * expected[name]).abs().max().item() < 1e-4 for name, p in shared.named_parameters())
+    before = whole(shared)
+    with ts.no_grad(), FSDP.summon_full_params(shared, writeback=False):
+        next(shared.parameters()).zero_()
+    with FSDP.summon_full_params(shared, rank0_only=True, writeback=False, offload_to_cpu=True):
+        shapes = [tuple(p.shape) for p in shared.parameters()]
+        assert (shapes == [tuple(p.shape) for p in alone.parameters()]) == (me == 0 or n == 1), shapes
+    if n > 1:
+        assert all(bool((value == before[name]).all()) for name, value in whole(shared).items())
+    assert len(FSDP.fsdp_modules(shared)) == 4 and FSDP.fsdp_modules(shared, root_only=True) == [shared]
+    shared.apply(lambda m: nn.init.constant_(m.weight, 0.5) if isinstance(m, nn.Linear) else None)
+    assert (whole(shared)["blocks.2.one.weight"] == 0.5).all()
+    kept = Net()
+    ignoring = FSDP(kept, ignored_modules=[kept.blocks[0]], ignored_states=None)
+    assert kept.blocks[0].one.weight.shape == (17, WIDTH)
+    trained(ignoring, x, y, steps=2)
+    for use in (lambda: shared.register_comm_hook(None, print), lambda: FSDP(Net(), mixed_precision=low())):
+        try:
+            use()
+        except NotImplementedError as error:
+            assert "absent" in str(error)
+        else:
+            raise AssertionError("expected an error")
+
+
+def low() -> fsdp.MixedPrecision:
+    return fsdp.MixedPrecision(param_dtype=ts.bfloat16, keep_low_precision_grads=True)
 
 
 def frees(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:

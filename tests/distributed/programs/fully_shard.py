@@ -42,9 +42,9 @@ def main() -> None:
     x, y = data()
     mine = slice(me, None, n)
     alone = Net()
-    optimizer = trained(alone, x, y, steps=15)
+    optimizer = trained(alone, x, y, steps=8)
     briefly = copy.deepcopy(alone)
-    trained(alone, x, y, steps=35, optimizer=optimizer)
+    trained(alone, x, y, steps=42, optimizer=optimizer)
     configurations: list[dict] = [
         {},
         {"reshard_after_forward": False},
@@ -59,7 +59,7 @@ def main() -> None:
         if options.pop("copies", False):  # the same on both halves of the ranks
             batch = slice(me % 2, None, 2)
         shared = divided(**options)
-        trained(shared, x[batch], y[batch], weight=2 if batch is not mine else n, steps=15 if number else 50)
+        trained(shared, x[batch], y[batch], weight=2 if batch is not mine else n, steps=8 if number else 50)
         distance = furthest(briefly if number else alone, shared)
         assert distance < 1e-5, (options, distance)
         assert not any(group.is_whole for m in shared.modules() if isinstance(m, FSDPModule) for group in m._groups())
@@ -245,6 +245,16 @@ def is_told(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
     assert not any(group.is_whole for group in model._groups(recurse=True))
     found = model[2].bias.grad.full_tensor().item()
     assert found == 2.0 * n, found
+
+    with ts.no_grad():
+        model(ts.ones(2, 4))
+    assert all(isinstance(p, DTensor) for p in model.parameters())
+    first.unshard()
+    assert all(isinstance(p, DTensor) for p in model.state_dict().values())
+    model(ts.ones(2, 4))
+    state = {name: p.clone() for name, p in model.state_dict().items()}
+    model.load_state_dict({name: p * 2 for name, p in state.items()})
+    assert all(bool((p.full_tensor() == 2 * state[name].full_tensor()).all()) for name, p in model.named_parameters())
 
     class Twice(nn.Linear):
         def twice(self, z: ts.Tensor) -> ts.Tensor:

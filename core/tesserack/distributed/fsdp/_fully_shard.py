@@ -75,6 +75,17 @@ class FSDPModule:
                 group.adopt([places[0][0]._parameters[places[0][1]] for places in group.places])
         return result
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The divided parameters, also while the whole ones are there."""
+        for group in self._groups():
+            group.put_back()
+        return super().state_dict(*args, **kwargs)  # type: ignore[misc]
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        for group in self._groups():
+            group.put_back()
+        super()._load_from_state_dict(*args, **kwargs)  # type: ignore[misc]
+
     def reshard(self) -> None:
         """Free the whole parameters of this module (not of those below)."""
         for group in self._groups():

@@ -247,6 +247,12 @@ class ParamGroup:
             _memories.pop(memory._storage_id(), None)
         self.memories, self.fulls, self.registered = [], [], False
 
+    def put_back(self) -> None:
+        """Let the modules have the divided parameters, which are what is trained and saved; the memory stays."""
+        if self.registered:
+            self.put_divided()
+            self.registered = False
+
     def put_divided(self) -> None:
         """Let the modules have the divided parameters."""
         self.put_whole(self.sharded)
@@ -292,9 +298,8 @@ class ParamGroup:
         self.in_backward = False
         if self.reshards_after_backward:
             self.reshard()
-        elif self.registered:  # the memory stays, but what is trained is the divided parameters
-            self.put_divided()
-            self.registered = False
+        else:
+            self.put_back()
 
     def reduced(self, grads: Sequence[Tensor | None]) -> list[Any]:
         """Gradients of the leaves, from those of the whole parameters; none while they are not to be reduced."""

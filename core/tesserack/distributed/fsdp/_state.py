@@ -181,9 +181,12 @@ class UnitState:
             return output
         if not self.to_run and ts.is_grad_enabled():
             self.iteration.order.append(self)
-        if not self.to_run and self._reshards():
+        if not self.to_run:
             for group in self.groups:
-                group.reshard(for_backward=ts.is_grad_enabled())
+                if self._reshards():
+                    group.reshard(for_backward=ts.is_grad_enabled())
+                elif not ts.is_grad_enabled():  # no backward follows
+                    group.put_back()
         return output
 
     # --- backward -------------------------------------------------------------------------------------------------

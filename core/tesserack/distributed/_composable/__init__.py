@@ -1,0 +1,1 @@
+"""Where ``fully_shard`` was at first: ``torch.distributed._composable``."""
