@@ -96,14 +96,13 @@ def _plain(value: Any) -> str:
 def _text(content: dict[str, Any]) -> str:
     """JSON, with a line for every entry and for every node of a graph."""
 
-    def lines(value: Any, depth: int) -> str:
+    def lines(value: Any, depth: int, key: str = "") -> str:
         space = "  " * depth
-        if depth < 4 and isinstance(value, dict) and value:
-            inner = ",\n".join(f"{space}  {json.dumps(key)}: {lines(item, depth + 1)}" for key, item in value.items())
-            return f"{{\n{inner}\n{space}}}"
-        if depth < 4 and isinstance(value, list) and value:
-            inner = ",\n".join(f"{space}  {json.dumps(item)}" for item in value)
-            return f"[\n{inner}\n{space}]"
+        if isinstance(value, dict) and value and (depth < 2 or key == "graphs" or "nodes" in value):
+            items = (f"{space}  {json.dumps(name)}: {lines(item, depth + 1, name)}" for name, item in value.items())
+            return "{\n" + ",\n".join(items) + f"\n{space}}}"
+        if isinstance(value, list) and value and (depth < 2 or key == "nodes"):
+            return "[\n" + ",\n".join(f"{space}  {json.dumps(item)}" for item in value) + f"\n{space}]"
         return json.dumps(value)
 
     return lines(content, 0)
