@@ -7,6 +7,7 @@ from __future__ import annotations
 import enum
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,11 +19,12 @@ from tesserack.nn.parameter import Parameter
 
 __all__ = ["PLAIN", "Tokens", "is_ours", "settings"]
 
-_ATOMS = (
+_ATOMS = frozenset((
     type(None), bool, int, str, bytes, type(...), types.BuiltinFunctionType, ts.dtype, ts.device,
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
-)  # fmt: skip
+))  # fmt: skip
+_CONTAINERS = frozenset((dict, OrderedDict, list, set))
 # Values that do not change, whoever holds them.
 PLAIN = (
     type(None), bool, int, float, complex, str, bytes, type(...), ts.dtype, ts.device, ts.Size, range, enum.Enum,
@@ -56,8 +58,11 @@ class Tokens:
 
     def of(self, value: Any) -> Any:
         """The token of a value. ``NotProved`` for one whose changes cannot be seen."""
-        if isinstance(value, _ATOMS) and type(value) in _ATOMS:
-            return (type(value).__name__, value)
+        kind = type(value)
+        if kind in _ATOMS:
+            return (kind, value)
+        if kind in _CONTAINERS and not value:
+            return (kind, self._same(value))
         if isinstance(value, types.ModuleType):
             return self.module(value, whole=True)
         if isinstance(value, (float, complex)):
@@ -107,7 +112,8 @@ class Tokens:
             return ("enum", id(value))
         if isinstance(value, dict):
             pairs = tuple((self.of(key), self.of(item)) for key, item in value.items())
-            return (type(value).__name__, id(value), pairs, self._attributes(value))
+            own = self._attributes(value) if type(value) not in _CONTAINERS else None
+            return (type(value), id(value), pairs, own)
         if isinstance(value, (list, tuple, set, frozenset)):
             items = tuple(
                 self.of(item) for item in (value if isinstance(value, (list, tuple)) else sorted(value, key=repr))
