@@ -58,3 +58,47 @@ def test_the_decorator_gives_functions_back_and_wraps_modules():
     assert ts.compile(ts.relu) is ts.relu and ts.compile(dynamic=True)(ts.relu) is ts.relu
     assert ts.compile(mode="max-autotune")(layer)._orig_mod is layer and ts.compile(layer, disable=True) is layer
     assert layer.compile() is None and [*layer.state_dict()] == ["weight", "bias"]
+
+
+def test_programs_bring_their_compilers(program):
+    lines = program.run(
+        """
+        import torch
+        from torch import fx, nn
+        from torch._dynamo.backends.common import aot_autograd
+        from torch._dynamo.backends.registry import register_backend
+        from torch._dynamo.testing import CompileCounter
+        from torch._functorch.aot_autograd import make_boxed_func
+        from torch.fx.experimental.symbolic_shapes import guard_size_oblivious
+
+        torch._logging.set_logs(graph_code=True)
+        torch._dynamo.config.cache_size_limit = 16
+        counter, seen = CompileCounter(), []
+
+        @torch.compile(backend=counter, dynamic=False)
+        def step(x, w):
+            return torch.nn.functional.relu(x @ w).sum() + torch.ones(())
+
+        @register_backend
+        def fuses(gm: fx.GraphModule, example_inputs):
+            for node in gm.graph.nodes:
+                if node.target is torch.ops.aten.relu.default:
+                    node.target = torch.ops.aten.tanh.default
+            gm.graph.lint()
+            gm.recompile()
+            return gm.forward
+
+        x, w = torch.ones(2, 3), torch.ones(3, 2)
+        print(step(x, w).item(), step(x, w).item(), counter.frame_count, counter.op_count)
+        net = torch.compile(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), backend="fuses")
+        print(torch.equal(net(x), net._orig_mod[0](x).tanh()), "fuses" in torch._dynamo.list_backends())
+        print(str(torch._dynamo.explain(lambda x: print(end="") or x)(x)).splitlines()[1])
+        print(guard_size_oblivious(x.shape[0] == 2), torch.compiler.is_compiling())
+        train = nn.Linear(3, 1)
+        both = aot_autograd(fw_compiler=lambda gm, inputs: seen.append(gm) or make_boxed_func(gm.forward))
+        train.compile(backend=both)
+        train(x).sum().backward()
+        print(len(seen), train.weight.grad.tolist())
+        """
+    )
+    assert lines == ["13.0 13.0 1 5", "True True", "Graph Break Count: 1", "True False", "2 [[2.0, 2.0, 2.0]]"]

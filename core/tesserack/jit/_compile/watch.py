@@ -63,6 +63,7 @@ class Watch:
     def __init__(self) -> None:
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
         self.reason: NotProved | None = None
+        self._importing = 0
         self.paused = False  # while an operator runs, and is written down
 
     def __enter__(self) -> Watch:
@@ -83,6 +84,10 @@ class Watch:
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if self.reason is not None or self.paused:
             return
+        if frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith("<frozen importlib"):
+            self._importing += {"call": 1, "return": -1}.get(event, 0)
+        if self._importing:
+            return  # of a module of this package, on first need: who imports by himself is refused for that
         if event == "call":
             self._called(frame)
         elif event == "c_call":
@@ -91,12 +96,14 @@ class Watch:
     def _called(self, frame: types.FrameType) -> None:
         code = frame.f_code
         name = code.co_filename
-        if name.startswith("<frozen importlib"):
-            self.refuse("a module is imported", passing=True)
-        elif name.startswith(_PACKAGE):
+        if name.startswith(_PACKAGE):
             inside = name[len(_PACKAGE) + 1 :]
             if not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
                 self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}")
+        elif code.co_name == "import_module" and not _is_help(frame):
+            self.refuse(f"{_line(frame.f_back)} imports a module")
+        elif name == "<string>" and str(frame.f_globals.get("__name__")).startswith("namedtuple_"):
+            return  # the making of a named tuple
         elif code not in _trusted and not _is_help(frame):
             self.codes.setdefault(code, frame.f_globals)
 
