@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tesserack as ts
 from tesserack.testing import seeds
 
 
@@ -53,3 +54,24 @@ def test_the_example_prints_the_losses_of_one_process(launch: Any) -> None:
     losses = [line for line in alone.splitlines() if line.startswith("step")]
     assert losses and losses == [line for line in shared.stdout.splitlines() if line.startswith("step")]
     assert "13962 of 27540 parameters on each of 4 ranks" in shared.stdout
+
+
+def test_plans_that_name_no_module_are_told_of() -> None:
+    from tesserack import nn
+    from tesserack.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    ts.distributed.init_process_group(store=ts.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = ts.distributed.init_device_mesh("cpu", (1,))
+        model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        with pytest.warns(UserWarning, match="'7.x' could not be resolved"):
+            parallelize_module(model, mesh, {"7.x": ColwiseParallel()})
+        with pytest.warns(UserWarning, match="nothing is done"):
+            parallelize_module(model, mesh)
+        with pytest.raises(NotImplementedError, match=r"nn\.Linear and nn\.Embedding"):
+            parallelize_module(model, mesh, {"1": ColwiseParallel()})
+        with pytest.raises(TypeError, match="Expect Union"):
+            parallelize_module(model, mesh, 7)  # type: ignore[arg-type]
+        assert "output_layouts=(Shard(dim=-1),)" in repr(ColwiseParallel())
+    finally:
+        ts.distributed.destroy_process_group()

@@ -11,6 +11,7 @@ import tesserack as ts
 from tesserack import distributed as dist
 from tesserack import nn
 from tesserack.distributed.tensor import (
+    DeviceMesh,
     DTensor,
     Partial,
     Replicate,
@@ -252,6 +253,31 @@ def modules(mesh: Any) -> None:
     assert isinstance(model.to(ts.float64)[0].weight, DTensor)
 
 
+def outside(mesh: Any) -> None:
+    """A mesh of one rank of two: the other holds nothing, and calls the same operators."""
+    one = DeviceMesh("cpu", [1])
+    d = distribute_tensor(ts.arange(4.0), one, [S0]).requires_grad_()
+    out = (d * 2 + 1).sum()
+    assert out.shape == () and d.shape == (4,)
+    if dist.get_rank() == 1:
+        assert out.to_local().item() == 16 and d.to_local().numel() == 4
+    else:
+        assert d.to_local().numel() == 0 and out.to_local().numel() == 0
+
+
+def on_a_card(mesh: Any) -> None:
+    """A device whose memory communicators of the host cannot read."""
+    if ts.backends.why_unavailable("reference") is not None:
+        return
+    cards = init_device_mesh("reference", (2,))
+    x = ts.arange(6.0).reshape(3, 2)
+    d = distribute_tensor(x.to("reference"), cards, [S0]).requires_grad_()
+    assert d.device.type == "reference"
+    (d * d).sum().backward()
+    assert (d.grad.full_tensor().cpu() == 2 * x).all()
+    assert (randn(3, 2, device_mesh=cards, placements=[S1]).full_tensor().device.type) == "reference"
+
+
 def main() -> None:
     dist.init_process_group()
     n = dist.get_world_size()
@@ -263,8 +289,8 @@ def main() -> None:
         gradients(mesh, n)
         for each in (random_numbers, factories, optimizers, files, in_place, without_rules, rules_of_ones_own):
             each(mesh)
-        communication(mesh)
-        modules(mesh)
+        for each in (communication, modules, outside, on_a_card):
+            each(mesh)
     dist.destroy_process_group()
 
 
