@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tesserack as ts
 from tesserack.distributed import checkpoint as dcp
-from tesserack.distributed.checkpoint import default_planner, filesystem, format_utils, metadata
+from tesserack.distributed.checkpoint import default_planner, filesystem, format_utils, metadata, staging
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +161,32 @@ def test_parts_that_do_not_make_up_a_whole_are_refused() -> None:
 def test_what_plain_files_cannot_hold_is_named(tmp_path: Path) -> None:
     with pytest.raises(dcp.CheckpointException, match=r"save: a.b: .*cannot store"):
         dcp.save({"a": {"b": object()}}, checkpoint_id=tmp_path)
+
+
+def test_folders_of_published_models_are_read(tmp_path: Path) -> None:
+    ts.save({"a": ts.arange(4.0), "b": ts.ones(2, 2)}, tmp_path / "model.safetensors.index.json", max_shard_size=20)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    found = {"a": ts.zeros(4), "b": ts.zeros(2, 2)}
+    dcp.load(found, storage_reader=dcp.HuggingFaceStorageReader(tmp_path))
+    assert found["a"].tolist() == [0.0, 1.0, 2.0, 3.0] and found["b"].tolist() == [[1.0, 1.0]] * 2
+    whole: dict[str, Any] = {}
+    reader = dcp.HuggingFaceStorageReader(tmp_path)
+    dcp.load(whole, storage_reader=reader, planner=default_planner._EmptyStateDictLoadPlanner())
+    assert sorted(whole) == ["a", "b"]
+    with pytest.raises(NotImplementedError, match="absent"):
+        dcp.HuggingFaceStorageWriter(tmp_path)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_saves_write_from_what_a_stager_has_copied(tmp_path: Path, asynchronous: bool) -> None:
+    weight = ts.ones(2)
+    stager = staging.DefaultStager(staging.StagingOptions(use_async_staging=asynchronous))
+    saved = dcp.async_save({"weight": weight}, checkpoint_id=tmp_path, async_stager=stager)
+    if asynchronous:
+        saved.staging_completion.result()
+        saved = saved.upload_completion
+    weight.zero_()
+    saved.result()
+    found = {"weight": ts.zeros(2)}
+    dcp.load(found, checkpoint_id=tmp_path)
+    assert found["weight"].tolist() == [1.0, 1.0]

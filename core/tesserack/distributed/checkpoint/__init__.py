@@ -7,6 +7,7 @@ safetensors and JSON, never pickles; a save that is cut short is never taken for
 from tesserack.distributed.checkpoint.api import CheckpointException
 from tesserack.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from tesserack.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from tesserack.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from tesserack.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -27,6 +28,8 @@ __all__ = [
     "DefaultSavePlanner",
     "FileSystemReader",
     "FileSystemWriter",
+    "HuggingFaceStorageReader",
+    "HuggingFaceStorageWriter",
     "LoadPlan",
     "LoadPlanner",
     "Metadata",

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed import _world
-from tesserack.distributed.checkpoint._items import is_divided
+from tesserack.distributed.checkpoint._copies import copied
 from tesserack.distributed.checkpoint._together import Together
 from tesserack.distributed.checkpoint.default_planner import DefaultSavePlanner
 from tesserack.distributed.checkpoint.filesystem import FileSystemWriter
@@ -36,7 +35,8 @@ class AsyncCheckpointerType(Enum):
 
 @dataclass
 class AsyncSaveResponse:
-    """What an asynchronous save leaves where a stager is given: when tensors may be changed, and when all is saved."""
+    """What an asynchronous save leaves where a stager answers with a future: when tensors may be changed, and when all
+    is saved."""
 
     staging_completion: Future[None]
     upload_completion: Future[Any]
@@ -182,7 +182,11 @@ def async_save(
     group = None if alone else _own_group(process_group)
     given = _states(state_dict)
     held = async_stager.stage(given) if async_stager is not None else copied(given)
-    held = held.result() if isinstance(held, Future) else held
+    staged = held if isinstance(held, Future) else None
+    if staged is not None:
+        held = staged.result()
+    elif async_stager is not None and async_stager.should_synchronize_after_execute:
+        async_stager.synchronize_staging()
     done: Future[Metadata] = Future()
 
     def run() -> None:
@@ -196,11 +200,11 @@ def async_save(
     thread = threading.Thread(target=run, name="async_save")
     _under_way.add(thread)
     thread.start()
-    if async_stager is None:
+    if staged is None:
         return done
-    staged: Future[None] = Future()
-    staged.set_result(None)
-    return AsyncSaveResponse(staged, done)
+    completed: Future[None] = Future()
+    completed.set_result(None)
+    return AsyncSaveResponse(completed, done)
 
 
 def _own_group(process_group: Any) -> Any:
@@ -210,18 +214,3 @@ def _own_group(process_group: Any) -> Any:
     if found is None or found.group_name not in _world._world.groups:
         found = _groups[made] = _world.new_group(list(made.ranks), use_local_synchronization=True, sort_ranks=False)
     return found
-
-
-def copied(value: Any) -> Any:
-    """A state dict whose tensors are copies, on the host."""
-    if isinstance(value, Tensor):
-        with ts.no_grad():
-            if is_divided(value):
-                divided: Any = value
-                return type(divided)(copied(divided._local_tensor), divided._spec)
-            return value.detach().cpu().clone() if value.device.type == "cpu" else value.detach().cpu()
-    if isinstance(value, Mapping):
-        return {key: copied(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(map(copied, value))
-    return value
