@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import io
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tesserack as ts
 from export_models import CASES, Case
-from tesserack.export import ExportedProgram, export, load, save
+from tesserack._higher_order_ops import cond, map, scan, while_loop
+from tesserack.export import Dim, ExportedProgram, export, load, save
 from tesserack.export._functional import written
 from tesserack.utils._pytree import tree_leaves, tree_map
 
@@ -81,3 +83,47 @@ def test_gradients_flow_to_parameters(name: str) -> None:
         model.zero_grad()
     assert {*grads[0]} == {*grads[1]} and grads[0]
     assert all(ts.allclose(grads[0][key], grads[1][key], rtol=1e-3, atol=1e-4) for key in grads[0])
+
+
+def flows() -> dict[str, Callable[[Any, Any], Any]]:
+    """Control flow whose functions close over sizes that vary."""
+
+    def branch(m: Any, x: Any) -> Any:
+        n, y = x.shape[0], x.sum(0)
+        return cond(x.sum() > 0, lambda y: y * n, lambda y: y / (n + 1) + n, (y,))
+
+    def loop(m: Any, x: Any) -> Any:
+        n, y = x.shape[0], x.abs().sum(0)
+        return while_loop(lambda y: y.sum() < 100 * n, lambda y: (y * 2 + 0.1,), (y,))
+
+    def nested(m: Any, x: Any) -> Any:
+        n = x.shape[0]
+        return map(lambda r: cond(r.sum() > 0, lambda r: r * n, lambda r: r - n, (r,)), x)
+
+    return {
+        "branch": branch,
+        "loop": loop,
+        "nested": nested,
+        "map": lambda m, x: map(lambda r: m.l(r) * x.shape[0] + r.sum() / (x.shape[0] * 2), x),
+        "scan": lambda m, x: scan(lambda c, t: (c + t, c * x.shape[0]), ts.zeros(3), x),
+    }
+
+
+@pytest.mark.parametrize("name", flows())
+def test_sizes_within_control_flow(name: str) -> None:
+    class Flow(ts.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.l = ts.nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            return flows()[name](self, x)
+
+    model, file = Flow(), io.BytesIO()
+    program = export(model, (ts.randn(4, 3),), dynamic_shapes={"x": {0: Dim("rows", min=2, max=32)}})
+    save(program, file)
+    loaded = load(file)
+    for each in (program, loaded, loaded.run_decompositions()):
+        for x in (ts.randn(4, 3), ts.rand(9, 3), -ts.rand(2, 3)):
+            pairs = zip(tree_leaves(model(x)), tree_leaves(each.module()(x)), strict=True)
+            assert all(ts.allclose(a, b, atol=1e-5) for a, b in pairs)

@@ -37,13 +37,18 @@ py_sym_types: tuple[type, ...] = ()  # numbers that stand for sizes: there are n
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
-def user_frames(start: Any = None) -> list[tuple[str, int, str]]:
-    """File, line and function of the program's frames, the outermost first: those outside of this package."""
-    frame = start or sys._getframe(1)
+_LAYERS = str(Path(_PACKAGE, "nn", "modules"))
+
+
+def user_frames(layers: bool = False) -> list[tuple[str, int, str]]:
+    """File, line and function of the program's frames, the outermost first: those outside of this package, or those of
+    its layers."""
+    frame: Any = sys._getframe(1)
     found: list[tuple[str, int, str]] = []
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((_PACKAGE, "<frozen", "<tesserack")):
+        theirs = not name.startswith((_PACKAGE, "<frozen", "<tesserack"))
+        if (name.startswith(_LAYERS) and frame.f_code.co_name == "forward") if layers else theirs:
             found.append((name, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return found[::-1]
@@ -168,7 +173,7 @@ class PythonKeyTracer:
         if self.carried is not None:
             node.meta.update((k, self.carried[k]) for k in ("stack_trace", "nn_module_stack") if k in self.carried)
             return
-        frames = user_frames()[self.frames_before :]
+        frames = user_frames()[self.frames_before :] or user_frames(layers=True)
         node.meta["stack_trace"] = shown_frames(frames)
         outermost = self
         while outermost.parent is not None:

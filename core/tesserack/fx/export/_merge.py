@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -27,6 +28,10 @@ class Difference(Exception):
         self.node, self.trace, self.why, self.other = node, trace, why, other
 
 
+# Where calls of control flow take what their graphs are given besides: it stands last.
+_FURTHER = {"cond": 3, "while_loop": 3, "scan": 3, "map_impl": 2, "associative_scan": 2}
+
+
 def merge(graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, ...], str]) -> None:
     """Make the first graph one for all sizes. ``names`` are those of sizes, by the numbers that they were.
 
@@ -38,15 +43,26 @@ def merge(graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, 
 
 
 class _Merged:
-    def __init__(self, graphs: Sequence[Graph], roots: Sequence[Any], names: dict[tuple[int, ...], str]) -> None:
-        self.graphs, self.roots, self.names = graphs, roots, names
+    """``around`` is the merged graph that this one is held by; ``further`` are its sizes that this one has to be given,
+    with the placeholders for them."""
+
+    def __init__(
+        self,
+        graphs: Sequence[Graph],
+        roots: Sequence[Any],
+        names: dict[tuple[int, ...], str],
+        around: _Merged | None = None,
+    ) -> None:
+        self.graphs, self.roots, self.names, self.around = graphs, roots, names, around
+        self.further: dict[str, tuple[Expression, Node]] = {}
+        self.inner: dict[Node, _Merged] = {}  # of graphs that are held, by the nodes that read them
         self.rows: list[tuple[Node, ...]] = []
         self.places: list[dict[Node, int]] = [{} for _ in graphs]
         self.symbols: list[Expression] = []
         self.made: dict[str, Any] = {}  # nodes of expressions, by their text
         self.sizes: dict[Node, list[Expression]] = {}  # sizes that vary, of values
         self.vectors: dict[tuple[int, ...], Expression] = {}  # the first size that was these numbers
-        self.head: Node | None = None
+        self.appended: dict[Node, Any] = {}  # operands that calls of control flow are given besides
 
     def run(self) -> None:
         lists = [[*graph.nodes] for graph in self.graphs]
@@ -76,15 +92,58 @@ class _Merged:
         if first.op == "get_attr":
             inner = [_attribute(root, node.target) for root, node in zip(self.roots, row, strict=True)]
             if isinstance(inner[0], GraphModule):
-                merge([graph.graph for graph in inner], inner, self.names)
+                self.inner[first] = _Merged([graph.graph for graph in inner], inner, self.names, self)
+                self.inner[first].run()
                 inner[0].recompile()
             return
+        self._give_sizes(first)
         near = [s for node in first.all_input_nodes for s in self.sizes.get(node, ())]
         before = (first.args, first.kwargs)
         args = self._joined([node.args for node in row], row, near)
         kwargs = self._joined([node.kwargs for node in row], row, near)
+        more = self.appended.get(first)
+        if more is not None:
+            place = _FURTHER[first.target.name()]
+            args = (*args[:place], (*args[place], *more) if isinstance(more, tuple) else [*args[place], *more])
         if not _same(before, (args, kwargs)):
             first.args, first.kwargs = args, kwargs
+
+    def _give_sizes(self, node: Node) -> None:
+        """Hand sizes that graphs of control flow ask for to them, as further operands."""
+        held = [self.inner[x] for x in node.all_input_nodes if x in self.inner]
+        wanted = {text: e for inner in held for text, (e, _) in inner.further.items()}
+        if not wanted:
+            return
+        for inner in held:
+            for expression in wanted.values():
+                inner.placeholder_of(expression)
+            order = [inner.further[text][1] for text in wanted]
+            for one, other in itertools.pairwise(order):
+                one.append(other)
+            inner.roots[0].recompile()
+        place = _FURTHER[node.target.name()]
+        operands = [*node.args[place], *(self._built(e, node) for e in wanted.values())]
+        self.appended[node] = type(node.args[place])(operands[len(node.args[place]) :])
+
+    def offered(self, values: Sequence[int]) -> Expression | None:
+        """A number for a graph that this one holds, of this one's sizes, or of those around it."""
+        found = find(values, self.symbols, [*self.vectors.values()])
+        if found is not None or self.around is None:
+            return found
+        outside = self.around.offered(values)
+        if outside is None:
+            return None
+        return Expression(("node", self.placeholder_of(outside)), outside.values, outside.text, atom=True)
+
+    def placeholder_of(self, expression: Expression) -> Node:
+        """The placeholder for a size of the graph around this one."""
+        if expression.text not in self.further:
+            last = [node for node in self.graphs[0].nodes if node.op == "placeholder"][-1]
+            with self.graphs[0].inserting_after(last):
+                made = self.graphs[0].create_node("placeholder", f"size_{len(self.further)}")
+            made.meta["val"] = SymInt(expression.values[0], expression.text)
+            self.further[expression.text] = expression, made
+        return self.further[expression.text][1]
 
     def _joined(self, values: list[Any], row: tuple[Node, ...], near: list[Expression]) -> Any:
         first = values[0]
@@ -116,6 +175,10 @@ class _Merged:
         found = find(values, self.symbols, near)
         if found is None:
             found = find(values, self.symbols, [*self.vectors.values()])
+        if found is None and self.around is not None and all(isinstance(v, int) for v in values):
+            outside = self.around.offered(values)
+            if outside is not None:
+                return self.placeholder_of(outside)
         if found is None:
             raise Difference(
                 row[0],
@@ -128,7 +191,7 @@ class _Merged:
     def _built(self, expression: Expression, before: Node) -> Any:
         """The node of an expression, made before the step that needs it; plain numbers as they are."""
         how = expression.how
-        if how[0] == "number":
+        if how[0] in ("number", "node"):
             return how[1]
         key = repr((how[0], how[1], how[2])) if how[0] == "size" else expression.text
         if key in self.made:
