@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from tesserack.distributed._stores import HashStore, PrefixStore
 __all__ = [
     "Backend",
     "GroupMember",
+    "at_end",
     "destroy_process_group",
     "get_backend",
     "get_backend_config",
@@ -35,6 +36,7 @@ __all__ = [
     "is_available",
     "is_backend_available",
     "is_initialized",
+    "is_open",
     "new_group",
     "new_subgroups",
     "new_subgroups_by_enumeration",
@@ -57,6 +59,7 @@ class _World:
 
 
 _world = _World()
+at_end: list[Callable[[], None]] = []  # called when all groups are left: what is kept of them goes
 
 
 def world_groups() -> dict[str, ProcessGroup]:
@@ -102,6 +105,11 @@ def get_default_group() -> ProcessGroup:
     if _world.default is None:
         raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
     return _world.default
+
+
+def is_open(group: Any) -> bool:
+    """Whether a group was made and not destroyed since."""
+    return isinstance(group, ProcessGroup) and _world.groups.get(group.group_name) is group
 
 
 def resolve(given: Any) -> ProcessGroup | None:
@@ -214,6 +222,8 @@ def destroy_process_group(group: Any = None) -> None:
         _world.groups.pop(each.group_name, None)
         each.close()
     if everything:
+        for forget in at_end:
+            forget()
         _world.default = GroupMember.WORLD = None
         _world.numbers = itertools.count(1)
 

@@ -14,7 +14,7 @@ from tesserack.distributed import _world
 __all__ = ["DeviceMesh", "current_mesh", "init_device_mesh", "mesh_of"]
 
 _entered: list[DeviceMesh] = []
-_alive: weakref.WeakSet[DeviceMesh] = weakref.WeakSet()
+_alive: weakref.WeakValueDictionary[int, DeviceMesh] = weakref.WeakValueDictionary()  # by id: equal ones are several
 
 
 def current_mesh() -> DeviceMesh:
@@ -55,7 +55,7 @@ class DeviceMesh:
         self._coordinate = self._place(_world.get_rank())
         self._root: DeviceMesh | None = None  # what this is a part of
         self._groups = list(_groups) if _groups is not None else [self._made(dim) for dim in range(self.mesh.ndim)]
-        _alive.add(self)
+        _alive[id(self)] = self
 
     def _place(self, rank: int) -> list[int] | None:
         """Where a rank stands; None where it does not."""
@@ -169,6 +169,10 @@ class DeviceMesh:
     def __hash__(self) -> int:
         return hash(self._key())
 
+    def _is_open(self) -> bool:
+        """Whether its groups are of the world that there is now."""
+        return any(_world.is_open(group) for group in self._groups)
+
     def __reduce__(self) -> Any:
         return mesh_of, (self.device_type, self.mesh, self.mesh_dim_names)
 
@@ -185,7 +189,7 @@ def mesh_of(device_type: str, ranks: Tensor, names: Any) -> DeviceMesh:
     made._ranks, made._shape, made._groups = tuple(made.mesh.flatten().tolist()), tuple(made.mesh.shape), []
     made._coordinate = made._place(_world.get_rank()) if _world.is_initialized() else None
     made._root = None
-    return next((mesh for mesh in _alive if mesh == made and mesh._groups), made)
+    return next((mesh for mesh in list(_alive.values()) if mesh == made and mesh._is_open()), made)
 
 
 def init_device_mesh(

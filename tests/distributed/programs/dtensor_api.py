@@ -3,8 +3,11 @@
 import copy
 import io
 import itertools
+import os
 import pickle
+import tempfile
 import warnings
+from pathlib import Path
 from typing import Any
 
 import tesserack as ts
@@ -291,6 +294,16 @@ def main() -> None:
             each(mesh)
         for each in (communication, modules, outside, on_a_card):
             each(mesh)
+        kept = pickle.dumps(distribute_tensor(ts.ones(4, 2), mesh, [S0]))
+        before = ts.linalg.vector_norm(pickle.loads(kept))
+        # Another world with the same mesh: nothing is left of the groups of the first.
+        dist.destroy_process_group()
+        met = Path(tempfile.gettempdir()) / f"dtensor-{os.getppid()}-{os.environ['MASTER_PORT']}"
+        dist.init_process_group(init_method=met.as_uri(), rank=int(os.environ["RANK"]), world_size=n)
+        mesh = init_device_mesh("cpu", (n,), mesh_dim_names=("x",))
+        d = pickle.loads(kept)
+        assert d.device_mesh is mesh and close(ts.linalg.vector_norm(d), before)
+        assert ts.linalg.vector_norm(d).device_mesh is mesh and close(d * 2, 2 * d.full_tensor())
     dist.destroy_process_group()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.aten.modes import within_composite
+from tesserack.distributed._world import at_end
 from tesserack.distributed.tensor._api import DTensor, answers, wrapped
 from tesserack.distributed.tensor._call import COMPUTE, HANDLERS, NOTED, Call, Strategy, cost, rule_of
 from tesserack.distributed.tensor._redistribute import redistribute_local
@@ -81,7 +82,8 @@ def dispatch(func: Any, args: Any, kwargs: Any, whole: bool = True) -> Any:
             return func(*rebuilt(args, iter(map(_whole, leaves))), **rebuilt(kwargs, iter(())))
         leaves = [_as_dtensor(func, x, mesh) for x in leaves]
     specs = [x._spec for x in leaves]  # type: ignore[attr-defined]
-    known = (tuple(key), tuple(specs))
+    # Meshes that are equal may be of worlds that are gone, whose groups are.
+    known = (id(mesh), tuple(key), tuple(specs))
     try:
         plan = _plans.get(known)
     except TypeError:  # something that has no hash
@@ -384,4 +386,5 @@ def _written_back(plan: Plan, func: Any, args: Any, kwargs: Any, leaves: list[DT
     return written[0] if len(written) == 1 else tuple(written)
 
 
+at_end.append(forget_plans)  # which keep meshes, and those groups
 answers.update(dispatch=dispatch, check_mixed=check_mixed)
