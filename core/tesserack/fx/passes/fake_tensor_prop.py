@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
-from tesserack._subclasses.fake_tensor import FakeTensorMode
+from tesserack.aten.fake.fake_tensor import FakeTensorMode
 from tesserack.fx._compatibility import compatibility
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.interpreter import Interpreter
