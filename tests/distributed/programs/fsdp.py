@@ -66,6 +66,8 @@ def main() -> None:
         hybrids,
         begins_on_meta,
         saves,
+        summons,
+        converts,
         frees,
         fails_in_words,
     ):
@@ -254,6 +256,20 @@ def summons(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
             assert "absent" in str(error)
         else:
             raise AssertionError("expected an error")
+
+
+def converts(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
+    """Of another dtype, and trained on: the optimizer still has the parameters."""
+    mine = slice(me, None, n)
+    for options in ({}, {"use_orig_params": True}):
+        alone, shared = Net(), FSDP(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}), **options)
+        optimizers = [ts.optim.SGD(model.parameters(), lr=0.1) for model in (alone, shared)]
+        alone.double()
+        shared.double()
+        trained(alone, x, y, steps=3, optimizer=optimizers[0])
+        trained(shared, x[mine], y[mine], n, steps=3, optimizer=optimizers[1])
+        assert all(value.dtype == ts.float64 for value in whole(shared).values())
+        assert furthest(alone, shared) < 1e-6
 
 
 def low() -> fsdp.MixedPrecision:

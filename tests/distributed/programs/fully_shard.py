@@ -1,6 +1,7 @@
 """Models under ``fully_shard`` follow the same on one rank and the whole batch. Runs on each rank."""
 
 import copy
+import functools
 import tempfile
 from pathlib import Path
 
@@ -9,7 +10,11 @@ from nets import WIDTH, Block, Net, alike, data, trained
 from tesserack import distributed as dist
 from tesserack import nn
 from tesserack.distributed import checkpoint
-from tesserack.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from tesserack.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
 from tesserack.distributed.fsdp import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -71,6 +76,7 @@ def main() -> None:
         freezes,
         mixes,
         checkpoints,
+        goes_twice,
         begins_on_meta,
         frees,
         is_told,
@@ -155,6 +161,34 @@ def checkpoints(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
         fully_shard(shared)
         trained(shared, x[mine], y[mine], n, steps=10)
         assert furthest(alone, shared) < 1e-5
+
+
+def goes_twice(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:
+    """Two forwards before a backward; activations computed again by a backward of their own; a scaler."""
+    mine = slice(me, None, n)
+    reentrant = functools.partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.REENTRANT)
+    alone, shared, again = Net(), divided(), divided()
+    apply_activation_checkpointing(again, reentrant, lambda m: isinstance(m, Block))
+    for model, part, weight in ((alone, slice(None), 1), (shared, mine, n), (again, mine, n)):
+        optimizer = ts.optim.SGD(model.parameters(), lr=0.001)
+        for _ in range(5):
+            optimizer.zero_grad()
+            ((model(x[part]).sum() + model(x.flip(0)[part]).square().sum()) * weight / 24).backward()
+            optimizer.step()
+    distances = furthest(alone, shared), furthest(alone, again)
+    assert max(distances) < 1e-5, distances
+    scaler, optimizer = ts.amp.GradScaler("cpu", init_scale=8.0), ts.optim.SGD(shared.parameters(), lr=0.001)
+    for turn, expected in enumerate((8.0, 4.0, 4.0)):
+        loss = shared(x[mine]).sum() * (float("inf") if turn == 1 and me == 0 else 1.0)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == expected
+    assert all(bool(p.full_tensor().isfinite().all()) for p in shared.parameters())
+    half = divided().to(ts.bfloat16)
+    half(x[mine]).sum().backward()
+    assert all(p.dtype == p.grad.dtype == ts.bfloat16 for p in half.parameters())
 
 
 def begins_on_meta(x: ts.Tensor, y: ts.Tensor, n: int, me: int) -> None:

@@ -79,6 +79,25 @@ class FlatGroup(ParamGroup):
     def take_replaced(self) -> None:
         """Nothing: the parts are views of one memory, which whole parameters are written to by :meth:`hide`."""
 
+    def retake(self) -> None:
+        """After a conversion, which gave each leaf memory of its own: lie in one memory again."""
+        layout = self.layout
+        with ts.no_grad():
+            first = layout.leaves[0].detach()
+            if not self.by_parameter:
+                layout.part = first
+            else:
+                layout.part = ts.zeros(layout.each, dtype=first.dtype, device=first.device)
+                for at, leaf in enumerate(layout.leaves):
+                    own = layout.own(layout.part, at)
+                    own.copy_(leaf.detach())
+                    leaf.data = own
+        layout.wholes = [whole._replace(dtype=first.dtype) for whole in layout.wholes]
+        if layout.part.device.type != "cpu":
+            layout.device = layout.part.device
+        self.outlines = [Elsewhere(whole, layout.device) for whole in layout.wholes]
+        self.put_divided()
+
     # --- whole parameters outside of computation ------------------------------------------------------------------
 
     def expose(self, keep: bool = True, to_host: bool = False, with_grads: bool = False) -> None:

@@ -253,6 +253,15 @@ class FullyShardedDataParallel(OptimStateMethods, Module):
         with exposed(self._flat_groups(), write_back=True):
             return super().apply(fn)
 
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        """Conversions are of the divided parameters, which lie in one memory again afterwards."""
+        for group in self._flat_groups():
+            group.reshard()
+        result = super()._apply(*args, **kwargs)
+        for group in self._flat_groups():
+            group.retake()
+        return result
+
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
         """Under the model's own names within :meth:`summon_full_params`."""
         for name, parameter in super().named_parameters(*args, **kwargs):
