@@ -69,3 +69,9 @@ def test_what_the_environment_lacks_is_named(missing: str, monkeypatch: pytest.M
     monkeypatch.delenv(missing)
     with pytest.raises(ValueError, match=missing):
         dist.init_process_group()
+
+
+def test_a_master_that_answers_nothing_is_an_error(launch: Any) -> None:
+    """It is stopped while others wait for what it keeps."""
+    done = launch("stopped_master.py", 2)
+    assert done.returncode == 1 and "TOLD 1: TCPStore: the master at" in done.stdout, done.stdout + done.stderr

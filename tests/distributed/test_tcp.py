@@ -15,6 +15,7 @@ from tesserack.distributed import HashStore, PrefixStore
 from tesserack.distributed import _tcp as tcp
 from tesserack.distributed._backends import automatic
 from tesserack.distributed._engine import Call
+from tesserack.testing import seeds
 
 CALL = Call(10.0)
 
@@ -114,7 +115,7 @@ def test_the_variable_that_names_the_communicator_is_checked(monkeypatch: pytest
 
 def test_large_tensors_come_in_blocks(tmp_path: Any) -> None:
     """More than the blocks under way hold; the same bits as shared memory gives, of floats too."""
-    count = 25_000_000 if os.environ.get("FULL") else 3_000_001
+    count = 25_000_000 if seeds.full() else 3_000_001
     store, results = HashStore(), {}
     sources = [ts.randn(count, generator=ts.Generator().manual_seed(k)) for k in range(3)]
     for name in ("local", "tcp"):
@@ -157,7 +158,7 @@ def test_ranks_in_two_networks_meet(tmp_path: Any) -> None:
     program.write_text(
         "import tesserack as ts\nfrom tesserack import distributed as dist\ndist.init_process_group()\n"
         "x = ts.ones(3)\ndist.all_reduce(x)\nassert x.tolist() == [2.0] * 3\n"
-        "print(dist.group.WORLD.engine.name, flush=True)\ndist.destroy_process_group()\n"
+        "import os; os.write(1, dist.group.WORLD.engine.name.encode() + b'\\n')\ndist.destroy_process_group()\n"
     )
     script = NAMESPACES.replace('"$0" "$@"', 'RANK=0 "$@"')
     words = ["unshare", "-n", "-m", "bash", "-c", script, "x", sys.executable, str(program)]

@@ -3,6 +3,7 @@
 Start a program on several ranks with ``tesserack launch``; each calls ``init_process_group()``.
 """
 
+from tesserack.distributed import _operators as _operators  # torch.ops._c10d_functional
 from tesserack.distributed._coalesced import all_gather_coalesced, all_reduce_coalesced
 from tesserack.distributed._coalesced import broadcast_coalesced as _broadcast_coalesced  # noqa: F401
 from tesserack.distributed._coalesced import coalescing_manager as _coalescing_manager  # noqa: F401

@@ -7,8 +7,8 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.distributed import _collectives as over
-from tesserack.distributed._reduce_op import RedOpType, ReduceOp
+from tesserack.distributed import _operators as operators
+from tesserack.distributed._operators import reduction as _op
 from tesserack.distributed._world import get_world_size, resolve
 from tesserack.distributed.nn import functional as differentiable
 
@@ -29,8 +29,15 @@ __all__ = [
 AsyncCollectiveTensor = Tensor
 
 
-def _op(name: Any) -> Any:
-    return ReduceOp(RedOpType[name.upper()]) if isinstance(name, str) else name
+def _reduced_by(op: Any) -> str:
+    """A reduction's name, as operators take it."""
+    return str(op).lower() if isinstance(op, str) else str(_op(op).op.name).lower()
+
+
+def _name(group: Any) -> str | None:
+    """A group's name, as operators take it; None outside of it, where nothing happens."""
+    made = resolve(group)
+    return None if made is None else made.group_name
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
@@ -40,9 +47,8 @@ def wait_tensor(tensor: Tensor) -> Tensor:
 
 def all_reduce(self: Tensor, reduceOp: Any, group: Any, tag: str = "") -> Tensor:
     """Combined over all ranks; ``reduceOp`` by name: ``"sum"``, ``"avg"``, ``"max"``..."""
-    out = self.detach().clone(memory_format=ts.contiguous_format)
-    over.all_reduce(out, _op(reduceOp), group)
-    return out
+    name = _name(group)
+    return self.detach().clone() if name is None else operators.all_reduce(self.detach(), _reduced_by(reduceOp), name)
 
 
 def all_reduce_coalesced(self: Sequence[Tensor], reduceOp: Any, group: Any, tag: str = "") -> list[Tensor]:
@@ -52,20 +58,18 @@ def all_reduce_coalesced(self: Sequence[Tensor], reduceOp: Any, group: Any, tag:
 
 def broadcast(self: Tensor, src: int, group: Any, tag: str = "") -> Tensor:
     """The tensor of rank ``src`` of the group."""
-    out = self.detach().clone(memory_format=ts.contiguous_format)
-    over.broadcast(out, group=group, group_src=src)
-    return out
-
-
-def _gathered(self: Tensor, group: Any) -> tuple[Tensor, ...]:
-    made = [ts.empty_like(self, memory_format=ts.contiguous_format) for _ in range(get_world_size(group))]
-    over.all_gather(made, self.detach(), group)
-    return tuple(made)
+    name = _name(group)
+    return self.detach().clone() if name is None else operators.broadcast(self.detach(), src, name)
 
 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
     """Each rank's tensor, side by side along a dim."""
-    return ts.cat(_gathered(self, group), dim=gather_dim)
+    name, size = _name(group), get_world_size(group)
+    if name is None:
+        return self.detach().clone()
+    source = self.detach() if self.ndim else self.detach().view(1)
+    gathered = operators.all_gather_into_tensor(source, size, name)
+    return gathered if gather_dim in (0, -source.ndim) else ts.cat(gathered.chunk(size), dim=gather_dim)
 
 
 def all_gather_tensor_autograd(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
@@ -75,11 +79,13 @@ def all_gather_tensor_autograd(self: Tensor, gather_dim: int, group: Any, tag: s
 
 def reduce_scatter_tensor(self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
     """This rank's part, along a dim, of what is combined over all ranks."""
-    parts = self.detach().chunk(get_world_size(group), dim=scatter_dim)
-    made = resolve(group)
-    assert made is not None
-    out = ts.empty_like(parts[made.rank()], memory_format=ts.contiguous_format)
-    over.reduce_scatter(out, list(parts), _op(reduceOp), group)
+    name, size = _name(group), get_world_size(group)
+    if name is None:
+        return self.detach().clone()
+    source = self.detach()
+    if scatter_dim not in (0, -source.ndim):
+        source = ts.cat(source.chunk(size, dim=scatter_dim))
+    out: Tensor = operators.reduce_scatter_tensor(source, _reduced_by(reduceOp), size, name)
     return out
 
 
@@ -97,8 +103,10 @@ def all_to_all_single(
     self: Tensor, output_split_sizes: Any, input_split_sizes: Any, group: Any, tag: str = ""
 ) -> Tensor:
     """Rows to each rank and from each."""
-    out = _sized(self.detach(), output_split_sizes)
-    over.all_to_all_single(out, self.detach(), output_split_sizes, input_split_sizes, group)
+    name = _name(group)
+    if name is None:
+        return _sized(self.detach(), output_split_sizes)
+    out: Tensor = operators.all_to_all_single(self.detach(), output_split_sizes or [], input_split_sizes or [], name)
     return out
 
 

@@ -23,6 +23,7 @@ from tesserack.distributed._table import Table
 __all__ = ["TCPStore"]
 
 LARGEST = 1 << 30  # bytes of a message
+GRACE = 1.0  # seconds that an answer may take beside what it waits for
 WORKERS = "init/"  # counts who is there
 
 
@@ -200,8 +201,16 @@ class TCPStore(Store):
         ]
         try:
             with self._lock:
+                # The master keeps the time; one that is stopped keeps none.
+                self._connection.settimeout(timeout + GRACE)
                 self._connection.sendall(_pack(fields))
                 error, *answer = _receive(self._connection)
+        except TimeoutError as late:
+            self._connection.close()  # an answer that still comes would be taken for another's
+            raise DistNetworkError(
+                f"TCPStore: the master at {self.host}:{self.port} did not answer within {timeout + GRACE:g} s ({op} of "
+                f"{', '.join(keys) or 'nothing'})"
+            ) from late
         except OSError as failed:
             raise DistNetworkError(f"TCPStore: the master at {self.host}:{self.port} is gone: {failed}") from failed
         if error:

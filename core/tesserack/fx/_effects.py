@@ -26,6 +26,10 @@ _RANDOM = frozenset({
 })  # fmt: skip
 
 
+# Operators that other ranks wait in: all make every call, whoever reads what it returns.
+_COMMUNICATES = "_c10d_functional::"
+
+
 def has_side_effect(fn: _F) -> _F:
     """Keep calls of a function where nothing reads what it returns. Also a decorator.
 
@@ -49,6 +53,8 @@ def is_impure_call(target: Any, kwargs: dict[str, Any], impure_random: bool) -> 
         return False
     if not _of_ours(target):
         return False
+    if str(getattr(target, "name", "")).startswith(_COMMUNICATES):
+        return True
     name = str(getattr(target, "__name__", "")).partition(".")[0]
     schema = getattr(target, "_schema", None)
     if schema is not None and getattr(schema, "is_mutable", False):

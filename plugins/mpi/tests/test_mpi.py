@@ -5,6 +5,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_random_collectives_give_what_numpy_does(start: Start, ranks: int) -> No
 def test_messages_objects_groups_and_gradients(start: Start) -> None:
     done = start("messages.py", 3)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_example_prints_the_losses_of_one_process(start: Start) -> None:
+    pytest.importorskip("sklearn", reason="the scans come with scikit-learn")
+    program = ROOT / "examples" / "digits_ranks.py"
+    words = [sys.executable, str(program), "--alone", "--epochs", "1"]
+    alone = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    done = start(program, 2, "--epochs", 1)
+    assert done.returncode == 0, done.stderr[-3000:]
+    losses = [line for line in alone.splitlines() if line.startswith("epoch")]
+    assert losses and losses == [line for line in done.stdout.splitlines() if line.startswith("epoch")]
 
 
 def test_a_program_that_names_mpi_needs_nothing_else(start: Start, tmp_path: Path) -> None:
