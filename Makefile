@@ -106,7 +106,7 @@ test-without-onednn: build $(STAMPS)/test
 wheels: build $(STAMPS)/opencl
 	$(PY) tools/wheels.py build/wheels
 
-release: build $(STAMPS)/release
+release: build $(STAMPS)/kernelgen $(STAMPS)/release
 	$(PY) tools/release.py build/release $(RELEASE_ARGS)
 
 # Editable installs over persistent build folders (build/), so that a second build compiles only what changed.

@@ -3,7 +3,8 @@
 ``python tools/release.py OUT`` leaves them in ``OUT/dist``. Wheels with libraries are for manylinux_2_28, x86-64:
 linked against that C library (``old_glibc.py``) and held against its rules by auditwheel. Archives of the same commit
 are the same bytes; ``--twice`` builds everything again, elsewhere, and compares. ``--python 3.12`` (several times)
-chooses interpreters, all that are found by default.
+chooses interpreters, all that are found by default. ``--quick`` links the objects of ``make build``, which are for this
+processor and Python: it tries the way, and what it leaves is not for publishing.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def wheel(python: Path, project: Path, out: Path, build: Path, *settings: str) -
     for stale in STALE:
         (build / stale).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=out) as fresh:
-        command = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", *options, "-w", fresh, project)
+        isolated = [] if python != Path(sys.executable) else ["--no-build-isolation"]  # with what make build built
+        command = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolated, *options, "-w", fresh, project)
         run(*command, LDFLAGS=linking, SOURCE_DATE_EPOCH=str(epoch()))
         (built,) = Path(fresh).glob("*.whl")
         if built.name.startswith(("tesserack-", "tesserack_cpu-")):
@@ -132,23 +134,23 @@ def pure(project: Path, out: Path) -> Path:
         return normalize(built.replace(out / built.name), epoch())
 
 
-def build(out: Path, pythons: list[Path], work: Path) -> Iterator[Path]:
-    """Everything."""
+def build(out: Path, pythons: list[Path], work: Path | None) -> Iterator[Path]:
+    """Everything; without a folder to work in, from the objects of ``make build``."""
     out.mkdir(parents=True)
     for project in (*NATIVE.values(), *PURE):
         yield source(project, out)
     for project in PURE:
         yield pure(project, out)
     for name, project in NATIVE.items():
-        folder = work / name
         short = "core" if name == "tesserack" else name.removeprefix("tesserack-")
-        for objects in sorted((ROOT / "build").glob(f"{short}-*"), key=lambda f: f.stat().st_mtime)[-1:]:
-            reuse_objects(folder, objects)
+        objects = sorted((ROOT / "build").glob(f"{short}-*"), key=lambda f: f.stat().st_mtime)[-1]
+        folder = objects if work is None else work / name
+        reuse_objects(folder, objects)
         if name == "tesserack":
             for python in pythons:
                 yield wheel(python, project, out, folder, "cmake.define.TESSERACK_TESTS=OFF")
         else:
-            settings = ["cmake.define.TESSERACK_CPU_ISA=all"] if short == "cpu" else []
+            settings = ["cmake.define.TESSERACK_CPU_ISA=all"] if short == "cpu" and work else []
             yield wheel(pythons[-1], project, out, folder, *settings)
 
 
@@ -161,7 +163,7 @@ def try_as_a_user(python: Path, out: Path) -> None:
     began = time.monotonic()
     install = (there, "-m", "pip", "install", "-q", "--only-binary=:all:", "--find-links", out / "dist")
     run(*install, "tesserack[cpu]", CC="/bin/false", CXX="/bin/false")
-    print(f"{python.parts[-3]}: installed in {time.monotonic() - began:.1f} s")
+    print(f"{python}: installed in {time.monotonic() - began:.1f} s")
     clean = {"LD_LIBRARY_PATH": "", "PYTHONPATH": ""}
     print(
         run(there, "-c", SMOKE, cwd=folder, **clean),
@@ -176,6 +178,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, nargs="?", default=ROOT / "build" / "release")
     parser.add_argument("--twice", action="store_true", help="build again elsewhere, and compare the bytes")
     parser.add_argument("--python", action="append", help="a version, such as 3.12; all that are found by default")
+    parser.add_argument("--quick", action="store_true", help="from the objects of make build, for this processor")
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     for name in ("dist", "work", "again"):
@@ -184,13 +187,15 @@ def main() -> None:
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     found = wheels.pythons()
     pythons = [p for p in found if not arguments.python or any(f"/{v}." in str(p) for v in arguments.python)]
-    for archive in build(out / "dist", pythons, out / "work"):
+    if arguments.quick:
+        pythons = [Path(sys.executable)]
+    for archive in build(out / "dist", pythons, None if arguments.quick else out / "work"):
         print(f"{archive.name}: {archive.stat().st_size / wheels.MEGABYTE:.2f} MB", flush=True)
     run(sys.executable, "-m", "twine", "check", "--strict", *sorted((out / "dist").iterdir()))
     for python in pythons:
         try_as_a_user(python, out)
     if arguments.twice:
-        for archive in build(out / "again", pythons, out / "work-again"):
+        for archive in build(out / "again", pythons, None if arguments.quick else out / "work-again"):
             if archive.read_bytes() != (out / "dist" / archive.name).read_bytes():
                 sys.exit(f"{archive.name} differs from the one built before")
         print("built twice: the same bytes")
