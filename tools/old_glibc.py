@@ -6,6 +6,7 @@ into a folder as libraries without code, compiles ``old_glibc.cpp``, and prints 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -25,7 +26,10 @@ OWN_CALLS = "/usr/lib/x86_64-linux-gnu/libc_nonshared.a"
 def flags(folder: Path) -> str:
     """Prepare the folder, unless it is, and return the flags."""
     folder = folder.resolve()
-    if not (folder / "old_glibc.o").exists():
+    # Named after its contents, so that what was linked with another is linked again.
+    digest = hashlib.sha256((HERE / "old_glibc.cpp").read_bytes()).hexdigest()[:12]
+    calls = folder / f"old_glibc-{digest}.o"
+    if not calls.exists():
         folder.mkdir(parents=True, exist_ok=True)
         _stubs(folder)
         for name, library in LIBRARIES.items():
@@ -42,11 +46,11 @@ def flags(folder: Path) -> str:
             "-c",
             str(HERE / "old_glibc.cpp"),
             "-o",
-            str(folder / "old_glibc.o"),
+            str(calls),
         ]
         subprocess.run(command, check=True)
     # What the compiler's own libraries want of a newer one is there where they are.
-    return f"-L{folder} {folder / 'old_glibc.o'} -Wl,--allow-shlib-undefined"
+    return f"-L{folder} {calls} -Wl,--allow-shlib-undefined"
 
 
 def _stubs(folder: Path) -> None:
