@@ -361,7 +361,7 @@ def test_ties(dtype: str, card: Card, record: Record) -> None:
             expect(x.argmin(1), values.argmin(1), f"reduce, argmin of {dtype}", what, card)
             expect(x.argmax(), np.array(values.argmax()), f"reduce, argmax of {dtype}", f"two {what}", card)
             for down in (False, True):
-                found = ts.sort(x, dim=1, descending=down, stable=True)
+                found: Any = ts.sort(x, dim=1, descending=down, stable=True)
                 order = np.argsort(-values if down else values, 1, kind="stable")
                 subject = f"sort{', descending' * down} of {dtype}"
                 expect(found.values, np.take_along_axis(values, order, 1), subject, what, card)
