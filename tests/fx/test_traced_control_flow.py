@@ -57,7 +57,37 @@ def test_both_branches_are_held_against_each_other() -> None:
     with ts.no_grad(), pytest.raises(RuntimeError, match="value would be the first one's"):
         make_fx(lambda x: while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x), (0, x)))(ts.ones(3))
     with pytest.raises(RuntimeError, match="no_grad"):
-        make_fx(lambda x: cond(x.sum() > 0, lambda x: x + 1, lambda x: x, (x,)))(ts.ones(3, requires_grad=True))
+        grown = lambda x: while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (ts.tensor(0), x))  # noqa: E731
+        make_fx(grown)(ts.ones(3, requires_grad=True))
+
+
+def flows(w: ts.Tensor) -> dict[str, Any]:
+    """Control flow that closes over what requires gradients."""
+    return {
+        "cond": lambda x: cond(x.sum() > 0, lambda x: (x * w).sin(), lambda x: x * x, (x,)),
+        "unread": lambda x: cond(x.sum() > 0, lambda x, y: x * 2, lambda x, y: (y * w).exp(), (x, x * 3)),
+        "scan": lambda x: scan(lambda c, t: (c + t * w[0], c * t), x[0], x)[1],
+        "map": lambda x: map(lambda t: t * w.sum(), x),
+        "associative_scan": lambda x: associative_scan(lambda a, b: a * b, x * w, 0),
+    }
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+@pytest.mark.parametrize("name", flows(ts.ones(0)))
+def test_gradients_through_control_flow_become_nodes(name: str, mode: str) -> None:
+    w = ts.rand(3, requires_grad=True)
+
+    def gradients(x: Any) -> Any:
+        found = flows(w)[name](x)
+        return ts.autograd.grad((found * found).sum(), (x, w), allow_unused=True)
+
+    graph = make_fx(gradients, tracing_mode=mode)(ts.rand(3, requires_grad=True))
+    if name in ("cond", "unread"):
+        assert [str(node.target) for node in graph.graph.nodes].count("cond") == 2
+    for x in (ts.rand(3), -ts.rand(3)):
+        expected = gradients(x.clone().requires_grad_())
+        for a, b in zip(expected, graph(x), strict=True):
+            assert not b.any() if a is None else ts.allclose(a, b, atol=1e-5)
 
 
 def test_gradients_become_part_of_the_graph() -> None:

@@ -13,7 +13,8 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.higher_order import HigherOrderOperator
-from tesserack.aten.modes import stack
+from tesserack.aten.modes import _only, stack
+from tesserack.autograd import Function
 from tesserack.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, reenter_make_fx
 from tesserack.fx.graph_module import GraphModule
 from tesserack.ops.control_flow import associative_scan_op, cond_op, map_impl, scan_op, while_loop_op
@@ -38,16 +39,19 @@ class _Inner:
         self.graphs.append((name, graph, lifted))
         return results
 
-    def finished(self) -> tuple[list[Any], list[Tensor]]:
-        """Nodes that read the graphs, and what they all are given besides their arguments."""
+    def share(self) -> list[Tensor]:
+        """What the graphs are all given besides their arguments, in one order."""
         shared: dict[int, Tensor] = {}
         for _, _, lifted in self.graphs:
             shared.update((id(x), x) for x in lifted)
-        nodes = []
-        for name, graph, lifted in self.graphs:
+        for _, graph, lifted in self.graphs:
             _order(graph, lifted, [*shared.values()])
-            nodes.append(self.mode.tracer.attribute(name, graph))
-        return nodes, [*shared.values()]
+        return [*shared.values()]
+
+    def finished(self) -> tuple[list[Any], list[Tensor]]:
+        """Nodes that read the graphs, and what they all are given besides their arguments."""
+        shared = self.share()
+        return [self.mode.tracer.attribute(name, graph) for name, graph, _ in self.graphs], shared
 
 
 def _order(graph: GraphModule, lifted: list[Tensor], shared: list[Tensor]) -> None:
@@ -72,8 +76,8 @@ def _order(graph: GraphModule, lifted: list[Tensor], shared: list[Tensor]) -> No
 def _refuse_gradients(op: HigherOrderOperator, values: Sequence[Any]) -> None:
     if ts.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in values):
         raise RuntimeError(
-            f"{op}: expected no gradients to be recorded while it becomes a node, got an operand that requires them; "
-            "trace under tesserack.no_grad(), or take gradients of what make_fx returns"
+            f"{op}: expected no gradients to be recorded while it becomes a node, got an operand that requires them; how "
+            "many steps to go back is not known: trace under tesserack.no_grad(), or use scan"
         )
 
 
@@ -120,8 +124,81 @@ def _finish(inner: _Inner, args: Callable[[list[Any], list[Tensor]], tuple[Any, 
     return results
 
 
+def _by_steps(op: HigherOrderOperator, mode: ProxyTorchDispatchMode, f: Any, given: Sequence[Any], *args: Any) -> Any:
+    """A loop of known length whose gradients are recorded, by its steps, which are differentiated; else None."""
+    if not ts.is_grad_enabled():
+        return None
+    inner = _Inner(op, mode)
+    with ts.no_grad():
+        inner.trace(f, given, "tried")
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in (*args, *given, *inner.share())):
+        return None
+    with _only([*stack(), mode]):
+        return list(op.compute(f, *args))
+
+
+class _Branches(Function):
+    """``cond`` where gradients are recorded: in the backward pass it is one of the branches' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, pred: Any, true_graph: Any, false_graph: Any, *operands: Any) -> Any:
+        """The node, without gradients of its own."""
+        ctx.graphs = true_graph, false_graph
+        ctx.save_for_backward(pred, *operands)
+        return tuple(cond_op(pred, true_graph, false_graph, operands))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Another node, of what was given to the first and of the gradients."""
+        pred, *operands = ctx.saved_tensors
+        found = cond_op(pred, *(_pullback(graph, len(operands)) for graph in ctx.graphs), (*operands, *grads))
+        return None, None, None, *found
+
+
+def _pullback(graph: GraphModule, count: int) -> Callable[..., list[Any]]:
+    """Gradients of a graph's operands from those of its results; zeros where there are none."""
+
+    def gradients(*values: Any) -> list[Any]:
+        with ts.enable_grad():
+            leaves = [x.detach() for x in values[:count]]
+            wanted = [x.requires_grad_() for x in leaves if x.is_floating_point() or x.is_complex()]
+            pairs = [(y, g) for y, g in zip(graph(*leaves), values[count:], strict=True) if y.requires_grad]
+            found: Any = [None] * len(wanted)
+            if pairs:
+                outputs, given = zip(*pairs, strict=True)
+                found = ts.autograd.grad(outputs, wanted, given, allow_unused=True)
+        known = iter(found)
+        rows = [next(known) if x.requires_grad else None for x in leaves]
+        return [ts.zeros_like(x) if g is None else g for x, g in zip(values[:count], rows, strict=True)]
+
+    return gradients
+
+
+def _recorded(mode: ProxyTorchDispatchMode, pred: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
+    """A call whose gradients are recorded; None if none are, of operands and of what the branches close over."""
+    if not ts.is_grad_enabled():
+        return None
+    inner = _Inner(cond_op, mode)
+    with ts.no_grad():
+        check_same(
+            "cond",
+            inner.trace(true_fn, operands, "true_graph"),
+            inner.trace(false_fn, operands, "false_graph"),
+            ("true_fn", "false_fn"),
+        )
+    shared = inner.share()
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in (*operands, *shared)):
+        return None
+    true_graph, false_graph = (graph for _, graph, _ in inner.graphs)
+    with _only([*stack(), mode]):
+        return list(_Branches.apply(pred, true_graph, false_graph, *operands, *shared))
+
+
 @cond_op.py_impl(ProxyTorchDispatchMode)
 def _cond(mode: ProxyTorchDispatchMode, pred: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
+    recorded = _recorded(mode, pred, true_fn, false_fn, operands)
+    if recorded is not None:
+        return recorded
     inner = _Inner(cond_op, mode)
     taken = inner.trace(true_fn, operands, "true_graph")
     other = inner.trace(false_fn, operands, "false_graph")
@@ -151,6 +228,9 @@ def _while_loop(mode: ProxyTorchDispatchMode, cond_fn: Any, body_fn: Any, carrie
 
 @scan_op.py_impl(ProxyTorchDispatchMode)
 def _scan(mode: ProxyTorchDispatchMode, combine_fn: Any, init: Any, xs: Any, additional: Any = ()) -> Any:
+    steps = _by_steps(scan_op, mode, combine_fn, (*init, *_slices(xs), *additional), init, xs, additional)
+    if steps is not None:
+        return steps
     inner = _Inner(scan_op, mode)
     found = inner.trace(combine_fn, (*init, *_slices(xs), *additional), "scan_combine_graph")
     check_carry("scan", init, found[: len(init)], "combine_fn's first value")
@@ -163,6 +243,9 @@ def _scan(mode: ProxyTorchDispatchMode, combine_fn: Any, init: Any, xs: Any, add
 
 @map_impl.py_impl(ProxyTorchDispatchMode)
 def _map(mode: ProxyTorchDispatchMode, f: Any, xs: Any, pos_args: Any = ()) -> Any:
+    steps = _by_steps(map_impl, mode, f, (*_slices(xs), *pos_args), xs, pos_args)
+    if steps is not None:
+        return steps
     inner = _Inner(map_impl, mode)
     found = inner.trace(f, (*_slices(xs), *pos_args), "body_graph")
     sizes = [(int(xs[0].shape[0]), *_shape(x)) for x in found]
@@ -171,8 +254,11 @@ def _map(mode: ProxyTorchDispatchMode, f: Any, xs: Any, pos_args: Any = ()) -> A
 
 @associative_scan_op.py_impl(ProxyTorchDispatchMode)
 def _associative_scan(mode: ProxyTorchDispatchMode, combine_fn: Any, xs: Any, additional: Any = ()) -> Any:
-    inner = _Inner(associative_scan_op, mode)
     pair = [*_slices(xs), *_slices(xs)]
+    steps = _by_steps(associative_scan_op, mode, combine_fn, (*pair, *additional), xs, additional)
+    if steps is not None:
+        return steps
+    inner = _Inner(associative_scan_op, mode)
     found = inner.trace(combine_fn, (*pair, *additional), "associative_scan_combine_graph")
     check_same("associative_scan", pair[: len(xs)], found, ("xs", "combine_fn"))
     return _finish(
