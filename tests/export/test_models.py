@@ -127,3 +127,24 @@ def test_sizes_within_control_flow(name: str) -> None:
         for x in (ts.randn(4, 3), ts.rand(9, 3), -ts.rand(2, 3)):
             pairs = zip(tree_leaves(model(x)), tree_leaves(each.module()(x)), strict=True)
             assert all(ts.allclose(a, b, atol=1e-5) for a, b in pairs)
+
+
+def test_no_gradient_leaves_a_part_without_one() -> None:
+    class Teacher(ts.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = ts.nn.Linear(3, 3), ts.nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            with ts.no_grad():
+                target = self.a(x).tanh()
+            return (self.b(x) - target) ** 2, target
+
+    model = Teacher()
+    with ts.no_grad():  # where it is exported decides nothing
+        program = export(model, (ts.ones(2, 3),))
+    module = program.module()
+    loss, target = module(ts.ones(2, 3))
+    assert loss.requires_grad and not target.requires_grad and all(p.requires_grad for p in model.parameters())
+    loss.sum().backward()
+    assert model.a.weight.grad is None and model.b.weight.grad.any()

@@ -76,8 +76,8 @@ def _order(graph: GraphModule, lifted: list[Tensor], shared: list[Tensor]) -> No
 def _refuse_gradients(op: HigherOrderOperator, values: Sequence[Any]) -> None:
     if ts.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in values):
         raise RuntimeError(
-            f"{op}: expected no gradients to be recorded while it becomes a node, got an operand that requires them; how "
-            "many steps to go back is not known: trace under tesserack.no_grad(), or use scan"
+            f"{op}: expected no gradients to be recorded while it becomes a node, got an operand that requires them; "
+            "how many steps to go back is not known: trace under tesserack.no_grad(), or use scan"
         )
 
 
@@ -126,7 +126,7 @@ def _finish(inner: _Inner, args: Callable[[list[Any], list[Tensor]], tuple[Any, 
 
 def _by_steps(op: HigherOrderOperator, mode: ProxyTorchDispatchMode, f: Any, given: Sequence[Any], *args: Any) -> Any:
     """A loop of known length whose gradients are recorded, by its steps, which are differentiated; else None."""
-    if not ts.is_grad_enabled():
+    if not ts.is_grad_enabled() or not mode.tracer.outermost().records_gradients:
         return None
     inner = _Inner(op, mode)
     with ts.no_grad():
@@ -176,7 +176,7 @@ def _pullback(graph: GraphModule, count: int) -> Callable[..., list[Any]]:
 
 def _recorded(mode: ProxyTorchDispatchMode, pred: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any:
     """A call whose gradients are recorded; None if none are, of operands and of what the branches close over."""
-    if not ts.is_grad_enabled():
+    if not ts.is_grad_enabled() or not mode.tracer.outermost().records_gradients:
         return None
     inner = _Inner(cond_op, mode)
     with ts.no_grad():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tesserack import Tensor, strided
+from tesserack import Tensor, is_grad_enabled, strided
 from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
@@ -81,6 +81,8 @@ class PythonKeyTracer:
     graph around one that belongs to control flow: what is not known here is looked for there and becomes an operand.
     """
 
+    records_gradients = True  # whether what is traced may record gradients
+
     def __init__(self, parent: PythonKeyTracer | None = None) -> None:
         self.root: Module = Module()
         self.graph = Graph()
@@ -94,6 +96,10 @@ class PythonKeyTracer:
         self._constants = 0
         self._last_placeholder: Node | None = None
         self._last_constant: Node | None = None
+
+    def outermost(self) -> PythonKeyTracer:
+        """The tracer of the whole graph."""
+        return self if self.parent is None else self.parent.outermost()
 
     # --- tensors and nodes -------------------------------------------------------------------------------------------
 
@@ -170,16 +176,15 @@ class PythonKeyTracer:
 
     def _note(self, node: Node, value: Any) -> None:
         node.meta["val"] = value
+        if not is_grad_enabled():
+            node.meta["grad_enabled"] = False
         if self.carried is not None:
             node.meta.update((k, self.carried[k]) for k in ("stack_trace", "nn_module_stack") if k in self.carried)
             return
         frames = user_frames()[self.frames_before :] or user_frames(layers=True)
         node.meta["stack_trace"] = shown_frames(frames)
-        outermost = self
-        while outermost.parent is not None:
-            outermost = outermost.parent
-        if outermost.module_stack:
-            node.meta["nn_module_stack"] = dict(outermost.module_stack)
+        if self.outermost().module_stack:
+            node.meta["nn_module_stack"] = dict(self.outermost().module_stack)
 
     def _track_results(self, node: Node, result: Any) -> None:
         if isinstance(result, Tensor):

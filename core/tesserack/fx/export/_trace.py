@@ -19,6 +19,7 @@ from tesserack.aten.fake.fake_tensor import (
     FakeTensorMode,
 )
 from tesserack.aten.modes import disabled_modes
+from tesserack.aten.operators import namespace
 from tesserack.fx.experimental.proxy_tensor import (
     _PACKAGE,
     ProxyTorchDispatchMode,
@@ -74,6 +75,8 @@ class Trace:
 
 class _Tracer(PythonKeyTracer):
     """Constants become placeholders; they are noted with their names."""
+
+    records_gradients = False
 
     def __init__(self, program: Program, mode: FakeTensorMode) -> None:
         super().__init__()
@@ -158,7 +161,7 @@ def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
     proxies = ProxyTorchDispatchMode(tracer, "fake", decomposition_table=program.decompositions)
     effects, state = SideEffects(program.module), ts.get_rng_state().tolist()
     args, kwargs = tree_unflatten(leaves, program.in_spec)
-    with _within(program, tracer), effects, mode, proxies, ts.no_grad():
+    with _within(program, tracer), _unrecorded(program), effects, mode, proxies, ts.enable_grad():
         flat, out_spec = tree_flatten(program.module(*args, **kwargs))
         nodes = [_result(tracer, x) for x in flat]
         assigned = [(name, tracer.node_of(x)) for name, x in effects.buffers(tracer.is_form)]
@@ -170,6 +173,39 @@ def trace(program: Program, sizes: dict[tuple[int, int], int]) -> Trace:
         )
     tracer.graph.create_node("output", "output", ((*nodes, *(node for _, node in assigned)),), {})
     return _finished(tracer, inputs, out_spec, [name for name, _ in assigned], watch)
+
+
+@contextlib.contextmanager
+def _unrecorded(program: Program) -> Iterator[None]:
+    """Within it no parameter requires gradients, so that none are recorded, and whether they would be is seen."""
+    wanting = [p for _, p in program.parameters if p.requires_grad]
+    for p in wanting:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in wanting:
+            p.requires_grad_()
+
+
+def _detach(graph: Graph) -> None:
+    """What the program computes within ``no_grad`` has no gradient where it is read outside of it."""
+    for node in [*graph.nodes]:
+        value = node.meta.get("val")
+        if node.meta.get("grad_enabled", True) or not isinstance(value, Tensor):
+            continue
+        if not (value.is_floating_point() or value.is_complex()):
+            continue
+        outside = [user for user in node.users if user.meta.get("grad_enabled", True)]
+        if outside:
+            with graph.inserting_after(node):
+                made = graph.create_node("call_function", _DETACH, (node,), {}, name="detach")
+            made.meta = {**node.meta}
+            for user in outside:
+                user.replace_input_with(node, made)
+
+
+_DETACH = namespace("aten").detach.default
 
 
 def _flat(name: str) -> str:
@@ -241,6 +277,7 @@ def _finished(tracer: _Tracer, inputs: list[Any], out_spec: TreeSpec, assigned: 
     results = [*found.results[:count]]
     output = found.graph.create_node("output", "output", ((*(node for _, _, node in changed), *results),), {})
     output.meta["val"] = None
+    _detach(found.graph)
     _remove_unread(found.graph)
     return Trace(
         found.graph,
