@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import importlib
 import linecache
 import operator
+import pickle
 import sys
 import weakref
 
@@ -13,6 +15,11 @@ import pytest
 import tesserack as ts
 from tesserack import fx, nn
 from tesserack.fx import traceback
+from tesserack.fx._lazy_graph_module import (
+    _force_skip_lazy_graph_module,
+    _LazyGraphModule,
+    _use_lazy_graph_module,
+)
 from tesserack.fx.experimental.proxy_tensor import get_isolated_graphmodule, make_fx
 from tesserack.fx.passes.fake_tensor_prop import FakeTensorProp
 from tesserack.fx.passes.graph_transform_observer import GraphTransformObserver
@@ -89,7 +96,32 @@ def test_observed_passes(tmp_path):
             relu.replace_all_uses_with(traced.graph.call_function(ts.neg, relu.args))
         traced.graph.erase_node(relu)
     assert seen.created_nodes == {"neg"} and seen.erased_nodes == {"relu"}
-    assert "neg" in (tmp_path / "pass_swap_output_graph.txt").read_text()
+    count = GraphTransformObserver.get_current_pass_count()
+    assert '"neg" [style=filled, fillcolor=yellow]' in (tmp_path / f"pass_{count}_swap_output_graph.dot").read_text()
+    (source,) = next(node for node in traced.graph.nodes if node.name == "neg").meta["from_node"]
+    assert (source.name, source.pass_name) == ("relu", "swap")
+    assert source.print_readable().startswith("(name=relu, pass_name=swap, action=replace+create, graph_id=")
+
+
+def test_modules_written_on_first_need():
+    x = ts.ones(2)
+    with _use_lazy_graph_module(True):
+        made = [fx.symbolic_trace(lambda x: x.sin()) for _ in range(7)]
+        again = make_fx(made[0])(x)
+    assert all(isinstance(each, _LazyGraphModule) for each in [*made, again]) and not made[0]._needs_recompile()
+    for each in [*made[1:], again]:
+        assert each._needs_recompile()
+    saved = made[1].forward
+    uses = (saved, made[2], lambda x: fx.symbolic_trace(made[3])(x), copy.deepcopy(made[4]))
+    assert all(ts.equal(use(x), x.sin()) for use in (*uses, pickle.loads(pickle.dumps(again)), saved))
+    assert not any(each._needs_recompile() for each in made[1:4])
+    assert "sin" in str(made[5]) and "sin" in made[6].print_readable(print_output=False)
+    next(node for node in made[2].graph.nodes if node.op == "call_method").target = "cos"
+    assert ts.equal(made[2](x), x.sin())
+    made[2].recompile()
+    assert made[2]._needs_recompile() and ts.equal(made[2](x), x.cos())
+    with _force_skip_lazy_graph_module(), _use_lazy_graph_module(True):
+        assert not isinstance(fx.symbolic_trace(made[2]), _LazyGraphModule)
 
 
 def test_patterns_with_named_nodes():

@@ -18,6 +18,7 @@ from tesserack.fx._aggregate import map_aggregate
 from tesserack.fx._compatibility import compatibility
 from tesserack.fx._in_python import functions_in_python, ids_of_functions_in_python
 from tesserack.fx._keeping import keeping_call, keeping_method
+from tesserack.fx._lazy_graph_module import _LazyGraphModule, _make_graph_module
 from tesserack.fx._patcher import Patcher
 from tesserack.fx._root_args import PH, PHBase, PHWithMeta, create_args, returned_type
 from tesserack.fx._scope import Scope, ScopeContextManager
@@ -204,6 +205,7 @@ class Tracer(TracerBase):
 
     def trace(self, root: Module | Callable[..., Any], concrete_args: Any = None) -> Graph:
         """The graph of a module or function; arguments in ``concrete_args`` have these values and are not traced."""
+        _LazyGraphModule.force_recompile(root)
         before, _state["tracing"] = _state["tracing"], True
         try:
             function = self._begin(root)
@@ -321,4 +323,4 @@ def symbolic_trace(root: Module | Callable[..., Any], concrete_args: Any = None)
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)
     name = type(root).__name__ if isinstance(root, Module) else getattr(root, "__name__", type(root).__name__)
-    return GraphModule(tracer.root, graph, name)
+    return _make_graph_module(tracer.root, graph, name)

@@ -50,19 +50,23 @@ class NodeSource:
         self.from_node: list[NodeSource] = []
         if node is not None:
             self.name, self.graph_id = node.name, id(node.graph)
-            self.target = node._pretty_print_target(node.target)
+            self.target = str(node.target)
             self.from_node = copy.deepcopy(node.meta.get("from_node", []))
 
     def to_dict(self) -> dict[str, Any]:
         """As plain dicts and lists."""
         return {
             "name": self.name, "target": self.target, "graph_id": self.graph_id, "pass_name": self.pass_name,
-            "action": "+".join(a.name.lower() for a in self.action), "from_node": [s.to_dict() for s in self.from_node],
+            "action": self._actions(), "from_node": [s.to_dict() for s in self.from_node],
         }  # fmt: skip
+
+    def _actions(self) -> str:
+        return "+".join(action.name.lower() for action in self.action)
 
     def print_readable(self, indent: int = 0) -> str:
         """As text, a line per node."""
-        first = f"{' ' * indent}(name={self.name}, pass_name={self.pass_name}, graph_id={self.graph_id})\n"
+        names = f"name={self.name}, pass_name={self.pass_name}, action={self._actions()}, graph_id={self.graph_id}"
+        first = f"{' ' * indent}({names})\n"
         return first + "".join(source.print_readable(indent + 4) for source in self.from_node)
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from tesserack import Tensor, is_grad_enabled, strided
 from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
+from tesserack.fx._lazy_graph_module import _make_graph_module
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
 from tesserack.fx.interpreter import Interpreter
@@ -309,7 +310,7 @@ def make_fx(
         with fake_mode or contextlib.nullcontext(), mode:
             results = f(*tree_unflatten(leaves, spec))
         tracer.finish(results)
-        return GraphModule(tracer.root, tracer.graph, getattr(f, "__name__", type(f).__name__))
+        return _make_graph_module(tracer.root, tracer.graph, getattr(f, "__name__", type(f).__name__))
 
     return traced
 
