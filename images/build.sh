@@ -20,7 +20,7 @@ fi
 if [ ! -e "$out/base.tar" ]; then
   sources=/etc/apt/sources.list
   [ -s "$sources" ] || sources=$(ls /etc/apt/sources.list.d/*.sources | head -n 1)
-  mmdebstrap --variant=extract --include=base-files,python3,base-passwd,libc-bin,ocl-icd-libopencl1 \
+  mmdebstrap --variant=extract --include=base-files,python3,base-passwd,libc-bin,libstdc++6,ocl-icd-libopencl1 \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$out/base.tar" "$sources"
 fi
