@@ -483,3 +483,13 @@ def test_weights_that_autocast_has_cast_before_are_cast_in_every_run():
         assert traced(x).dtype == ts.bfloat16
     with ts.autocast("cpu", dtype=ts.bfloat16):
         assert traced(x).equal(layer(x))
+
+
+def test_a_number_that_equals_a_size_is_none():
+    for function in (
+        lambda x: x.view(2, x.shape[0] // 2).sum(1),
+        lambda x: x.view(x.shape[0] // 2, 2).sum(1),
+        lambda x: x.unsqueeze(0).expand(4, x.shape[0]) * 4 + x.shape[0],
+    ):
+        traced = jit.trace(function, ts.arange(4.0))
+        assert traced(ts.arange(6.0)).equal(function(ts.arange(6.0)))

@@ -226,14 +226,26 @@ Id Tracer::value_of(const Tensor& t) {
 
 void Tracer::link(const void* place, int64_t number, Id value) { links_.push_back({place, number, value, false}); }
 
+// Numbers that stand where they were put are no one else's, however many others are equal.
+void Tracer::find_places(const Frame& f) {
+  auto found = [&](const void* place, int64_t number) {
+    for (const Link& link : links_)
+      if (link.place == place && link.number == number)
+        for (Link& other : links_) // other attempts at the same call noted it elsewhere
+          other.used = other.used || other.value == link.value;
+  };
+  for (int32_t k = 0; k < f.nargs; ++k) {
+    if (f.args[k].tag == Tag::Int) found(&f.args[k], f.args[k].i);
+    if (f.args[k].tag == Tag::Ints)
+      for (const int64_t& i : f.args[k].as_ints()) found(&i, i);
+  }
+}
+
 Item Tracer::number_item(int64_t i, const void* place, bool linked) {
   if (!linked || links_.empty()) return Item::integer(i);
   // Newest first: an attempt at another overload may have left places that were filled again.
   for (auto at = links_.rbegin(); at != links_.rend(); ++at)
-    if (at->place == place && at->number == i) {
-      at->used = true;
-      return Item::value(Tag::Int, at->value);
-    }
+    if (at->place == place && at->number == i) return Item::value(Tag::Int, at->value);
   for (Link& link : links_) // of a number that was copied on its way
     if (!link.used && link.number == i) {
       link.used = true;
@@ -327,6 +339,7 @@ Item Tracer::result_item(const ts::Value& v, Id node, Id first_own) {
 Id Tracer::open(const Operator& op, const Frame& f, bool linked) {
   if (graph_.nodes.size() >= next_sweep_) sweep();
   std::vector<Item> args;
+  if (linked && !links_.empty()) find_places(f);
   for (int32_t k = 0; k < f.nargs; ++k) args.push_back(item_of(f.args[k], linked));
   if (linked) links_.clear();
   Node n = blank();
@@ -360,6 +373,8 @@ void Tracer::collapse(Id node) {
 }
 
 void Tracer::run_scope(const Operator& op, Frame& f, KeySet keys) {
+  // What is done to memory whose conjugation is pending is no operator of its own: such a call stays whole.
+  if (keys & pending_bits()) return run_whole(op, f, keys & below(key::Tracer), scopes_.empty());
   Id node = open(op, f, scopes_.empty());
   auto first_own = static_cast<Id>(graph_.values.size());
   scopes_.push_back(node);
@@ -375,12 +390,14 @@ void Tracer::run_scope(const Operator& op, Frame& f, KeySet keys) {
   collapse(node);
 }
 
-void Tracer::run_leaf(const Operator& op, Frame& f, KeySet keys) {
-  Id node = open(op, f, false);
+void Tracer::run_leaf(const Operator& op, Frame& f, KeySet keys) { run_whole(op, f, keys & below(key::Leaf), false); }
+
+void Tracer::run_whole(const Operator& op, Frame& f, KeySet keys, bool linked) {
+  Id node = open(op, f, linked);
   {
     ExcludeKeys within(kKeys);
     try {
-      redispatch(op, f, keys & below(key::Leaf));
+      redispatch(op, f, keys & ~kKeys);
     } catch (...) {
       graph_.nodes.resize(node);
       throw;

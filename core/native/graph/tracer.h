@@ -76,8 +76,10 @@ private:
   Id new_value(const Tensor& t, Id producer);
   void mark(const Tensor& t, Id v);
   Id call_here(const Operator& op, std::span<const Item> args, const Tensor& result); // a leaf of our own
+  void run_whole(const Operator& op, Frame& f, KeySet keys, bool linked);
   Item item_of(const ts::Value& v, bool linked);
   Item number_item(int64_t i, const void* place, bool linked);
+  void find_places(const Frame& f);
   Item result_item(const ts::Value& v, Id node, Id first_own);
   Id result_value(const Tensor& t, Id node, Id first_own);
   Id open(const Operator& op, const Frame& f, bool linked);
