@@ -493,3 +493,14 @@ def test_a_number_that_equals_a_size_is_none():
     ):
         traced = jit.trace(function, ts.arange(4.0))
         assert traced(ts.arange(6.0)).equal(function(ts.arange(6.0)))
+
+
+def test_what_is_computed_outside_of_operators_is_told():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", jit.TracerWarning)
+        try:
+            jit.trace(lambda x: ts.fft.rfft(x).abs(), ts.randn(3, 4), check_trace=False)
+        except RuntimeError as error:
+            assert "keep it out of the traced program" in str(error)
+        else:
+            assert any("NumPy array" in str(w.message) for w in told)
