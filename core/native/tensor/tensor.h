@@ -66,7 +66,7 @@ struct TensorImpl {
   PayloadBase* payload = nullptr;        // owned
   uint32_t view_version = 0;             // of a view: the version at which its grad_fn was last made
   uint32_t traced = 0;          // while a graph is written down: which of its values this is, see graph/tracer.h
-  void* wrapper = nullptr;      // the Python object, see python/tensor_object.h
+  void* wrapper = nullptr;      // the Python object, see python/tensor/tensor_object.h
   int64_t* heap_dims = nullptr; // sizes then strides, when ndim > kInlineDims; owned
   int64_t inline_dims[2 * kInlineDims];
 
