@@ -11,7 +11,7 @@ import tesserack as ts
 from tesserack.testing import cases
 from tesserack.testing.conformance.areas import REQUIRED
 from tesserack.testing.conformance.card import Card, Record
-from tesserack.testing.conformance.guards import Guarded, Slack, report
+from tesserack.testing.conformance.guarding.canaries import Guarded, Slack, report
 
 # Rows and columns of what the required kernels write: less than a vector, odd, a block and one more.
 SHAPES = ((1, 1), (3, 5), (1, 17), (7, 64), (65, 3), (2, 1025), (33, 129))

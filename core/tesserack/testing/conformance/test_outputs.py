@@ -10,7 +10,7 @@ import pytest
 import tesserack as ts
 from tesserack.testing import cases, samples
 from tesserack.testing.conformance.card import Card, Record
-from tesserack.testing.conformance.guards import Guarded, report
+from tesserack.testing.conformance.guarding.canaries import Guarded, report
 from tesserack.testing.conformance.values import TIED
 
 RECORDS = samples.records()

@@ -12,10 +12,10 @@ import pytest
 
 from tesserack.backends._discovery import claims
 from tesserack.testing.conformance.card import Card
-from tesserack.testing.conformance.guarded import KERNELS
+from tesserack.testing.conformance.guarding.pages import KERNELS
 
 _SECONDS = 300
-_PROGRAM = "tesserack.testing.conformance.guarded"
+_PROGRAM = "tesserack.testing.conformance.guarding.pages"
 
 
 @pytest.fixture(scope="module")

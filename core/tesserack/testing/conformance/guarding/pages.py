@@ -1,6 +1,6 @@
 """Kernels whose operands end where the process may read no further: one that does is ended by the system.
 
-Run as a program (``python -m tesserack.testing.conformance.guarded NAME ANSWER [KERNEL ...]``) it goes through
+Run as a program (``python -m tesserack.testing.conformance.guarding.pages NAME ANSWER [KERNEL ...]``) it goes through
 :data:`KERNELS`, but for those named, and writes down what it is about to do: who reads too far ends it.
 """
 
