@@ -165,8 +165,8 @@ from tesserack.distributions._samplers import binomial as binomial
 from tesserack.distributions._samplers import poisson as poisson
 from tesserack.func import vmap as vmap
 from tesserack.jit.compiler import compile as compile
-from tesserack.ops.control_flow import cond as cond
-from tesserack.ops.control_flow import while_loop as while_loop
+from tesserack.ops.control_flow.cond import cond as cond
+from tesserack.ops.control_flow.while_loop import while_loop as while_loop
 from tesserack.ops.copies import alias_copy as alias_copy
 from tesserack.ops.copies import as_strided_copy as as_strided_copy
 from tesserack.ops.copies import as_strided_scatter as as_strided_scatter
