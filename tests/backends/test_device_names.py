@@ -26,6 +26,8 @@ EXCEPTIONS = (
     *("def cuda(self, device", "is_cuda: _bool"),  # PyTorch's names, in the stubs
     '"cpu", "cuda", "detach"',  # PyTorch's methods of a parameter
     *('_default_device_type = "cuda"', 'device: str = "cuda"'),  # PyTorch's default of a setting
+    'device_for_folded_attrs: str = "cuda"',  # likewise
+    '"CPU", "CUDA"',  # keys of PyTorch's dispatcher
 )
 SOURCES = {".py", ".pyi", ".c", ".cpp", ".h", ".hpp", ".in", ".txt", ".md", ".toml"}
 

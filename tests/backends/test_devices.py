@@ -396,8 +396,10 @@ def test_extras_name_packages_that_exist():
     root = Path(__file__).resolve().parents[2]
     text = (root / "pyproject.toml").read_text()
     offered = re.findall(r'^(\w+) = \["tesserack-(\w+)"\]$', text, re.MULTILINE)
-    assert ("cpu", "cpu") in offered
-    assert all(extra == name and (root / "backends" / name / "pyproject.toml").is_file() for extra, name in offered)
+    assert ("cpu", "cpu") in offered and ("serving", "serving") in offered
+    for extra, name in offered:
+        places = [root / kind / name / "pyproject.toml" for kind in ("backends", "plugins")]
+        assert extra == name and any(place.is_file() for place in places), name
 
 
 def test_help_on_backend_lists_the_optional_slots():

@@ -19,8 +19,8 @@ inline constexpr int StorageDtype =
     31; // its dtype is one that most operators refuse, see ops/common/storage_dtypes.cpp
 inline constexpr int Autograd = 34;
 inline constexpr int Tracer = 35; // calls are written down by graph/tracer.h as the program makes them
-inline constexpr int Sparse = 38; // tensors that are made of parts, whatever their layout
-inline constexpr int Batching = 39;
+inline constexpr int Sparse = 40; // tensors that are made of parts, whatever their layout
+inline constexpr int Batching = 41;
 inline constexpr int Autocast = 47;
 inline constexpr int Profiler = 52;
 inline constexpr int UserMode = 60;

@@ -63,6 +63,11 @@ def get_autocast_dtype(device_type: str) -> _native.dtype:
     return _state.dtypes.get(device_type, _default_dtype(device_type))
 
 
+def entered_regions() -> tuple[tuple[str, str], ...]:
+    """Device types with an enabled region of the calling thread, and its dtype, in the order of their names."""
+    return tuple((name, str(get_autocast_dtype(name))) for name, on in sorted(_state.enabled.items()) if on)
+
+
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
     """Switch autocast for a device type (cards where only the switch is given); prefer :class:`autocast`."""
     if enabled is None:

@@ -43,10 +43,12 @@ _SPECIALS = (
 
 @cache
 def records() -> dict[str, dict[str, Any]]:
-    """What the registry says of each operator with a public name, by full name: ``"max.dim"``."""
+    """What the registry says of each operator with a public name, by full name: ``"max.dim"``. Those of libraries are
+    not among them, whose names have a namespace: they come while a program runs."""
     from tesserack import _native
 
-    return {r["name"]: r for r in _native._operators() if not r["hidden"] or r["namespaces"]}
+    listed = (r for r in _native._operators() if not r["hidden"] or r["namespaces"])
+    return {r["name"]: r for r in listed if "::" not in r["name"]}
 
 
 @cache

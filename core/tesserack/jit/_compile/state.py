@@ -180,8 +180,4 @@ def settings() -> Iterator[Any]:
     yield ts.are_deterministic_algorithms_enabled()
     yield ts.get_float32_matmul_precision()
     yield len(_modes), len(stack())
-    for device in _AUTOCAST:
-        yield device, _autocast.is_autocast_enabled(device), str(_autocast.get_autocast_dtype(device))
-
-
-_AUTOCAST = ("cpu", "cuda")
+    yield _autocast.entered_regions()
