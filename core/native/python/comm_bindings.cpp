@@ -40,8 +40,8 @@ comm::ConstParts read_only(const std::vector<void*>& parts) {
   return {const_cast<const void* const*>(parts.data()), parts.size()};
 }
 
-// The interpreter is released: other ranks may be threads' workers, and waiting may be long. By the core's own way, which
-// knows then that it may ask for signals.
+// The interpreter is released: other ranks may be threads' workers, and waiting may be long. By the core's own way,
+// which knows then that it may ask for signals.
 template <class F> auto released(F&& f) {
   SuspendInterpreter released(std::numeric_limits<int64_t>::max());
   return f();
