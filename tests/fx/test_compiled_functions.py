@@ -268,7 +268,7 @@ PLAIN = [
     (counts, (X,), "CALLS"),
     (lambda x: x if x.grad is None else x + 1, (W,), "'grad'"),
     (lambda x: x * x._version, (X,), "_version"),
-    (lambda x: getattr(MADE, "n") * x, (X,), "handed on"),  # noqa: B009
+    (lambda x: getattr(MADE, "n") * x, (X,), "getattr"),  # noqa: B009
     (lambda x: Output(y=x + 1), (X,), "returned"),
     (lambda x: [Held(x * 2)], (X,), "returned|__setattr__"),
     (lambda x: TABLE, (X,), "holds"),
@@ -563,3 +563,21 @@ def test_compilers_of_both_directions():
     with pytest.warns(UserWarning, match="random"):
         for _ in range(3):  # the first run may import what it needs, and is tried again
             compiled(W)
+
+
+def test_attributes_by_names_made_at_run_time_run_as_python(backend):
+    """No guard sees which one was taken."""
+    settings, which = Settings(), ["factor"]
+    settings.other = 5.0
+
+    def scaled(x):
+        return x * getattr(settings, "".join(which)) + hasattr(settings, "late")
+
+    compiled = compiler.compile(scaled, backend=backend)
+    assert same(compiled(X), X * 2)
+    settings.factor = 3.0
+    assert same(compiled(X), X * 3)
+    which[:] = ["other"]
+    assert same(compiled(X), X * 5)
+    settings.late = True
+    assert same(compiled(X), X * 5 + 1)

@@ -22,8 +22,9 @@ _COMPUTE = (
     "library", "utils/homes.py", "distributions", "utils/warnings.py", "backends/_accessors.py",
 )  # fmt: skip
 _NOT = ("nn/parallel", "ops/random.py", "ops/control_flow.py")
+# Not getattr and hasattr: by which name is not seen, so nothing could be asked again.
 _BUILTINS = frozenset({
-    "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "getattr", "hasattr", "hash", "isinstance",
+    "abs", "all", "any", "bin", "callable", "chr", "divmod", "format", "hash", "isinstance",
     "issubclass", "iter", "len", "max", "min", "next", "ord", "pow", "repr", "round", "sorted", "sum",
 })  # fmt: skip
 _MODULES = frozenset({"math", "_operator", "itertools", "_functools", "_collections", "cmath", "collections"})
