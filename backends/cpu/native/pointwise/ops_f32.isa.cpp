@@ -37,20 +37,8 @@ int trig_loop_avx512(float* out, const float* a, const float*, const float*, int
 }
 #endif
 
-// Remainders and quotients where they are exact; a tile with anything else goes through the C library.
-template <auto Fast, auto Slow, int Mask>
-int division_loop(float* out, const float* a, const float* b, const float*, int64_t n) {
-  const float a0 = *a, b0 = *b;
-  int inexact = 0;
-  for (int64_t i = 0; i < n; ++i) inexact |= !divides_exactly(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
-  if (inexact == 0) return binary_loop<float, Fast, Mask>(out, a, b, nullptr, n);
-  for (int64_t i = 0; i < n; ++i) out[i] = Slow(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
-  return 0;
-}
 template <auto Fast, auto Slow> constexpr void set_division(OpTable<float>& t, int op) {
-  t.fn[op][0] = &division_loop<Fast, Slow, 0>;
-  t.fn[op][1] = &division_loop<Fast, Slow, 1>;
-  t.fn[op][2] = &division_loop<Fast, Slow, 2>;
+  set_division_loops<float, [](float a, float b) { return divides_exactly(a, b); }, Fast, Slow>(t, op);
 }
 
 constexpr OpTable<float> make_table() {

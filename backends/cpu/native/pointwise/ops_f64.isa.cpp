@@ -21,20 +21,8 @@ template <auto Fast, auto Slow> int trig_loop(double* out, const double* a, cons
   return 0;
 }
 
-// Remainders and quotients likewise, where they are not exact.
-template <auto Fast, auto Slow, int Mask>
-int division_loop(double* out, const double* a, const double* b, const double*, int64_t n) {
-  const double a0 = *a, b0 = *b;
-  int inexact = 0;
-  for (int64_t i = 0; i < n; ++i) inexact |= !divides_f64(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
-  if (inexact == 0) return binary_loop<double, Fast, Mask>(out, a, b, nullptr, n);
-  for (int64_t i = 0; i < n; ++i) out[i] = Slow(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
-  return 0;
-}
 template <auto Fast, auto Slow> constexpr void set_division(OpTable<double>& t, int op) {
-  t.fn[op][0] = &division_loop<Fast, Slow, 0>;
-  t.fn[op][1] = &division_loop<Fast, Slow, 1>;
-  t.fn[op][2] = &division_loop<Fast, Slow, 2>;
+  set_division_loops<double, [](double a, double b) { return divides_f64(a, b); }, Fast, Slow>(t, op);
 }
 #endif
 

@@ -27,6 +27,22 @@ template <typename T> inline T python_floordiv(T a, T b) {
   return quotient - floored > T(0.5) ? floored + T(1) : floored;
 }
 
+// Remainders and quotients where Exact says that Fast is; a tile with anything else goes through the C library.
+template <typename T, auto Exact, auto Fast, auto Slow, int Mask>
+int division_loop(T* out, const T* a, const T* b, const T*, int64_t n) {
+  const T a0 = *a, b0 = *b;
+  int inexact = 0;
+  for (int64_t i = 0; i < n; ++i) inexact |= !Exact(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
+  if (inexact == 0) return binary_loop<T, Fast, Mask>(out, a, b, nullptr, n);
+  for (int64_t i = 0; i < n; ++i) out[i] = Slow(Mask & 1 ? a0 : a[i], Mask & 2 ? b0 : b[i]);
+  return 0;
+}
+template <typename T, auto Exact, auto Fast, auto Slow> constexpr void set_division_loops(OpTable<T>& t, int op) {
+  t.fn[op][0] = &division_loop<T, Exact, Fast, Slow, 0>;
+  t.fn[op][1] = &division_loop<T, Exact, Fast, Slow, 1>;
+  t.fn[op][2] = &division_loop<T, Exact, Fast, Slow, 2>;
+}
+
 template <typename T> constexpr void set_float(OpTable<T>& t) {
   set_common(t);
   set_unary<T, [](T a) { return std::fabs(a); }>(t, TS_I_ABS);
