@@ -9,6 +9,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.distributed.fsdp._group import ParamGroup, Passed, watching
+from tesserack.nn.parallel._buckets import tensors_of
 from tesserack.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["Iteration", "UnitState", "states_of"]
@@ -174,7 +175,7 @@ class UnitState:
         again = self._within_backward()
         self.to_run.discard(id(module))
         if ts.is_grad_enabled():
-            for tensor in _tensors(output):
+            for tensor in tensors_of(output):
                 if tensor.requires_grad:
                     tensor.register_hook(self._before_backward)
         if again:  # a second run, for backward: what it recorded is wanted at once
@@ -224,21 +225,6 @@ class UnitState:
         for group in self.groups:
             if group.unshards_in_backward:
                 group.unshard(async_op=True)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in what a forward returns."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors(each)
-    elif isinstance(value, (list, tuple, set)):
-        for each in value:
-            yield from _tensors(each)
-    elif hasattr(value, "__dataclass_fields__"):
-        for name in value.__dataclass_fields__:
-            yield from _tensors(getattr(value, name))
 
 
 def _units_below(modules: Sequence[Any]) -> list[UnitState]:

@@ -5,7 +5,7 @@ Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Train
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tesserack as ts
@@ -13,7 +13,7 @@ from tesserack import Tensor, _native
 from tesserack import distributed as dist
 from tesserack.distributed._coalesced import batches
 
-__all__ = ["Bucket", "GradBucket", "Reducer", "assign_buckets"]
+__all__ = ["Bucket", "GradBucket", "Reducer", "assign_buckets", "tensors_of"]
 
 FIRST_BUCKET_BYTES = 1 << 20  # small, so that communication begins early
 
@@ -29,6 +29,21 @@ def assign_buckets(parameters: Sequence[Tensor], most: int) -> list[list[Tensor]
         found.append(first)
         found.extend(batches(alike[len(first) :], most))
     return found
+
+
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """The tensors in what a forward returns."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from tensors_of(each)
+    elif isinstance(value, (list, tuple, set)):
+        for each in value:
+            yield from tensors_of(each)
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            yield from tensors_of(getattr(value, name))
 
 
 def held(tensor: Tensor) -> Tensor:

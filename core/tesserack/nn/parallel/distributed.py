@@ -13,26 +13,11 @@ from tesserack.distributed._coalesced import broadcast_coalesced
 from tesserack.distributed._world import resolve
 from tesserack.distributed.algorithms.join import Join, Joinable, JoinHook
 from tesserack.nn.modules.module import Module
-from tesserack.nn.parallel._buckets import GradBucket, Reducer, held
+from tesserack.nn.parallel._buckets import GradBucket, Reducer, held, tensors_of
 
 __all__ = ["DistributedDataParallel"]
 
 BROADCAST_BYTES = 250 << 20
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in what a forward returns."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors(each)
-    elif isinstance(value, (list, tuple, set)):
-        for each in value:
-            yield from _tensors(each)
-    elif hasattr(value, "__dataclass_fields__"):
-        for name in value.__dataclass_fields__:
-            yield from _tensors(getattr(value, name))
 
 
 def _moved(value: Any, device: Any) -> Any:
@@ -204,7 +189,7 @@ class DistributedDataParallel(Module, Joinable):
             inputs, kwargs = _moved(inputs, self._target()), _moved(kwargs, self._target())
         output = self.module(*inputs, **kwargs)
         if sync:
-            self.reducer.prepare(list(_tensors(output)))
+            self.reducer.prepare(list(tensors_of(output)))
         else:
             self.reducer.active = False
         return output
