@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import gc
 import math
 import pickle
 import random
@@ -581,3 +582,37 @@ def test_attributes_by_names_made_at_run_time_run_as_python(backend):
     assert same(compiled(X), X * 5)
     settings.late = True
     assert same(compiled(X), X * 5 + 1)
+
+
+def test_collections_of_garbage_are_not_of_the_function(backend):
+    """They come anywhere, with callbacks and finalizers of anybody."""
+    seen = []
+
+    class Cycle:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            seen.append(time.perf_counter())
+
+    def noted(phase, info):
+        seen.append((phase, time.perf_counter()))
+
+    def summed(x):
+        for _ in range(200):
+            x = x + [[1.0]][0][0]
+        return x
+
+    before, made = gc.get_threshold(), [Cycle() for _ in range(100)]
+    gc.callbacks.append(noted)
+    gc.set_threshold(10)
+    del made
+    try:
+        compiled = compiler.compile(summed, backend=backend)
+        for _ in range(2):
+            assert same(compiled(X), summed(X))
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(noted)
+    assert len(backend.graphs) == 1 and not compiled._compiled.reasons
+    assert {type(entry) for entry in seen} == {tuple, float}

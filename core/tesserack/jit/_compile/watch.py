@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -66,16 +68,30 @@ class Watch:
         self.reason: NotProved | None = None
         self._importing = 0
         self.paused = False  # while an operator runs, and is written down
+        self._thread = threading.get_ident()
+        self._collecting = False  # garbage, at a place that is not the program's: whatever that calls
 
     def __enter__(self) -> Watch:
         self._before = sys.getprofile()
         _running.append(self)
+        gc.callbacks.insert(0, self._collection_starts)
+        gc.callbacks.append(self._collection_stops)
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(self._before)
+        gc.callbacks.remove(self._collection_starts)
+        gc.callbacks.remove(self._collection_stops)
         _running.remove(self)
+
+    def _collection_starts(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start" and threading.get_ident() == self._thread:
+            self._collecting = True
+
+    def _collection_stops(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "stop" and threading.get_ident() == self._thread:
+            self._collecting = False
 
     def refuse(self, reason: str, passing: bool = False) -> None:
         """Note a reason; the first counts."""
@@ -83,7 +99,7 @@ class Watch:
             self.reason = NotProved(reason, passing)
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if self.reason is not None or self.paused:
+        if self.reason is not None or self.paused or self._collecting:
             return
         if frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith("<frozen importlib"):
             self._importing += {"call": 1, "return": -1}.get(event, 0)
