@@ -151,7 +151,7 @@ def compiled_call(
     **options: Any,
 ) -> Any:
     """What runs a module's calls by a compiler; None where they run as they are."""
-    if disable or (backend in PLAIN and not fullgraph):
+    if disable:
         return None
     lookup_backend(backend)
 

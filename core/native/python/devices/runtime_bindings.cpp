@@ -23,7 +23,8 @@ namespace pb = pybind11;
 namespace ts::py_runtime {
 
 void define_watch(pb::module_& m); // watch_bindings.cpp
-void define_graph(pb::module_& m); // graph/graph_bindings.cpp
+void define_graph(pb::module_& m);  // graph/graph_bindings.cpp
+void define_guards(pb::module_& m); // graph/guards.cpp
 
 namespace {
 
@@ -392,6 +393,7 @@ void define_all(PyObject* module) {
   define_operators(m);
   define_watch(m);
   define_graph(m);
+  define_guards(m);
 }
 
 } // namespace ts::py_runtime
