@@ -107,12 +107,14 @@ def _path(instructions: list[dis.Instruction], place: int) -> tuple[str, ...]:
     return tuple(path)
 
 
+@functools.lru_cache(maxsize=4096)
 def catches(code: types.CodeType) -> bool:
-    """Whether the code goes on after errors: a graph would not."""
-    table = getattr(code, "co_exceptiontable", None)
-    if table is not None:
-        return bool(table)
-    return any(i.opname.startswith("SETUP_") and i.opname != "SETUP_ANNOTATIONS" for i in _instructions(code))
+    """Whether the code does something of its own after errors: a graph would not."""
+    if code.co_name == "__exit__":
+        return True
+    names = [i.opname for i in _instructions(code)]
+    handlers = [k for k, name in enumerate(names) if name in ("PUSH_EXC_INFO", "SETUP_FINALLY")]
+    return any(names[k] == "SETUP_FINALLY" or names[k + 1] != "WITH_EXCEPT_START" for k in handlers)
 
 
 # What calls what it is given from C, where no call is seen.
