@@ -1,5 +1,5 @@
-"""``compile`` and what belongs to it: graphs run in the place of functions wherever they are proved to do what these do;
-a compiler that a program brings along is given them.
+"""``compile`` and what belongs to it: graphs run in the place of functions wherever they are proved to do what these
+do; a compiler that a program brings along is given them.
 """
 
 from __future__ import annotations
