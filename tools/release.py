@@ -4,8 +4,8 @@
 against that C library (``old_glibc.py``) and held against its rules by auditwheel. Archives of the same commit are the
 same bytes; ``--twice`` builds everything again, elsewhere, and compares. ``--python 3.12`` (several times) chooses
 interpreters, all that are found by default, ``--python none`` none; ``--system bookworm:arm64`` (likewise) adds the
-Python of a system of Debian's, for this processor or another (``targets.py``). ``--quick`` links the objects of ``make build``, which are
-for this processor and Python: it tries the way, and what it leaves is not for publishing.
+Python of a system of Debian's, for this processor or another (``targets.py``). ``--quick`` links copies of the objects
+of ``make build``, which are for this processor and Python: it tries the way, and what it leaves is not for publishing.
 """
 
 from __future__ import annotations
@@ -167,9 +167,8 @@ def objects(name: str, target: Target, work: Path | None) -> Path:
         return (work or ROOT / "build") / target.machine / name
     short = "core" if name == "tesserack" else name.removeprefix("tesserack-")
     made = sorted((ROOT / "build").glob(f"{short}-*"), key=lambda f: f.stat().st_mtime)[-1]
-    if work is None and target.root is None:
-        return made
-    folder = (work or ROOT / "build" / "systems") / name  # not that of make build: another Python's headers
+    # Never that of make build itself, which runs from it, linked for this system.
+    folder = (work or ROOT / "build" / ("quick" if target.root is None else "systems")) / name
     reuse_objects(folder, made)
     return folder
 
