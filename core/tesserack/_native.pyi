@@ -1259,7 +1259,7 @@ class Tensor:
     def xlogy_(self, other: Tensor | Number) -> Tensor: ...
     def zero_(self) -> Tensor: ...
 
-_Capture: Any
+_Recording: Any
 _Communicator: Any
 _LinAlgError: Any
 _LocalGroup: Any

@@ -1,6 +1,6 @@
 #include "dispatch/watch.h"
-#include "dispatch/capture.h"
 #include "dispatch/launch.h"
+#include "dispatch/recording.h"
 #include <chrono>
 #include <mutex>
 #include <pthread.h>
@@ -70,8 +70,8 @@ int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& cal
     profile().events.push_back(event);
   }
   if (status == TS_OK)
-    if (CaptureState* capture = CaptureState::current(); capture && capture->device == device)
-      static_cast<Capture*>(capture)->kernel_recorded(b, kernel, call, work);
+    if (RecordingState* recording = RecordingState::current(); recording && recording->device == device)
+      static_cast<Recording*>(recording)->kernel_recorded(b, kernel, call, work);
   if (status == TS_OK && (watchers & kWatchTrace)) kernel_hook(call);
   return status;
 }

@@ -7,8 +7,8 @@
 
 namespace ts {
 
-enum Watcher : uint32_t { kWatchProfile = 1, kWatchCapture = 2, kWatchTrace = 4, kWatchChecks = 1u << 31 };
-// Bits of Watcher; captures count, so that a thread's end does not hide another's.
+enum Watcher : uint32_t { kWatchProfile = 1, kWatchRecording = 2, kWatchTrace = 4, kWatchChecks = 1u << 31 };
+// Bits of Watcher; recordings count, so that a thread's end does not hide another's.
 extern std::atomic<uint32_t> kernel_watchers;
 
 // One call of a kernel, or a copy, in any thread.
