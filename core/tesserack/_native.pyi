@@ -1259,10 +1259,10 @@ class Tensor:
     def xlogy_(self, other: Tensor | Number) -> Tensor: ...
     def zero_(self) -> Tensor: ...
 
-_Recording: Any
 _Communicator: Any
 _LinAlgError: Any
 _LocalGroup: Any
+_Recording: Any
 _SocketGroup: Any
 _abi_version: Any
 _add_generator_method: Any
@@ -1285,6 +1285,7 @@ _edge_stand_in: Any
 _enable_key: Any
 _exclude_key: Any
 _external_stream: Any
+_facts: Any
 _fallback_mode: Any
 _fallbacks: Any
 _forget_chosen_device: Any

@@ -8,6 +8,7 @@
 #include "dispatch/launch.h"
 #include "extend/autocast.h"
 #include "extend/override.h"
+#include "ops/common/facts.h"
 #include "ops/common/promotion.h"
 #include "python/calls/operator_object.h"
 #include "python/devices/runtime_bindings.h"
@@ -359,6 +360,7 @@ void define_operators(pb::module_& m) {
     for (const Operator* op : all_operators()) all.append(describe_operator(*op));
     return all;
   });
+  m.def("_facts", facts_by_name);
   m.def("_install_operators", [] { return pb::reinterpret_steal<pb::object>(ts::py::install_operators().release()); });
   m.def("_kernel_table", kernel_table);
   m.def("_kernel_signature", [](const std::string& name) -> pb::object {
