@@ -15,6 +15,7 @@
 #include "runtime/backend.h"
 #include <algorithm>
 #include <complex>
+#include <unordered_set>
 
 namespace pb = pybind11;
 
@@ -175,12 +176,13 @@ pb::dict describe_value(const Graph& g, Id v) {
   return out;
 }
 
-// What a graph calls: names of operators.
-pb::set operators_of(const Graph& g) {
-  pb::set out;
+// The first operator that gives values to Python, or results of sizes that depend on values; None.
+pb::object host_reader(const Graph& g) {
+  static const std::unordered_set<std::string> answers = {"item", "_local_scalar_dense", "equal", "is_nonzero",
+                                                          "allclose"};
   for (const Node& n : g.nodes)
-    if (n.op) out.add(pb::str(n.op->name()));
-  return out;
+    if (n.op && (n.op->effects.data_dependent || answers.contains(n.op->schema->base))) return pb::str(n.op->name());
+  return pb::none();
 }
 
 void rename(Graph& g, Id v, const std::string& name) {
@@ -233,7 +235,7 @@ void define_graph(pb::module_& m) {
       .def("rename", rename)
       .def_property_readonly("has_backward", [](const Graph& g) { return graph::has_backward(g); })
       .def_property_readonly("writes_memory", [](const Graph& g) { return graph::writes_memory(g); })
-      .def_property_readonly("operators", operators_of)
+      .def_property_readonly("host_reader", host_reader)
       .def_property_readonly("has_random",
                              [](const Graph& g) {
                                return std::ranges::any_of(g.nodes, [](const Node& n) { return graph::is_random(n); });

@@ -366,13 +366,14 @@ public:
     std::erase_if(there, [&](const Entry& e) { return e.place == place; });
     there.push_back({guard, place});
   }
-  // The place of one that holds, and the call's tensors; or None.
+  // The place of one that holds, and the call's tensors. None if none holds or the call is not plain; False where there
+  // is none for the call's signature.
   pb::object find(const pb::tuple& args, const pb::dict& kwargs) const {
     if (entries_.empty()) return pb::none();
     Arguments given;
     if (!read_call(given, args.ptr(), kwargs.ptr())) return pb::none();
     auto found = entries_.find(given.key);
-    if (found == entries_.end()) return pb::none();
+    if (found == entries_.end()) return pb::bool_(false);
     for (const Entry& entry : found->second)
       if (entry.guard->holds(given.tensors)) {
         pb::list tensors(given.tensors.size());

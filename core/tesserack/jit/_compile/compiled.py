@@ -22,7 +22,7 @@ __all__ = ["Compiled", "Entry", "config", "reset"]
 
 _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
 # `smallest`: programs of fewer operators are run by Python, which calls them as fast as a graph is looked up.
-config = {"recompile_limit": 8, "attempts": 3, "smallest": 8}
+config = {"recompile_limit": 8, "attempts": 3, "smallest": 8, "misses": 16}
 
 
 class Entry(NamedTuple):
@@ -59,13 +59,15 @@ class Compiled:
         self.plain = False
         self._attempts = 0
         self._seeds: dict[Any, Any] = {}
-        self._count = 0
+        self._count = self._misses = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.plain:
             return self.function(*args, **kwargs)
         found = self.replays.find(args, kwargs)
-        if found is None or current_stance().stance == "force_eager" or _capture.compiling():
+        if not found or current_stance().stance == "force_eager" or _capture.compiling():
+            if found is False and self._count >= config["recompile_limit"]:
+                return self.function(*args, **kwargs)  # there is no graph of such arguments, and there are enough
             return self._searched(args, kwargs)
         return self._replayed(self.places[found[0]], found[1], args, kwargs)
 
@@ -87,8 +89,16 @@ class Compiled:
                 "Detected recompile when torch.compile stance is 'fail_on_recompile': no graph fits these arguments"
             )
         if name == "eager_on_recompile" or self._count >= config["recompile_limit"]:
+            self._note_miss()
             return self.function(*args, **kwargs)
         return self._first(inputs.token, args, kwargs)
+
+    def _note_miss(self) -> None:
+        """There are as many graphs as may be, and none holds: to find that out takes longer than a call of Python."""
+        self._misses += 1
+        if self._misses >= config["misses"]:
+            self.notes.append(f"what it reads changes from call to call: none of {self._count} graphs holds")
+            self.plain = True
 
     def _keep_at_hand(self, entry: Entry, args: Any, kwargs: Any) -> None:
         signature = _native._call_signature(args, kwargs)

@@ -8,7 +8,6 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
-from tesserack.jit._compile.graphs import hands_out_values
 from tesserack.jit._compile.watch import PACKAGE, Watch
 from tesserack.utils import _pytree as pytree
 
@@ -70,9 +69,8 @@ class ProgramRecorder:
         for tensor, constant in zip(graph.captured, graph.constant, strict=True):
             if not constant and id(tensor) not in known:
                 raise NotProved("a tensor is used that is held where it cannot be seen")
-        for name in graph.operators:
-            if hands_out_values(name.partition(".")[0]):
-                raise NotProved(f"{name} hands out values, or sizes that depend on them")
+        if graph.host_reader is not None:
+            raise NotProved(f"{graph.host_reader} hands out values, or sizes that depend on them")
         self.changed = graph.has_random or graph.writes_memory
         recorded = ts.is_grad_enabled() and any(t.requires_grad for t in (*self.tensors, *graph.captured))
         return Program(graph, recorded)

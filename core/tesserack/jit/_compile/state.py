@@ -30,6 +30,7 @@ _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 PLAIN = (
     type(None), bool, int, float, complex, str, bytes, type(...), ts.dtype, ts.device, ts.Size, range, enum.Enum,
 )  # fmt: skip
+_MOST, _LONGEST = 100_000, 10_000  # objects that a token may be of, items of one
 # What a module keeps for itself and no computation reads.
 _PRIVATE = frozenset({
     "_tesserack_scripted", "_compiled_call_impl", "_graph", "_lineno_map", "_tracer_cls", "_tracer_extras", "_in_spec",
@@ -93,6 +94,8 @@ class Tokens:
         if id(value) in self._open:
             return ("again", self._open[id(value)])
         self._open[id(value)] = len(self._open)
+        if len(self._open) > _MOST or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
+            raise NotProved("so much is held, in long lists or dicts, that comparing it would take longer than a run")
         self._same(value)
         return self._compound(value)
 
