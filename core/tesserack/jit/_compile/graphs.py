@@ -107,7 +107,7 @@ class _GradientSwitches(TorchFunctionMode):
         self.watch, self.enabled = watch, ts.is_grad_enabled()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if ts.is_grad_enabled() != self.enabled:
+        if ts.is_grad_enabled() != self.enabled and not self.watch.paused:
             self.watch.refuse(f"{func} is called where gradients are switched on or off")
         return func(*args, **(kwargs or {}))
 
