@@ -176,12 +176,23 @@ pb::dict describe_value(const Graph& g, Id v) {
   return out;
 }
 
+// Places that are given as numbers say how many results there are; places that are given as truths do not.
+bool depends_on_data(const Graph& g, const Node& n) {
+  if (!n.op->effects.data_dependent || n.op->schema->base != "index") return n.op->effects.data_dependent;
+  bool masks = false;
+  g.each_use(n, [&](Id v) {
+    DType t = g.values[v].dtype;
+    masks = masks || (v != g.args(n)[0].id() && (t == DType::Bool || t == DType::UInt8));
+  });
+  return masks;
+}
+
 // The first operator that gives values to Python, or results of sizes that depend on values; None.
 pb::object host_reader(const Graph& g) {
   static const std::unordered_set<std::string> answers = {"item", "_local_scalar_dense", "equal", "is_nonzero",
                                                           "allclose"};
   for (const Node& n : g.nodes)
-    if (n.op && (n.op->effects.data_dependent || answers.contains(n.op->schema->base))) return pb::str(n.op->name());
+    if (n.op && (depends_on_data(g, n) || answers.contains(n.op->schema->base))) return pb::str(n.op->name());
   return pb::none();
 }
 

@@ -30,9 +30,11 @@ template <class T> void put(std::string& out, const T& value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-PyTypeObject* g_parameter = nullptr; // set by the package
+std::vector<PyTypeObject*> g_plain; // classes of tensors that are like Tensor, set by the package
 
-bool is_known_tensor(PyObject* o) { return ts::py::is_plain_tensor(o) || Py_TYPE(o) == g_parameter; }
+bool is_known_tensor(PyObject* o) {
+  return ts::py::is_plain_tensor(o) || std::ranges::find(g_plain, Py_TYPE(o)) != g_plain.end();
+}
 
 bool has_attributes(PyObject* tensor) {
   PyObject* held = ts::py::as_object(tensor)->dict;
@@ -152,9 +154,9 @@ bool read_call(Arguments& found, PyObject* args, PyObject* kwargs) {
   return found.add(args, 0) && (!kwargs || found.add(kwargs, 0));
 }
 
-PyObject* set_parameter_class(PyObject*, PyObject* type) {
-  g_parameter = reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
-  return Py_NewRef(Py_None);
+PyObject* add_plain_class(PyObject*, PyObject* type) {
+  g_plain.push_back(reinterpret_cast<PyTypeObject*>(Py_NewRef(type)));
+  return ts::py::none();
 }
 
 // --- everything else -------------------------------------------------------------------------------------------------
@@ -230,8 +232,8 @@ uint64_t version_of_dict(PyObject*) { return 0; } // it has none: contents are c
 
 bool Watched::note() {
   if (kind == Kind::Class) {
-    PyRef any = PyRef::steal(PyObject_GetAttrString(object.get(), "__doc__")); // gives it a version if it has none
-    if (!any) PyErr_Clear();
+    static PyObject* any = PyUnicode_InternFromString("__doc__");
+    _PyType_Lookup(reinterpret_cast<PyTypeObject*>(object.get()), any); // gives it a version if it has none
     version = version_of(object.get());
     return version != 0;
   }
@@ -392,8 +394,7 @@ private:
   std::unordered_map<std::string, std::vector<Entry>> entries_;
 };
 
-PyMethodDef functions[] = {{"_set_parameter_class", set_parameter_class, METH_O, nullptr},
-                           {nullptr, nullptr, 0, nullptr}};
+PyMethodDef functions[] = {{"_add_plain_class", add_plain_class, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 Guard* guard_of(PyObject* self) {
   auto* instance = reinterpret_cast<pb::detail::instance*>(self);

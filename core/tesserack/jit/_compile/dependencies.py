@@ -21,6 +21,7 @@ __all__ = ["Dependencies"]
 _MAKERS = frozenset({
     bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, slice, object, type, super,
     enumerate, zip, reversed, map, filter, property, staticmethod, classmethod,
+    *(cls for cls in vars(types).values() if isinstance(cls, type)),
 })  # fmt: skip
 _ROOTS = (Tensor, Parameter)
 
@@ -49,8 +50,7 @@ class Dependencies:
     def guard(self) -> Any:
         """What compares by identity."""
         if self._guard is None:
-            watched = _once(self.tokens.watched)
-            self._guard = _native._Guard(watched, [*self.tokens.tensors.values()])
+            self._guard = _native._Guard(self.watched(), [*self.tokens.tensors.values()])
         return self._guard
 
     def hold(self, tensors: list[Tensor]) -> bool:
@@ -68,8 +68,9 @@ class Dependencies:
         self.tokens, self._guard = tokens, None  # equal, but not the same: these are what is looked at from now on
         return True
 
-    def __len__(self) -> int:
-        return len(_once(self.tokens.watched))
+    def watched(self) -> list[tuple[Any, ...]]:
+        """What the guard looks at: a kind and an object each."""
+        return _once(self.tokens.watched)
 
     def _token(self, tokens: Tokens) -> Any:
         found = [tokens.of(root) for root in self.roots]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,9 @@ class GraphBreak:
 
 @dataclass
 class ExplainOutput:
-    """The graphs of a call, how many steps each has, and why there are none where there are none."""
+    """The graphs of a call, how many steps each has, and why there are none where there are none. ``out_guards`` tells
+    what later calls compare: what must be as it was for the graph to run.
+    """
 
     graphs: list[Any]
     graph_count: int
@@ -40,7 +43,28 @@ class ExplainOutput:
             lines += [f"  Break Reason {number}:", f"    Reason: {found.reason}"]
         for number, ops in enumerate(self.ops_per_graph or [], 1):
             lines += [f"Ops per Graph {number}:", *(f"    {op}" for op in ops)]
+        if self.out_guards:
+            lines += ["Compared at each call:", *(f"    {guard}" for guard in self.out_guards)]
         return "\n".join(lines)
+
+
+_KINDS = {
+    "dict": "dicts", "sequence": "lists and sets", "attributes": "objects and modules", "class": "classes",
+    "function": "functions", "cell": "closures", "entry": "names in modules", "tensor": "tensors",
+}  # fmt: skip
+
+
+def _guards(compiled: Compiled) -> list[str]:
+    """What is compared: arguments, then how many of each kind, and the names of globals that the program reads."""
+    found: list[str] = []
+    for entry in compiled.places:
+        depends, tensors = entry.dependencies, entry.capture.kept.tensors
+        found += [f"argument {k}: {x.dtype}{tuple(x.shape)} on {x.device}" for k, x in enumerate(tensors)]
+        names = {".".join((r.name, *r.path)) for reads in depends.reads.values() for r in reads.globals}
+        found += [f"global {name}" for name in sorted(names)]
+        counts = Counter(_KINDS[kind] for kind, *_ in depends.watched())
+        found += [f"{count} {kind}" for kind, count in sorted(counts.items())]
+    return found
 
 
 def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
@@ -55,6 +79,11 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
     Ops per Graph 1:
         aten.relu.default
         aten.add.Tensor
+    Compared at each call:
+        argument 0: tesserack.float32(2,) on cpu
+        2 classes
+        1 dicts
+        1 functions
     """
 
     def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
@@ -64,7 +93,7 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
             graphs.append(gm)
             return gm.forward
 
-        function = getattr(f, "_torchdynamo_orig_callable", f)
+        function = getattr(f, "_torchdynamo_orig_callable", getattr(f, "_orig_mod", f))
         compiled = Compiled(function, [function], keep, False, {})
         for _ in range(3):  # a run that imports something is tried again
             compiled(*args, **kwargs)
@@ -73,6 +102,6 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
         steps = [[n.target for n in gm.graph.nodes if n.op == "call_function"] for gm in graphs]
         reasons = [GraphBreak(reason) for reason in compiled.reasons]
         count = sum(map(len, steps))
-        return ExplainOutput(graphs, len(graphs), len(reasons), reasons, count, steps)
+        return ExplainOutput(graphs, len(graphs), len(reasons), reasons, count, steps, _guards(compiled))
 
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

@@ -16,7 +16,7 @@ import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.jit._compile.errors import NotProved
 from tesserack.nn.modules.module import Module
-from tesserack.nn.parameter import Parameter
+from tesserack.nn.parameter import Buffer, Parameter
 
 __all__ = ["PLAIN", "Tokens", "is_ours", "is_written", "modes", "quick_settings", "settings"]
 
@@ -38,7 +38,9 @@ _PRIVATE = frozenset({
 })  # fmt: skip
 
 
-_native._set_parameter_class(Parameter)
+_TENSORS = (Tensor, Parameter, Buffer)
+for _class in _TENSORS[1:]:
+    _native._add_plain_class(_class)
 
 
 def is_ours(cls: Any) -> bool:
@@ -122,7 +124,7 @@ class Tokens:
 
     def tensor(self, x: Tensor, identity: bool = True) -> Any:
         """The token of a tensor: which it is, if asked, and what it is like."""
-        if type(x) not in (Tensor, Parameter) or x.layout is not ts.strided:
+        if type(x) not in _TENSORS or x.layout is not ts.strided:
             raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used")
         own = getattr(x, "__dict__", None)
         attributes = tuple((name, self.of(item)) for name, item in own.items()) if own else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tesserack.compat.shims._dynamo import backends, config, exc, testing, utils
+from tesserack.export import export as _exported
 from tesserack.jit._compile.backends import list_backends, lookup_backend, register_backend
 from tesserack.jit.compiler import (
     OptimizedModule,
@@ -20,8 +21,10 @@ from tesserack.jit.compiler import (
     set_stance,
     substitute_in_graph,
 )
+from tesserack.nn.modules.module import Module
 
 __all__ = [
+    "ExportResult",
     "OptimizedModule",
     "allow_in_graph",
     "assume_constant_result",
@@ -90,9 +93,44 @@ def graph_break(msg: str = "") -> None:
     tell(f"graph_break is called{f': {msg}' if msg else ''}")
 
 
-def export(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """``NotImplementedError``: export by ``torch.export.export``."""
-    raise NotImplementedError("torch._dynamo.export: use torch.export.export, or a backend that keeps its graph")
+class ExportResult(NamedTuple):
+    """A program as a module, called as what it was made of; it is of its sizes without more guards."""
+
+    graph_module: Any
+    guards: Any
+
+
+class _Called(Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, Module):
+            self.owner = owner
+        self.__dict__["forward"] = function
+
+
+def export(f: Callable[..., Any], *extra_args: Any, dynamic_shapes: Any = None, **options: Any) -> Any:
+    """A function of arguments, called at once where there are some: the program that ``f`` is for these, by
+    :func:`tesserack.export.export`, as an :class:`ExportResult`. ``options``: ``aten_graph`` and others are taken;
+    what is not one of PyTorch's is an argument by name. ``ExportError`` for what cannot be a graph.
+    """
+    named = {name: options.pop(name) for name in [*options] if name not in _EXPORT_OPTIONS}
+
+    def inner(*args: Any, **kwargs: Any) -> ExportResult:
+        module = f if isinstance(f, Module) else _Called(f)
+        program = _exported(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        return ExportResult(program.module(), set())
+
+    return inner(*extra_args, **named) if extra_args or named else inner
+
+
+_EXPORT_OPTIONS = frozenset({
+    "aten_graph", "pre_dispatch", "decomposition_table", "tracing_mode", "assume_static_by_default", "same_signature",
+    "disable_constraint_solver", "prefer_deferred_runtime_asserts_over_guards", "_log_export_usage", "constraints",
+    "allow_complex_guards_as_runtime_asserts",
+})  # fmt: skip
 
 
 def reset_code_caches() -> None:
