@@ -102,3 +102,35 @@ def test_programs_bring_their_compilers(program):
         """
     )
     assert lines == ["13.0 13.0 1 5", "True True", "Graph Break Count: 1", "True False", "2 [[2.0, 2.0, 2.0]]"]
+
+
+def test_functions_and_methods_are_exported(program):
+    lines = program.run(
+        """
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(3, 2)
+
+            def forward(self, x):
+                return self.fc(x)
+
+            def twice(self, x, scale=2):
+                return {"y": self.fc(x) * scale}
+
+        net, x = Net(), torch.ones(2, 3)
+        for function, expected in ((net, net(x)), (net.twice, net.twice(x)["y"])):
+            module, guards = torch._dynamo.export(function, aten_graph=True)(x)
+            found = module(x)
+            print(torch.equal(found["y"] if isinstance(found, dict) else found, expected), guards)
+        print(torch._dynamo.export(lambda x: x.relu(), -x).graph_module(-x).sum().item())
+        try:
+            torch._dynamo.export(lambda x: x if x.sum() > 0 else -x)(x)
+        except Exception as error:
+            print(type(error).__name__)
+        """
+    )
+    assert lines == ["True set()", "True set()", "0.0", "ExportError"]

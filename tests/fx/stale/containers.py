@@ -99,4 +99,4 @@ def how_a_list_of_a_class_is_read():
             return 2.0
 
     held = Own([1.0])
-    return attribute_of(Own, "__getitem__", lambda self, k: 7.0, lambda x: x * held[0], captured=False)
+    return attribute_of(Own, "__getitem__", lambda self, k: 7.0, lambda x: x * held[0])

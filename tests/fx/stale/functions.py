@@ -184,13 +184,13 @@ def a_list_that_is_an_attribute_of_a_function():
 def arguments_of_a_partial_function():
     held = [2.0]
     g = functools.partial(lambda a, x: x * a[0], held)
-    return Case(lambda x: g(x), lambda: held.__setitem__(0, 7.0), captured=False)
+    return Case(lambda x: g(x), lambda: held.__setitem__(0, 7.0))
 
 
 @case
 def keywords_of_a_partial_function():
     g = functools.partial(lambda x, n: x * n, n=2.0)
-    return Case(lambda x: g(x), lambda: g.keywords.update(n=7.0), captured=False)
+    return Case(lambda x: g(x), lambda: g.keywords.update(n=7.0))
 
 
 @case

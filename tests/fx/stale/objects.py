@@ -183,7 +183,7 @@ def a_check_of_a_metaclass():
         pass
 
     change = functools.partial(setattr, Meta, "__instancecheck__", lambda cls, value: False)
-    return Case(lambda x: x * 2 if isinstance(x, Own) else x, change, captured=False)
+    return Case(lambda x: x * 2 if isinstance(x, Own) else x, change)
 
 
 @case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 from tesserack.jit._compile import code as _code
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import Tokens, is_ours
+from tesserack.jit._compile.watch import is_trusted
 from tesserack.nn.modules.module import Module
 
-__all__ = ["Before", "cells", "inner", "tokens_along"]
+__all__ = ["Before", "Seeds", "cells", "inner", "tokens_along"]
 
 
 def inner(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -41,35 +43,41 @@ def tokens_along(tokens: Tokens, values: list[Any]) -> Any:
     return (*found, tokens.of(last))
 
 
-def _token(values: Any) -> Any:
-    try:
-        return Tokens().of(tuple(values))
-    except NotProved:
-        return None
+class Seeds:
+    """What earlier runs have come to: functions' codes, with their globals, and functions that close over something."""
+
+    def __init__(self) -> None:
+        self.codes: dict[types.CodeType, dict[str, Any]] = {}
+        self.functions: dict[int, types.FunctionType] = {}
 
 
-def _token_along(values: list[Any]) -> Any:
-    try:
-        return tokens_along(Tokens(), values)
-    except NotProved:
-        return None
+_MOST = 3000  # values that are looked at for what a run may come to
 
 
 class Before:
     """Tokens of globals and of what functions close over, as far as they can be reached from where a run begins.
 
-    ``seeds`` are functions' codes, with their globals, that an earlier run has come to in another way.
+    Where much can be reached, only what earlier runs have come to is looked at, the ``seeds``.
     """
 
-    def __init__(self, roots: list[Any], seeds: dict[types.CodeType, dict[str, Any]]) -> None:
-        self.globals: dict[Any, Any] = {}
-        self.closures: dict[int, Any] = {}
+    def __init__(self, roots: list[Any], seeds: Seeds) -> None:
+        self.reads: dict[tuple[types.CodeType, _code.Read], dict[str, Any]] = {}
+        self.functions: dict[int, types.FunctionType] = dict(seeds.functions)
         self._seen: set[int] = set()
-        self._pending: list[Any] = [*roots]
-        for code, space in seeds.items():
+        self._pending: list[Any] = [*roots, *seeds.functions.values()]
+        for code, space in seeds.codes.items():
             self._read(code, space)
-        while self._pending:
+        while self._pending and len(self._seen) < _MOST:
             self._visit(self._pending.pop())
+        if self._pending:
+            self._keep_to(seeds)
+        self._kept = Tokens()
+        self._tokens = self._all(self._kept)
+
+    def _keep_to(self, seeds: Seeds) -> None:
+        self.reads, self.functions = {}, dict(seeds.functions)
+        for code, space in seeds.codes.items():
+            self._read(code, space)
 
     def _visit(self, value: Any) -> None:
         if id(value) in self._seen:
@@ -78,39 +86,65 @@ class Before:
         if isinstance(value, types.MethodType):
             self._pending += [value.__func__, value.__self__]
         elif isinstance(value, types.FunctionType):
-            self.closures[id(value)] = _token(cells(value))
+            if is_trusted(value):
+                return
+            self.functions[id(value)] = value
             self._pending += cells(value)
             if not is_ours(value):
                 for code in (value.__code__, *inner(value.__code__)):
                     self._read(code, value.__globals__)
+        elif isinstance(value, functools.partial):
+            self._pending += [value.func, *value.args, *value.keywords.values()]
         elif isinstance(value, Module):
             for module in value.modules():
                 self._pending += [type(module), *vars(module).values()]
         elif isinstance(value, type) and not is_ours(value):
-            for base in value.__mro__:
-                members = vars(base).values() if not is_ours(base) else ()
+            metaclass: type = type(value)
+            for base in (*value.__mro__, *metaclass.__mro__):
+                members = vars(base).values() if base.__flags__ & (1 << 9) and not is_ours(base) else ()
                 self._pending += [getattr(member, "__func__", getattr(member, "fget", member)) for member in members]
         elif isinstance(value, (list, tuple)) and len(value) < 1000:
-            self._pending += value
+            self._pending += [type(value), *value]
+        elif isinstance(value, dict) and len(value) < 1000:
+            self._pending += [type(value), *value.values()]
         elif type(value).__flags__ & (1 << 9) and not is_ours(type(value)):
             self._pending += [type(value), *getattr(value, "__dict__", {}).values()]
 
     def _read(self, code: types.CodeType, space: dict[str, Any]) -> None:
         for read in _code.reads(code).globals:
-            values = _code.resolve(space, read)
-            self.globals[code, read] = _token_along(values)
-            self._pending += values
+            self.reads[code, read] = space
+            self._pending += _code.resolve(space, read)
+
+    def _all(self, tokens: Tokens) -> list[tuple[str, Any]]:
+        """Each with what it is called. What a token has been made of is not looked at again for another."""
+        found = [
+            (f"line {read.line}: the run changes {'.'.join((read.name, *read.path))}, a global",
+             _tried(tokens_along, tokens, _code.resolve(space, read)))
+            for (_, read), space in self.reads.items()
+        ]  # fmt: skip
+        for function in self.functions.values():
+            token = _tried(Tokens.of, tokens, cells(function))
+            found.append((f"the run changes what {function.__name__} closes over", token))
+        return found
 
     def check(self, codes: dict[types.CodeType, dict[str, Any]], functions: list[types.FunctionType]) -> None:
-        """``NotProved`` where a run has changed what it read; passing where it was not known that it would read it."""
-        for code, space in codes.items():
+        """``NotProved`` where a run has changed what it may read; passing where it was not known that it would come
+        to a function.
+        """
+        for code in codes:
             for read in _code.reads(code).globals:
-                if (code, read) not in self.globals:
+                if (code, read) not in self.reads:
                     raise NotProved(f"{code.co_name} is reached in a way that is known only now", passing=True)
-                if _token_along(_code.resolve(space, read)) != self.globals[code, read]:
-                    raise NotProved(f"line {read.line}: the run changes {'.'.join((read.name, *read.path))}, a global")
         for function in functions:
-            if id(function) not in self.closures:
+            if id(function) not in self.functions:
                 raise NotProved(f"{function.__name__} is reached in a way that is known only now", passing=True)
-            if _token(cells(function)) != self.closures[id(function)]:
-                raise NotProved(f"the run changes what {function.__name__} closes over")
+        for (reason, before), (_, now) in zip(self._tokens, self._all(Tokens()), strict=True):
+            if before != now:
+                raise NotProved(reason)
+
+
+def _tried(make: Any, tokens: Tokens, values: Any) -> Any:
+    try:
+        return make(tokens, values)
+    except NotProved:
+        return None

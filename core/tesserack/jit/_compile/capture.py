@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import types
 from typing import Any, NamedTuple
 
 from tesserack import Tensor
-from tesserack.jit._compile.before import Before
+from tesserack.jit._compile.before import Before, Seeds
 from tesserack.jit._compile.dependencies import Dependencies
 from tesserack.jit._compile.errors import NotProved
 from tesserack.jit._compile.state import PLAIN, Tokens, settings
@@ -64,12 +63,12 @@ class Capture(NamedTuple):
 
 
 def run(
-    function: Any, roots: list[Any], args: Any, kwargs: Any, seeds: dict[types.CodeType, dict[str, Any]], kind: Any
+    function: Any, roots: list[Any], args: Any, kwargs: Any, seeds: Seeds, kind: Any
 ) -> tuple[Any, Capture | NotProved]:
     """The result of a call, and its capture by a recorder of this kind, or why there is none. Raises what the call
     raises.
 
-    Codes that ran are added to ``seeds``: for a further try they are known.
+    What ran is added to ``seeds``: for a further try they are known.
     """
     try:
         inputs = Inputs.of(args, kwargs)
@@ -87,6 +86,7 @@ def run(
             recorder.stop(result)
     finally:
         _state.compiling -= 1
+    dependencies = None
     try:
         if watch.reason is not None:
             raise watch.reason
@@ -97,7 +97,9 @@ def run(
         read.check(watch.codes, dependencies.ran())
         return result, _captured(recorder, dependencies, inputs, result)
     except NotProved as error:
-        seeds.update(watch.codes)
+        seeds.codes.update(watch.codes)
+        if dependencies is not None:
+            seeds.functions.update((id(function), function) for function in dependencies.ran())
         return result, error
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tesserack import _native
 from tesserack.jit._compile import capture as _capture
 from tesserack.jit._compile.backends import PLAIN, lookup_backend
+from tesserack.jit._compile.before import Seeds
 from tesserack.jit._compile.errors import BackendCompilerFailed, NotProved, Unsupported
 from tesserack.jit._compile.graphs import GraphRecorder
 from tesserack.jit._compile.programs import ProgramRecorder
@@ -58,7 +59,7 @@ class Compiled:
         self.notes: list[str] = []
         self.plain = False
         self._attempts = 0
-        self._seeds: dict[Any, Any] = {}
+        self._seeds = Seeds()
         self._count = self._misses = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

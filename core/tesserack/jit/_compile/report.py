@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import getitem
 from typing import Any
 
 from tesserack.jit._compile.compiled import Compiled
@@ -48,22 +49,19 @@ class ExplainOutput:
         return "\n".join(lines)
 
 
-_KINDS = {
-    "dict": "dicts", "sequence": "lists and sets", "attributes": "objects and modules", "class": "classes",
-    "function": "functions", "cell": "closures", "entry": "names in modules", "tensor": "tensors",
-}  # fmt: skip
-
-
 def _guards(compiled: Compiled) -> list[str]:
-    """What is compared: arguments, then how many of each kind, and the names of globals that the program reads."""
+    """What is compared: arguments, what the program's code reads by name, and the modules it comes to."""
     found: list[str] = []
     for entry in compiled.places:
         depends, tensors = entry.dependencies, entry.capture.kept.tensors
         found += [f"argument {k}: {x.dtype}{tuple(x.shape)} on {x.device}" for k, x in enumerate(tensors)]
         names = {".".join((r.name, *r.path)) for reads in depends.reads.values() for r in reads.globals}
         found += [f"global {name}" for name in sorted(names)]
-        counts = Counter(_KINDS[kind] for kind, *_ in depends.watched())
-        found += [f"{count} {kind}" for kind, count in sorted(counts.items())]
+        found += [f"closure {name}" for name in sorted({n for code in depends.codes for n in code.co_freevars})]
+        parts = Counter(type(module).__name__ for module in depends.tokens.modules.values())
+        found += [
+            f"module {name}" + (f", {count} of them" if count > 1 else "") for name, count in sorted(parts.items())
+        ]
     return found
 
 
@@ -81,9 +79,6 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
         aten.add.Tensor
     Compared at each call:
         argument 0: tesserack.float32(2,) on cpu
-        2 classes
-        1 dicts
-        1 functions
     """
 
     def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
@@ -99,7 +94,9 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
             compiled(*args, **kwargs)
             if graphs or compiled.reasons:
                 break
-        steps = [[n.target for n in gm.graph.nodes if n.op == "call_function"] for gm in graphs]
+        steps = [
+            [n.target for n in gm.graph.nodes if n.op == "call_function" and n.target is not getitem] for gm in graphs
+        ]
         reasons = [GraphBreak(reason) for reason in compiled.reasons]
         count = sum(map(len, steps))
         return ExplainOutput(graphs, len(graphs), len(reasons), reasons, count, steps, _guards(compiled))

@@ -14,7 +14,7 @@ from tesserack._tensor.overrides import is_tensor_method_or_property
 from tesserack.jit._compile.code import asks_by_constant_names
 from tesserack.jit._compile.errors import NotProved
 
-__all__ = ["PACKAGE", "Watch", "computes", "tell", "trust"]
+__all__ = ["PACKAGE", "Watch", "computes", "is_trusted", "tell", "trust"]
 
 PACKAGE = str(Path(__file__).resolve().parents[2])
 _OWN = str(Path(__file__).resolve().parent)  # whose calls are those of the program
@@ -50,6 +50,11 @@ def trust(function: Any) -> None:
     code = getattr(function, "__code__", None)
     if code is not None:
         _trusted.add(code)
+
+
+def is_trusted(function: types.FunctionType) -> bool:
+    """Whether a function's word is taken."""
+    return function.__code__ in _trusted
 
 
 def computes(function: Any) -> bool:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from tesserack.compat.shims._dynamo import backends, config, exc, testing, utils
-from tesserack.export import export as _exported
+from tesserack.fx.export import export as _exported
 from tesserack.jit._compile.backends import list_backends, lookup_backend, register_backend
 from tesserack.jit.compiler import (
     OptimizedModule,
