@@ -41,7 +41,8 @@ const Op kAsStrided("as_strided"), kClone("clone");
 
 } // namespace
 
-Tracer* Tracer::current() { return t_tracer; }
+// None within a call that stands whole: sizes and values that it looks at are its own affair.
+Tracer* Tracer::current() { return thread_state().exclude & key_bit(key::Leaf) ? nullptr : t_tracer; }
 
 Tracer::Tracer(Surroundings around) : around_(std::move(around)), serial_(g_serials.fetch_add(1) + 1) {}
 

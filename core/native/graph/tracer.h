@@ -24,7 +24,7 @@ public:
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
-  static Tracer* current(); // of this thread, while it writes down; NULL else
+  static Tracer* current(); // of this thread, while it writes down what runs; NULL else
 
   // Before begin(). A tensor given twice is one input twice.
   void add_input(const Tensor& t, std::string_view name);

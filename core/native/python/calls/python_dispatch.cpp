@@ -4,6 +4,7 @@
 #include "python/calls/operator_object.h"
 #include "python/tensor/tensor_object.h"
 #include "python/types.h"
+#include "runtime/capture_state.h"
 #include "runtime/plugin.h"
 
 namespace ts::py {
@@ -94,6 +95,7 @@ void give_all(const Operator& op, Frame& f, PyObject* result) {
 // --- running -----------------------------------------------------------------------------------------------------
 
 void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, KeySet hidden) {
+  note_hidden_dependence();
   GilGuard gil;
   auto* call = PyObject_New(CallObject, CallType);
   if (!call) throw_python();

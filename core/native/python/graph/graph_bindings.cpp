@@ -6,6 +6,7 @@
 
 #include "graph/executor.h"
 #include "graph/passes/passes.h"
+#include "graph/plan/cache.h"
 #include "graph/tracer.h"
 #include "python/calls/python_dispatch.h"
 #include "python/devices/runtime_bindings.h"
@@ -177,9 +178,16 @@ void rename(Graph& g, Id v, const std::string& name) {
   g.values[v].name = g.intern(name);
 }
 
+graph::Plans plans_named(const std::string& when) {
+  if (when == "never") return graph::Plans::Never;
+  if (when == "at once") return graph::Plans::AtOnce;
+  TS_CHECK_VALUE(when == "again", "_GraphRunner: expected plans to be 'again', 'at once' or 'never', got '", when, "'");
+  return graph::Plans::Again;
+}
+
 class Runner {
 public:
-  explicit Runner(const Graph& g) : executor_(Graph(g)) {}
+  Runner(const Graph& g, const std::string& plans) : executor_(Graph(g), plans_named(plans)) {}
   pb::list run(const pb::object& inputs, const pb::object& captures, const pb::object& on_guard) const {
     std::vector<Tensor> in = tensors_of(inputs, "graph"), held = tensors_of(captures, "graph");
     std::function<void(Id)> told;
@@ -189,6 +197,15 @@ public:
 
   bool fits(const pb::object& inputs, const pb::object& captures) const {
     return executor_.fits(tensors_of(inputs, "graph"), tensors_of(captures, "graph"));
+  }
+
+  pb::list plans() const {
+    using namespace pybind11::literals;
+    pb::list out;
+    for (const graph::Plan::Summary& s : executor_.plans().summaries())
+      out.append(pb::dict("kernels"_a = s.kernels, "fused"_a = s.fused, "called"_a = s.called, "arena"_a = s.arena,
+                          "apart"_a = s.apart));
+    return out;
   }
 
 private:
@@ -238,7 +255,8 @@ void define_graph(pb::module_& m) {
       .def("enter_module", [](Recorder& r, const std::string& path) { r.tracer().enter_module(path); })
       .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });
   pb::class_<Runner>(m, "_GraphRunner")
-      .def(pb::init<const Graph&>())
+      .def(pb::init<const Graph&, const std::string&>(), pb::arg("graph"), pb::arg("plans") = "again")
+      .def("plans", &Runner::plans)
       .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = pb::tuple())
       .def("run", &Runner::run, pb::arg("inputs"), pb::arg("captures") = pb::tuple(), pb::arg("on_guard") = pb::none());
 }
