@@ -1,6 +1,11 @@
 # The extension module tesserack._native, and outside of wheel builds a package tree to run it from.
 
-find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+# For another Python than the one that builds (tools/targets.py) its headers are named, and nothing of it is run.
+if(PYTHON_MODULE_EXTENSION AND Python_INCLUDE_DIR)
+  find_package(Python 3.10 REQUIRED COMPONENTS Development.Module)
+else()
+  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+endif()
 find_package(pybind11 2.13 CONFIG QUIET)
 if(NOT pybind11_FOUND)
   execute_process(COMMAND ${Python_EXECUTABLE} -m pybind11 --cmakedir OUTPUT_VARIABLE pybind11_DIR

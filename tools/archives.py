@@ -23,14 +23,15 @@ def normalize(archive: Path, epoch: int) -> Path:
     return archive
 
 
-def retag(wheel: Path, platform: str) -> Path:
-    """The wheel for another platform; the old file is gone."""
+def retag(wheel: Path, platform: str, python: str | None = None) -> Path:
+    """The wheel for another platform, and for another Python where one is named (``cp314``); the old file is gone."""
     members = _read_wheel(wheel)
-    stem, _, old = wheel.stem.rpartition("-")
+    stem, *old = wheel.stem.rsplit("-", 3)
+    fresh = [python or old[0], python or old[1], platform]
     (info,) = (name for name in members if name.endswith(".dist-info/WHEEL"))
     mode, text = members[info]
-    members[info] = (mode, text.replace(f"-{old}\n".encode(), f"-{platform}\n".encode()))
-    target = wheel.with_name(f"{stem}-{platform}.whl")
+    members[info] = (mode, text.replace(f"Tag: {'-'.join(old)}\n".encode(), f"Tag: {'-'.join(fresh)}\n".encode()))
+    target = wheel.with_name(f"{'-'.join([stem, *fresh])}.whl")
     _write_wheel(target, members, 315532800)
     if target != wheel:
         wheel.unlink()

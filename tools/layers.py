@@ -61,7 +61,7 @@ CARDS = ("backends/*/tesserack_*", "plugins/*/tesserack_*")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 # Whether gradients are recorded, or a card's work: chosen at the autograd key and by Launch, asked by no operator.
-MODES = re.compile(r"\b(grad_enabled|set_grad_enabled|GradMode|CaptureState|kernel_watchers)\b")
+MODES = re.compile(r"\b(grad_enabled|set_grad_enabled|GradMode|RecordingState|kernel_watchers)\b")
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".inc"}
 
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <locale.h>
 #include <new>
 #include <string>
@@ -27,19 +28,28 @@ HIDDEN int fstat(int file, struct stat* found) {
 #endif
 }
 
-// libstdc++ 11: what copies and ends an exception_ptr; done by the functions that were there before.
-void copy_pointer(void* fresh, const void* other) __asm__("_ZNSt15__exception_ptr13exception_ptrC1ERKS0_");
-void end_pointer(void* pointer) __asm__("_ZNSt15__exception_ptr13exception_ptrD1Ev");
+// libstdc++ 11: what copies and ends an exception_ptr; done by the functions that were there before. They are looked up
+// in the library: under their names a library of ours may have copies, which call what is defined here.
+static void* of_library(const char* name) {
+  void* library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  void* found = library != nullptr ? dlsym(library, name) : nullptr;
+  if (found == nullptr) std::abort(); // what throws has linked it
+  return found;
+}
 
 HIDDEN void add_reference(void* pointer) __asm__("_ZNSt15__exception_ptr13exception_ptr9_M_addrefEv");
 void add_reference(void* pointer) {
+  using Copy = void (*)(void* fresh, const void* other);
+  static const Copy copy = reinterpret_cast<Copy>(of_library("_ZNSt15__exception_ptr13exception_ptrC1ERKS0_"));
   void* kept_for_ever = nullptr;
-  copy_pointer(&kept_for_ever, pointer);
+  copy(&kept_for_ever, pointer);
 }
 
 HIDDEN void release(void* pointer) __asm__("_ZNSt15__exception_ptr13exception_ptr10_M_releaseEv");
 void release(void* pointer) {
-  end_pointer(pointer);
+  using End = void (*)(void* pointer);
+  static const End end = reinterpret_cast<End>(of_library("_ZNSt15__exception_ptr13exception_ptrD1Ev"));
+  end(pointer);
   *static_cast<void**>(pointer) = nullptr;
 }
 

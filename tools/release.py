@@ -1,15 +1,17 @@
 """Build a release: every distribution's source archive and wheels, checked, and installed as a user would.
 
-``python tools/release.py OUT`` leaves them in ``OUT/dist``. Wheels with libraries are for manylinux_2_28, x86-64:
-linked against that C library (``old_glibc.py``) and held against its rules by auditwheel. Archives of the same commit
-are the same bytes; ``--twice`` builds everything again, elsewhere, and compares. ``--python 3.12`` (several times)
-chooses interpreters, all that are found by default. ``--quick`` links the objects of ``make build``, which are for this
-processor and Python: it tries the way, and what it leaves is not for publishing.
+``python tools/release.py OUT`` leaves them in ``OUT/dist``. Wheels with libraries are for manylinux_2_28: linked
+against that C library (``old_glibc.py``) and held against its rules by auditwheel. Archives of the same commit are the
+same bytes; ``--twice`` builds everything again, elsewhere, and compares. ``--python 3.12`` (several times) chooses
+interpreters, all that are found by default, ``--python none`` none; ``--system bookworm:arm64`` (likewise) adds the
+Python of a system of Debian's, for this processor or another (``targets.py``). ``--quick`` links copies of the objects
+of ``make build``, which are for this processor and Python: it tries the way, and what it leaves is not for publishing.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shutil
 import subprocess
@@ -24,8 +26,8 @@ import wheels
 from archives import add_file, normalize, retag
 from dev_build import ROOT, STALE, reuse_objects
 from old_glibc import flags
+from targets import Target, here, lay_out, openblas
 
-PLATFORM = "manylinux_2_28_x86_64"
 NATIVE = {
     "tesserack": ROOT,
     "tesserack-cpu": ROOT / "backends" / "cpu",
@@ -58,8 +60,9 @@ def run(*command: object, cwd: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
+@functools.cache
 def epoch() -> int:
-    """When the commit was made."""
+    """When the commit was made: of the whole run, whatever is committed meanwhile."""
     return int(run("git", "log", "-1", "--format=%ct"))
 
 
@@ -71,12 +74,14 @@ def source(project: Path, out: Path) -> Path:
         return normalize(built.replace(out / built.name), epoch())
 
 
-def wheel(python: Path, project: Path, out: Path, build: Path, *settings: str) -> Path:
+def wheel(target: Target, project: Path, out: Path, build: Path, *settings: str) -> Path:
     """A wheel with libraries, linked for old systems."""
-    options = [word for setting in (f"build-dir={build}", *settings) for word in ("--config-settings", setting)]
-    linking = flags(out.parent / "old_glibc")
+    every = (f"build-dir={build}", *target.settings(out.parent), *settings)
+    options = [word for setting in every for word in ("--config-settings", setting)]
+    linking = flags(out.parent / f"old_glibc-{target.machine}", target.machine, target.compiler)
     for stale in STALE:
         (build / stale).unlink(missing_ok=True)
+    python = target.driver
     with tempfile.TemporaryDirectory(dir=out) as fresh:
         isolated = [] if python != Path(sys.executable) else ["--no-build-isolation"]  # with what make build built
         command = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolated, *options, "-w", fresh, project)
@@ -85,14 +90,18 @@ def wheel(python: Path, project: Path, out: Path, build: Path, *settings: str) -
         if built.name.startswith(("tesserack-", "tesserack_cpu-")):
             wheels.check_wheel(built)
         if built.name.startswith("tesserack_cpu-"):
-            add_file(built, "tesserack_cpu/libgomp.so.1", gomp(Path(fresh)))
-        return normalize(audited(built, out), epoch())
+            add_file(built, "tesserack_cpu/libgomp.so.1", gomp(Path(fresh), target.platform))
+        serves_all = "-py3-none-" in built.name
+        built = retag(built, f"linux_{target.machine}", None if serves_all else target.tag)
+        return normalize(audited(built, out, target.platform), epoch())
 
 
-def gomp(scratch: Path) -> bytes:
+def gomp(scratch: Path, platform: str) -> bytes:
     """The OpenMP library, under the name that oneDNN asks for."""
     package, name = GOMP
-    run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", scratch, package)
+    which = ("--python-version", "3.12", "--only-binary=:all:", "--platform", platform)
+    which += ("--platform", platform.replace("_2_28", "2014"))
+    run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", *which, "-d", scratch, package)
     (found,) = scratch.glob("scikit_learn-*.whl")
     with zipfile.ZipFile(found) as archive:
         (member,) = (item for item in archive.namelist() if Path(item).name.startswith(name))
@@ -102,14 +111,14 @@ def gomp(scratch: Path) -> bytes:
     return path.read_bytes()
 
 
-def audited(built: Path, out: Path) -> Path:
+def audited(built: Path, out: Path, platform: str) -> Path:
     """The wheel with its platform's name, if it keeps the platform's rules."""
     exclude = [word for name in (*FOREIGN, "libgomp.so.1") for word in ("--exclude", name)]
     with tempfile.TemporaryDirectory(dir=out) as fresh:
-        command = (sys.executable, "-m", "auditwheel", "repair", *exclude, "--plat", PLATFORM, "-w", fresh, built)
+        command = (sys.executable, "-m", "auditwheel", "repair", *exclude, "--plat", platform, "-w", fresh, built)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         run(*command, PATH=path)
-    return retag(built, PLATFORM).replace(out / f"{built.name.rpartition('-')[0]}-{PLATFORM}.whl")
+    return retag(built, platform).replace(out / f"{built.name.rpartition('-')[0]}-{platform}.whl")
 
 
 def pure(project: Path, out: Path) -> Path:
@@ -134,24 +143,42 @@ def pure(project: Path, out: Path) -> Path:
         return normalize(built.replace(out / built.name), epoch())
 
 
-def build(out: Path, pythons: list[Path], work: Path | None) -> Iterator[Path]:
+def build(out: Path, targets: list[Target], work: Path | None) -> Iterator[Path]:
     """Everything; without a folder to work in, from the objects of ``make build``."""
     out.mkdir(parents=True)
     for project in (*NATIVE.values(), *PURE):
         yield source(project, out)
     for project in PURE:
         yield pure(project, out)
-    for name, project in NATIVE.items():
-        short = "core" if name == "tesserack" else name.removeprefix("tesserack-")
-        objects = sorted((ROOT / "build").glob(f"{short}-*"), key=lambda f: f.stat().st_mtime)[-1]
-        folder = objects if work is None else work / name
-        reuse_objects(folder, objects)
-        if name == "tesserack":
-            for python in pythons:
-                yield wheel(python, project, out, folder, "cmake.define.TESSERACK_TESTS=OFF")
-        else:
-            settings = ["cmake.define.TESSERACK_CPU_ISA=all"] if short == "cpu" and work else []
-            yield wheel(pythons[-1], project, out, folder, *settings)
+    for machine in dict.fromkeys(target.machine for target in targets):
+        ours = [target for target in targets if target.machine == machine]
+        for name, project in NATIVE.items():
+            if name == "tesserack":
+                for target in ours:
+                    yield wheel(target, project, out, objects(name, target, work), "cmake.define.TESSERACK_TESTS=OFF")
+            else:
+                told = settings(name, ours[0], out.parent, work)
+                yield wheel(ours[0], project, out, objects(name, ours[0], work), *told)
+
+
+def objects(name: str, target: Target, work: Path | None) -> Path:
+    """The folder that a distribution is built in, with what ``make build`` compiled of it for this processor."""
+    if target.is_foreign:
+        return (work or ROOT / "build") / target.machine / name
+    short = "core" if name == "tesserack" else name.removeprefix("tesserack-")
+    made = sorted((ROOT / "build").glob(f"{short}-*"), key=lambda f: f.stat().st_mtime)[-1]
+    # Never that of make build itself, which runs from it, linked for this system.
+    folder = (work or ROOT / "build" / ("quick" if target.root is None else "systems")) / name
+    reuse_objects(folder, made)
+    return folder
+
+
+def settings(name: str, target: Target, scratch: Path, work: Path | None) -> list[str]:
+    """What a backend's build is told."""
+    if name != "tesserack-cpu":
+        return []
+    every = ["cmake.define.TESSERACK_CPU_ISA=all"] if work else []
+    return [*every, *openblas(target, scratch)] if target.is_foreign else every
 
 
 def try_as_a_user(python: Path, out: Path) -> None:
@@ -173,29 +200,66 @@ def try_as_a_user(python: Path, out: Path) -> None:
     shutil.rmtree(folder)
 
 
-def main() -> None:
+def try_on_a_system(target: Target, out: Path) -> None:
+    """Unpack the wheels that pip chooses for a system into it, and compute there."""
+    assert target.root is not None
+    place = target.root / "opt" / "tesserack"
+    shutil.rmtree(place, ignore_errors=True)
+    platforms = (target.platform, *(f"manylinux{name}_{target.machine}" for name in ("_2_27", "_2_17", "2014")))
+    which = [word for name in platforms for word in ("--platform", name)]
+    install = (sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:", "--find-links", out / "dist")
+    run(*install, *which, "--python-version", target.version, "--target", place, "tesserack[cpu]", PIP_NO_COMPILE="1")
+    shutil.copy(ROOT / "tools" / "smoke.py", target.root / "opt" / "smoke.py")
+    begin = "import runpy, sys; sys.path.insert(0, '/opt/tesserack')\n"
+    print(
+        f"{target.root.name}: ",
+        target.run("-c", begin + SMOKE),
+        target.run("-c", begin + "runpy.run_path('/opt/smoke.py', run_name='__main__')"),
+        sep="",
+        end="",
+        flush=True,
+    )
+
+
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Build and check a release.")
     parser.add_argument("out", type=Path, nargs="?", default=ROOT / "build" / "release")
     parser.add_argument("--twice", action="store_true", help="build again elsewhere, and compare the bytes")
-    parser.add_argument("--python", action="append", help="a version, such as 3.12; all that are found by default")
+    parser.add_argument("--python", action="append", help="a version, such as 3.12, or none; by default all")
+    parser.add_argument("--system", action="append", default=[], help="a system too, such as bookworm:arm64")
     parser.add_argument("--quick", action="store_true", help="from the objects of make build, for this processor")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def chosen(arguments: argparse.Namespace, out: Path) -> list[Target]:
+    """The Pythons to build for."""
+    found = wheels.pythons()
+    pythons = [p for p in found if not arguments.python or any(f"/{v}." in str(p) for v in arguments.python)]
+    if arguments.quick:
+        pythons = [Path(sys.executable)]
+    driver = (pythons or [Path(sys.executable)])[-1]
+    systems = [lay_out(system, out / "systems", driver) for system in arguments.system]
+    return [*map(here, pythons), *systems]
+
+
+def main() -> None:
+    arguments = parse_arguments()
     out = arguments.out.resolve()
     for name in ("dist", "work", "again"):
         shutil.rmtree(out / name, ignore_errors=True)
     os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    found = wheels.pythons()
-    pythons = [p for p in found if not arguments.python or any(f"/{v}." in str(p) for v in arguments.python)]
-    if arguments.quick:
-        pythons = [Path(sys.executable)]
-    for archive in build(out / "dist", pythons, None if arguments.quick else out / "work"):
+    targets = chosen(arguments, out)
+    for archive in build(out / "dist", targets, None if arguments.quick else out / "work"):
         print(f"{archive.name}: {archive.stat().st_size / wheels.MEGABYTE:.2f} MB", flush=True)
     run(sys.executable, "-m", "twine", "check", "--strict", *sorted((out / "dist").iterdir()))
-    for python in pythons:
-        try_as_a_user(python, out)
+    for target in targets:
+        if target.root:
+            try_on_a_system(target, out)
+        else:
+            try_as_a_user(target.driver, out)
     if arguments.twice:
-        for archive in build(out / "again", pythons, None if arguments.quick else out / "work-again"):
+        for archive in build(out / "again", targets, None if arguments.quick else out / "work-again"):
             if archive.read_bytes() != (out / "dist" / archive.name).read_bytes():
                 sys.exit(f"{archive.name} differs from the one built before")
         print("built twice: the same bytes")

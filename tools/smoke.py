@@ -26,12 +26,43 @@ def train() -> float:
     return float(loss.item())
 
 
+class Refused(ts.autograd.Function):
+    """Raises in the middle of a backward pass."""
+
+    @staticmethod
+    def forward(ctx: object, x: ts.Tensor) -> ts.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: object, *gradients: ts.Tensor) -> ts.Tensor:
+        raise KeyError("refused")
+
+
+def fail() -> None:
+    """Errors of every way through the libraries arrive as Python's."""
+    x = ts.ones(2, requires_grad=True)
+    for call, error in (
+        (lambda: ts.ones(2) @ ts.ones(3), RuntimeError),
+        (lambda: ts.ones(2, device="nothing"), RuntimeError),
+        (lambda: Refused.apply(x).sum().backward(), KeyError),
+        (lambda: ts.linalg.cholesky(ts.tensor([[1.0, 2.0], [2.0, 1.0]])), RuntimeError),
+    ):
+        try:
+            call()
+        except error:
+            continue
+        raise AssertionError(f"{error.__name__} expected")
+    for name in ("cpu", "cuda", "opencl", "nothing"):
+        ts.backends.why_unavailable(name)
+
+
 def main() -> None:
     assert "numpy" not in sys.modules, "import tesserack imports numpy"
     a = ts.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     (a @ a).sum().backward()
     assert a.grad is not None and a.grad.tolist() == [[7.0, 11.0], [9.0, 13.0]], a.grad
 
+    fail()
     loss = train()
     assert loss < 1e-2, loss
 

@@ -24,7 +24,7 @@ INNER = ("torch.ao", "torch.compiler", "torch.cpu", "torch.distributed", "torch.
          "torch.nested.", "torch.onnx", "torch.package", "torch.quantization", "torch.utils.benchmark.",
          "torch.utils.data.datapipes", "torch.utils.hipify", "torch.xpu")  # fmt: skip
 # Folders whose modules nobody imports by name from outside.
-LEFT_OUT = ("_internal", "_vendor", "_native", "kernel", "codegen", "fx_passes", "variables", "polyfills")
+LEFT_OUT = ("_vendor", "_native", "kernel", "codegen", "fx_passes")
 
 
 def modules(root: Path) -> list[str]:
@@ -99,7 +99,8 @@ def redirected(found: list[str]) -> list[str]:
     left_out = tuple(f".{part}." for part in LEFT_OUT)
     loaded = [name for name in [*sys.modules] if name.startswith("torch.")]
     names = {name for name in loaded if not any(part in name + "." for part in left_out)}
-    return sorted(name for name in names.difference(found) if name.rpartition(".")[0] in found)
+    known = names.union(found)  # parts of extension modules, too, whose own parents have no files
+    return sorted(name for name in names.difference(found) if name.rpartition(".")[0] in known)
 
 
 def main() -> None:

@@ -121,6 +121,7 @@ from tesserack._native import uint16 as uint16
 from tesserack._native import uint32 as uint32
 from tesserack._native import uint64 as uint64
 from tesserack._native import uint8 as uint8
+from tesserack._tensor.assertions import _assert as _assert
 from tesserack._tensor.functions import asarray as asarray
 from tesserack._tensor.functions import broadcast_shapes as broadcast_shapes
 from tesserack._tensor.functions import compiled_with_cxx11_abi as compiled_with_cxx11_abi

@@ -149,3 +149,27 @@ def test_half_types_in_event_files(program):
                 writer.add_image("i", torch.rand(3, 4, 4).to(dtype))
         print("written")
     """) == ["written"]
+
+
+def test_parts_of_the_extension_module(program):
+    lines = program.run("""
+        import torch
+        import torch.distributed as dist
+        from torch._C._autograd import CreationMeta, SavedTensor
+        from torch._C._distributed_c10d import ErrorType, ReduceOp, Store, TCPStore
+        from torch._C._dynamo.guards import GlobalStateGuard
+        from torch._C._functorch import _wrap_for_grad, get_unwrapped
+        from torch._C._profiler import ProfilerActivity, _EventType
+        from torch._dynamo.variables import TensorVariable
+        from torch.library import CustomOpDef, custom_op
+        from torch.testing._internal.hop_db import hop_db
+
+        @custom_op("own::twice", mutates_args=())
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        print(ReduceOp is dist.ReduceOp, Store is dist.Store, isinstance(twice, CustomOpDef))
+        graph = torch.fx.symbolic_trace(lambda x, y: x if y else -x, concrete_args={"y": True}).graph
+        print(any(node.target is torch._assert for node in graph.nodes))
+    """)
+    assert lines == ["True True True", "True"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import pickle
 import socket
 import struct
@@ -170,3 +172,39 @@ def test_programs_see_what_they_see_with_torch(program):
     theirs = program.start("stores.py")
     ours = program.start("-m", "tesserack", "run", "stores.py")
     assert ours.stdout == theirs.stdout and len(ours.stdout.splitlines()) == 16, ours.stderr + theirs.stderr
+
+
+def test_what_a_killed_process_wrote_of_a_line_is_cut_off(tmp_path):
+    store = dist.FileStore(tmp_path / "store", 1)
+    store.set("a", "1")
+    with open(tmp_path / "store", "a") as file:
+        file.write('["set", ["b"], ["')
+    assert store.get("a") == b"1" and not store.check(["b"])
+    store.set("c", "3")
+    assert store.get("c") == b"3" and store.get("a") == b"1"
+
+
+@pytest.mark.parametrize("which", ["master", "client"])
+def test_a_forked_child_has_a_connection_of_its_own(which):
+    """Neither does it take its parent's answers, nor keep its parent's port."""
+    master = tcp()
+    client = dist.TCPStore("127.0.0.1", master.port, timeout=SOON)
+    store = {"master": master, "client": client}[which]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            for k in range(200):
+                store.set("child", str(k))
+            status = 0 if store.get("child") == b"199" else 2
+            while not store.check(["over"]):  # it lives on
+                time.sleep(0.01)
+        os._exit(status)
+    assert [store.add("parent", 1) for _ in range(200)] == list(range(1, 201))
+    port = master.port
+    while store.get("child") != b"199":
+        time.sleep(0.01)
+    store.set("over", "")
+    assert os.waitpid(child, 0)[1] == 0
+    del store, master, client
+    dist.TCPStore("127.0.0.1", port, world_size=1, is_master=True, timeout=SOON)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import signal
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tesserack.testing.conformance import run
+from rich.console import Console
+from tesserack.testing import conform
+from tesserack.testing.conformance import progress, run
 
 HEAD = """
 import json, os, sys, time
@@ -118,3 +124,69 @@ def test_command(tmp_path: Path) -> None:
     assert [area.name for area in few.wanted()] == ["copies", "sizes"]
     assert few.partial and not run.Options("acme", "boots").partial
     assert options.sampled and not few.sampled
+
+
+def test_who_is_ended_says_what_was_running(play: Any, tmp_path: Path) -> None:
+    """By whoever limits its time: the test, how long it had run, and what was found so far."""
+    script = f"""
+        start("one")
+        result("one")
+        start("folder/test_copies.py::two")
+        os.kill({os.getpid()}, 15)
+        time.sleep(100)
+        """
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(run.Stopped, match=r"stopped by SIGTERM after \d+ s, in test_copies.py::two for \d+ s; 1 tests"):
+        play(script)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_command_writes_what_was_found_when_it_is_ended(monkeypatch: Any, tmp_path: Path, capfd: Any) -> None:
+    """The report of a part, a status of its own, and nothing in silence; the kit's process ends with it."""
+    line = {"event": "result", "id": "a", "outcome": "passed", "message": "", "seconds": 0.1}
+    lines = [{"event": "environment", "device": "acme", "versions": {}, "capabilities": {}, "date": ""}]
+    lines.append({**line, "properties": {"area": "copies", "level": "boots"}})
+
+    def stopped(options: Any, watch: Any) -> Any:
+        raise run.Stopped("SIGTERM", "stopped by SIGTERM after 3 s, in b for 2 s", run.Results.from_lines(lines))
+
+    monkeypatch.setattr(run, "run", stopped)
+    assert conform.main(["cpu", "--json", str(tmp_path / "found.json")]) == 130
+    out, err = capfd.readouterr()
+    assert "stopped by SIGTERM after 3 s, in b for 2 s" in err and "Conformance of acme" in out
+    assert len(json.loads((tmp_path / "found.json").read_text())["cases"]) == 1
+
+
+def test_progress_without_a_terminal() -> None:
+    """A line for each area as it ends, and one that names what is running when there was none for a while."""
+    file, now = io.StringIO(), [0.0]
+    told = progress._Lines(Console(file=file, width=40), "acme", lambda: now[0])
+    told.watch({"event": "collected", "count": 3, "unused": []})
+    for area, outcome in (("slots", "passed"), ("slots", "failed"), ("copies", "passed")):
+        told.watch({"event": "start", "id": area, "properties": {"area": area}})
+        told.watch({"event": "waiting", "doing": "in slow for 6 s"})  # too early to be told
+        told.watch({"event": "result", "id": area, "outcome": outcome, "properties": {"area": area}})
+    now[0] = 30.0
+    told.watch({"event": "waiting", "doing": "in slow for 30 s"})
+    told.end_area()
+    assert file.getvalue().splitlines() == [
+        "acme: 3 tests",
+        "acme: slots: 1 failed, 1 passed, 0.0 s; 2 of 3 tests",
+        "acme: copies: 3 of 3 tests done, in slow for 30 s",
+        "acme: copies: 1 passed, 30.0 s; 3 of 3 tests",
+    ]
+
+
+def test_while_nothing_is_written_the_running_test_is_named(play: Any, monkeypatch: Any) -> None:
+    """Every few seconds."""
+    monkeypatch.setattr(run, "_TELLING", 0.2)
+    _, seen = play(
+        """
+        start("test_copies.py::slow")
+        time.sleep(1)
+        result("test_copies.py::slow")
+        write("finished", status=0)
+        """
+    )
+    waits = [line["doing"] for line in seen if line["event"] == "waiting"]
+    assert any(text.startswith("in test_copies.py::slow for") for text in waits), seen

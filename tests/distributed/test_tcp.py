@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -167,3 +168,22 @@ def test_ranks_in_two_networks_meet(tmp_path: Any) -> None:
     if done.returncode == 77 or "Operation not permitted" in done.stderr:
         pytest.skip(f"no network namespaces here: {done.stderr.strip()[-200:]}")
     assert done.returncode == 0 and done.stdout.split() == ["tcp", "tcp"], done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("name", ["local", "tcp"])
+def test_a_collective_that_all_have_called_ends_well_though_one_gives_up_after_it(name: str) -> None:
+    """The data and the news come at once to those who sleep."""
+    store, maker = HashStore(), ts.distributed.Backend.makers[name]
+
+    def part(rank: int, round: int) -> Any:
+        engine = maker(PrefixStore("", store), f"round{round}", rank, 3, 10.0)
+        x = ts.full((4,), float(rank))
+        if rank == 1:
+            time.sleep(0.02)
+        engine.broadcast(x, 1, CALL)
+        if rank == 1:
+            engine.abort("given up")
+        return x[0].item()
+
+    for round in range(20):
+        assert on_each(3, lambda rank, round=round: part(rank, round)) == [1.0] * 3

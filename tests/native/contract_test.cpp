@@ -1,8 +1,8 @@
 // What the contract with backends promises beyond calls of kernels: copies of calls, recordings, tables of extensions,
 // kernels per device.
-#include "dispatch/capture.h"
 #include "dispatch/launch.h"
 #include "dispatch/op_handles.h"
+#include "dispatch/recording.h"
 #include "harness.h"
 #include "ops/random/random_bits.h"
 #include "runtime/call_copy.h"
@@ -75,18 +75,18 @@ TEST(a_recording_runs_prepared_steps_on_the_same_memory) {
   int prepared = toy_kernel_calls("prepared"), run = toy_kernel_calls("prepared run"),
       freed = toy_kernel_calls("freed");
   {
-    Capture capture(toy_device());
-    capture.begin();
-    CHECK_ERROR(Capture(toy_device()).begin(), "this thread is recording already");
+    Recording recording(toy_device());
+    recording.begin();
+    CHECK_ERROR(Recording(toy_device()).begin(), "this thread is recording already");
     out = ops::mul(ops::add(x, Scalar(1)), Scalar(3));
-    capture.end();
-    CHECK(first_of(out) == 6 && capture.steps() == 2 && capture.prepared() == 2);
+    recording.end();
+    CHECK(first_of(out) == 6 && recording.steps() == 2 && recording.prepared() == 2);
     ops::fill_(x, Scalar(4));
     Tensor other = numbers(0); // memory of the recording is nobody else's
-    capture.replay();
+    recording.replay();
     CHECK(first_of(out) == 15 && first_of(other) == 0);
     CHECK(toy_kernel_calls("prepared") == prepared + 2 && toy_kernel_calls("prepared run") == run + 2);
-    CHECK_ERROR(capture.begin(), "a recording is made once");
+    CHECK_ERROR(recording.begin(), "a recording is made once");
   }
   CHECK(toy_kernel_calls("freed") == freed + 2);
 }
@@ -95,31 +95,31 @@ TEST(a_recording_draws_new_numbers) {
   Generator g;
   Tensor words;
   auto first = [&] { return *static_cast<uint32_t*>(words.data()); };
-  Capture capture(toy_device());
-  capture.begin();
+  Recording recording(toy_device());
+  recording.begin();
   random_bits(Dims{6}, DType::UInt32, toy_device(), g);
   words = random_bits(Dims{2}, DType::UInt32, toy_device(), g);
-  capture.end();
+  recording.end();
   CHECK(first() == 8 && g.offset == 12);
-  capture.replay();
+  recording.replay();
   CHECK(first() == 20 && g.offset == 24);
   g.manual_seed(3);
-  capture.replay();
+  recording.replay();
   CHECK(first() == 8 && g.offset == 12);
 }
 
 TEST(what_cannot_be_recorded_is_an_error) {
   Tensor x = numbers(2);
-  Capture capture(toy_device());
-  capture.begin();
+  Recording recording(toy_device());
+  recording.begin();
   double value = 0;
   CHECK_ERROR(copy_bytes_to_host(&value, x, sizeof value),
-              "capture: expected work of toy:0 alone, got a read of values");
+              "record: expected work of toy:0 alone, got a read of values");
   CHECK_ERROR(copy_bytes_from_host(x, &value, sizeof value), "got a copy from the host");
   CHECK_ERROR(synchronize(toy_device()), "got a wait for the device");
-  capture.cancel();
+  recording.cancel();
   synchronize(toy_device());
-  CHECK_ERROR(capture.replay(), "expected a recording that has ended");
+  CHECK_ERROR(recording.replay(), "expected a recording that has ended");
 }
 
 TEST(the_profile_sees_kernels_of_all_threads) {

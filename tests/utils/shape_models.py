@@ -244,6 +244,20 @@ class Pool(nn.Module):
         return x.mean(self.axis, keepdim=self.kept)
 
 
+class Noisy(nn.Module):
+    """Draws from a distribution of its parameters, whose values are checked, and keeps what it drew."""
+
+    def __init__(self, dim: int = 6) -> None:
+        super().__init__()
+        self.mean, self.width = nn.Parameter(ts.zeros(dim)), nn.Parameter(ts.zeros(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        from tesserack.distributions import Categorical, Normal
+
+        self.drawn = [Normal(self.mean, F.softplus(self.width)).rsample()]
+        return x + self.drawn[0] * Categorical(logits=x).sample()[:, None]
+
+
 class Rows(nn.Module):
     """A layer whose weight is written out."""
 

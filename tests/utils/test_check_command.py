@@ -36,6 +36,9 @@ def fails():
 def number():
     return 3
 
+def widths():
+    return Net(ts.arange(1, 9).tolist()[-1])
+
 made = Net()
 huge = lambda: nn.Linear(10**6, 10**6)
 constant = 3
@@ -50,7 +53,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", ["build", "Net", "made"])
+@pytest.mark.parametrize("name", ["build", "Net", "made", "widths"])
 def test_a_table(model: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", f"{model}:{name}", "--input", "int64[batch time]"]) == 0
     lines = capsys.readouterr().out.splitlines()

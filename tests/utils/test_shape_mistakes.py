@@ -60,6 +60,7 @@ RIGHT: dict[str, tuple[Callable[[], Any], list[str], str]] = {
     "log loss": (lambda: m.log_loss, ["batch time 7", "int64[batch time]"], "[]"),
     "flat": (m.Flat, ["batch 3 h w"], "[batch, 3*h*w]"),
     "pool": (m.Pool, TEXT, "[batch, 32]"),
+    "noise": (m.Noisy, ["batch 6"], "[batch, 6]"),
     "rows": (m.Rows, ["batch time 7"], "[batch, time, 5]"),
     "a convolution of steps": (lambda: C(3, 4, 5, stride=3), ["batch 3 h w"], "[batch, 4, (h-2)//3, (w-2)//3]"),
     "several outputs": (lambda: nn.LSTM(3, 4), ["t n 3"], "([t, n, 4], ([1, n, 4], [1, n, 4]))"),
@@ -249,6 +250,23 @@ def test_the_model_stays_as_it_is() -> None:
     weight = net[0].weight
     try_shapes(net, "batch 8")
     assert net[0].weight is weight and weight.device.type != "meta" and net(ts.ones(2, 8)).shape == (2, 4)
+
+
+def test_a_model_that_ran_before_is_copied_with_what_it_kept() -> None:
+    net = m.Noisy()
+    drawn = (net(ts.ones(3, 6)), net.drawn[0])[1]
+    assert try_shapes(net, "batch 6").mismatch is None
+    assert net.drawn[0] is drawn and drawn.device.type != "meta"
+
+
+def test_what_asks_for_values_is_no_mismatch() -> None:
+    packed = wrap(lambda _, x, n: nn.utils.rnn.pack_padded_sequence(x, n).data)
+    for model, inputs in (
+        (wrap(lambda _, x: x * x.sum().item()), ["batch 3"]),
+        (packed, ["time batch 3", "int64[batch]"]),
+        (wrap(lambda _, x: ts.bincount(x)), ["int64[n]"]),
+    ):
+        assert str(try_shapes(model, *inputs)).startswith("cannot be tried beyond the model (Net): ")
 
 
 def test_counts_are_those_of_the_summary() -> None:

@@ -25,7 +25,8 @@ public:
   bool pending(int from) override;
   void check() override { segment_.check(); }
   void look_around(std::span<const int> missing, const Patience& patience, double began) override {
-    segment_.look_around(missing, patience, began);
+    segment_.check();
+    segment_.look_around(missing, patience, began, [] { return true; });
   }
 
 private:

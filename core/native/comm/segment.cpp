@@ -112,25 +112,28 @@ void Segment::await(std::atomic<uint32_t>& word, std::atomic<uint32_t>& sleepers
     if (word.load(std::memory_order_acquire) != seen) return;
     pause_briefly();
   }
-  check();
+  // Who gave up may have done so after what is waited for here: the word is looked at after that, and goes before.
+  const auto stuck = [&] { return word.load(std::memory_order_acquire) == seen; };
+  if (aborted() && stuck()) check();
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   if (word.load(std::memory_order_seq_cst) == seen) futex_wait(word, seen);
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
-  if (word.load(std::memory_order_acquire) == seen) look_around(missing, patience, began);
+  if (stuck() && !aborted()) look_around(missing, patience, began, stuck);
+  if (aborted() && stuck()) check();
 }
 
-void Segment::look_around(std::span<const int> missing, const Patience& patience, double began) {
-  check();
+void Segment::look_around(std::span<const int> missing, const Patience& patience, double began,
+                          const std::function<bool()>& stuck) {
   if (interpreter_hooks().interrupted && interpreter_hooks().interrupted()) {
     abort(patience.what + ": rank " + std::to_string(rank_) + " was interrupted");
     fail(ErrorKind::Interrupted, patience.what, ": interrupted");
   }
   for (int other : missing)
-    if (is_gone(other)) {
+    if (is_gone(other) && stuck()) { // it may have come before it ended
       abort(told({&other, 1}, patience, "has ended: its process is gone", false));
       check();
     }
-  if (now() - began <= patience.seconds) return;
+  if (now() - began <= patience.seconds || !stuck()) return;
   abort(told(missing, patience, "did not come", true));
   check();
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,8 +62,9 @@ public:
   std::string reason() const;
   void check() const; // throws if aborted
 
-  // Throws where who is missing is gone, the time is over or another gave up.
-  void look_around(std::span<const int> missing, const Patience& patience, double began);
+  // Throws where who is missing is gone or the time is over, unless what is waited for has come meanwhile.
+  void look_around(std::span<const int> missing, const Patience& patience, double began,
+                   const std::function<bool()>& stuck);
 
 private:
   void wait_for(int other, uint32_t target, const Patience& patience, double began);

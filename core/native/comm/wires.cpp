@@ -96,7 +96,7 @@ bool Wires::pull(int peer, Flow& flow, const Patience& patience) {
 }
 
 void Wires::run(std::vector<Flow>& flows, std::span<const size_t> marks, const Patience& patience) {
-  const double began = now();
+  Wait wait{now()};
   std::vector<int> missing;
   std::vector<pollfd> asked;
   for (int idle = 0;;) {
@@ -122,11 +122,11 @@ void Wires::run(std::vector<Flow>& flows, std::span<const size_t> marks, const P
       const int events = (flow.gotten() ? 0 : POLLIN) | (flow.given() ? 0 : POLLOUT);
       if (events) asked.push_back({collectives_[static_cast<size_t>(k)], static_cast<short>(events), 0});
     }
-    sleep(asked, missing, patience, began);
+    sleep(asked, missing, patience, wait);
   }
 }
 
-void Wires::sleep(std::vector<pollfd>& asked, std::span<const int> missing, const Patience& patience, double began) {
+void Wires::sleep(std::vector<pollfd>& asked, std::span<const int> missing, const Patience& patience, Wait& wait) {
   const size_t own = asked.size();
   {
     std::lock_guard lock(mutex_);
@@ -136,10 +136,12 @@ void Wires::sleep(std::vector<pollfd>& asked, std::span<const int> missing, cons
   poll(asked.data(), asked.size(), kSliceMilliseconds);
   const bool ready = std::any_of(asked.begin(), asked.begin() + static_cast<std::ptrdiff_t>(own),
                                  [](const pollfd& p) { return p.revents != 0; });
-  const bool news = std::any_of(asked.begin() + static_cast<std::ptrdiff_t>(own), asked.end(),
-                                [](const pollfd& p) { return p.revents != 0; });
-  if (news || aborted()) check();
-  if (!ready) look_around(missing, patience, began);
+  if (ready) return;
+  read_news();
+  if (!aborted()) return look_around(missing, patience, wait.began);
+  // Who gave up may have done so after what is waited for here, which may have come since the sockets were asked.
+  if (wait.over) fail_aborted();
+  wait.over = true;
 }
 
 void Wires::look_around(std::span<const int> missing, const Patience& patience, double began) {
@@ -165,14 +167,14 @@ void Wires::look_around(std::span<const int> missing, const Patience& patience, 
 void Wires::write(int to, const void* data, size_t bytes, const Patience& patience) {
   const int socket = letters_[static_cast<size_t>(to)];
   auto* from = static_cast<const std::byte*>(data);
-  const double began = now();
+  Wait wait{now()};
   std::vector<pollfd> asked;
   while (bytes) {
     const ssize_t done = ::send(socket, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (done < 0 && !again(errno)) gone(to, patience);
     if (done < 0) {
       asked.assign(1, {socket, POLLOUT, 0});
-      sleep(asked, {&to, 1}, patience, began);
+      sleep(asked, {&to, 1}, patience, wait);
       continue;
     }
     from += done;
@@ -183,14 +185,14 @@ void Wires::write(int to, const void* data, size_t bytes, const Patience& patien
 void Wires::read(int from, void* data, size_t bytes, const Patience& patience) {
   const int socket = letters_[static_cast<size_t>(from)];
   auto* to = static_cast<std::byte*>(data);
-  const double began = now();
+  Wait wait{now()};
   std::vector<pollfd> asked;
   while (bytes) {
     const ssize_t done = ::recv(socket, to, bytes, MSG_DONTWAIT);
     if (done == 0 || (done < 0 && !again(errno))) gone(from, patience);
     if (done < 0) {
       asked.assign(1, {socket, POLLIN, 0});
-      sleep(asked, {&from, 1}, patience, began);
+      sleep(asked, {&from, 1}, patience, wait);
       continue;
     }
     to += done;

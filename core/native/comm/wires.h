@@ -63,8 +63,13 @@ public:
 private:
   bool push(int peer, Flow& flow, const Patience& patience);
   bool pull(int peer, Flow& flow, const Patience& patience);
+  // A wait that has begun; whether somebody has given up meanwhile: what came before that is still taken.
+  struct Wait {
+    double began;
+    bool over = false;
+  };
   // Sleeps until one of the sockets is ready (`asked`: news is added), then looks around.
-  void sleep(std::vector<pollfd>& asked, std::span<const int> missing, const Patience& patience, double began);
+  void sleep(std::vector<pollfd>& asked, std::span<const int> missing, const Patience& patience, Wait& wait);
   [[noreturn]] void gone(int peer, const Patience& patience);
   [[noreturn]] void fail_aborted();
   void read_news();

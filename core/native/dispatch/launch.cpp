@@ -1,8 +1,8 @@
 #include "dispatch/launch.h"
 #include "dispatch/describe.h"
 #include "dispatch/tensor_descriptor.h"
-#include "runtime/capture_state.h"
 #include "runtime/empty.h"
+#include "runtime/recording_state.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -142,9 +142,9 @@ Launch& Launch::epilogue(const ts_program* p) {
   return *this;
 }
 Launch& Launch::random(uint64_t seed, uint64_t offset) {
-  CaptureState* recording = CaptureState::current();
+  RecordingState* recording = RecordingState::current();
   if (recording && recording->by_launches && recording->device == device_) [[unlikely]] {
-    CaptureState::Draws* draws = recording->draws_at(seed, offset);
+    RecordingState::Draws* draws = recording->draws_at(seed, offset);
     if (!draws) recording->refuse("random numbers that were drawn before");
     int64_t two[] = {2};
     if (!draws->state.defined()) draws->state = empty_tensor(two, DType::UInt64, device_);
@@ -205,7 +205,7 @@ bool Launch::run() {
 
 void Launch::run_required() {
   if (run()) return;
-  TS_CHECK(!(needs_ & TS_K_DEVICE_RANDOM), "capture: backend '", backend_of(device_).name(),
+  TS_CHECK(!(needs_ & TS_K_DEVICE_RANDOM), "record: backend '", backend_of(device_).name(),
            "' cannot record random numbers that differ from replay to replay: its ", id_.name(),
            " does not declare TS_K_DEVICE_RANDOM");
   fall_back();

@@ -1,5 +1,5 @@
 #include "dispatch/launch_plan.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 #include <algorithm>
 #include <bit>
 #include <cstring>

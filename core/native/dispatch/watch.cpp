@@ -1,6 +1,6 @@
 #include "dispatch/watch.h"
 #include "dispatch/launch.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 #include <chrono>
 #include <mutex>
 #include <pthread.h>
@@ -60,15 +60,15 @@ bool set_checked(bool on) {
   return checked_mode.exchange(on);
 }
 
-void enter_recording(CaptureState& recording) {
+void enter_recording(RecordingState& recording) {
   thread_state().capture = &recording;
   g_recording.fetch_add(1);
-  kernel_watchers.fetch_or(kWatchCapture);
+  kernel_watchers.fetch_or(kWatchRecording);
 }
 
 void leave_recording() noexcept {
   thread_state().capture = nullptr;
-  if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchCapture});
+  if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchRecording});
 }
 
 int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
@@ -83,7 +83,8 @@ int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& cal
     profile().events.push_back(event);
   }
   if (status == TS_OK)
-    if (CaptureState* capture = CaptureState::current()) capture->kernel_recorded(b, kernel, device, call, work);
+    if (RecordingState* recording = RecordingState::current())
+      recording->kernel_recorded(b, kernel, device, call, work);
   if (status == TS_OK && (watchers & kWatchTrace)) kernel_hook(call);
   return status;
 }

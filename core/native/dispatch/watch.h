@@ -7,8 +7,8 @@
 
 namespace ts {
 
-enum Watcher : uint32_t { kWatchProfile = 1, kWatchCapture = 2, kWatchTrace = 4, kWatchChecks = 1u << 31 };
-// Bits of Watcher; captures count, so that a thread's end does not hide another's.
+enum Watcher : uint32_t { kWatchProfile = 1, kWatchRecording = 2, kWatchTrace = 4, kWatchChecks = 1u << 31 };
+// Bits of Watcher; recordings count, so that a thread's end does not hide another's.
 extern std::atomic<uint32_t> kernel_watchers;
 
 // One call of a kernel, or a copy, in any thread.
@@ -40,8 +40,8 @@ extern std::atomic<bool> fills_new_memory;
 extern void (*kernel_hook)(const ts_call& call);
 
 // From one to the other, what this thread does is recorded.
-struct CaptureState;
-void enter_recording(CaptureState& recording);
+struct RecordingState;
+void enter_recording(RecordingState& recording);
 void leave_recording() noexcept;
 
 // Runs the kernel with everybody watching. The call is as the kernel gets it.

@@ -1,8 +1,8 @@
 // ts_dispatch of abi.h: keys, kernels and operators from C.
 #include "extend/boxed_call.h"
 #include "extend/custom.h"
-#include "runtime/capture_state.h"
 #include "runtime/plugin.h"
+#include "runtime/recording_state.h"
 #include <cstring>
 
 namespace ts {

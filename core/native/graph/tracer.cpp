@@ -42,9 +42,25 @@ const Op kAsStrided("as_strided"), kClone("clone");
 } // namespace
 
 // None within a call that stands whole: sizes and values that it looks at are its own affair.
-Tracer* Tracer::current() { return thread_state().exclude & key_bit(key::Leaf) ? nullptr : t_tracer; }
+Tracer* Tracer::current() {
+  const bool whole = thread_state().exclude & key_bit(key::Leaf);
+  return t_tracer && !whole && t_tracer->failed_.empty() ? t_tracer : nullptr;
+}
 
-Tracer::Tracer(Surroundings around) : around_(std::move(around)), serial_(g_serials.fetch_add(1) + 1) {}
+Tracer::Tracer(Surroundings around, bool lenient)
+    : around_(std::move(around)), serial_(g_serials.fetch_add(1) + 1), lenient_(lenient) {}
+
+template <class F> bool Tracer::attempt(F write) {
+  if (!failed_.empty()) return false;
+  if (!lenient_) return write(), true;
+  try {
+    write();
+    return true;
+  } catch (const Error& error) {
+    failed_ = error.what();
+    return false;
+  }
+}
 
 void Tracer::cancel() noexcept {
   if (!std::exchange(running_, false)) return;
@@ -82,6 +98,7 @@ void Tracer::begin() {
 
 Graph Tracer::end(std::span<const Tensor> outputs) {
   TS_CHECK(running_ && t_tracer == this, "trace: this thread does not write this program down");
+  TS_CHECK(failed_.empty(), failed_);
   TS_CHECK(scopes_.empty(), "trace: expected the end of the program, got the end within a call of an operator");
   for (const Tensor& t : outputs) graph_.outputs.push_back(value_of(t));
   cancel();
@@ -220,6 +237,9 @@ Id Tracer::value_of(const Tensor& t) {
   if (Id v = known(*t.impl()); v != kNone) return v;
   TS_CHECK(!t->payload, "trace: sparse tensors are not written down; trace what is made of their dense parts");
   Id v = in_memory(t);
+  // A run that is repeated with gradients must know how a tensor of the program came to be; trace warns of less.
+  TS_CHECK(v == kNone || !lenient_ || !scopes_.empty(),
+           "a tensor is used that sees the memory of another, and no operator has made it, as `.data` is");
   return v != kNone ? v : capture(t);
 }
 
@@ -376,7 +396,8 @@ void Tracer::collapse(Id node) {
 void Tracer::run_scope(const Operator& op, Frame& f, KeySet keys) {
   // What is done to memory whose conjugation is pending is no operator of its own: such a call stays whole.
   if (keys & pending_bits()) return run_whole(op, f, keys & below(key::Tracer), scopes_.empty());
-  Id node = open(op, f, scopes_.empty());
+  Id node = kNone;
+  if (!attempt([&] { node = open(op, f, scopes_.empty()); })) return redispatch(op, f, keys & below(key::Tracer));
   auto first_own = static_cast<Id>(graph_.values.size());
   scopes_.push_back(node);
   try {
@@ -387,26 +408,31 @@ void Tracer::run_scope(const Operator& op, Frame& f, KeySet keys) {
     throw;
   }
   scopes_.pop_back();
-  close(node, f, first_own);
-  collapse(node);
+  attempt([&] {
+    close(node, f, first_own);
+    collapse(node);
+  });
 }
 
 void Tracer::run_leaf(const Operator& op, Frame& f, KeySet keys) { run_whole(op, f, keys & below(key::Leaf), false); }
 
 void Tracer::run_whole(const Operator& op, Frame& f, KeySet keys, bool linked) {
-  Id node = open(op, f, linked);
+  Id node = kNone;
+  bool open_now = attempt([&] { node = open(op, f, linked); });
   {
     ExcludeKeys within(kKeys);
     try {
       redispatch(op, f, keys & ~kKeys);
     } catch (...) {
-      graph_.nodes.resize(node);
+      if (open_now) graph_.nodes.resize(node);
       throw;
     }
   }
   // What is written in place is another value from here on.
-  close(node, f, static_cast<Id>(graph_.values.size()));
-  graph_.each_def(graph_.nodes[node], [&](Id v) { graph_.values[v].same_as = kNone; });
+  attempt([&] {
+    close(node, f, static_cast<Id>(graph_.values.size()));
+    graph_.each_def(graph_.nodes[node], [&](Id v) { graph_.values[v].same_as = kNone; });
+  });
 }
 
 // A kernel that no operator of the graph launches would be left out by every run.
@@ -417,9 +443,11 @@ void Tracer::kernel_seen(const ts_call& call) {
       if (list[k].handle && handles_.contains(list[k].handle)) return true;
     return false;
   };
-  TS_CHECK(!touches(call.inputs, call.n_inputs) && !touches(call.outputs, call.n_outputs), "trace: the kernel ",
-           call.op, " works on tensors of the program outside of any operator, at ", around_.line(),
-           ", and a graph would leave it out");
+  attempt([&] {
+    TS_CHECK(!touches(call.inputs, call.n_inputs) && !touches(call.outputs, call.n_outputs), "trace: the kernel ",
+             call.op, " works on tensors of the program outside of any operator, at ", around_.line(),
+             ", and a graph would leave it out");
+  });
 }
 
 // --- sizes -------------------------------------------------------------------------------------------------------

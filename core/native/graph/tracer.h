@@ -20,11 +20,14 @@ struct Surroundings {
 
 class Tracer {
 public:
-  explicit Tracer(Surroundings around);
+  // What cannot be written down is an error in the program; or, if `lenient`, ends the writing, and the program runs
+  // on.
+  explicit Tracer(Surroundings around, bool lenient = false);
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
-  static Tracer* current(); // of this thread, while it writes down what runs; NULL else
+  static Tracer* current();                             // of this thread, while it writes down what runs; NULL else
+  const std::string& failed() const { return failed_; } // why a lenient one has ended; ""
 
   // Before begin(). A tensor given twice is one input twice.
   void add_input(const Tensor& t, std::string_view name);
@@ -85,6 +88,7 @@ private:
   Id open(const Operator& op, const Frame& f, bool linked);
   void close(Id node, const Frame& f, Id first_own);
   void collapse(Id node);
+  template <class F> bool attempt(F write); // false where a lenient one ends
   Node blank() const;
   bool same_geometry(const ValueInfo& v, const Tensor& t) const;
   void sweep();
@@ -103,6 +107,8 @@ private:
   KeySet include_before_ = 0;
   bool grad_before_ = true, running_ = false;
   size_t next_sweep_ = 256;
+  bool lenient_ = false;
+  std::string failed_;
 };
 
 } // namespace ts::graph

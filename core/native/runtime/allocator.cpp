@@ -1,9 +1,9 @@
 #include "runtime/allocator.h"
 #include "runtime/backend.h"
-#include "runtime/capture_pool.h"
-#include "runtime/capture_state.h"
 #include "runtime/interpreter.h"
 #include "runtime/new_storage.h"
+#include "runtime/recording_pool.h"
+#include "runtime/recording_state.h"
 #include "runtime/stream.h"
 #include <bit>
 #include <iomanip>
@@ -89,10 +89,10 @@ Storage* DeviceAllocator::allocate(size_t nbytes) {
 }
 
 [[gnu::noinline]] Storage* DeviceAllocator::allocate_any(size_t nbytes) {
-  if (CapturePool* pool = CapturePool::current({backend_.id(), index_}); pool && nbytes)
+  if (RecordingPool* pool = RecordingPool::current({backend_.id(), index_}); pool && nbytes)
     return pool->allocate(nbytes, backend_.stream(index_), [this](size_t bytes) { return allocate_now(bytes); });
   Storage* s = allocate_now(nbytes);
-  if (CaptureState* recording = CaptureState::current()) recording->keep(s);
+  if (RecordingState* recording = RecordingState::current()) recording->keep(s);
   return s;
 }
 
@@ -269,7 +269,7 @@ void DeviceAllocator::give_large(const Block& block) {
 void* DeviceAllocator::live(void* stream) const { return pools_.contains(stream) ? stream : nullptr; }
 
 void DeviceAllocator::record_stream(Storage& s, void* stream) {
-  if (s.deleter == CapturePool::release && stream != s.stream) s.shared = true;
+  if (s.deleter == RecordingPool::release && stream != s.stream) s.shared = true;
   if (s.deleter != release_small && s.deleter != release_large) return; // memory from outside is its owner's
   if (stream == s.stream) return;
   std::lock_guard lock(mutex_);

@@ -1,8 +1,8 @@
 #include "runtime/call_copy.h"
-#include "runtime/capture_state.h"
 #include "runtime/changes.h"
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
+#include "runtime/recording_state.h"
 #include "runtime/stream.h"
 #include <algorithm>
 #include <cstdlib>
@@ -135,7 +135,7 @@ static constexpr uint8_t kGuardByte = 0xA5;
 
 void* CallMemory::take(size_t bytes) {
   if (!given) given = std::make_unique<std::vector<Given>>();
-  const bool guarded = checked_mode.load(std::memory_order_relaxed) && !CaptureState::current();
+  const bool guarded = checked_mode.load(std::memory_order_relaxed) && !RecordingState::current();
   Storage* s = backend.allocator(index).allocate(std::max<size_t>(bytes + (guarded ? kGuardBytes : 0), 1));
   given->push_back({s, bytes, guarded});
   if (guarded) {

@@ -1,6 +1,6 @@
 #include "runtime/empty.h"
-#include "runtime/capture_state.h"
 #include "runtime/new_storage.h"
+#include "runtime/recording_state.h"
 #include "tensor/geometry.h"
 
 namespace ts {

@@ -1,4 +1,4 @@
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,7 +28,7 @@ uint64_t Generator::advance(uint64_t words) {
   std::lock_guard lock(mutex);
   uint64_t at = offset;
   offset += (words + 3) / 4 * 4;
-  if (CaptureState* c = CaptureState::current()) c->note_draw(*this, at);
+  if (RecordingState* c = RecordingState::current()) c->note_draw(*this, at);
   return at;
 }
 

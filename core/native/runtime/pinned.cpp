@@ -1,6 +1,6 @@
 #include "runtime/pinned.h"
-#include "runtime/capture_state.h"
 #include "runtime/empty.h"
+#include "runtime/recording_state.h"
 #include "runtime/stream.h"
 #include <cstring>
 

@@ -1,8 +1,8 @@
 // The table of registered backends, and device names.
-#include "runtime/capture_state.h"
 #include "runtime/default_device.h"
 #include "runtime/device_names.h"
 #include "runtime/plugin.h"
+#include "runtime/recording_state.h"
 #include "runtime/stream.h"
 #include "runtime/transfer_guard.h"
 #include <cctype>
@@ -227,7 +227,7 @@ void copy_bytes_within(const Tensor& dst, const Tensor& src, size_t bytes) {
   for (const Tensor* t : {&dst, &src}) check_plain(*t);
   Backend& b = backend_of(dst.device());
   int index = dst.device().index;
-  if (CaptureState* c = CaptureState::current()) [[unlikely]]
+  if (RecordingState* c = RecordingState::current()) [[unlikely]]
     c->copy_recorded(dst.device(), dst->storage->handle, dst->byte_offset, src->storage->handle, src->byte_offset,
                      bytes);
   b.check(b.table().copy_within(b.table().ctx, index, dst->storage->handle, dst->byte_offset, src->storage->handle,

@@ -1,5 +1,5 @@
 #include "runtime/stream.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 #include <algorithm>
 
 namespace ts {

@@ -49,7 +49,7 @@ struct ThreadState {
   void* backward_running = nullptr; // of autograd/engine.cpp: the innermost run's state
   void* backward_spare = nullptr;   //   and one kept for reuse
   const void* backward_node = nullptr;
-  void* capture = nullptr; // a CaptureState of runtime/capture_state.h, while this thread records a device's work
+  void* capture = nullptr; // a RecordingState of runtime/recording_state.h, while this thread records a device's work
 };
 
 #if defined(__GNUC__) && !defined(TESSERACK_STATIC_TLS_UNSAFE)

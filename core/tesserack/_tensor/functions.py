@@ -58,11 +58,16 @@ def is_tensor(obj: Any, /) -> bool:
 
 
 def typename(obj: Any, /) -> str:
-    """The name of an object's type, with its module unless builtin; of a tensor ``x.type()``."""
+    """The name of a type or function, or of an object's type, with its module unless builtin; of a tensor ``x.type()``.
+
+    >>> typename(1), typename(typename)
+    ('int', 'tesserack._tensor.functions.typename')
+    """
     if isinstance(obj, Tensor):
         return str(obj.type())
-    kind = obj if isinstance(obj, type) else type(obj)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    named = obj if isinstance(getattr(obj, "__qualname__", None), str) else type(obj)
+    module = getattr(named, "__module__", None)
+    return named.__qualname__ if module in (None, "", "builtins") else f"{module}.{named.__qualname__}"
 
 
 def numel(input: Tensor) -> int:

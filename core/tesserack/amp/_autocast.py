@@ -96,9 +96,9 @@ def clear_autocast_cache() -> None:
 
 
 def _apply(device_type: str, enabled: bool, dtype: _native.dtype) -> None:
-    from tesserack.amp import _lists
+    from tesserack.amp import _policies
 
-    _lists.install()
+    _policies.install()
     _state.enabled[device_type] = enabled
     _state.dtypes[device_type] = dtype
     _native._set_autocast_dtype(device_type, dtype if enabled else None)

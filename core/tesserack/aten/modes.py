@@ -10,7 +10,7 @@ from typing import Any
 from tesserack import Tensor, _native
 from tesserack._tensor.subclass import DISPATCH_KEY, has_no_memory
 from tesserack.aten.layers import is_whole
-from tesserack.aten.names import LEAVES, shown
+from tesserack.aten.names import is_leaf, shown
 from tesserack.aten.operators import _shown
 from tesserack.aten.parts import NUMBER_FIRST, PARTS, SEEN
 from tesserack.aten.renamed import RENAMED
@@ -121,7 +121,7 @@ def _kernel(call: Call, *args: Any) -> Any:
     how = shown(call.op, call.schema)
     tensors = [*_tensors(args)]
     types = _types(tensors)
-    parted = call.composite and how.base not in LEAVES and not is_whole(how.base, args)
+    parted = call.composite and not is_leaf(how.base) and not is_whole(how.base, args)
     if parted and call.op in SEEN:
         found = SEEN[call.op](*args)
         if found is not NotImplemented:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack.aten.operators import OpOverload, namespace
 from tesserack.aten.schema import FunctionSchema, parse
+from tesserack.ops.registry import said
 
-__all__ = ["LEAVES", "Shown", "shown"]
+__all__ = ["Shown", "is_leaf", "shown"]
 
-# Operators that are made of others here and are whole in ATen; a call whose gradient is recorded goes by the parts.
-LEAVES = frozenset((Path(__file__).parent / "leaves.txt").read_text().split())
 # Overloads that have another name there.
 _OVERLOADS = {
     "sum.dim": "dim_IntList",
@@ -46,6 +44,25 @@ _BY_OPERAND = frozenset(
     for suffix in ("", "_")
 )  # fmt: skip
 _POWERS = frozenset({"pow", "pow_", "float_power", "float_power_"})
+
+
+# Calls of transpose_ in ATen.
+_RENAMED_THERE = frozenset({"swapaxes_", "swapdims_"})
+
+
+def is_leaf(base: str) -> bool:
+    """Whether an operator that is made of others here is whole in ATen: its declaration says so, or it is the in-place
+    form of one that is whole. A call whose gradient is recorded goes by the parts.
+    """
+    return base in _leaves()
+
+
+@functools.cache
+def _leaves() -> frozenset[str]:
+    records = [r for r in _native._operators() if r["variant"] == "functional"]
+    parted = {r["base"] for r in records if r["composite"]} - said("leaf", "leaf:inplace")
+    written = {f"{r['base']}_" for r in records if r["base"] not in parted}
+    return said("leaf") | (written - _RENAMED_THERE)
 
 
 class Shown:

@@ -75,7 +75,7 @@ def record(function: Callable[[], Any], device: Any) -> Recording:
     """
     if _native._is_recording():
         raise RuntimeError("recording: this thread is recording already")
-    native = _native._Capture(_native.device(device))
+    native = _native._Recording(_native.device(device))
     side = _side_stream(device) if native.by_launches else None
     with stream(side):
         native.begin()

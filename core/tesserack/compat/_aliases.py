@@ -24,6 +24,16 @@ ALIASES = {
     "torch.torch": "torch",
     "torch.Future": "tesserack.utils.futures:Future",
     "torch._C._LinAlgError": "tesserack.ops.linalg:LinAlgError",
+    **{
+        f"torch._C._distributed_c10d.{name}": f"tesserack.distributed:{name}"
+        for name in (
+            *("Backend", "FileStore", "HashStore", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore"),
+            *("Work", "_broadcast_coalesced", "_make_nccl_premul_sum"),
+        )
+    },
+    "torch._C._autograd.SavedTensor": "tesserack.autograd:SavedTensor",
+    "torch._C._profiler.ProfilerActivity": "tesserack.utils.profiler:ProfilerActivity",
+    "torch.library.CustomOpDef": "tesserack.library:CustomOp",
     "torch._convert_indices_from_coo_to_csr": "tesserack.sparse._parts:coo_to_csr",
     "torch._convert_indices_from_csr_to_coo": "tesserack.sparse._parts:csr_to_coo",
     "torch.storage._load_from_bytes": "tesserack.compat.shims._utils:_load_from_bytes",

@@ -21,6 +21,28 @@ def _is_torch(name: str) -> bool:
     return name == "torch" or name.startswith("torch.")
 
 
+def _functorch(name: str) -> str:
+    """The module of ours for one of ``functorch``, which PyTorch installs beside ``torch``; empty for others."""
+    if name.partition(".")[0] != "functorch":
+        return ""
+    ours = f"{__package__}.{name}"
+    return ours if _facade._is_module(ours) else ""
+
+
+def _is_shown(name: str) -> bool:
+    return _is_torch(name) or name.partition(".")[0] == "functorch"
+
+
+class _FunctorchLoader:
+    @staticmethod
+    def create_module(spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return importlib.import_module(f"{__package__}.{spec.name}")
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Nothing: it is imported already."""
+
+
 def _note(name: str) -> None:
     report = _report.current
     file, line, _ = caller()
@@ -37,6 +59,8 @@ class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        if _functorch(fullname):
+            return importlib.machinery.ModuleSpec(fullname, _FunctorchLoader, is_package=True)  # type: ignore[arg-type]
         if not _is_torch(fullname) or not _facade.exists(fullname):
             return None
         if not _facade._target_names(fullname) and is_guarded(caller()[2]) and not _facade.shows_something(fullname):
@@ -67,7 +91,7 @@ class Whole:
         self._real: dict[str, ModuleType] = {}
 
     def install(self) -> None:
-        self._real = {name: module for name, module in sys.modules.items() if _is_torch(name)}
+        self._real = {name: module for name, module in sys.modules.items() if _is_shown(name)}
         for name in self._real:
             del sys.modules[name]
         for name, facade in _facade.known().items():
@@ -76,7 +100,7 @@ class Whole:
 
     def remove(self) -> None:
         sys.meta_path.remove(self._finder)
-        for name in [name for name in sys.modules if _is_torch(name)]:
+        for name in [name for name in sys.modules if _is_shown(name)]:
             del sys.modules[name]
         sys.modules.update(self._real)
 

@@ -82,5 +82,8 @@ class Engine:
         """The program ends without having destroyed the group; others may still wait for this rank."""
         self.close()
 
+    def forked(self) -> None:
+        """In a child of this process, which is no rank: what came along must not look like the rank to others."""
+
     def _lacks(self, what: str) -> NotImplementedError:
         return NotImplementedError(f"{what}: the communicator {self.name!r} has none; try backend='local'")

@@ -65,9 +65,14 @@ def _open_locked(path: str) -> Iterator[Any]:
 
 
 def _read(file: Any) -> Table:
+    """The table that the lines make; of the last one, what a process wrote before it was killed is cut off."""
     file.seek(0)
-    table = Table()
-    for line in file:
+    table, whole = Table(), 0
+    for line in file.readlines():
+        if not line.endswith("\n"):
+            file.truncate(whole)
+            break
+        whole += len(line)
         op, keys, values = json.loads(line)
         table.run(op, keys, [b64decode(value) for value in values], 0.0)
     return table

@@ -10,57 +10,92 @@ import contextlib
 import os
 import secrets
 import socket
+import struct
 import time
+from datetime import timedelta
 from typing import Any
 
 from tesserack import _native
 from tesserack.distributed._errors import DistError
+from tesserack.distributed._gathering import GRACE
 from tesserack.distributed._native_engine import NativeEngine
 
 __all__ = ["ElsewhereError", "LocalEngine"]
 
 LARGEST = 64  # ranks that share memory
+_RANK = struct.Struct("!I")
 
 
 class ElsewhereError(DistError):
     """Ranks cannot share memory: the same on each of them."""
 
 
-def _share(store: Any, prefix: str, size: int, timeout: float) -> int:
+def _share(store: Any, prefix: str, size: int, timeout: float) -> Any:
     """The first rank's part: a file for all, given to each that calls."""
-    descriptor = os.memfd_create("tesserack-local", os.MFD_CLOEXEC)
     try:
-        os.ftruncate(descriptor, _native._LocalGroup.bytes_for(size))
-        name = f"tesserack-{secrets.token_hex(8)}"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind("\0" + name)
-            listener.listen(size)
-            store.set(f"{prefix}/address", name)
-            _hand_out(descriptor, listener, store, prefix, size, timeout)
+        descriptor = os.memfd_create("tesserack-local", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, _native._LocalGroup.bytes_for(size))
+            group = _native._LocalGroup(descriptor, 0, size)
+            name = f"tesserack-{secrets.token_hex(8)}"
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+                listener.bind("\0" + name)
+                listener.listen(size)
+                store.set(f"{prefix}/address", name)
+                _hand_out(descriptor, listener, store, prefix, size, timeout)
+        finally:
+            os.close(descriptor)
         store.set(f"{prefix}/verdict", "shared")
     except BaseException as error:
-        os.close(descriptor)
         with contextlib.suppress(Exception):
             kind = "elsewhere" if isinstance(error, ElsewhereError) else "failed"
             store.set(f"{prefix}/verdict", f"{kind} {error}")
         raise
-    return descriptor
+    return group
 
 
 def _hand_out(descriptor: int, listener: socket.socket, store: Any, prefix: str, size: int, timeout: float) -> None:
-    waiting, end = size - 1, time.monotonic() + timeout
-    while waiting:
-        listener.settimeout(min(0.25, max(0.01, end - time.monotonic())))
-        with contextlib.suppress(TimeoutError):
-            connection, _ = listener.accept()
-            with connection:
-                socket.send_fds(connection, [b"d"], [descriptor])
-            waiting -= 1
-            continue
-        if store.check([f"{prefix}/elsewhere"]):
-            raise ElsewhereError(_elsewhere(store.get(f"{prefix}/elsewhere").decode()))
-        if time.monotonic() > end:
-            raise DistError(f"init: {waiting} of {size} ranks did not join within {timeout:g} s")
+    """Until each has said that it has the memory. One that ends meanwhile is gone for good, and the others with it."""
+    callers: dict[int, socket.socket] = {}
+    missing, end = set(range(1, size)), time.monotonic() + timeout
+    with contextlib.ExitStack() as open_sockets:
+        while len(callers) < size - 1:
+            listener.settimeout(min(0.25, max(0.01, end - time.monotonic())))
+            with contextlib.suppress(TimeoutError):
+                caller = open_sockets.enter_context(listener.accept()[0])
+                rank = _read_rank(caller, end)
+                if rank in missing and rank not in callers:
+                    socket.send_fds(caller, [b"d"], [descriptor])
+                    callers[rank] = caller
+                continue
+            if store.check([f"{prefix}/elsewhere"]):
+                raise ElsewhereError(_elsewhere(store.get(f"{prefix}/elsewhere").decode()))
+            if time.monotonic() > end:
+                raise DistError(_late(missing - callers.keys(), timeout))
+        for rank, caller in callers.items():
+            try:
+                caller.settimeout(max(0.01, end - time.monotonic()))
+                there = caller.recv(1) == b"k"
+            except TimeoutError:
+                raise DistError(_late({rank}, timeout)) from None
+            except OSError:
+                there = False
+            if not there:
+                raise DistError(f"init: rank {rank} has ended while it joined; look at its output")
+
+
+def _read_rank(caller: socket.socket, end: float) -> int:
+    """Whom a caller says to be, -1 for one that has ended."""
+    caller.settimeout(max(0.01, end - time.monotonic()))
+    with contextlib.suppress(ConnectionError):
+        if said := caller.recv(_RANK.size, socket.MSG_WAITALL):
+            return int(_RANK.unpack(said)[0]) if len(said) == _RANK.size else -1
+    return -1
+
+
+def _late(ranks: set[int], timeout: float) -> str:
+    named = ", ".join(f"rank {k}" for k in sorted(ranks))
+    return f"init: {named} did not join within {timeout:g} s (told by rank 0)"
 
 
 def _elsewhere(rank: str) -> str:
@@ -70,23 +105,31 @@ def _elsewhere(rank: str) -> str:
     )
 
 
-def _receive(store: Any, prefix: str, rank: int, timeout: float) -> int:
+def _receive(store: Any, prefix: str, rank: int, size: int, timeout: float) -> Any:
     """Another rank's part."""
-    name = store.get(f"{prefix}/address").decode()
+    name, group = store.get(f"{prefix}/address").decode(), None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)
+        descriptors: list[int] = []
         try:
             connection.connect("\0" + name)
+            connection.sendall(_RANK.pack(rank))
             _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+            if descriptors:
+                group = _native._LocalGroup(descriptors[0], rank, size)
+                connection.sendall(b"k")
         except OSError:
-            descriptors = []
-    if not descriptors:
-        store.set(f"{prefix}/elsewhere", str(rank))
+            group = None
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        if group is None:
+            store.set(f"{prefix}/elsewhere", str(rank))
+        # The first rank may notice at its end that others are late: it is it that says so.
+        store.wait([f"{prefix}/verdict"], timedelta(seconds=timeout + GRACE))
     verdict, _, text = store.get(f"{prefix}/verdict").decode().partition(" ")
-    if verdict == "shared" and descriptors:
-        return int(descriptors[0])
-    for descriptor in descriptors:
-        os.close(descriptor)
+    if verdict == "shared" and group is not None:
+        return group
     raise (ElsewhereError if verdict == "elsewhere" else DistError)(text or f"init: rank {rank} got no shared memory")
 
 
@@ -101,8 +144,5 @@ class LocalEngine(NativeEngine):
             raise ElsewhereError(
                 f"init: expected at most {LARGEST} ranks that share memory, got {size}; try backend='tcp'"
             )
-        descriptor = _share(store, prefix, size, timeout) if rank == 0 else _receive(store, prefix, rank, timeout)
-        try:
-            self._group = _native._LocalGroup(descriptor, rank, size)
-        finally:
-            os.close(descriptor)
+        first = rank == 0
+        self._group = _share(store, prefix, size, timeout) if first else _receive(store, prefix, rank, size, timeout)

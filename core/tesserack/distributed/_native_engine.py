@@ -22,13 +22,13 @@ def _told(call: Callable[..., Any], *arguments: Any) -> Any:
 class _Closed:
     """In place of a communicator that was given up."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, why: str = "was destroyed") -> None:
+        self._name, self._why = name, why
 
     def __getattr__(self, method: str) -> Any:
         if method == "abort":
             return lambda reason: None
-        raise DistBackendError(f"{method}: expected a group in use, got one that was destroyed ({self._name})")
+        raise DistBackendError(f"{method}: expected a group in use, got one that {self._why} ({self._name})")
 
 
 class NativeEngine(Engine):
@@ -80,6 +80,9 @@ class NativeEngine(Engine):
 
     def close(self) -> None:
         self._group = _Closed(self.name)
+
+    def forked(self) -> None:
+        self._group = _Closed(self.name, "belongs to the process that this one was forked from")
 
 
 def _lists(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:

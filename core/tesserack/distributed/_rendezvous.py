@@ -95,7 +95,7 @@ def _from_environment(rank: int, size: int, timeout: timedelta) -> Meeting:
         size = told[1] if told else int(_needed("WORLD_SIZE"))
     host, port = _place()
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    return Meeting(TCPStore(host, port, size, serves, timeout=timeout), rank, size)
+    return Meeting(TCPStore(host, port, size, serves, timeout=timeout, wait_for_workers=False), rank, size)
 
 
 def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Meeting:
@@ -122,7 +122,8 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
         raise ValueError(
             "Error initializing torch.distributed using tcp:// rendezvous: host and port expected, got " + url
         )
-    return Meeting(TCPStore(_resolve(parts.hostname), parts.port, size, rank == 0, timeout=timeout), rank, size)
+    store = TCPStore(_resolve(parts.hostname), parts.port, size, rank == 0, timeout=timeout, wait_for_workers=False)
+    return Meeting(store, rank, size)
 
 
 def store_for(init_method: str | None, store: Any, rank: int, size: int, timeout: timedelta) -> Meeting:

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from tesserack import _native
-from tesserack.distributed._errors import DistError, DistNetworkError
+from tesserack.distributed._errors import DistError, DistNetworkError, DistStoreError
 from tesserack.distributed._native_engine import NativeEngine
 
 __all__ = ["TCPEngine", "addresses"]
@@ -127,7 +127,10 @@ class _Mesh:
             self._answer(listener)
 
     def _call(self, other: int) -> None:
-        told = json.loads(self.store.get(f"{self.prefix}/rank{other}"))
+        try:
+            told = json.loads(self.store.get(f"{self.prefix}/rank{other}"))
+        except DistStoreError:
+            raise DistError(self._late([other])) from None
         self.hosts.append(told["machine"])
         failures: list[str] = []
         for host in told["hosts"]:
@@ -159,11 +162,14 @@ class _Mesh:
         while missing := self._missing():
             left = self.end - time.monotonic()
             if left <= 0:
-                named = ", ".join(f"rank {other}" for other in missing)
-                raise DistError(f"init: {named} did not join rank {self.rank} within {self.timeout:g} s")
+                raise DistError(self._late(missing))
             listener.settimeout(min(left, 1.0))
             with contextlib.suppress(TimeoutError):
                 self._admit(listener.accept()[0])
+
+    def _late(self, missing: list[int]) -> str:
+        named = ", ".join(f"rank {other}" for other in missing)
+        return f"init: {named} did not join rank {self.rank} within {self.timeout:g} s"
 
     def _admit(self, connection: socket.socket) -> None:
         """Keep a caller that knows the word; others are left alone."""
@@ -232,4 +238,19 @@ class TCPEngine(NativeEngine):
         except BaseException:
             mesh.close()
             raise
-        self._group = _native._SocketGroup(*mesh.descriptors(), rank, spins)
+        sockets = mesh.descriptors()
+        self._group = _native._SocketGroup(*sockets, rank, spins)
+        self._sockets = [each for channel in sockets for each in channel if each >= 0]
+
+    def forked(self) -> None:
+        # Connections that a child has copies of are not seen to end with this process. Their numbers stay taken: the
+        # native group closes them.
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for each in self._sockets:
+            os.dup2(nothing, each, inheritable=False)
+        os.close(nothing)
+        super().forked()
+
+    def close(self) -> None:
+        self._sockets = []
+        super().close()

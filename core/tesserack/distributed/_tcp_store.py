@@ -7,6 +7,7 @@ An answer is the name of an error, empty if there was none, and values or what t
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 import threading
@@ -108,8 +109,26 @@ class _Server:
                 open_socket.shutdown(socket.SHUT_RDWR)
             open_socket.close()
 
+    def forked(self) -> None:
+        """In a child: its copies would keep the port, and connections, when this process has ended."""
+        for copied in (self._listening, *self._connections):
+            copied.close()
+
 
 _servers: weakref.WeakValueDictionary[tuple[str, int], _Server] = weakref.WeakValueDictionary()
+_stores: weakref.WeakSet[TCPStore] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for server in list(_servers.values()):
+        server.forked()
+    _servers.clear()
+    for store in list(_stores):
+        store.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class TCPStore(Store):
@@ -144,11 +163,12 @@ class TCPStore(Store):
         self.timeout, self.host, self.port = timeout, host_name, int(port)
         self._lock = threading.Lock()
         self._server = self._serve(multi_tenant) if is_master else None
+        self._connection: socket.socket | None = None
         if self._server is not None:
             self.port = self._server.port
         else:
-            self._connection = self._connect()
-            weakref.finalize(self, self._connection.close)
+            self._connect()
+        _stores.add(self)
         self.add(WORKERS, 1)
         if is_master and wait_for_workers and world_size:
             self._await_workers(world_size)
@@ -166,13 +186,21 @@ class TCPStore(Store):
         weakref.finalize(self, server.leave)
         return server
 
+    def forked(self) -> None:
+        """In a child: it is a process of its own, which connects by itself once it asks."""
+        if self._connection is not None:
+            self._connection.close()
+        self._server, self._connection, self._lock = None, None, threading.Lock()
+
     def _connect(self) -> socket.socket:
         end = time.monotonic() + self.timeout.total_seconds()
         while True:
             left = end - time.monotonic()
             try:
                 connection = socket.create_connection((self.host, self.port), timeout=max(left, 0.05))
-                break
+                if connection.getsockname() != connection.getpeername():
+                    break
+                connection.close()  # a port that nobody listens at, and chance, have made it its own other end
             except OSError as error:  # the master may not be there yet
                 if left <= 0:
                     place = f"{self.host}:{self.port}"
@@ -180,6 +208,8 @@ class TCPStore(Store):
                 time.sleep(min(0.05, left))
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        weakref.finalize(self, connection.close)
+        self._connection = connection
         return connection
 
     def _await_workers(self, world_size: int) -> None:
@@ -201,12 +231,13 @@ class TCPStore(Store):
         ]
         try:
             with self._lock:
+                connection = self._connection or self._connect()
                 # The master keeps the time; one that is stopped keeps none.
-                self._connection.settimeout(timeout + GRACE)
-                self._connection.sendall(_pack(fields))
-                error, *answer = _receive(self._connection)
+                connection.settimeout(timeout + GRACE)
+                connection.sendall(_pack(fields))
+                error, *answer = _receive(connection)
         except TimeoutError as late:
-            self._connection.close()  # an answer that still comes would be taken for another's
+            connection.close()  # an answer that still comes would be taken for another's
             raise DistNetworkError(
                 f"TCPStore: the master at {self.host}:{self.port} did not answer within {timeout + GRACE:g} s ({op} of "
                 f"{', '.join(keys) or 'nothing'})"

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from tesserack.distributed._backends import COMMUNICATOR, DEFAULT_BACKEND, Backend, is_known
+from tesserack.distributed._gathering import gather
 from tesserack.distributed._group import ProcessGroup
 from tesserack.distributed._recorder import prepare
 from tesserack.distributed._rendezvous import Meeting, started_by_mpi, store_for
@@ -207,6 +208,8 @@ def init_process_group(
     meeting = meeting or store_for(init_method, store, rank, world_size, bound)
     # Programs may begin, end and begin again over one store: keys of each start are its own.
     name = f"world{next(_world.starts)}"
+    if _engine_name(chosen) != "fake":  # its other ranks never come
+        gather(PrefixStore(name, meeting.store), meeting.rank, meeting.size, bound)
     _world.default = GroupMember.WORLD = _make(meeting, range(meeting.size), chosen, name, bound)
     _world.default.group_desc = group_name or "default_pg"
     prepare(world_groups)
@@ -234,6 +237,16 @@ def _leave() -> None:
     for each in _world.groups.values():
         with contextlib.suppress(Exception):
             each.engine.leave()
+
+
+def _after_fork() -> None:
+    for each in _world.groups.values():
+        each.engine.forked()
+    atexit.unregister(_leave)  # a child is no rank, and leaves nothing
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def get_rank(group: Any = None) -> int:

@@ -328,6 +328,11 @@ class _CorrCholesky(Constraint):
         return lower_cholesky.check(value) & unit_rows
 
 
+def holds(checked: Tensor) -> bool:
+    """Whether a constraint is met everywhere; without data it is taken to be."""
+    return checked.is_meta or bool(checked.all())
+
+
 class _Square(Constraint):
     event_dim = 2
 
@@ -339,7 +344,7 @@ class _Square(Constraint):
 class _Symmetric(_Square):
     def check(self, value: Tensor) -> Tensor:
         square_check = super().check(value)
-        if not square_check.all():
+        if not holds(square_check):
             return square_check
         return ts.isclose(value, value.mT, atol=1e-6).all(-1).all(-1)
 
@@ -347,7 +352,7 @@ class _Symmetric(_Square):
 class _PositiveSemidefinite(_Symmetric):
     def check(self, value: Tensor) -> Tensor:
         symmetric_check = super().check(value)
-        if not symmetric_check.all():
+        if not holds(symmetric_check):
             return symmetric_check
         return ts.linalg.eigvalsh(value).ge(0).all(-1)  # type: ignore[no-any-return]
 
@@ -355,7 +360,7 @@ class _PositiveSemidefinite(_Symmetric):
 class _PositiveDefinite(_Symmetric):
     def check(self, value: Tensor) -> Tensor:
         symmetric_check = super().check(value)
-        if not symmetric_check.all():
+        if not holds(symmetric_check):
             return symmetric_check
         return ts.linalg.cholesky_ex(value).info.eq(0)  # type: ignore[no-any-return]
 

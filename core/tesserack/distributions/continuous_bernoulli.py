@@ -36,7 +36,7 @@ class ContinuousBernoulli(BinaryOdds, ExponentialFamily):
     ) -> None:
         batch_shape = self._take_odds(probs, logits)
         if probs is not None:
-            if validate_args is not None and not self.arg_constraints["probs"].check(self.probs).all():
+            if validate_args is not None and not constraints.holds(self.arg_constraints["probs"].check(self.probs)):
                 raise ValueError("The parameter probs has invalid values")
             self._param = self.__dict__["probs"] = clamp_probs(self.probs)
         self._lims = lims

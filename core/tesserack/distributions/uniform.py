@@ -22,7 +22,7 @@ class Uniform(Distribution):
         self.low, self.high = broadcast_all(low, high)
         batch_shape = Size() if is_number(low) and is_number(high) else self.low.size()
         super().__init__(batch_shape, validate_args=validate_args)
-        if self._validate_args and not ts.lt(self.low, self.high).all():
+        if self._validate_args and not constraints.holds(ts.lt(self.low, self.high)):
             raise ValueError("Uniform is not defined when low >= high")
 
     @property

@@ -281,12 +281,19 @@ def _levelled(args: Any, kwargs: Any) -> tuple[int, int, Any, Any]:
     return (level, count, *tree_unflatten(lifted, spec))
 
 
+# What draws random numbers by its arguments.
+_DRAWING = frozenset(("bernoulli", "binomial", "multinomial", "normal", "poisson", "rrelu", "rrelu_with_noise"))
+
+
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operator, or one of Python's, on arguments of which some are batched."""
     name = getattr(func, "__name__", "attribute")
     writes = name in ("setitem", *_MUTATING) or (name.endswith("_") and not name.endswith("__"))
     given = args[0] if args else None
     level, count, args, kwargs = _levelled(args, kwargs)
+    if name in _DRAWING and level <= len(batching) and batching[level - 1].randomness == "same":
+        raise SharedDraw(f"vmap: {name}: expected arguments that are the same for every entry with randomness='same', "
+                         "got some that differ; draw the numbers first")  # fmt: skip
     state, before = _state.__dict__.setdefault("runs", {}).get(level), _level()
     if state is None:
         raise Unbatchable("a tensor of a call of vmap that is over")
@@ -378,8 +385,12 @@ def _refuse_statistics(name: str, args: Any, kwargs: Any) -> None:
         )
 
 
-class BadOutput(ValueError):
-    """What a function gave does not have the dims that were asked for."""
+class BadOutput(ValueError, RuntimeError):
+    """What a function gave does not have the dims that were asked for, or cannot be known."""
+
+
+class SharedDraw(RuntimeError):
+    """Random numbers that are to be the same for every entry, of what differs from entry to entry."""
 
 
 class SharedWrite(RuntimeError):
@@ -390,6 +401,10 @@ def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
     """What the ``vmap`` of a custom function makes of its arguments, batched again; NotImplemented if none is."""
     if not any(_is_batched(arg) for arg in args):
         return NotImplemented
+    if function.vmap is not Function.vmap and function.generate_vmap_rule:
+        raise BadOutput(
+            f"{function.__name__}: expected either generate_vmap_rule=True or a staticmethod vmap, got both; remove one"
+        )
     if function.vmap is Function.vmap:
         raise Unbatchable(f"{function.__name__}, a custom function without vmap()")
     level, _, args, _ = _levelled(args, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import tesserack as ts
@@ -68,7 +69,7 @@ def tracked(tree: Any, error: type[Exception] = RuntimeError) -> Any:
 
     def track(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor):
-            return leaf
+            raise ValueError(f"func: expected tensors to differentiate by, got {type(leaf).__name__}")
         if not (leaf.is_floating_point() or leaf.is_complex()):
             raise error(f"func: Expected floating point or complex tensors to differentiate by, got {leaf.dtype}; only "
                         "those can require gradients")  # fmt: skip
@@ -136,12 +137,16 @@ def _beside(output: Any, cotangent: Any) -> Tensor:
 def chosen(name: str, args: tuple[Any, ...], argnums: int | tuple[int, ...]) -> tuple[list[int], bool]:
     """Positions of the arguments to differentiate by, and whether one was asked for alone."""
     single = isinstance(argnums, int)
-    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    places = []
+    if not single and not (isinstance(argnums, tuple) and argnums and all(isinstance(k, int) for k in argnums)):
+        raise RuntimeError(f"{name}: expected argnums to be an int or a tuple of at least one, got {argnums!r}")
+    wanted = (argnums,) if isinstance(argnums, int) else argnums
+    places: list[int] = []
     for position in wanted:
         if not -len(args) <= position < len(args):
             raise RuntimeError(f"{name}: got argnum={position}, but only {len(args)} positional inputs")
         places.append(position % len(args))
+    if len({*places}) < len(places):
+        raise RuntimeError(f"{name}: expected every argument once, got argnums={argnums}")
     return places, single
 
 
@@ -159,7 +164,13 @@ def split_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
         raise RuntimeError(f"{name}: expected the function to return (output, aux) with has_aux=True")
+    tensors_of(name, result[1], "aux")
     return result
+
+
+def _named_as(func: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """What takes a function's name and signature; modules and partial functions have none."""
+    return lambda wrapper: wraps(func)(wrapper) if callable(func) else wrapper
 
 
 def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Any:
@@ -169,6 +180,7 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
     ``RuntimeError`` unless the value is one tensor of one element and no dims.
     """
 
+    @_named_as(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         keep = outer_gradients(args, kwargs)
         places, single = chosen("grad", args, argnums)
@@ -209,6 +221,7 @@ def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: 
     """
     both = grad_and_value(func, argnums, has_aux)
 
+    @_named_as(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         found, value = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -230,9 +243,12 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         with guarded(primals):
             output, aux = split_aux("vjp", func(*inputs), has_aux)
     outputs = tensors_of("vjp", output, "the output")
+    shape = tree_flatten(output)[1]
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         given = tensors_of("vjp", cotangents, "the cotangents")
+        if tree_flatten(cotangents)[1] != shape:
+            raise RuntimeError("vjp: expected cotangents of the structure of the output")
         if [c.shape for c in given] != [y.shape for y in outputs]:
             raise RuntimeError(
                 f"vjp: expected cotangents of shapes {[tuple(y.shape) for y in outputs]}, got "
@@ -280,8 +296,10 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     >>> ts.func.jvp(ts.sin, (ts.zeros(2),), (ts.ones(2),))[1]
     tensor([1., 1.])
     """
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError("jvp: expected tuples of primals and of tangents")
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple) or not primals:
+        raise RuntimeError("jvp: expected tuples of primals and of tangents, of at least one each")
+    if tree_flatten(primals)[1] != tree_flatten(tangents)[1]:
+        raise RuntimeError("jvp: expected primals and tangents of the same structure")
     keep = outer_gradients(primals, tangents)
     with level(forward=True):
         inputs = [tracked(primal, ValueError) for primal in primals]
@@ -313,9 +331,17 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     leaves = tensors_of("linearize", inputs, "the primals")
     outputs = tensors_of("linearize", output, "the output")
     _, spec = tree_flatten(output)
+    shape = tree_flatten(primals)[1]
 
     def jvp_fn(*tangents: Any) -> Any:
         given = tensors_of("linearize", tangents, "the tangents")
+        if tree_flatten(tangents)[1] != shape:
+            raise RuntimeError("linearize: expected tangents of the structure of the primals")
+        if [(t.shape, t.dtype) for t in given] != [(x.shape, x.dtype) for x in leaves]:
+            raise RuntimeError(
+                f"linearize: expected tangents of {[(tuple(x.shape), x.dtype) for x in leaves]}, got "
+                f"{[(tuple(t.shape), t.dtype) for t in given]}"
+            )
         inner = (keep and ts.is_grad_enabled()) or outer_gradients(tangents)
         with level():
             pushed = push_forward(outputs, leaves, given)

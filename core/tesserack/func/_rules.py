@@ -9,12 +9,10 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.func._batched import Batched, Unbatchable
-from tesserack.ops.registry import operators
+from tesserack.ops.registry import operators, said
 
 __all__ = ["by_name", "written"]
 
-# Composites that go element by element.
-_ELEMENTWISE = {"pow", "float_power", "gelu", "clamp", "clip", "lerp", "isclose", "nan_to_num", "true_divide", "square"}
 _MANY_DIMS = {"sum", "mean", "amax", "amin", "any", "all", "nansum", "nanmean", "logsumexp", "var", "std"}
 _ONE_DIM = {"softmax", "log_softmax", "cumsum", "cumprod", "argmax", "argmin", "sort", "argsort", "cummax", "cummin"}
 _LIKE = {"clone", "detach", "contiguous", "zeros_like", "ones_like", "full_like", "empty_like", "to", "float", "double",
@@ -33,7 +31,7 @@ def _batched(x: Any) -> bool:
 @functools.cache
 def _pointwise() -> frozenset[str]:
     found = {r["base"] for r in _native._operators() if r["kind"] == "pointwise" and r["variant"] == "functional"}
-    return frozenset(found | _ELEMENTWISE)
+    return said("elementwise") | found
 
 
 def by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 from tesserack.autograd.function import VmapInfo, batching
-from tesserack.func._batched import BadOutput, Batched, NoTensor, SharedWrite, Unbatchable, entries, whole
+from tesserack.func._batched import BadOutput, Batched, NoTensor, SharedDraw, SharedWrite, Unbatchable, entries, whole
 from tesserack.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
@@ -26,8 +26,14 @@ def _spread(dims: Any, tree: Any, what: str) -> list[Any]:
     if dims is None or isinstance(dims, int):
         return [dims] * len(tree_flatten(tree, _hides_itself)[0])
     parts = tree.values() if isinstance(tree, dict) else tree
+    fits = (
+        not isinstance(tree, Tensor) and isinstance(tree, (tuple, list, dict)) and isinstance(dims, (tuple, list, dict))
+    )
+    if isinstance(dims, dict) and isinstance(tree, dict):
+        fits = fits and dims.keys() == tree.keys()
+        dims = {key: dims[key] for key in tree if key in dims}
     given = dims.values() if isinstance(dims, dict) else dims
-    if isinstance(tree, Tensor) or not isinstance(tree, (tuple, list, dict)) or len(dims) != len(tree):
+    if not fits or len(dims) != len(tree):
         raise ValueError(f"vmap: {what}={dims!r} does not have the structure of what it is for")
     return [dim for d, part in zip(given, parts, strict=True) for dim in _spread(d, part, what)]
 
@@ -71,10 +77,7 @@ def _count(leaves: list[Any], dims: list[Any]) -> int:
         raise ValueError(
             f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}"
         )
-    (size,) = sizes
-    if size == 0:
-        raise ValueError("vmap: the mapped dimension has size 0, so that the shapes of results are not known")
-    return int(size)
+    return int(*sizes)
 
 
 def vmap(
@@ -115,6 +118,8 @@ def vmap(
         found = _at_once(func, leaves, dims, spec, kwargs, out_dims, VmapInfo(count, randomness))
         if isinstance(found, tuple):
             return found[0]
+        if count == 0:
+            raise ValueError("vmap: the mapped dimension has size 0, so that the shapes of results are not known")
         results: list[list[Any]] = []
         before = ts.get_rng_state()
         mapped = _mapped(leaves, dims)
@@ -170,7 +175,7 @@ def _at_once(
             flat, out_spec = tree_flatten(func(*tree_unflatten(hidden, spec), **kwargs), _hides_itself)
             places = _spread(out_dims, tree_unflatten(flat, out_spec), "out_dims")
             made = [_shown(x, place, level, info.batch_size) for x, place in zip(flat, places, strict=True)]
-    except (SharedWrite, BadOutput):
+    except (SharedWrite, SharedDraw, BadOutput):
         raise
     except Exception as error:  # whatever it is, the calls one by one say it as it is
         if not state.wrote:

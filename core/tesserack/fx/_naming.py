@@ -82,6 +82,11 @@ def shown_package() -> str:
     return repr(ts.float32).partition(".")[0]
 
 
+def shown_function(name: str) -> Any:
+    """The function of the shown package: under the hook it is another object than here where it is Python."""
+    return getattr(sys.modules.get(shown_package(), ts), name)
+
+
 def _shown(module: str) -> str:
     return re.sub(r"^(tesserack|torch)\b", shown_package(), module)
 
@@ -124,14 +129,16 @@ def path_from_package(obj: Any, name: str) -> str | None:
     package = shown_package()
     if name.startswith("torch.ops.") and package != "torch":
         name = name.replace("torch", package, 1)
-    if name.partition(".")[0] == package and _follow(name) is obj:
+    whole = name.partition(".")[0] == package and _follow(name) is obj
+    if whole and "._" not in name:
         return name
     short = str(getattr(obj, "__name__", ""))
     ours = str(getattr(obj, "__module__", "") or "").partition(".")[0] in ("tesserack", "torch", "")
     for guess in (package, f"{package}.nn.functional") if ours and short.isidentifier() else ():
-        if _follow(f"{guess}.{short}") is obj:
+        found = _follow(f"{guess}.{short}")
+        if found is obj or getattr(found, "__wrapped__", None) is obj:  # under the hook, around functions in Python
             return f"{guess}.{short}"
-    return None
+    return name if whole else None
 
 
 def _follow(path: str) -> Any:

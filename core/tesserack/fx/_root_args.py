@@ -7,13 +7,13 @@ import warnings
 from types import CodeType, FunctionType
 from typing import Any
 
-from tesserack._tensor.assertions import _assert
 from tesserack.fx._codegen import PyTreeCodeGen, PyTreeInfo
 from tesserack.fx._compatibility import compatibility
+from tesserack.fx._naming import shown_function
 from tesserack.fx.node import base_types
 from tesserack.utils import _pytree as pytree
 
-__all__ = ["PH", "PHBase", "PHWithMeta", "assert_is_none", "create_args", "returned_type"]
+__all__ = ["PH", "PHBase", "PHWithMeta", "create_args", "returned_type"]
 
 _STARRED = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
@@ -37,9 +37,12 @@ class PHWithMeta(PHBase):
         self.ph_key = ph_key
 
 
-def assert_is_none(value: Any, message: str) -> None:
+def _assert_is_none(value: Any, message: str) -> None:
     """``AssertionError`` unless an argument is None, as it was when it was traced."""
     assert value is None, message
+
+
+_assert_is_none.__module__ = "tesserack.fx._symbolic_trace"  # where PyTorch has it, as written programs say
 
 
 def _taking_stars_whole(function: FunctionType, count: int) -> FunctionType:
@@ -132,9 +135,9 @@ def _specialize(tracer: Any, made: Any, name: str, value: Any) -> None:
 
     told = f"{name} has been specialized to have value {value} but got another value"
     if value is None:
-        tracer.create_proxy("call_function", assert_is_none, (made, told), {})
+        tracer.create_proxy("call_function", _assert_is_none, (made, told), {})
     elif type(value) is bool or (type(value) in base_types and not isinstance(value, Tensor)):
-        tracer.create_proxy("call_function", _assert, (made == value, told), {})
+        tracer.create_proxy("call_function", shown_function("_assert"), (made == value, told), {})
     else:
         warnings.warn(
             f"Was not able to add assertion to guarantee correct input {name} to specialized function. It is up to the "

@@ -21,6 +21,7 @@ from tesserack.fx._keeping import keeping_call, keeping_method
 from tesserack.fx._lazy_graph_module import _LazyGraphModule, _make_graph_module
 from tesserack.fx._patcher import Patcher
 from tesserack.fx._root_args import PH, PHBase, PHWithMeta, create_args, returned_type
+from tesserack.fx._root_args import _assert_is_none as _assert_is_none
 from tesserack.fx._scope import Scope, ScopeContextManager
 from tesserack.fx._wrapped import _wrapped_fns_to_patch, wrap
 from tesserack.fx.graph import Graph

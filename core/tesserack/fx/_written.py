@@ -17,10 +17,22 @@ _BARE = frozenset(
 )
 
 
+def _of_functional(func: Any) -> bool:
+    """Whether ``nn.functional`` has a function, wherever it is written."""
+    if not inspect.isfunction(func):
+        return False
+    if func.__module__.endswith("nn.functional"):
+        return True
+    from tesserack.nn import functional
+
+    ours = func.__module__.startswith(("tesserack.nn.", "torch.nn."))
+    own = getattr(functional, func.__name__, None)  # within a trace, around it
+    return ours and own is not None and inspect.unwrap(own) is inspect.unwrap(func)
+
+
 def as_written(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments as graphs of PyTorch's have them: what has a default in ``nn.functional`` by name, given or not."""
-    known = inspect.isfunction(func) and func.__module__.endswith("nn.functional") and func.__name__ not in _BARE
-    if not known or func.__name__.startswith(("conv", "avg_pool")):
+    if not _of_functional(func) or func.__name__ in _BARE or func.__name__.startswith(("conv", "avg_pool")):
         return args, kwargs
     bound = inspect.signature(func).bind(*args, **kwargs)
     bound.apply_defaults()

@@ -44,14 +44,14 @@ class Graph:
     def __init__(self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: Any = None) -> None:
         self._clear_nodes()
         self.owning_module = owning_module
-        self._tracer_cls = None if tracer_cls is not None and "<locals>" in tracer_cls.__qualname__ else tracer_cls
+        self._tracer_cls = tracer_cls
         self._tracer_extras = tracer_extras
         self._codegen = CodeGen()
         self._co_fields: dict[str, Any] = {}
 
     def _clear_nodes(self) -> None:
         # The end of the ring: before the first node and after the last.
-        self._root = Node(self, "", "output", "", (), {})
+        self._root = Node(self, "", "root", "", (), {})
         self._insert: Callable[[Node], None] = self._root.prepend
         self._len = 0
         self._graph_namespace = _Namespace()
@@ -112,6 +112,8 @@ class Graph:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {k: v for k, v in self.__dict__.items() if k not in ("_root", "_insert", "owning_module", "_len")}
+        if "<locals>" in getattr(self._tracer_cls, "__qualname__", ""):  # what no other process could import
+            state["_tracer_cls"] = None
         return {**state, "_steps": [*self.nodes]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

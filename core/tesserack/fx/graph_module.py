@@ -81,7 +81,9 @@ class GraphModule(Submodules, Module):
             raise RuntimeError(f"Unsupported type {root} passed for root!")
         own = self.__dict__
         own.update(meta={}, _replace_hooks=[], _create_node_hooks=[], _erase_node_hooks=[], _deepcopy_hooks=[])
-        own.update(shape_env=None, _tracer_cls=graph._tracer_cls, _tracer_extras=graph._tracer_extras or {})
+        nested = "<locals>" in getattr(graph._tracer_cls, "__qualname__", "")  # which no other process could import
+        own.update(shape_env=None, _tracer_cls=None if nested else graph._tracer_cls)
+        own.update(_tracer_extras=graph._tracer_extras or {})
         self.graph = graph
 
     def _take(self, parts: dict[str, Any], graph: Graph) -> None:

@@ -20,7 +20,7 @@ Target = Callable[..., Any] | str
 Argument = Any
 BaseArgumentTypes = str | int | float | bool | complex | ts.dtype | ts.Tensor | ts.device
 base_types = (str, int, float, bool, complex, ts.dtype, ts.Tensor, ts.device, type(ts.strided), type(ts.channels_last))
-_legal_ops = dict.fromkeys(("placeholder", "get_attr", "call_function", "call_method", "call_module", "output"))
+_legal_ops = dict.fromkeys(("placeholder", "get_attr", "call_function", "call_method", "call_module", "output", "root"))
 _side_effectful_functions = effects
 _format_arg, _get_qualified_name, _type_repr = format_arg, qualified_name, type_name
 

@@ -16,6 +16,7 @@ from tesserack._native import Operator
 from tesserack.aten.operators import OpOverload, OpOverloadPacket
 from tesserack.aten.schema import Argument, FunctionSchema, parse
 from tesserack.fx._compatibility import compatibility
+from tesserack.fx._naming import path_from_package, shown_package
 
 __all__ = ["ArgsKwargsPair", "check_for_mutable_operation", "create_type_hint", "get_signature_for_torch_op",
            "normalize_function", "normalize_module", "type_matches"]  # fmt: skip
@@ -77,7 +78,12 @@ def _schemas(op: Any) -> list[FunctionSchema] | None:
         return [op._schema]
     if isinstance(op, OpOverloadPacket):
         return [getattr(op, name)._schema for name in op.overloads()]
-    return _records().get(op.__name__) if isinstance(op, Operator) else None
+    if isinstance(op, Operator):
+        return _records().get(op.__name__)
+    # One that is a function around the operator, such as ``add`` with its numbers.
+    name = op.__name__ if isinstance(op, types.FunctionType) else ""
+    public = name and path_from_package(op, name) == f"{shown_package()}.{name}"
+    return _records().get(name) if public else None
 
 
 @compatibility(is_backward_compatible=False)

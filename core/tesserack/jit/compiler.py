@@ -1,5 +1,5 @@
-"""``compile`` and what belongs to it. By default functions run as they are, operator by operator; a compiler that a
-program brings along is given the graphs of its functions, wherever these are proved to do what the functions do.
+"""``compile`` and what belongs to it: graphs run in the place of functions wherever they are proved to do what these
+do; a compiler that a program brings along is given them.
 """
 
 from __future__ import annotations
@@ -104,15 +104,19 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """The function, which by default runs as it is, operator by operator; a module within an ``OptimizedModule``, which
-    names it ``_orig_mod``, in its state dict too. Without one, a decorator.
+    """The function, as one whose runs are graphs; a module within an ``OptimizedModule``, which names it ``_orig_mod``,
+    in its state dict too. Without one, a decorator.
+
+    The first call writes down what it does; later ones run the graph without Python, with the same results bit by
+    bit, and the same gradients. There is a graph for every shape, dtype, device, setting and object that the function
+    read, up to a limit, and each call checks them. Where it is not proved that a graph repeats what the function does
+    (it prints, sets attributes, reads values, asks the clock), it runs as plain Python: :func:`explain` tells the
+    line. ``fullgraph`` raises instead. Functions of fewer than eight operators run as plain Python, too, which is as
+    quick.
 
     A ``backend`` that is a function, or one that :func:`register_backend` has named, is called with the graph of a
     run, a :class:`tesserack.fx.GraphModule` of ATen's operators with parameters as its attributes, and with the
     tensors of the call; what it returns runs from then on, given these tensors, and returns the graph's results.
-    There is a graph for every shape, dtype, device, setting and object that the function read, and each call checks
-    them. Where it is not proved that a graph repeats what the function does (it prints, sets attributes, reads values,
-    asks the clock), it runs as plain Python: :func:`explain` tells the line. ``fullgraph`` raises instead.
 
     ``dynamic``: graphs are of fixed sizes whatever it says. ``mode`` and ``options`` are the compiler's.
     ``RuntimeError`` for ``mode`` together with ``options``; ``InvalidBackend`` for an unknown name;
@@ -151,7 +155,7 @@ def compiled_call(
     **options: Any,
 ) -> Any:
     """What runs a module's calls by a compiler; None where they run as they are."""
-    if disable or (backend in PLAIN and not fullgraph):
+    if disable:
         return None
     lookup_backend(backend)
 

@@ -12,38 +12,29 @@ from tesserack.nested._handlers import handles, unsupported
 from tesserack.nested._padding import from_padded, padded
 from tesserack.nested._size import NestedInt
 from tesserack.nested._tensor import NestedTensor, wrap, wrap_like
+from tesserack.ops.registry import said
 
-_UNARY = (
-    *("abs", "absolute", "acos", "acosh", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh"),
-    *("asin", "asinh", "atan", "atanh", "bitwise_not", "ceil", "celu", "conj", "conj_physical", "cos", "cosh"),
-    *("deg2rad", "digamma", "elu", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fix", "floor", "frac", "gelu"),
-    *("hardshrink", "hardsigmoid", "hardswish", "hardtanh", "i0", "isfinite", "isinf", "isnan", "isneginf", "isposinf"),
-    *("isreal", "leaky_relu", "lgamma", "log", "log10", "log1p", "log2", "logical_not", "logit", "logsigmoid", "mish"),
-    *("mvlgamma", "nan_to_num", "neg", "negative", "polygamma", "positive", "rad2deg", "reciprocal", "relu", "relu6"),
-    *("round", "rsqrt", "selu", "sgn", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "softplus"),
-    *("softshrink", "softsign", "sqrt", "square", "tan", "tanh", "tanhshrink", "threshold", "trunc", "i0e", "i1"),
-    *("i1e", "entr", "erfcx", "ndtr", "ndtri", "log_ndtr", "expit", "psi", "gammaln"),
-    *("__neg__", "__abs__", "__invert__", "__pos__"),
+# Written in Python, of operators that go element by element.
+_PYTHON = ("igamma", "igammac", "logsigmoid", "mvlgamma", "nextafter", "_nextafter")
+_SYMBOLS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+_DUNDERS = (
+    *("__neg__", "__abs__", "__invert__", "__pos__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
+    *(f"__{side}{name}__" for name in _SYMBOLS for side in ("", "r")),
 )
-_BINARY = (
-    *("add", "addcdiv", "addcmul", "arctan2", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or"),
-    *("bitwise_right_shift", "bitwise_xor", "clamp", "clamp_max", "clamp_min", "clip", "copysign", "div", "divide"),
-    *("eq", "float_power", "floor_divide", "fmax", "fmin", "fmod", "gcd", "ge", "greater", "greater_equal", "gt"),
-    *("heaviside", "hypot", "igamma", "igammac", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "logaddexp"),
-    *("logaddexp2", "logical_and", "logical_or", "logical_xor", "lt", "masked_fill", "maximum", "minimum", "mul"),
-    *("multiply", "ne", "nextafter", "_nextafter", "not_equal", "pow", "remainder", "rsub", "sub", "subtract"),
-    "true_divide",
-    *("xlogy", "xlog1py", "zeta", "isclose", "prelu"),
-    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
-    *("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__and__", "__rand__", "__or__"),
-    *("__ror__", "__xor__", "__rxor__", "__lshift__", "__rlshift__", "__rshift__", "__rrshift__", "__eq__", "__ne__"),
-    *("__lt__", "__le__", "__gt__", "__ge__"),
+
+
+def _elementwise() -> set[str]:
+    """What declarations call so, by the names that functions of Python have."""
+    names = said("elementwise")
+    return {*names, *(name.removeprefix("special_") for name in names), "expit", "psi", "gammaln", "prelu", *_PYTHON}
+
+
+_NAMES = _elementwise()
+ELEMENTWISE = (*sorted(_NAMES), *_DUNDERS)
+IN_PLACE = (
+    *(f"{name}_" for name in sorted(_NAMES - {"prelu", "isclose"})),
+    *(f"__i{name}__" for name in _SYMBOLS if not name.endswith("shift")),
 )
-_IN_PLACE = tuple(
-    f"{name}_" for name in (*_UNARY, *_BINARY) if not name.startswith("__") and name not in ("prelu", "isclose")
-) + tuple(
-    f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
-)  # fmt: skip
 
 
 def _refuse_sizes(name: str, args: Any) -> None:
@@ -96,12 +87,6 @@ def _spread(nt: NestedTensor, other: Tensor) -> Tensor:
     return from_padded(other.expand(sizes), nt).values()
 
 
-@handles(*_UNARY)
-def _unary(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any:
-    _refuse_sizes(func.__name__, args)
-    return wrap_like(func(input.values(), *args, **kwargs), input)
-
-
 @handles("_frexp")
 def _several(func: Any, input: NestedTensor) -> Any:
     return tuple(wrap_like(part, input) for part in func(input.values()))
@@ -117,8 +102,8 @@ def _operands(name: str, args: Any, kwargs: Any) -> tuple[NestedTensor, list[Any
     return nested, [change(a) for a in args], {key: change(a) for key, a in kwargs.items()}
 
 
-@handles(*_BINARY)
-def _binary(func: Any, *args: Any, **kwargs: Any) -> Any:
+@handles(*ELEMENTWISE)
+def elements(func: Any, *args: Any, **kwargs: Any) -> Any:
     nested, changed, options = _operands(func.__name__, args, kwargs)
     return wrap_like(func(*changed, **options), _widest(nested, args, kwargs))
 
@@ -135,7 +120,7 @@ def _where(func: Any, condition: Tensor, input: Any, other: Any) -> Any:
     return wrap_like(func(*changed), nested)
 
 
-@handles(*_IN_PLACE)
+@handles(*IN_PLACE)
 def _in_place(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(input, NestedTensor):
         raise RuntimeError(f"{func.__name__}: expected a nested tensor to write to, got a dense one; try the function "

@@ -8,7 +8,7 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.nested._handlers import handles
-from tesserack.nested._pointwise import _binary, pads
+from tesserack.nested._pointwise import elements, pads
 from tesserack.nested._tensor import NestedTensor, _checked, wrap_like
 
 _PAIRS = ("max", "min")  # with a dim, these return indices too; with a tensor they are of two operands
@@ -95,7 +95,7 @@ def _reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: Any = None
     options = {key: value for key, value in options.items() if value is not None}
     other = options.get("other", dim)
     if name in _PAIRS and isinstance(other, Tensor):
-        return _binary(func, input, other)
+        return elements(func, input, other)
     if keepdim is not None:
         options["keepdim"] = keepdim
     if dim is None or (isinstance(dim, (list, tuple)) and not len(dim)):

@@ -9,18 +9,18 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.nested._handlers import row_handles, unsupported
 from tesserack.nested._misc import _CONVERSIONS, _FILLS, _LIKE
-from tesserack.nested._pointwise import _BINARY, _IN_PLACE, _UNARY
+from tesserack.nested._pointwise import ELEMENTWISE, IN_PLACE
 from tesserack.nested._strided import StridedNestedTensor, from_rows, packed, wrap_like_rows, wrap_rows
 from tesserack.nested._strided_dispatch import each_row, in_place, is_rows, joined, on_buffers, whole
 from tesserack.nested._strided_shape import inside
 
 
-@row_handles(*_UNARY, *_BINARY, "where", "one_hot")
+@row_handles(*ELEMENTWISE, "where", "one_hot")
 def _elements(func: Any, *args: Any, **kwargs: Any) -> Any:
     return on_buffers(func, args, kwargs)
 
 
-@row_handles(*_IN_PLACE, *_FILLS)
+@row_handles(*IN_PLACE, *_FILLS)
 def _written(func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
     return in_place(func, input, *args, **kwargs)
 

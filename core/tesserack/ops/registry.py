@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["operators", "public_functions", "reduced"]
+__all__ = ["aliases", "facts", "operators", "public_functions", "reduced", "said"]
 
 _functions, _shown = _native._install_operators()
 _namespaces: dict[tuple[str, int], set[str]] = {}
@@ -25,6 +25,27 @@ def public_functions(namespace: str | None = None) -> dict[str, Any]:
     """The operators that ``tesserack``, or a namespace such as ``"special"``, shows as functions."""
     names = _shown if namespace is None else _names(namespace)
     return {name: _functions[name] for name in names}
+
+
+_facts: dict[str, frozenset[str]] = {}
+
+
+def facts() -> dict[str, frozenset[str]]:
+    """What the declarations say of operators beyond their schemas, by name: the words of ``ops/common/facts.h``."""
+    if not _facts:
+        _facts.update((name, frozenset(words.split())) for name, words in _native._facts().items())
+    return _facts
+
+
+def said(*words: str) -> frozenset[str]:
+    """The names of operators whose declarations say one of the words; pointwise ones are ``"elementwise"``."""
+    return frozenset(name for name, known in facts().items() if not known.isdisjoint(words))
+
+
+def aliases() -> dict[str, str]:
+    """Which operator a name is another one for."""
+    words = ((name, word) for name, known in facts().items() for word in known if word.startswith("alias:"))
+    return {name: word.removeprefix("alias:") for name, word in words}
 
 
 def _names(namespace: str) -> set[str]:

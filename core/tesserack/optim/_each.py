@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native, ops
 from tesserack.optim._counts import NUMBERS, as_counter, count_steps, counter, numbers_of
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, require
 
 State = dict[str, Any]
 _COUNTS = ("step", *NUMBERS)
 
 
-class Rule(NamedTuple):
-    """A step by the operator ``_optimizer_step_``: its name there, the lists of state it takes, and its numbers."""
-
-    name: str
-    states: tuple[str, ...]
-    numbers: tuple[float, ...]
+#: The start of most rules: the gradient with its sign, and weight decay added. Their first numbers are these two.
+DECAYED = "k = sign * grad + decay * param"
 
 
 class EachOptimizer:
-    """A step of one parameter at a time: subclasses define ``_start``, ``_rule`` and ``_step_one``.
+    """A step of one parameter at a time: subclasses define ``_start``, and ``_rule`` or ``_step_one``.
 
     Stands before ``Optimizer`` among the bases, whose direct subclasses programs list to find optimizers by name.
-    The rule is used where nothing of the step is recorded, one call for all parameters that share it.
+    Where nothing of the step is recorded, one call steps all parameters that share a rule and its numbers; else it runs
+    by single operators, which autograd follows. ``_step_one`` is for steps that no rule states: sparse ones above all.
     Complex parameters are seen as pairs of real numbers.
     """
 
@@ -40,8 +38,8 @@ class EachOptimizer:
         """Update ``param``, and ``state``, whose step is counted already."""
         raise NotImplementedError(f"{type(self).__name__}: define _step_one()")
 
-    def _rule(self, state: State, group: Group) -> Rule | None:
-        """The step as one program; called once in a step, and may change numbers in ``state``."""
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]] | None:
+        """The step and its numbers; called once in a step, and may change numbers in ``state``."""
         return None
 
     def _update(self, group: Group) -> None:
@@ -61,20 +59,26 @@ class EachOptimizer:
             else:
                 step = state["step"] = int(state["step"]) + 1
             seen = _Seen(state, step, param.is_complex())
-            rule = self._rule(seen, group) if _is_plain(param, group) else None
-            if rule is not None:
-                together.setdefault((rule, param.dtype, param.device), []).append(param)
+            ruled = self._rule(seen, group) if param.grad.layout is ts.strided else None
+            if ruled is not None and _is_plain(param, group):
+                together.setdefault((*ruled, param.dtype, param.device), []).append(param)
             else:
-                grad = -param.grad if group.get("maximize") else param.grad
-                if param.is_complex():
-                    self._step_one(as_real(param), as_real(grad.resolve_conj()), seen, group)
-                else:
-                    self._step_one(param, grad, seen, group)
+                self._step_apart(param, param.grad, seen, group, ruled)
             seen.keep(state)
-        for (rule, _, _), params in together.items():
+        for (rule, numbers, _, _), params in together.items():
             lists: list[list[Tensor]] = [[self.state[param][name] for param in params] for name in rule.states]
             lists += [[]] * (3 - len(lists))
-            ops._optimizer_step_(rule.name, params, [param.grad for param in params], *lists, *rule.numbers)
+            ops._optimizer_step_(rule.text, params, [param.grad for param in params], *lists, *numbers)
+
+    def _step_apart(self, param: Tensor, grad: Tensor, state: State, group: Group, ruled: Any) -> None:
+        """By single operators; complex numbers are pairs of real ones."""
+        if param.is_complex():
+            param, grad = as_real(param), as_real(grad.resolve_conj())
+        if ruled is not None:
+            rule, numbers = ruled
+            rule.step(param, grad, state, numbers)
+        else:
+            self._step_one(param, -grad if group.get("maximize") else grad, state, group)
 
 
 class _Seen(dict[str, Any]):
@@ -139,12 +143,6 @@ def refuse_capturable(group: Group, param: Tensor) -> None:
             "If capturable=True, params and state_steps must be on an accelerator, got a parameter on cpu; "
             "leave capturable=False"
         )
-
-
-def decayed(grad: Tensor, param: Tensor, group: Group) -> Tensor:
-    """The gradient with the group's weight decay added."""
-    decay = group["weight_decay"]
-    return grad.add(param, alpha=decay) if decay else grad
 
 
 def check_usual(group: Group) -> None:

@@ -5,10 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, sign_and_decay, zeros
+from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["Adadelta"]
+
+
+_RULE = Rule(
+    "square_avg acc_delta",
+    "sign decay rho weight eps rate",
+    f"""{DECAYED}
+    square_avg = rho * square_avg + weight * k * k
+    delta = sqrt(acc_delta + eps) / sqrt(square_avg + eps) * k
+    param = param - rate * delta
+    acc_delta = rho * acc_delta + weight * delta * delta""",
+)
 
 
 class Adadelta(EachOptimizer, Optimizer):
@@ -59,15 +71,6 @@ class Adadelta(EachOptimizer, Optimizer):
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         state["square_avg"], state["acc_delta"] = zeros(param), zeros(param)
 
-    def _rule(self, state: State, group: Group) -> Rule:
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         rho, eps, rate = float(group["rho"]), float(group["eps"]), float(group["lr"])
-        return Rule("adadelta", ("square_avg", "acc_delta"), (*sign_and_decay(group), rho, 1 - rho, eps, rate))
-
-    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        grad = decayed(grad, param, group)
-        rho, eps = group["rho"], group["eps"]
-        square, moved = state["square_avg"], state["acc_delta"]
-        square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
-        delta = moved.add(eps).sqrt_().div(square.add(eps).sqrt_()).mul_(grad)
-        moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
-        param.add_(delta, alpha=-float(group["lr"]))
+        return _RULE, (*sign_and_decay(group), rho, 1 - rho, eps, rate)

@@ -7,10 +7,20 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.optim._counts import counter
-from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay
+from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["Adagrad"]
+
+
+_RULE = Rule(
+    "sum",
+    "sign decay rate eps",
+    f"""{DECAYED}
+    sum = sum + k * k
+    param = param - rate * k / (sqrt(sum) + eps)""",
+)
 
 
 class Adagrad(EachOptimizer, Optimizer):
@@ -79,21 +89,14 @@ class Adagrad(EachOptimizer, Optimizer):
             state["step"].share_memory_()
             state["sum"].share_memory_()
 
-    def _rule(self, state: State, group: Group) -> Rule:
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
-        return Rule("adagrad", ("sum",), (*sign_and_decay(group), rate, float(group["eps"])))
+        return _RULE, (*sign_and_decay(group), rate, float(group["eps"]))
 
     def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        """The step where a sparse gradient has elements."""
         rate = float(group["lr"]) / (1 + (state["step"] - 1) * group["lr_decay"])
         squares = state["sum"]
-        if grad.layout is not ts.strided:
-            return self._step_rows(param, grad, squares, rate, group)
-        grad = decayed(grad, param, group)
-        squares.addcmul_(grad, grad, value=1)
-        param.addcdiv_(grad, kept(squares, group).sqrt().add(group["eps"]), value=-rate)
-
-    def _step_rows(self, param: Tensor, grad: Tensor, squares: Tensor, rate: float, group: Group) -> None:
-        """The step where a sparse gradient has elements."""
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         grad = grad.coalesce()

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay, zeros
+from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer
 
 __all__ = ["Adamax"]
+
+
+_RULE = Rule(
+    "exp_avg exp_inf",
+    "sign decay weight beta2 rate eps",
+    f"""{DECAYED}
+    exp_avg = exp_avg + weight * (k - exp_avg)
+    exp_inf = max(beta2 * exp_inf, abs(k) + eps)
+    param = param - rate * exp_avg / exp_inf""",
+)
 
 
 class Adamax(EachOptimizer, Optimizer):
@@ -59,16 +69,8 @@ class Adamax(EachOptimizer, Optimizer):
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         state["exp_avg"], state["exp_inf"] = zeros(param), zeros(param)
 
-    def _rule(self, state: State, group: Group) -> Rule:
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         beta1, beta2 = map(float, group["betas"])
         rate = float(group["lr"]) / (1 - beta1 ** state["step"])
         numbers = (*sign_and_decay(group), 1 - beta1, beta2, rate, float(group["eps"]))
-        return Rule("adamax", ("exp_avg", "exp_inf"), numbers)
-
-    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        grad = decayed(grad, param, group)
-        beta1, beta2 = group["betas"]
-        mean, top = state["exp_avg"], state["exp_inf"]
-        mean.lerp_(grad, 1 - beta1)
-        top.copy_(ts.maximum(top.mul_(beta2), grad.abs().add_(group["eps"])))
-        param.addcdiv_(kept(mean, group), kept(top, group), value=-float(group["lr"]) / (1 - beta1 ** state["step"]))
+        return _RULE, numbers

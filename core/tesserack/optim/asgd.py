@@ -6,10 +6,20 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.optim._counts import counter
-from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, sign_and_decay, zeros
+from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer
 
 __all__ = ["ASGD"]
+
+
+_RULE = Rule(
+    "ax",
+    "sign decay shrink eta mu",
+    f"""{DECAYED}
+    param = param * shrink - eta * k
+    ax = select(mu < 1, ax + mu * (param - ax), param)""",
+)
 
 
 class ASGD(EachOptimizer, Optimizer):
@@ -60,21 +70,10 @@ class ASGD(EachOptimizer, Optimizer):
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         state["eta"], state["mu"], state["ax"] = counter(float(group["lr"])), counter(1.0), zeros(param)
 
-    def _rule(self, state: State, group: Group) -> Rule:
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         eta, mu = state["eta"], state["mu"]
         self._count(state, group)
-        return Rule("asgd", ("ax",), (*sign_and_decay(group), 1 - group["lambd"] * eta, eta, mu))
-
-    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        grad = decayed(grad, param, group)
-        eta = state["eta"]
-        param.mul_(1 - group["lambd"] * eta)
-        param.add_(grad, alpha=-eta)
-        if state["mu"] == 1:
-            state["ax"].copy_(param)
-        else:
-            state["ax"].add_(param.sub(state["ax"]).mul_(state["mu"]))
-        self._count(state, group)
+        return _RULE, (*sign_and_decay(group), 1 - group["lambd"] * eta, eta, mu)
 
     def _count(self, state: State, group: Group) -> None:
         """The rates of the next step."""

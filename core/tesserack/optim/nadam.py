@@ -7,20 +7,31 @@ from typing import Any
 
 from tesserack import Tensor
 from tesserack.optim._counts import counter
-from tesserack.optim._each import (
-    EachOptimizer,
-    Rule,
-    State,
-    check_usual,
-    decayed,
-    kept,
-    moments,
-    sign_and_decay,
-    zeros,
-)
+from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["NAdam", "RAdam"]
+
+
+_STATES, _NUMBERS = "exp_avg exp_avg_sq", "sign decay shrink weight beta2 weight_sq"
+_MOMENTS = f"""{DECAYED}
+exp_avg = exp_avg + weight * (k - exp_avg)
+exp_avg_sq = beta2 * exp_avg_sq + weight_sq * k * k
+"""
+_NADAM = Rule(
+    _STATES,
+    f"{_NUMBERS} correction of_grad of_mean eps",
+    f"""{_MOMENTS}
+    scale = sqrt(exp_avg_sq / correction) + eps
+    param = param * shrink - of_grad * k / scale - of_mean * exp_avg / scale""",
+)
+_RADAM = Rule(
+    _STATES,
+    f"{_NUMBERS} rate eps",
+    f"{_MOMENTS} param = param * shrink - rate * exp_avg / (sqrt(exp_avg_sq) + eps)",
+)
+_RADAM_EARLY = Rule(_STATES, f"{_NUMBERS} rate", f"{_MOMENTS} param = param * shrink - rate * exp_avg")
 
 
 class _Decaying(EachOptimizer):
@@ -31,13 +42,6 @@ class _Decaying(EachOptimizer):
 
     def _start(self, state: State, param: Tensor, group: Group) -> None:
         state["exp_avg"], state["exp_avg_sq"] = zeros(param), zeros(param)
-
-    def _decayed(self, grad: Tensor, param: Tensor, group: Group) -> Tensor:
-        if not group["decoupled_weight_decay"]:
-            return decayed(grad, param, group)
-        if group["weight_decay"]:
-            param.mul_(1 - float(group["lr"]) * group["weight_decay"])
-        return grad
 
     def _moments(self, group: Group) -> tuple[float, ...]:
         """The first numbers of a rule: sign, decay in the gradient, factor of the parameter, and of the moments."""
@@ -102,13 +106,13 @@ class NAdam(_Decaying, Optimizer):
         state["mu_product"] = counter(1.0)
         super()._start(state, param, group)
 
-    def _rule(self, state: State, group: Group) -> Rule:
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         (_, beta2), step, rate = group["betas"], state["step"], float(group["lr"])
         now, following = self._weights(state, group)
         of_grad = rate * (1 - now) / (1 - state["mu_product"])
         of_mean = rate * following / (1 - state["mu_product"] * following)
         numbers = (*self._moments(group), 1 - float(beta2) ** step, of_grad, of_mean, float(group["eps"]))
-        return Rule("nadam", ("exp_avg", "exp_avg_sq"), numbers)
+        return _NADAM, numbers
 
     def _weights(self, state: State, group: Group) -> tuple[float, float]:
         """What the mean weighs in this step and the next; their product is counted on."""
@@ -116,15 +120,6 @@ class NAdam(_Decaying, Optimizer):
         now, following = (group["betas"][0] * (1 - 0.5 * 0.96 ** (t * decay)) for t in (step, step + 1))
         state["mu_product"] *= now
         return now, following
-
-    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        grad = self._decayed(grad, param, group)
-        (_, beta2), step, rate = group["betas"], state["step"], float(group["lr"])
-        now, following = self._weights(state, group)
-        mean, square = moments(grad, state, group["betas"])
-        scale = kept(square, group).div(1 - beta2**step).sqrt_().add(group["eps"])
-        param.addcdiv_(grad, scale, value=-rate * (1 - now) / (1 - state["mu_product"]))
-        param.addcdiv_(kept(mean, group), scale, value=-rate * following / (1 - state["mu_product"] * following))
 
 
 class RAdam(_Decaying, Optimizer):
@@ -169,22 +164,12 @@ class RAdam(_Decaying, Optimizer):
         }
         super().__init__(params, defaults)
 
-    def _rule(self, state: State, group: Group) -> Rule:
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         factor, step = _rectified(group["betas"], state["step"]), state["step"]
         rate = float(group["lr"]) / (1 - float(group["betas"][0]) ** step)
-        states, numbers = ("exp_avg", "exp_avg_sq"), self._moments(group)
         if factor is None:
-            return Rule("radam_early", states, (*numbers, rate))
-        return Rule("radam", states, (*numbers, rate * factor, float(group["eps"])))
-
-    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        grad = self._decayed(grad, param, group)
-        mean, square = moments(grad, state, group["betas"])
-        update = kept(mean, group).div(1 - group["betas"][0] ** state["step"])
-        factor = _rectified(group["betas"], state["step"])
-        if factor is not None:
-            update = update.mul_(factor).div_(kept(square, group).sqrt().add(group["eps"]))
-        param.add_(update, alpha=-float(group["lr"]))
+            return _RADAM_EARLY, (*self._moments(group), rate)
+        return _RADAM, (*self._moments(group), rate * factor, float(group["eps"]))
 
 
 def _rectified(betas: tuple[float, float], step: float) -> float | None:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, Rule, State, check_usual, decayed, kept, sign_and_decay, zeros
+from tesserack.optim._each import DECAYED, EachOptimizer, State, check_usual, sign_and_decay, zeros
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["RMSprop"]
+
+
+def _rule_of(centered: bool, momentum: bool) -> Rule:
+    variance = "square_avg - grad_avg * grad_avg" if centered else "square_avg"
+    return Rule(
+        f"square_avg {'grad_avg' * centered} {'momentum_buffer' * momentum}",
+        f"sign decay alpha weight rate eps {'momentum' * momentum}",
+        f"""{DECAYED}
+        square_avg = alpha * square_avg + weight * k * k
+        {"grad_avg = grad_avg + weight * (k - grad_avg)" * centered}
+        scale = sqrt({variance}) + eps
+        {"momentum_buffer = momentum * momentum_buffer + k / scale" * momentum}
+        param = param - {"rate * momentum_buffer" if momentum else "rate * k / scale"}""",
+    )
+
+
+_RULES = {(c, m): _rule_of(c, m) for c in (False, True) for m in (False, True)}
 
 
 class RMSprop(EachOptimizer, Optimizer):
@@ -67,30 +85,9 @@ class RMSprop(EachOptimizer, Optimizer):
         if group["centered"]:
             state["grad_avg"] = zeros(param)
 
-    def _rule(self, state: State, group: Group) -> Rule:
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         alpha, momentum = float(group["alpha"]), float(group["momentum"])
-        name, states = "rmsprop", cast("tuple[str, ...]", ("square_avg",))
         numbers: tuple[float, ...] = (*sign_and_decay(group), alpha, 1 - alpha, float(group["lr"]), float(group["eps"]))
-        if group["centered"]:
-            name, states = f"{name}_centered", (*states, "grad_avg")
         if momentum > 0:
-            name, states, numbers = f"{name}_momentum", (*states, "momentum_buffer"), (*numbers, momentum)
-        return Rule(name, states, numbers)
-
-    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        grad = decayed(grad, param, group)
-        alpha, rate = group["alpha"], float(group["lr"])
-        square = state["square_avg"]
-        square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
-        if group["centered"]:
-            mean = state["grad_avg"]
-            mean.lerp_(grad, 1 - alpha)
-            scale = square.addcmul(kept(mean, group), kept(mean, group), value=-1).sqrt_().add(group["eps"])
-        else:
-            scale = kept(square, group).sqrt().add(group["eps"])
-        if group["momentum"] > 0:
-            buffer = state["momentum_buffer"]
-            buffer.mul_(group["momentum"]).addcdiv_(grad, scale)
-            param.add_(kept(buffer, group), alpha=-rate)
-        else:
-            param.addcdiv_(grad, scale, value=-rate)
+            numbers = (*numbers, momentum)
+        return _RULES[bool(group["centered"]), momentum > 0], numbers

@@ -6,10 +6,23 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim._each import EachOptimizer, Rule, State, zeros
+from tesserack.optim._each import EachOptimizer, State, zeros
+from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, Optimizer, require
 
 __all__ = ["Rprop"]
+
+
+_RULE = Rule(
+    "prev step_size",
+    "way up down low high",
+    """k = way * grad
+    agreement = k * prev
+    factor = select(agreement > 0, up, select(agreement < 0, down, 1))
+    step_size = min(max(step_size * factor, low), high)
+    prev = select(agreement < 0, 0, k)
+    param = param - sign(prev) * step_size""",
+)
 
 
 class Rprop(EachOptimizer, Optimizer):
@@ -63,17 +76,7 @@ class Rprop(EachOptimizer, Optimizer):
         state["prev"] = zeros(param)
         state["step_size"] = ts.full_like(param.detach(), start)
 
-    def _rule(self, state: State, group: Group) -> Rule:
+    def _rule(self, state: State, group: Group) -> tuple[Rule, tuple[float, ...]]:
         (down, up), (low, high) = group["etas"], group["step_sizes"]
         sign = -1.0 if group["maximize"] else 1.0
-        return Rule("rprop", ("prev", "step_size"), (sign, float(up), float(down), float(low), float(high)))
-
-    def _step_one(self, param: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        (down, up), (low, high) = group["etas"], group["step_sizes"]
-        agreement = grad * state["prev"]
-        turned = agreement < 0
-        factor = ts.ones_like(agreement).masked_fill_(agreement > 0, up).masked_fill_(turned, down)
-        state["step_size"].mul_(factor).clamp_(low, high)
-        grad = grad.masked_fill(turned, 0)
-        param.addcmul_(grad.sign(), state["step_size"], value=-1)
-        state["prev"].copy_(grad)
+        return _RULE, (sign, float(up), float(down), float(low), float(high))

@@ -27,7 +27,7 @@ from tesserack.nn.modules._state_dict import StateDict
 from tesserack.serialization._files import destination, read_exactly
 from tesserack.serialization._safe import get_safe_globals
 from tesserack.serialization._torch_file import read_archive_with, read_legacy_with, rest_of
-from tesserack.serialization._torch_pickle import STORAGES, StorageKind, call_named
+from tesserack.serialization._torch_names import STORAGES, StorageKind, call_named
 from tesserack.serialization._torch_writer import StorageTable, deep_recursion, write_records
 from tesserack.sparse._parts import parts_of
 from tesserack.utils.homes import public_name

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 import tesserack as ts
 from tesserack import Tensor
 from tesserack.serialization._files import Window, read_exactly, read_into
-from tesserack.serialization._torch_pickle import NameRefused, PickleRefused, Storage, StorageKind, end_of, interpret
+from tesserack.serialization._torch_names import NameRefused, PickleRefused, Storage, StorageKind
+from tesserack.serialization._torch_pickle import end_of, interpret
 from tesserack.serialization._zip import archive_end
 
 __all__ = [

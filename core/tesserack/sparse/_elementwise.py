@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native
+from tesserack.ops.registry import said
 from tesserack.sparse._convert import _dense, to_coo
 from tesserack.sparse._dispatch import assign, differentiable, empty_of, in_place, kernel, layout_name, refuse
 from tesserack.sparse._out import write_out
@@ -24,29 +25,6 @@ from tesserack.sparse._parts import (
 )
 
 __all__: list[str] = []
-
-# Functions that are zero at zero; what they do to elements in one place is not the sum of what they do to each.
-_UNARY = (
-    *("abs", "absolute", "angle", "arcsin", "arcsinh", "arctan", "arctanh", "asin", "asinh", "atan", "atanh", "ceil"),
-    *("erf", "erfinv", "expm1", "fix", "floor", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p"),
-    *(
-        "deg2rad",
-        "nan_to_num",
-        "rad2deg",
-        "relu",
-        "round",
-        "round.decimals",
-        "sgn",
-        "sign",
-        "signbit",
-        "sin",
-        "sinh",
-        "sqrt",
-    ),
-    *("square", "tan", "tanh", "trunc"),
-)
-_LINEAR = ("neg", "negative", "conj", "conj_physical", "positive", "resolve_conj", "resolve_neg")
-_LINEAR_PARTS = ("real", "imag")
 
 
 def _register_unary(name: str, linear: bool) -> None:
@@ -81,9 +59,11 @@ _KNOWN = {record["name"] for record in _native._operators()}
 
 
 def _register_all() -> None:
-    for name in _UNARY:
+    """What declarations call linear, or zero at zero: what the latter do to the sum of elements in one place is not the
+    sum of what they do to each."""
+    for name in (*sorted(said("zero")), "round.decimals"):
         _register_unary(name, False)
-    for name in (*_LINEAR, *_LINEAR_PARTS):
+    for name in sorted(said("linear")):
         _register_unary(name, True)
 
 

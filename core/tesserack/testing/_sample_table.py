@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tesserack.ops.registry import aliases
 from tesserack.testing import _samples_linalg, _samples_math, _samples_nn, _samples_shape
 from tesserack.testing._inputs import SampleTable
 
@@ -11,24 +12,7 @@ TABLE: SampleTable = _samples_math.TABLE | _samples_linalg.TABLE | _samples_nn.T
 _MOMENTS = ("var", "std", "var_mean", "std_mean")
 
 # The same operator under another name.
-ALIASES: dict[str, str] = {
-    "subtract": "sub",
-    "negative": "neg",
-    "clip": "clamp",
-    "multiply": "mul",
-    "divide": "div",
-    "true_divide": "div",
-    "divide.mode": "div.mode",
-    "absolute": "abs",
-    "ger": "outer",
-    "fix": "trunc",
-    **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "tan2")},
-    "not_equal": "ne",
-    "less": "lt",
-    "less_equal": "le",
-    "greater": "gt",
-    "greater_equal": "ge",
-}
+ALIASES: dict[str, str] = {"divide.mode": "div.mode", **aliases()}
 
 _POSITIVE = ((0.15, 3.4),)
 _UNIT = ((-0.93, 0.94),)

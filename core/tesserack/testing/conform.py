@@ -10,16 +10,22 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tesserack.testing.conformance.results import Results
 
 __all__ = ["main"]
 
+_STOPPED = 130
 _NEEDED = ("numpy", "scipy", "pytest", "rich")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run with the arguments of a command line. 0: the level asked for is reached, or nothing failed; 1: it is not;
-    2: the device or a package is missing, or an argument is wrong."""
+    2: the device or a package is missing, or an argument is wrong; 130: somebody ended the run."""
     missing = _missing()
     if missing:
         print(f"conform: {', '.join(missing)} not installed; try: pip install 'tesserack[test]'", file=sys.stderr)
@@ -115,9 +121,9 @@ def _areas(arguments: argparse.Namespace) -> tuple[str, ...]:
 def _conform(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from tesserack.testing.conformance import run, terminal
+    from tesserack.testing.conformance import run
     from tesserack.testing.conformance.areas import LEVELS
-    from tesserack.testing.conformance.report import to_json, write_json, write_report
+    from tesserack.testing.conformance.progress import progress
 
     # Results on standard output leave it to them alone.
     console = Console(stderr=str(arguments.json) == "-")
@@ -133,12 +139,26 @@ def _conform(arguments: argparse.Namespace) -> int:
         arguments.stop,
     )
     try:
-        with terminal.progress(console, arguments.device) as watch:
+        with progress(console, arguments.device) as watch:
             results = run.run(options, watch)
     except run.KitError as error:
         print(f"conform: {error}", file=sys.stderr)
         return 2
-    terminal.show(console, results, options.level)
+    except run.Stopped as stopped:
+        print(f"conform: {arguments.device}: {stopped}", file=sys.stderr, flush=True)
+        if stopped.results.cases:
+            _tell(arguments, stopped.results, console, options.level)
+        return _STOPPED
+    _tell(arguments, results, console, options.level)
+    return _status(results, arguments.level)
+
+
+def _tell(arguments: argparse.Namespace, results: Results, console: Console, level: str) -> None:
+    """The table, and the files that were asked for."""
+    from tesserack.testing.conformance import terminal
+    from tesserack.testing.conformance.report import to_json, write_json, write_report
+
+    terminal.show(console, results, level)
     if str(arguments.json) == "-":
         print(to_json(results))
     elif arguments.json:
@@ -147,7 +167,6 @@ def _conform(arguments: argparse.Namespace) -> int:
     if arguments.report:
         write_report(results, arguments.report)
         console.print(f"report: {arguments.report / 'report.html'}")
-    return _status(results, arguments.level)
 
 
 def _status(results: Any, level: str | None) -> int:

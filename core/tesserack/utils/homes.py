@@ -168,6 +168,7 @@ NAMES = {
     **dict.fromkeys(_POSITIONAL, "ops.layers"),
     **dict.fromkeys(_MUTATION, "ops.mutation"),
     **dict.fromkeys(_SYMBOLIC, "ops.sizes"),
+    "_assert": "_tensor.assertions",
     "cond": "ops.control_flow.cond",
     "while_loop": "ops.control_flow.while_loop",
     **dict.fromkeys(("frobenius_norm", "norm_except_dim", "nuclear_norm"), "ops.norms"),

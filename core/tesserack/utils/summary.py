@@ -10,7 +10,7 @@ from typing import Any
 from tesserack import Tensor, device, empty_like, no_grad
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Buffer, Parameter
-from tesserack.utils._pytree import tree_map
+from tesserack.utils._pytree import tree_leaves, tree_map
 from tesserack.utils.flop_counter import FlopCounterMode
 
 __all__ = ["Layer", "Summary", "summary"]
@@ -132,6 +132,10 @@ def _without_data(model: Module) -> Module:
     for buffer in model.buffers():
         twin = _meta(buffer)
         memo[id(buffer)] = Buffer(twin) if isinstance(buffer, Buffer) else twin
+    for module in model.modules():  # what a forward pass left in them: results cannot be copied
+        for tensor in tree_leaves([value for key, value in vars(module).items() if not key.startswith("_")]):
+            if isinstance(tensor, Tensor) and not tensor.is_leaf:
+                memo[id(tensor)] = _meta(tensor.detach())
     return copy.deepcopy(model, memo)
 
 

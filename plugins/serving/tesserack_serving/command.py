@@ -22,6 +22,7 @@ def run(arguments: Any) -> int:
         options = _options(arguments)
         print(f"serving {', '.join(m.name for m in models) or 'no model yet'} on http://{options.host}:{options.port}")
         serve(models, options)
+        print("stopped")
     except ServingError as error:
         raise CommandError(f"serve: {error}", status=1) from error
     return 0

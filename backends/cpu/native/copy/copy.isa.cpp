@@ -8,6 +8,7 @@
 
 #include <tesserack/float8.hpp>
 
+#include <array>
 #include <cstring>
 
 namespace tesserack::cpu {
@@ -126,11 +127,12 @@ template <typename C, typename T> void put_parts(const BoxWalk& walk, const T* r
 // Floats of 8 bits, by way of float32. Not loaders and storers of their own: each would be compiled for every type that
 // is computed with.
 const float* float8_values(int32_t dtype) {
-  static constexpr backend::Float8Table tables[] = {
-      backend::float8_table(TS_FLOAT8_E4M3FN), backend::float8_table(TS_FLOAT8_E5M2),
-      backend::float8_table(TS_FLOAT8_E4M3FNUZ), backend::float8_table(TS_FLOAT8_E5M2FNUZ),
-      backend::float8_table(TS_FLOAT8_E8M0FNU)};
-  return tables[dtype - TS_FLOAT8_E4M3FN].data();
+  static constexpr auto tables = [] {
+    std::array<backend::Float8Table, TS_NUM_DTYPES - TS_FLOAT8_E4M3FN> all{};
+    for (size_t k = 0; k < all.size(); ++k) all[k] = backend::float8_table(TS_FLOAT8_E4M3FN + static_cast<int32_t>(k));
+    return all;
+  }();
+  return tables[static_cast<size_t>(dtype - TS_FLOAT8_E4M3FN)].data();
 }
 void take_float8(const BoxWalk& walk, const float* values, float* to) {
   for (int64_t r = 0; r < walk.rows(); ++r)

@@ -6,7 +6,7 @@
 namespace ts::graph {
 
 Recorder::Recorder(const Graph& g, Device d, std::vector<const TensorImpl*> given)
-    : CaptureState(d), seen(g.values.size()), opaque(g.nodes.size()), varies(g.nodes.size()), bumps(g.nodes.size()),
+    : RecordingState(d), seen(g.values.size()), opaque(g.nodes.size()), varies(g.nodes.size()), bumps(g.nodes.size()),
       g_(g), given_(std::move(given)) {
   for (Id k = 0; k < given_.size(); ++k) {
     const TensorImpl& t = *given_[k];

@@ -5,7 +5,7 @@
 #pragma once
 #include "graph/graph.h"
 #include "runtime/call_copy.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 #include <memory>
 #include <unordered_map>
 
@@ -61,7 +61,7 @@ struct Seen {
   uint8_t flags = 0;
 };
 
-class Recorder final : public CaptureState {
+class Recorder final : public RecordingState {
 public:
   // From here on this thread is watched. `given`: inputs, then captures.
   Recorder(const Graph& g, Device device, std::vector<const TensorImpl*> given);

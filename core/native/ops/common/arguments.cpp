@@ -1,19 +1,26 @@
 #include "ops/common/arguments.h"
 #include "dispatch/boxing.h"
 #include "dispatch/describe.h"
+#include "tesserack/float8.hpp"
+#include <algorithm>
 #include <cmath>
 
 namespace ts {
 namespace {
 
+double largest_float8(DType t) {
+  float most = 0;
+  for (int code = 0; code < 256; ++code)
+    if (float v = tesserack::backend::float8_to_float(static_cast<int>(t), static_cast<uint8_t>(code));
+        std::isfinite(v))
+      most = std::max(most, v);
+  return most;
+}
+
 double largest(DType t) {
+  if (is_float8(t)) return largest_float8(t);
   switch (t) {
   case DType::Complex32: return INFINITY; // as in PyTorch: what is too large becomes infinite
-  case DType::Float8E4M3FN: return 448.0;
-  case DType::Float8E5M2:
-  case DType::Float8E5M2FNUZ: return 57344.0;
-  case DType::Float8E4M3FNUZ: return 240.0;
-  case DType::Float8E8M0FNU: return 1.7014118346046923e38; // 2^127
   case DType::Float16: return 65504.0;
   case DType::BFloat16: return 3.3895313892515355e38; // (2 - 2^-7) * 2^127
   case DType::Float32:

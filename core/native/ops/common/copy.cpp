@@ -155,6 +155,7 @@ void declare_casts() {
 
 TS_OPERATORS(copy) {
   def("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)")
+      .facts("stored")
       .rule<copy_rule>()
       .computation<copy_, 0>(kCode)
       .any_device()
@@ -166,6 +167,7 @@ TS_OPERATORS(copy) {
       .method_only()
       .doc("fill_(src).");
   def("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
+      .facts("stored")
       .rule<clone_rule>()
       .computation<clone>(kCode)
       .gradient([](GradContext& c) { c.set(0, c.grad()); })

@@ -1,6 +1,7 @@
 #include "ops/common/declare.h"
 #include "dispatch/kernel_signatures.h"
 #include "dispatch/primitive.h"
+#include "ops/common/facts.h"
 #include "ops/common/kernel_call.h"
 #include "ops/common/promotion.h"
 #include "ops/common/raw.h"
@@ -143,6 +144,7 @@ const Operator& Def::finish() {
   else if (!info)
     finish_body();
   op_->keeps_bits |= viewed_arguments(*op_);
+  if (!facts_.empty()) note_facts(op_->schema->base, facts_);
   Operator& op = register_operator(std::move(op_));
   if (inplace_) op.inplace = &register_variant(op, Variant::Inplace, info, inplace_body_);
   if (out_) op.out = &register_variant(op, Variant::Out, info, nullptr);
@@ -426,6 +428,11 @@ Def& Def::python_name(const char* name) {
 }
 Def& Def::doc(const char* text) {
   op_->doc = text;
+  return *this;
+}
+
+Def& Def::facts(const char* words) {
+  facts_ += (facts_.empty() ? "" : " ") + std::string(words);
   return *this;
 }
 

@@ -151,6 +151,8 @@ public:
   Def& in(const char* ns);            // also public in a namespace: "nn.functional", "special"
   Def& python_name(const char* name); // when it differs from the schema's
   Def& doc(const char* text);
+  // What is true of all overloads of the name, said at one of them: words of ops/common/facts.h, more with each call.
+  Def& facts(const char* words);
   const Operator& finish(); // registers now; the destructor then does nothing
 
 private:
@@ -164,6 +166,7 @@ private:
   std::unique_ptr<Operator> op_;
   std::unique_ptr<PointwiseInfo, void (*)(PointwiseInfo*)> pointwise_;
   std::unique_ptr<KernelSpec, void (*)(KernelSpec*)> spec_;
+  std::string facts_;
   bool inplace_ = false, out_ = false, answer_ = false, own_gradient_ = false;
   BodyFn inplace_body_ = nullptr;
 };

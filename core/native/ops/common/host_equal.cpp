@@ -1,5 +1,5 @@
 #include "ops/common/host_equal.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 #include "tensor/dtype.h"
 #include "tensor/keys.h"
 #include <algorithm>

@@ -1,134 +1,23 @@
 // Tensors of storage dtypes carry a key of their own, whose kernel asks whether an operator computes with the dtype.
 // All others never meet it.
 #include "ops/common/storage_dtypes.h"
+#include "ops/common/facts.h"
 #include "tensor/thread_state.h"
 #include <algorithm>
-#include <span>
 #include <string_view>
 
 namespace ts {
 namespace {
 
-// What PyTorch computes on the cpu. Views, answers, and operators made of others need not be named.
-constexpr std::string_view kEvery[] = {"any",
-                                       "all",
-                                       "positive",
-                                       "embedding",
-                                       "eq",
-                                       "ne",
-                                       "isnan",
-                                       "isreal",
-                                       "where",
-                                       "masked_select",
-                                       "mul",
-                                       "abs",
-                                       "clone",
-                                       "copy_",
-                                       "fill_",
-                                       "zero_",
-                                       "cat",
-                                       "stack",
-                                       "concat",
-                                       "roll",
-                                       "repeat",
-                                       "repeat_interleave",
-                                       "tile",
-                                       "constant_pad_nd",
-                                       "pad",
-                                       "diag",
-                                       "diag_embed",
-                                       "block_diag",
-                                       "index",
-                                       "index_put",
-                                       "index_put_",
-                                       "index_select",
-                                       "basic_index_backward",
-                                       "select_backward",
-                                       "slice_backward",
-                                       "unfold_backward",
-                                       "diagonal_backward",
-                                       "select_scatter",
-                                       "slice_scatter",
-                                       "diagonal_scatter",
-                                       "as_strided_clear",
-                                       "as_strided_take",
-                                       "as_strided_scatter_add",
-                                       "empty_like",
-                                       "zeros_like",
-                                       "ones_like",
-                                       "full_like",
-                                       "new_empty",
-                                       "new_zeros",
-                                       "new_ones",
-                                       "new_full",
-                                       "fill_diagonal_"};
-constexpr std::string_view kComplex32[] = {
-    "isfinite",      "add",        "sub",         "rsub",        "neg",        "conj_physical",
-    "sgn",           "isinf",      "masked_fill", "isclose",     "allclose",   "addcmul",
-    "count_nonzero", "nonzero",    "index_copy",  "index_copy_", "index_fill", "index_fill_",
-    "index_add",     "index_add_", "tril",        "triu",        "norm",       "linalg_vector_norm",
-    "std",           "std_mean",   "var",         "var_mean",    "rand_like",  "randn_like",
-    "uniform_",      "normal_"};
-// Made of others that do, and refused there nevertheless.
-constexpr std::string_view kRefused[] = {"equal",
-                                         "lerp",
-                                         "nan_to_num",
-                                         "pow",
-                                         "pow_general",
-                                         "square",
-                                         "masked_scatter",
-                                         "take",
-                                         "put",
-                                         "isneginf",
-                                         "isposinf",
-                                         "index_reduce",
-                                         "_unique2",
-                                         "_unique_consecutive",
-                                         "unique_dim",
-                                         "addr",
-                                         "cross",
-                                         "linalg_cross",
-                                         "prelu",
-                                         "gelu",
-                                         "mvlgamma",
-                                         "polygamma",
-                                         "scatter",
-                                         "scatter_reduce",
-                                         "renorm",
-                                         "logcumsumexp",
-                                         "embedding_bag",
-                                         "pixel_shuffle",
-                                         "pixel_unshuffle",
-                                         "channel_shuffle",
-                                         "interpolate",
-                                         "im2col",
-                                         "cholesky_inverse",
-                                         "cholesky_solve",
-                                         "triangular_solve",
-                                         "pinverse",
-                                         "qr",
-                                         "svd",
-                                         "linalg_qr",
-                                         "linalg_inv",
-                                         "linalg_inv_ex",
-                                         "linalg_eig",
-                                         "linalg_eigvals",
-                                         "linalg_eigh",
-                                         "linalg_eigvalsh",
-                                         "linalg_svd",
-                                         "linalg_svdvals",
-                                         "linalg_matrix_exp",
-                                         "linalg_matrix_power",
-                                         "linalg_multi_dot",
-                                         "linalg_matrix_rank",
-                                         "linalg_pinv"};
-
-bool named(std::span<const std::string_view> names, const std::string& base) {
-  return std::ranges::find(names, base) != names.end();
+// What PyTorch computes on the cpu stands at the operators: facts.h. Views, answers, and operators made of others need
+// not say so.
+std::string_view facts_of(const std::string& base) {
+  auto found = facts_by_name().find(base);
+  return found == facts_by_name().end() ? std::string_view() : std::string_view(found->second);
 }
 
 bool refuses(const std::string& base, DType t) {
-  if (named(kRefused, base) || base.starts_with("_linalg")) return true;
+  if (says(facts_of(base), "stored:none") || base.starts_with("_linalg")) return true;
   if (!is_float8(t)) return false;
   if (base == "isinf") return t != DType::Float8E5M2; // which alone has infinities
   return base == "isclose" || base == "allclose";
@@ -140,9 +29,10 @@ bool computes(const Operator& op, DType t) {
   if (refuses(base, t)) return false;
   // Part of an operator that was asked already, or a gradient of one; those of linalg are hidden from others alone.
   if (functional.hidden && !base.starts_with("linalg_")) return true;
-  if (t == DType::Float8E8M0FNU && (base == "abs" || base.starts_with("index_put"))) return false;
+  if (t == DType::Float8E8M0FNU && (base == "abs" || base == "absolute" || base.starts_with("index_put"))) return false;
   if (is_float8(t) && base == "isfinite") return t == DType::Float8E5M2 || t == DType::Float8E8M0FNU;
-  return named(kEvery, base) || (t == DType::Complex32 && named(kComplex32, base));
+  std::string_view said = facts_of(base);
+  return says(said, "stored") || (t == DType::Complex32 && says(said, "stored:complex32"));
 }
 
 // Reductions and their like cast first to the dtype that they are given.

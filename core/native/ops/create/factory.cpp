@@ -223,48 +223,56 @@ TS_OPERATORS(factory) {
       .out()
       .doc("An n by m matrix with ones on the diagonal and zeros elsewhere.");
   def("empty_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
+      .facts("stored")
       .rule<empty_like_rule>()
       .computation<leave<const Tensor&, DType, Device, bool, Format>>(kCode)
       .function_only()
       .not_differentiable()
       .doc("As empty, with self's shape, dtype, device and dense strides.");
   def("zeros_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
+      .facts("stored")
       .rule<empty_like_rule>()
       .computation<fill_zeros>(kCode)
       .function_only()
       .not_differentiable()
       .doc("Zeros with self's shape, dtype and device.");
   def("ones_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
+      .facts("stored")
       .rule<empty_like_rule>()
       .computation<fill_ones>(kCode)
       .function_only()
       .not_differentiable()
       .doc("Ones with self's shape, dtype and device.");
   def("full_like(Tensor self, Scalar fill_value, " LIKE_OPTIONS ") -> Tensor")
+      .facts("stored")
       .rule<full_like_rule>()
       .computation<full_like>(kCode)
       .function_only()
       .not_differentiable()
       .doc("One value with self's shape, dtype and device.");
   def("new_empty(Tensor self, int[] size, " OPTIONS ") -> Tensor")
+      .facts("stored")
       .rule<new_empty_rule>()
       .computation<leave<const Tensor&, IntSpan, DType, Device, bool>>(kCode)
       .method_only()
       .not_differentiable()
       .doc("As empty, with self's dtype and device as the defaults.");
   def("new_zeros(Tensor self, int[] size, " OPTIONS ") -> Tensor")
+      .facts("stored")
       .rule<new_zeros_rule>()
       .computation<new_zeros>(kCode)
       .method_only()
       .not_differentiable()
       .doc("Zeros, with self's dtype and device as the defaults.");
   def("new_ones(Tensor self, int[] size, " OPTIONS ") -> Tensor")
+      .facts("stored")
       .rule<new_ones_rule>()
       .computation<new_ones>(kCode)
       .method_only()
       .not_differentiable()
       .doc("Ones, with self's dtype and device as the defaults.");
   def("new_full(Tensor self, int[] size, Scalar fill_value, " OPTIONS ") -> Tensor")
+      .facts("stored")
       .rule<new_full_rule>()
       .computation<new_full>(kCode)
       .method_only()
@@ -272,6 +280,7 @@ TS_OPERATORS(factory) {
       .doc("One value, with self's dtype and device as the defaults.");
   // Before the form that takes a number, which would read the tensor.
   def("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)")
+      .facts("stored")
       .rule<fill_tensor_rule>()
       .computation<fill_tensor, 0>(kCode)
       .any_device()
@@ -288,6 +297,7 @@ TS_OPERATORS(factory) {
       .method_only()
       .doc("Sets every element to value. RuntimeError when self's dtype cannot hold it.");
   def("zero_(Tensor(a!) self) -> Tensor(a!)")
+      .facts("stored")
       .rule<zero_rule>()
       .computation<zero_, 0>(kCode)
       .gradient(no_gradient)

@@ -233,6 +233,7 @@ TS_OPERATORS(range) {
       .out()
       .doc("base to the power of `steps` evenly spaced exponents from start to end, both included.");
   def("tril(Tensor self, int diagonal=0) -> Tensor")
+      .facts("stored:complex32")
       .rule<triangle_rule<false>>()
       .kernel("tril", "self: contiguous", "diagonal")
       .decompose<triangle_parts<false>>()
@@ -244,6 +245,7 @@ TS_OPERATORS(range) {
       })
       .doc("The lower triangles of matrices, zeros elsewhere; diagonal shifts the boundary up.");
   def("triu(Tensor self, int diagonal=0) -> Tensor")
+      .facts("stored:complex32")
       .rule<triangle_rule<true>>()
       .kernel("triu", "self: contiguous", "diagonal")
       .decompose<triangle_parts<true>>()

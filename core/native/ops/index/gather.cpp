@@ -133,6 +133,7 @@ TS_OPERATORS(gather) {
       .doc(
           "Elements of self taken along `dim` at index, whose shape the result has. IndexError outside the dimension.");
   def("index_select(Tensor self, int dim, Tensor index) -> Tensor")
+      .facts("stored")
       .rule<index_select_rule>()
       .computation<index_select>(kCode)
       .saves("index")
@@ -143,6 +144,7 @@ TS_OPERATORS(gather) {
       })
       .doc("The slices of self along `dim` at the positions of a one-dimensional index.");
   def("take(Tensor self, Tensor index) -> Tensor")
+      .facts("leaf stored:none")
       .body<take>()
       .out(kSameDtype | kApart)
       .doc("Elements of the flattened self at index, whose shape the result has; negative positions count from the "

@@ -278,6 +278,7 @@ void index_put_gradient(GradContext& c) {
 
 TS_OPERATORS(index) {
   def("index(Tensor self, Tensor?[] indices) -> Tensor")
+      .facts("leaf stored")
       .body<index>()
       .data_dependent()
       .any_device()
@@ -304,6 +305,7 @@ TS_OPERATORS(index) {
       .hidden()
       .doc("index by masks, and positions beside them.");
   def("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor")
+      .facts("stored autocast:-/widest")
       .rule<index_put_rule>()
       .computation<index_put>(kCode)
       .reads_host()
@@ -313,6 +315,7 @@ TS_OPERATORS(index) {
       .doc("self with values, broadcast to the shape of self[indices], written or added there. With accumulate, "
            "duplicate positions add up; otherwise any one wins.");
   def("index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
+      .facts("stored")
       .rule<index_put_rule_>()
       .computation<index_put_, 0>(kCode)
       .reads_host()
@@ -322,6 +325,7 @@ TS_OPERATORS(index) {
       .method_only()
       .doc("In-place version of index_put.");
   def("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor")
+      .facts("leaf stored:none")
       .body<put>()
       .inplace<put_inplace>()
       .doc("self with the elements of source written, or added, at positions in its flattened elements.");

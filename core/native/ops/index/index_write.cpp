@@ -171,6 +171,7 @@ int64_t check_slices(const Tensor& self, int64_t dim, const Tensor& index, const
 
 TS_OPERATORS(index_write) {
   def("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor")
+      .facts("stored:complex32")
       .rule<index_add_rule>()
       .computation<index_add>(kCode)
       .reuses_self()
@@ -179,6 +180,7 @@ TS_OPERATORS(index_write) {
       .out(kSameDtype)
       .doc("self with alpha times the slices of source added at the positions index along `dim`; duplicates add up.");
   def("index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)")
+      .facts("stored:complex32")
       .rule<index_add_rule_>()
       .computation<index_add_, 0>(kCode)
       .saves("index")
@@ -186,6 +188,7 @@ TS_OPERATORS(index_write) {
       .method_only()
       .doc("In-place version of index_add.");
   def("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor")
+      .facts("stored:complex32 autocast:widest/-")
       .rule<index_copy_rule>()
       .computation<index_copy>(kCode)
       .reuses_self()
@@ -194,6 +197,7 @@ TS_OPERATORS(index_write) {
       .out()
       .doc("self with the slices of source written at the positions index along `dim`.");
   def("index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)")
+      .facts("stored:complex32")
       .rule<index_copy_rule_>()
       .computation<index_copy_, 0>(kCode)
       .saves("index")
@@ -202,6 +206,7 @@ TS_OPERATORS(index_write) {
       .doc("In-place version of index_copy.");
   // Before the forms that take a number, which would read the tensor.
   def("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor")
+      .facts("stored:complex32")
       .rule<index_fill_tensor_rule>()
       .computation<index_fill_tensor>(kCode)
       .reuses_self()
@@ -210,6 +215,7 @@ TS_OPERATORS(index_write) {
       .any_device()
       .doc("self with the slices at index along `dim` set to a 0-d value.");
   def("index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)")
+      .facts("stored:complex32")
       .rule<index_fill_tensor_rule_>()
       .computation<index_fill_tensor_, 0>(kCode)
       .saves("index")

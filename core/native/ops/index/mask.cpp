@@ -115,6 +115,7 @@ Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& sour
 
 TS_OPERATORS(mask) {
   def("nonzero(Tensor self) -> Tensor")
+      .facts("stored:complex32")
       .rule<nonzero_rule>()
       .make<nonzero>()
       .not_differentiable()
@@ -127,6 +128,7 @@ TS_OPERATORS(mask) {
       .hidden()
       .doc("nonzero(as_tuple=True): one index tensor per dimension.");
   def("where(Tensor condition) -> Tensor[]")
+      .facts("stored")
       .body<nonzero_numpy>()
       .data_dependent()
       .not_differentiable()
@@ -134,11 +136,13 @@ TS_OPERATORS(mask) {
       .doc("nonzero(as_tuple=True) of the condition.");
   def("argwhere(Tensor self) -> Tensor").body<argwhere>().data_dependent().not_differentiable().doc("Same as nonzero.");
   def("masked_select(Tensor self, Tensor mask) -> Tensor")
+      .facts("leaf stored")
       .body<masked_select>()
       .data_dependent()
       .out(kSameDtype | kApart)
       .doc("The elements of self where mask is true, one-dimensional; both are broadcast. Waits for the device.");
   def("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor")
+      .facts("leaf stored:none")
       .body<masked_scatter>()
       .reads_host()
       .inplace()

@@ -155,6 +155,7 @@ void scatter_add_gradient(GradContext& c) {
 
 TS_OPERATORS(scatter) {
   def("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
+      .facts("leaf stored:none")
       .rule<scatter_src_rule<TS_S_SET>>()
       .computation<scatter_src<TS_S_SET>>(kCode)
       .reuses_self()
@@ -185,6 +186,7 @@ TS_OPERATORS(scatter) {
       .method_only()
       .doc("In-place version of scatter.");
   def("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
+      .facts("autocast:-/widest")
       .rule<scatter_src_rule<TS_S_ADD>>()
       .computation<scatter_src<TS_S_ADD>>(kCode)
       .reuses_self()

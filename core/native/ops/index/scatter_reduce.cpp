@@ -206,6 +206,7 @@ TS_OPERATORS(scatter_reduce) {
       .doc("scatter_reduce with src of index's sizes.");
   def("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> "
       "Tensor")
+      .facts("leaf stored:none")
       .body<scatter_reduce_two>()
       .inplace()
       .out()
@@ -222,6 +223,7 @@ TS_OPERATORS(scatter_reduce) {
       .doc("scatter_reduce of one value with reduce 'add' or 'multiply'.");
   def("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> "
       "Tensor")
+      .facts("leaf stored:none")
       .body<index_reduce>()
       .inplace()
       .out()

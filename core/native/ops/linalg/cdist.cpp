@@ -153,6 +153,7 @@ Tensor pdist(const Tensor& self, double p) {
 
 TS_OPERATORS(cdist) {
   def("cdist(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor")
+      .facts("autocast:float32")
       .body<cdist>()
       .function_only()
       .doc("p-norm distances between all rows of (..., P, M) and (..., R, M): (..., P, R). For p = 2 a matrix product "
@@ -181,6 +182,7 @@ TS_OPERATORS(cdist) {
       .hidden()
       .doc("|a - b| from a.b, |a|^2 and |b|^2.");
   def("pdist(Tensor self, float p=2.0) -> Tensor")
+      .facts("autocast:-/float32")
       .body<pdist>()
       .function_only()
       .in("nn.functional")

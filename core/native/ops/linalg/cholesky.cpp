@@ -168,6 +168,7 @@ void declare_cholesky() {
   constexpr const char* kDoc = "L of A = L L^H (or U of A = U^H U) of positive-definite matrices (..., n, n), of which "
                                "one triangle is read. LinAlgError if one is not positive-definite.";
   def("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)")
+      .facts("autocast:float32/-")
       .rule<cholesky_ex_rule>()
       .computation<cholesky_ex, 2>(kCode)
       .reads_host()
@@ -178,12 +179,17 @@ void declare_cholesky() {
       .in("linalg")
       .doc("As cholesky, with info instead of an error: 0, or the order of the first minor that is not positive.");
   def("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
+      .facts("autocast:float32/-")
       .body<cholesky>()
       .out(kSameDtype)
       .hidden()
       .in("linalg")
       .doc(kDoc);
-  def("cholesky(Tensor self, bool upper=False) -> Tensor").body<cholesky_old>().out().doc(kDoc);
+  def("cholesky(Tensor self, bool upper=False) -> Tensor")
+      .facts("leaf autocast:float32/-")
+      .body<cholesky_old>()
+      .out()
+      .doc(kDoc);
   def("_cholesky_solve(Tensor self, Tensor input2, bool upper) -> Tensor")
       .rule<cholesky_solve_rule>()
       .computation<cholesky_solve_left>(kCode)
@@ -192,10 +198,12 @@ void declare_cholesky() {
       .hidden()
       .doc("X of A X = self.");
   def("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor")
+      .facts("leaf stored:none autocast:float32/-")
       .body<cholesky_solve>()
       .out()
       .doc("X of A X = self, from the Cholesky factor input2 of A.");
   def("cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
+      .facts("leaf stored:none autocast:float32/-")
       .body<cholesky_inverse>()
       .out()
       .doc("The inverse of A, from its Cholesky factor.");

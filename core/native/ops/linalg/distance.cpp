@@ -100,12 +100,17 @@ TS_OPERATORS(distance) {
       .function_only()
       .doc("p-norm of x1 - x2 + eps over the last dim.");
   def("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor")
+      .facts("autocast:-/float32")
       .body<cosine_similarity>()
       .in("nn.functional")
       .function_only()
       .doc("Cosine of the angle between vectors along dim; norms count as eps at least.");
-  def("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor").body<dist>().doc("p-norm of self - other.");
+  def("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
+      .facts("leaf autocast:-/float32")
+      .body<dist>()
+      .doc("p-norm of self - other.");
   def("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
+      .facts("leaf stored:none autocast:-/float32")
       .body<renorm>()
       .inplace()
       .out(kSameDtype)
@@ -116,16 +121,21 @@ TS_OPERATORS(distance) {
       .function_only()
       .doc("A determinant of two rows and columns.");
   def("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+      .facts("stored:none autocast:-/widest")
       .body<cross>()
       .out(kSameDtype)
       .doc("Cross products of vectors of three along dim.");
   def("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor")
+      .facts("leaf stored:none")
       .body<cross_along>()
       .hidden()
       .in("linalg")
       .out(kSameDtype)
       .doc("Cross products of vectors of three along dim.");
-  def("trace(Tensor self) -> Tensor").body<trace>().doc("Sum of the diagonal of a matrix.");
+  def("trace(Tensor self) -> Tensor")
+      .facts("leaf autocast:float32/-")
+      .body<trace>()
+      .doc("Sum of the diagonal of a matrix.");
 }
 
 } // namespace ts

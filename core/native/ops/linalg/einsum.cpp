@@ -324,11 +324,13 @@ Tensor chain_matmul(TensorList matrices) {
 
 TS_OPERATORS(einsum) {
   def("einsum(str equation, Tensor[] tensors) -> Tensor")
+      .facts("autocast:-/lower")
       .body<einsum>()
       .function_only()
       .doc("Sums of products by Einstein's convention: one letter per dim, '->' names the result's dims, '...' stands "
            "for the rest; letters left out are summed.");
   def("tensordot(Tensor self, Tensor other, int dims=2) -> Tensor")
+      .facts("autocast:-/widest")
       .body<tensordot_count>()
       .function_only()
       .out(kSameDtype)

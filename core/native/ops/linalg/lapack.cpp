@@ -1,7 +1,7 @@
 #include "ops/linalg/lapack.h"
 #include "ops/common/arguments.h"
 #include "ops/common/copy.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 #include "tensor/geometry.h"
 #include <limits>
 

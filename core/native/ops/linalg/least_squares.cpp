@@ -272,6 +272,7 @@ void declare_pinv() {
       .hidden()
       .doc(kDoc);
   def("linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor")
+      .facts("stored:none")
       .body<pinv>()
       .out()
       .hidden()
@@ -296,7 +297,10 @@ void declare_pinv() {
       .hidden()
       .in("linalg")
       .doc(kDoc);
-  def("pinverse(Tensor self, float rcond=1e-15) -> Tensor").body<pinverse>().doc(kDoc);
+  def("pinverse(Tensor self, float rcond=1e-15) -> Tensor")
+      .facts("stored:none autocast:float32/-")
+      .body<pinverse>()
+      .doc(kDoc);
 }
 
 void declare_rank() {
@@ -304,6 +308,7 @@ void declare_rank() {
       "How many singular values of A (..., m, n) are greater than max(atol, rtol * the largest).";
   def("linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> "
       "Tensor")
+      .facts("stored:none autocast:float32/-")
       .body<matrix_rank>()
       .out()
       .hidden()
@@ -330,7 +335,13 @@ void declare_rank() {
       .doc(kDoc);
   constexpr const char* kCond = "Condition number: the norm of A times that of its inverse; for 2 (None) and -2 the "
                                 "quotient of the extreme singular values.";
-  def("linalg_cond(Tensor self, Scalar? p=None) -> Tensor").body<cond>().out().hidden().in("linalg").doc(kCond);
+  def("linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
+      .facts("autocast:float32/-")
+      .body<cond>()
+      .out()
+      .hidden()
+      .in("linalg")
+      .doc(kCond);
   def("linalg_cond.p_str(Tensor self, str p) -> Tensor").body<cond_named>().out().hidden().in("linalg").doc(kCond);
 }
 
@@ -351,6 +362,7 @@ TS_OPERATORS(linalg_pinv) {
       .doc("Least squares for matrices, by one of LAPACK's drivers gels, gelsy, gelsd and gelss (0 to 3).");
   def("linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor "
       "residuals, Tensor rank, Tensor singular_values)")
+      .facts("leaf autocast:float32/-")
       .body<lstsq>()
       .data_dependent()
       .out()

@@ -250,6 +250,7 @@ void declare_triangular() {
       .doc("X of A X = B for triangular A.");
   def("linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> "
       "Tensor")
+      .facts("leaf")
       .body<solve_triangular_any>()
       .out()
       .hidden()
@@ -258,6 +259,7 @@ void declare_triangular() {
            "the diagonal, then of ones) is not read.");
   def("triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> "
       "(Tensor solution, Tensor cloned_coefficient)")
+      .facts("leaf stored:none")
       .body<triangular_solve>()
       .out()
       .doc("X of A X = self for triangular A, and a copy of A; linalg.solve_triangular does the same.");
@@ -282,6 +284,7 @@ void declare_lu() {
       .in("linalg")
       .doc("L (below the diagonal) and U of A (..., m, n) = P L U, and which rows were exchanged, for lu_solve.");
   def("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)")
+      .facts("leaf")
       .body<lu>()
       .out()
       .hidden()
@@ -296,6 +299,7 @@ void declare_lu() {
   def("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, "
       "Tensor "
       "L, Tensor U)")
+      .facts("leaf")
       .body<lu_unpack>()
       .out()
       .function_only()
@@ -308,12 +312,14 @@ void declare_lu() {
       .hidden()
       .doc("X of A X = B, or of A^H X = B, from lu_factor's results of A.");
   def("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor")
+      .facts("leaf")
       .body<lu_solve>()
       .out()
       .hidden()
       .in("linalg")
       .doc("X of A X = B (X A = B unless left, with A^H for A if adjoint) from lu_factor's results of A.");
   def("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
+      .facts("autocast:float32/-")
       .body<lu_solve_old>()
       .out()
       .doc("X of A X = self from lu_factor's results of A.");

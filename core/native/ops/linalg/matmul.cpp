@@ -248,6 +248,7 @@ Tensor addbmm(const Tensor& self, const Tensor& a, const Tensor& b, Scalar beta,
 
 TS_OPERATORS(matmul) {
   def("matmul(Tensor self, Tensor other) -> Tensor")
+      .facts("autocast:lower")
       .rule<matmul_rule>()
       .computation<matmul>(kCode)
       .saves("self other")
@@ -257,6 +258,7 @@ TS_OPERATORS(matmul) {
       .doc("Matrix product of the last two dims; leading dims broadcast, 1-d operands are a row (left) or a column "
            "(right).");
   def("mm(Tensor self, Tensor mat2) -> Tensor")
+      .facts("autocast:lower")
       .rule<mm_rule>()
       .computation<matmul>(kCode)
       .saves("self mat2")
@@ -264,6 +266,7 @@ TS_OPERATORS(matmul) {
       .out(kSameDtype)
       .doc("Product of two matrices (M, K) and (K, N).");
   def("bmm(Tensor self, Tensor mat2) -> Tensor")
+      .facts("autocast:lower")
       .rule<bmm_rule>()
       .computation<matmul>(kCode)
       .saves("self mat2")
@@ -278,14 +281,17 @@ TS_OPERATORS(matmul) {
       .hidden()
       .doc("Product of two matrices, either one transposed first.");
   def("mv(Tensor self, Tensor vec) -> Tensor")
+      .facts("leaf autocast:exempt/lower")
       .body<mv>()
       .out(kSameDtype)
       .doc("Product of a matrix (M, K) and a vector (K).");
   def("dot(Tensor self, Tensor tensor) -> Tensor")
+      .facts("leaf autocast:exempt/widest")
       .body<dot>()
       .out(kSameDtype)
       .doc("Sum of the products of two vectors of one length, 0-d.");
   def("vdot(Tensor self, Tensor other) -> Tensor")
+      .facts("leaf autocast:exempt/widest")
       .body<vdot>()
       .out(kSameDtype)
       .doc("dot, the first vector conjugated.");
@@ -297,13 +303,18 @@ TS_OPERATORS(matmul) {
       .body<outer>()
       .out()
       .doc("All products of two vectors: (N), (M) to (N, M).");
-  def("ger(Tensor self, Tensor vec2) -> Tensor").body<outer>().out().doc("outer, under its BLAS name.");
+  def("ger(Tensor self, Tensor vec2) -> Tensor")
+      .facts("alias:outer")
+      .body<outer>()
+      .out()
+      .doc("outer, under its BLAS name.");
   def("_blended(Tensor self, Tensor base, Scalar alpha, Scalar beta) -> Tensor")
       .pointwise("alpha * self + beta * base")
       .inplace()
       .hidden()
       .doc("What addmm makes of a product and what is added to it, in one pass.");
   def("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .facts("autocast:lower")
       .rule<addmm_rule>()
       .computation<blend>(kCode)
       .saves("mat1 mat2")
@@ -313,6 +324,7 @@ TS_OPERATORS(matmul) {
       .doc("beta * self + alpha * (mat1 @ mat2); self broadcasts. With beta 0 self is not read.");
   def("_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, "
       "bool use_gelu=False) -> Tensor")
+      .facts("leaf")
       .rule<addmm_activation_rule>()
       .computation<addmm_activation>(kCode)
       .saves("self mat1 mat2")
@@ -320,6 +332,7 @@ TS_OPERATORS(matmul) {
       .out()
       .doc("relu, or gelu, of addmm: one kernel where the card's product takes an epilogue.");
   def("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .facts("autocast:lower")
       .rule<baddbmm_rule>()
       .computation<blend>(kCode)
       .saves("batch1 batch2")
@@ -328,16 +341,19 @@ TS_OPERATORS(matmul) {
       .out(kSameDtype)
       .doc("beta * self + alpha * (batch1 @ batch2) for stacks of matrices.");
   def("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .facts("leaf autocast:-/lower")
       .body<addmv>()
       .inplace()
       .out(kSameDtype)
       .doc("beta * self + alpha * (mat @ vec).");
   def("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .facts("leaf stored:none autocast:-/lower")
       .body<addr>()
       .inplace()
       .out()
       .doc("beta * self + alpha * outer(vec1, vec2).");
   def("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+      .facts("leaf autocast:lower")
       .body<addbmm>()
       .inplace()
       .out()

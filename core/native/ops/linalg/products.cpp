@@ -264,6 +264,7 @@ void declare_powers() {
        {"linalg_matrix_power(Tensor self, int n) -> Tensor", "matrix_power(Tensor self, int n) -> Tensor"}) {
     Def d = def(schema);
     d.body<matrix_power>()
+        .facts("stored:none")
         .out(schema[0] == 'l' ? kSameDtype : 0)
         .doc("Square matrices (..., n, n) to the power n; of the inverse if n is negative.");
     if (schema[0] == 'l') d.hidden().in("linalg");
@@ -271,6 +272,7 @@ void declare_powers() {
   constexpr const char* kDoc =
       "The exponential of square matrices (..., n, n), by scaling and squaring (Higham, 2005).";
   def("linalg_matrix_exp(Tensor self) -> Tensor")
+      .facts("stored:none")
       .rule<matrix_exp_rule>()
       .computation<matrix_exp>(kCode)
       .reads_host()
@@ -281,6 +283,7 @@ void declare_powers() {
       .doc(kDoc);
   def("matrix_exp(Tensor self) -> Tensor").body<matrix_exp_old>().doc(kDoc);
   def("linalg_multi_dot(Tensor[] tensors) -> Tensor")
+      .facts("stored:none autocast:-/lower")
       .body<multi_dot>()
       .out(kSameDtype)
       .hidden()
@@ -290,12 +293,14 @@ void declare_powers() {
 
 void declare_arrangements() {
   def("linalg_tensorinv(Tensor self, int ind=2) -> Tensor")
+      .facts("autocast:float32/-")
       .body<tensorinv>()
       .out()
       .hidden()
       .in("linalg")
       .doc("The inverse of the map from the dims from `ind` on to those before, as tensordot applies it.");
   def("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor")
+      .facts("autocast:float32/-")
       .body<tensorsolve>()
       .out()
       .hidden()
@@ -311,6 +316,7 @@ void declare_arrangements() {
       .function_only()
       .doc("Powers N - 1 to 0 (0 to N - 1 if increasing) of the elements of a vector.");
   def("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor")
+      .facts("autocast:lower")
       .body<vecdot>()
       .out()
       .hidden()

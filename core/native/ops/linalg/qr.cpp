@@ -200,6 +200,7 @@ Tensor ormqr_products(const Tensor& a, const Tensor& tau, const Tensor& other, b
 
 void declare_qr() {
   def("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)")
+      .facts("stored:none autocast:float32/-")
       .rule<qr_rule>()
       .computation<qr, 2>(kCode)
       .saves("result result1")
@@ -210,10 +211,12 @@ void declare_qr() {
       .doc("A (..., m, n) = Q R, orthogonal and upper triangular. 'reduced': Q has min(m, n) columns; 'complete': m; "
            "'r': only R.");
   def("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
+      .facts("stored:none")
       .body<qr_old>()
       .out()
       .doc("self = Q R, orthogonal and upper triangular; Q is square unless some.");
   def("geqrf(Tensor self) -> (Tensor a, Tensor tau)")
+      .facts("autocast:float32/-")
       .rule<geqrf_rule>()
       .computation<geqrf, 2>(kCode)
       .not_differentiable()
@@ -231,6 +234,7 @@ void declare_reflectors() {
       .hidden()
       .doc(kDoc);
   def("linalg_householder_product(Tensor input, Tensor tau) -> Tensor")
+      .facts("leaf autocast:float32/-")
       .body<householder_product>()
       .when_recorded<householder_products>()
       .out()
@@ -238,6 +242,7 @@ void declare_reflectors() {
       .in("linalg")
       .doc(kDoc);
   def("orgqr(Tensor self, Tensor input2) -> Tensor")
+      .facts("autocast:float32/-")
       .body<householder_product>()
       .when_recorded<householder_products>()
       .out()
@@ -249,6 +254,7 @@ void declare_reflectors() {
       .hidden()
       .doc("The product of all of Q and input3.");
   def("ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor")
+      .facts("leaf autocast:float32/-")
       .body<ormqr>()
       .when_recorded<ormqr_products>()
       .out()

@@ -291,6 +291,7 @@ TS_OPERATORS(linalg_solve) {
       .in("linalg")
       .doc("As solve, with info instead of an error: 0, or the first diagonal element of U that is zero, from 1.");
   def("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor")
+      .facts("autocast:float32/-")
       .body<solve>()
       .out(kSameDtype)
       .hidden()
@@ -298,6 +299,7 @@ TS_OPERATORS(linalg_solve) {
       .doc("X of A X = B, or of X A = B, for square A (..., n, n); B is (..., n, k), or vectors (..., n). LinAlgError "
            "if A is singular.");
   def("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)")
+      .facts("stored:none autocast:float32/-")
       .rule<inv_ex_rule>()
       .computation<inv_ex, 2>(kCode)
       .reads_host()
@@ -310,6 +312,7 @@ TS_OPERATORS(linalg_solve) {
   for (const char* schema : {"linalg_inv(Tensor A) -> Tensor", "inverse(Tensor self) -> Tensor"}) {
     Def d = def(schema);
     d.body<inv>()
+        .facts("stored:none autocast:float32/-")
         .out(schema[0] == 'l' ? kSameDtype : 0)
         .doc("The inverse of square matrices (..., n, n). LinAlgError if one is singular.");
     if (schema[0] == 'l') d.hidden().in("linalg");

@@ -237,6 +237,7 @@ void declare_singular() {
       .hidden()
       .doc("Singular values, and vectors if asked for.");
   def("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)")
+      .facts("stored:none autocast:float32/-")
       .body<svd_any>()
       .out()
       .hidden()
@@ -245,6 +246,7 @@ void declare_singular() {
           "A (..., m, n) = U diag(S) Vh, singular values in descending order; with full_matrices U and Vh are square. "
           "LinAlgError for matrices with infinities or NaN. Gradients through U and Vh want distinct singular values.");
   def("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor")
+      .facts("stored:none autocast:float32/-")
       .body<svdvals<false>>()
       .when_recorded<svdvals<true>>()
       .out(kSameDtype)
@@ -252,6 +254,7 @@ void declare_singular() {
       .in("linalg")
       .doc("Singular values of A (..., m, n), in descending order.");
   def("svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)")
+      .facts("stored:none autocast:float32/-")
       .body<svd_old>()
       .out()
       .doc("self = U diag(S) V^H; linalg.svd, which gives Vh, is to be preferred.");
@@ -267,6 +270,7 @@ void declare_eigen() {
       .hidden()
       .doc("Eigenvalues of symmetric matrices, and vectors if asked for.");
   def("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)")
+      .facts("stored:none autocast:float32/-")
       .body<eigh_any>()
       .out()
       .hidden()
@@ -275,6 +279,7 @@ void declare_eigen() {
           "Eigenvalues, ascending, and eigenvectors (columns) of symmetric or Hermitian matrices (..., n, n), of which "
           "the triangle UPLO is read.");
   def("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor")
+      .facts("stored:none autocast:float32/-")
       .body<eigvalsh<false>>()
       .when_recorded<eigvalsh<true>>()
       .out(kSameDtype)
@@ -290,12 +295,14 @@ void declare_eigen() {
       .hidden()
       .doc("Eigenvalues of square matrices, and vectors if asked for.");
   def("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)")
+      .facts("leaf stored:none autocast:float32/-")
       .body<eig_any>()
       .out(kCasts)
       .hidden()
       .in("linalg")
       .doc("Complex eigenvalues, in no order, and eigenvectors (columns of length 1) of square matrices (..., n, n).");
   def("linalg_eigvals(Tensor self) -> Tensor")
+      .facts("stored:none autocast:float32/-")
       .body<eigvals<false>>()
       .when_recorded<eigvals<true>>()
       .out()

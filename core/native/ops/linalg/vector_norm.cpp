@@ -260,6 +260,7 @@ TS_OPERATORS(vector_norm) {
                                "nonzeros for 0, extremes for infinities.";
   def("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) "
       "-> Tensor")
+      .facts("stored:complex32 autocast:-/float32")
       .rule<vector_norm_rule>()
       .computation<vector_norm>(kCode)
       .saves("self result")
@@ -273,6 +274,7 @@ TS_OPERATORS(vector_norm) {
                                      "column or row; for -2, -1 and -infinity the least.";
   def("linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) "
       "-> Tensor")
+      .facts("autocast:-/float32")
       .body<matrix_norm>()
       .hidden()
       .in("linalg")
@@ -300,6 +302,7 @@ TS_OPERATORS(vector_norm) {
       .out()
       .doc("Norm of matrices, named as for matrix_norm.");
   def("norm(Tensor self, Scalar? p=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .facts("stored:complex32 autocast:-/float32")
       .body<norm>()
       .out()
       .doc(kDoc);
@@ -308,6 +311,7 @@ TS_OPERATORS(vector_norm) {
       .out()
       .doc(kDoc);
   def("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor")
+      .facts("autocast:-/float32")
       .rule<logsumexp_rule>()
       .computation<logsumexp>(kCode)
       .saves("self result")

@@ -38,6 +38,7 @@ Tensor glu(const Tensor& self, int64_t dim) {
 
 TS_OPERATORS(activation) {
   def("relu(Tensor self) -> Tensor")
+      .facts("zero")
       .pointwise("max(self, 0)")
       .no_bool()
       .derivative("self", "select(result <= 0, 0, grad)" /* NaN passes, as PyTorch has it */)
@@ -107,6 +108,7 @@ TS_OPERATORS(activation) {
       .out()
       .doc("self * tanh(softplus(self)) (Misra 2019).");
   def("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor")
+      .facts("autocast:-/float32")
       .pointwise("select(self * beta > threshold, self, log1p(exp(self * beta)) / beta)")
       .no_complex()
       .promote(Promote::Float)
@@ -122,6 +124,7 @@ TS_OPERATORS(activation) {
       .function_only()
       .doc("log(sigmoid(self)) without overflow.");
   def("gelu(Tensor self, *, str approximate='none') -> Tensor")
+      .facts("elementwise leaf stored:none")
       .body<gelu>()
       .inplace()
       .out()
@@ -185,6 +188,7 @@ TS_OPERATORS(activation) {
       .in("nn.functional")
       .doc("self where |self| > lambd, 0 elsewhere.");
   def("prelu(Tensor self, Tensor weight) -> Tensor")
+      .facts("stored:none autocast:lower")
       .body<prelu>()
       .doc("self where positive, weight * self elsewhere; weight is one number or one per channel (dim 1).");
   def("prelu_kernel(Tensor self, Tensor weight) -> Tensor")
@@ -202,6 +206,7 @@ TS_OPERATORS(activation) {
       .hidden()
       .doc("self times the sigmoid of gate: glu of two halves.");
   def("glu(Tensor self, int dim=-1) -> Tensor")
+      .facts("leaf")
       .body<glu>()
       .doc("Gated linear unit (Dauphin et al. 2017): first half of dim times the sigmoid of the second.");
 }

@@ -15,13 +15,10 @@ constexpr const char *kTurnBySelf =
                          "select(self * self + other * other == 0, 0, -grad * self / (self * self + other * other))";
 
 constexpr BinaryRow kBinary[] = {
-    {"mul", "self * other", Promote::Arith, nullptr, nullptr,
-     "Product of self and other, elementwise, with broadcasting and type promotion."},
-    {"multiply", "self * other", Promote::Arith, nullptr, nullptr, "Alias of mul."},
-    {"div", "self / other", Promote::Float, nullptr, nullptr,
+    {"mul multiply", "self * other", Promote::Arith, nullptr, nullptr,
+     "Product of self and other, elementwise, with broadcasting and type promotion.", "stored"},
+    {"div divide true_divide", "self / other", Promote::Float, nullptr, nullptr,
      "Quotient of self and other, elementwise; integers divide to floats."},
-    {"divide", "self / other", Promote::Float, nullptr, nullptr, "Alias of div."},
-    {"true_divide", "self / other", Promote::Float, nullptr, nullptr, "Alias of div."},
     {"floor_divide", "floordiv(self, other)", Promote::Arith, nullptr, nullptr,
      "Quotient rounded towards minus infinity."},
     {"remainder", "mod(self, other)", Promote::Arith, nullptr, nullptr,
@@ -37,38 +34,38 @@ constexpr BinaryRow kBinary[] = {
     {"fmin", "select(self != self, other, select(other != other, self, min(self, other)))", Promote::Arith,
      "select(self <= other, grad, select(other != other, grad, 0))",
      "select(self <= other, 0, select(other != other, 0, grad))", "Elementwise minimum; a number wins over NaN."},
-    {"atan2", "atan2(self, other)", Promote::Float, kTurnBySelf, kTurnByOther,
-     "Angle of the point (other, self) in radians, in [-pi, pi]."},
-    {"arctan2", "atan2(self, other)", Promote::Float, kTurnBySelf, kTurnByOther, "Alias of atan2."},
+    {"atan2 arctan2", "atan2(self, other)", Promote::Float, kTurnBySelf, kTurnByOther,
+     "Angle of the point (other, self) in radians, in [-pi, pi].", "autocast:-/widest"},
     {"hypot", "hypot(self, other)", Promote::Arith, nullptr, nullptr,
      "sqrt(self**2 + other**2) without overflow in between."},
     {"copysign", "copysign(self, other)", Promote::Float, "grad * select(self == 0, 0, result / self)", nullptr,
      "Magnitude of self with the sign of other."},
     {"heaviside", "select(self == 0, other, self > 0)", Promote::Arith, nullptr, nullptr,
-     "Step function: 0 below zero, 1 above, other at zero.", nullptr, kSameDtype, true},
+     "Step function: 0 below zero, 1 above, other at zero.", nullptr, nullptr, kSameDtype, true},
     {"logaddexp",
      "select(self == other, self + 0.69314718055994531, max(self, other) + log1p(exp(-abs(self - other))))",
      Promote::Float, "grad * sigmoid(self - other)", "grad * sigmoid(other - self)",
-     "log(exp(self) + exp(other)) without overflow.", "_logaddexp_complex"},
+     "log(exp(self) + exp(other)) without overflow.", nullptr, "_logaddexp_complex"},
     {"logaddexp2",
      "select(self == other, self + 1, max(self, other) + 1.4426950408889634 * log1p(exp2(-abs(self - other))))",
      Promote::Float, "grad * sigmoid(0.69314718055994531 * (self - other))",
      "grad * sigmoid(0.69314718055994531 * (other - self))", "log2(2**self + 2**other) without overflow."},
     {"xlogy", "select(other != other, other, select(self == 0, 0, self * log(other)))", Promote::Float,
      "grad * select(self == 0, select(other <= 0, 0, log(other)), log(other))", "grad * self / other",
-     "self * log(other), 0 where self is 0.", nullptr, 0, true},
+     "self * log(other), 0 where self is 0.", nullptr, nullptr, 0, true},
 };
 
 // By comparisons, as the sign of NaN is 0 and would hide it.
 constexpr const char* kSlopeOfAbs = "select(self == 0, 0, select(self < 0, -grad, grad))";
 
 constexpr UnaryRow kUnary[] = {
-    {"abs", "abs(self)", Promote::Arith, kSlopeOfAbs, "Absolute value, elementwise.", "_abs_complex"},
-    {"absolute", "abs(self)", Promote::Arith, kSlopeOfAbs, "Alias of abs.", "_abs_complex"},
-    {"sign", "sign(self)", Promote::Arith, nullptr, "-1, 0 or 1 by the sign of each element.", nullptr, kSameDtype},
+    {"abs absolute", "abs(self)", Promote::Arith, kSlopeOfAbs, "Absolute value, elementwise.", "zero stored",
+     "_abs_complex"},
+    {"sign", "sign(self)", Promote::Arith, nullptr, "-1, 0 or 1 by the sign of each element.", "zero", nullptr,
+     kSameDtype},
     {"sgn", "sign(self)", Promote::Arith, nullptr, "The sign; of complex elements their quotient by their magnitude.",
-     "_sgn_complex", kSameDtype},
-    {"reciprocal", "recip(self)", Promote::Float, "-grad * result * result", "1 / self."},
+     "zero stored:complex32", "_sgn_complex", kSameDtype},
+    {"reciprocal", "recip(self)", Promote::Float, "-grad * result * result", "1 / self.", "autocast:-/float32"},
 };
 
 Tensor div_mode(const Value& self, const Value& other, const char* mode) {
@@ -196,23 +193,38 @@ void declare_sums() {
     d.pointwise(plus ? "self + alpha * other" : "self - alpha * other").inplace().out();
     d.doc(plus ? "self + alpha * other, elementwise, with broadcasting and type promotion."
                : "self - alpha * other, elementwise.");
+    d.facts(std::strcmp(name, "subtract") ? "stored:complex32" : "alias:sub stored:complex32");
     if (!plus) d.no_bool();
   }
   for (const char* name : {"neg", "negative"}) {
     Def d((std::string(name) + "(Tensor self) -> Tensor").c_str());
-    d.pointwise("-self").no_bool().inplace().out(std::strcmp(name, "neg") ? 0 : kSameDtype).doc("-self, elementwise.");
+    d.facts(std::strcmp(name, "neg") ? "alias:neg linear stored:complex32" : "linear stored:complex32")
+        .pointwise("-self")
+        .no_bool()
+        .inplace()
+        .out(std::strcmp(name, "neg") ? 0 : kSameDtype)
+        .doc("-self, elementwise.");
   }
-  def("rsub(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor").body<rsub>().doc("other - alpha * self.");
-  def("positive(Tensor self) -> Tensor").body<positive>().keeps_bits().doc("self itself.");
+  def("rsub(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor")
+      .facts("elementwise leaf stored:complex32")
+      .body<rsub>()
+      .doc("other - alpha * self.");
+  def("positive(Tensor self) -> Tensor")
+      .facts("elementwise linear stored")
+      .body<positive>()
+      .keeps_bits()
+      .doc("self itself.");
 }
 
 void declare_clamps() {
   def("clamp(Tensor self, Operand? min=None, Operand? max=None) -> Tensor")
+      .facts("elementwise leaf")
       .body<clamp>()
       .inplace<clamp_inplace>()
       .out()
       .doc("Limits every element to [min, max]; either bound may be left out, and may be a tensor.");
   def("clip(Tensor self, Operand? min=None, Operand? max=None) -> Tensor")
+      .facts("alias:clamp elementwise")
       .body<clamp>()
       .inplace<clamp_inplace>()
       .out()
@@ -244,6 +256,7 @@ void declare_clamps() {
 
 void declare_lerp() {
   def("lerp(Tensor self, Operand end, Operand weight) -> Tensor")
+      .facts("elementwise leaf stored:none")
       .body<lerp>()
       .inplace<lerp_inplace>()
       .out()
@@ -274,6 +287,7 @@ TS_OPERATORS(arithmetic) {
   declare_unary(kUnary);
   for (const char* name : {"div.mode", "divide.mode"})
     Def((std::string(name) + "(Operand self, Operand other, *, str? rounding_mode) -> Tensor").c_str())
+        .facts(std::strcmp(name, "div.mode") ? "elementwise" : "elementwise leaf")
         .body<div_mode>()
         .inplace()
         .out()
@@ -283,6 +297,7 @@ TS_OPERATORS(arithmetic) {
       .hidden()
       .doc("Quotient rounded towards zero.");
   def("square(Tensor self) -> Tensor")
+      .facts("zero stored:none")
       .pointwise("self * self")
       .promote(Promote::Number)
       .derivative("self", "grad * 2 * self")
@@ -297,27 +312,32 @@ TS_OPERATORS(arithmetic) {
       .hidden()
       .doc("self * self * self: what pow does for an exponent of 3.");
   def("pow(Operand self, Operand exponent) -> Tensor")
+      .facts("elementwise leaf stored:none autocast:-/float32")
       .body<pow>()
       .inplace()
       .out()
       .any_device()
       .doc("self to the power of exponent, elementwise.");
   def("pow_general(Operand self, Operand exponent) -> Tensor")
+      .facts("stored:none")
       .pointwise("pow(self, exponent)")
       .node_name("PowBackward1")
       .hidden()
       .doc("pow without shortcuts.");
   def("float_power(Operand self, Operand exponent) -> Tensor")
+      .facts("elementwise")
       .body<float_power>()
       .any_device()
       .out()
       .doc("pow computed in float64, or complex128.");
   def("addcmul(Tensor self, Operand tensor1, Operand tensor2, *, Scalar value=1) -> Tensor")
+      .facts("stored:complex32 autocast:-/widest")
       .pointwise("self + value * tensor1 * tensor2")
       .inplace()
       .out()
       .doc("self + value * tensor1 * tensor2.");
   def("addcdiv(Tensor self, Operand tensor1, Operand tensor2, *, Scalar value=1) -> Tensor")
+      .facts("autocast:-/widest")
       .pointwise("self + value * tensor1 / tensor2")
       .no_integer()
       .floating_one_of("tensor1", "tensor2")
@@ -326,6 +346,7 @@ TS_OPERATORS(arithmetic) {
       .doc("self + value * tensor1 / tensor2.");
   declare_lerp();
   def("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor")
+      .facts("elementwise zero leaf stored:none")
       .body<nan_to_num>()
       .inplace<nan_to_num_inplace>()
       .out(kSameDtype)

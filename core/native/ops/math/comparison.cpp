@@ -10,17 +10,15 @@ namespace ts {
 namespace {
 
 constexpr BinaryRow kCompare[] = {
-    {"eq", "self == other", Promote::Compare, nullptr, nullptr, "self == other, elementwise; a bool tensor."},
-    {"ne", "self != other", Promote::Compare, nullptr, nullptr, "self != other, elementwise; a bool tensor."},
-    {"not_equal", "self != other", Promote::Compare, nullptr, nullptr, "Alias of ne."},
-    {"lt", "self < other", Promote::Compare, nullptr, nullptr, "self < other, elementwise; a bool tensor."},
-    {"less", "self < other", Promote::Compare, nullptr, nullptr, "Alias of lt."},
-    {"le", "self <= other", Promote::Compare, nullptr, nullptr, "self <= other, elementwise; a bool tensor."},
-    {"less_equal", "self <= other", Promote::Compare, nullptr, nullptr, "Alias of le."},
-    {"gt", "self > other", Promote::Compare, nullptr, nullptr, "self > other, elementwise; a bool tensor."},
-    {"greater", "self > other", Promote::Compare, nullptr, nullptr, "Alias of gt."},
-    {"ge", "self >= other", Promote::Compare, nullptr, nullptr, "self >= other, elementwise; a bool tensor."},
-    {"greater_equal", "self >= other", Promote::Compare, nullptr, nullptr, "Alias of ge."},
+    {"eq", "self == other", Promote::Compare, nullptr, nullptr, "self == other, elementwise; a bool tensor.", "stored"},
+    {"ne not_equal", "self != other", Promote::Compare, nullptr, nullptr, "self != other, elementwise; a bool tensor.",
+     "stored"},
+    {"lt less", "self < other", Promote::Compare, nullptr, nullptr, "self < other, elementwise; a bool tensor."},
+    {"le less_equal", "self <= other", Promote::Compare, nullptr, nullptr,
+     "self <= other, elementwise; a bool tensor."},
+    {"gt greater", "self > other", Promote::Compare, nullptr, nullptr, "self > other, elementwise; a bool tensor."},
+    {"ge greater_equal", "self >= other", Promote::Compare, nullptr, nullptr,
+     "self >= other, elementwise; a bool tensor."},
     {"logical_and", "(self != 0) * (other != 0)", Promote::Compare, nullptr, nullptr, "True where both are non-zero."},
     {"logical_or", "max(self != 0, other != 0)", Promote::Compare, nullptr, nullptr, "True where either is non-zero."},
     {"logical_xor", "(self != 0) != (other != 0)", Promote::Compare, nullptr, nullptr,
@@ -38,7 +36,7 @@ constexpr BinaryRow kCompare[] = {
 
 constexpr UnaryRow kTests[] = {
     {"logical_not", "not(self)", Promote::Compare, nullptr, "True where self is zero."},
-    {"isnan", "self != self", Promote::Compare, nullptr, "True where self is NaN."},
+    {"isnan", "self != self", Promote::Compare, nullptr, "True where self is NaN.", "zero stored"},
 };
 
 Tensor like_bool(const Tensor& self, bool value) { return ops::full_like(self, Scalar(value), DType::Bool); }
@@ -121,29 +119,35 @@ TS_OPERATORS(comparison) {
   declare_binary(kCompare);
   declare_unary(kTests);
   def("isinf(Tensor self) -> Tensor")
+      .facts("elementwise zero stored:complex32")
       .body<isinf>()
       .not_differentiable()
       .doc("True where self is plus or minus infinity.");
   def("isposinf(Tensor self) -> Tensor")
+      .facts("elementwise zero stored:none")
       .body<isposinf>()
       .not_differentiable()
       .out(kSameDtype)
       .doc("True where self is plus infinity.");
   def("isneginf(Tensor self) -> Tensor")
+      .facts("elementwise zero stored:none")
       .body<isneginf>()
       .not_differentiable()
       .out(kSameDtype)
       .doc("True where self is minus infinity.");
   def("isfinite(Tensor self) -> Tensor")
+      .facts("elementwise stored:complex32")
       .body<isfinite>()
       .not_differentiable()
       .doc("True where self is neither infinite nor NaN.");
   def("signbit(Tensor self) -> Tensor")
+      .facts("elementwise zero")
       .body<signbit>()
       .not_differentiable()
       .out(kSameDtype)
       .doc("True where the sign is negative, -0.0 included.");
   def("bitwise_not(Tensor self) -> Tensor")
+      .facts("elementwise leaf:inplace")
       .body<bitwise_not>()
       .not_differentiable()
       .inplace()
@@ -162,6 +166,7 @@ TS_OPERATORS(comparison) {
       .out(kSameDtype)
       .doc("self where condition is True, other elsewhere; all three broadcast.");
   def("masked_fill(Tensor self, Tensor mask, Operand value) -> Tensor")
+      .facts("stored:complex32")
       .pointwise("select(mask, value, self)")
       .promote(Promote::Keep)
       .boolean("mask")
@@ -171,6 +176,7 @@ TS_OPERATORS(comparison) {
       .inplace()
       .doc("self with value where mask is True; keeps self's dtype.");
   def("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor")
+      .facts("elementwise stored:complex32")
       .body<isclose>()
       .not_differentiable()
       .doc("True where |self - other| <= atol + rtol * |other|, elementwise.");
@@ -181,11 +187,13 @@ TS_OPERATORS(comparison) {
       .hidden()
       .doc("isclose of floating tensors.");
   def("allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool")
+      .facts("stored:complex32")
       .body<allclose>()
       .reads_host()
       .not_differentiable()
       .doc("Whether isclose holds for every element.");
   def("equal(Tensor self, Tensor other) -> bool")
+      .facts("stored:none")
       .body<equal>()
       .reads_host()
       .not_differentiable()

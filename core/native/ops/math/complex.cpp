@@ -172,24 +172,29 @@ void declare_parts() {
       .gradient([](GradContext& c) { c.set(0, ops::view_as_complex(ops::contiguous(c.grad()))); })
       .doc("The same memory as real numbers: a complex tensor of shape (...) as a real one of shape (..., 2).");
   def("view_as_complex(Tensor(a) self) -> Tensor(a)")
+      .facts("autocast:float32/-")
       .body<view_as_complex>()
       .view()
       .gradient([](GradContext& c) { c.set(0, ops::view_as_real(resolve_conj(c.grad()))); })
       .doc("The same memory as complex numbers: a real tensor of shape (..., 2) as a complex one of shape (...).");
   def("real(Tensor(a) self) -> Tensor(a)")
+      .facts("linear")
       .body<real>()
       .function_only()
       .doc("The real part, a view; self itself, of real dtypes.");
   def("imag(Tensor(a) self) -> Tensor(a)")
+      .facts("linear")
       .body<imag>()
       .function_only()
       .doc("The imaginary part, a view; of a conjugate, one whose negation is pending. RuntimeError for real dtypes.");
   def("complex(Tensor real, Tensor imag) -> Tensor")
+      .facts("leaf")
       .body<complex>()
       .function_only()
       .out(kSameDtype)
       .doc("real + 1j * imag, of two tensors of the same dtype: float16, float32 or float64.");
   def("polar(Tensor abs, Tensor angle) -> Tensor")
+      .facts("leaf autocast:float32/-")
       .body<polar>()
       .function_only()
       .out(kSameDtype)
@@ -198,6 +203,7 @@ void declare_parts() {
 
 void declare_conjugates() {
   def("conj(Tensor(a) self) -> Tensor(a)")
+      .facts("elementwise linear")
       .body<conj>()
       .doc("The conjugate, a view: nothing is computed before an operator reads the values, and what is written to it "
            "is written to self, conjugated. self itself, of real dtypes.");
@@ -214,6 +220,7 @@ void declare_conjugates() {
       .gradient([](GradContext& c) { c.set(0, ops::neg(c.grad())); })
       .doc("The negative, a view: nothing is computed before an operator reads the values.");
   def("conj_physical(Tensor self) -> Tensor")
+      .facts("linear stored:complex32")
       .pointwise("self")
       .conjugated(1, false)
       .inplace()
@@ -234,9 +241,11 @@ void declare_conjugates() {
       .hidden()
       .doc("The same memory as it is, whatever is pending.");
   def("resolve_conj(Tensor(a) self) -> Tensor(a)")
+      .facts("linear")
       .body<resolve_conj>()
       .doc("self, or a copy in which a pending conjugation is carried out.");
   def("resolve_neg(Tensor(a) self) -> Tensor(a)")
+      .facts("linear")
       .body<resolve_neg>()
       .doc("self, or a copy in which a pending negation is carried out.");
   def("mH(Tensor(a) self) -> Tensor(a)").body<adjoint>().hidden().doc("The conjugate of mT: Tensor.mH.");
@@ -255,6 +264,7 @@ TS_OPERATORS(complex) {
   declare_parts();
   declare_conjugates();
   def("isreal(Tensor self) -> Tensor")
+      .facts("elementwise stored")
       .body<isreal>()
       .not_differentiable()
       .doc("True where the imaginary part is 0; everywhere, of real dtypes.");
@@ -278,6 +288,7 @@ TS_OPERATORS(complex) {
       .hidden()
       .doc("Complex numbers over their magnitude, 0 at 0.");
   def("angle(Tensor self) -> Tensor")
+      .facts("zero")
       .pointwise("select(self != self, self, (self < 0) * 3.1415926535897931)")
       .promote(Promote::Float)
       .complex_form("_angle_complex")

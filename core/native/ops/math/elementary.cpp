@@ -16,56 +16,58 @@ namespace {
   "self * self * (-9.7662231263189327e-5 + self * self * 4.0499478466192442e-6)))))))"
 
 constexpr UnaryRow kRows[] = {
-    {"exp", "exp(self)", Promote::Float, "grad * result", "e to the power of self."},
+    {"exp", "exp(self)", Promote::Float, "grad * result", "e to the power of self.", "autocast:-/float32"},
     {"exp2", "exp2(self)", Promote::Float, nullptr, "2 to the power of self."},
-    {"expm1", "expm1(self)", Promote::Float, "grad * (result + 1)", "exp(self) - 1, accurate near 0."},
-    {"log", "log(self)", Promote::Float, "grad / self", "Natural logarithm."},
-    {"log2", "log2(self)", Promote::Float, nullptr, "Logarithm to base 2."},
-    {"log10", "log10(self)", Promote::Float, nullptr, "Logarithm to base 10."},
-    {"log1p", "log1p(self)", Promote::Float, "grad / (self + 1)", "log(1 + self), accurate near 0."},
-    {"sqrt", "sqrt(self)", Promote::Float, "grad / (2 * result)", "Square root; NaN for negative elements."},
-    {"rsqrt", "rsqrt(self)", Promote::Float, "-0.5 * grad * (result * result * result)", "1 / sqrt(self)."},
-    {"sin", "sin(self)", Promote::Float, nullptr, "Sine of angles in radians."},
+    {"expm1", "expm1(self)", Promote::Float, "grad * (result + 1)", "exp(self) - 1, accurate near 0.",
+     "zero autocast:-/float32"},
+    {"log", "log(self)", Promote::Float, "grad / self", "Natural logarithm.", "autocast:-/float32"},
+    {"log2", "log2(self)", Promote::Float, nullptr, "Logarithm to base 2.", "autocast:-/float32"},
+    {"log10", "log10(self)", Promote::Float, nullptr, "Logarithm to base 10.", "autocast:-/float32"},
+    {"log1p", "log1p(self)", Promote::Float, "grad / (self + 1)", "log(1 + self), accurate near 0.",
+     "zero autocast:-/float32"},
+    {"sqrt", "sqrt(self)", Promote::Float, "grad / (2 * result)", "Square root; NaN for negative elements.", "zero"},
+    {"rsqrt", "rsqrt(self)", Promote::Float, "-0.5 * grad * (result * result * result)", "1 / sqrt(self).",
+     "autocast:-/float32"},
+    {"sin", "sin(self)", Promote::Float, nullptr, "Sine of angles in radians.", "zero"},
     {"cos", "cos(self)", Promote::Float, nullptr, "Cosine of angles in radians."},
-    {"tan", "tan(self)", Promote::Float, "grad * (1 + result * result)", "Tangent of angles in radians."},
-    {"asin", "asin(self)", Promote::Float, nullptr, "Arc sine in radians."},
-    {"acos", "acos(self)", Promote::Float, nullptr, "Arc cosine in radians."},
-    {"atan", "atan(self)", Promote::Float, nullptr, "Arc tangent in radians."},
-    {"arcsin", "asin(self)", Promote::Float, nullptr, "Alias of asin."},
-    {"arccos", "acos(self)", Promote::Float, nullptr, "Alias of acos."},
-    {"arctan", "atan(self)", Promote::Float, nullptr, "Alias of atan."},
-    {"sinh", "sinh(self)", Promote::Float, nullptr, "Hyperbolic sine."},
-    {"cosh", "cosh(self)", Promote::Float, nullptr, "Hyperbolic cosine."},
-    {"tanh", "tanh(self)", Promote::Float, "grad * (1 - result * result)", "Hyperbolic tangent."},
-    {"asinh", "asinh(self)", Promote::Float, nullptr, "Inverse hyperbolic sine."},
-    {"acosh", "acosh(self)", Promote::Float, nullptr, "Inverse hyperbolic cosine."},
-    {"atanh", "atanh(self)", Promote::Float, nullptr, "Inverse hyperbolic tangent."},
-    {"arcsinh", "asinh(self)", Promote::Float, nullptr, "Alias of asinh."},
-    {"arccosh", "acosh(self)", Promote::Float, nullptr, "Alias of acosh."},
-    {"arctanh", "atanh(self)", Promote::Float, nullptr, "Alias of atanh."},
+    {"tan", "tan(self)", Promote::Float, "grad * (1 + result * result)", "Tangent of angles in radians.",
+     "zero autocast:-/float32"},
+    {"asin arcsin", "asin(self)", Promote::Float, nullptr, "Arc sine in radians.", "zero autocast:-/float32"},
+    {"acos arccos", "acos(self)", Promote::Float, nullptr, "Arc cosine in radians.", "autocast:-/float32"},
+    {"atan arctan", "atan(self)", Promote::Float, nullptr, "Arc tangent in radians.", "zero"},
+    {"sinh", "sinh(self)", Promote::Float, nullptr, "Hyperbolic sine.", "zero autocast:-/float32"},
+    {"cosh", "cosh(self)", Promote::Float, nullptr, "Hyperbolic cosine.", "autocast:-/float32"},
+    {"tanh", "tanh(self)", Promote::Float, "grad * (1 - result * result)", "Hyperbolic tangent.", "zero"},
+    {"asinh arcsinh", "asinh(self)", Promote::Float, nullptr, "Inverse hyperbolic sine.", "zero"},
+    {"acosh arccosh", "acosh(self)", Promote::Float, nullptr, "Inverse hyperbolic cosine."},
+    {"atanh arctanh", "atanh(self)", Promote::Float, nullptr, "Inverse hyperbolic tangent.", "zero"},
     {"erf", "erf(self)", Promote::Float, nullptr,
-     "Error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to self."},
+     "Error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to self.", "zero"},
     {"erfc", "erfc(self)", Promote::Float, nullptr, "1 - erf(self), accurate for large self."},
-    {"erfinv", "erfinv(self)", Promote::Float, nullptr, "Inverse of erf on (-1, 1)."},
+    {"erfinv", "erfinv(self)", Promote::Float, nullptr, "Inverse of erf on (-1, 1).", "zero autocast:-/float32"},
     {"lgamma", "lgamma(self)", Promote::Float, nullptr, "Logarithm of the absolute value of the gamma function."},
-    {"digamma", "digamma(self)", Promote::Float, nullptr, "Derivative of lgamma.", nullptr, 0, true},
+    {"digamma", "digamma(self)", Promote::Float, nullptr, "Derivative of lgamma.", nullptr, nullptr, 0, true},
     {"sigmoid", "sigmoid(self)", Promote::Float, "grad * (result * (1 - result))", "1 / (1 + exp(-self))."},
     {"logit_exact", "log(self / (1 - self))", Promote::Float,
-     "select((self >= 0) * (self <= 1), grad / (self * (1 - self)), inf - inf)", "log(self / (1 - self)).", nullptr, 0,
-     true},
+     "select((self >= 0) * (self <= 1), grad / (self * (1 - self)), inf - inf)", "log(self / (1 - self)).", nullptr,
+     nullptr, 0, true},
     {"sinc", "select(self == 0, 1, sin(3.1415926535897931 * self) / (3.1415926535897931 * self))", Promote::Float,
      "grad * select(" NEAR_ZERO ", " SINC_SLOPE ", (cos(3.1415926535897931 * self) - result) / self)",
      "sin(pi self) / (pi self), 1 at 0."},
-    {"deg2rad", "self * 0.017453292519943295", Promote::Float, nullptr, "Degrees to radians.", nullptr, 0, true},
-    {"rad2deg", "self * 57.295779513082323", Promote::Float, nullptr, "Radians to degrees.", nullptr, 0, true},
-    {"floor", "floor(self)", Promote::Arith, nullptr, "Largest integer not above self, in self's dtype.", nullptr,
+    {"deg2rad", "self * 0.017453292519943295", Promote::Float, nullptr, "Degrees to radians.", "zero", nullptr, 0,
+     true},
+    {"rad2deg", "self * 57.295779513082323", Promote::Float, nullptr, "Radians to degrees.", "zero", nullptr, 0, true},
+    {"floor", "floor(self)", Promote::Arith, nullptr, "Largest integer not above self, in self's dtype.", "zero",
+     nullptr, kSameDtype},
+    {"ceil", "ceil(self)", Promote::Arith, nullptr, "Smallest integer not below self, in self's dtype.", "zero",
+     nullptr, kSameDtype},
+    {"trunc", "trunc(self)", Promote::Arith, nullptr, "Integer part of self, in self's dtype.", "zero", nullptr,
      kSameDtype},
-    {"ceil", "ceil(self)", Promote::Arith, nullptr, "Smallest integer not below self, in self's dtype.", nullptr,
+    {"fix", "trunc(self)", Promote::Arith, nullptr, "Alias of trunc.", "alias:trunc zero"},
+    {"frac", "self - trunc(self)", Promote::Arith, "grad", "Fractional part, with self's sign.", "zero", nullptr,
      kSameDtype},
-    {"trunc", "trunc(self)", Promote::Arith, nullptr, "Integer part of self, in self's dtype.", nullptr, kSameDtype},
-    {"fix", "trunc(self)", Promote::Arith, nullptr, "Alias of trunc."},
-    {"frac", "self - trunc(self)", Promote::Arith, "grad", "Fractional part, with self's sign.", nullptr, kSameDtype},
-    {"round", "round(self)", Promote::Arith, nullptr, "Nearest integer, halves to even.", nullptr, kSameDtype},
+    {"round", "round(self)", Promote::Arith, nullptr, "Nearest integer, halves to even.", "elementwise zero leaf",
+     nullptr, kSameDtype},
 };
 
 Tensor round_decimals(const Tensor& self, int64_t decimals) {
@@ -115,6 +117,7 @@ TS_OPERATORS(elementary) {
       .out()
       .doc("Rounds to a number of decimal places; negative ones round to tens, hundreds...");
   def("polygamma(int n, Tensor self) -> Tensor")
+      .facts("elementwise leaf stored:none")
       .body<polygamma>()
       .out()
       .in("special")
@@ -145,6 +148,7 @@ TS_OPERATORS(elementary) {
       .not_differentiable()
       .doc("To the nearest number that bfloat16 holds, ties to even, in self's dtype.");
   def("logit(Tensor self, float? eps=None) -> Tensor")
+      .facts("elementwise leaf")
       .body<logit>()
       .inplace()
       .out()

@@ -77,6 +77,7 @@ void frexp_gradient(GradContext& c) {
 
 TS_OPERATORS(float_parts) {
   def("_nextafter(Tensor self, Tensor other) -> Tensor")
+      .facts("elementwise")
       .rule<nextafter_rule>()
       .kernel("nextafter", "self other: contiguous")
       .decompose<nextafter_parts>()

@@ -84,6 +84,7 @@ std::vector<Tensor> unravel_index(const Tensor& indices, IntSpan shape) {
 
 TS_OPERATORS(integer) {
   def("gcd(Tensor self, Tensor other) -> Tensor")
+      .facts("elementwise")
       .rule<gcd_rule>()
       .computation<gcd>(kCode)
       .reads_host()
@@ -92,6 +93,7 @@ TS_OPERATORS(integer) {
       .out()
       .doc("Greatest common divisors of integers, elementwise; the other number where one is 0.");
   def("lcm(Tensor self, Tensor other) -> Tensor")
+      .facts("elementwise leaf:inplace")
       .body<lcm>()
       .reads_host()
       .not_differentiable()
@@ -103,7 +105,12 @@ TS_OPERATORS(integer) {
       .not_differentiable()
       .function_only()
       .doc("Positions in a flattened tensor as one tensor of coordinates for each dim of `shape`.");
-  def("ldexp(Tensor self, Tensor other) -> Tensor").body<ldexp>().inplace().out().doc("self * 2^other, elementwise.");
+  def("ldexp(Tensor self, Tensor other) -> Tensor")
+      .facts("elementwise leaf:inplace")
+      .body<ldexp>()
+      .inplace()
+      .out()
+      .doc("self * 2^other, elementwise.");
 }
 
 } // namespace ts

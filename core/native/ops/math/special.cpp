@@ -8,7 +8,8 @@ namespace {
 
 constexpr UnaryRow kRows[] = {
     {"special_entr", "select(self > 0, -self * log(self), select(self == 0, 0, select(self < 0, -inf, self)))",
-     Promote::Float, "grad * (-log(self) - 1)", "-x log(x); 0 at 0, minus infinity left of it.", nullptr, 0, true},
+     Promote::Float, "grad * (-log(self) - 1)", "-x log(x); 0 at 0, minus infinity left of it.", nullptr, nullptr, 0,
+     true},
     {"special_erfcx", "erfcx(self)", Promote::Float, "grad * (2 * self * result - 1.1283791670955126)",
      "exp(x^2) erfc(x), which does not underflow for large x."},
     {"special_ndtr", "0.5 * erfc(self * -0.70710678118654752)", Promote::Float,
@@ -38,25 +39,27 @@ constexpr UnaryRow kPlainRows[] = {
     {"special_bessel_j0", "bessel_j0(self)", Promote::Float, nullptr, "J0(x), the Bessel function of the first kind."},
     {"special_bessel_j1", "bessel_j1(self)", Promote::Float, nullptr, "J1(x), the Bessel function of the first kind."},
     {"special_bessel_y0", "bessel_y0(self)", Promote::Float, nullptr,
-     "Y0(x), the Bessel function of the second kind; NaN for negative x.", nullptr, 0, true},
+     "Y0(x), the Bessel function of the second kind; NaN for negative x.", nullptr, nullptr, 0, true},
     {"special_bessel_y1", "bessel_y1(self)", Promote::Float, nullptr,
-     "Y1(x), the Bessel function of the second kind; NaN for negative x.", nullptr, 0, true},
+     "Y1(x), the Bessel function of the second kind; NaN for negative x.", nullptr, nullptr, 0, true},
     {"special_modified_bessel_i0", "select(abs(self) == inf, inf, i0e(self) * exp(abs(self)))", Promote::Float, nullptr,
      "I0(x), as i0."},
     {"special_modified_bessel_i1", "select(abs(self) == inf, self, i1e(self) * exp(abs(self)))", Promote::Float,
      nullptr, "I1(x), as i1."},
     {"special_modified_bessel_k0", "k0(self)", Promote::Float, nullptr,
-     "K0(x), the modified Bessel function of the second kind; NaN for negative x.", nullptr, 0, true},
+     "K0(x), the modified Bessel function of the second kind; NaN for negative x.", nullptr, nullptr, 0, true},
     {"special_modified_bessel_k1", "k1(self)", Promote::Float, nullptr,
-     "K1(x), the modified Bessel function of the second kind; NaN for negative x.", nullptr, 0, true},
-    {"special_scaled_modified_bessel_k0", "k0e(self)", Promote::Float, nullptr, "exp(x) K0(x).", nullptr, 0, true},
-    {"special_scaled_modified_bessel_k1", "k1e(self)", Promote::Float, nullptr, "exp(x) K1(x).", nullptr, 0, true},
+     "K1(x), the modified Bessel function of the second kind; NaN for negative x.", nullptr, nullptr, 0, true},
+    {"special_scaled_modified_bessel_k0", "k0e(self)", Promote::Float, nullptr, "exp(x) K0(x).", nullptr, nullptr, 0,
+     true},
+    {"special_scaled_modified_bessel_k1", "k1e(self)", Promote::Float, nullptr, "exp(x) K1(x).", nullptr, nullptr, 0,
+     true},
     {"special_spherical_bessel_j0", "select(abs(self) == inf, 0, select(self == 0, 1, sin(self) / self))",
      Promote::Float, nullptr, "sin(x) / x, the spherical Bessel function of order zero."},
 };
 
 void declare_hidden(const UnaryRow& row, bool gradients) {
-  std::string schema = std::string(row.name) + "(Tensor self) -> Tensor";
+  std::string schema = std::string(row.names) + "(Tensor self) -> Tensor";
   Def d(schema.c_str());
   d.pointwise(row.expression).promote(row.promote).out().hidden().doc(row.doc);
   if (row.derivative) d.derivative("self", row.derivative);

@@ -194,6 +194,7 @@ void backward_weight_gradient(GradContext& c) {
 TS_OPERATORS(conv) {
   def("convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) "
       "-> Tensor")
+      .facts("autocast:lower")
       .rule<convolution_rule>()
       .kernel("convolution", "input: layout leads; weight: contiguous leads; bias: contiguous",
               "stride each input, padding each input, dilation each input, groups")

@@ -138,6 +138,7 @@ TS_OPERATORS(conv_layers) {
                                         "(in, out / groups, kernel...), bias (out).";
   def("conv1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] dilation=1, "
       "int groups=1) -> Tensor")
+      .facts("autocast:lower")
       .body<conv<1>>()
       .in("nn.functional")
       .function_only()
@@ -150,6 +151,7 @@ TS_OPERATORS(conv_layers) {
       .doc(kConvDoc);
   def("conv2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, "
       "int groups=1) -> Tensor")
+      .facts("autocast:lower")
       .body<conv<2>>()
       .in("nn.functional")
       .function_only()
@@ -162,6 +164,7 @@ TS_OPERATORS(conv_layers) {
       .doc(kConvDoc);
   def("conv3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] dilation=1, "
       "int groups=1) -> Tensor")
+      .facts("autocast:lower")
       .body<conv<3>>()
       .in("nn.functional")
       .function_only()
@@ -174,18 +177,21 @@ TS_OPERATORS(conv_layers) {
       .doc(kConvDoc);
   def("conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] "
       "output_padding=0, int groups=1, int[1] dilation=1) -> Tensor")
+      .facts("autocast:lower")
       .body<conv_transpose<1>>()
       .in("nn.functional")
       .function_only()
       .doc(kTransposeDoc);
   def("conv_transpose2d(Tensor input, Tensor weight, Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] "
       "output_padding=0, int groups=1, int[2] dilation=1) -> Tensor")
+      .facts("autocast:lower")
       .body<conv_transpose<2>>()
       .in("nn.functional")
       .function_only()
       .doc(kTransposeDoc);
   def("conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, int[3] "
       "output_padding=0, int groups=1, int[3] dilation=1) -> Tensor")
+      .facts("autocast:lower")
       .body<conv_transpose<3>>()
       .in("nn.functional")
       .function_only()

@@ -50,6 +50,7 @@ Tensor backward_rule(const Tensor& grad, const Tensor& log_probs, const Tensor& 
 
 TS_OPERATORS(ctc_loss) {
   def("_ctc_loss(Tensor log_probs, Tensor labels, Tensor lengths, Tensor sizes, int blank) -> (Tensor, Tensor)")
+      .facts("autocast:float32/-")
       .rule<forward_rule>()
       .kernel("ctc_loss", "log_probs: contiguous empty; labels: contiguous empty; lengths sizes: contiguous", "blank")
       .not_differentiable()

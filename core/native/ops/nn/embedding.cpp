@@ -85,6 +85,7 @@ void embedding_backward_gradient(GradContext& c) {
 
 TS_OPERATORS(embedding) {
   def("embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor")
+      .facts("stored")
       .rule<embedding_rule>()
       .kernel("embedding", "weight input: contiguous")
       .decompose<embedding>()

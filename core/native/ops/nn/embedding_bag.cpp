@@ -130,6 +130,7 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& of
 TS_OPERATORS(embedding_bag) {
   def("embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, str mode='mean', Tensor? "
       "per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> Tensor")
+      .facts("stored:none")
       .body<embedding_bag>()
       .hidden()
       .function_only()

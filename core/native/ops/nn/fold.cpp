@@ -91,6 +91,7 @@ void col2im(const Tensor& out, const Tensor& self, IntSpan output_size, IntSpan 
 
 TS_OPERATORS(fold) {
   def("im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) -> Tensor")
+      .facts("stored:none")
       .rule<im2col_rule>()
       .computation<im2col>(kCode)
       .gradient([](GradContext& c) {

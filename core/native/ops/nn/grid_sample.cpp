@@ -44,6 +44,7 @@ Two backward_rule(const Tensor& grad, const Tensor& input, const Tensor& grid, i
 
 TS_OPERATORS(grid_sample) {
   def("_grid_sample(Tensor input, Tensor grid, int mode, int padding, bool align_corners) -> Tensor")
+      .facts("autocast:float32/widest")
       .rule<forward_rule>()
       .kernel("grid_sample", "input grid: contiguous", "mode, padding, align_corners")
       .not_differentiable()

@@ -125,6 +125,7 @@ Tensor layer_norm(const Tensor& input, IntSpan shape, const Tensor& weight, cons
 TS_OPERATORS(layer_norm) {
   def("layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
       "Tensor")
+      .facts("autocast:-/float32")
       .body<layer_norm>()
       .rule<layer_norm_rule>()
       .saves("input weight bias")

@@ -154,6 +154,7 @@ Tensor bilinear(const Tensor& left, const Tensor& right, const Tensor& weight, c
 
 TS_OPERATORS(linear) {
   def("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+      .facts("autocast:lower")
       .rule<linear_rule>()
       .computation<linear>(kCode)
       .saves("input weight")
@@ -177,6 +178,7 @@ TS_OPERATORS(linear) {
       .hidden()
       .doc("Gradient of linear by its weight: grad transposed @ input, over all rows.");
   def("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
+      .facts("autocast:exempt/widest")
       .body<bilinear>()
       .in("nn.functional")
       .function_only()

@@ -146,6 +146,7 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_inpu
 TS_OPERATORS(loss) {
   auto loss = [](const char* schema) { return def(schema); };
   loss("mse_loss(Tensor self, Tensor target, str reduction='mean') -> Tensor")
+      .facts("leaf autocast:float32")
       .body<mse_loss>()
       .in("nn.functional")
       .function_only()
@@ -160,16 +161,19 @@ TS_OPERATORS(loss) {
       .hidden()
       .doc("(self - other)^2, elementwise.");
   loss("l1_loss(Tensor self, Tensor target, str reduction='mean') -> Tensor")
+      .facts("autocast:float32")
       .body<l1_loss>()
       .in("nn.functional")
       .function_only()
       .doc("Absolute differences, reduced.");
   loss("smooth_l1_loss(Tensor self, Tensor target, str reduction='mean', float beta=1.0) -> Tensor")
+      .facts("leaf autocast:float32")
       .body<smooth_l1_loss>()
       .in("nn.functional")
       .function_only()
       .doc("With d = abs(self - target): d^2 / (2 beta) where d < beta, else d - beta / 2.");
   loss("huber_loss(Tensor self, Tensor target, str reduction='mean', float delta=1.0) -> Tensor")
+      .facts("leaf autocast:float32")
       .body<huber_loss>()
       .in("nn.functional")
       .function_only()
@@ -196,6 +200,7 @@ TS_OPERATORS(loss) {
       .hidden()
       .doc("The elements of huber_loss.");
   loss("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, str reduction='mean') -> Tensor")
+      .facts("leaf autocast:float32/-")
       .body<binary_cross_entropy>()
       .in("nn.functional")
       .function_only()
@@ -229,45 +234,53 @@ TS_OPERATORS(loss) {
       .doc("The same with a weight of the positive term.");
   loss("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, str reduction='mean', "
        "Tensor? pos_weight=None) -> Tensor")
+      .facts("leaf autocast:float32")
       .body<binary_cross_entropy_with_logits>()
       .in("nn.functional")
       .function_only()
       .doc("binary_cross_entropy of sigmoid(self), without overflow; pos_weight weighs the positive term.");
   loss("kl_div(Tensor self, Tensor target, str reduction='mean', bool log_target=False) -> Tensor")
+      .facts("autocast:float32")
       .body<kl_div>()
       .in("nn.functional")
       .function_only()
       .doc("target (log(target) - self) for log probabilities self; reduction may also be 'batchmean'.");
   loss("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str reduction='mean') -> "
        "Tensor")
+      .facts("autocast:float32")
       .body<margin_ranking_loss>()
       .in("nn.functional")
       .function_only()
       .doc("max(0, -target (input1 - input2) + margin).");
   loss("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, str reduction='mean') -> Tensor")
+      .facts("autocast:float32")
       .body<hinge_embedding_loss>()
       .in("nn.functional")
       .function_only()
       .doc("self where target is 1, max(0, margin - self) where it is -1.");
   loss("soft_margin_loss(Tensor self, Tensor target, str reduction='mean') -> Tensor")
+      .facts("leaf autocast:float32")
       .body<soft_margin_loss>()
       .in("nn.functional")
       .function_only()
       .doc("log(1 + exp(-target self)).");
   loss("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str reduction='mean') -> "
        "Tensor")
+      .facts("autocast:float32")
       .body<cosine_embedding_loss>()
       .in("nn.functional")
       .function_only()
       .doc("1 - cos where target is 1, max(0, cos - margin) where it is -1.");
   loss("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float "
        "eps=1e-06, bool swap=False, str reduction='mean') -> Tensor")
+      .facts("autocast:float32")
       .body<triplet_margin_loss>()
       .in("nn.functional")
       .function_only()
       .doc("max(0, |anchor - positive| - |anchor - negative| + margin).");
   loss("poisson_nll_loss(Tensor self, Tensor target, bool log_input=True, bool full=False, float eps=1e-08, str "
        "reduction='mean') -> Tensor")
+      .facts("autocast:float32")
       .body<poisson_nll_loss>()
       .in("nn.functional")
       .function_only()

@@ -239,6 +239,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
 TS_OPERATORS(nll_loss) {
   def("nll_loss(Tensor self, Tensor target, Tensor? weight=None, int ignore_index=-100, str reduction='mean') -> "
       "Tensor")
+      .facts("autocast:float32")
       .body<nll_loss>()
       .reads_host()
       .in("nn.functional")
@@ -248,6 +249,7 @@ TS_OPERATORS(nll_loss) {
            "weights of targets that are not ignore_index. IndexError for a target that is no class.");
   def("cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int ignore_index=-100, str reduction='mean', "
       "float label_smoothing=0.0) -> Tensor")
+      .facts("autocast:float32")
       .body<cross_entropy>()
       .rule<cross_entropy_rule>()
       .saves("self target weight")

@@ -143,6 +143,7 @@ Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, doub
 
 TS_OPERATORS(norm) {
   def("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor")
+      .facts("autocast:-/float32")
       .body<group_norm>()
       .rule<group_norm_rule>()
       .saves("input weight bias")
@@ -159,6 +160,7 @@ TS_OPERATORS(norm) {
       .function_only()
       .doc("Batch normalisation of each sample's channels by themselves (Ulyanov et al., arXiv:1607.08022).");
   def("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor")
+      .facts("autocast:-/float32")
       .body<rms_norm>()
       .rule<rms_norm_rule>()
       .saves("input weight")

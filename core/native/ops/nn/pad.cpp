@@ -153,6 +153,7 @@ Tensor pad(const Tensor& input, IntSpan pad, const char* mode, std::optional<dou
 
 TS_OPERATORS(pad) {
   def("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor")
+      .facts("stored")
       .rule<constant_pad_rule>()
       .computation<constant_pad>(kCode)
       .gradient(constant_pad_gradient)
@@ -161,6 +162,7 @@ TS_OPERATORS(pad) {
           "self with `value` around it: pad is (left, right) of the last dimension, then of the one before, and so on; "
           "negative numbers cut.");
   def("pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor")
+      .facts("stored")
       .body<pad>()
       .function_only()
       .in("nn.functional")

@@ -218,6 +218,7 @@ TS_OPERATORS(pool_layers) {
       .in("nn.functional")
       .doc("Means over output_size windows that cover each line.");
   def("adaptive_max_pool2d(Tensor self, int[2] output_size) -> Tensor")
+      .facts("leaf")
       .body<adaptive_max_pool2d>()
       .function_only()
       .in("nn.functional")

@@ -250,6 +250,7 @@ Tensor interpolate(const Tensor& input, std::optional<IntSpan> size, std::span<c
 TS_OPERATORS(resize) {
   def("interpolate(Tensor input, int[1]? size=None, float[1]? scale_factor=None, str mode='nearest', bool? "
       "align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor")
+      .facts("stored:none")
       .body<interpolate>()
       .hidden()
       .function_only()

@@ -169,7 +169,12 @@ Tensor simple_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, co
 #define TS_RNN_CELL "Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"
 
 template <Cell cell> void declare_simple(const char* input, const char* data, const char* doc) {
-  def(input).body<simple<cell>>().random().function_only().doc(doc);
+  def(input)
+      .facts(cell == Cell::Gru ? "autocast:first/lower" : "autocast:lower")
+      .body<simple<cell>>()
+      .random()
+      .function_only()
+      .doc(doc);
   def(data).body<simple_packed<cell>>().any_device().random().function_only().doc(doc);
 }
 
@@ -180,6 +185,7 @@ TS_OPERATORS(rnn) {
       "An LSTM (Hochreiter and Schmidhuber 1997) of num_layers layers over (length, batch, size), or "
       "over packed rows with batch_sizes: outputs, last hidden states and cells. As torch.lstm.";
   def("lstm.input(Tensor input, Tensor[] hx, " TS_RNN_OPTIONS ", bool batch_first) -> (Tensor, Tensor, Tensor)")
+      .facts("autocast:lower")
       .body<lstm>()
       .random()
       .function_only()
@@ -205,18 +211,22 @@ TS_OPERATORS(rnn) {
   def("lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> "
       "(Tensor, "
       "Tensor)")
+      .facts("autocast:first/lower")
       .body<lstm_cell>()
       .function_only()
       .doc("One step of an LSTM over (batch, size): the next hidden state and cell.");
   def("gru_cell(Tensor input, " TS_RNN_CELL)
+      .facts("autocast:first/lower")
       .body<simple_cell<Cell::Gru>>()
       .function_only()
       .doc("One step of a GRU over (batch, size): the next state.");
   def("rnn_tanh_cell(Tensor input, " TS_RNN_CELL)
+      .facts("autocast:lower")
       .body<simple_cell<Cell::Tanh>>()
       .function_only()
       .doc("tanh(input @ w_ih^T + b_ih + hx @ w_hh^T + b_hh).");
   def("rnn_relu_cell(Tensor input, " TS_RNN_CELL)
+      .facts("autocast:lower")
       .body<simple_cell<Cell::Relu>>()
       .function_only()
       .doc("relu(input @ w_ih^T + b_ih + hx @ w_hh^T + b_hh).");

@@ -68,16 +68,19 @@ Tensor channel_shuffle(const Tensor& self, int64_t groups) {
 
 TS_OPERATORS(shuffle) {
   def("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")
+      .facts("leaf stored:none")
       .body<pixel_shuffle>()
       .function_only()
       .in("nn.functional")
       .doc("(..., C r r, H, W) rearranged to (..., C, H r, W r).");
   def("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor")
+      .facts("leaf stored:none")
       .body<pixel_unshuffle>()
       .function_only()
       .in("nn.functional")
       .doc("(..., C, H r, W r) rearranged to (..., C r r, H, W).");
   def("channel_shuffle(Tensor self, int groups) -> Tensor")
+      .facts("leaf stored:none")
       .body<channel_shuffle>()
       .function_only()
       .in("nn.functional")

@@ -103,6 +103,7 @@ void log_softmax_gradient(GradContext& c) {
 
 TS_OPERATORS(softmax) {
   def("softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .facts("autocast:-/float32")
       .rule<softmax_rule>()
       .kernel("softmax", "self: contiguous result", "dim wrapped self")
       .decompose<softmax_parts>()
@@ -111,6 +112,7 @@ TS_OPERATORS(softmax) {
       .out(kSameDtype)
       .doc("exp(x) / exp(x).sum(dim), without overflow; computed in dtype if given.");
   def("log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .facts("autocast:-/float32")
       .rule<log_softmax_rule>()
       .kernel("log_softmax", "self: contiguous result", "dim wrapped self")
       .decompose<log_softmax_parts>()

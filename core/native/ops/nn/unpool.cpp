@@ -84,6 +84,7 @@ TS_OPERATORS(unpool) {
       .in("nn.functional")
       .doc("adaptive_max_pool2d, and where in the H * W plane each maximum was (int64).");
   def("max_unpool(Tensor input, Tensor indices, int[] output_size) -> Tensor")
+      .facts("autocast:float32/-")
       .body<max_unpool>()
       .hidden()
       .function_only()

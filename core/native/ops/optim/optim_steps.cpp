@@ -5,79 +5,96 @@
 #include "ops/pointwise/fused.h"
 #include "runtime/empty.h"
 #include "tensor/geometry.h"
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace ts {
 namespace {
 
 // Why what is declared here is computed by code.
-const char* const kCode = "one fused program a parameter, chosen by the rule's name";
+const char* const kCode = "one fused program a parameter, which the rule's text is";
 
 using namespace optim;
 
-constexpr size_t kMaxNumbers = 10;
+constexpr size_t kMaxNumbers = 10, kMaxStates = 3, kLongestRule = 2000;
 const char* const kName = "_optimizer_step_";
 
-// How many lists of state a rule has, how many numbers, and the program: results are the parameter and its state.
+// A rule as the package writes it (core/tesserack/optim/_rules.py): names of the parameter and its gradient, of the
+// state, of numbers, then lines, of which those without a sign of equality are the results: the parameter and the
+// state.
 struct Rule {
-  Rule(size_t n_states, size_t n_numbers, const char* variables, std::initializer_list<const char*> lines)
-      : states(n_states), numbers(n_numbers), program(variables, lines) {}
-  size_t states, numbers;
-  Fused program;
+  std::string text, variables;
+  std::vector<std::string> lines;
+  size_t states = 0, numbers = 0;
+  std::optional<Fused> program;
+
+  explicit Rule(std::string_view given);
 };
 
-// Variables: p parameter, g gradient, s its sign (-1 maximizes), w weight decay, e epsilon, l learning rate; states and
-// other numbers as the optimizers' pages in the package say.
-#define TS_GRAD "k=s * g + w * p"
-#define TS_MOMENTS "a=m + b * (k - m)", "h=c * v + f * k * k"
-#define TS_SQUARES "h=c * v + f * k * k"
-const Rule* find_rule(std::string_view name) {
-  static const std::map<std::string_view, Rule> rules = [] {
-    std::map<std::string_view, Rule> r;
-    auto add = [&](const char* rule, size_t states, size_t numbers, const char* variables,
-                   std::initializer_list<const char*> lines) {
-      r.try_emplace(rule, states, numbers, variables, lines);
-    };
-    add("adadelta", 2, 6, "p g v u s w c f e l",
-        {TS_GRAD, TS_SQUARES, "d=sqrt(u + e) / sqrt(h + e) * k", "p - l * d", "h", "c * u + f * d * d"});
-    add("adagrad", 1, 4, "p g v s w l e", {TS_GRAD, "h=v + k * k", "p - l * k / (sqrt(h) + e)", "h"});
-    add("adamax", 2, 6, "p g m u s w b c l e",
-        {TS_GRAD, "a=m + b * (k - m)", "h=max(c * u, abs(k) + e)", "p - l * a / h", "a", "h"});
-    add("nadam", 2, 10, "p g m v s w d b c f z x y e",
-        {TS_GRAD, TS_MOMENTS, "n=sqrt(h / z) + e", "p * d - x * k / n - y * a / n", "a", "h"});
-    add("radam", 2, 8, "p g m v s w d b c f l e", {TS_GRAD, TS_MOMENTS, "p * d - l * a / (sqrt(h) + e)", "a", "h"});
-    add("radam_early", 2, 7, "p g m v s w d b c f l", {TS_GRAD, TS_MOMENTS, "p * d - l * a", "a", "h"});
-    add("rmsprop", 1, 6, "p g v s w c f l e", {TS_GRAD, TS_SQUARES, "p - l * k / (sqrt(h) + e)", "h"});
-    add("rmsprop_momentum", 2, 7, "p g v o s w c f l e t",
-        {TS_GRAD, TS_SQUARES, "q=t * o + k / (sqrt(h) + e)", "p - l * q", "h", "q"});
-    add("rmsprop_centered", 2, 6, "p g v m s w c f l e",
-        {TS_GRAD, TS_SQUARES, "a=m + f * (k - m)", "p - l * k / (sqrt(h - a * a) + e)", "h", "a"});
-    add("rmsprop_centered_momentum", 3, 7, "p g v m o s w c f l e t",
-        {TS_GRAD, TS_SQUARES, "a=m + f * (k - m)", "q=t * o + k / (sqrt(h - a * a) + e)", "p - l * q", "h", "a", "q"});
-    add("rprop", 2, 5, "p g v u s t x y z",
-        {"k=s * g", "n=k * v", "h=min(max(u * select(n > 0, t, select(n < 0, x, 1)), y), z)", "j=select(n < 0, 0, k)",
-         "p - sign(j) * h", "j", "h"});
-    add("asgd", 1, 5, "p g v s w d l z", {TS_GRAD, "a=p * d - l * k", "a", "select(z < 1, v + z * (a - v), a)"});
-    return r;
-  }();
-  auto found = rules.find(name);
-  return found == rules.end() ? nullptr : &found->second;
+std::vector<std::string> split(std::string_view text, char at) {
+  std::vector<std::string> parts;
+  std::istringstream in{std::string(text)};
+  for (std::string part; std::getline(in, part, at);) parts.push_back(part);
+  return parts;
+}
+
+size_t count_words(const std::string& text) {
+  std::istringstream in(text);
+  return static_cast<size_t>(std::distance(std::istream_iterator<std::string>(in), {}));
+}
+
+Rule::Rule(std::string_view given) : text(given) {
+  size_t colon = text.find(':');
+  TS_CHECK_VALUE(colon != text.npos && text.size() <= kLongestRule, kName,
+                 ": expected a rule 'names:lines' of at most ", kLongestRule, " characters, got '", text.substr(0, 80),
+                 "'");
+  std::vector<std::string> groups = split(std::string_view(text).substr(0, colon), ',');
+  groups.resize(3);
+  lines = split(std::string_view(text).substr(colon + 1), ';');
+  states = count_words(groups[1]);
+  numbers = count_words(groups[2]);
+  variables = groups[0] + ' ' + groups[1] + ' ' + groups[2];
+  auto results = static_cast<size_t>(
+      std::ranges::count_if(lines, [](const std::string& line) { return line.find('=') == line.npos; }));
+  TS_CHECK_VALUE(count_words(groups[0]) == 2 && states <= kMaxStates && numbers <= kMaxNumbers && results == states + 1,
+                 kName, ": expected a rule of a parameter, its gradient, at most ", kMaxStates, " states and ",
+                 kMaxNumbers, " numbers, with a result for the parameter and each state, got '", text, "'");
+  std::vector<const char*> pointers;
+  for (const std::string& line : lines) pointers.push_back(line.c_str());
+  program.emplace(variables.c_str(), std::move(pointers));
+}
+
+// Rules are few, and kept.
+const Rule& rule_of(std::string_view text) {
+  static std::mutex mutex;
+  static auto* rules = new std::map<std::string_view, std::unique_ptr<const Rule>>;
+  std::lock_guard lock(mutex);
+  if (auto found = rules->find(text); found != rules->end()) return *found->second;
+  auto made = std::make_unique<const Rule>(text);
+  std::string_view key = made->text;
+  return *rules->try_emplace(key, std::move(made)).first->second;
 }
 
 void check_step(const char* rule, TensorList params, TensorList grads, TensorList first, TensorList second,
                 TensorList third) {
-  const Rule* known = find_rule(rule);
-  TS_CHECK_VALUE(known, kName, ": expected a known rule, got ", rule);
+  const Rule& known = rule_of(rule);
   check_params(kName, params);
   check_state(kName, "grads", params, grads);
   std::array<TensorList, 3> states{first, second, third};
   for (size_t k = 0; k < states.size(); ++k) {
-    if (k < known->states)
+    if (k < known.states)
       check_state(kName, "state", params, states[k]);
     else
-      TS_CHECK(states[k].empty(), kName, ": ", rule, " has ", known->states, " lists of state, got more");
+      TS_CHECK(states[k].empty(), kName, ": the rule has ", known.states, " lists of state, got more");
     written(kName, states[k]);
   }
   written(kName, params);
@@ -95,7 +112,7 @@ Tensor flat(const Tensor& t) {
 void step(const char* rule, TensorList params, TensorList grads, TensorList first, TensorList second, TensorList third,
           double n0, double n1, double n2, double n3, double n4, double n5, double n6, double n7, double n8,
           double n9) {
-  const Rule& known = *find_rule(rule);
+  const Rule& known = rule_of(rule);
   const std::array<double, kMaxNumbers> numbers{n0, n1, n2, n3, n4, n5, n6, n7, n8, n9};
   Contiguous p(params), g(grads), a(first), b(second), c(third);
   const Contiguous* states[] = {&a, &b, &c};
@@ -105,7 +122,7 @@ void step(const char* rule, TensorList params, TensorList grads, TensorList firs
       results.push_back(flat(states[s]->list()[k]));
       operands.push_back(results.back());
     }
-    known.program.run(results, operands, {numbers.data(), known.numbers});
+    known.program->run(results, operands, {numbers.data(), known.numbers});
   }
   for (const Contiguous* list : {&p, &a, &b, &c}) list->write_back();
 }
@@ -121,8 +138,9 @@ TS_OPERATORS(optim_steps) {
       .not_differentiable()
       .hidden()
       .function_only()
-      .doc("One step on every parameter by a rule such as 'rmsprop': one launch each. first, second and third are the "
-           "lists of state that the rule has, n0 to n9 its numbers.");
+      .doc("One step on every parameter by a rule, 'param grad,m,rate:m_=m + grad;param - rate * m_;m_': one launch "
+           "each. "
+           "first, second and third are the lists of state that the rule has, n0 to n9 its numbers.");
 }
 
 } // namespace ts

@@ -236,10 +236,12 @@ TS_OPERATORS(sort) {
       .out()
       .doc("The k largest (or smallest) elements along `dim`, and where they came from.");
   def("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .facts("leaf")
       .body<kthvalue>()
       .out(kApart)
       .doc("The k-th smallest element along `dim`, counted from 1, and where it came from.");
   def("median(Tensor self) -> Tensor")
+      .facts("leaf")
       .body<median_all<false>>()
       .doc("The lower of the middle elements of all; NaN if there is any.");
   def("_median(Tensor self, bool ignore_nan) -> Tensor")
@@ -255,6 +257,7 @@ TS_OPERATORS(sort) {
       .out()
       .doc("The lower of the middle elements along `dim`, and where it came from; NaN if there is any.");
   def("nanmedian(Tensor self) -> Tensor")
+      .facts("leaf")
       .body<median_all<true>>()
       .doc("The lower of the middle elements that are not NaN.");
   def("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)")

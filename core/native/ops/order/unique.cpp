@@ -151,6 +151,7 @@ void no_gradient(GradContext& c) {
 TS_OPERATORS(unique) {
   def("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, "
       "Tensor, Tensor)")
+      .facts("stored:none")
       .rule<unique_flat_rule>()
       .make<unique_flat>()
       .gradient(no_gradient)
@@ -158,6 +159,7 @@ TS_OPERATORS(unique) {
       .doc("Distinct elements in order, the position of each element among them, and how often each occurs.");
   def("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
       "(Tensor, Tensor, Tensor)")
+      .facts("stored:none")
       .rule<unique_dim_rule>()
       .make<unique_dim>()
       .gradient(no_gradient)
@@ -165,6 +167,7 @@ TS_OPERATORS(unique) {
       .doc("Distinct slices along `dim` in order, the position of each slice among them, and how often each occurs.");
   def("_unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> "
       "(Tensor, Tensor, Tensor)")
+      .facts("stored:none")
       .rule<unique_consecutive_rule>()
       .make<unique_consecutive>()
       .gradient(no_gradient)

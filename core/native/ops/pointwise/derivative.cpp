@@ -4,8 +4,12 @@
 #include <cmath>
 #include <numbers>
 #include <unordered_map>
+#include <vector>
 
 namespace ts::pointwise {
+// Of lower.h, whose formulas are of functions named as those of expr_operators.h.
+Expr lowered(uint16_t op, const Expr& a, const Expr& b, const Expr& c, int32_t compute);
+
 namespace {
 
 // d e.op(x) / d x; `e` itself is used where the value helps.
@@ -49,7 +53,7 @@ Expr unary_rule(const Expr& e, const Expr& x) {
   case TS_I_ROUND:
   case TS_I_BITNOT:
   case TS_I_NOT: return num(0);
-  default: fail(ErrorKind::Runtime, instruction_name(e->op), ": has no derivative");
+  default: return nullptr;
   }
 }
 
@@ -92,7 +96,7 @@ Expr binary_rule(const Expr& e, const Expr& a, const Expr& b, const Expr& da, co
   case TS_I_XOR:
   case TS_I_SHL:
   case TS_I_SHR: return num(0);
-  default: fail(ErrorKind::Runtime, instruction_name(e->op), ": has no derivative");
+  default: return nullptr;
   }
 }
 
@@ -114,9 +118,19 @@ private:
     if (e->op == TS_I_FMA) return run(e->a) * e->b + e->a * run(e->b) + run(e->c);
     if (!e->b) {
       Expr inner = run(e->a);
-      return inner->kind == ExprNode::Constant && inner->value == 0 ? inner : inner * unary_rule(e, e->a);
+      if (inner->kind == ExprNode::Constant && inner->value == 0) return inner;
+      Expr slope = unary_rule(e, e->a);
+      return slope ? inner * slope : by_parts(e);
     }
-    return binary_rule(e, e->a, e->b, run(e->a), run(e->b));
+    Expr by_rule = binary_rule(e, e->a, e->b, run(e->a), run(e->b));
+    return by_rule ? by_rule : by_parts(e);
+  }
+  // Of an instruction without a rule: of what stands for it where a device lacks it.
+  Expr by_parts(const Expr& e) {
+    Expr parts = lowered(e->op, e->a, e->b, e->c, TS_FLOAT64);
+    TS_CHECK(parts, instruction_name(e->op), ": has no derivative");
+    kept_.push_back(parts); // the memory of derivatives goes by address
+    return run(parts);
   }
   // Whether the variable occurs in e.
   bool depends(const Expr& e) {
@@ -127,6 +141,7 @@ private:
     return depends_[e.get()] = found;
   }
   int variable_;
+  std::vector<Expr> kept_;
   std::unordered_map<const ExprNode*, Expr> memo_;
   std::unordered_map<const ExprNode*, bool> depends_;
 };

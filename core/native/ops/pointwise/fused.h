@@ -14,6 +14,7 @@ namespace ts {
 class Fused {
 public:
   Fused(const char* variables, std::initializer_list<const char*> lines) : variables_(variables), lines_(lines) {}
+  Fused(const char* variables, std::vector<const char*> lines) : variables_(variables), lines_(std::move(lines)) {}
   // Computes all results; operands are of one size, undefined ones count as zero. `numbers` are the variables after
   // them. Every variable is used.
   void run(std::span<const Tensor> outputs, std::span<const Tensor> inputs, std::span<const double> numbers = {}) const;

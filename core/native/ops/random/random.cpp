@@ -201,6 +201,7 @@ TS_OPERATORS(random_factories) {
       .out()
       .doc("A random order of 0, 1, ..., n - 1.");
   def("rand_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
+      .facts("stored:complex32")
       .rule<rand_like_rule>()
       .computation<rand_like>(kCode)
       .function_only()
@@ -208,6 +209,7 @@ TS_OPERATORS(random_factories) {
       .random()
       .doc("Uniform numbers in [0, 1) with self's shape, dtype and device.");
   def("randn_like(Tensor self, " LIKE_OPTIONS ") -> Tensor")
+      .facts("stored:complex32")
       .rule<rand_like_rule>()
       .computation<randn_like>(kCode)
       .function_only()

@@ -219,12 +219,14 @@ TS_OPERATORS(random_inplace) {
       .out(kApart | kAnyDtype)
       .doc("1 with probability p, else 0, in self's shape and dtype.");
   def("uniform_(Tensor(a!) self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .facts("stored:complex32")
       .rule<uniform_rule>()
       .computation<uniform_, 0>(kCode)
       .gradient(draws_gradient)
       .method_only()
       .doc("Fills self with uniform numbers in [from, to).");
   def("normal_(Tensor(a!) self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor(a!)")
+      .facts("stored:complex32")
       .rule<normal_rule>()
       .computation<normal_, 0>(kCode)
       .gradient(draws_gradient)

@@ -185,6 +185,7 @@ TS_OPERATORS(extrema) {
       .out(kSameDtype)
       .doc("Least elements over the dims (all if none are given); equal ones share the gradient.");
   def("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)")
+      .facts("leaf")
       .body<aminmax>()
       .out()
       .doc("amin and amax over one dim, or over all.");

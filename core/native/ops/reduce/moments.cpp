@@ -202,7 +202,7 @@ TS_OPERATORS(moments) {
   constexpr const char* kStd = "Standard deviation over the dims (all for None); correction 1 is unbiased.";
   constexpr const char* kVarMean = "var and mean together.";
   constexpr const char* kStdMean = "std and mean together.";
-  def("var(Tensor self, bool unbiased=True) -> Tensor").body<whole<var_op>>().doc(kVar);
+  def("var(Tensor self, bool unbiased=True) -> Tensor").facts("stored:complex32").body<whole<var_op>>().doc(kVar);
   def("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
       .body<along<var_op>>()
       .doc(kVar);
@@ -213,7 +213,7 @@ TS_OPERATORS(moments) {
       .gradient(var_gradient)
       .out()
       .doc(kVar);
-  def("std(Tensor self, bool unbiased=True) -> Tensor").body<whole<std_op>>().doc(kStd);
+  def("std(Tensor self, bool unbiased=True) -> Tensor").facts("stored:complex32").body<whole<std_op>>().doc(kStd);
   def("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor")
       .body<along<std_op>>()
       .doc(kStd);
@@ -224,7 +224,10 @@ TS_OPERATORS(moments) {
       .gradient(std_gradient)
       .out()
       .doc(kStd);
-  def("var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)").body<var_mean_whole>().doc(kVarMean);
+  def("var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)")
+      .facts("stored:complex32")
+      .body<var_mean_whole>()
+      .doc(kVarMean);
   def("var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)")
       .body<var_mean_along>()
       .doc(kVarMean);
@@ -235,7 +238,10 @@ TS_OPERATORS(moments) {
       .saves("self")
       .gradient(var_mean_gradient)
       .doc(kVarMean);
-  def("std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)").body<std_mean_whole>().doc(kStdMean);
+  def("std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)")
+      .facts("stored:complex32")
+      .body<std_mean_whole>()
+      .doc(kStdMean);
   def("std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)")
       .body<std_mean_along>()
       .doc(kStdMean);

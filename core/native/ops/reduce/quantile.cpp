@@ -120,7 +120,11 @@ Pair mode(const Tensor& self, int64_t dim, bool keepdim) {
 
 template <bool ignore_nan> void declare_quantile(const char* name, const char* doc) {
   constexpr const char* kRest = " q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor";
-  def(concat(name, "(Tensor self, Tensor", kRest).c_str()).body<quantile<ignore_nan>>().out(kSameDtype).doc(doc);
+  def(concat(name, "(Tensor self, Tensor", kRest).c_str())
+      .facts("autocast:float32/-")
+      .body<quantile<ignore_nan>>()
+      .out(kSameDtype)
+      .doc(doc);
   def(concat(name, ".scalar(Tensor self, float", kRest).c_str())
       .body<quantile_number<ignore_nan>>()
       .out(kSameDtype)
@@ -135,6 +139,7 @@ TS_OPERATORS(quantile) {
                           "interpolation: linear, lower, higher, midpoint or nearest. NaN if any is.");
   declare_quantile<true>("nanquantile", "As quantile, of the elements that are not NaN.");
   def("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
+      .facts("leaf")
       .body<mode>()
       .out()
       .doc("The most frequent element along `dim`, the smallest of several, and where it stands last.");

@@ -225,6 +225,7 @@ void sum_repeated(const Tensor& out, const Tensor& self, IntSpan size) {
 
 TS_OPERATORS(reduce) {
   def("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor")
+      .facts("autocast:-/float32")
       .rule<total_rule<TS_R_SUM>>()
       .computation<total<TS_R_SUM>>(kCode)
       .gradient(sum_gradient)
@@ -250,6 +251,7 @@ TS_OPERATORS(reduce) {
       .out()
       .doc("Mean over the dims given (all for None).");
   def("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor")
+      .facts("autocast:float32")
       .rule<total_rule<TS_R_PROD>>()
       .computation<total<TS_R_PROD>>(kCode)
       .saves("self")
@@ -264,6 +266,7 @@ TS_OPERATORS(reduce) {
       .out()
       .doc("Product over one dim.");
   def("any(Tensor self) -> Tensor")
+      .facts("stored")
       .rule<truth_rule<TS_R_ANY>>()
       .computation<truth<TS_R_ANY>>(kCode)
       .not_differentiable()
@@ -275,6 +278,7 @@ TS_OPERATORS(reduce) {
       .out(kSameOrByte)
       .doc("Whether some element along the dims is not zero.");
   def("all(Tensor self) -> Tensor")
+      .facts("stored")
       .rule<truth_rule<TS_R_ALL>>()
       .computation<truth<TS_R_ALL>>(kCode)
       .not_differentiable()
@@ -286,11 +290,13 @@ TS_OPERATORS(reduce) {
       .out(kSameOrByte)
       .doc("Whether no element along the dims is zero.");
   def("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor")
+      .facts("stored:complex32")
       .rule<count_nonzero_rule>()
       .computation<count_nonzero>(kCode)
       .not_differentiable()
       .doc("How many elements are not zero: int64.");
   def("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+      .facts("leaf")
       .body<nansum>()
       .out()
       .doc("sum with NaN counted as zero.");

@@ -189,6 +189,7 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
 
 TS_OPERATORS(scan) {
   def("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .facts("autocast:-/float32")
       .rule<cumulate_rule<TS_R_SUM>>()
       .computation<cumulate<TS_R_SUM>>(kCode)
       .gradient(cumsum_gradient)
@@ -196,6 +197,7 @@ TS_OPERATORS(scan) {
       .out(kComputesInOut)
       .doc("Running sums along dim. Integers are summed as int64 unless dtype says otherwise.");
   def("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
+      .facts("autocast:-/float32")
       .rule<cumulate_rule<TS_R_PROD>>()
       .computation<cumulate<TS_R_PROD>>(kCode)
       .saves("self result")
@@ -227,6 +229,7 @@ TS_OPERATORS(scan) {
       .hidden()
       .doc("log(exp(self) + exp(other)).");
   def("logcumsumexp(Tensor self, int dim) -> Tensor")
+      .facts("leaf stored:none")
       .body<logcumsumexp>()
       .out(kSameDtype)
       .doc("Running log(sum(exp(x))) along dim, without overflow.");

@@ -116,6 +116,7 @@ TS_OPERATORS(basic_index) {
       .doc("The view that basic indexing selects. `items` holds four numbers for each index: (0, index, -, -), "
            "(1, start, length, step) or (2, -, -, -) for a new axis; indices are not negative.");
   def("basic_index_backward(Tensor grad, int[] input_sizes, int[] items) -> Tensor")
+      .facts("stored")
       .rule<basic_index_backward_rule>()
       .computation<basic_index_backward>(kCode)
       .hidden()

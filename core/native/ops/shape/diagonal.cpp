@@ -71,20 +71,24 @@ Tensor block_diag(TensorList tensors) {
 
 TS_OPERATORS(diagonal) {
   def("diag(Tensor self, int diagonal=0) -> Tensor")
+      .facts("stored")
       .body<diag>()
       .out(kSameDtype)
       .doc("A matrix with a vector on the given diagonal, or a copy of a matrix's diagonal.");
   def("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
+      .facts("leaf stored")
       .body<diag_embed>()
       .doc("Zeros with the last dimension of self on the diagonals of the planes dim1, dim2 of the result.");
   def("diagflat(Tensor self, int offset=0) -> Tensor")
       .body<diagflat>()
       .doc("A matrix with all elements of self on the given diagonal.");
   def("fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)")
+      .facts("stored")
       .body<fill_diagonal_>()
       .method_only()
       .doc("Fills the main diagonal; with `wrap` that of a tall matrix starts again after every period.");
   def("block_diag(Tensor[] tensors) -> Tensor")
+      .facts("leaf stored")
       .body<block_diag>()
       .function_only()
       .doc("Matrices one after another along the diagonal of a matrix of zeros.");

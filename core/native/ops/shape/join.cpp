@@ -199,6 +199,7 @@ Tensor column_stack(TensorList tensors) {
 
 TS_OPERATORS(join) {
   def("cat(Tensor[] tensors, int dim=0) -> Tensor")
+      .facts("stored autocast:widest")
       .rule<cat_rule>()
       .kernel("cat", "tensors: any result only", "dim wrapped result")
       .decompose<cat_copies>()
@@ -207,6 +208,7 @@ TS_OPERATORS(join) {
       .out(kApart | kDtypeIsType)
       .doc("Joins tensors along an existing dimension; other sizes must match, dtypes are promoted.");
   def("concat(Tensor[] tensors, int dim=0) -> Tensor")
+      .facts("stored")
       .body<cat_alias>()
       .function_only()
       .out(kApart | kDtypeIsType)
@@ -217,6 +219,7 @@ TS_OPERATORS(join) {
       .out(kApart | kDtypeIsType)
       .doc("Same as cat.");
   def("stack(Tensor[] tensors, int dim=0) -> Tensor")
+      .facts("stored autocast:widest")
       .rule<stack_rule>()
       .computation<stack>(kCode)
       .gradient(stack_gradient)

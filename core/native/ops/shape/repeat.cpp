@@ -156,13 +156,16 @@ Tensor rot90(const Tensor& self, int64_t k, IntSpan dims) {
 
 TS_OPERATORS(repeat) {
   def("repeat(Tensor self, int[] repeats) -> Tensor")
+      .facts("leaf stored")
       .body<repeat>()
       .method_only()
       .doc("self repeated along every dimension; more repeats than dimensions add leading ones.");
   def("tile(Tensor self, int[] dims) -> Tensor")
+      .facts("stored")
       .body<tile>()
       .doc("As repeat, with missing leading repeats taken as 1.");
   def("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor")
+      .facts("stored")
       .rule<interleave_positions_rule>()
       .make<interleave_positions>()
       .not_differentiable()
@@ -176,6 +179,7 @@ TS_OPERATORS(repeat) {
       .body<interleave_int>()
       .doc("Each slice of self along `dim` repeated; flattened without dim.");
   def("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor")
+      .facts("leaf stored")
       .body<roll>()
       .doc("self shifted along dimensions, what leaves one end entering at the other; flattened without dims.");
   def("flip(Tensor self, int[] dims) -> Tensor")
@@ -186,6 +190,7 @@ TS_OPERATORS(repeat) {
   def("fliplr(Tensor self) -> Tensor").body<fliplr>().doc("A copy reversed along dimension 1.");
   def("flipud(Tensor self) -> Tensor").body<flipud>().doc("A copy reversed along dimension 0.");
   def("rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
+      .facts("leaf")
       .body<rot90>()
       .doc("self turned by 90 degrees k times in the plane of two dimensions, from the first towards the second.");
 }

@@ -117,12 +117,14 @@ const Op kScatterAdd("as_strided_scatter_add"), kTake("as_strided_take"), kClear
 TS_OPERATORS(view_gradient) {
   def("as_strided_scatter_add(Tensor grad, int[] base_sizes, int[] base_strides, int[] sizes, int[] strides, int "
       "offset) -> Tensor")
+      .facts("stored")
       .rule<scatter_add_rule>()
       .computation<scatter_add>(kCode)
       .gradient([](GradContext& c) { c.set(0, kTake(c.grad(), c.value(2), c.value(3), c.value(4), c.value(5))); })
       .hidden()
       .doc("Zeros of the base's shape with `grad` added at the place of a view: the gradient of that view.");
   def("as_strided_take(Tensor base, int[] base_strides, int[] sizes, int[] strides, int offset) -> Tensor")
+      .facts("stored")
       .rule<take_rule>()
       .computation<take>(kCode)
       .gradient([](GradContext& c) {
@@ -131,6 +133,7 @@ TS_OPERATORS(view_gradient) {
       .hidden()
       .doc("A copy of a view's place in `base`, given by strides over the base's memory order.");
   def("as_strided_clear(Tensor base, int[] base_strides, int[] sizes, int[] strides, int offset) -> Tensor")
+      .facts("stored")
       .rule<clear_rule>()
       .computation<clear>(kCode)
       .gradient([](GradContext& c) { c.set(0, kClear(c.grad(), c.value(1), c.value(2), c.value(3), c.value(4))); })

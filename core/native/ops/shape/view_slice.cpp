@@ -327,6 +327,7 @@ TS_OPERATORS(view_slice) {
       })
       .doc("A view of all windows of `size` taken every `step` along `dimension`; windows are the last dimension.");
   def("as_strided(Tensor(a) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor(a)")
+      .facts("leaf")
       .body<as_strided>()
       .doc("A view of the storage with any sizes and strides. RuntimeError when it reaches outside the storage.");
   def("as_strided_view(Tensor(a) self, int[] size, int[] stride, int storage_offset, int[] self_stride, "
@@ -339,6 +340,7 @@ TS_OPERATORS(view_slice) {
       .doc("as_strided with self's own strides and offset, which its gradient needs.");
 
   def("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor")
+      .facts("stored")
       .rule<select_scatter_rule>()
       .computation<select_scatter>(kCode)
       .gradient([](GradContext& c) {
@@ -348,6 +350,7 @@ TS_OPERATORS(view_slice) {
       })
       .doc("A copy of self with src at `index` along `dim`.");
   def("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor")
+      .facts("stored")
       .rule<slice_scatter_rule>()
       .computation<slice_scatter>(kCode)
       .out()
@@ -357,6 +360,7 @@ TS_OPERATORS(view_slice) {
       })
       .doc("A copy of self with src at positions start, start+step, ... before end along `dim`.");
   def("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor")
+      .facts("stored")
       .rule<diagonal_scatter_rule>()
       .computation<diagonal_scatter>(kCode)
       .gradient([](GradContext& c) {
@@ -366,12 +370,14 @@ TS_OPERATORS(view_slice) {
       .doc("A copy of self with src, whose last dimension they are, on the diagonals of the planes dim1, dim2.");
 
   def("select_backward(Tensor grad, int[] input_sizes, int dim, int index) -> Tensor")
+      .facts("stored")
       .rule<select_backward_rule>()
       .computation<select_backward>(kCode)
       .hidden()
       .gradient([](GradContext& c) { c.set(0, ops::select(c.grad(), c.value<int64_t>(2), c.value<int64_t>(3))); })
       .doc("Zeros of input_sizes with grad at `index` along `dim`.");
   def("slice_backward(Tensor grad, int[] input_sizes, int dim, int? start, int? end, int step) -> Tensor")
+      .facts("stored")
       .rule<slice_backward_rule>()
       .computation<slice_backward>(kCode)
       .hidden()
@@ -380,6 +386,7 @@ TS_OPERATORS(view_slice) {
       })
       .doc("Zeros of input_sizes with grad in the slice.");
   def("diagonal_backward(Tensor grad, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor")
+      .facts("stored")
       .rule<diagonal_backward_rule>()
       .computation<diagonal_backward>(kCode)
       .hidden()
@@ -388,6 +395,7 @@ TS_OPERATORS(view_slice) {
       })
       .doc("Zeros of input_sizes with grad on the diagonal.");
   def("unfold_backward(Tensor grad, int[] input_sizes, int dim, int size, int step) -> Tensor")
+      .facts("stored")
       .body<unfold_backward>()
       .hidden()
       .doc("The sum of all windows' gradients at their places in a tensor of input_sizes.");

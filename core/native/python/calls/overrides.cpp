@@ -52,6 +52,8 @@ PyObject* dispatch(PyObject* function, PyObject* const* args, size_t nargs, PyOb
 
 } // namespace
 
+int override_modes() { return t_modes; }
+
 PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, PyObject* kwnames) {
   if (t_off) return nullptr;
   PyRef relevant = checked(PyList_New(0));

@@ -12,6 +12,8 @@ PyObject* try_override(PyObject* function, PyObject* const* args, size_t nargs, 
 // The same for an operator of the language, by the name of its method.
 PyObject* try_override_slot(const char* method, PyObject* a, PyObject* b);
 
+int override_modes(); // entered by this thread
+
 void init_overrides(PyObject* module);
 
 } // namespace ts::py

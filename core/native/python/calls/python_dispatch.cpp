@@ -4,8 +4,8 @@
 #include "python/calls/operator_object.h"
 #include "python/tensor/tensor_object.h"
 #include "python/types.h"
-#include "runtime/capture_state.h"
 #include "runtime/plugin.h"
+#include "runtime/recording_state.h"
 
 namespace ts::py {
 namespace {

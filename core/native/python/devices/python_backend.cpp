@@ -172,16 +172,10 @@ int copy_peer(void* ctx, int32_t device, void* dst, int64_t dst_offset, const ch
   });
 }
 
-void set_num_threads(void* ctx, int32_t n) {
-  quietly([&] { invoke(ctx, SetNumThreads, number(n)); });
-}
 int32_t get_num_threads(void* ctx) {
   int32_t n = 1;
   quietly([&] { n = static_cast<int32_t>(to_int(invoke(ctx, GetNumThreads))); });
   return n;
-}
-void shut_down(void* ctx) {
-  quietly([&] { invoke(ctx, Shutdown); });
 }
 
 // --- registration ------------------------------------------------------------------------------------------------
@@ -200,8 +194,13 @@ bool true_attribute(PyObject* backend, const char* name) {
 
 void find_methods(PyObject* backend, PythonBackend& b) {
   for (int m = 0; m < kMethods; ++m) {
-    PyRef method = checked(PyObject_GetAttrString(backend, kMethodNames[m]));
-    if (method.get() == Py_None) continue; // an optional one
+    PyObject* found = PyObject_GetAttrString(backend, kMethodNames[m]);
+    if (!found && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+      PyErr_Clear(); // an optional one, as None is
+      continue;
+    }
+    PyRef method = checked(found);
+    if (method.get() == Py_None) continue;
     TS_CHECK_TYPE(PyCallable_Check(method.get()), "Backend.", kMethodNames[m], ": expected a method, got ",
                   type_name(method.get()));
     b.methods[m] = std::move(method);
@@ -213,10 +212,8 @@ void fill_optional(PythonBackend& b) {
   auto has = [&](Method m) { return static_cast<bool>(b.methods[m]); };
   if (has(HostPointer)) t.host_pointer = host_pointer;
   if (has(CopyPeer)) t.copy_peer = copy_peer;
-  if (has(SetNumThreads)) t.set_num_threads = set_num_threads;
   if (has(GetNumThreads)) t.get_num_threads = get_num_threads;
-  if (has(Shutdown)) t.shutdown = shut_down;
-  fill_stream_slots(b);
+  fill_optional_slots(b);
 }
 
 void fill_table(PythonBackend& b, bool own_allocator) {

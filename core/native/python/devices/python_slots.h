@@ -5,78 +5,36 @@
 
 namespace ts::py {
 
-// Methods of tesserack.backends.Backend that stand behind slots of the table.
+// Methods of tesserack.backends.Backend, each with its enumerator. Plain ones have the slot's name, take its arguments
+// and return nothing: a slot of that kind is one line here. What is made, asked or measured has a function of its own.
+#define TS_EACH_PLAIN_METHOD(X)                                                                                        \
+  X(EventRecord, event_record)                                                                                         \
+  X(EventSynchronize, event_synchronize)                                                                               \
+  X(StreamWaitEvent, stream_wait_event) X(SetNumThreads, set_num_threads) X(Shutdown, shutdown) X(Open, open)          \
+      X(Trim, trim)
+#define TS_EACH_METHOD(X)                                                                                              \
+  X(Probe, _probe)                                                                                                     \
+  X(Properties, _properties)                                                                                           \
+  X(Alloc, alloc) X(Free, free) X(CopyFromHost, copy_from_host) X(CopyToHost, copy_to_host) X(CopyWithin, copy_within) \
+      X(Synchronize, synchronize) X(FindKernel, _find_kernel) X(HostPointer, host_pointer) X(CopyPeer, copy_peer)      \
+          X(StreamCreate, stream_create) X(StreamDestroy, stream_destroy) X(EventCreate, event_create)                 \
+              X(EventDestroy, event_destroy) X(EventQuery, event_query) X(EventElapsed, event_elapsed)                 \
+                  X(GetNumThreads, get_num_threads) X(StreamQuery, stream_query) X(HostAlloc, host_alloc)              \
+                      X(HostFree, host_free) X(CopyFromPinned, copy_from_pinned) X(CopyToPinned, copy_to_pinned)       \
+                          X(CaptureBegin, capture_begin) X(CaptureEnd, capture_end) X(CaptureReplay, capture_replay)   \
+                              X(CaptureDestroy, capture_destroy) TS_EACH_PLAIN_METHOD(X)
+
 enum Method {
-  Probe,
-  Properties,
-  Alloc,
-  Free,
-  CopyFromHost,
-  CopyToHost,
-  CopyWithin,
-  Synchronize,
-  FindKernel,
-  HostPointer,
-  CopyPeer,
-  StreamCreate,
-  StreamDestroy,
-  EventCreate,
-  EventDestroy,
-  EventRecord,
-  EventQuery,
-  EventSynchronize,
-  EventElapsed,
-  StreamWaitEvent,
-  SetNumThreads,
-  GetNumThreads,
-  Shutdown,
-  StreamQuery,
-  Open,
-  HostAlloc,
-  HostFree,
-  CopyFromPinned,
-  CopyToPinned,
-  CaptureBegin,
-  CaptureEnd,
-  CaptureReplay,
-  CaptureDestroy,
-  Trim,
-  kMethods
+#define TS_ENUMERATOR(id, name) id,
+  TS_EACH_METHOD(TS_ENUMERATOR)
+#undef TS_ENUMERATOR
+      kMethods
 };
-inline constexpr const char* kMethodNames[kMethods] = {"_probe",
-                                                       "_properties",
-                                                       "alloc",
-                                                       "free",
-                                                       "copy_from_host",
-                                                       "copy_to_host",
-                                                       "copy_within",
-                                                       "synchronize",
-                                                       "_find_kernel",
-                                                       "host_pointer",
-                                                       "copy_peer",
-                                                       "stream_create",
-                                                       "stream_destroy",
-                                                       "event_create",
-                                                       "event_destroy",
-                                                       "event_record",
-                                                       "event_query",
-                                                       "event_synchronize",
-                                                       "event_elapsed",
-                                                       "stream_wait_event",
-                                                       "set_num_threads",
-                                                       "get_num_threads",
-                                                       "shutdown",
-                                                       "stream_query",
-                                                       "open",
-                                                       "host_alloc",
-                                                       "host_free",
-                                                       "copy_from_pinned",
-                                                       "copy_to_pinned",
-                                                       "capture_begin",
-                                                       "capture_end",
-                                                       "capture_replay",
-                                                       "capture_destroy",
-                                                       "trim"};
+inline constexpr const char* kMethodNames[kMethods] = {
+#define TS_NAME(id, name) #name,
+    TS_EACH_METHOD(TS_NAME)
+#undef TS_NAME
+};
 
 struct PythonBackend : KernelOwner {
   PyRef methods[kMethods];
@@ -86,8 +44,8 @@ struct PythonBackend : KernelOwner {
 };
 inline PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx); }
 
-// Streams, events, opening and pinned memory, where the class has the methods.
-void fill_stream_slots(PythonBackend& b);
+// Plain slots, streams, events and pinned memory, where the class has the methods.
+void fill_optional_slots(PythonBackend& b);
 
 inline PyRef number(long long v) { return checked(PyLong_FromLongLong(v)); }
 
@@ -129,5 +87,23 @@ template <class F> void quietly(F&& f) {
     return TS_OK;
   });
 }
+
+// A plain slot: its arguments as objects, handles as what they stand for.
+inline PyRef argument(void*, int32_t v) { return number(v); }
+inline PyRef argument(void* ctx, void* handle) { return object(ctx, handle); }
+template <Method M, class Slot> struct Plain;
+template <Method M, class... Args> struct Plain<M, int (*)(void*, Args...)> {
+  static int run(void* ctx, Args... args) {
+    return callback([&] {
+      invoke(ctx, M, argument(ctx, args)...);
+      return TS_OK;
+    });
+  }
+};
+template <Method M, class... Args> struct Plain<M, void (*)(void*, Args...)> {
+  static void run(void* ctx, Args... args) {
+    quietly([&] { invoke(ctx, M, argument(ctx, args)...); });
+  }
+};
 
 } // namespace ts::py

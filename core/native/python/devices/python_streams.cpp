@@ -1,4 +1,4 @@
-// Streams, events, opening and pinned memory of backends written in Python.
+// Plain slots, streams, events and pinned memory of backends written in Python.
 #include "python/devices/python_slots.h"
 
 namespace ts::py {
@@ -42,13 +42,6 @@ template <Method M> int query(void* ctx, int32_t device, void* handle, int32_t* 
   });
 }
 
-int event_synchronize(void* ctx, int32_t device, void* event) {
-  return callback([&] {
-    invoke(ctx, EventSynchronize, number(device), object(ctx, event));
-    return TS_OK;
-  });
-}
-
 int event_elapsed(void* ctx, int32_t device, void* begin, void* end, double* ms) {
   return callback([&] {
     *ms = PyFloat_AsDouble(invoke(ctx, EventElapsed, number(device), object(ctx, begin), object(ctx, end)).get());
@@ -58,13 +51,6 @@ int event_elapsed(void* ctx, int32_t device, void* begin, void* end, double* ms)
 }
 
 // --- opening, and pinned memory ----------------------------------------------------------------------------------
-
-int open_device(void* ctx, int32_t device) {
-  return callback([&] {
-    invoke(ctx, Open, number(device));
-    return TS_OK;
-  });
-}
 
 PyRef address(const void* p) { return checked(PyLong_FromVoidPtr(const_cast<void*>(p))); }
 
@@ -101,10 +87,6 @@ int copy_to_pinned(void* ctx, int32_t device, void* dst, const void* src, int64_
   });
 }
 
-void trim(void* ctx, int32_t device) {
-  quietly([&] { invoke(ctx, Trim, number(device)); });
-}
-
 // --- recorded launches -------------------------------------------------------------------------------------------
 
 int capture_begin(void* ctx, int32_t device, void* stream) {
@@ -123,9 +105,13 @@ int capture_end(void* ctx, int32_t device, void* stream, void** recording) {
 
 } // namespace
 
-void fill_stream_slots(PythonBackend& b) {
+void fill_optional_slots(PythonBackend& b) {
   ts_backend& t = b.table;
   auto has = [&](Method m) { return static_cast<bool>(b.methods[m]); };
+#define TS_FILL(id, name)                                                                                              \
+  if (has(id)) t.name = Plain<id, decltype(t.name)>::run;
+  TS_EACH_PLAIN_METHOD(TS_FILL)
+#undef TS_FILL
   if (has(StreamCreate)) {
     t.stream_create = stream_create;
     t.stream_destroy = destroy<StreamDestroy>;
@@ -134,18 +120,13 @@ void fill_stream_slots(PythonBackend& b) {
     t.event_create = event_create;
     t.event_destroy = destroy<EventDestroy>;
   }
-  if (has(EventRecord)) t.event_record = with_two<EventRecord>;
   if (has(EventQuery)) t.event_query = query<EventQuery>;
-  if (has(EventSynchronize)) t.event_synchronize = event_synchronize;
   if (has(EventElapsed)) t.event_elapsed = event_elapsed;
-  if (has(StreamWaitEvent)) t.stream_wait_event = with_two<StreamWaitEvent>;
   if (has(StreamQuery)) t.stream_query = query<StreamQuery>;
-  if (has(Open)) t.open = open_device;
   if (has(HostAlloc)) t.host_alloc = host_alloc;
   if (has(HostFree)) t.host_free = host_free;
   if (has(CopyFromPinned)) t.copy_from_pinned = copy_from_pinned;
   if (has(CopyToPinned)) t.copy_to_pinned = copy_to_pinned;
-  if (has(Trim)) t.trim = trim;
   if (!has(CaptureBegin)) return;
   b.capture = {sizeof b.capture, capture_begin, has(CaptureEnd) ? capture_end : nullptr,
                has(CaptureReplay) ? with_two<CaptureReplay> : nullptr, destroy<CaptureDestroy>};

@@ -8,6 +8,7 @@
 #include "dispatch/launch.h"
 #include "extend/autocast.h"
 #include "extend/override.h"
+#include "ops/common/facts.h"
 #include "ops/common/promotion.h"
 #include "python/calls/operator_object.h"
 #include "python/devices/runtime_bindings.h"
@@ -23,7 +24,8 @@ namespace pb = pybind11;
 namespace ts::py_runtime {
 
 void define_watch(pb::module_& m); // watch_bindings.cpp
-void define_graph(pb::module_& m); // graph/graph_bindings.cpp
+void define_graph(pb::module_& m);  // graph/graph_bindings.cpp
+void define_guards(pb::module_& m); // graph/guards.cpp
 
 namespace {
 
@@ -358,6 +360,7 @@ void define_operators(pb::module_& m) {
     for (const Operator* op : all_operators()) all.append(describe_operator(*op));
     return all;
   });
+  m.def("_facts", facts_by_name);
   m.def("_install_operators", [] { return pb::reinterpret_steal<pb::object>(ts::py::install_operators().release()); });
   m.def("_kernel_table", kernel_table);
   m.def("_kernel_signature", [](const std::string& name) -> pb::object {
@@ -392,6 +395,7 @@ void define_all(PyObject* module) {
   define_operators(m);
   define_watch(m);
   define_graph(m);
+  define_guards(m);
 }
 
 } // namespace ts::py_runtime

@@ -2,7 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "dispatch/capture.h"
+#include "dispatch/recording.h"
 #include "ops/pointwise/expr.h"
 #include "python/devices/runtime_bindings.h"
 #include "python/types.h"
@@ -31,7 +31,7 @@ void define_watch(pb::module_& m) {
     determinism.store(static_cast<Determinism>(asked));
     fills_new_memory.store(fill);
   });
-  m.def("_is_recording", [] { return CaptureState::current() != nullptr; });
+  m.def("_is_recording", [] { return RecordingState::current() != nullptr; });
   m.def("_call_flags", [] { return call_flags.load(); });
   m.def("_instructions", [] {
     std::vector<std::string> names;
@@ -39,18 +39,18 @@ void define_watch(pb::module_& m) {
       names.emplace_back(pointwise::instruction_name(static_cast<uint16_t>(k)));
     return names;
   });
-  pb::class_<Capture>(m, "_Capture")
+  pb::class_<Recording>(m, "_Recording")
       .def(pb::init([](const pb::object& device, uint64_t pool) {
-             return new Capture(ts::py::expect_device(device.ptr(), "capture"), pool);
+             return new Recording(ts::py::expect_device(device.ptr(), "record"), pool);
            }),
            pb::arg("device"), pb::arg("pool") = 0)
-      .def("begin", &Capture::begin)
-      .def("end", &Capture::end, pb::arg("run") = true)
-      .def("cancel", &Capture::cancel)
-      .def("replay", &Capture::replay)
-      .def_property_readonly("steps", &Capture::steps)
-      .def_property_readonly("prepared", &Capture::prepared)
-      .def_property_readonly("by_launches", [](const Capture& c) { return c.by_launches; });
+      .def("begin", &Recording::begin)
+      .def("end", &Recording::end, pb::arg("run") = true)
+      .def("cancel", &Recording::cancel)
+      .def("replay", &Recording::replay)
+      .def_property_readonly("steps", &Recording::steps)
+      .def_property_readonly("prepared", &Recording::prepared)
+      .def_property_readonly("by_launches", [](const Recording& c) { return c.by_launches; });
 }
 
 } // namespace ts::py_runtime

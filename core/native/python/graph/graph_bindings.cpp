@@ -14,7 +14,9 @@
 #include "python/tensor/tensor_object.h"
 #include "python/types.h"
 #include "runtime/backend.h"
+#include <algorithm>
 #include <complex>
+#include <unordered_set>
 
 namespace pb = pybind11;
 
@@ -67,8 +69,10 @@ std::string line_outside(const std::string& package) {
 // A tracer whose program is the block between begin() and end() in Python.
 class Recorder {
 public:
-  Recorder(const std::string& package, const pb::function& warn)
-      : tracer_({[package] { return line_outside(package); }, [warn](const std::string& text) { warn(text); }}) {}
+  // Where `whole` is false, sizes are plain numbers, and what cannot be written down ends the writing alone.
+  Recorder(const std::string& package, const pb::function& warn, bool whole)
+      : tracer_({[package] { return line_outside(package); }, [warn](const std::string& text) { warn(text); }}, !whole),
+        whole_(whole) {}
   ~Recorder() { leave(); }
   void add_input(const pb::object& t, const std::string& name) {
     tracer_.add_input(ts::py::expect_tensor(t.ptr(), "trace"), name);
@@ -76,7 +80,7 @@ public:
   void begin() {
     tracer_.begin();
     on_ = true;
-    ts::py::watch_sizes(true);
+    if (whole_) ts::py::watch_sizes(true);
   }
   std::shared_ptr<Graph> end(const pb::object& outputs) {
     std::vector<Tensor> list = tensors_of(outputs, "trace");
@@ -91,10 +95,10 @@ public:
 
 private:
   void leave() {
-    if (std::exchange(on_, false)) ts::py::watch_sizes(false);
+    if (std::exchange(on_, false) && whole_) ts::py::watch_sizes(false);
   }
   graph::Tracer tracer_;
-  bool on_ = false;
+  bool whole_, on_ = false;
 };
 
 // --- looking at a graph --------------------------------------------------------------------------------------------
@@ -173,6 +177,15 @@ pb::dict describe_value(const Graph& g, Id v) {
   return out;
 }
 
+// The first operator that gives values to Python, or results of sizes that depend on values; None.
+pb::object host_reader(const Graph& g) {
+  static const std::unordered_set<std::string> answers = {"item", "_local_scalar_dense", "equal", "is_nonzero",
+                                                          "allclose"};
+  for (const Node& n : g.nodes)
+    if (n.op && (n.op->effects.data_dependent || answers.contains(n.op->schema->base))) return pb::str(n.op->name());
+  return pb::none();
+}
+
 void rename(Graph& g, Id v, const std::string& name) {
   value_at(g, v);
   g.values[v].name = g.intern(name);
@@ -239,6 +252,11 @@ void define_graph(pb::module_& m) {
       .def("rename", rename)
       .def_property_readonly("has_backward", [](const Graph& g) { return graph::has_backward(g); })
       .def_property_readonly("writes_memory", [](const Graph& g) { return graph::writes_memory(g); })
+      .def_property_readonly("host_reader", host_reader)
+      .def_property_readonly("has_random",
+                             [](const Graph& g) {
+                               return std::ranges::any_of(g.nodes, [](const Node& n) { return graph::is_random(n); });
+                             })
       .def_property_readonly("num_nodes", [](const Graph& g) { return g.nodes.size(); })
       .def_property_readonly("num_values", [](const Graph& g) { return g.values.size(); })
       .def_property_readonly("inputs", [](const Graph& g) { return g.inputs; })
@@ -247,11 +265,13 @@ void define_graph(pb::module_& m) {
       .def_property_readonly("constant", [](const Graph& g) { return g.constant; })
       .def_property_readonly("captured", [](const Graph& g) { return objects_of(g.captured); });
   pb::class_<Recorder>(m, "_Tracer")
-      .def(pb::init<const std::string&, const pb::function&>())
+      .def(pb::init<const std::string&, const pb::function&, bool>(), pb::arg("package"), pb::arg("warn"),
+           pb::arg("whole") = true)
       .def("add_input", &Recorder::add_input)
       .def("begin", &Recorder::begin)
       .def("end", &Recorder::end)
       .def("cancel", &Recorder::cancel)
+      .def_property_readonly("failed", [](Recorder& r) { return r.tracer().failed(); })
       .def("enter_module", [](Recorder& r, const std::string& path) { r.tracer().enter_module(path); })
       .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });
   pb::class_<Runner>(m, "_GraphRunner")

@@ -133,7 +133,7 @@ void link_traced(PyObject* o, const void* place, int64_t number) {
 }
 
 void note_host_read(const Tensor& t, const char* what) {
-  if (Tracer* tracer = traced_int ? Tracer::current() : nullptr) tracer->host_read(t, what);
+  if (Tracer* tracer = Tracer::current()) tracer->host_read(t, what);
 }
 
 void warn_traced(const char* text) {

@@ -6,10 +6,10 @@
 #include "python/tensor/interop.h"
 #include "python/tensor/items.h"
 #include "runtime/backend.h"
-#include "runtime/capture_state.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
 #include "runtime/pinned.h"
+#include "runtime/recording_state.h"
 
 namespace ts::py {
 namespace {

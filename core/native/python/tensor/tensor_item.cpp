@@ -7,7 +7,7 @@
 #include "python/tensor/items.h"
 #include "python/tensor/tensor_slots.h"
 #include "python/tensor/tensor_subclass.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 
 namespace ts::py {
 namespace {

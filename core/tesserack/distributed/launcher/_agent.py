@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -24,6 +24,7 @@ __all__ = ["Agent", "ChildFailedError"]
 
 GRACE = 5.0  # seconds between asking a rank to end and ending it
 _PR_SET_PDEATHSIG = 1
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # ask the launcher to end
 
 
 class ChildFailedError(RuntimeError):
@@ -44,9 +45,18 @@ class _Rank(NamedTuple):
     process: subprocess.Popen[bytes]
 
 
-def _die_with_parent() -> None:
-    """In the child: a signal when the launcher ends, however that ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _dying_with(launcher: int) -> Callable[[], None] | None:
+    """What a child does before it becomes a rank: be killed from then on when the launcher ends, however that ends."""
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None)
+
+    def prepare() -> None:
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != launcher:  # it has ended meanwhile
+            os._exit(1)
+
+    return prepare
 
 
 def _free_port() -> int:
@@ -66,6 +76,12 @@ def _why(code: int) -> str:
         return f"was ended by the signal {-code}"
 
 
+def _send(rank: _Rank, number: int) -> None:
+    """A signal for a rank and all that it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left; only zombies are
+        os.killpg(rank.process.pid, number)
+
+
 class Agent:
     """Starts ``config.nproc_per_node`` ranks and sees them to their end."""
 
@@ -74,7 +90,7 @@ class Agent:
         self._ranks: list[_Rank] = []
         self._threads: list[threading.Thread] = []
         self._temporary: str | None = None
-        self._asked_to_stop = 0
+        self._asked_to_stop = self._times_asked = 0
 
     def run(self) -> None:
         """Until all ranks have ended well. ``ChildFailedError`` where they do not, ``DistError`` where nobody comes."""
@@ -95,14 +111,13 @@ class Agent:
                     return
                 meeting.failed()
                 if attempt < config.max_restarts:
-                    told = (
-                        "; ".join(f"rank {rank} {why}" for rank, why in sorted(failures.items())) or "another machine"
-                    )
+                    told = _listed(failures) or "another machine"
                     print(
                         f"tesserack launch: {told}; starting again ({config.max_restarts - attempt - 1} left)",
                         file=sys.stderr,
                         flush=True,
                     )
+            meeting.give_up(_listed(failures or {}) or "ranks of another machine failed too often")
             raise ChildFailedError(config.command[0], failures or {})
 
     # --- one attempt ------------------------------------------------------------------------------------------------
@@ -145,6 +160,7 @@ class Agent:
 
     def _start(self, place: Place, port: int, attempt: int) -> None:
         self._ranks = []
+        prepare = _dying_with(os.getpid())
         for local in range(self.config.nproc_per_node):
             output, errors = self._streams(local, attempt)
             process = subprocess.Popen(
@@ -152,7 +168,10 @@ class Agent:
                 env=self._environment(place, port, local, attempt),
                 stdout=output,
                 stderr=errors,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=prepare,
+                # Of its own: what a rank starts is ended with it. And a rank that is stopped is none of the terminal's
+                # jobs: of those, the kernel hangs up all when the shell ends, this launcher and its callers too.
+                start_new_session=True,
             )
             for stream in (output, errors):
                 if isinstance(stream, int) and stream >= 0:
@@ -223,21 +242,26 @@ class Agent:
         return None
 
     def _stop(self) -> None:
-        """End what still runs: asked first, then ended."""
-        for rank in self._ranks:
-            if rank.process.poll() is None:
-                rank.process.terminate()
-        end = time.monotonic() + GRACE
-        for rank in self._ranks:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                rank.process.wait(max(0.0, end - time.monotonic()))
-            if rank.process.poll() is None:
-                rank.process.send_signal(signal.SIGCONT)
-                rank.process.kill()
+        """End what still runs, and what failed ranks have left: asked first, then ended."""
+        unfinished = any(rank.process.poll() != 0 for rank in self._ranks)
+        if unfinished:
+            for rank in self._ranks:
+                _send(rank, self._asked_to_stop or signal.SIGTERM)
+                _send(rank, signal.SIGCONT)  # one that is stopped would hear of it later
+        end, asked = time.monotonic() + GRACE, self._times_asked
+        while self._running() and time.monotonic() < end and self._times_asked < asked + 1:
+            time.sleep(0.02)
+        if unfinished:
+            for rank in self._ranks:
+                _send(rank, signal.SIGKILL)
                 rank.process.wait()
+        end = time.monotonic() + GRACE
         for thread in self._threads:
-            thread.join(timeout=5)
+            thread.join(timeout=max(0.0, end - time.monotonic()))
         self._threads = []
+
+    def _running(self) -> bool:
+        return any(rank.process.poll() is None for rank in self._ranks)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -245,9 +269,11 @@ class Agent:
 
         def asked(number: int, frame: Any) -> None:
             self._asked_to_stop = number
+            self._times_asked += 1
 
         main = threading.current_thread() is threading.main_thread()
-        before = {s: signal.signal(s, asked) for s in (signal.SIGTERM, signal.SIGINT)} if main else {}
+        heard = [s for s in _ENDING if main and signal.getsignal(s) is not signal.SIG_IGN]  # nohup's stays ignored
+        before = {s: signal.signal(s, asked) for s in heard}
         try:
             yield
         finally:

@@ -78,6 +78,7 @@ class Meeting:
         config, end = self._config, time.monotonic() + self._config.rdzv_timeout
         enough_since: float | None = None
         while True:
+            self._look_for_ends()
             if self._store.check([f"{prefix}/closed"]):
                 return int(self._store.get(f"{prefix}/closed"))
             count = int(self._store.add(f"{prefix}/nodes", 0))
@@ -102,7 +103,18 @@ class Meeting:
         """Whether ranks of another machine have."""
         if self._store is None:
             return False
+        self._look_for_ends()
         return int(self._store.add(f"{self._config.rdzv_id}/round", 0)) != self._round
+
+    def give_up(self, why: str) -> None:
+        """Ranks here are not started again: no other machine need wait for this one."""
+        if self._store is not None:
+            self._store.set(f"{self._config.rdzv_id}/ended", f"{socket.gethostname()} has given up: {why}")
+
+    def _look_for_ends(self) -> None:
+        name = f"{self._config.rdzv_id}/ended"
+        if self._store.check([name]):
+            raise DistError(f"launch: {self._store.get(name).decode()}")
 
     def done(self) -> None:
         """This machine's ranks have ended well; the keeper of the store stays until all have."""

@@ -11,6 +11,7 @@ from tesserack import _native
 from tesserack.distributed.device_mesh import DeviceMesh
 from tesserack.distributed.tensor._spec import DTensorSpec
 from tesserack.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from tesserack.ops.registry import said
 
 __all__ = ["COMPUTE", "HANDLERS", "NOTED", "RULES", "Call", "Strategy", "compute", "cost", "handler", "rule", "rule_of"]
 
@@ -114,7 +115,8 @@ def handler(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @functools.cache
 def _pointwise() -> frozenset[str]:
-    return frozenset(record["name"].partition(".")[0] for record in _native._operators() if record["pointwise"])
+    names = (record["name"].partition(".")[0] for record in _native._operators() if record["pointwise"])
+    return said("elementwise").union(names)
 
 
 def rule_of(name: str) -> Rule | None:

@@ -15,6 +15,7 @@ from tesserack import Tensor, is_grad_enabled, strided
 from tesserack._tensor.subclass import has_no_memory
 from tesserack.aten.fake.fake_tensor import FakeTensor, FakeTensorMode
 from tesserack.aten.modes import TorchDispatchMode, _only, disabled_modes, stack
+from tesserack.fx._codegen import PyTreeCodeGen, PyTreeInfo
 from tesserack.fx._lazy_graph_module import _make_graph_module
 from tesserack.fx.graph import Graph
 from tesserack.fx.graph_module import GraphModule
@@ -260,14 +261,20 @@ def disable_proxy_modes_tracing(enable_current: bool = False) -> Iterator[None]:
 maybe_disable_fake_tensor_mode = disabled_modes
 
 
-def _names(f: Callable[..., Any], args: tuple[Any, ...], count: int) -> list[str]:
-    """Names of placeholders: those of the parameters, where each is a leaf."""
+def _parameters(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """Names of the arguments: those of the parameters, unless some are given by a star."""
     try:
-        bound = inspect.signature(f).bind(*args).arguments
+        bound = inspect.signature(f).bind(*args)
     except (TypeError, ValueError):
-        bound = {}
-    flat = list(bound) if len(bound) == len(args) == count else []
-    return [f"{name}_1" for name in flat] if flat else [f"arg{k}_1" for k in range(count)]
+        bound = None
+    starred = bound is None or any(p.kind is p.VAR_POSITIONAL for p in bound.signature.parameters.values())
+    return [f"arg{k}" for k in range(len(args))] if bound is None or starred else [*bound.arguments]
+
+
+def _names(parameters: list[str], args: tuple[Any, ...]) -> list[str]:
+    """Names of placeholders, one for each leaf of the arguments."""
+    counts = [len(tree_flatten(arg)[0]) for arg in args]
+    return [f"{name}_{k + 1}" for name, count in zip(parameters, counts, strict=True) for k in range(count)]
 
 
 def make_fx(
@@ -286,7 +293,8 @@ def make_fx(
     Operators are those that the dispatcher shows below autograd: gradients that ``f`` takes become part of the graph.
     Branches that Python took and numbers that it read are as they were for these arguments. With ``tracing_mode``
     "fake" or "symbolic" nothing is computed, and what asks for values raises. ``decomposition_table`` gives functions
-    that operators are made of. The graph's arguments are the leaves of those of ``f``, in order.
+    that operators are made of. The graph's placeholders are the leaves of the arguments of ``f``, in order; where these
+    are nested, the module takes them, and gives results, nested as ``f`` does.
 
     >>> import tesserack as ts
     >>> graph = make_fx(lambda x: (x * 2).relu())(ts.ones(3))
@@ -304,11 +312,15 @@ def make_fx(
         fake_mode = None if tracing_mode == "real" else _mode_of(leaves)
         if fake_mode is not None:
             leaves = [fake_mode.from_tensor(x) if isinstance(x, Tensor) else x for x in leaves]
-        for name, leaf in zip(_names(f, args, len(leaves)), leaves, strict=True):
+        parameters = _parameters(f, args)
+        for name, leaf in zip(_names(parameters, args), leaves, strict=True):
             tracer.placeholder(name, leaf)
         mode = ProxyTorchDispatchMode(tracer, tracing_mode, pre_dispatch, decomposition_table=decomposition_table)
         with fake_mode or contextlib.nullcontext(), mode:
             results = f(*tree_unflatten(leaves, spec))
+        if any(not child.is_leaf() for child in spec.children_specs):
+            results, out_spec = tree_flatten(results)
+            tracer.graph.set_codegen(PyTreeCodeGen(PyTreeInfo(parameters, spec, out_spec)))
         tracer.finish(results)
         return _make_graph_module(tracer.root, tracer.graph, getattr(f, "__name__", type(f).__name__))
 

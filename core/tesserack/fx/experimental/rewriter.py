@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tesserack._tensor.assertions import _assert
+from tesserack.fx._naming import shown_function
 from tesserack.fx._symbolic_trace import Tracer
 from tesserack.fx.annotate import annotate
 from tesserack.fx.graph import Graph
@@ -21,7 +21,10 @@ from tesserack.nn.modules.module import Module
 __all__ = ["AST_Rewriter", "RewritingTracer"]
 
 # Constants in whose places functions come: no text names them, so that no name of the program is taken.
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"<fx assert>": _assert, "<fx annotate>": annotate}
+_FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "<fx assert>": lambda: shown_function("_assert"),
+    "<fx annotate>": lambda: annotate,
+}
 
 
 def _call(function: str, *args: ast.expr) -> ast.Call:
@@ -84,7 +87,7 @@ def _replaced(const: Any) -> Any:
     if isinstance(const, types.CodeType):
         return _with_functions(const)
     if type(const) is str and const in _FUNCTIONS:
-        return _FUNCTIONS[const]
+        return _FUNCTIONS[const]()
     return tuple(_replaced(item) for item in const) if type(const) is tuple else const
 
 

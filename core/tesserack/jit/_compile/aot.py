@@ -11,6 +11,7 @@ from tesserack import Tensor
 from tesserack.autograd import Function
 from tesserack.fx.experimental.proxy_tensor import make_fx
 from tesserack.fx.graph_module import GraphModule
+from tesserack.jit._compile.partition import parted
 from tesserack.nn.utils.stateless import functional_call
 
 __all__ = ["aot_autograd", "boxed", "boxed_nop", "make_boxed_func"]
@@ -48,10 +49,11 @@ def aot_autograd(
     **options: Any,
 ) -> Callable[[GraphModule, Any], Callable[..., Any]]:
     """A backend of compilers for the graph of a call, whose arguments are parameters and buffers, too, and for that of
-    its gradients, which computes the forward pass again.
+    its gradients. The first gives the second what it needs, so that nothing is computed twice, and random numbers are
+    drawn once.
 
-    Where gradients are recorded, and the graph draws random numbers or changes what it is given, no compiler is asked,
-    with a warning: what is computed again would be something else.
+    Where gradients are recorded, and the graph writes to what it is given, no compiler is asked, with a warning. Of
+    gradients that gradients are taken of (``create_graph=True``) plain Python computes the first.
 
     >>> import tesserack as ts
     >>> seen = []
@@ -74,59 +76,115 @@ def aot_autograd(
         flat = [*values, *example_inputs]
         wanted = [isinstance(x, Tensor) and x.requires_grad for x in flat]
         recorded = ts.is_grad_enabled() and any(wanted)
-        if recorded and _is_impure(gm):
-            warnings.warn(
-                "aot_autograd: the graph draws random numbers or changes what it is given: it runs as it is",
-                stacklevel=2,
-            )
+        if recorded and _writes(gm):
+            warnings.warn("aot_autograd: the graph writes to what it is given: it runs as it is", stacklevel=2)
             return gm.forward
+        if recorded:
+            step = _step(forward, wanted, flat, (fw_compiler, bw_compiler or fw_compiler), decompositions)
+            return lambda *inputs: step.apply(*values, *inputs)
         with ts.no_grad():
             graph = make_fx(forward, decompositions, tracing_mode="fake")(*flat)
-        compiler = fw_compiler if recorded else inference_compiler or fw_compiler
-        first = boxed(compiler(graph, flat))
-        if not recorded:
-            return lambda *inputs: first([*values, *inputs])
-        step = _step(first, forward, wanted, flat, bw_compiler or fw_compiler, decompositions)
-        return lambda *inputs: step.apply(*values, *inputs)
+        first = boxed((inference_compiler or fw_compiler)(graph, flat))
+        return lambda *inputs: first([*values, *inputs])
 
     return backend
 
 
-def _is_impure(gm: GraphModule) -> bool:
+def _writes(gm: GraphModule) -> bool:
     steps = [node for node in gm.graph.nodes if node.op == "call_function"]
-    return any(node.is_impure() or "native_batch_norm" in str(node.target) for node in steps)
+    return any(
+        getattr(getattr(node.target, "_schema", None), "is_mutable", False) or "native_batch_norm" in str(node.target)
+        for node in steps
+    )
+
+
+class _Joint:
+    """A forward and a backward pass as one function, for its graph: of inputs, and of gradients of its results."""
+
+    def __init__(self, forward: Any, wanted: list[bool]) -> None:
+        self.forward, self.wanted = forward, wanted
+        self.outputs: list[Any] = []  # of the last run
+        self.found: list[bool] = []  # which gradients there are
+
+    def run(self, *flat: Any) -> Any:
+        """The results."""
+        leaves = [x.detach().requires_grad_() if w else x for x, w in zip(flat, self.wanted, strict=True)]
+        with ts.enable_grad():
+            self.outputs = [*self.forward(*leaves)]
+        self.sources = [x for x, w in zip(leaves, self.wanted, strict=True) if w]
+        return [o.detach() for o in self.outputs]
+
+    def gradients(self, *args: Any) -> Any:
+        """Those of inputs that want them."""
+        flat, tangents = args[: len(self.wanted)], args[len(self.wanted) :]
+        results = self.run(*flat)
+        outputs = [o for o in self.outputs if o.requires_grad]
+        create = ts.is_grad_enabled()
+        gradients = ts.autograd.grad(outputs, self.sources, tangents, allow_unused=True, create_graph=create)
+        self.found = [g is not None for g in gradients]
+        return [*results, *(g for g in gradients if g is not None)]
 
 
 def _step(
-    first: Any, forward: Any, wanted: list[bool], flat: list[Any], compiler: Compiler, decompositions: Any
+    forward: Any, wanted: list[bool], flat: list[Any], compilers: tuple[Compiler, Compiler], decompositions: Any
 ) -> type[Function]:
-    """A function with gradients by a compiler's graph."""
-    backwards: dict[Any, Any] = {}
-
-    def gradients(*args: Any) -> Any:
-        given, tangents = args[: len(wanted)], args[len(wanted) :]
-        leaves = [x.detach().requires_grad_() if w else x for x, w in zip(given, wanted, strict=True)]
-        with ts.enable_grad():
-            outputs = forward(*leaves)
-        pairs = [(o, t) for o, t in zip(outputs, tangents, strict=True) if o.requires_grad]
-        sources = [x for x, w in zip(leaves, wanted, strict=True) if w]
-        found = ts.autograd.grad([o for o, _ in pairs], sources, [t for _, t in pairs], allow_unused=True)
-        return [ts.zeros_like(x) if g is None else g for x, g in zip(sources, found, strict=True)]
+    """A function with gradients, both by compilers' graphs."""
+    joint = _Joint(forward, wanted)
+    with ts.no_grad():
+        make_fx(joint.run, tracing_mode="fake")(*flat)
+        flows = [bool(o.requires_grad) for o in joint.outputs]
+        like = [
+            ts.empty_strided(tuple(o.shape), o.stride(), dtype=o.dtype, device=o.device)
+            for o, flow in zip(joint.outputs, flows, strict=True)
+            if flow
+        ]
+        graph = make_fx(joint.gradients, decompositions, tracing_mode="fake")(*flat, *like)
+    first, second, places = parted(graph, len(flat), len(flows))
+    found = joint.found
+    strides = [x.stride() for x in like]
+    call = boxed(compilers[0](first, flat))
+    backward_call: list[Any] = []
 
     class Step(Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
-            ctx.save_for_backward(*args)
-            return tuple(first([*args]))
+            outputs = [*call([*args])]
+            results, saved = outputs[: len(flows)], outputs[len(flows) :]
+            ctx.save_for_backward(*args, *(x for x, place in zip(saved, places, strict=True) if place is None))
+            ctx.mark_non_differentiable(*(x for x, flow in zip(results, flows, strict=True) if not flow))
+            return tuple(results)
 
         @staticmethod
         def backward(ctx: Any, *tangents: Any) -> Any:
-            args = [*ctx.saved_tensors, *tangents]
-            key = tuple((tuple(t.shape), t.dtype) for t in tangents)
-            if key not in backwards:
-                graph = make_fx(gradients, decompositions, tracing_mode="fake")(*args)
-                backwards[key] = boxed(compiler(graph, args))
-            found = iter(backwards[key](args))
-            return tuple(next(found) if w else None for w in wanted)
+            args, made = ctx.saved_tensors[: len(wanted)], iter(ctx.saved_tensors[len(wanted) :])
+            tangents = tuple(t for t, flow in zip(tangents, flows, strict=True) if flow)
+            if ts.is_grad_enabled():  # of these, too, gradients are taken
+                return _spread(_again(forward, wanted, args, tangents), wanted)
+            laid = [_laid_out(t, stride) for t, stride in zip(tangents, strides, strict=True)]
+            given = [*(next(made) if place is None else args[place] for place in places), *laid]
+            if not backward_call:
+                backward_call.append(boxed(compilers[1](second, given)))
+            gradients = iter(backward_call[0](given))
+            return _spread([next(gradients) if there else None for there in found], wanted)
 
     return Step
+
+
+def _again(forward: Any, wanted: list[bool], args: Any, tangents: Any) -> list[Any]:
+    """Gradients that gradients flow through: of a forward pass that is run for them."""
+    leaves = [x.view_as(x) if w else x for x, w in zip(args, wanted, strict=True)]
+    outputs = [o for o in forward(*leaves) if o.requires_grad]
+    sources = [x for x, w in zip(leaves, wanted, strict=True) if w]
+    return [*ts.autograd.grad(outputs, sources, tangents, allow_unused=True, create_graph=True)]
+
+
+def _spread(gradients: list[Any], wanted: list[bool]) -> tuple[Any, ...]:
+    found = iter(gradients)
+    return tuple(next(found) if w else None for w in wanted)
+
+
+def _laid_out(x: Tensor, stride: Any) -> Tensor:
+    """The values in memory as a graph was made for."""
+    if x.stride() == stride:
+        return x
+    return ts.empty_strided(tuple(x.shape), stride, dtype=x.dtype, device=x.device).copy_(x)

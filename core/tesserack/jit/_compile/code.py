@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tesserack.jit._compile.errors import NotProved
 
-__all__ = ["Read", "Reads", "check", "reads", "resolve"]
+__all__ = ["Read", "Reads", "asks_by_constant_names", "calls_what_it_is_given", "catches", "check", "reads", "resolve"]
 
 _REFUSED = {
     "STORE_GLOBAL": "writes the global", "DELETE_GLOBAL": "deletes the global", "STORE_NAME": "writes the name",
@@ -57,6 +57,8 @@ def reads(code: types.CodeType) -> Reads:
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
             attributes.add(str(instruction.argval))
         if instruction.opname == "LOAD_GLOBAL":
+            if instruction.argval in _BY_NAME:
+                attributes |= asks_by_constant_names(code) or frozenset()
             found.append(Read(str(instruction.argval), _path(instructions, place), lines[place]))
     return Reads(tuple(found), frozenset(attributes))
 
@@ -103,6 +105,65 @@ def _path(instructions: list[dis.Instruction], place: int) -> tuple[str, ...]:
             break
         path.append(str(instruction.argval))
     return tuple(path)
+
+
+@functools.lru_cache(maxsize=4096)
+def catches(code: types.CodeType) -> bool:
+    """Whether the code does something of its own after errors: a graph would not."""
+    if code.co_name == "__exit__":
+        return True
+    names = [i.opname for i in _instructions(code)]
+    handlers = [k for k, name in enumerate(names) if name in ("PUSH_EXC_INFO", "SETUP_FINALLY")]
+    return any(names[k] == "SETUP_FINALLY" or names[k + 1] != "WITH_EXCEPT_START" for k in handlers)
+
+
+# What calls what it is given from C, where no call is seen.
+_CALLERS = frozenset({
+    "map", "filter", "reduce", "partial", "starmap", "accumulate", "takewhile", "dropwhile", "groupby",
+})  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def calls_what_it_is_given(code: types.CodeType) -> bool:
+    """Whether the code has a function of C call another function."""
+    keyed = any("key" in const for const in code.co_consts if isinstance(const, tuple))
+    return keyed or not _CALLERS.isdisjoint(code.co_names)
+
+
+_BY_NAME = frozenset({"getattr", "hasattr"})
+_SIMPLE = ("LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_CONST", "LOAD_CLOSURE")
+
+
+@functools.lru_cache(maxsize=4096)
+def asks_by_constant_names(code: types.CodeType) -> frozenset[str] | None:
+    """The names by which ``getattr`` and ``hasattr`` ask; None where one does not stand in the code."""
+    names: set[str] = set()
+    instructions = _instructions(code)
+    for place, instruction in enumerate(instructions):
+        if instruction.opname != "LOAD_GLOBAL" or instruction.argval not in _BY_NAME:
+            continue
+        name = _constant_name(instructions, place)
+        if name is None or name in _HIDDEN:
+            return None
+        names.add(name)
+    return frozenset(names)
+
+
+def _constant_name(instructions: list[dis.Instruction], place: int) -> str | None:
+    """Of ``getattr(x.y, "name", default)``."""
+    loads: list[dis.Instruction] = []
+    for instruction in instructions[place + 1 :]:
+        if instruction.opname.startswith("CALL"):
+            break
+        if instruction.opname not in _SIMPLE:
+            return None
+        loads.append(instruction)
+    starts = [k for k, load in enumerate(loads) if load.opname != "LOAD_ATTR"]
+    if not 2 <= len(starts) <= 3:
+        return None
+    named = loads[starts[1]]
+    whole = len(starts) == 2 or starts[2] == starts[1] + 1
+    return named.argval if whole and named.opname == "LOAD_CONST" and isinstance(named.argval, str) else None
 
 
 class Absent:

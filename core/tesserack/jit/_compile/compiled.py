@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import functools
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tesserack import _native
 from tesserack.jit._compile import capture as _capture
 from tesserack.jit._compile.backends import PLAIN, lookup_backend
 from tesserack.jit._compile.errors import BackendCompilerFailed, NotProved, Unsupported
+from tesserack.jit._compile.graphs import GraphRecorder
+from tesserack.jit._compile.programs import ProgramRecorder
 from tesserack.jit._compile.stance import current as current_stance
+from tesserack.jit._compile.state import modes
 from tesserack.utils import _pytree as pytree
 
 __all__ = ["Compiled", "Entry", "config", "reset"]
 
 _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
-config = {"recompile_limit": 8, "attempts": 3}
+# `smallest`: programs of fewer operators are run by Python, which calls them as fast as a graph is looked up.
+config = {"recompile_limit": 8, "attempts": 3, "smallest": 8, "misses": 16}
 
 
 class Entry(NamedTuple):
@@ -24,6 +30,9 @@ class Entry(NamedTuple):
 
     capture: Any
     call: Callable[..., Any]
+    dependencies: Any
+    whole: bool  # given a list of tensors, without a compiler of the program's
+    single: bool  # its only result is what the function returns
 
 
 class Compiled:
@@ -43,46 +52,86 @@ class Compiled:
     def forget(self) -> None:
         """Nothing is known of runs."""
         self.entries: dict[Any, list[Entry]] = {}
+        self.places: list[Entry] = []
+        self.replays = _native._Replays()  # the same, by what is quickly compared
         self.reasons: list[str] = []
+        self.notes: list[str] = []
         self.plain = False
         self._attempts = 0
         self._seeds: dict[Any, Any] = {}
-        self._count = 0
+        self._count = self._misses = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        stance = current_stance()
-        name = stance.stance
-        if self.plain or name == "force_eager" or _capture.compiling():
+        if self.plain:
+            return self.function(*args, **kwargs)
+        found = self.replays.find(args, kwargs)
+        if not found or current_stance().stance == "force_eager" or _capture.compiling():
+            if found is False and self._count >= config["recompile_limit"]:
+                return self.function(*args, **kwargs)  # there is no graph of such arguments, and there are enough
+            return self._searched(args, kwargs)
+        return self._replayed(self.places[found[0]], found[1], args, kwargs)
+
+    def _searched(self, args: Any, kwargs: Any) -> Any:
+        """A call for which no graph is at hand: it may have to be looked for, or be made."""
+        name = current_stance().stance
+        if name == "force_eager" or _capture.compiling() or modes():
             return self.function(*args, **kwargs)
         try:
             inputs = _capture.Inputs.of(args, kwargs, keep=False)
         except NotProved as error:
-            return self._plain_from_now(error, args, kwargs)
-        entries = self.entries.get(inputs.token, [])
-        for entry in entries:
-            if entry.capture.dependencies.hold():
-                return self._replayed(entry, inputs.tensors)
+            return self._given_what_is_not_seen(error, args, kwargs)
+        for entry in self.entries.get(inputs.token, ()):
+            if entry.dependencies.hold(inputs.tensors):
+                self._keep_at_hand(entry, args, kwargs)
+                return self._replayed(entry, inputs.tensors, args, kwargs)
         if name == "fail_on_recompile" and self._count:
             raise RuntimeError(
                 "Detected recompile when torch.compile stance is 'fail_on_recompile': no graph fits these arguments"
             )
         if name == "eager_on_recompile" or self._count >= config["recompile_limit"]:
+            self._note_miss()
             return self.function(*args, **kwargs)
         return self._first(inputs.token, args, kwargs)
 
+    def _note_miss(self) -> None:
+        """There are as many graphs as may be, and none holds: to find that out takes longer than a call of Python."""
+        self._misses += 1
+        if self._misses >= config["misses"]:
+            self.notes.append(f"what it reads changes from call to call: none of {self._count} graphs holds")
+            self.plain = True
+
+    def _keep_at_hand(self, entry: Entry, args: Any, kwargs: Any) -> None:
+        signature = _native._call_signature(args, kwargs)
+        if signature:
+            self.replays.add(signature, entry.dependencies.guard, self.places.index(entry))
+
     def _first(self, token: Any, args: Any, kwargs: Any) -> Any:
         """The result of a run that is captured; of the compiler's, where running twice changes nothing."""
-        result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds)
+        backend = current_stance().force_backend or self.backend
+        kind = ProgramRecorder if backend in PLAIN else GraphRecorder
+        result, found = _capture.run(self.function, self.roots, args, kwargs, self._seeds, kind)
         if isinstance(found, NotProved):
-            return self._not_captured(found, result)
+            self._note_attempt(found)
+            return result
+        if kind is ProgramRecorder and len(found.module) < config["smallest"] and not self.fullgraph:
+            self.notes.append(f"it has {len(found.module)} operators, which Python calls as fast as a graph would")
+            self.plain = True
+            return result
         self._count += 1
         inputs = _capture.Inputs.of(args, kwargs)
-        entry = Entry(found, self._lowered(found, inputs.tensors))
+        call = found.module.run if kind is ProgramRecorder else self._lowered(backend, found, inputs.tensors)
+        whole = kind is ProgramRecorder
+        single = whole and found.spec.is_leaf() and found.results == [("output", 0)]
+        entry = Entry(found, call, found.dependencies, whole, single)
         self.entries.setdefault(token, []).append(entry)
-        return result if found.changed else self._replayed(entry, inputs.tensors)
+        self.places.append(entry)
+        self._keep_at_hand(entry, args, kwargs)
+        if found.changed or entry.whole:
+            return result
+        return self._replayed(entry, inputs.tensors, args, kwargs)
 
-    def _lowered(self, found: Any, tensors: list[Any]) -> Callable[..., Any]:
-        backend = lookup_backend(current_stance().force_backend or self.backend)
+    def _lowered(self, backend: Any, found: Any, tensors: list[Any]) -> Callable[..., Any]:
+        backend = lookup_backend(backend)
         try:
             made = backend(found.module, [*tensors], **self.options)
         except Exception as error:
@@ -91,26 +140,29 @@ class Compiled:
             raise BackendCompilerFailed(backend, TypeError(f"expected a function back, got {type(made).__name__}"))
         return made  # type: ignore[no-any-return]
 
-    @staticmethod
-    def _replayed(entry: Entry, tensors: list[Any]) -> Any:
-        outputs = entry.call(*tensors)
-        sources = {"output": outputs if isinstance(outputs, (list, tuple)) else [outputs], "input": tensors}
+    def _replayed(self, entry: Entry, tensors: list[Any], args: Any, kwargs: Any) -> Any:
         capture = entry.capture
+        try:
+            outputs = entry.call(tensors) if entry.whole else entry.call(*tensors)
+        except Exception:
+            if capture.changed or not (entry.whole or entry.dependencies.catches()):
+                raise
+            return self.function(*args, **kwargs)  # which raises, or goes on after, an error of its own
+        if entry.single:
+            return outputs[0]
+        sources = {"output": outputs if isinstance(outputs, (list, tuple)) else [outputs], "input": tensors}
         leaves = [what if kind == "value" else sources[kind][what] for kind, what in capture.results]
         return pytree.tree_unflatten(leaves, capture.spec)
 
-    def _plain_from_now(self, error: NotProved, args: Any, kwargs: Any) -> Any:
-        self._note(error)
+    def _given_what_is_not_seen(self, error: NotProved, args: Any, kwargs: Any) -> Any:
+        """A call whose arguments are such that it is Python's."""
+        self._note_attempt(error if self.fullgraph else NotProved(error.reason, passing=True))
         return self.function(*args, **kwargs)
 
-    def _not_captured(self, error: NotProved, result: Any) -> Any:
+    def _note_attempt(self, error: NotProved) -> None:
         self._attempts += 1
         if error.passing and self._attempts < config["attempts"]:
-            return result
-        self._note(error)
-        return result
-
-    def _note(self, error: NotProved) -> None:
+            return
         self.reasons.append(error.reason)
         if self.fullgraph:
             raise Unsupported(
@@ -131,10 +183,10 @@ def reset() -> None:
 
 
 def wrap(function: Callable[..., Any], backend: Any, fullgraph: bool, options: dict[str, Any]) -> Callable[..., Any]:
-    """A function of the same name and signature that a compiler runs; plain Python's where it makes no difference."""
-    if backend in PLAIN and not fullgraph:
-        return function
+    """A function of the same name and signature that a compiler runs; what is not written in Python stays as it is."""
     lookup_backend(backend)
+    if isinstance(function, (type, types.BuiltinFunctionType, _native.Operator)) and not fullgraph:
+        return function
     compiled = Compiled(function, [function], backend, fullgraph, options)
 
     @functools.wraps(function)

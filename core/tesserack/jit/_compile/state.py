@@ -5,6 +5,7 @@ that was seen has changed.
 from __future__ import annotations
 
 import enum
+import functools
 import sys
 import types
 from collections import OrderedDict
@@ -17,7 +18,7 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Parameter
 
-__all__ = ["PLAIN", "Tokens", "is_ours", "settings"]
+__all__ = ["PLAIN", "Tokens", "is_ours", "is_written", "modes", "quick_settings", "settings"]
 
 _ATOMS = frozenset((
     type(None), bool, int, str, bytes, type(...), types.BuiltinFunctionType, ts.dtype, ts.device,
@@ -29,11 +30,15 @@ _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 PLAIN = (
     type(None), bool, int, float, complex, str, bytes, type(...), ts.dtype, ts.device, ts.Size, range, enum.Enum,
 )  # fmt: skip
+_MOST, _LONGEST = 100_000, 10_000  # objects that a token may be of, items of one
 # What a module keeps for itself and no computation reads.
 _PRIVATE = frozenset({
     "_tesserack_scripted", "_compiled_call_impl", "_graph", "_lineno_map", "_tracer_cls", "_tracer_extras", "_in_spec",
-    "_out_spec", "_compiled",
+    "_out_spec", "_compiled", "_torchdynamo_orig_callable",
 })  # fmt: skip
+
+
+_native._set_parameter_class(Parameter)
 
 
 def is_ours(cls: Any) -> bool:
@@ -41,10 +46,21 @@ def is_ours(cls: Any) -> bool:
     return str(getattr(cls, "__module__", "")).partition(".")[0] in ("tesserack", "torch")
 
 
+class _Written:
+    """How large objects of classes are that a class statement makes without more."""
+
+
+def is_written(cls: type) -> bool:
+    """Whether objects of a class hold nothing but attributes: it is written in Python, and not made of one in C."""
+    return bool(cls.__flags__ & (1 << 9)) and cls.__basicsize__ <= _Written.__basicsize__ and not cls.__itemsize__
+
+
 class Tokens:
     """Makes tokens. Objects that are told apart by identity are kept, so that none takes the place of another.
 
-    ``tensors`` and ``modules`` are those that were met, ``functions`` those written in Python, by their code.
+    ``tensors`` and ``modules`` are those that were met, ``functions`` those written in Python, by their code, and
+    ``builtins`` those that are not. ``watched`` tells what was looked at, for a guard: if all of it is the same, so
+    would all tokens be.
     """
 
     def __init__(self, keep: bool = True) -> None:
@@ -54,26 +70,43 @@ class Tokens:
         self.modules: dict[int, Module] = {}
         self.classes: dict[int, type] = {}
         self.functions: dict[types.CodeType, list[types.FunctionType]] = {}
+        self.builtins: dict[int, Any] = {}
+        self.partials = False
+        self.watched: list[tuple[Any, ...]] = []
         self._open: dict[int, int] = {}  # what is being looked at, or was, by the order of that
 
     def of(self, value: Any) -> Any:
         """The token of a value. ``NotProved`` for one whose changes cannot be seen."""
         kind = type(value)
         if kind in _ATOMS:
+            if kind is types.BuiltinFunctionType:
+                self.builtins[id(value)] = value
             return (kind, value)
         if kind in _CONTAINERS and not value:
+            self.watch("dict" if isinstance(value, dict) else "sequence", value)
             return (kind, self._same(value))
         if isinstance(value, types.ModuleType):
             return self.module(value, whole=True)
-        if isinstance(value, (float, complex)):
-            return (type(value).__name__, repr(value))
+        if isinstance(value, (float, complex)) and not getattr(value, "__dict__", None):
+            return (kind.__name__, self._same(kind), repr(value))
         if isinstance(value, Tensor):
             return self.tensor(value)
         if id(value) in self._open:
             return ("again", self._open[id(value)])
         self._open[id(value)] = len(self._open)
+        if len(self._open) > _MOST or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
+            raise NotProved("so much is held, in long lists or dicts, that comparing it would take longer than a run")
         self._same(value)
         return self._compound(value)
+
+    def watch(self, kind: str, *what: Any) -> None:
+        """Note what was looked at."""
+        if self.keep:
+            self.watched.append((kind, *what))
+
+    def entry(self, space: dict[str, Any], name: str) -> None:
+        """Note that a dict was asked for a name."""
+        self.watch("entry", space, name)
 
     def module(self, value: types.ModuleType, whole: bool) -> Any:
         """The token of a module of Python: which it is. ``NotProved`` for one of the program's that is used whole."""
@@ -91,41 +124,72 @@ class Tokens:
         """The token of a tensor: which it is, if asked, and what it is like."""
         if type(x) not in (Tensor, Parameter) or x.layout is not ts.strided:
             raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used")
-        if getattr(x, "__dict__", None):
-            raise NotProved("a tensor has attributes of its own")
+        own = getattr(x, "__dict__", None)
+        attributes = tuple((name, self.of(item)) for name, item in own.items()) if own else None
         if identity:
             self._same(x)
             self.tensors[id(x)] = x
+            self.watch("tensor", x)
+            if own is not None:
+                self.watch("dict", own)
         same = id(x) if identity else None
         like = (tuple(x.shape), x.stride(), x.dtype, x.device, x.requires_grad, x.is_conj(), x.is_neg())
-        return ("tensor", same, type(x).__name__, like)
+        return ("tensor", same, type(x).__name__, like, attributes)
 
     def _compound(self, value: Any) -> Any:
         if isinstance(value, type):
-            self.classes[id(value)] = value
-            return ("class", id(value))
+            return self._class(value)
         if isinstance(value, types.FunctionType):
             return self._function(value)
         if isinstance(value, types.MethodType):
             return ("method", self.of(value.__func__), self.of(value.__self__))
         if isinstance(value, enum.Enum):
-            return ("enum", id(value))
+            return self._member_of_enum(value)
         if isinstance(value, dict):
+            self.watch("dict", value)
             pairs = tuple((self.of(key), self.of(item)) for key, item in value.items())
-            own = self._attributes(value) if type(value) not in _CONTAINERS else None
-            return (type(value), id(value), pairs, own)
+            return (type(value), id(value), pairs, self._of_subclass(value))
         if isinstance(value, (list, tuple, set, frozenset)):
-            items = tuple(
-                self.of(item) for item in (value if isinstance(value, (list, tuple)) else sorted(value, key=repr))
-            )
-            return (type(value).__name__, id(value) if isinstance(value, (list, set)) else None, items)
+            if not isinstance(value, (tuple, frozenset)):
+                self.watch("sequence", value)
+            items = tuple(self.of(item) for item in value)
+            own = id(value) if isinstance(value, (list, set)) else None
+            return (type(value).__name__, own, items, self._of_subclass(value))
         if isinstance(value, (property, classmethod, staticmethod)):
             return self._wrapped(value)
+        if type(value) is functools.partial:
+            self.partials = True
+            parts = (value.func, value.args, value.keywords, value.__dict__)
+            self.watch("dict", value.keywords)
+            self.watch("dict", value.__dict__)
+            return ("partial", id(value), tuple(self.of(part) for part in parts))
         if isinstance(value, Module):
             self.modules[id(value)] = value
             kind = self._same(type(value)), self._same(type(value).forward)
             return ("module", id(value), kind, self._attributes(value))
         return self._object(value)
+
+    def _class(self, cls: type) -> Any:
+        self.classes[id(cls)] = cls
+        if type(cls) is not type:
+            self.classes[id(type(cls))] = type(cls)
+        return ("class", id(cls))
+
+    def _of_subclass(self, value: Any) -> Any:
+        """What a container of a class of the program has besides its items."""
+        cls = type(value)
+        if cls in _CONTAINERS or cls in (tuple, frozenset):
+            return None
+        self.classes[id(cls)] = cls
+        return (self._same(cls), self._attributes(value))
+
+    def _member_of_enum(self, value: enum.Enum) -> Any:
+        self._class(type(value))
+        self.watch("attributes", value)
+        own = tuple(
+            (name, self.of(item)) for name, item in vars(value).items() if name not in ("__objclass__", "_name_")
+        )
+        return ("enum", id(value), own)
 
     def _wrapped(self, value: Any) -> Any:
         parts = (value.fget,) if isinstance(value, property) else (value.__func__,)
@@ -133,30 +197,44 @@ class Tokens:
 
     def _function(self, function: types.FunctionType) -> Any:
         self.functions.setdefault(function.__code__, []).append(function)
+        self.watch("function", function)
         parts = (function.__defaults__, function.__kwdefaults__)
-        return ("function", id(function), self._same(function.__code__), tuple(self.of(part) for part in parts))
+        own = self._attributes(function) if function.__dict__ and not is_ours(function) else ()
+        return ("function", id(function), self._same(function.__code__), tuple(self.of(part) for part in parts), own)
 
     def _attributes(self, value: Any) -> Any:
-        found = getattr(value, "__dict__", None) or {}
+        found = getattr(value, "__dict__", None)
+        if found is None:
+            return ()
+        if isinstance(value, types.FunctionType):
+            self.watch("dict", found)
+        else:
+            self.watch("attributes", value)
         return tuple((name, self.of(item)) for name, item in found.items() if name not in _PRIVATE)
 
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
         cls = type(value)
-        plain = cls.__flags__ & (1 << 9) and not is_ours(cls) and not _has_slots(cls)  # made by a class statement
-        base = next((b for b in cls.__mro__ if not b.__flags__ & (1 << 9)), object)
-        if not plain or base is not object:
+        if not is_written(cls) or is_ours(cls) or _has_slots(cls):
             raise NotProved(f"an object of class {cls.__qualname__} is used, whose changes cannot be seen")
-        self.classes[id(cls)] = cls
+        self._class(cls)
         return ("object", id(value), self._same(cls), self._attributes(value))
 
     def of_class(self, cls: type, read: frozenset[str]) -> Any:
-        """The token of what a class of the program holds: its functions, and what is read of the rest."""
+        """The token of what a class holds: of the program's its functions, and what is read of the rest."""
+        self.watch("class", cls)
         return tuple(
-            (name, self._member(name in read, value))
-            for base in cls.__mro__ if base.__flags__ & (1 << 9) and not is_ours(base)
-            for name, value in vars(base).items()
-        )  # fmt: skip
+            self._members_of_ours(base)
+            if is_ours(base)
+            else tuple((name, self._member(name in read, value)) for name, value in vars(base).items())
+            for base in cls.__mro__
+            if base.__flags__ & (1 << 9)
+        )
+
+    def _members_of_ours(self, base: type) -> Any:
+        """Functions and switches; not what classes count."""
+        members = vars(base).values()
+        return tuple(self._same(v) for v in members if callable(v) or hasattr(v, "__get__") or isinstance(v, bool))
 
     def _member(self, read: bool, value: Any) -> Any:
         plain = isinstance(value, (types.FunctionType, property, classmethod, staticmethod))
@@ -167,17 +245,32 @@ def _has_slots(cls: type) -> bool:
     return any(vars(base).get("__slots__") for base in cls.__mro__)
 
 
-def settings() -> Iterator[Any]:
-    """What this thread's computations depend on everywhere."""
+def modes() -> bool:
+    """Whether something sees this thread's operators that a graph must not do in the place of Python's calls."""
     from tesserack._tensor.overrides import _modes
     from tesserack.amp import _autocast
     from tesserack.aten.modes import stack
+    from tesserack.nn.modules._hooks import GLOBAL
 
+    if _modes or stack() or GLOBAL or _native._is_tracing():
+        return True
+    # A region keeps casts of parameters from one call to the next, and gradients meet in them, in half precision.
+    return any(_autocast._state.enabled.values()) and _autocast._state.cache and ts.is_grad_enabled()
+
+
+def settings() -> Iterator[Any]:
+    """What this thread's computations depend on everywhere."""
     yield ts.is_grad_enabled()
     yield ts.is_inference_mode_enabled()
+    yield ts.is_anomaly_enabled()
     yield ts.get_default_dtype()
     yield str(ts.get_default_device())
-    yield ts.are_deterministic_algorithms_enabled()
-    yield ts.get_float32_matmul_precision()
-    yield len(_modes), len(stack())
-    yield _autocast.entered_regions()
+    yield from quick_settings()
+
+
+def quick_settings() -> tuple[Any, ...]:
+    """What of these a signature of a call does not have."""
+    from tesserack.amp import _autocast
+    from tesserack.utils import settings
+
+    return (*settings._state.values(), _autocast._state.cache, _autocast.entered_regions())

@@ -9,13 +9,14 @@ import types
 from pathlib import Path
 from typing import Any
 
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack._tensor.overrides import is_tensor_method_or_property
+from tesserack.jit._compile.code import asks_by_constant_names
 from tesserack.jit._compile.errors import NotProved
 
-__all__ = ["Watch", "tell", "trust"]
+__all__ = ["PACKAGE", "Watch", "computes", "tell", "trust"]
 
-_PACKAGE = str(Path(__file__).resolve().parents[2])
+PACKAGE = str(Path(__file__).resolve().parents[2])
 _OWN = str(Path(__file__).resolve().parent)  # whose calls are those of the program
 _LIBRARY = str(Path(types.__file__).resolve().parent)
 # Folders of this package whose functions only compute; what others do is not repeated by a graph.
@@ -36,6 +37,8 @@ _REFUSED = frozenset({
     "tolist", "numpy", "_numpy", "item", "data_ptr", "untyped_storage", "storage", "set_", "resize_", "backward",
     "register_hook", "requires_grad_", "share_memory_", "_manual_seed_all", "set_rng_state", "__array__", "__dlpack__",
     "retain_grad", "__setstate__", "_set_data", "set_grad_enabled", "_from_numpy", "from_numpy", "apply",
+    "_get_num_threads", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "_default_generator", "memory_stats",
+    "current_stream", "default_stream", "synchronize",
 })  # fmt: skip
 # Contexts that switch gradients.
 _SWITCHES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_inference_mode"})
@@ -47,6 +50,15 @@ def trust(function: Any) -> None:
     code = getattr(function, "__code__", None)
     if code is not None:
         _trusted.add(code)
+
+
+def computes(function: Any) -> bool:
+    """Whether a function that is not written in Python is known to only compute."""
+    module = getattr(function, "__module__", None)
+    name = str(getattr(function, "__name__", function))
+    if module == "builtins":
+        return name in _BUILTINS
+    return module in _MODULES or str(module).partition(".")[0] == "tesserack"
 
 
 _running: list[Watch] = []
@@ -65,8 +77,10 @@ class Watch:
 
     def __init__(self) -> None:
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
+        self.own: dict[types.CodeType, dict[str, Any]] = {}  # of this package's functions
         self.reason: NotProved | None = None
         self._importing = 0
+        self.native = False  # whether it is written down where gradients are switched off
         self.paused = False  # while an operator runs, and is written down
         self._thread = threading.get_ident()
         self._collecting = False  # garbage, at a place that is not the program's: whatever that calls
@@ -113,10 +127,12 @@ class Watch:
     def _called(self, frame: types.FrameType) -> None:
         code = frame.f_code
         name = code.co_filename
-        if name.startswith(_PACKAGE):
-            inside = name[len(_PACKAGE) + 1 :]
+        if name.startswith(PACKAGE):
+            inside = name[len(PACKAGE) + 1 :]
             if not inside.startswith(_COMPUTE) or inside.startswith(_NOT):
                 self.refuse(f"{_line(frame.f_back)} calls {code.co_name} of {inside}")
+            elif not name.startswith(_OWN):
+                self.own.setdefault(code, frame.f_globals)
         elif code.co_name == "import_module" and not _is_help(frame):
             self.refuse(f"{_line(frame.f_back)} imports a module")
         elif name == "<string>" and str(frame.f_globals.get("__name__")).startswith("namedtuple_"):
@@ -127,18 +143,19 @@ class Watch:
     def _called_native(self, frame: types.FrameType, function: Any) -> None:
         name = str(getattr(function, "__name__", function))
         owner = getattr(function, "__self__", None)
+        if self.native and isinstance(owner, _native.no_grad):
+            return
         if name in _REFUSED or type(owner).__name__ in _SWITCHES:
             self.refuse(f"{_line(frame)} calls {name}")
-        if frame.f_code.co_filename.startswith(_PACKAGE) or frame.f_code in _trusted or _is_help(frame):
+        if frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code in _trusted or _is_help(frame):
             return
         if isinstance(owner, (Tensor, *_VALUES)) or is_tensor_method_or_property(function):
             return
         if name == "__new__" and isinstance(owner, type):
             return  # a named tuple, or an object, whose making is Python's or none's
-        module = getattr(function, "__module__", None)
-        if module == "builtins" and name in _BUILTINS:
+        if computes(function):
             return
-        if module in _MODULES or str(module).partition(".")[0] == "tesserack":
+        if name in ("getattr", "hasattr") and asks_by_constant_names(frame.f_code) is not None:
             return
         kind = type(owner)
         if getattr(kind, "__module__", None) in ("itertools", "builtins", "collections") and name in (
@@ -153,7 +170,7 @@ def _is_help(frame: types.FrameType | None) -> bool:
     """Whether a frame is of Python's library, called by this package for itself."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if name.startswith(_PACKAGE):
+        if name.startswith(PACKAGE):
             return not name.startswith(_OWN)
         if not name.startswith((_LIBRARY, "<frozen")) or "site-packages" in name:
             return False
@@ -163,6 +180,6 @@ def _is_help(frame: types.FrameType | None) -> bool:
 
 def _line(frame: types.FrameType | None) -> str:
     """The line of the program that a frame comes from."""
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "?"

@@ -9,20 +9,15 @@ from tesserack import Tensor
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack._tensor.subclass import as_subclass
 from tesserack.ops.masked import _reductions
+from tesserack.ops.registry import facts
 
 __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]
 
-_POINTWISE = {
-    *("abs", "acos", "add", "asin", "atan", "atan2", "ceil", "cos", "cosh", "div", "eq", "erf", "exp", "expm1"),
-    *("floor", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "le", "log", "log10", "log1p"),
-    *("log2", "logical_and", "logical_not", "logical_or", "lt", "maximum", "minimum", "mul", "ne", "neg", "pow"),
-    *("reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "sigmoid", "sign", "sin", "sinh", "sqrt"),
-    *("square", "sub", "tan", "tanh", "true_divide", "trunc", "where", "clamp", "bitwise_and", "bitwise_or"),
-    *("isnan", "isinf", "isfinite", "to", "float", "double", "half", "long", "int", "detach", "clone"),
-    *("contiguous", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__"),
-    *("__rtruediv__", "__pow__", "__rpow__", "__neg__", "__abs__", "__eq__", "__ne__", "__lt__", "__le__"),
-    *("__gt__", "__ge__", "__floordiv__"),
+_DUNDERS = {
+    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__"),
+    *("__rpow__", "__neg__", "__abs__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__floordiv__"),
 }
+_CASTS = {"to", "float", "double", "half", "long", "int", "detach", "clone", "contiguous"}
 _STRUCTURAL = {
     *("__getitem__", "cat", "chunk", "expand", "flatten", "flip", "movedim", "narrow", "permute", "reshape", "select"),
     *("split", "squeeze", "stack", "t", "transpose", "unbind", "unsqueeze", "view", "numpy_T", "index_select"),
@@ -78,7 +73,7 @@ class MaskedTensor(Tensor):
             return _reduce(name, *args, **kwargs)
         if name in _STRUCTURAL:
             return _both(func, args, kwargs)
-        if name in _POINTWISE:
+        if name in _DUNDERS or name in _CASTS or "elementwise" in facts().get(name, ()):
             return _pointwise(name, func, args, kwargs)
         raise TypeError(f"MaskedTensor: {name or func} takes no masked tensors; try get_data() or to_tensor()")
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,16 +18,26 @@ from typing import Any
 
 from tesserack.testing.conformance.areas import LEVELS, Area, areas_up_to
 from tesserack.testing.conformance.results import Results
+from tesserack.testing.expected_failures import without_folders
 
-__all__ = ["KitError", "Options", "run"]
+__all__ = ["KitError", "Options", "Stopped", "run"]
 
 _FOLDER = Path(__file__).parent
 _MOST_CRASHES = 25
+_TELLING = 5.0  # seconds between two words about what is running
 _COLLECTING = 600.0  # seconds; importing the tests takes a while on a busy machine
 
 
 class KitError(RuntimeError):
     """The kit itself could not run: a wrong option, a module that cannot be imported."""
+
+
+class Stopped(Exception):
+    """Somebody ended the run: Ctrl-C, or a signal of whoever limits its time. ``results`` are those so far."""
+
+    def __init__(self, by: str, message: str, results: Results) -> None:
+        super().__init__(message)
+        self.by, self.results = by, results
 
 
 @dataclass(frozen=True)
@@ -60,18 +71,67 @@ class Options:
 
 
 def run(options: Options, watch: Callable[[dict[str, Any]], None] = lambda line: None) -> Results:
-    """Run the tests; ``watch`` sees each line of the log as it is written.
+    """Run the tests; ``watch`` sees each line of the log as it is written, and, while nothing is written, lines
+    ``{"event": "waiting", "doing": ...}``.
 
     A test that kills the process, or hangs, is a failure, and the run goes on with the next. ``KitError`` if the tests
-    cannot be collected.
+    cannot be collected; ``Stopped`` when the run is interrupted.
     """
-    with tempfile.TemporaryDirectory(prefix="tesserack-conform-") as folder:
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tesserack-conform-") as folder, _signals_raise():
         log = Path(folder, "log.jsonl")
         log.touch()
-        for _ in range(_MOST_CRASHES):
-            if _run_once(options, log, Path(folder, "output.txt"), watch) or options.stop:
-                break
+        doing = _Doing()
+        try:
+            for _ in range(_MOST_CRASHES):
+                if _run_once(options, log, Path(folder, "output.txt"), watch, doing) or options.stop:
+                    break
+        except _Signal as signalled:
+            _drop_unfinished_line(log)
+            results = Results.from_lines(_lines(log), partial=True, sampled=True)
+            counts = f"{results.count('passed')} tests had passed, {results.count('failed')} failed"
+            told = f"stopped by {signalled} after {time.monotonic() - begin:.0f} s, {doing}; {counts}"
+            raise Stopped(str(signalled), told, results) from None
         return Results.from_lines(_lines(log), partial=options.partial, sampled=options.sampled)
+
+
+class _Signal(BaseException):
+    """A signal that ends the run."""
+
+
+@contextlib.contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Within it, signals that would end the process raise ``_Signal``, so that the run can say where it was. Only in
+    the main thread: others get none."""
+
+    def ended(number: int, frame: Any) -> None:
+        raise _Signal(signal.Signals(number).name)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, ended) for number in numbers if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Doing:
+    """What a run is about, and for how long it has been."""
+
+    def __init__(self) -> None:
+        self.reader: _Follower | None = None
+
+    def __str__(self) -> str:
+        running = self.reader.running if self.reader else None
+        seconds = f"{self.reader.idle():.0f} s" if self.reader else ""
+        if running is None:
+            between = self.reader is not None and self.reader.collected
+            return f"between two tests for {seconds}" if between else f"collecting the tests for {seconds or '0 s'}"
+        return f"in {without_folders(running['id'])} for {seconds}"
 
 
 def _command(options: Options, log: Path) -> list[str]:
@@ -89,19 +149,25 @@ def _command(options: Options, log: Path) -> list[str]:
     return command + [str(_FOLDER / module) for module in dict.fromkeys(area.module for area in areas)]
 
 
-def _run_once(options: Options, log: Path, output: Path, watch: Callable[[dict[str, Any]], None]) -> bool:
+def _run_once(
+    options: Options, log: Path, output: Path, watch: Callable[[dict[str, Any]], None], doing: _Doing
+) -> bool:
     """Run what has not run yet; whether that came to an end."""
     # Plugins that happen to be installed must not change the outcome.
     environment = dict(os.environ, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     begin = log.stat().st_size
     with output.open("w") as stream:
         process = subprocess.Popen(_command(options, log), stdout=stream, stderr=subprocess.STDOUT, env=environment)
-    reader = _Follower(log, begin, watch)
+    reader = doing.reader = _Follower(log, begin, watch)
     hung = False
+    told = time.monotonic()
     try:
         while process.poll() is None:
             time.sleep(0.1)
             reader.read()
+            if min(reader.idle(), time.monotonic() - told) >= _TELLING:
+                told = time.monotonic()
+                watch({"event": "waiting", "doing": str(doing)})
             allowed = options.timeout if reader.running else max(options.timeout, _COLLECTING)
             if reader.idle() > allowed and not hung:
                 hung = True
@@ -110,7 +176,7 @@ def _run_once(options: Options, log: Path, output: Path, watch: Callable[[dict[s
         if process.poll() is None:
             process.kill()
             process.wait()
-    reader.read()
+        reader.read()
     if reader.finished:
         return True
     if reader.running is None:
@@ -157,7 +223,7 @@ class _Follower:
     def __init__(self, log: Path, begin: int, watch: Callable[[dict[str, Any]], None]) -> None:
         self.log, self.at, self.watch = log, begin, watch
         self.running: dict[str, Any] | None = None
-        self.finished = False
+        self.finished = self.collected = False
         self.last = time.monotonic()
 
     def idle(self) -> float:
@@ -182,5 +248,7 @@ class _Follower:
             self.running = line
         elif line["event"] == "result":
             self.running = None
+        elif line["event"] == "collected":
+            self.collected = True
         elif line["event"] == "finished" and line["status"] in (0, 1, 5):
             self.finished = True

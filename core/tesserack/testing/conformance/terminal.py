@@ -1,46 +1,21 @@
-"""The table and the progress of a run, on a terminal."""
+"""The table of a run, on a terminal."""
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tesserack.testing.conformance.areas import LEVELS
 from tesserack.testing.conformance.results import Results
 from tesserack.testing.conformance.ways import WAYS, suggestions, ways
 
-__all__ = ["progress", "show"]
+__all__ = ["show"]
 
 _SHOWN_CAUSES = 12
 _STYLES = {"passed": "green", "failed": "bold red", "xfailed": "yellow", "skipped": "dim"}
-
-
-@contextlib.contextmanager
-def progress(console: Console, device: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A bar that follows the log of a run."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(f"{device}: collecting", total=None)
-        count = failed = 0
-
-        def watch(line: dict[str, Any]) -> None:
-            nonlocal count, failed
-            if line["event"] == "collected":
-                bar.update(task, total=count + line["count"])
-            elif line["event"] == "result":
-                count += 1
-                failed += line["outcome"] == "failed"
-                trouble = f", [red]{failed} failed[/]" if failed else ""
-                bar.update(task, completed=count, description=f"{device}: {line['properties']['area']}{trouble}")
-
-        yield watch
 
 
 def show(console: Console, results: Results, level: str) -> None:

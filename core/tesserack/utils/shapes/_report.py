@@ -187,7 +187,8 @@ def mismatch_text(report: ShapeReport) -> str:
     assert found is not None
     where = f"`{found.path}` ({found.kind})" if found.path else f"the model ({found.kind})"
     error = "" if found.error in ("RuntimeError", "ShapeError") else f"{found.error}: "
-    lines = [f"mismatch at {where}: {error}{found.message}"]
+    begin = "cannot be tried beyond" if "a trial has none" in found.message else "mismatch at"
+    lines = [f"{begin} {where}: {error}{found.message}"]
     if found.line:
         lines.append(f"  {found.line}")
     if report.sizes:

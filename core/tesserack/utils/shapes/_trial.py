@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from tesserack.utils.flop_counter import FlopCounterMode
 
 __all__ = ["Failure", "Trial", "run_trial"]
 
+_ASKS_VALUES = re.compile("(on|out of) meta tensor|on the meta device do not have")
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
@@ -153,7 +155,7 @@ def _failure(error: Exception, running: Sequence[str], parts: Mapping[str, Modul
     path = running[-1] if running else ""
     kind = type(parts[path]).__name__ if path in parts else getattr(model, "__name__", type(model).__name__)
     message = str(error) or type(error).__name__
-    if "on meta tensors" in message:
+    if _ASKS_VALUES.search(message):
         message += "; forward asks a tensor for its values, and a trial has none"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((_PACKAGE, "<"))]
     line = f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""

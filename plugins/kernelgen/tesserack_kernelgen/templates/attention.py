@@ -13,6 +13,7 @@ from tesserack_kernelgen.emit import constant
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, offset_text
 from tesserack_kernelgen.templates._attend import Attend, choose
+from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["attention", "attention_backward"]
 
@@ -58,6 +59,7 @@ def _mask(kernel: Kernel, number: int) -> tuple[Any, Tensor | None]:
     return (mask, kernel.input(number)) if hasattr(mask, "strides") else (None, None)
 
 
+@template("attention_blocks")
 def attention(call: Call) -> LaunchPlan | Any:
     """Outputs y and logsumexp of inputs q, k, v, mask; ``params`` are is_causal and scale."""
     (out, lse), (q, k, v), (causal, scale) = call.outputs, call.inputs[:3], call.params
@@ -154,6 +156,7 @@ def _softmax_row(a: Attend, least: str) -> str:
     }}"""
 
 
+@template("attention_blocks_backward")
 def attention_backward(call: Call) -> LaunchPlan | Any:
     """Outputs dq, dk, dv of inputs grad, q, k, v, mask, y, logsumexp; ``params`` are is_causal and scale.
 

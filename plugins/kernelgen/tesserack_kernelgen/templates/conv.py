@@ -13,6 +13,7 @@ from tesserack_kernelgen.templates import _direct, _direct_weight, _phases
 from tesserack_kernelgen.templates._factor import Axis, Coordinate, Factor
 from tesserack_kernelgen.templates._images import Images, Space
 from tesserack_kernelgen.templates._product import Addend, Product, plan
+from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates.matmul import accumulate_dtype
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def _positions(tensor: Any) -> tuple[int, int] | None:
     return size_so_far, step or 1
 
 
+@template("convolution")
 def convolution(call: Call) -> Any:
     """``out = cross-correlation of images and weight, + bias``: filters by (image, position), summed over taps."""
     out, (image, weight, bias) = call.outputs[0], call.inputs
@@ -170,6 +172,7 @@ def convolution(call: Call) -> Any:
     return plan(call, product)
 
 
+@template("convolution_backward_input")
 def backward_input(call: Call) -> Any:
     """The gradient of the images: channels by (image, position), summed over filters and taps."""
     out, (grad, weight) = call.outputs[0], call.inputs
@@ -201,6 +204,7 @@ def backward_input(call: Call) -> Any:
     return plan(call, product)
 
 
+@template("convolution_backward_weight")
 def backward_weight(call: Call) -> Any:
     """The gradient of the weight: filters by (channel, tap), summed over images and positions."""
     out, (grad, image) = call.outputs[0], call.inputs

@@ -10,6 +10,7 @@ from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.templates._by_index import by_index
+from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates.pointwise import Elementwise
 
 __all__ = ["embedding", "embedding_backward"]
@@ -18,6 +19,7 @@ _SEARCHED = 1 << 16  # indices; the search for equal ones takes the square of th
 _PART = 1 << 22  # rows that one sum takes: float32 stops counting at 2**24, and the core adds up parts
 
 
+@template("embedding")
 def embedding(call: Call) -> LaunchPlan:
     """``out (*, D)`` = rows of ``in0 (V, D)`` at the contiguous indices ``in1 (*)``."""
     table, index = call.inputs
@@ -42,6 +44,7 @@ def embedding(call: Call) -> LaunchPlan:
     return Elementwise(kernel, (many, width), strides, body, looped=True, line=line, line_of=1).plan()
 
 
+@template("embedding_backward")
 def embedding_backward(call: Call) -> Any:
     """``out (V, D)`` = rows of grad added up by index, in order, so that sums are repeatable.
 

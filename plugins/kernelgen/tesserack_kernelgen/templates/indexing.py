@@ -13,6 +13,7 @@ from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, accumulator
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.templates._by_index import by_index
+from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates.pointwise import Elementwise
 from tesserack_kernelgen.templates.reduce import Fold
 
@@ -26,6 +27,7 @@ def _strides(x: Any, ndim: int, without: int | None = None) -> tuple[int, ...]:
     return tuple(0 if d == without else step for d, step in enumerate(x.strides))
 
 
+@template("gather")
 def gather(call: Call) -> LaunchPlan:
     """``out`` = ``in0`` taken along dim ``params[0]`` at ``in1``."""
     out, (x, index), dim = call.outputs[0], call.inputs, call.params[0]
@@ -51,6 +53,7 @@ def gather(call: Call) -> LaunchPlan:
     return Elementwise(kernel, out.shape, strides, body, looped=True, line=line, line_of=1).plan()
 
 
+@template("scatter")
 def scatter(call: Call) -> LaunchPlan:
     """``out`` at ``in0`` along ``params[0]`` combined by opcode with ``in1``.
 

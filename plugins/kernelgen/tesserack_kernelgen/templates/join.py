@@ -11,10 +11,12 @@ from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
+from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["cat"]
 
 
+@template("cat")
 def cat(call: Call) -> LaunchPlan:
     """``out`` = the inputs, of its dtype, along dim ``params[0]``."""
     dim, start, places = call.params[-1], 0, []

@@ -9,6 +9,7 @@ from tesserack.backends import LaunchPlan
 from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates._rows import Rows
 from tesserack_kernelgen.templates.pointwise import Elementwise
 
@@ -25,6 +26,7 @@ def _weight(kernel: Kernel, k: int, c: str) -> str:
     return kernel.input(k).load(f"(idx)at * {kernel.index(operand.strides[0])}", c)
 
 
+@template("nll_loss_forward")
 def nll_loss(call: Call) -> LaunchPlan:
     """Outputs loss and total weight of inputs x (N, C), target (N), weight; ``params`` reduction, ignore_index."""
     out, (x, target, _), (reduction, ignored) = call.outputs[0], call.inputs, call.params
@@ -52,6 +54,7 @@ def nll_loss(call: Call) -> LaunchPlan:
     return LaunchPlan([one.launch()])
 
 
+@template("nll_loss_backward")
 def nll_loss_backward(call: Call) -> LaunchPlan:
     """Output dx (N, C) of inputs grad, target, weight, total; ``params`` input size, reduction, ignore_index."""
     out, (grad, target, _, _), (_, reduction, ignored) = call.outputs[0], call.inputs, call.params

@@ -9,6 +9,7 @@ from tesserack_kernelgen.dtypes import name_of
 from tesserack_kernelgen.layout import merge
 from tesserack_kernelgen.templates._factor import Axis, Factor
 from tesserack_kernelgen.templates._product import Addend, Product, plan
+from tesserack_kernelgen.templates._registry import template
 
 if TYPE_CHECKING:
     from tesserack_kernelgen.call import Call
@@ -34,6 +35,7 @@ def _matrix(operand: int, outer: tuple[int, int], inner: tuple[int, int], batch:
     return Factor(operand, Axis(outer[:1], outer[1:]), Axis(inner[:1], inner[1:]), run=run, batch=batch)
 
 
+@template("matmul")
 def matmul(call: Call) -> Any:
     """``out (batch..., m, n) = a (batch..., m, k) @ b (batch..., k, n)``, and a third input added to it."""
     out, (a, b, *rest) = call.outputs[0], call.inputs
@@ -52,6 +54,7 @@ def matmul(call: Call) -> Any:
     return plan(call, Product((m, n, k), left, right, steps[0], (0, steps[1]), n, compute, batch, zc, addend))
 
 
+@template("linear")
 def linear(call: Call) -> Any:
     """``out (..., n) = x (..., k) @ weight (n, k) transposed + bias (n)``; x and out are contiguous."""
     out, (_, weight, bias) = call.outputs[0], call.inputs

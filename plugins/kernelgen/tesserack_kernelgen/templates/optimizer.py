@@ -11,6 +11,7 @@ from tesserack.backends import Launch, LaunchPlan
 from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
+from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["adam_step", "sgd_step"]
 
@@ -56,6 +57,7 @@ def _group(call: Call, numbers: list[Sequence[int]], step: Any) -> Launch:
     return kernel.launch(body, (ends,), (group,))
 
 
+@template("sgd_step_")
 def sgd_step(call: Call) -> LaunchPlan:
     """As ``sgd_step_``: params, grads and momentum buffers in place."""
     _, numbers, _ = _lists(call, 3)
@@ -82,6 +84,7 @@ def sgd_step(call: Call) -> LaunchPlan:
     return _plan(call, numbers, step)
 
 
+@template("adam_step_")
 def adam_step(call: Call) -> LaunchPlan:
     """As ``adam_step_``: params, grads, first and second moments and, for amsgrad, their maxima in place."""
     _, numbers, _ = _lists(call, 5)

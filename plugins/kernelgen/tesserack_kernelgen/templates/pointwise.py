@@ -14,6 +14,7 @@ from tesserack_kernelgen.emit import DIVISIONS, program_text
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import contiguous, coordinates, merge, uniform
 from tesserack_kernelgen.templates._chunks import CHUNK, launch_chunks
+from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates._transpose import transposed
 from tesserack_kernelgen.templates._vectors import by_vectors
 
@@ -161,6 +162,7 @@ class Elementwise:
         return kernel.launch(body, (tiles * -(-rows // down),), (across, down), self.helpers)
 
 
+@template("pointwise")
 def pointwise(call: Call) -> LaunchPlan:
     """``out_k = program(in...)``, several outputs in one loop."""
     c = register(call.compute)
@@ -189,6 +191,7 @@ def pointwise(call: Call) -> LaunchPlan:
     return Elementwise(kernel, sizes, strides, body, helpers, looped=True, loads=loads).plan()
 
 
+@template("copy_cast")
 def copy_cast(call: Call) -> LaunchPlan:
     """``out = cast(in)``; bit for bit where the dtypes are one."""
     out, x = call.outputs[0], call.inputs[0]
@@ -239,6 +242,7 @@ def _number_type(dtype: str) -> str:
     return "u64" if dtype == "uint64" else "i64"
 
 
+@template("fill")
 def fill(call: Call) -> LaunchPlan:
     """``out = params[0]``."""
     out = call.outputs[0]
@@ -251,6 +255,7 @@ def fill(call: Call) -> LaunchPlan:
     ).plan()
 
 
+@template("iota")
 def iota(call: Call) -> LaunchPlan:
     """``out[i] = params[0] + i * params[1]``."""
     out = call.outputs[0]

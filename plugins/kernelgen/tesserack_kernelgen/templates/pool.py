@@ -12,6 +12,7 @@ from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates
+from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["avg_pool2d", "avg_pool2d_backward", "max_pool2d", "max_pool2d_backward"]
 
@@ -73,6 +74,7 @@ def _lowest(dtype: str) -> float:
     return 0 if dtype.startswith("uint") else -(2 ** (8 * ITEMSIZE[dtype] - 1))
 
 
+@template("max_pool2d_with_indices")
 def max_pool2d(call: Call) -> LaunchPlan:
     """Maximum of each window and its place in the plane. NaN wins; of equals the first, as in PyTorch."""
     (out, where), x = call.outputs, call.inputs[0]
@@ -109,6 +111,7 @@ def max_pool2d(call: Call) -> LaunchPlan:
     return LaunchPlan([items.launch(body)])
 
 
+@template("max_pool2d_backward")
 def max_pool2d_backward(call: Call) -> LaunchPlan:
     """Gradients added up at the places of the maxima. Windows may overlap: several may add to one element.
 
@@ -259,6 +262,7 @@ class _Average:
         return f"{value} / ({c})({self.own_divisor or 'y_count * x_count'})"
 
 
+@template("avg_pool2d")
 def avg_pool2d(call: Call) -> Any:
     """Mean of each window, of floating values."""
     out, x = call.outputs[0], call.inputs[0]
@@ -282,6 +286,7 @@ def avg_pool2d(call: Call) -> Any:
     return LaunchPlan([items.launch(body)])
 
 
+@template("avg_pool2d_backward")
 def avg_pool2d_backward(call: Call) -> Any:
     """Each gradient shared out over its window, gathered by the elements of the input, on serial devices by lines."""
     out, grad = call.outputs[0], call.inputs[0]

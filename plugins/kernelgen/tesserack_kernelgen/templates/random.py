@@ -12,11 +12,13 @@ from tesserack_kernelgen.dtypes import ITEMSIZE, STORAGE, accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
 from tesserack_kernelgen.templates._draws import LANES, PHILOX, draw_by_vectors, has_draws, interleaved
+from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.vectors import instruction
 
 __all__ = ["dropout", "rand_fill", "randint_fill", "randn_fill", "random_bits"]
 
 
+@template("random_bits", takes=("device_random",))
 def random_bits(call: Call) -> LaunchPlan:
     """``out[i]`` = word ``params[1] + i`` of the stream with key ``params[0]``; an item makes a block of four.
 
@@ -73,6 +75,7 @@ def _store64(target: Tensor, at: int, value: str) -> str:
 _BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
+@template("rand_fill")
 def rand_fill(call: Call) -> LaunchPlan:
     """Uniform numbers in [0, 1) into the contiguous ``in0``: the top bits of its words, exactly."""
     x = call.inputs[0]
@@ -115,6 +118,7 @@ def rand_fill(call: Call) -> LaunchPlan:
 _DRAWN = ("int64", "int32", "uint8")
 
 
+@template("randint_fill")
 def randint_fill(call: Call) -> LaunchPlan | Any:
     """Integers into the contiguous ``in0``: a word modulo ``params[2]``, the number of values, and ``params[3]`` added.
 
@@ -222,6 +226,7 @@ def _randn_vectors(kernel: Kernel, target: Tensor, key: str, offset: str) -> Lau
     )
 
 
+@template("randn_fill")
 def randn_fill(call: Call) -> LaunchPlan:
     """Standard normal numbers into the contiguous ``in0``, each from two uniform ones (Box and Muller, 1958)."""
     x = call.inputs[0]
@@ -259,6 +264,7 @@ def randn_fill(call: Call) -> LaunchPlan:
     return LaunchPlan([kernel.launch(body, (-(-items // group),), (group,), PHILOX)])
 
 
+@template("native_dropout")
 def dropout(call: Call) -> LaunchPlan:
     """Outputs y and mask of ``in0``: an element is dropped where its uniform number lies below ``params[0]``.
 

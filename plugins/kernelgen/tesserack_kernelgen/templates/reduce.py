@@ -14,6 +14,7 @@ from tesserack_kernelgen.emit import constant
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, merge, offset_text
 from tesserack_kernelgen.templates._folds import Folding, has_folds
+from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["DTYPE", "Fold", "highest", "lowest", "reduce"]
 
@@ -117,6 +118,7 @@ def _fold_of(call: Call, dtype: str) -> Fold:
     return Fold(call.opcode, "i32" if call.opcode in ("any", "all") else accumulator(dtype))
 
 
+@template("reduce")
 def reduce(call: Call) -> LaunchPlan:
     """``out`` = opcode over the last ``params[0]`` dims."""
     shape, fold = _shape(call), _fold_of(call, name_of(call.inputs[0].dtype))

@@ -15,6 +15,7 @@ from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, STORAGE, name_of, register
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import coordinates, lines, offset_text
+from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates.reduce import DTYPE, highest, lowest
 from tesserack_kernelgen.vectors import vector_type
 
@@ -28,6 +29,7 @@ _EACH = 4  # neighbours that an item takes where a group scans one row
 _PARTS = 64  # at most, where an item finds its start from the totals before it
 
 
+@template("scan")
 def scan(call: Call) -> LaunchPlan:
     """``out0`` = running opcode of ``in0``; ``out1`` = where the running extreme was seen last.
 

@@ -8,12 +8,14 @@ from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import accumulator
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.templates._chunks import launch_chunks
+from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["searchsorted"]
 
 _BESIDE = 32  # searches of one item of a serial device, enough that compilers make gathers of their loop
 
 
+@template("searchsorted")
 def searchsorted(call: Call) -> LaunchPlan:
     """``out0`` = how many of ``in0``, ``(n,)`` or ``(..., n)``, come before each of ``in1``.
 

@@ -11,12 +11,14 @@ from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator
 from tesserack_kernelgen.kernel import Kernel
 from tesserack_kernelgen.layout import coordinates, lines, offset_text
+from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["topk"]
 
 _MOST = 64  # elements; for more, rows are sorted
 
 
+@template("topk")
 def topk(call: Call) -> LaunchPlan | Any:
     """``out0``, ``out1`` = the ``params[0]`` first of ``in0`` along its last dim, and their positions.
 

@@ -9,6 +9,7 @@ from tesserack.backends import LaunchPlan
 from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel
+from tesserack_kernelgen.templates._registry import template
 from tesserack_kernelgen.templates._rows import Rows
 
 __all__ = ["log_softmax", "log_softmax_backward", "softmax", "softmax_backward"]
@@ -34,6 +35,7 @@ def _without(values: tuple[int, ...], dim: int) -> tuple[int, ...]:
     return (*values[:dim], *values[dim + 1 :])
 
 
+@template("softmax")
 def softmax(call: Call) -> LaunchPlan:
     """``exp(x - max) / sum``."""
     rows, plan = _rows(call, ("x",))
@@ -42,6 +44,7 @@ def softmax(call: Call) -> LaunchPlan:
     return plan(f"{rows.exp}(x - top) / total")
 
 
+@template("log_softmax")
 def log_softmax(call: Call) -> LaunchPlan:
     """``x - max - log(sum)``."""
     rows, plan = _rows(call, ("x",))
@@ -51,6 +54,7 @@ def log_softmax(call: Call) -> LaunchPlan:
     return plan("x - top - shift")
 
 
+@template("softmax_backward")
 def softmax_backward(call: Call) -> LaunchPlan:
     """``y * (g - sum(g * y))``."""
     rows, plan = _rows(call, ("g", "y"))
@@ -58,6 +62,7 @@ def softmax_backward(call: Call) -> LaunchPlan:
     return plan("y * (g - total)")
 
 
+@template("log_softmax_backward")
 def log_softmax_backward(call: Call) -> LaunchPlan:
     """``g - exp(y) * sum(g)``."""
     rows, plan = _rows(call, ("g", "y"))

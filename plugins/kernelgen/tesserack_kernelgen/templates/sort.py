@@ -14,6 +14,7 @@ from tesserack_kernelgen.call import Call
 from tesserack_kernelgen.dtypes import ITEMSIZE, REAL, accumulator, name_of
 from tesserack_kernelgen.kernel import Kernel, Tensor
 from tesserack_kernelgen.layout import coordinates, lines, offset_text
+from tesserack_kernelgen.templates._registry import template
 
 __all__ = ["sort"]
 
@@ -22,6 +23,7 @@ _DIGITS_FROM = 256  # elements of a row
 _SEGMENT = 4096  # elements that an item of a serial device merges, one after the other
 
 
+@template("sort")
 def sort(call: Call) -> LaunchPlan:
     """``out0``, ``out1`` = values and positions of ``in0`` sorted; ``params[0]`` descending.
 

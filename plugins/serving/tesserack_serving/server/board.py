@@ -62,9 +62,14 @@ class Board:
         """Requests of a model, of all frontends."""
         return sum(self._pending[frontend * _SLOTS + slot] for frontend in range(self.frontends))
 
+    @property
+    def outstanding(self) -> int:
+        """Requests that were accepted and not answered."""
+        return int(sum(self._outstanding))
+
     def queued(self) -> int:
         """Requests that no worker has taken yet, but for those on their way; a look costs less than the queue's."""
-        return int(sum(self._outstanding) - sum(self._in_hand))
+        return self.outstanding - int(sum(self._in_hand))
 
     # --- stopping --------------------------------------------------------------------------------------------------
 

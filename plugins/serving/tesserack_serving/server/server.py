@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -82,7 +83,18 @@ class ServingServer(LitServer):  # type: ignore[misc] # without types
 
     def _on_signal(self, number: int, frame: Any) -> None:
         if self._ending.acquire(blocking=False):
+            # By the file's number: the signal may have come while Python was writing to the same stream.
+            said = f"serve: {signal.Signals(number).name}: {self.board.outstanding} requests to answer, no new ones\n"
+            os.write(2, said.encode())
             threading.Thread(target=self._drain, name="drain").start()
+        else:  # whoever asks again does not want to wait
+            for process in self.frontend_processes:
+                process.kill()
+
+    def _perform_graceful_shutdown(self, manager: Any, uvicorn_workers: Any, *args: Any, **kwargs: Any) -> None:
+        # Those that ended by themselves, as all do here, it would warn of.
+        alive = {key: worker for key, worker in uvicorn_workers.items() if worker.is_alive()}
+        super()._perform_graceful_shutdown(manager, alive, *args, **kwargs)
 
     def _drain(self) -> None:
         """Refuse what is new, wait for what was accepted, then let LitServe end the rest."""

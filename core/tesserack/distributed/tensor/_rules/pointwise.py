@@ -11,14 +11,11 @@ from tesserack.distributed.tensor.placement_types import Partial, Placement, Sha
 
 __all__ = ["along", "broadcast", "shards_of"]
 
-# Composed of others, or under another name than the registry's, and elementwise all the same.
+# Under another name than the registry's, or no function of elements, and yet element by element.
 _MORE = (
-    "pow", "pow_", "clamp", "clamp_", "gelu", "gelu_", "lerp", "lerp_", "addcmul", "addcdiv", "round", "round_",
-    "rsub", "bitwise_not", "bitwise_not_", "nan_to_num", "nan_to_num_", "logit", "logit_", "polygamma", "complex",
-    "polar", "smooth_l1_loss", "huber_loss", "threshold_backward", "sigmoid_backward", "tanh_backward", "hardtanh",
+    "complex", "polar", "smooth_l1_loss", "huber_loss", "threshold_backward", "sigmoid_backward", "tanh_backward",
     "clone", "_to_copy", "copy_", "fill_", "zero_", "native_dropout_backward", "real", "imag", "_conj", "_neg_view",
-    "_physical", "resolve_conj", "resolve_neg", "lift_fresh", "gcd_", "lcm", "lcm_", "ldexp", "ldexp_", "isinf",
-    "isfinite", "signbit", "_abs_complex", "alias", "detach", "contiguous",
+    "_physical", "resolve_conj", "resolve_neg", "lift_fresh", "_abs_complex", "alias", "detach", "contiguous",
 )  # fmt: skip
 _SUMS = frozenset({"add", "sub", "add_", "sub_", "copy_"})
 _LINEAR = frozenset({"neg", "neg_", "clone", "_to_copy", "zero_", "real", "imag", "lift_fresh", "alias", "detach"})

@@ -14,15 +14,15 @@ class DeviceAllocator;
 
 // Recordings that share one are replayed in the order in which they were made, and not at once. It lives as long as
 // one of them, or a tensor in it, does; then its memory goes back to the allocator.
-class CapturePool : public std::enable_shared_from_this<CapturePool> {
+class RecordingPool : public std::enable_shared_from_this<RecordingPool> {
 public:
   // The pool of a number; 0: one that nobody else has.
-  static std::shared_ptr<CapturePool> of(Device device, uint64_t number);
-  ~CapturePool();
-  CapturePool(const CapturePool&) = delete;
-  CapturePool& operator=(const CapturePool&) = delete;
+  static std::shared_ptr<RecordingPool> of(Device device, uint64_t number);
+  ~RecordingPool();
+  RecordingPool(const RecordingPool&) = delete;
+  RecordingPool& operator=(const RecordingPool&) = delete;
   // Where this thread's recording allocates on a device; NULL: as always.
-  static CapturePool* current(Device device);
+  static RecordingPool* current(Device device);
 
   // From what was let go on the stream; `fresh` makes a storage of so many bytes, which the pool keeps.
   template <class Fresh> Storage* allocate(size_t nbytes, void* stream, Fresh&& fresh) {
@@ -36,19 +36,19 @@ public:
   // While it lives, the thread's allocations are the pool's.
   class Use {
   public:
-    explicit Use(std::shared_ptr<CapturePool> pool);
+    explicit Use(std::shared_ptr<RecordingPool> pool);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
 
   private:
-    std::shared_ptr<CapturePool> pool_;
-    CapturePool* before_;
+    std::shared_ptr<RecordingPool> pool_;
+    RecordingPool* before_;
   };
 
 private:
   struct Lease;
-  explicit CapturePool(Device device) : device_(device) {}
+  explicit RecordingPool(Device device) : device_(device) {}
   static size_t rounded(size_t nbytes);
   Storage* take(size_t& bytes, void* stream);
   Storage* keep(Storage* block);

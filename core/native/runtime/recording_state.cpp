@@ -1,4 +1,4 @@
-#include "runtime/capture_state.h"
+#include "runtime/recording_state.h"
 
 namespace ts {
 
@@ -6,21 +6,21 @@ void let_go(Storage* s) {
   if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) Storage::destroy(s);
 }
 
-CaptureState::~CaptureState() {
+RecordingState::~RecordingState() {
   for (Storage* s : kept) let_go(s);
 }
 
-void CaptureState::keep(Storage* s) {
+void RecordingState::keep(Storage* s) {
   if (!(s->device == device)) return;
   s->refs.fetch_add(1, std::memory_order_relaxed);
   kept.push_back(s);
 }
 
-void CaptureState::host_meets(Device on, const char* what) {
+void RecordingState::host_meets(Device on, const char* what) {
   if (on == device) refuse(what);
 }
 
-void CaptureState::note_draw(Generator& g, uint64_t before) {
+void RecordingState::note_draw(Generator& g, uint64_t before) {
   for (Draws& d : draws)
     if (d.generator == &g) {
       d.end = g.offset;
@@ -30,14 +30,14 @@ void CaptureState::note_draw(Generator& g, uint64_t before) {
   draws.push_back({&g, before, g.offset, {}});
 }
 
-CaptureState::Draws* CaptureState::draws_at(uint64_t seed, uint64_t position) {
+RecordingState::Draws* RecordingState::draws_at(uint64_t seed, uint64_t position) {
   for (Draws& d : draws)
     if (d.generator->seed == seed && position >= d.begin && position < d.end) return &d;
   return nullptr;
 }
 
-void CaptureState::refuse(const char* what) const {
-  fail(ErrorKind::Runtime, "capture: expected work of ", to_string(device), " alone, got ", what,
+void RecordingState::refuse(const char* what) const {
+  fail(ErrorKind::Runtime, "record: expected work of ", to_string(device), " alone, got ", what,
        ", which every replay would leave out; do it before or after the recording");
 }
 

@@ -3,17 +3,17 @@
 // again within a recording of the card's own, whose streams keep the uses in order.
 #pragma once
 #include "dispatch/watch.h"
-#include "runtime/capture_pool.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_pool.h"
+#include "runtime/recording_state.h"
 #include <optional>
 
 namespace ts {
 
-class Capture final : public CaptureState {
+class Recording final : public RecordingState {
 public:
   // `pool`: number of the memory pool of a card's own recording, which others may share; 0: one of its own.
-  explicit Capture(Device device, uint64_t pool = 0);
-  ~Capture() override;
+  explicit Recording(Device device, uint64_t pool = 0);
+  ~Recording() override;
   // Between the two, this thread's work for the device, on its current stream, is recorded. RuntimeError where another
   // recording is under way in the thread. Once it has ended, the work has been done once; that of a card's own
   // recording has not where `run` is false.
@@ -35,8 +35,8 @@ private:
   void run(Step& step);
 
   Backend& backend_;
-  std::shared_ptr<CapturePool> pool_;
-  std::optional<CapturePool::Use> use_;
+  std::shared_ptr<RecordingPool> pool_;
+  std::optional<RecordingPool::Use> use_;
   void* stream_ = nullptr;
   void* recording_ = nullptr;
   bool recording_now_ = false, complete_ = false;

@@ -1,11 +1,11 @@
-#include "dispatch/capture.h"
+#include "dispatch/recording.h"
 #include "dispatch/kernel_signatures.h"
 #include "dispatch/launch.h"
 #include "runtime/call_copy.h"
 #include "runtime/empty.h"
 
 namespace ts {
-struct Capture::Step {
+struct Recording::Step {
   Step() = default;
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
@@ -18,7 +18,7 @@ struct Capture::Step {
   ts_step prepared{};
   int64_t work = 0;
   int key = -1;   // which parameter is the key of its random numbers
-  int draws = -1; // index in Capture::draws of the random numbers it makes, at `position` from their begin
+  int draws = -1; // index in Recording::draws of the random numbers it makes, at `position` from their begin
   uint64_t position = 0;
   void *dst = nullptr, *src = nullptr; // of a copy
   int64_t dst_offset = 0, src_offset = 0;
@@ -39,21 +39,21 @@ int run_prepared(const ts_call* call) {
 }
 } // namespace
 
-Capture::Capture(Device d, uint64_t pool) : CaptureState(d), backend_(backend_of(d)) {
+Recording::Recording(Device d, uint64_t pool) : RecordingState(d), backend_(backend_of(d)) {
   backend_.allocator(d.index);
   by_launches = backend_.table().capture != nullptr;
-  if (by_launches) pool_ = CapturePool::of(d, pool);
+  if (by_launches) pool_ = RecordingPool::of(d, pool);
 }
 
-Capture::~Capture() {
+Recording::~Recording() {
   cancel();
   const ts_backend& t = backend_.table();
   if (recording_) t.capture->destroy(t.ctx, device.index, recording_);
 }
 
-void Capture::begin() {
-  TS_CHECK(!CaptureState::current(), "capture: this thread is recording already");
-  TS_CHECK(!complete_ && !recording_now_, "capture: a recording is made once");
+void Recording::begin() {
+  TS_CHECK(!RecordingState::current(), "record: this thread is recording already");
+  TS_CHECK(!complete_ && !recording_now_, "record: a recording is made once");
   stream_ = backend_.stream(device.index);
   const ts_backend& t = backend_.table();
   if (by_launches) backend_.check(t.capture->begin(t.ctx, device.index, stream_), "capture");
@@ -62,23 +62,23 @@ void Capture::begin() {
   enter_recording(*this);
 }
 
-void Capture::leave() noexcept {
+void Recording::leave() noexcept {
   use_.reset();
   leave_recording();
   recording_now_ = false;
 }
 
-void Capture::end(bool run) {
-  TS_CHECK(recording_now_ && CaptureState::current() == this, "capture: this thread is not recording");
+void Recording::end(bool run) {
+  TS_CHECK(recording_now_ && RecordingState::current() == this, "record: this thread is not recording");
   leave();
   const ts_backend& t = backend_.table();
   if (by_launches) {
     backend_.check(t.capture->end(t.ctx, device.index, stream_, &recording_), "capture");
-    TS_CHECK(recording_, "capture: backend '", backend_.name(), "' gave no recording");
+    TS_CHECK(recording_, "record: backend '", backend_.name(), "' gave no recording");
   }
   complete_ = true;
   for (Draws& d : draws)
-    TS_CHECK(d.end >= d.begin, "capture: a generator was seeded while its numbers were recorded; seed it before");
+    TS_CHECK(d.end >= d.begin, "record: a generator was seeded while its numbers were recorded; seed it before");
   if (!by_launches || !run) return;
   // What the card wrote down has not been done yet: with the numbers that were drawn meanwhile.
   for (Draws& d : draws) {
@@ -88,14 +88,14 @@ void Capture::end(bool run) {
   backend_.check(t.capture->replay(t.ctx, device.index, recording_, stream_), "capture");
 }
 
-void Capture::cancel() noexcept {
+void Recording::cancel() noexcept {
   if (!recording_now_) return;
   leave();
   const ts_backend& t = backend_.table();
   if (by_launches) t.capture->end(t.ctx, device.index, stream_, &recording_);
 }
 
-void Capture::step_draws(Step& step) {
+void Recording::step_draws(Step& step) {
   const KernelSignature* known = kernel_signature(step.call->op);
   step.key = known ? known->seed : -1;
   if (step.key < 0 || step.call->n_params < step.key + 2) return;
@@ -106,7 +106,7 @@ void Capture::step_draws(Step& step) {
   step.position = position - at->begin;
 }
 
-void Capture::kernel_recorded(Backend& b, const ts_kernel& kernel, Device on, const ts_call& call, int64_t work) {
+void Recording::kernel_recorded(Backend& b, const ts_kernel& kernel, Device on, const ts_call& call, int64_t work) {
   if (by_launches || !(on == device)) return;
   auto step = std::make_unique<Step>();
   step->call = copy_call(call);
@@ -125,7 +125,7 @@ void Capture::kernel_recorded(Backend& b, const ts_kernel& kernel, Device on, co
   steps_.push_back(std::move(step));
 }
 
-void Capture::copy_recorded(Device on, void* dst, int64_t dst_offset, void* src, int64_t src_offset, size_t bytes) {
+void Recording::copy_recorded(Device on, void* dst, int64_t dst_offset, void* src, int64_t src_offset, size_t bytes) {
   if (by_launches || !(on == device)) return;
   auto step = std::make_unique<Step>();
   step->dst = dst;
@@ -137,7 +137,7 @@ void Capture::copy_recorded(Device on, void* dst, int64_t dst_offset, void* src,
 }
 
 // Numbers that no run before has had.
-void Capture::renew_draws() {
+void Recording::renew_draws() {
   for (Draws& d : draws) {
     uint64_t now[2] = {d.generator->seed, d.generator->advance(d.end - d.begin)};
     if (d.state.defined()) copy_bytes_from_host(d.state, now, sizeof now);
@@ -150,7 +150,7 @@ void Capture::renew_draws() {
   }
 }
 
-void Capture::run(Step& step) {
+void Recording::run(Step& step) {
   const ts_backend& t = backend_.table();
   if (!step.call)
     return backend_.check(t.copy_within(t.ctx, device.index, step.dst, step.dst_offset, step.src, step.src_offset,
@@ -165,9 +165,9 @@ void Capture::run(Step& step) {
   backend_.check(call_kernel(backend_, kernel, device, *step.call, step.work), step.call->op);
 }
 
-void Capture::replay() {
-  TS_CHECK(complete_, "capture: expected a recording that has ended");
-  TS_CHECK(!CaptureState::current(), "capture: a recording is not replayed within another");
+void Recording::replay() {
+  TS_CHECK(complete_, "record: expected a recording that has ended");
+  TS_CHECK(!RecordingState::current(), "record: a recording is not replayed within another");
   renew_draws();
   if (!by_launches) {
     for (auto& step : steps_) run(*step);

@@ -5,12 +5,12 @@
 
 namespace ts {
 
-struct CaptureState {
-  explicit CaptureState(Device d) : device(d) {}
-  virtual ~CaptureState();
-  CaptureState(const CaptureState&) = delete;
-  CaptureState& operator=(const CaptureState&) = delete;
-  static CaptureState* current() { return static_cast<CaptureState*>(thread_state().capture); }
+struct RecordingState {
+  explicit RecordingState(Device d) : device(d) {}
+  virtual ~RecordingState();
+  RecordingState(const RecordingState&) = delete;
+  RecordingState& operator=(const RecordingState&) = delete;
+  static RecordingState* current() { return static_cast<RecordingState*>(thread_state().capture); }
 
   virtual void keep(Storage* s); // new memory: as long as the recording lives
   virtual void note_draw(Generator& g, uint64_t before);
@@ -43,13 +43,13 @@ void let_go(Storage* s);
 
 // Before the device is waited for, or memory of the host is copied from or to it.
 inline void check_recordable(Device device, const char* what) {
-  if (CaptureState* c = CaptureState::current()) [[unlikely]]
+  if (RecordingState* c = RecordingState::current()) [[unlikely]]
     c->host_meets(device, what);
 }
 
 // Before values of tensors decide what is done, or code that is not ours does something.
 inline void note_hidden_dependence() {
-  if (CaptureState* c = CaptureState::current()) [[unlikely]]
+  if (RecordingState* c = RecordingState::current()) [[unlikely]]
     c->depends_on_more();
 }
 

@@ -1,6 +1,6 @@
-#include "runtime/capture_pool.h"
-#include "runtime/capture_state.h"
+#include "runtime/recording_pool.h"
 #include "runtime/new_storage.h"
+#include "runtime/recording_state.h"
 #include <bit>
 #include <utility>
 
@@ -9,51 +9,51 @@ namespace {
 
 constexpr size_t kSmallest = 64, kLargestSmall = 1 << 17, kLargeRounding = 1 << 14;
 
-thread_local CapturePool* t_pool = nullptr;
+thread_local RecordingPool* t_pool = nullptr;
 
 // Pools by device and number, for as long as somebody holds them.
 using Key = std::pair<std::pair<int, int>, uint64_t>;
 std::mutex g_mutex;
-std::map<Key, std::weak_ptr<CapturePool>>& known() {
-  static auto* pools = new std::map<Key, std::weak_ptr<CapturePool>>;
+std::map<Key, std::weak_ptr<RecordingPool>>& known() {
+  static auto* pools = new std::map<Key, std::weak_ptr<RecordingPool>>;
   return *pools;
 }
 
 } // namespace
 
 // What is lent: a block, and the pool, which lives as long as it is.
-struct CapturePool::Lease {
-  std::shared_ptr<CapturePool> pool;
+struct RecordingPool::Lease {
+  std::shared_ptr<RecordingPool> pool;
   Storage* block;
   size_t bytes;
 };
 
-std::shared_ptr<CapturePool> CapturePool::of(Device device, uint64_t number) {
-  if (!number) return std::shared_ptr<CapturePool>(new CapturePool(device));
+std::shared_ptr<RecordingPool> RecordingPool::of(Device device, uint64_t number) {
+  if (!number) return std::shared_ptr<RecordingPool>(new RecordingPool(device));
   std::lock_guard lock(g_mutex);
-  std::weak_ptr<CapturePool>& at = known()[{{device.backend, device.index}, number}];
-  std::shared_ptr<CapturePool> pool = at.lock();
-  if (!pool) at = pool = std::shared_ptr<CapturePool>(new CapturePool(device));
+  std::weak_ptr<RecordingPool>& at = known()[{{device.backend, device.index}, number}];
+  std::shared_ptr<RecordingPool> pool = at.lock();
+  if (!pool) at = pool = std::shared_ptr<RecordingPool>(new RecordingPool(device));
   return pool;
 }
 
-CapturePool::~CapturePool() {
+RecordingPool::~RecordingPool() {
   for (Storage* block : blocks_) let_go(block);
 }
 
-CapturePool* CapturePool::current(Device device) { return t_pool && t_pool->device_ == device ? t_pool : nullptr; }
+RecordingPool* RecordingPool::current(Device device) { return t_pool && t_pool->device_ == device ? t_pool : nullptr; }
 
-CapturePool::Use::Use(std::shared_ptr<CapturePool> pool)
+RecordingPool::Use::Use(std::shared_ptr<RecordingPool> pool)
     : pool_(std::move(pool)), before_(std::exchange(t_pool, pool_.get())) {}
 
-CapturePool::Use::~Use() { t_pool = before_; }
+RecordingPool::Use::~Use() { t_pool = before_; }
 
-size_t CapturePool::rounded(size_t nbytes) {
+size_t RecordingPool::rounded(size_t nbytes) {
   if (nbytes <= kLargestSmall) return std::bit_ceil(std::max(nbytes, kSmallest));
   return (nbytes + kLargeRounding - 1) / kLargeRounding * kLargeRounding;
 }
 
-Storage* CapturePool::take(size_t& bytes, void* stream) {
+Storage* RecordingPool::take(size_t& bytes, void* stream) {
   std::lock_guard lock(mutex_);
   std::multimap<size_t, Storage*>& free = free_[stream];
   auto found = free.lower_bound(bytes);
@@ -64,13 +64,13 @@ Storage* CapturePool::take(size_t& bytes, void* stream) {
   return block;
 }
 
-Storage* CapturePool::keep(Storage* block) {
+Storage* RecordingPool::keep(Storage* block) {
   std::lock_guard lock(mutex_);
   blocks_.push_back(block);
   return block;
 }
 
-Storage* CapturePool::lease(Storage* block, size_t nbytes, size_t bytes, void* stream) {
+Storage* RecordingPool::lease(Storage* block, size_t nbytes, size_t bytes, void* stream) {
   auto lease = std::make_unique<Lease>(shared_from_this(), block, bytes);
   Storage* s = noted(Storage::make(device_, nbytes, block->handle, block->host, release, lease.release()));
   s->capacity = bytes;
@@ -79,10 +79,10 @@ Storage* CapturePool::lease(Storage* block, size_t nbytes, size_t bytes, void* s
 }
 
 // What other streams use, too, stays aside: nothing says when they will have done with it.
-void CapturePool::release(Storage& s) {
+void RecordingPool::release(Storage& s) {
   std::unique_ptr<Lease> lease(static_cast<Lease*>(s.deleter_ctx));
   if (s.shared) return;
-  CapturePool& pool = *lease->pool;
+  RecordingPool& pool = *lease->pool;
   std::lock_guard lock(pool.mutex_); // which is let go before the lease, perhaps the last one
   pool.free_[s.stream].emplace(lease->bytes, lease->block);
 }

@@ -1,0 +1,436 @@
+// What compiled functions depend on, compared in a fraction of the time that Python takes for it: the arguments of a
+// call as bytes, and whether everything else that was read is what it was.
+//
+// Objects are compared by identity, and are held meanwhile, so that none takes the place of another. What is unequal
+// here may be equal all the same, as a float that was computed anew is: then the package compares values.
+#include "autograd/meta.h"
+#include "dispatch/operator.h"
+#include "python/calls/overrides.h"
+#include "python/common.h"
+#include "python/tensor/tensor_object.h"
+#include "python/types.h"
+#include "runtime/backend.h"
+#include "tensor/sparse.h"
+#include <algorithm>
+#include <memory>
+#include <pybind11/pybind11.h>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace pb = pybind11;
+
+namespace ts::py_runtime {
+namespace {
+
+using ts::py::checked;
+using ts::py::PyRef;
+
+template <class T> void put(std::string& out, const T& value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+PyTypeObject* g_parameter = nullptr; // set by the package
+
+bool is_known_tensor(PyObject* o) { return ts::py::is_plain_tensor(o) || Py_TYPE(o) == g_parameter; }
+
+bool has_attributes(PyObject* tensor) {
+  PyObject* held = ts::py::as_object(tensor)->dict;
+  return held && PyDict_GET_SIZE(held);
+}
+
+// What a tensor is like, but not which one it is, nor its values.
+struct Likeness {
+  PyTypeObject* type = nullptr;
+  KeySet keys = 0;
+  Device device;
+  DType dtype = DType::Undefined;
+  uint8_t ndim = 0, bits = 0;
+
+  // False for a tensor that cannot be told so.
+  bool read(PyObject* o) {
+    const Tensor& t = ts::py::tensor_of(o);
+    type = Py_TYPE(o), keys = t->keys, device = t->device, dtype = t->dtype, ndim = t->ndim;
+    bits = static_cast<uint8_t>((requires_grad(t) ? 1 : 0) | (t->has(TensorImpl::kInference) ? 2 : 0));
+    return !t->payload && is_known_tensor(o);
+  }
+  bool operator==(const Likeness&) const = default;
+};
+
+bool put_tensor(std::string& out, PyObject* o) {
+  Likeness like;
+  if (!like.read(o)) return false;
+  put(out, like.type);
+  put(out, like.keys);
+  put(out, like.device);
+  put(out, like.dtype);
+  put(out, like.ndim);
+  put(out, like.bits);
+  const TensorImpl* t = ts::py::impl_of(o);
+  out.append(reinterpret_cast<const char*>(t->sizes_data()), sizeof(int64_t) * t->ndim);
+  out.append(reinterpret_cast<const char*>(t->strides_data()), sizeof(int64_t) * t->ndim);
+  return true;
+}
+
+// --- arguments -------------------------------------------------------------------------------------------------------
+
+// The arguments of a call taken apart.
+struct Arguments {
+  std::string key;
+  std::vector<PyObject*> tensors; // each once
+
+  bool add(PyObject* o, int depth) {
+    if (ts::py::is_tensor(o)) {
+      auto at = std::find(tensors.begin(), tensors.end(), o);
+      key += 'T';
+      put(key, static_cast<int32_t>(at - tensors.begin()));
+      if (at != tensors.end()) return true;
+      tensors.push_back(o);
+      return !has_attributes(o) && put_tensor(key, o);
+    }
+    if (o == Py_None || o == Py_True || o == Py_False || o == Py_Ellipsis || ts::py::is_dtype(o)) {
+      key += 'o'; // these live for ever
+      put(key, o);
+      return true;
+    }
+    if (PyLong_CheckExact(o)) {
+      int overflow = 0;
+      long long i = PyLong_AsLongLongAndOverflow(o, &overflow);
+      key += 'i';
+      put(key, i);
+      return !overflow;
+    }
+    if (PyFloat_CheckExact(o)) {
+      key += 'f';
+      put(key, PyFloat_AS_DOUBLE(o));
+      return true;
+    }
+    if (PyUnicode_CheckExact(o)) {
+      Py_ssize_t n = 0;
+      const char* text = PyUnicode_AsUTF8AndSize(o, &n);
+      if (!text) return PyErr_Clear(), false;
+      key += 's';
+      put(key, n);
+      key.append(text, static_cast<size_t>(n));
+      return true;
+    }
+    return depth < 16 && add_container(o, depth + 1);
+  }
+
+  bool add_container(PyObject* o, int depth) {
+    if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
+      Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+      key += PyList_CheckExact(o) ? 'l' : 't';
+      put(key, n);
+      for (Py_ssize_t k = 0; k < n; ++k)
+        if (!add(PySequence_Fast_GET_ITEM(o, k), depth)) return false;
+      return true;
+    }
+    if (!PyDict_CheckExact(o)) return false;
+    key += 'd';
+    put(key, PyDict_GET_SIZE(o));
+    PyObject *name, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(o, &at, &name, &value);)
+      if (!PyUnicode_CheckExact(name) || !add(name, depth) || !add(value, depth)) return false;
+    return true;
+  }
+};
+
+// Modes and regions see a thread's calls in ways of their own: the package asks about these.
+constexpr KeySet kSpecial = key_bit(key::Python) | key_bit(key::Autocast) | key_bit(key::Batching) |
+                            key_bit(key::Tracer) | key_bit(key::Leaf) | key_bit(key::UserMode);
+
+// False for arguments that are not plain, or where the thread is in a special state.
+bool read_call(Arguments& found, PyObject* args, PyObject* kwargs) {
+  const ThreadState& state = thread_state();
+  if ((state.include & kSpecial) || ts::py::override_modes()) return false;
+  put(found.key, state.include);
+  put(found.key, state.exclude);
+  put(found.key, static_cast<uint8_t>(state.inference | state.anomaly << 1));
+  put(found.key, default_dtype());
+  put(found.key, default_device());
+  return found.add(args, 0) && (!kwargs || found.add(kwargs, 0));
+}
+
+PyObject* set_parameter_class(PyObject*, PyObject* type) {
+  g_parameter = reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
+  return Py_NewRef(Py_None);
+}
+
+// --- everything else -------------------------------------------------------------------------------------------------
+
+enum class Kind : uint8_t { Dict, Sequence, Attributes, Class, Function, Cell, Entry, Like };
+
+struct Watched {
+  Kind kind;
+  PyRef object, key;
+  std::vector<PyRef> parts;     // what it held
+  mutable uint64_t version = 0; // of a class or a dict
+  PyObject* dict = nullptr;     // that has the version; held as a part, or as the object
+  Likeness like;                // of a tensor
+  std::vector<int64_t> dims;
+
+  template <class F> static bool each_part(Kind kind, PyObject* object, PyObject* key, F visit); // false: stopped
+  bool note();
+  bool holds() const;
+  bool same_tensor() const;
+  bool same_version() const;
+};
+
+// Classes have a version, which changes with any attribute of theirs or of their bases. 0: it has none.
+uint64_t version_of(PyObject* type) {
+  auto* t = reinterpret_cast<PyTypeObject*>(type);
+  bool valid = PyType_HasFeature(t, Py_TPFLAGS_VALID_VERSION_TAG);
+  return valid ? t->tp_version_tag : 0;
+}
+
+template <class F> bool Watched::each_part(Kind kind, PyObject* object, PyObject* key, F visit) {
+  switch (kind) {
+  case Kind::Dict: {
+    PyObject *name, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(object, &at, &name, &value);)
+      if (!visit(name) || !visit(value)) return false;
+    return true;
+  }
+  case Kind::Sequence: {
+    if (PyList_Check(object) || PyTuple_Check(object)) {
+      for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(object); ++k)
+        if (!visit(PySequence_Fast_GET_ITEM(object, k))) return false;
+      return true;
+    }
+    PyRef iterator = checked(PySet_Type.tp_iter(object)); // of a set
+    while (PyRef item = PyRef::steal(PyIter_Next(iterator.get())))
+      if (!visit(item.get())) return false;
+    return !PyErr_Occurred();
+  }
+  case Kind::Attributes: { // of which class an object is, and its attributes
+    if (!visit(reinterpret_cast<PyObject*>(Py_TYPE(object)))) return false;
+    PyRef held = PyRef::steal(PyObject_GenericGetDict(object, nullptr));
+    if (!held) return PyErr_Clear(), true; // it has none
+    return visit(held.get()) && each_part(Kind::Dict, held.get(), nullptr, visit);
+  }
+  case Kind::Function:
+    return visit(PyFunction_GET_CODE(object)) && visit(PyFunction_GET_DEFAULTS(object)) &&
+           visit(PyFunction_GET_KW_DEFAULTS(object)) && visit(PyFunction_GET_CLOSURE(object)) &&
+           visit(reinterpret_cast<PyFunctionObject*>(object)->func_dict);
+  case Kind::Cell: return visit(PyCell_GET(object));
+  case Kind::Entry: return visit(PyDict_GetItemWithError(object, key));
+  case Kind::Class:
+  case Kind::Like: return true;
+  }
+  return true;
+}
+
+#if PY_VERSION_HEX < 0x030c0000
+// Changes with whatever is put into a dict or taken out.
+uint64_t version_of_dict(PyObject* dict) { return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag; }
+#else
+uint64_t version_of_dict(PyObject*) { return 0; } // it has none: contents are compared
+#endif
+
+bool Watched::note() {
+  if (kind == Kind::Class) {
+    PyRef any = PyRef::steal(PyObject_GetAttrString(object.get(), "__doc__")); // gives it a version if it has none
+    if (!any) PyErr_Clear();
+    version = version_of(object.get());
+    return version != 0;
+  }
+  if (kind == Kind::Like) {
+    const TensorImpl* t = ts::py::impl_of(object.get());
+    dims.assign(t->sizes_data(), t->sizes_data() + t->ndim);
+    dims.insert(dims.end(), t->strides_data(), t->strides_data() + t->ndim);
+    return like.read(object.get());
+  }
+  bool noted = each_part(kind, object.get(), key.get(), [&](PyObject* part) {
+    parts.push_back(PyRef::borrow(part));
+    return true;
+  });
+  if (kind == Kind::Dict || kind == Kind::Entry) dict = object.get();
+  if (kind == Kind::Attributes && parts.size() > 1) dict = parts[1].get();
+  if (dict) version = version_of_dict(dict);
+  return noted;
+}
+
+bool Watched::same_tensor() const {
+  const TensorImpl* t = ts::py::impl_of(object.get());
+  Likeness now;
+  return now.read(object.get()) && now == like && std::equal(dims.begin(), dims.begin() + like.ndim, t->sizes_data()) &&
+         std::equal(dims.begin() + like.ndim, dims.end(), t->strides_data());
+}
+
+// Whether the dict is the same, and nothing has been put into it.
+bool Watched::same_version() const {
+  if (!version || version_of_dict(dict) != version) return false;
+  if (kind != Kind::Attributes) return true;
+  PyObject** held = _PyObject_GetDictPtr(object.get());
+  return held && *held == dict && reinterpret_cast<PyObject*>(Py_TYPE(object.get())) == parts[0].get();
+}
+
+bool Watched::holds() const {
+  if (kind == Kind::Class) return version_of(object.get()) == version;
+  if (kind == Kind::Like) return same_tensor();
+  if (dict && same_version()) return true;
+  size_t k = 0;
+  bool same = each_part(kind, object.get(), key.get(),
+                        [&](PyObject* part) { return k < parts.size() && parts[k++].get() == part; });
+  if (PyErr_Occurred()) PyErr_Clear();
+  if (!same || k != parts.size()) return false;
+  if (dict) version = version_of_dict(dict);
+  return true;
+}
+
+Kind kind_named(std::string_view name) {
+  constexpr std::pair<std::string_view, Kind> all[] = {
+      {"dict", Kind::Dict},   {"sequence", Kind::Sequence}, {"attributes", Kind::Attributes},
+      {"class", Kind::Class}, {"function", Kind::Function}, {"cell", Kind::Cell},
+      {"entry", Kind::Entry}, {"tensor", Kind::Like}};
+  for (const auto& [text, kind] : all)
+    if (text == name) return kind;
+  fail(ErrorKind::Value, "guard: there is nothing to watch of the kind '", name, '\'');
+}
+
+bool is_of(Kind kind, PyObject* o, PyObject* key) {
+  switch (kind) {
+  case Kind::Dict: return PyDict_Check(o);
+  case Kind::Sequence: return PyList_Check(o) || PyTuple_Check(o) || PyAnySet_Check(o);
+  case Kind::Attributes: return true;
+  case Kind::Class: return PyType_Check(o);
+  case Kind::Function: return PyFunction_Check(o);
+  case Kind::Cell: return PyCell_Check(o);
+  case Kind::Entry: return PyDict_Check(o) && key;
+  case Kind::Like: return ts::py::is_tensor(o);
+  }
+  return false;
+}
+
+// What was read, as it was when this was made.
+class Guard {
+public:
+  // (kind, object) or ("entry", dict, key) each; `held`: tensors that no call must be given as arguments.
+  Guard(const pb::list& watched, const pb::list& held) {
+    for (const pb::handle& item : watched) {
+      TS_CHECK_TYPE(PyTuple_Check(item.ptr()) && PyTuple_GET_SIZE(item.ptr()) >= 2, "guard: expected (kind, object)");
+      Watched made;
+      made.kind = kind_named(ts::py::to_utf8(PyTuple_GET_ITEM(item.ptr(), 0)));
+      made.object = PyRef::borrow(PyTuple_GET_ITEM(item.ptr(), 1));
+      if (PyTuple_GET_SIZE(item.ptr()) > 2) made.key = PyRef::borrow(PyTuple_GET_ITEM(item.ptr(), 2));
+      TS_CHECK_TYPE(is_of(made.kind, made.object.get(), made.key.get()), "guard: expected an object of its kind, got ",
+                    Py_TYPE(made.object.get())->tp_name);
+      complete_ = made.note() && complete_;
+      watched_.push_back(std::move(made));
+    }
+    for (const pb::handle& t : held) held_.insert(t.ptr());
+  }
+
+  bool holds(const std::vector<PyObject*>& tensors) const {
+    if (!complete_) return false;
+    for (PyObject* t : tensors)
+      if (held_.contains(t)) return false;
+    for (const Watched& w : watched_)
+      if (!w.holds()) return false;
+    return true;
+  }
+  size_t size() const { return watched_.size(); }
+  bool complete() const { return complete_; }
+
+  // For the garbage collector: what is held here often leads back to the compiled function.
+  int traverse(visitproc visit, void* arg) const {
+    for (const Watched& w : watched_) {
+      Py_VISIT(w.object.get());
+      Py_VISIT(w.key.get());
+      for (const PyRef& part : w.parts) Py_VISIT(part.get());
+    }
+    return 0;
+  }
+  void clear() {
+    complete_ = false;
+    std::vector<Watched> gone = std::exchange(watched_, {});
+  }
+
+private:
+  std::vector<Watched> watched_;
+  std::unordered_set<PyObject*> held_;
+  bool complete_ = true;
+};
+
+std::string signature_of(const pb::tuple& args, const pb::dict& kwargs) {
+  Arguments found;
+  return read_call(found, args.ptr(), kwargs.ptr()) ? found.key : std::string();
+}
+
+// The graphs of a function, each by the signature of its calls and a guard.
+class Replays {
+public:
+  void add(const std::string& signature, const std::shared_ptr<Guard>& guard, int place) {
+    std::vector<Entry>& there = entries_[signature];
+    std::erase_if(there, [&](const Entry& e) { return e.place == place; });
+    there.push_back({guard, place});
+  }
+  // The place of one that holds, and the call's tensors. None if none holds or the call is not plain; False where there
+  // is none for the call's signature.
+  pb::object find(const pb::tuple& args, const pb::dict& kwargs) const {
+    if (entries_.empty()) return pb::none();
+    Arguments given;
+    if (!read_call(given, args.ptr(), kwargs.ptr())) return pb::none();
+    auto found = entries_.find(given.key);
+    if (found == entries_.end()) return pb::bool_(false);
+    for (const Entry& entry : found->second)
+      if (entry.guard->holds(given.tensors)) {
+        pb::list tensors(given.tensors.size());
+        for (size_t k = 0; k < given.tensors.size(); ++k)
+          PyList_SET_ITEM(tensors.ptr(), static_cast<Py_ssize_t>(k), Py_NewRef(given.tensors[k]));
+        return pb::make_tuple(entry.place, tensors);
+      }
+    return pb::none();
+  }
+
+private:
+  struct Entry {
+    std::shared_ptr<Guard> guard;
+    int place;
+  };
+  std::unordered_map<std::string, std::vector<Entry>> entries_;
+};
+
+PyMethodDef functions[] = {{"_set_parameter_class", set_parameter_class, METH_O, nullptr},
+                           {nullptr, nullptr, 0, nullptr}};
+
+Guard* guard_of(PyObject* self) {
+  auto* instance = reinterpret_cast<pb::detail::instance*>(self);
+  pb::detail::value_and_holder held = instance->get_value_and_holder();
+  return held.holder_constructed() ? static_cast<Guard*>(held.value_ptr()) : nullptr;
+}
+
+void let_collect(PyHeapTypeObject* type) {
+  type->ht_type.tp_flags |= Py_TPFLAGS_HAVE_GC;
+  type->ht_type.tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    const Guard* guard = guard_of(self);
+    return guard ? guard->traverse(visit, arg) : 0;
+  };
+  type->ht_type.tp_clear = [](PyObject* self) {
+    if (Guard* guard = guard_of(self)) guard->clear();
+    return 0;
+  };
+}
+
+} // namespace
+
+void define_guards(pb::module_& m) {
+  ts::py::checked_status(PyModule_AddFunctions(m.ptr(), functions));
+  m.def("_call_signature",
+        [](const pb::tuple& args, const pb::dict& kwargs) { return pb::bytes(signature_of(args, kwargs)); });
+  pb::class_<Guard, std::shared_ptr<Guard>>(m, "_Guard", pb::custom_type_setup(let_collect))
+      .def(pb::init<const pb::list&, const pb::list&>())
+      .def("holds",
+           [](const Guard& guard, const pb::list& tensors) {
+             std::vector<PyObject*> list;
+             for (const pb::handle& t : tensors) list.push_back(t.ptr());
+             return guard.holds(list);
+           })
+      .def("__len__", &Guard::size)
+      .def_property_readonly("complete", &Guard::complete);
+  pb::class_<Replays>(m, "_Replays").def(pb::init<>()).def("add", &Replays::add).def("find", &Replays::find);
+}
+
+} // namespace ts::py_runtime

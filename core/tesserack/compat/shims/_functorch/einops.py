@@ -1,0 +1,5 @@
+"""``torch._functorch.einops``: ``rearrange``."""
+
+from tesserack.func import rearrange
+
+__all__ = ["rearrange"]

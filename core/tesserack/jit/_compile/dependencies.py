@@ -1,0 +1,210 @@
+"""Everything outside of its arguments that a run has read."""
+
+from __future__ import annotations
+
+import builtins
+import types
+from typing import Any
+
+from tesserack import Tensor, _native
+from tesserack.jit._compile import code as _code
+from tesserack.jit._compile.before import cells, inner, tokens_along
+from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.state import Tokens, is_ours
+from tesserack.jit._compile.watch import Watch, computes
+from tesserack.nn.parameter import Parameter
+from tesserack.utils import settings as _settings
+
+__all__ = ["Dependencies"]
+
+# Classes that are not written in Python, and whose making only computes.
+_MAKERS = frozenset({
+    bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, slice, object, type, super,
+    enumerate, zip, reversed, map, filter, property, staticmethod, classmethod,
+})  # fmt: skip
+_ROOTS = (Tensor, Parameter)
+
+
+class Dependencies:
+    """What a run has read, with its token.
+
+    A guard compares what can be compared by identity, as long as that holds; else tokens are made anew.
+    """
+
+    def __init__(self, roots: list[Any], watch: Watch, inputs: Tokens) -> None:
+        self.roots, self.codes, self.own = roots, watch.codes, watch.own
+        self.reads = {code: _code.check(code) for code in watch.codes}
+        self.attributes = frozenset(name for reads in self.reads.values() for name in reads.attributes)
+        self.inputs = inputs
+        self.given = [*inputs.tensors.values()]
+        self._settle()
+        self._check_calls()
+
+    def _settle(self) -> None:
+        self.tokens = Tokens()
+        self.token = self._token(self.tokens)
+        self._guard: Any = None
+
+    @property
+    def guard(self) -> Any:
+        """What compares by identity."""
+        if self._guard is None:
+            watched = _once(self.tokens.watched)
+            self._guard = _native._Guard(watched, [*self.tokens.tensors.values()])
+        return self._guard
+
+    def hold(self, tensors: list[Tensor]) -> bool:
+        """Whether all is as it was, for a call with these tensors."""
+        if self.guard.holds(tensors):
+            return True
+        if any(id(tensor) in self.tokens.tensors for tensor in tensors):
+            return False  # an argument that the program holds as well: Python may tell that
+        tokens = Tokens()
+        try:
+            if self._token(tokens) != self.token:
+                return False
+        except NotProved:
+            return False
+        self.tokens, self._guard = tokens, None  # equal, but not the same: these are what is looked at from now on
+        return True
+
+    def __len__(self) -> int:
+        return len(_once(self.tokens.watched))
+
+    def _token(self, tokens: Tokens) -> Any:
+        found = [tokens.of(root) for root in self.roots]
+        for code, space in self.codes.items():
+            for read in self.reads[code].globals:
+                found.append(self._of_global(tokens, space, read))
+        found += self._closures(tokens)
+        classes = {**tokens.classes, **self.inputs.classes}
+        classes.update((id(type(m)), type(m)) for t in (tokens, self.inputs) for m in t.modules.values())
+        classes.update((id(root), root) for root in _ROOTS)
+        found.append(self._of_own(tokens, classes))
+        done: set[int] = set()
+        while len(done) < len(classes):  # classes may lead to others
+            for key in [key for key in classes if key not in done]:
+                done.add(key)
+                found.append(tokens.of_class(classes[key], self.attributes))
+            classes.update(tokens.classes)
+        found += self._closures(tokens)
+        tokens.watch("dict", _settings._state)
+        return tuple(found)
+
+    @staticmethod
+    def _of_global(tokens: Tokens, space: dict[str, Any], read: _code.Read) -> Any:
+        try:
+            values = _code.resolve(space, read)
+            _watch_way(tokens, space, read, values)
+            return tokens_along(tokens, values)
+        except NotProved as error:
+            raise NotProved(f"line {read.line} reads {'.'.join((read.name, *read.path))}: {error.reason}") from None
+
+    def _of_own(self, tokens: Tokens, classes: dict[int, type]) -> Any:
+        """Which functions, classes and settings the package's own functions read: programs put others there."""
+        found = []
+        seen: set[tuple[int, str, tuple[str, ...]]] = set()
+        for code, space in self.own.items():
+            for read in _code.reads(code).globals:
+                key = (id(space), read.name, read.path)
+                if key in seen:
+                    continue
+                seen.add(key)
+                values = _code.resolve(space, read)
+                if not _counts(values[-1]):
+                    continue
+                _watch_way(tokens, space, read, values)
+                found += [tokens._same(value) for value in values]
+                classes.update((id(value), value) for value in values if isinstance(value, type) and _changes(value))
+        return tuple(found)
+
+    def _closures(self, tokens: Tokens) -> list[Any]:
+        """What functions that ran close over: cells of functions that ran as well are theirs."""
+        made = {const for code in self.codes for const in inner(code)}
+        found: list[Any] = []
+        pending = [code for code in self.codes if code.co_freevars and code not in made]
+        for code in pending:
+            functions = [*tokens.functions.get(code, ()), *self.inputs.functions.get(code, ())]
+            if functions:
+                for function in functions:
+                    for cell in function.__closure__ or ():
+                        tokens.watch("cell", cell)
+                    found += [tokens.of(value) for value in cells(function)]
+        return found
+
+    def ran(self) -> list[types.FunctionType]:
+        """The functions whose codes ran, as far as they are known."""
+        known = {**self.inputs.functions, **self.tokens.functions}
+        return [function for code in self.codes for function in known.get(code, ())]
+
+    def check_closures(self) -> None:
+        """``NotProved`` where a function that closes over something ran, and which one is not known."""
+        made = {const for code in self.codes for const in inner(code)}
+        for code in self.codes:
+            known = code in self.tokens.functions or code in self.inputs.functions
+            if code.co_freevars and code not in made and not known:
+                raise NotProved(
+                    f"{code.co_filename}:{code.co_firstlineno} ({code.co_name}) closes over something unknown"
+                )
+
+    def catches(self) -> str | None:
+        """The name of a function that ran and goes on after errors."""
+        return next((code.co_name for code in self.codes if _code.catches(code)), None)
+
+    def _check_calls(self) -> None:
+        """``NotProved`` where something may have been called that is not seen to be called."""
+        indirect = self.tokens.partials or self.inputs.partials
+        for code, space in self.codes.items():
+            indirect = indirect or _code.calls_what_it_is_given(code)
+            for read in self.reads[code].globals:
+                value = _code.resolve(space, read)[-1]
+                if isinstance(value, type) and not _only_makes(value):
+                    raise NotProved(
+                        f"{code.co_filename}:{read.line} ({code.co_name}) reads the class {value.__qualname__}, "
+                        "whose making may do anything"
+                    )
+        for value in (*self.tokens.builtins.values(), *self.inputs.builtins.values()) if indirect else ():
+            if not computes(value):
+                raise NotProved(f"{value.__name__}, which may do anything, is at hand where calls are not seen")
+
+
+def _counts(value: Any) -> bool:
+    """Whether it matters which object a global of the package is: of what it counts or keeps it does not."""
+    return not isinstance(value, (int, list, dict, set, Tensor)) or isinstance(value, bool)
+
+
+def _changes(cls: type) -> bool:
+    return cls is not type and bool(cls.__flags__ & (1 << 9))
+
+
+_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+
+
+def _only_makes(cls: type) -> bool:
+    """Whether making an object runs nothing that is not seen."""
+    return all(
+        base in _MAKERS
+        or is_ours(base)
+        or (base.__flags__ & (1 << 9) and not any(isinstance(member, _IN_C) for member in vars(base).values()))
+        or issubclass(base, BaseException)
+        or base.__module__ in ("typing", "_typing")
+        or (base.__module__ == "numpy" and "generic" in [b.__name__ for b in cls.__mro__])
+        for base in cls.__mro__
+    )
+
+
+def _watch_way(tokens: Tokens, space: dict[str, Any], read: _code.Read, values: list[Any]) -> None:
+    """Note the dicts in which a global and its attributes are found."""
+    tokens.entry(space, read.name)
+    if read.name not in space:
+        tokens.entry(vars(builtins), read.name)
+    for name, owner in zip(read.path, values, strict=False):
+        if isinstance(owner, types.ModuleType):
+            tokens.entry(vars(owner), name)
+        elif isinstance(owner, type):
+            tokens.watch("class", owner)
+
+
+def _once(watched: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Each thing once."""
+    return [*{(what[0], id(what[1]), *what[2:]): what for what in watched}.values()]

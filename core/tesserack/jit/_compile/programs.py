@@ -1,0 +1,76 @@
+"""A run as a graph of the core, of the calls as the program makes them: it runs without Python, above autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor, _native
+from tesserack.jit._compile.dependencies import Dependencies
+from tesserack.jit._compile.errors import NotProved
+from tesserack.jit._compile.watch import PACKAGE, Watch
+from tesserack.utils import _pytree as pytree
+
+__all__ = ["Program", "ProgramRecorder"]
+
+
+class Program:
+    """A graph that runs: ``run(tensors)`` gives its results. ``graph`` is what the program did."""
+
+    def __init__(self, graph: Any, recorded: bool) -> None:
+        self.graph = graph
+        self.exact = graph if recorded or graph.writes_memory else graph.specialised().optimised()
+        self.run = _native._GraphRunner(self.exact).run
+
+    def __len__(self) -> int:
+        return int(self.graph.num_nodes)
+
+
+class ProgramRecorder:
+    """As a context: has the core write down what is done with these tensors."""
+
+    def __init__(self, watch: Watch, names: list[str], tensors: list[Tensor]) -> None:
+        self.watch, self.tensors = watch, tensors
+        watch.native = True
+        self.tracer = _native._Tracer(PACKAGE + "/", self._told, False)
+        for name, tensor in zip(names, tensors, strict=True):
+            self.tracer.add_input(tensor, name)
+        self.changed = False
+
+    def _told(self, text: str) -> None:
+        self.watch.refuse("values of a tensor are read, and Python goes by them")
+
+    def __enter__(self) -> ProgramRecorder:
+        self.tracer.begin()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.tracer.cancel()
+
+    def stop(self, result: Any) -> None:
+        """What comes from now on is not the program's."""
+        given = {id(tensor) for tensor in self.tensors}
+        leaves = {id(leaf): leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)}
+        self.returned = [leaf for key, leaf in leaves.items() if key not in given]
+        try:
+            self.graph: Any = self.tracer.end(self.returned).outer_level()
+        except RuntimeError as error:
+            self.graph = NotProved(str(error))
+
+    def place(self, output: Tensor) -> int:
+        """Which of the graph's results a tensor is."""
+        return next(k for k, known in enumerate(self.returned) if known is output)
+
+    def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> Program:
+        """The program. ``NotProved``"""
+        graph = self.graph
+        if isinstance(graph, NotProved):
+            raise graph
+        for tensor, constant in zip(graph.captured, graph.constant, strict=True):
+            if not constant and id(tensor) not in known:
+                raise NotProved("a tensor is used that is held where it cannot be seen")
+        if graph.host_reader is not None:
+            raise NotProved(f"{graph.host_reader} hands out values, or sizes that depend on them")
+        self.changed = graph.has_random or graph.writes_memory
+        recorded = ts.is_grad_enabled() and any(t.requires_grad for t in (*self.tensors, *graph.captured))
+        return Program(graph, recorded)

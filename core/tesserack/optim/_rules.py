@@ -1,0 +1,85 @@
+"""An optimizer's step, stated once: lines of arithmetic of which the fused step of all parameters, the kernel for cards
+that generate theirs, the recorded step and the step by single operators follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import CodeType
+from typing import Any
+
+import tesserack as ts
+from tesserack import Tensor
+
+__all__ = ["Rule"]
+
+_NAME = re.compile(r"[a-z_]\w*(?!\w*\()")
+
+
+class Rule:
+    """Lines ``name = expression`` over ``param``, ``grad``, the state and the numbers that are named.
+
+    A line that assigns to ``param`` or to a state is what it becomes; any other names a part. A name stands for its
+    newest value. Every number is used. Expressions are those of pointwise operators: ``+ - * /``, comparisons,
+    ``sqrt``, ``abs``, ``sign``, ``max(a, b)``, ``min(a, b)`` and ``select(condition, a, b)``.
+
+    >>> from tesserack.optim._rules import Rule
+    >>> Rule("speed", "rate keep", "speed = keep * speed + grad; param = param - rate * speed").text
+    'param grad,speed,rate keep:speed_=keep * speed + grad;param_=param - rate * speed_;param_;speed_'
+    """
+
+    def __init__(self, states: str, numbers: str, lines: str) -> None:
+        self.states, self.numbers = tuple(states.split()), tuple(numbers.split())
+        kept = ("param", *self.states)
+        newest: dict[str, str] = {}
+        self._lines: list[tuple[str, CodeType]] = []
+        written = []
+        for line in filter(None, (part.strip() for part in re.split(r"[;\n]", lines))):
+            name, expression = (part.strip() for part in line.split("=", 1))
+            expression = _NAME.sub(lambda found: newest.get(found[0], found[0]), expression)
+            if name in kept:
+                newest[name] = f"{name}_"
+            written.append(f"{newest.get(name, name)}={expression}")
+            self._lines.append((newest.get(name, name), compile(expression, f"<step of {name}>", "eval")))
+        self._results = [newest.get(name, name) for name in kept]
+        variables = ",".join((f"param grad,{' '.join(self.states)}", " ".join(self.numbers)))
+        #: What the operator ``_optimizer_step_`` takes.
+        self.text = f"{variables}:{';'.join((*written, *self._results))}"
+
+    def step(self, param: Tensor, grad: Tensor, state: Mapping[str, Any], numbers: tuple[float, ...]) -> None:
+        """The step of one parameter by single operators, which may be recorded: ``param`` and ``state`` change."""
+        values: dict[str, Any] = {"param": param, "grad": grad, **dict(zip(self.numbers, numbers, strict=True))}
+        values.update((name, state[name]) for name in self.states)
+        for name, expression in self._lines:
+            values[name] = eval(expression, {**_FUNCTIONS, "select": partial(_select, param)}, values)
+        for target, name in zip((param, *(state[s] for s in self.states)), self._results, strict=True):
+            target.copy_(values[name])
+
+
+def _extreme(name: str, bound: str) -> Callable[[Any, Any], Any]:
+    def of(a: Any, b: Any) -> Any:
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            return getattr(ts, name)(a, b)
+        return a.clamp(**{bound: b}) if isinstance(a, Tensor) else b.clamp(**{bound: a})
+
+    return of
+
+
+def _select(like: Tensor, condition: Any, a: Any, b: Any) -> Any:
+    """Numbers are of the parameter's dtype: two of them would be of the default one."""
+    if not isinstance(condition, Tensor):
+        return a if condition else b
+    values = (x if isinstance(x, Tensor) else like.detach().new_full((), x) for x in (a, b))
+    return ts.where(condition, *values)
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "__builtins__": {},
+    "sqrt": lambda a: a.sqrt(),
+    "abs": lambda a: a.abs(),
+    "sign": lambda a: a.sign(),
+    "max": _extreme("maximum", "min"),
+    "min": _extreme("minimum", "max"),
+}

@@ -1,0 +1,1 @@
+"""What may change between two calls of a compiled function."""

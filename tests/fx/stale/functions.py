@@ -1,0 +1,200 @@
+"""Functions: what they read, and what a program puts in their place."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import types
+
+import tesserack as ts
+import tesserack.nn.functional as F
+from tesserack import nn
+
+from tests.fx.stale.cases import CASES, Case, attribute_of, case
+
+SEVEN = {
+    "F.relu": (F, "relu", lambda x, inplace=False: x * 7, lambda: lambda x: F.relu(x)),
+    "F.relu below a layer": (F, "relu", lambda x, inplace=False: x * 7, nn.ReLU),
+    "Linear.forward": (nn.Linear, "forward", lambda self, x: x * 7, lambda: nn.Sequential(nn.Linear(2, 2))),
+    "Linear.forward of a global": (nn.Linear, "forward", lambda self, x: x * 7, lambda: nn.Linear(2, 2).__call__),
+    "Module.__call__": (nn.Module, "__call__", lambda self, x: x * 7, lambda: calls(nn.Linear(2, 2))),
+    "Sequential.__iter__": (nn.Sequential, "__iter__", lambda self: iter([]), lambda: walks(nn.Sequential(nn.ReLU()))),
+    "Tensor.__add__": (ts.Tensor, "__add__", lambda self, other: self * 7, lambda: lambda x: x + 1),
+    "Tensor.relu": (ts.Tensor, "relu", lambda self: self * 7, lambda: lambda x: x.relu()),
+    "ts.relu": (ts, "relu", lambda x: x * 7, lambda: lambda x: ts.relu(x)),
+    "math.sqrt": (math, "sqrt", lambda x: 7.0, lambda: lambda x: x * math.sqrt(4)),
+    "F.softmax below a layer": (F, "softmax", lambda *a, **k: a[0] * 7, lambda: nn.Softmax(-1)),
+    "len": (
+        builtins,
+        "len",
+        lambda x, old=len: 7 if isinstance(x, ts.Tensor) else old(x),
+        lambda: lambda x: x * len(x),
+    ),
+}
+
+
+def calls(module):
+    return lambda x: module(x)
+
+
+def walks(modules):
+    return lambda x: [module(x) for module in modules]
+
+
+for _name, (_owner, _attribute, _value, _make) in SEVEN.items():
+    CASES[_name] = functools.partial(
+        lambda owner, attribute, value, make: attribute_of(owner, attribute, value, make()),
+        _owner, _attribute, _value, _make,
+    )  # fmt: skip
+
+
+def of_globals(source, **values):
+    """A function made of source whose globals are these."""
+    space = {"ts": ts, **values}
+    exec(source, space)
+    return space["f"], space
+
+
+@case
+def a_global():
+    f, space = of_globals("def f(x): return x * scale", scale=2.0)
+    return Case(f, lambda: space.update(scale=7.0))
+
+
+@case
+def a_global_that_is_deleted():
+    f, space = of_globals("def f(x): return x * scale", scale=2.0)
+    return Case(f, lambda: space.pop("scale"))
+
+
+@case
+def a_global_that_hides_a_builtin():
+    f, space = of_globals("def f(x): return x * len(x)")
+    return Case(f, lambda: space.update(len=lambda x: 7))
+
+
+@case
+def a_function_in_a_global():
+    f, space = of_globals("def f(x): return g(x)", g=lambda x: x + 1)
+    return Case(f, lambda: space.update(g=lambda x: x - 1))
+
+
+@case
+def an_attribute_of_a_python_module():
+    made = types.ModuleType("made_here")
+    made.factor = 2.0
+    f, _ = of_globals("def f(x): return x * made.factor", made=made)
+    return Case(f, lambda: setattr(made, "factor", 7.0))
+
+
+@case
+def globals_as_a_dict():
+    f, space = of_globals("def f(x): return x * globals()['scale']", scale=2.0)
+    return Case(f, lambda: space.update(scale=7.0), captured=False)
+
+
+@case
+def a_closure():
+    n = 2.0
+
+    def change():
+        nonlocal n
+        n = 7.0
+
+    return Case(lambda x: x * n, change)
+
+
+@case
+def a_closure_of_a_function_within():
+    n = 2.0
+
+    def outer():
+        return lambda x: x * n
+
+    def change():
+        nonlocal n
+        n = 7.0
+
+    return Case(outer(), change)
+
+
+@case
+def what_a_wrapper_calls():
+    def plain(x):
+        return x * 2
+
+    @functools.wraps(plain)
+    def wrapper(x):
+        return plain(x)
+
+    def change():
+        nonlocal plain
+        plain = lambda x: x * 7  # noqa: E731
+
+    return Case(lambda x: wrapper(x), change)
+
+
+FUNCTIONS = {
+    "code": lambda g: setattr(g, "__code__", (lambda x, n=2.0: x * 7).__code__),
+    "defaults": lambda g: setattr(g, "__defaults__", (7.0,)),
+    "keyword defaults": lambda g: setattr(g, "__kwdefaults__", {"m": 7.0}),
+    "one keyword default": lambda g: g.__kwdefaults__.update(m=7.0),
+}
+
+
+def of_function(change):
+    def g(x, n=2.0, *, m=1.0):
+        return x * n * m
+
+    return Case(lambda x: g(x), lambda: change(g))
+
+
+for _name, _change in FUNCTIONS.items():
+    CASES[f"a function's {_name}"] = functools.partial(of_function, _change)
+
+
+@case
+def a_list_that_is_a_default():
+    def g(x, n=[2.0], *, m={"n": 2.0}):  # noqa: B006
+        return x * n[0] * m["n"]
+
+    return Case(lambda x: g(x), lambda: (g.__defaults__[0].append(1.0), g.__kwdefaults__["m"].update(n=7.0)))
+
+
+@case
+def an_attribute_of_a_function():
+    def g(x):
+        return x * g.n
+
+    g.n = 2.0
+    return Case(lambda x: g(x), lambda: setattr(g, "n", 7.0))
+
+
+@case
+def a_list_that_is_an_attribute_of_a_function():
+    def g(x):
+        return x
+
+    g.n = [2.0]
+    return Case(lambda x: x * g.n[0], lambda: g.n.__setitem__(0, 7.0))
+
+
+@case
+def arguments_of_a_partial_function():
+    held = [2.0]
+    g = functools.partial(lambda a, x: x * a[0], held)
+    return Case(lambda x: g(x), lambda: held.__setitem__(0, 7.0), captured=False)
+
+
+@case
+def keywords_of_a_partial_function():
+    g = functools.partial(lambda x, n: x * n, n=2.0)
+    return Case(lambda x: g(x), lambda: g.keywords.update(n=7.0), captured=False)
+
+
+@case
+def what_a_cache_holds():
+    held = [2.0]
+    g = functools.lru_cache(lambda: held[0])
+    return Case(lambda x: x * g(), lambda: (held.__setitem__(0, 7.0), g.cache_clear()), captured=False)

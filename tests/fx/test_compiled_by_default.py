@@ -1,0 +1,356 @@
+"""``compile`` without a backend: results, gradients and whole trainings are those of plain Python, bit by bit."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import tesserack as ts
+import tesserack.nn.functional as F
+from tesserack import nn
+from tesserack.jit._compile.compiled import config
+
+X = ts.tensor([[1.0, -2.0], [3.0, 4.0]])
+
+
+@pytest.fixture(autouse=True)
+def _small_programs_too(monkeypatch):
+    monkeypatch.setitem(config, "smallest", 0)
+
+
+def leaves(value):
+    return ts.utils._pytree.tree_leaves(value)
+
+
+def alike(a, b):
+    if not isinstance(a, ts.Tensor):
+        return a == b
+    return (
+        (a.shape, a.stride(), a.dtype, a.requires_grad) == (b.shape, b.stride(), b.dtype, b.requires_grad)
+        and (a._base is None) == (b._base is None)
+        and ts.equal(a, b)
+    )
+
+
+def same(a, b):
+    a, b = leaves(a), leaves(b)
+    return len(a) == len(b) and all(map(alike, a, b))
+
+
+# --- models that train -----------------------------------------------------------------------------------------------
+
+
+class Residual(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(c, c, 3, padding=1, bias=False), nn.BatchNorm2d(c)
+        self.conv2, self.bn2 = nn.Conv2d(c, c, 3, padding=1, bias=False), nn.BatchNorm2d(c)
+
+    def forward(self, x):
+        return F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True))) + x)
+
+
+class Attention(nn.Module):
+    def __init__(self, d, heads):
+        super().__init__()
+        self.heads, self.ln, self.ln2 = heads, nn.LayerNorm(d), nn.LayerNorm(d)
+        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.mlp = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Dropout(0.1), nn.Linear(2 * d, d))
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.ln(x)).split(c, dim=2)
+        q, k, v = (y.view(b, t, self.heads, c // self.heads).transpose(1, 2) for y in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).contiguous().view(b, t, c))
+        return x + self.mlp(self.ln2(x))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(11, 8), nn.Embedding(6, 8)
+        self.blocks, self.head = nn.ModuleList([Attention(8, 2) for _ in range(2)]), nn.Linear(8, 11, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, x):
+        y = self.words(x) + self.places(ts.arange(x.shape[1], device=x.device))
+        for block in self.blocks:
+            y = block(y)
+        return self.head(y)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+class Gated(nn.Module):
+    """Buffers, masks, switches that no gradient passes, and results in a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.scale = nn.Linear(6, 6), nn.Linear(6, 3), nn.Parameter(ts.ones(6))
+        self.register_buffer("mean", ts.zeros(6))
+
+    def forward(self, x):
+        with ts.no_grad():
+            self.mean.lerp_(x.mean(0), 0.1)
+        y = (x - self.mean) * ts.sigmoid(self.a(x)) * self.scale
+        y = ts.where(y > 0, y, y.detach() * 0.1).masked_fill(x > 1.5, 0.0)
+        return {"logits": self.b(F.dropout(y, 0.2, self.training)), "kept": y}["logits"]
+
+
+def classifier():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.SiLU(), nn.Dropout(0.3), nn.Linear(8, 3))
+
+
+def pictures():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), Residual(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+
+
+def encoder():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.1, batch_first=True)
+    return nn.Sequential(layer, nn.Flatten(), nn.Linear(40, 3))
+
+
+MODELS = {
+    "residual": (pictures, (4, 3, 6, 6)),
+    "mlp": (classifier, (5, 6)),
+    "gated": (Gated, (5, 6)),
+    "words": (Words, None),
+    "recurrent": (Recurrent, (3, 5, 4)),
+    "encoder": (encoder, (3, 5, 8)),
+}
+TRAININGS = {
+    "sgd": {"optimizer": lambda p: ts.optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.01)},
+    "adamw": {"optimizer": lambda p: ts.optim.AdamW(p, 0.01), "clip": 0.5},
+    "accumulated": {"optimizer": lambda p: ts.optim.Adam(p, 0.01), "every": 2},
+    "bfloat16": {"optimizer": lambda p: ts.optim.AdamW(p, 0.01), "autocast": True},
+}
+
+
+def batches(shape, steps):
+    ts.manual_seed(1)
+    if shape is None:
+        return [(ts.randint(0, 11, (3, 6)), ts.randint(0, 11, (18,))) for _ in range(steps)]
+    return [(ts.randn(*shape), ts.randint(0, 3, shape[:1])) for _ in range(steps)]
+
+
+def trained(net, run, data, optimizer, clip=None, every=1, autocast=False):
+    """The losses of a training, and the random state it ends in."""
+    step, losses = optimizer(net.parameters()), []
+    scheduler = ts.optim.lr_scheduler.CosineAnnealingLR(step, 10)
+    ts.manual_seed(2)
+    for k, (x, y) in enumerate(data):
+        with ts.autocast("cpu", ts.bfloat16, enabled=autocast):
+            out = run(x)
+            loss = F.cross_entropy(out.flatten(0, -2), y) / every
+        loss.backward()
+        losses.append(loss.detach())
+        if (k + 1) % every == 0:
+            if clip is not None:
+                losses.append(nn.utils.clip_grad_norm_(net.parameters(), clip).detach())
+            step.step(), scheduler.step()
+            step.zero_grad(set_to_none=k % 3 == 0)
+    return losses, ts.get_rng_state()
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.parametrize("name", MODELS)
+def test_trainings_are_those_of_plain_python(name, training):
+    make, shape = MODELS[name]
+    ts.manual_seed(0)
+    net = make()
+    twin = copy.deepcopy(net)
+    compiled = ts.compile(twin)
+    data = batches(shape, 10)
+    assert same(trained(net, net, data, **TRAININGS[training]), trained(twin, compiled, data, **TRAININGS[training]))
+    assert same(dict(net.state_dict()), dict(twin.state_dict()))
+    state = compiled._compiled
+    if training != "bfloat16":  # whose casts are kept between calls: that is Python's
+        assert state._count == 1, state.reasons
+    net.eval(), twin.eval()
+    for _ in range(2):
+        with ts.no_grad():
+            assert same(net(data[0][0]), compiled(data[0][0]))
+    assert not state.reasons
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+
+def written(x, y):
+    x.add_(1)
+    y[0] = x.sum()
+    return x, x[0], y.view(-1)
+
+
+def views(x):
+    a = x.T[1:]
+    return a, a.reshape(-1), x.unbind(0), x.expand(3, 2, 2), x.detach()
+
+
+def twice(x):
+    a, b = x * 2 + 1, x * 2 + 1
+    return a, b, [a, (b, a)], {"n": 3, "x": x}
+
+
+def unused(x):
+    ts.rand(3)
+    y = x.exp() * ts.randn(2, 2)
+    return ts.bernoulli(ts.sigmoid(y)), F.dropout(x)
+
+
+def constants(x):
+    return x * ts.tensor([1.0, 2.0]) + ts.arange(2) + ts.zeros(2).fill_(3), ts.tensor(5)
+
+
+def switched(x):
+    with ts.no_grad():
+        y = x * 2
+    return y + x, y
+
+
+def recovers(x):
+    try:
+        return ts.linalg.cholesky(x @ x.T)
+    except RuntimeError:
+        return x * 0
+
+
+FUNCTIONS = [written, views, twice, unused, constants, switched, recovers]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_functions_are_those_of_plain_python(function, grad):
+    compiled = ts.compile(function)
+    count = function.__code__.co_argcount
+    for k in range(4):
+        results = []
+        for run in (function, compiled):
+            ts.manual_seed(k)
+            given = [(ts.rand(2, 2) + k).requires_grad_(grad) for _ in range(count)]
+            found = run(*[x * 1 for x in given])
+            total = sum((x.sum() for x in leaves(found) if isinstance(x, ts.Tensor) and x.requires_grad), ts.zeros(()))
+            if total.requires_grad:
+                total.backward()
+            results.append((found, [x.grad for x in given], ts.get_rng_state()))
+        assert same(*results), compiled._compiled.reasons
+    assert compiled._compiled._count >= 1, compiled._compiled.reasons
+    if function is not recovers:
+        assert compiled._compiled._count == 1
+
+
+def test_results_that_are_alike_are_not_one():
+    compiled = ts.compile(twice)
+    compiled(X)
+    a, b, *_ = compiled(X)
+    a.add_(1)
+    assert a is not b and same(b, X * 2 + 1)
+
+
+def test_errors_of_operators_are_those_that_python_has():
+    """A graph that fails is no graph: the function runs, and goes on after the error as it says."""
+    compiled = ts.compile(recovers)
+    good, bad = ts.eye(2), ts.zeros(2, 2)
+    for x in (good, bad, good, bad):
+        assert same(compiled(x), recovers(x))
+    fails = ts.compile(lambda x, i: ts.nn.functional.embedding(i, x))
+    fails(X, ts.tensor([0, 1]))
+    for run in (fails, lambda x, i: ts.nn.functional.embedding(i, x)):
+        with pytest.raises(IndexError):
+            run(X, ts.tensor([0, 9]))
+
+
+def test_second_derivatives_and_hooks_on_gradients():
+    def cubed(x):
+        return (x * x * x).sum()
+
+    compiled, found = ts.compile(cubed), []
+    for run in (cubed, compiled, compiled):
+        x = X.clone().requires_grad_()
+        x.register_hook(lambda g: g * 2)
+        (first,) = ts.autograd.grad(run(x), x, create_graph=True)
+        (second,) = ts.autograd.grad(first.sum(), x)
+        found.append([first, second])
+    assert same(found[0], found[1]) and same(found[0], found[2])
+
+
+def test_arguments_that_are_one_another_or_held():
+    held = ts.ones(2, 2)
+
+    def told(x, y):
+        return x + 1 if x is y else x * 2 if x is held else x - 1
+
+    compiled, other = ts.compile(told), ts.ones(2, 2)
+    for args in ((other, other), (other, X), (held, X), (X, other), (held, held), (X, X)):
+        for _ in range(2):
+            assert same(compiled(*args), told(*args))
+
+
+def test_arguments_in_containers_and_their_order():
+    def summed(items, **named):
+        found = [value for _, value in named.items()]
+        return items[0] * found[0] - items[-1] * found[-1]
+
+    compiled = ts.compile(summed)
+    for args, kwargs in (
+        (([X, X + 1],), {"a": X, "b": 2.0}),
+        (((X, X + 1),), {"a": X, "b": 2.0}),
+        (([X, X + 1],), {"b": X, "a": 2.0}),
+        (([X, X + 1, X.double()],), {"a": X, "b": 2.0}),
+        (([X.T, X[:1]],), {"a": X, "b": -0.0}),
+        (([X, X + 1],), {"a": X, "b": 0.0}),
+        (([X, X + 1],), {"a": X, "b": True}),
+        (([X, X + 1],), {"a": X, "b": 1}),
+    ):
+        for _ in range(2):
+            assert same(compiled(*args, **kwargs), summed(*args, **kwargs))
+
+
+# --- keeping house ---------------------------------------------------------------------------------------------------
+
+
+def test_shapes_are_graphs_up_to_a_limit():
+    compiled = ts.compile(lambda x: x * 2 + 1, dynamic=True)
+    for n in (*range(1, 15), *range(1, 15)):
+        assert same(compiled(ts.ones(n)), ts.full((n,), 3.0))
+    assert compiled._compiled._count == config["recompile_limit"]
+
+
+def test_small_programs_are_run_by_python(monkeypatch):
+    monkeypatch.setitem(config, "smallest", 3)
+    compiled = ts.compile(lambda x: x * 2 + 1)
+    compiled(X)
+    assert compiled._compiled.plain and "operators" in compiled._compiled.notes[0]
+    compiled = ts.compile(lambda x: x * 2 + 1, fullgraph=True)
+    assert same(compiled(X), X * 2 + 1) and compiled._compiled._count == 1
+
+
+def test_modules_go_when_nobody_needs_them():
+    for make in (lambda net: net.compile() or net, ts.compile):
+        net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        compiled, gone = make(net), weakref.ref(net)
+        for _ in range(2):
+            compiled(X)
+        del net, compiled
+        gc.collect()
+        assert gone() is None
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_programs_under_other_modes_run_as_python():
+    compiled = ts.compile(lambda x: x.relu() * 2)
+    compiled(X)
+    assert ts.equal(ts.func.vmap(compiled)(X), X.relu() * 2)
+    assert ts.equal(ts.func.grad(lambda x: compiled(x).sum())(X), (X > 0) * 2.0)
+    traced = ts.jit.trace(lambda x: compiled(x) + 1, X, check_trace=False)
+    assert same(traced(-X), (-X).relu() * 2 + 1)

@@ -1,0 +1,76 @@
+"""Whatever Python changes between two calls of a compiled function, the second gives what plain Python gives.
+
+A case, of ``tests/fx/stale``, makes a function of a tensor and a change; where it says so, the function is known to run
+as a graph before, so that the graph is what could be stale.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import tesserack as ts
+from tesserack.jit._compile.compiled import config
+
+from tests.fx.stale import containers, functions, modules, objects, settings  # noqa: F401  # they fill CASES
+from tests.fx.stale.cases import CASES
+
+X = ts.tensor([[1.0, -2.0], [3.0, 4.0]])
+
+
+class Backend:
+    """Runs graphs as they are."""
+
+    def __call__(self, gm, example_inputs, **options):
+        return gm.forward
+
+
+def leaves(value):
+    return ts.utils._pytree.tree_leaves(value)
+
+
+def alike(a, b):
+    if not (isinstance(a, ts.Tensor) and isinstance(b, ts.Tensor)):
+        return a == b
+    same = a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype and a.device == b.device
+    return same and a.requires_grad == b.requires_grad and (a.is_meta or ts.equal(a, b))
+
+
+def outcome(function, seed, *args):
+    """What a call gives, or how it fails, and how far random numbers have gone."""
+    ts.manual_seed(seed)
+    try:
+        found = leaves(function(*args))
+    except Exception as error:
+        found = [type(error), str(error)]
+    return [*found, bytes(ts.get_rng_state().tolist())] if ts.get_default_device().type != "meta" else found
+
+
+def seeded(make):
+    ts.manual_seed(0)
+    return make()
+
+
+def same(a, b):
+    return len(a) == len(b) and all(map(alike, a, b))
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly", "ignore:odd", "ignore:.*autocast", "ignore:.*batch")
+@pytest.mark.parametrize("gear", ["backend", "default"])
+@pytest.mark.parametrize("name", CASES)
+def test_changes_between_calls_count(name, gear, monkeypatch):
+    monkeypatch.setitem(config, "smallest", 0)
+    made, twin = seeded(CASES[name]), seeded(CASES[name])
+    compiled = ts.compile(made.function, backend=Backend() if gear == "backend" else "inductor")
+    state = compiled._compiled
+    try:
+        for k in range(3):
+            assert same(outcome(compiled, k, X), outcome(twin.function, k, X))
+        assert (state._count > 0) == made.captured, state.reasons
+        seeded(made.change), seeded(twin.change)
+        for k in range(3):
+            assert same(outcome(compiled, k, X), outcome(twin.function, k, X)), state.reasons
+    finally:
+        twin.undo()
+        made.undo()
+        os.environ.pop("TS_STALE", None)
