@@ -363,7 +363,11 @@ void PlanMaker::lay_out() {
       }
   plan_.writes_given_ = plan_.writes_given_ || !plan_.bumps_.empty();
   plan_.summary_.kernels = r_.work.size();
-  plan_.summary_.called = static_cast<size_t>(std::ranges::count(called_, true));
+  for (Id n = 0; n < g_.nodes.size(); ++n) {
+    if (!called_[n]) continue;
+    ++plan_.summary_.called;
+    plan_.summary_.operators.push_back(g_.nodes[n].op ? g_.nodes[n].op->name() : name_of(g_.nodes[n].size_op));
+  }
   plan_.homes_ = std::move(homes_);
   plan_.seen_ = std::move(r_.seen);
 }

@@ -29,6 +29,7 @@ public:
 
   struct Summary {
     size_t kernels = 0, fused = 0, called = 0; // kernels that run, calls that went into others, nodes called as ever
+    std::vector<std::string> operators;        // of these nodes
     size_t arena = 0, apart = 0;               // bytes of the arena; of what it would be without reuse
   };
   const Summary& summary() const { return summary_; }
