@@ -1,0 +1,26 @@
+"""Pooling of blocks within a region on the cpu: in float32, as PyTorch has it there."""
+
+from __future__ import annotations
+
+import pytest
+import tesserack
+import torch
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", ["avg_pool3d", "adaptive_avg_pool3d", "max_pool3d", "avg_pool2d", "max_pool2d"])
+def test_dtypes(name, dtype):
+    found = []
+    for lib in (tesserack, torch):
+        x = lib.ones((1, 2, 4, 4, 4)[: 5 if name.endswith("3d") else 4], dtype=getattr(lib, dtype))
+        with lib.autocast("cpu", dtype=lib.bfloat16):
+            y = getattr(lib.nn.functional, name)(x, 2)
+        found.append(str(y.dtype).partition(".")[2])
+    assert found[0] == found[1]
+
+
+def test_outside_of_a_region_nothing_changes():
+    x = tesserack.ones(1, 2, 4, 4, 4, dtype=tesserack.bfloat16)
+    assert tesserack.nn.functional.avg_pool3d(x, 2).dtype is tesserack.bfloat16
+    with tesserack.autocast("cpu", enabled=False):
+        assert tesserack.nn.functional.max_pool3d(x, 2).dtype is tesserack.bfloat16
