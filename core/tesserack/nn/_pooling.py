@@ -165,6 +165,7 @@ def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
 def _adaptive_max(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
     sizes = _adaptive_sizes(input, output_size, dims)
     _check_rank(name, input, dims)
+    input = widened(input) if dims == 3 else input
     if min(sizes) == 0:
         return _none(input, sizes), input.new_empty((*input.shape[:-dims], *sizes), dtype=ts.int64)
     pairs = zip(input.shape[-dims:], sizes, strict=True)
@@ -219,6 +220,7 @@ def _fractional(
         raise RuntimeError(f"{name}: expected a {dims + 1}D or {dims + 2}D input, got {tuple(input.shape)}")
     if (output_size is None) == (output_ratio is None):
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    input = widened(input)
     kernel = to_tuple(kernel_size, dims)
     sizes = input.shape[-dims:]
     if output_size is None:
