@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -235,6 +236,12 @@ class TracedFunction(ScriptFunction):
         """As :func:`tesserack.jit.save`."""
         _archive.write(self, f, _extra_files)
 
+    def save_to_buffer(self, _extra_files: Any = None) -> bytes:
+        """What :meth:`save` writes."""
+        file = io.BytesIO()
+        _archive.write(self, file, _extra_files)
+        return file.getvalue()
+
     def __repr__(self) -> str:
         return f"<tesserack.jit.ScriptFunction {self.name}>"
 
@@ -273,6 +280,12 @@ class TracedModule(ScriptModule):
     def save(self, f: Any, _extra_files: Any = None) -> None:
         """As :func:`tesserack.jit.save`."""
         _archive.write(self, f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: Any = None) -> bytes:
+        """What :meth:`save` writes."""
+        file = io.BytesIO()
+        _archive.write(self, file, _extra_files)
+        return file.getvalue()
 
     def extra_repr(self) -> str:
         """The original's class."""

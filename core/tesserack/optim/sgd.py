@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor
-from tesserack.optim._each import as_reals
 from tesserack.optim._counts import refuse_traced_start
+from tesserack.optim._each import as_reals
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
 __all__ = ["SGD"]
