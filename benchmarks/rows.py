@@ -9,7 +9,7 @@ from typing import Any
 
 FAMILIES = (
     *("overhead", "kernels", "operators", "sizes", "transforms", "loading", "training", "models", "inference"),
-    "memory",
+    *("memory", "graphs"),
 )
 
 # A row's setup gets the framework's module (torch or tesserack) and the device, and returns the statement's names.

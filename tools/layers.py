@@ -49,7 +49,7 @@ PACKAGE_LAYERS = {
     "layers": "aten distributed func library nested nn ops.__init__ ops.control_flow ops.higher_order ops.layers "
     "ops.normalization ops.sizes ops.spectral",
     "tools": "distributed.algorithms._checkpoint distributed.checkpoint distributed.optim "
-    "distributed.pipelining distributions fx jit multiprocessing optim serialization utils",
+    "distributed.pipelining distributed.simulation distributions fx jit multiprocessing optim serialization utils",
     # Methods of tensors, which are functions of all of the above.
     "methods": "_tensor.aliases _tensor.methods",
     "compat": "cli._checks compat testing",

@@ -229,10 +229,6 @@ class _Graph:
     @property
     def writes_memory(self) -> _bool: ...
     @property
-    def host_reader(self) -> str | None: ...
-    @property
-    def has_random(self) -> _bool: ...
-    @property
     def num_nodes(self) -> _int: ...
     @property
     def num_values(self) -> _int: ...
@@ -249,9 +245,7 @@ class _Graph:
 
 # Writes down what this thread does between begin() and end().
 class _Tracer:
-    def __init__(self, package: str, warn: Callable[[str], None], whole: _bool = ...) -> None: ...
-    @property
-    def failed(self) -> str: ...
+    def __init__(self, package: str, warn: Callable[[str], None]) -> None: ...
     def add_input(self, tensor: Tensor, name: str) -> None: ...
     def begin(self) -> None: ...
     def end(self, outputs: Sequence[Tensor]) -> _Graph: ...
@@ -259,8 +253,11 @@ class _Tracer:
     def enter_module(self, path: str) -> None: ...
     def leave_module(self) -> None: ...
 
+# A graph of one level, to run. `plans`: when it is worked out for tensors of some kind: where such come "again",
+# "at once", or "never". What there is of plans: `plans()`.
 class _GraphRunner:
-    def __init__(self, graph: _Graph) -> None: ...
+    def __init__(self, graph: _Graph, plans: str = "again") -> None: ...
+    def plans(self) -> list[dict[str, Any]]: ...
     def fits(self, inputs: Sequence[Tensor], captures: Sequence[Tensor] = ...) -> _bool: ...
     def run(
         self,
@@ -268,6 +265,7 @@ class _GraphRunner:
         captures: Sequence[Tensor] = ...,
         on_guard: Callable[[_int], None] | None = None,
     ) -> list[Tensor]: ...
+    def run_fitting(self, inputs: Sequence[Tensor], captures: Sequence[Tensor] = ...) -> list[Tensor] | None: ...
 
 # Whether what was read is what it was: (kind, object) or ("entry", dict, key) each.
 class _Guard:
@@ -1261,9 +1259,11 @@ class Tensor:
     def zero_(self) -> Tensor: ...
 
 _Communicator: Any
+_Guard: Any
 _LinAlgError: Any
 _LocalGroup: Any
 _Recording: Any
+_Replays: Any
 _SocketGroup: Any
 _abi_version: Any
 _add_generator_method: Any
@@ -1271,6 +1271,7 @@ _backend_kernels: Any
 _backend_reason: Any
 _backends: Any
 _call_flags: Any
+_call_signature: Any
 _can_pin_memory: Any
 _check_reduction: Any
 _clear_autocast_cache: Any
@@ -1356,6 +1357,7 @@ _set_nameable_devices: Any
 _set_num_threads: Any
 _set_override_modes: Any
 _set_overrides_disabled: Any
+_set_parameter_class: Any
 _set_shown_package: Any
 _set_sparse: Any
 _set_warn_always: Any

@@ -96,7 +96,9 @@ def copy_tree(to: Path) -> Path:
 def built(tree: Path, *options: str) -> Path:
     """The Python of an environment that runs the copy."""
     command = [sys.executable, "tools/dev_build.py", "build/copy", *options]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+    # Not optimised: what follows is looked at, and not how fast it is. A compiler cache knows other copies by this one.
+    settings = {"CMAKE_BUILD_TYPE": "None", "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
+    done = subprocess.run(command, cwd=tree, env={**os.environ, **settings}, capture_output=True, text=True)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return Path(done.stdout.splitlines()[-1])
 

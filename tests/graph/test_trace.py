@@ -71,7 +71,9 @@ def test_statistics_of_batch_norm_move_once_per_run(net, device):
     traced = jit.trace(net, images(device), check_trace=False)
     assert net.norm.num_batches_tracked == 1  # the traced run
     net.load_state_dict(before.state_dict())
-    checked = jit.trace(net, images(device))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jit.TracerWarning)  # of its dropout
+        checked = jit.trace(net, images(device))
     assert net.norm.num_batches_tracked == 1  # checks leave no trace
     net.load_state_dict(before.state_dict())
     for program in (traced, checked):
@@ -84,7 +86,9 @@ def test_statistics_of_batch_norm_move_once_per_run(net, device):
 
 
 def test_random_numbers_are_drawn_anew_and_follow_the_seed(device):
-    traced = jit.trace(lambda x: F.dropout(x, 0.5) + ts.rand(4, device=device), ts.ones(4, device=device))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jit.TracerWarning)  # which tells of it
+        traced = jit.trace(lambda x: F.dropout(x, 0.5) + ts.rand(4, device=device), ts.ones(4, device=device))
     x = ts.ones(4, device=device)
     ts.manual_seed(3)
     first, second = traced(x), traced(x)
@@ -504,3 +508,19 @@ def test_what_is_computed_outside_of_operators_is_told():
             assert "keep it out of the traced program" in str(error)
         else:
             assert any("NumPy array" in str(w.message) for w in told)
+
+
+def test_programs_that_draw_numbers_are_told_of():
+    with pytest.warns(ts.jit.TracerWarning) as told:
+        ts.jit.trace(lambda x: ts.nn.functional.dropout(x, 0.5, training=True), ts.ones(64))
+    texts = [str(one.message) for one in told]
+    assert any("does not match" in text for text in texts) and any("nondeterministic" in text for text in texts)
+
+
+def test_saved_to_bytes_and_counts_of_values():
+    traced = ts.jit.trace(lambda x, y: (x @ y.t()).relu(), (ts.ones(2, 3), ts.ones(2, 3)))
+    again = ts.jit.load(io.BytesIO(traced.save_to_buffer()))
+    assert again(ts.ones(1, 3), ts.ones(4, 3)).tolist() == [[3.0] * 4]
+    assert [(node.inputsSize(), node.outputsSize()) for node in traced.graph.nodes()][-1] == (1, 1)
+    layer = ts.jit.trace(ts.nn.Linear(3, 1), ts.ones(2, 3))
+    assert ts.equal(ts.jit.load(io.BytesIO(layer.save_to_buffer())).weight, layer.weight)

@@ -286,3 +286,8 @@ def test_versions_are_counted_on(device: Any) -> None:
     assert y._version == 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         z.sum().backward()
+
+
+def test_reentrant_checkpoints_warn_where_nothing_requires_gradients():
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad"):
+        checkpoint(lambda x: x * 2, ts.ones(2), use_reentrant=True)

@@ -82,7 +82,7 @@ class CUDAGraph:
         device = tesserack.get_device_module(self._backend.name).current_device()
         where = _native.device(f"{self._backend.name}:{device}")
         native, settings = (
-            _native._Capture(where, pool=self._pool[0] << 32 ^ self._pool[1]),
+            _native._Recording(where, pool=self._pool[0] << 32 ^ self._pool[1]),
             self._backend.capture_settings,
         )
         settings.mode, settings.keep = capture_error_mode, self._keep or self._debug

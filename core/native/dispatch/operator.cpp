@@ -1,6 +1,7 @@
 #include "dispatch/operator.h"
 #include "dispatch/describe.h"
 #include "dispatch/primitive.h"
+#include "runtime/changes.h"
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -79,7 +80,10 @@ const Kernel* keep_kernel(const Kernel& kernel) {
   return &kept->try_emplace({kernel.fn, kernel.ctx, kernel.owner}, kernel).first->second;
 }
 
-void KernelTable::set(int key, const Kernel& kernel) { set_kept(key, kernel.fn ? keep_kernel(kernel) : nullptr); }
+void KernelTable::set(int key, const Kernel& kernel) {
+  set_kept(key, kernel.fn ? keep_kernel(kernel) : nullptr);
+  kernel_changes.fetch_add(1);
+}
 
 void check_backend_call(const Operator& op, const Frame& f) {
   if (!op.any_device) check_same_device(op, f);
@@ -118,6 +122,12 @@ static bool takes_one_tensor(const Schema& schema) {
   return tensors <= 1;
 }
 
+// By the namespace: PyTorch's of operators that every rank of a group calls.
+static bool is_collective(const Schema& schema) {
+  constexpr std::string_view kSpaces[] = {"_c10d_functional::", "_c10d_functional_autograd::", "c10d::"};
+  return std::ranges::any_of(kSpaces, [&](std::string_view space) { return schema.base.starts_with(space); });
+}
+
 Operator& register_operator(std::unique_ptr<Operator> op) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
@@ -129,6 +139,7 @@ Operator& register_operator(std::unique_ptr<Operator> op) {
     if (type.mutated) op->effects.mutates |= uint64_t{1} << k;
     op->effects.random |= type.kind == TypeKind::Generator;
   }
+  op->effects.communicates |= is_collective(*op->schema);
   op->any_device |= takes_one_tensor(*op->schema);
   const Kernel* body = keep_kernel({kernel_of_body(*op), nullptr, op->origin});
   for (int k = 0; k < Operator::kKeys; ++k)
@@ -172,6 +183,7 @@ void set_key_default(int key, Kernel kernel) {
   std::lock_guard lock(r.mutex);
   const Kernel *old = r.defaults[key], *kept = kernel.fn ? keep_kernel(kernel) : nullptr;
   r.defaults[key] = kept;
+  kernel_changes.fetch_add(1);
   for (const Operator* op : r.order)
     if (op->table.find(key) == old) mutable_operator(*op).table.set_kept(key, kept);
 }

@@ -49,6 +49,7 @@ struct Effects {
   bool random = false;         // may draw from a generator
   bool reads_host = false;     // may wait for values of tensors
   bool data_dependent = false; // sizes of results follow from values: no rule tells them without the data
+  bool communicates = false;   // other ranks make the call too, in the same order: never left out, doubled or moved
 };
 
 // What ops/common/declare.h says of each. Opaque: registered at run time, with a kernel that nothing is known of.

@@ -5,12 +5,6 @@
 #include "runtime/empty.h"
 
 namespace ts {
-namespace {
-
-std::atomic<int> g_recording{0}; // threads
-
-} // namespace
-
 struct Recording::Step {
   Step() = default;
   Step(const Step&) = delete;
@@ -65,16 +59,13 @@ void Recording::begin() {
   if (by_launches) backend_.check(t.capture->begin(t.ctx, device.index, stream_), "capture");
   recording_now_ = true;
   if (pool_) use_.emplace(pool_);
-  thread_state().capture = static_cast<RecordingState*>(this);
-  g_recording.fetch_add(1);
-  kernel_watchers.fetch_or(kWatchRecording);
+  enter_recording(*this);
 }
 
 void Recording::leave() noexcept {
   use_.reset();
-  thread_state().capture = nullptr;
+  leave_recording();
   recording_now_ = false;
-  if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchRecording});
 }
 
 void Recording::end(bool run) {
@@ -115,8 +106,8 @@ void Recording::step_draws(Step& step) {
   step.position = position - at->begin;
 }
 
-void Recording::kernel_recorded(Backend& b, const ts_kernel& kernel, const ts_call& call, int64_t work) {
-  if (by_launches) return;
+void Recording::kernel_recorded(Backend& b, const ts_kernel& kernel, Device on, const ts_call& call, int64_t work) {
+  if (by_launches || !(on == device)) return;
   auto step = std::make_unique<Step>();
   step->call = copy_call(call);
   if (!step->call) throw std::bad_alloc();

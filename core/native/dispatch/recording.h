@@ -24,7 +24,7 @@ public:
   int64_t steps() const { return static_cast<int64_t>(steps_.size()); } // 0 of a card's own recording
   int64_t prepared() const { return prepared_; }                        // of these, by ts_kernel.prepare
 
-  void kernel_recorded(Backend& b, const ts_kernel& kernel, const ts_call& call, int64_t work);
+  void kernel_recorded(Backend& b, const ts_kernel& kernel, Device on, const ts_call& call, int64_t work) override;
   void copy_recorded(Device on, void* dst, int64_t dst_offset, void* src, int64_t src_offset, size_t bytes) override;
 
 private:

@@ -1,6 +1,6 @@
 #include "dispatch/watch.h"
 #include "dispatch/launch.h"
-#include "dispatch/recording.h"
+#include "runtime/recording_state.h"
 #include <chrono>
 #include <mutex>
 #include <pthread.h>
@@ -14,6 +14,8 @@ std::atomic<Determinism> determinism{Determinism::Any};
 std::atomic<bool> fills_new_memory{false};
 
 namespace {
+
+std::atomic<int> g_recording{0}; // threads
 
 struct Profile {
   std::mutex mutex;
@@ -58,6 +60,17 @@ bool set_checked(bool on) {
   return checked_mode.exchange(on);
 }
 
+void enter_recording(RecordingState& recording) {
+  thread_state().capture = &recording;
+  g_recording.fetch_add(1);
+  kernel_watchers.fetch_or(kWatchRecording);
+}
+
+void leave_recording() noexcept {
+  thread_state().capture = nullptr;
+  if (g_recording.fetch_sub(1) == 1) kernel_watchers.fetch_and(~uint32_t{kWatchRecording});
+}
+
 int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
   uint32_t watchers = kernel_watchers.load(std::memory_order_acquire);
   bool profiled = watchers & kWatchProfile;
@@ -70,8 +83,8 @@ int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& cal
     profile().events.push_back(event);
   }
   if (status == TS_OK)
-    if (RecordingState* recording = RecordingState::current(); recording && recording->device == device)
-      static_cast<Recording*>(recording)->kernel_recorded(b, kernel, call, work);
+    if (RecordingState* recording = RecordingState::current())
+      recording->kernel_recorded(b, kernel, device, call, work);
   if (status == TS_OK && (watchers & kWatchTrace)) kernel_hook(call);
   return status;
 }

@@ -39,6 +39,11 @@ extern std::atomic<bool> fills_new_memory;
 // Of graph/tracer.h, while some thread writes a program down: told of kernels that ran.
 extern void (*kernel_hook)(const ts_call& call);
 
+// From one to the other, what this thread does is recorded.
+struct RecordingState;
+void enter_recording(RecordingState& recording);
+void leave_recording() noexcept;
+
 // Runs the kernel with everybody watching. The call is as the kernel gets it.
 int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work);
 

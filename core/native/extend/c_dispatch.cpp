@@ -2,6 +2,7 @@
 #include "extend/boxed_call.h"
 #include "extend/custom.h"
 #include "runtime/plugin.h"
+#include "runtime/recording_state.h"
 #include <cstring>
 
 namespace ts {
@@ -19,6 +20,7 @@ void run_c_kernel(void* ctx, const Operator& op, Frame& f, KeySet keys) {
   bool done;
   {
     ExcludeKeys exclude(hidden);
+    note_hidden_dependence();
     ts_boxed call(op, f, key, keys & below(key), hidden);
     done = call.run(*static_cast<const CKernel*>(ctx));
   }
@@ -47,6 +49,7 @@ void run_c_body(const Operator& op, Frame& f) {
     const Kernel* rule = op.table.find(kMetaBackend);
     return rule->fn(rule->ctx, op, f, key_bit(kMetaBackend));
   }
+  note_hidden_dependence();
   ts_boxed call(op, f, -1, 0, 0);
   if (kernel.run && call.run(kernel)) return;
   std::string known;

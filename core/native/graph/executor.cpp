@@ -1,37 +1,11 @@
 #include "graph/executor.h"
 #include "autograd/meta.h"
-#include "graph/tracer.h"
+#include "graph/executor_state.h"
+#include "graph/plan/cache.h"
+#include "graph/plan/record.h"
 #include <algorithm>
 
 namespace ts::graph {
-
-// A node with its constants ready: only places that hold values are filled in a run.
-struct Executor::Step {
-  Id node = 0;
-  std::vector<ts::Value> args;                 // constants as they are, values blank
-  std::vector<std::pair<uint32_t, Item>> fill; // arguments that hold values
-  std::vector<std::unique_ptr<int64_t[]>> words;
-  std::vector<Id> dead; // values that nobody needs any more
-};
-
-struct Executor::State {
-  std::vector<Tensor> tensors; // by value
-  std::vector<int64_t> numbers;
-  std::vector<ts::Value> args; // of the running step
-  std::vector<int64_t> words;
-  std::vector<Tensor> lists;
-  Tracer* outer = nullptr;   // of a program that is written down and calls this one
-  std::vector<Id> outer_ids; // what our numbers are there
-
-  int64_t number(const Item& item) const { return item.is_value ? numbers[item.id()] : item.i; }
-  Item outer_item(const Item& item) const {
-    bool known = item.is_value && outer_ids[item.id()] != kNone;
-    return known ? Item::value(Tag::Int, outer_ids[item.id()]) : Item::integer(number(item));
-  }
-  void link(const void* place, const Item& item) const {
-    if (outer && item.is_value && outer_ids[item.id()] != kNone) outer->link(place, number(item), outer_ids[item.id()]);
-  }
-};
 
 namespace {
 
@@ -98,7 +72,7 @@ void Executor::give_back(std::unique_ptr<State> state) const {
   delete spare_.exchange(state.release());
 }
 
-Executor::Executor(Graph g) : g_(std::move(g)) {
+Executor::Executor(Graph g, Plans plans) : g_(std::move(g)), when_(plans), plans_(std::make_unique<PlanCache>()) {
   verify(g_);
   auto dead = deaths(g_);
   for (Id n = 0; n < g_.nodes.size(); ++n) {
@@ -147,6 +121,17 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
   if (captures.empty()) captures = g_.captured;
   expect_tensors(g_, g_.inputs, inputs, "input");
   expect_tensors(g_, g_.captures, captures, "capture");
+  if (when_ != Plans::Never && may_plan()) {
+    PlanCache::Found found = plans_->find(inputs, captures, when_ == Plans::AtOnce);
+    std::vector<Tensor> out;
+    if (found.plan && found.plan->run(inputs, captures, on_guard, out)) return out;
+    if (found.make) return run_watched(inputs, captures, on_guard);
+  }
+  return run_steps(inputs, captures, on_guard);
+}
+
+std::vector<Tensor> Executor::run_steps(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                                        const std::function<void(Id)>& on_guard) const {
   std::unique_ptr<State> taken = take_state(); // after an error it goes
   State& state = *taken;
   state.outer = Tracer::current();
@@ -157,11 +142,49 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
     run_step(step, state, on_guard);
     for (Id v : step.dead) state.tensors[v] = Tensor();
   }
+  std::vector<Tensor> out = outputs_of(state);
+  give_back(std::move(taken));
+  return out;
+}
+
+std::vector<Tensor> Executor::outputs_of(const State& state) const {
   std::vector<Tensor> out;
   out.reserve(g_.outputs.size());
   for (Id v : g_.outputs) out.push_back(state.tensors[v]);
+  return out;
+}
+
+// As run_steps; what is seen makes a plan.
+std::vector<Tensor> Executor::run_watched(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                                          const std::function<void(Id)>& on_guard) const {
+  PlanKey key(inputs, captures);
+  std::unique_ptr<State> taken = take_state();
+  State& state = *taken;
+  state.outer = nullptr;
+  std::vector<const TensorImpl*> given;
+  for (size_t k = 0; k < inputs.size(); ++k) given.push_back((state.tensors[g_.inputs[k]] = inputs[k]).impl());
+  for (size_t k = 0; k < captures.size(); ++k) given.push_back((state.tensors[g_.captures[k]] = captures[k]).impl());
+  const Device device = given[0]->device;
+  Recorder recorder(g_, device, std::move(given));
+  for (const Step& step : steps_) {
+    recorder.begin(step.node);
+    run_step(step, state, on_guard);
+    recorder.end(state.tensors);
+    for (Id v : step.dead) state.tensors[v] = Tensor();
+  }
+  recorder.leave();
+  std::vector<Tensor> out = outputs_of(state);
+  std::vector<uint32_t> versions;
+  for (const Tensor& t : out) versions.push_back(t.defined() ? t.version() : 0);
+  plans_->put(std::move(key), Plan::make(*this, recorder, state.numbers, std::move(versions)));
   give_back(std::move(taken));
   return out;
+}
+
+void Executor::rethrow(const Error& error, Id node) const {
+  const uint32_t line = node == kNone ? kNone : g_.nodes[node].line;
+  if (line == kNone || tells_more(error)) throw;
+  fail(error.kind(), error.what(), "\n  written down at ", g_.strings[line]);
 }
 
 bool Executor::fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const {
@@ -187,8 +210,7 @@ void Executor::run_step(const Step& step, State& state, const std::function<void
     try {
       return call_operator(step, state);
     } catch (const Error& error) {
-      if (node.line == kNone || tells_more(error)) throw;
-      fail(error.kind(), error.what(), "\n  written down at ", g_.strings[node.line]);
+      rethrow(error, step.node);
     }
   }
   if (node.size_op == SizeOp::Forward) return check_forward(node, state);

@@ -7,9 +7,15 @@
 
 namespace ts::graph {
 
+class PlanCache; // plan/cache.h
+
+// When a graph is worked out for tensors of some kind (plan/plan.h): where such tensors come again, at their first
+// run, or never. A plan gives the bits that calling the operators gives.
+enum class Plans : uint8_t { Again, AtOnce, Never };
+
 class Executor {
 public:
-  explicit Executor(Graph g); // verifies it; RuntimeError of one with scopes
+  explicit Executor(Graph g, Plans plans = Plans::Again); // verifies it; RuntimeError of one with scopes
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -21,10 +27,19 @@ public:
   // Whether dtypes, devices, sizes and strides are those that were written down, as a specialised graph needs them.
   bool fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
   const Graph& graph() const { return g_; }
+  const PlanCache& plans() const { return *plans_; }
 
 private:
+  friend class Plan;
+  friend struct PlanRun;
   struct Step;
   struct State;
+  std::vector<Tensor> run_steps(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                                const std::function<void(Id)>& on_guard) const;
+  std::vector<Tensor> run_watched(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                                  const std::function<void(Id)>& on_guard) const;
+  std::vector<Tensor> outputs_of(const State& state) const;
+  [[noreturn]] void rethrow(const Error& error, Id node) const; // with the user's line
   void run_step(const Step& step, State& state, const std::function<void(Id)>& on_guard) const;
   void call_operator(const Step& step, State& state) const;
   void compute_number(const Node& node, State& state) const;
@@ -35,6 +50,8 @@ private:
 
   Graph g_;
   mutable std::atomic<State*> spare_{nullptr}; // of the last run, for the next
+  Plans when_;
+  std::unique_ptr<PlanCache> plans_;
   std::vector<Step> steps_;
   uint32_t most_words_ = 0, most_tensors_ = 0, most_args_ = 0;
 };

@@ -126,11 +126,13 @@ bool is_random(const Node& n) {
   return n.op && n.op->effects.random;
 }
 
+bool communicates(const Node& n) { return n.op && n.op->effects.communicates; }
+
 bool is_pure(const Graph& g, const Node& n) {
   if (!n.op) return !is_guard(n.size_op);
   const Effects& e = n.op->effects;
-  return !writes(g, n) && !e.random && n.op->kind != OperatorKind::Opaque && n.op->kind != OperatorKind::Answer &&
-         n.op->kind != OperatorKind::Composite;
+  return !writes(g, n) && !e.random && !e.communicates && n.op->kind != OperatorKind::Opaque &&
+         n.op->kind != OperatorKind::Answer && n.op->kind != OperatorKind::Composite;
 }
 
 std::vector<Id> written(const Graph& g, const Node& n) {

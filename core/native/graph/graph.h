@@ -148,6 +148,7 @@ private:
 // --- effects ---------------------------------------------------------------------------------------------------------
 bool is_pure(const Graph& g, const Node& n); // gives the same for the same arguments, and does nothing else
 bool is_random(const Node& n);
+bool communicates(const Node& n); // every rank makes these calls, all of them, in one order
 bool writes(const Graph& g, const Node& n);
 // Values that the node writes.
 std::vector<Id> written(const Graph& g, const Node& n);

@@ -41,7 +41,11 @@ const Op kAsStrided("as_strided"), kClone("clone");
 
 } // namespace
 
-Tracer* Tracer::current() { return t_tracer && t_tracer->failed_.empty() ? t_tracer : nullptr; }
+// None within a call that stands whole: sizes and values that it looks at are its own affair.
+Tracer* Tracer::current() {
+  const bool whole = thread_state().exclude & key_bit(key::Leaf);
+  return t_tracer && !whole && t_tracer->failed_.empty() ? t_tracer : nullptr;
+}
 
 Tracer::Tracer(Surroundings around, bool lenient)
     : around_(std::move(around)), serial_(g_serials.fetch_add(1) + 1), lenient_(lenient) {}

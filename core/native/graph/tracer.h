@@ -26,7 +26,7 @@ public:
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
-  static Tracer* current();                             // of this thread, while it writes down; NULL else
+  static Tracer* current();                             // of this thread, while it writes down what runs; NULL else
   const std::string& failed() const { return failed_; } // why a lenient one has ended; ""
 
   // Before begin(). A tensor given twice is one input twice.

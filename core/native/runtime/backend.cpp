@@ -1,4 +1,5 @@
 #include "runtime/call_copy.h"
+#include "runtime/changes.h"
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
 #include "runtime/recording_state.h"
@@ -318,6 +319,7 @@ void Backend::check(int status, const char* what) const {
 void Backend::forget_kernel(const KernelId& id) {
   std::lock_guard lock(mutex_);
   ++forgotten_;
+  kernel_changes.fetch_add(1);
   for (int d = 0; d < device_count_; ++d) kernel_slot(d, id).store(nullptr, std::memory_order_release);
 }
 

@@ -1,6 +1,6 @@
 #include "runtime/empty.h"
-#include "runtime/backend.h"
 #include "runtime/new_storage.h"
+#include "runtime/recording_state.h"
 #include "tensor/geometry.h"
 
 namespace ts {
@@ -73,6 +73,7 @@ Tensor empty_like_tensor(const Tensor& like, DType dtype) {
 
 Tensor from_external(void* handle, IntSpan sizes, IntSpan strides, DType dtype, Device device,
                      void (*deleter)(Storage&), void* ctx) {
+  note_hidden_dependence();
   Tensor t = Tensor::adopt(bare(dtype, device));
   t->set_geometry(sizes, strides);
   auto [low, high] = byte_extent(sizes, strides, item_size(dtype));

@@ -16,6 +16,10 @@ void RecordingState::keep(Storage* s) {
   kept.push_back(s);
 }
 
+void RecordingState::host_meets(Device on, const char* what) {
+  if (on == device) refuse(what);
+}
+
 void RecordingState::note_draw(Generator& g, uint64_t before) {
   for (Draws& d : draws)
     if (d.generator == &g) {

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from tesserack import _native
+from tesserack import _native, backends
 from tesserack._native import Tensor
 from tesserack.backends._card import CARD
 
@@ -66,6 +66,16 @@ def get_autocast_dtype(device_type: str) -> _native.dtype:
 def entered_regions() -> tuple[tuple[str, str], ...]:
     """Device types with an enabled region of the calling thread, and its dtype, in the order of their names."""
     return tuple((name, str(get_autocast_dtype(name))) for name, on in sorted(_state.enabled.items()) if on)
+
+
+def widened(x: Tensor) -> Tensor:
+    """``x`` as float32 where a region of its device is entered whose memory is the host's: for functions in Python that
+    autocast runs so there, as ``autocast:float32/-`` says it of operators."""
+    if not entered_regions() or x.dtype not in (_native.float16, _native.bfloat16):
+        return x
+    if not is_autocast_enabled(x.device.type) or not backends.properties(x.device)["host_memory"]:
+        return x
+    return x.float()
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:

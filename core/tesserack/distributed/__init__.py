@@ -32,6 +32,16 @@ from tesserack.distributed._errors import (
 )
 from tesserack.distributed._file_store import FileStore
 from tesserack.distributed._group import ProcessGroup
+from tesserack.distributed._group_calls import (
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
 from tesserack.distributed._letters import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from tesserack.distributed._objects import (
     all_gather_object,
@@ -78,7 +88,11 @@ all_gather_single = _all_gather_base = all_gather_into_tensor
 reduce_scatter_single = _reduce_scatter_base = reduce_scatter_tensor
 
 __all__ = [
+    "AllreduceCoalescedOptions",
+    "AllreduceOptions",
     "Backend",
+    "BarrierOptions",
+    "BroadcastOptions",
     "DeviceMesh",
     "DistBackendError",
     "DistError",
@@ -86,6 +100,7 @@ __all__ = [
     "DistStoreError",
     "Engine",
     "FileStore",
+    "GatherOptions",
     "GroupMember",
     "HashStore",
     "P2POp",
@@ -93,6 +108,9 @@ __all__ = [
     "ProcessGroup",
     "QueueEmptyError",
     "ReduceOp",
+    "ReduceOptions",
+    "ReduceScatterOptions",
+    "ScatterOptions",
     "Store",
     "TCPStore",
     "Work",

@@ -34,11 +34,17 @@ __all__ = [
 ]
 
 
+_OF_COMPLEX = (RedOpType.SUM, RedOpType.AVG, RedOpType.PREMUL_SUM, RedOpType.PRODUCT)
+
+
 def _reduction(op: str, asked: Any, tensor: Tensor) -> tuple[int, Any]:
     """The native number of a reduction, and a factor for each rank's tensor first."""
+    check(op, tensor)
     kind = asked.op if isinstance(asked, ReduceOp) else RedOpType(asked)
     if kind is RedOpType.UNUSED:
         raise ValueError(f"{op}: expected a reduction, got {asked!r}")
+    if tensor.is_complex() and kind not in _OF_COMPLEX:
+        raise ValueError(f"{op} does not support {kind.name} on complex tensors")
     if kind is RedOpType.PREMUL_SUM:
         return RedOpType.SUM.value, asked._factor
     return kind.value, None

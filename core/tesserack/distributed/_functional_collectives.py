@@ -9,7 +9,15 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed import _operators as operators
 from tesserack.distributed._operators import reduction as _op
-from tesserack.distributed._world import get_world_size, resolve
+from tesserack.distributed._world import (
+    GroupMember,
+    at_end,
+    get_default_group,
+    get_world_size,
+    new_subgroups_by_enumeration,
+    resolve,
+)
+from tesserack.distributed.device_mesh import DeviceMesh
 from tesserack.distributed.nn import functional as differentiable
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "all_to_all_single",
     "all_to_all_single_autograd",
     "broadcast",
+    "permute_tensor",
     "reduce_scatter_tensor",
     "reduce_scatter_tensor_autograd",
     "wait_tensor",
@@ -36,8 +45,33 @@ def _reduced_by(op: Any) -> str:
 
 def _name(group: Any) -> str | None:
     """A group's name, as operators take it; None outside of it, where nothing happens."""
-    made = resolve(group)
+    made = resolve(_group(group))
     return None if made is None else made.group_name
+
+
+_of_ranks: dict[tuple[str, tuple[int, ...]], Any] = {}  # groups made of lists of ranks, by the world they are of
+at_end.append(_of_ranks.clear)
+
+
+def _group(given: Any) -> Any:
+    """A group, as functions here take it: also a mesh of one dim, a mesh and a dim of it, or ranks of the world, listed
+    or in rows of which this rank is in one. Every rank of the world gives the same."""
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], DeviceMesh):
+        return given[0].get_group(given[1])
+    if not isinstance(given, (list, tuple)):
+        return given
+    world = get_default_group()
+    rows = [list(row) for row in given] if given and isinstance(given[0], (list, tuple)) else [list(given)]
+    if rows == [list(range(world.size()))]:
+        return world
+    key = world.group_name, tuple(tuple(row) for row in rows)
+    if key not in _of_ranks:
+        _of_ranks[key] = new_subgroups_by_enumeration(rows)[0]
+    return _of_ranks[key] or GroupMember.NON_GROUP_MEMBER
+
+
+def _size(group: Any) -> int:
+    return get_world_size(_group(group))
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
@@ -64,7 +98,7 @@ def broadcast(self: Tensor, src: int, group: Any, tag: str = "") -> Tensor:
 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
     """Each rank's tensor, side by side along a dim."""
-    name, size = _name(group), get_world_size(group)
+    name, size = _name(group), _size(group)
     if name is None:
         return self.detach().clone()
     source = self.detach() if self.ndim else self.detach().view(1)
@@ -74,12 +108,12 @@ def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") 
 
 def all_gather_tensor_autograd(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
     """The same, with a gradient."""
-    return ts.cat(differentiable.all_gather(self, group), dim=gather_dim)
+    return ts.cat(differentiable.all_gather(self, _group(group)), dim=gather_dim)
 
 
 def reduce_scatter_tensor(self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
     """This rank's part, along a dim, of what is combined over all ranks."""
-    name, size = _name(group), get_world_size(group)
+    name, size = _name(group), _size(group)
     if name is None:
         return self.detach().clone()
     source = self.detach()
@@ -91,7 +125,7 @@ def reduce_scatter_tensor(self: Tensor, reduceOp: Any, scatter_dim: int, group: 
 
 def reduce_scatter_tensor_autograd(self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
     """The same, with a gradient."""
-    return differentiable.reduce_scatter(self.chunk(get_world_size(group), dim=scatter_dim), _op(reduceOp), group)
+    return differentiable.reduce_scatter(self.chunk(_size(group), dim=scatter_dim), _op(reduceOp), _group(group))
 
 
 def _sized(self: Tensor, output_split_sizes: Sequence[int] | None) -> Tensor:
@@ -110,9 +144,23 @@ def all_to_all_single(
     return out
 
 
+def permute_tensor(self: Tensor, src_dst: Sequence[int], group: Any, tag: str = "") -> Tensor:
+    """The tensor of the rank that has this one's number in ``src_dst``: rank ``k`` sends to rank ``src_dst[k]``."""
+    made = resolve(_group(group))
+    if made is None:
+        return self.detach().clone()
+    if sorted(src_dst) != list(range(made.size())):
+        raise ValueError(f"permute_tensor: expected each rank below {made.size()} once, got {list(src_dst)}")
+    mine = made.rank()
+    rows = self.shape[0]
+    give = [rows if k == src_dst[mine] else 0 for k in range(made.size())]
+    take = [rows if src_dst[k] == mine else 0 for k in range(made.size())]
+    return all_to_all_single(self, take, give, group)
+
+
 def all_to_all_single_autograd(
     self: Tensor, output_split_sizes: Any, input_split_sizes: Any, group: Any, tag: str = ""
 ) -> Tensor:
     """The same, with a gradient."""
     empty = _sized(self, output_split_sizes)
-    return differentiable.all_to_all_single(empty, self, output_split_sizes, input_split_sizes, group)
+    return differentiable.all_to_all_single(empty, self, output_split_sizes, input_split_sizes, _group(group))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from tesserack import _native
 from tesserack.distributed._engine import Call, Engine
 from tesserack.distributed._recorder import Recorder, written
 from tesserack.distributed._work import Runner, Work
@@ -21,6 +22,15 @@ def user_line() -> str:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tesserack":
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def refuse_traced(op: str) -> None:
+    """``RuntimeError`` where a program is being traced: the graph would leave the communication out."""
+    if _native._is_tracing():
+        raise RuntimeError(
+            f"{op}: expected no trace, since this is no operator and the graph would leave it out; call "
+            "ops._c10d_functional, which are operators"
+        )
 
 
 class ProcessGroup:
@@ -85,6 +95,7 @@ class ProcessGroup:
         self, op: str, call: Call, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
     ) -> Work | None:
         """Do a collective after those before it: now, or by itself."""
+        refuse_traced(op)
         entry = self.recorder.begin(op, told, call.where)
 
         def noted() -> Any:
@@ -105,6 +116,7 @@ class ProcessGroup:
         self, op: str, peer: int, job: Callable[[], Any], async_op: bool, result: Any, told: str = ""
     ) -> Work | int:
         """Do a send or receive after those before it in the same direction."""
+        refuse_traced(op)
         direction = "to" if op == "send" else "from"
         of = f"{told} {direction} {'any rank' if peer < 0 else f'rank {peer}'}"
         entry = self.recorder.begin(op, of, user_line(), kind="message")

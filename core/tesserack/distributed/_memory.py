@@ -17,7 +17,8 @@ def on_host(tensor: Tensor) -> bool:
     kind = tensor.device.type
     known = _host_memory.get(kind)
     if known is None:
-        known = _host_memory[kind] = bool(backends.properties(tensor.device)["host_memory"])
+        # Of a meta tensor there is nothing to bring; who needs data says that it has none.
+        known = _host_memory[kind] = tensor.is_meta or bool(backends.properties(tensor.device)["host_memory"])
     return known
 
 

@@ -41,9 +41,9 @@ def _gathered(value: Any, group: Any) -> list[Tensor]:
     made = resolve(group)
     assert made is not None
     data = _packed(value)
-    sizes = [ts.zeros(1, dtype=ts.int64) for _ in range(made.size())]
-    over.all_gather(sizes, ts.tensor([data.numel()]), made)
-    parts = [ts.empty(int(n.item()), dtype=ts.uint8) for n in sizes]
+    sizes = [ts.zeros(1, dtype=ts.int64, device="cpu") for _ in range(made.size())]
+    over.all_gather(sizes, ts.tensor([data.numel()], device="cpu"), made)
+    parts = [ts.empty(int(n.item()), dtype=ts.uint8, device="cpu") for n in sizes]
     over.all_gather(parts, data, made)
     return parts
 
@@ -99,9 +99,9 @@ def broadcast_object_list(
     root = over._root(made, "broadcast_object_list", src, group_src, 0)
     mine = made.rank() == root
     packed = [_packed(each) for each in object_list] if mine else []
-    sizes = ts.tensor([p.numel() for p in packed] if mine else [0] * len(object_list), dtype=ts.int64)
+    sizes = ts.tensor([p.numel() for p in packed] if mine else [0] * len(object_list), dtype=ts.int64, device="cpu")
     over.broadcast(sizes, group=made, group_src=root)
-    data = ts.cat(packed) if packed else ts.empty(int(sizes.sum().item()), dtype=ts.uint8)
+    data = ts.cat(packed) if packed else ts.empty(int(sizes.sum().item()), dtype=ts.uint8, device="cpu")
     over.broadcast(data, group=made, group_src=root)
     if not mine:
         object_list[:] = [_unpacked(part) for part in data.split(sizes.tolist())]
@@ -141,9 +141,9 @@ def send_object_list(
 ) -> None:
     """Send objects to a rank."""
     packed = [_packed(each) for each in object_list]
-    sizes = ts.tensor([p.numel() for p in packed], dtype=ts.int64)
+    sizes = ts.tensor([p.numel() for p in packed], dtype=ts.int64, device="cpu")
     send(sizes, dst, group, group_dst=group_dst)
-    send(ts.cat(packed) if packed else ts.empty(0, dtype=ts.uint8), dst, group, group_dst=group_dst)
+    send(ts.cat(packed) if packed else ts.empty(0, dtype=ts.uint8, device="cpu"), dst, group, group_dst=group_dst)
 
 
 def recv_object_list(
@@ -155,11 +155,11 @@ def recv_object_list(
     use_batch: bool = False,
 ) -> int:
     """Receive as many objects as ``object_list`` has, from a rank or from any; returns whose they were."""
-    sizes = ts.zeros(len(object_list), dtype=ts.int64)
+    sizes = ts.zeros(len(object_list), dtype=ts.int64, device="cpu")
     source = recv(sizes, src, group, group_src=group_src)
     if source < 0 and src is None and group_src is not None:
         source = get_global_rank(group, group_src)
-    data = ts.empty(int(sizes.sum().item()), dtype=ts.uint8)
+    data = ts.empty(int(sizes.sum().item()), dtype=ts.uint8, device="cpu")
     recv(data, source, group)
     object_list[:] = [_unpacked(part) for part in data.split(sizes.tolist())]
     return source

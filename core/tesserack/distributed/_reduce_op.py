@@ -70,6 +70,9 @@ class ReduceOp(metaclass=_Named):
     def __repr__(self) -> str:
         return f"<RedOpType.{self._kind.name}: {self._kind.value}>"
 
+    def __str__(self) -> str:
+        return f"RedOpType.{self._kind.name}"
+
     def __reduce__(self) -> Any:
         return ReduceOp, (self._kind, self._factor)
 

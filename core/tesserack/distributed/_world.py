@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from tesserack.distributed._backends import COMMUNICATOR, DEFAULT_BACKEND, Backend, is_known
+from tesserack.distributed._backends import COMMUNICATOR, DEFAULT_BACKEND, Backend, automatic, is_known
 from tesserack.distributed._gathering import gather
 from tesserack.distributed._group import ProcessGroup
 from tesserack.distributed._recorder import prepare
-from tesserack.distributed._rendezvous import Meeting, started_by_mpi, store_for
+from tesserack.distributed._rendezvous import Meeting, launched, started_by_mpi, store_for
 from tesserack.distributed._stores import HashStore, PrefixStore
 
 __all__ = [
@@ -138,6 +138,12 @@ def _engine_name(backend: str) -> str:
     return name
 
 
+def _is_alone(backend: str) -> bool:
+    """Whether a rank is run without the others, which never come."""
+    name = _engine_name(backend)
+    return name == "fake" or (Backend.makers[name] is automatic and os.environ.get(COMMUNICATOR, "").lower() == "fake")
+
+
 def _own_meeting(backend: str, timeout: timedelta) -> Meeting | None:
     """Where the communicator itself knows the ranks, as MPI does: asked where it is meant, and where mpiexec has
     started the program without the address of a master."""
@@ -154,7 +160,8 @@ def _own_meeting(backend: str, timeout: timedelta) -> Meeting | None:
 def _make(meeting: Meeting, ranks: Sequence[int], backend: str, name: str, timeout: timedelta) -> ProcessGroup:
     store = PrefixStore(name, meeting.store)
     engine = Backend.makers[_engine_name(backend)](store, "engine", meeting.rank, meeting.size, timeout.total_seconds())
-    made = ProcessGroup(engine, store, ranks, name, backend, timeout)
+    make: Callable[..., ProcessGroup] = getattr(engine, "make_group", ProcessGroup)
+    made = make(engine, store, ranks, name, backend, timeout)
     _world.groups[name] = made
     return made
 
@@ -201,14 +208,16 @@ def init_process_group(
     if store is not None and init_method is not None:
         raise AssertionError("Cannot specify both init_method and store.")
     chosen, bound = Backend(backend or DEFAULT_BACKEND), _seconds(timeout)
-    _engine_name(chosen)
-    if _engine_name(chosen) == "fake" and store is None:
+    alone = _is_alone(chosen)
+    if alone and store is None:
         store = HashStore()
+        told = launched(os.environ) or (-1, -1)
+        rank, world_size = (rank if rank >= 0 else told[0]), (world_size if world_size >= 0 else told[1])
     meeting = _own_meeting(chosen, bound) if store is None and init_method is None else None
     meeting = meeting or store_for(init_method, store, rank, world_size, bound)
     # Programs may begin, end and begin again over one store: keys of each start are its own.
     name = f"world{next(_world.starts)}"
-    if _engine_name(chosen) != "fake":  # its other ranks never come
+    if not alone:
         gather(PrefixStore(name, meeting.store), meeting.rank, meeting.size, bound)
     _world.default = GroupMember.WORLD = _make(meeting, range(meeting.size), chosen, name, bound)
     _world.default.group_desc = group_name or "default_pg"

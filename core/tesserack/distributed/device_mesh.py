@@ -41,7 +41,9 @@ class DeviceMesh:
     ) -> None:
         self.device_type = device_type
         self.mesh: Tensor = (
-            mesh.detach().cpu().to(ts.int64) if isinstance(mesh, Tensor) else ts.tensor(mesh, dtype=ts.int64)
+            mesh.detach().cpu().to(ts.int64)
+            if isinstance(mesh, Tensor)
+            else ts.tensor(mesh, dtype=ts.int64, device="cpu")
         )
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         if self.mesh_dim_names is not None and len(self.mesh_dim_names) != self.mesh.ndim:
@@ -217,5 +219,5 @@ def init_device_mesh(
         raise RuntimeError(
             f"init_device_mesh: expected a name for each of {len(mesh_shape)} dims, got {mesh_dim_names}"
         )
-    mesh = ts.arange(math.prod(mesh_shape)).reshape(tuple(mesh_shape))
+    mesh = ts.arange(math.prod(mesh_shape), device="cpu").reshape(tuple(mesh_shape))
     return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names)

@@ -33,6 +33,7 @@ class TensorType:
 class _DynType:
     """Any type: nothing is known."""
 
+    _unknown_type = True  # as unknowns of unification have it
     __name__ = "_DynType"
 
     def __eq__(self, other: object) -> bool:
@@ -48,9 +49,13 @@ class _DynType:
 Dyn = _DynType()
 
 
+def _unknown(kind: Any) -> bool:
+    return bool(getattr(type(kind), "_unknown_type", False))
+
+
 def is_consistent(t1: Any, t2: Any) -> bool:
     """Whether both may be types of one value: where either is not known, they may."""
-    if t1 == t2 or isinstance(t1, _DynType) or isinstance(t2, _DynType):
+    if t1 == t2 or _unknown(t1) or _unknown(t2):
         return True
     if isinstance(t1, TensorType) and isinstance(t2, TensorType):
         sizes = len(t1.__args__) == len(t2.__args__)

@@ -94,6 +94,14 @@ class Node:
         """What it makes."""
         return list(self._values(self._info["results"]))
 
+    def inputsSize(self) -> int:
+        """How many values it is given."""
+        return len(self.inputs())
+
+    def outputsSize(self) -> int:
+        """How many values it makes."""
+        return len(self.outputs())
+
     def output(self) -> Value:
         """The only result."""
         (value,) = self.outputs()

@@ -228,7 +228,6 @@ def _check_results(
     def run(called: Callable[..., Any]) -> list[Any]:
         leaves, tree = pytree.tree_flatten((args, kwargs))
         own_args, own_kwargs = pytree.tree_unflatten([_recording._cloned(leaf) for leaf in leaves], tree)
-        ts.manual_seed(0)  # the caller's numbers are put back
         return pytree.tree_leaves(called(*own_args, **own_kwargs))
 
     modules = {} if module is None else dict(module.named_modules(remove_duplicate=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -41,10 +42,23 @@ class Program:
         self._flat = len(flat) if all(flat) and not given[1].children_specs else -1
         self._bound = self.traced.has_backward
         self._held = tuple(self.constants) if not any(self.slots) else None
-        self._runner = _native._GraphRunner(self.traced if self.frozen else self.traced.outer_level())
+        self._level, self._of_cards = self._levels()
+        self._runner = _native._GraphRunner(self._level)
         self._single = self.gave.is_leaf()
         self._special: Any = None
         self._tried = not self.frozen
+
+    def _levels(self) -> tuple[Any, bool]:
+        """The calls that run, and whether they are those that reach cards: a backward pass may use what lies within an
+        operator, and its gradients are the program's own."""
+        if self.frozen:
+            return self.traced, False
+        if not self._bound:
+            return self.traced.outer_level(), False
+        try:
+            return self.traced.outer_level(), False
+        except RuntimeError:
+            return self.traced.leaf_level(), True
 
     # --- running ---
 
@@ -105,21 +119,21 @@ class Program:
         if not self._tried:
             self._specialise()
         special = self._special
-        exact = special is not None and not ts.is_grad_enabled() and not _native._is_tracing()
-        if exact and special.fits(inputs, captures):
-            return special.run(inputs, captures)  # type: ignore[no-any-return]
+        if special is not None and not ts.is_grad_enabled() and not _native._is_tracing():
+            results: list[Tensor] | None = special.run_fitting(inputs, captures)
+            if results is not None:
+                return results
+        if self._of_cards:
+            with ts.no_grad():
+                return self._runner.run(inputs, captures, self._note_guard)
         return self._runner.run(inputs, captures, self._note_guard)
 
     def _note_guard(self, node: int) -> None:
-        graph = self._runner_graph()
-        info = graph.node(node)
+        info = self._level.node(node)
         _recording.warn_where_it_stands(
             f"{self.name}: a decision on sizes, {info['op']}, at {info['line']}, would have come out differently for "
             "these inputs: the trace goes the way of those it was made with"
         )
-
-    def _runner_graph(self) -> Any:
-        return self.traced if self.frozen else self.traced.outer_level()
 
     def _specialise(self) -> None:
         """For the sizes it was traced with, without gradients: the passes' result, made when first called."""
@@ -134,7 +148,7 @@ class Program:
         made = object.__new__(Program)
         made.__dict__.update(self.__dict__)
         held = [t.detach().clone() for t in self.captures(modules)]
-        graph = _native._Graph.parse(str(self.traced.outer_level()), held)
+        graph = _native._Graph.parse(str(self._level), held)
         made.traced = graph if graph.writes_memory else graph.optimised(True)
         made.constants = list(made.traced.captured)
         made.slots = [None] * len(made.constants)
@@ -162,7 +176,7 @@ class Program:
     @property
     def code(self) -> str:
         """As Python would write it."""
-        outer = Graph(self._runner_graph())
+        outer = Graph(self._level)
         return code_of(outer, self.name, self.names, self.shown_captures())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -173,7 +187,18 @@ class Program:
                 "one"
             )
         state = dict(self.__dict__)
-        for name in ("traced", "_runner", "_special", "_tried", "_flat", "_bound", "_held", "_single"):
+        for name in (
+            "traced",
+            "_level",
+            "_of_cards",
+            "_runner",
+            "_special",
+            "_tried",
+            "_flat",
+            "_bound",
+            "_held",
+            "_single",
+        ):
             state.pop(name, None)
         # What slots held stands for nothing but its layout.
         stand_ins = [t if slot is None else None for slot, t in zip(self.slots, self.constants, strict=True)]
@@ -210,6 +235,12 @@ class TracedFunction(ScriptFunction):
     def save(self, f: Any, _extra_files: Any = None) -> None:
         """As :func:`tesserack.jit.save`."""
         _archive.write(self, f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: Any = None) -> bytes:
+        """What :meth:`save` writes."""
+        file = io.BytesIO()
+        _archive.write(self, file, _extra_files)
+        return file.getvalue()
 
     def __repr__(self) -> str:
         return f"<tesserack.jit.ScriptFunction {self.name}>"
@@ -249,6 +280,12 @@ class TracedModule(ScriptModule):
     def save(self, f: Any, _extra_files: Any = None) -> None:
         """As :func:`tesserack.jit.save`."""
         _archive.write(self, f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: Any = None) -> bytes:
+        """What :meth:`save` writes."""
+        file = io.BytesIO()
+        _archive.write(self, file, _extra_files)
+        return file.getvalue()
 
     def extra_repr(self) -> str:
         """The original's class."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.amp._autocast import widened
 from tesserack.nn._losses import asked_reduction
 from tesserack.ops.registry import operators
 
@@ -51,6 +52,7 @@ def multi_margin_loss(
     """
     name = "multi_margin_loss"
     reduction = asked_reduction(reduction, size_average, reduce)
+    input = widened(input)
     if p not in (1, 2):
         raise ValueError(f"{name}: only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
@@ -89,6 +91,7 @@ def multilabel_margin_loss(
     """
     name = "multilabel_margin_loss"
     reduction = asked_reduction(reduction, size_average, reduce)
+    input = widened(input)
     if input.ndim > 2 or target.shape != input.shape or (input.ndim and input.shape[-1] == 0):
         raise RuntimeError(f"{name}: expected input (N, C) or (C) and target alike, got {tuple(input.shape)} and "
                            f"{tuple(target.shape)}")  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.amp._autocast import widened
 from tesserack.nn._sizes import to_tuple
 from tesserack.ops.registry import operators
 
@@ -132,7 +133,8 @@ def max_pool3d(
     >>> max_pool3d(ts.arange(8.0).reshape(1, 2, 2, 2), 2).tolist()
     [[[[7.0]]]]
     """
-    both = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    given = input if return_indices else widened(input)
+    both = max_pool3d_with_indices(given, kernel_size, stride, padding, dilation, ceil_mode)
     return both if return_indices else both[0]
 
 
@@ -163,6 +165,7 @@ def _adaptive_sizes(input: Tensor, output_size: Any, dims: int) -> list[int]:
 def _adaptive_max(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
     sizes = _adaptive_sizes(input, output_size, dims)
     _check_rank(name, input, dims)
+    input = widened(input) if dims == 3 else input
     if min(sizes) == 0:
         return _none(input, sizes), input.new_empty((*input.shape[:-dims], *sizes), dtype=ts.int64)
     pairs = zip(input.shape[-dims:], sizes, strict=True)
@@ -217,6 +220,7 @@ def _fractional(
         raise RuntimeError(f"{name}: expected a {dims + 1}D or {dims + 2}D input, got {tuple(input.shape)}")
     if (output_size is None) == (output_ratio is None):
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    input = widened(input)
     kernel = to_tuple(kernel_size, dims)
     sizes = input.shape[-dims:]
     if output_size is None:
@@ -367,6 +371,7 @@ def avg_pool3d(
     """
     name = "avg_pool3d"
     _check_rank(name, input, 3)
+    input = widened(input)
     if divisor_override == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")
     kernel, pad = to_tuple(kernel_size, 3), to_tuple(padding, 3)
@@ -411,6 +416,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """
     sizes = _adaptive_sizes(input, output_size, 3)
     _check_rank("adaptive_avg_pool3d", input, 3)
+    input = widened(input)
     if min(sizes) == 0:
         return _none(input, sizes)
     if sizes[1] * sizes[2] >= 2**31:

@@ -10,7 +10,16 @@ from typing import Any
 import tesserack as ts
 from tesserack import Tensor, _native
 
-__all__ = ["NUMBERS", "as_counter", "count_steps", "counter", "numbers_of"]
+__all__ = [
+    "NUMBERS",
+    "as_counter",
+    "count_steps",
+    "count_traced",
+    "counter",
+    "numbers_of",
+    "refuse_traced_counts",
+    "refuse_traced_start",
+]
 
 State = dict[str, Any]
 
@@ -49,3 +58,35 @@ def count_steps(states: list[State]) -> list[float]:
     counts = [number + 1 for number in before]
     _native._set_host_numbers(tensors, counts)
     return counts
+
+
+def count_traced(states: list[State]) -> Tensor:
+    """The same in a program that is traced, by operators; the count, where it is one. ``RuntimeError``"""
+    tensors = [as_counter(state, "step") for state in states]
+    if len(set(numbers_of(tensors))) > 1:
+        raise RuntimeError(
+            "jit: expected parameters that have made as many steps each, since a traced step has one count for all; "
+            "let all of them make their steps together"
+        )
+    with ts.no_grad():
+        for tensor in tensors:
+            tensor.add_(1)
+    return tensors[0]
+
+
+def refuse_traced_counts(optimizer: str, why: str) -> None:
+    """``RuntimeError`` in a program that is traced: numbers that follow from the count of steps would stay."""
+    if _native._is_tracing():
+        raise RuntimeError(
+            f"jit: {optimizer} with {why} computes numbers from its count of steps outside of operators, and a trace "
+            "would go on with those of now; trace what comes before step(), or use SGD, Adam or AdamW"
+        )
+
+
+def refuse_traced_start(optimizer: str) -> None:
+    """``RuntimeError`` in a program that is traced: every run of it would start the state anew."""
+    if _native._is_tracing():
+        raise RuntimeError(
+            f"jit: expected an optimizer that has made a step, since a trace of {optimizer}'s first would start its "
+            "state in every run; call the function once before it is traced"
+        )

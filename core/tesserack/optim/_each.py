@@ -6,7 +6,16 @@ from typing import Any
 
 import tesserack as ts
 from tesserack import Tensor, _native, ops
-from tesserack.optim._counts import NUMBERS, as_counter, count_steps, counter, numbers_of
+from tesserack.optim._counts import (
+    NUMBERS,
+    as_counter,
+    count_steps,
+    count_traced,
+    counter,
+    numbers_of,
+    refuse_traced_counts,
+    refuse_traced_start,
+)
 from tesserack.optim._rules import Rule
 from tesserack.optim.optimizer import Group, require
 
@@ -52,14 +61,20 @@ class EachOptimizer:
                 raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
             state = self.state[param]
             if not state:
+                refuse_traced_start(type(self).__name__)
                 state["step"] = counter(0.0) if self._counts_in_tensors else 0
                 self._start(state, param, group)
-            if self._counts_in_tensors:
+            traced = _native._is_tracing()
+            if self._counts_in_tensors and traced:
+                (step,) = numbers_of([count_traced([state])])
+            elif self._counts_in_tensors:
                 (step,) = count_steps([state])
             else:
                 step = state["step"] = int(state["step"]) + 1
             seen = _Seen(state, step, param.is_complex())
             ruled = self._rule(seen, group) if param.grad.layout is ts.strided else None
+            if traced and not self._is_constant(state, step, param, group, ruled):
+                refuse_traced_counts(type(self).__name__, "these options")
             if ruled is not None and _is_plain(param, group):
                 together.setdefault((*ruled, param.dtype, param.device), []).append(param)
             else:
@@ -69,6 +84,11 @@ class EachOptimizer:
             lists: list[list[Tensor]] = [[self.state[param][name] for param in params] for name in rule.states]
             lists += [[]] * (3 - len(lists))
             ops._optimizer_step_(rule.text, params, [param.grad for param in params], *lists, *numbers)
+
+    def _is_constant(self, state: State, step: float, param: Tensor, group: Group, ruled: Any) -> bool:
+        """Whether the next step has the numbers of this one, which a trace keeps."""
+        seen = _Seen(state, step + 1, param.is_complex())
+        return ruled is not None and not seen._numbers and self._rule(seen, group) == ruled
 
     def _step_apart(self, param: Tensor, grad: Tensor, state: State, group: Group, ruled: Any) -> None:
         """By single operators; complex numbers are pairs of real ones."""

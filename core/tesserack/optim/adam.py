@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 import tesserack as ts
-from tesserack import Tensor
-from tesserack.optim._counts import count_steps, counter
+from tesserack import Tensor, _native, ops
+from tesserack.optim._counts import count_steps, count_traced, counter, refuse_traced_counts, refuse_traced_start
 from tesserack.optim._each import as_reals, kept, moments, refuse_capturable
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
@@ -82,11 +82,15 @@ class Adam(Optimizer):
         for params in same_kind(group["params"]):
             refuse_capturable(group, params[0])
             if group.get("differentiable"):
+                refuse_traced_counts(type(self).__name__, "differentiable=True")
                 states = self._started_states(params, group["amsgrad"])
                 for param, state, step in zip(params, states, count_steps(states), strict=True):
                     self._recorded(group, param, cast("Tensor", param.grad), state, step)
                 continue
             states = self._started_states(params, group["amsgrad"])
+            if _native._is_tracing():
+                self._fused(group, params, states, count_traced(states))
+                continue
             steps = count_steps(states)
             if steps.count(steps[0]) == len(steps):
                 self._fused(group, params, states, steps[0])
@@ -100,6 +104,7 @@ class Adam(Optimizer):
         states = [self.state[param] for param in params]
         for param, state in zip(params, states, strict=True):
             if not state:
+                refuse_traced_start(type(self).__name__)
                 state["step"] = counter(0.0)
                 state["exp_avg"] = ts.zeros_like(param)
                 state["exp_avg_sq"] = ts.zeros_like(param)
@@ -107,16 +112,17 @@ class Adam(Optimizer):
                 state["max_exp_avg_sq"] = ts.zeros_like(param)
         return states
 
-    def _fused(self, group: Group, params: list[Tensor], states: list[dict[str, Any]], step: float) -> None:
+    def _fused(self, group: Group, params: list[Tensor], states: list[dict[str, Any]], step: float | Tensor) -> None:
         beta1, beta2 = group["betas"]
         amsgrad = group["amsgrad"]
-        ts.adam_step_(
+        counted = isinstance(step, Tensor)
+        (ops._adam_step_counted_ if counted else ts.adam_step_)(
             as_reals(params),
             as_reals([cast("Tensor", param.grad) for param in params], read=True),
             as_reals([state["exp_avg"] for state in states]),
             as_reals([state["exp_avg_sq"] for state in states]),
             as_reals([state["max_exp_avg_sq"] for state in states] if amsgrad else []),
-            int(step),
+            step if counted else int(step),
             float(group["lr"]),
             float(beta1),
             float(beta2),

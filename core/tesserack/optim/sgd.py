@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import tesserack as ts
 from tesserack import Tensor
+from tesserack.optim._counts import refuse_traced_start
 from tesserack.optim._each import as_reals
 from tesserack.optim.optimizer import Group, Optimizer, require, same_kind
 
@@ -78,6 +79,7 @@ class SGD(Optimizer):
         for params in same_kind(group["params"]):
             new = [param for param in params if "momentum_buffer" not in states[param]]
             for param in new:
+                refuse_traced_start(type(self).__name__)
                 states[param]["momentum_buffer"] = ts.zeros_like(param)
             old = [param for param in params if param not in set(new)] if new else params
             for chosen, first_step in ((old, False), (new, True)):

@@ -88,6 +88,7 @@ def checkpoint(
             raise ValueError(
                 f"checkpoint: use_reentrant=True takes no keyword arguments and no context_fn, got {[*kwargs]}"
             )
+        check_backward_validity(args)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     if determinism_check not in ("default", "none"):
         raise ValueError(f"checkpoint: expected determinism_check 'default' or 'none', got {determinism_check!r}")
@@ -410,7 +411,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warn where no argument requires gradients: then there is none for what is in the function either."""
     if not any(value.requires_grad for value in inputs if isinstance(value, Tensor)):
-        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3)
 
 
 class DefaultDeviceType:

@@ -53,6 +53,61 @@ def groups(n: int, me: int) -> None:
     assert x.item() == n * (n - 1) // 2
 
 
+def methods(n: int, me: int) -> None:
+    group, x, total = dist.group.WORLD, ts.full((2,), float(me)), float(n * (n - 1) // 2)
+    group.allreduce([x]).wait()
+    assert x.tolist() == [total] * 2
+    options = dist.AllreduceOptions()
+    options.reduceOp = dist.ReduceOp.MAX
+    x.fill_(me)
+    group.allreduce(x, options).wait()
+    assert x.tolist() == [n - 1.0] * 2
+    x.fill_(me)
+    group.broadcast(x, root=n - 1).wait()
+    assert x.tolist() == [n - 1.0] * 2
+    parts, mine = [ts.zeros(1) for _ in range(n)], ts.tensor([float(me)])
+    group.allgather([parts], [mine]).wait()
+    assert [part.item() for part in parts] == list(range(n))
+    whole = ts.zeros(n)
+    group._allgather_base(whole, mine).wait()
+    assert whole.tolist() == list(range(n))
+    kept = ts.zeros(1)
+    group.reduce_scatter(kept, [ts.full((1,), float(k)) for k in range(n)]).wait()
+    assert kept.item() == n * me
+    group._reduce_scatter_base(kept, ts.arange(float(n))).wait()
+    assert kept.item() == n * me
+    came = ts.zeros(n)
+    group.alltoall_base(came, ts.full((n,), float(me)), [], []).wait()
+    assert came.tolist() == list(range(n))
+    group.gather([parts] if me == 0 else [], [mine], root=0).wait()
+    group.scatter([kept], [parts] if me == 0 else []).wait()
+    assert kept.item() == me
+    works = [group.send([mine], (me + 1) % n, 3), group.recv([kept], (me - 1) % n, 3)]
+    assert all(work.wait() for work in works) and kept.item() == (me - 1) % n
+    group.barrier().wait()
+
+
+def forms_of_groups(n: int, me: int) -> None:
+    from tesserack.distributed import _functional_collectives as functional
+
+    x, mesh = ts.full((2,), float(me)), dist.init_device_mesh("cpu", (1, n), mesh_dim_names=("data", "model"))
+    total = n * (n - 1) / 2
+    for group in (dist.group.WORLD, list(range(n)), [list(range(n))], mesh["model"], (mesh, 1)):
+        assert functional.all_reduce(x, "sum", group).tolist() == [total] * 2
+        assert functional.all_gather_tensor(x, 0, group).shape == (2 * n,)
+    alone = [[rank] for rank in range(n)]
+    assert functional.all_reduce(x, "sum", alone).tolist() == x.tolist()
+    turned = functional.permute_tensor(x, [(k + 1) % n for k in range(n)], dist.group.WORLD)
+    assert turned.tolist() == [float((me - 1) % n)] * 2
+    try:
+        dist.all_reduce(ts.ones(1, dtype=ts.complex64), dist.ReduceOp.MAX)
+    except ValueError as error:
+        assert "MAX on complex" in str(error)
+    else:
+        raise AssertionError
+    assert str(dist.ReduceOp.SUM) == "RedOpType.SUM"
+
+
 def gradients(n: int, me: int) -> None:
     from tesserack.distributed.nn import functional as F
 
@@ -66,7 +121,7 @@ def gradients(n: int, me: int) -> None:
 
 if __name__ == "__main__":
     dist.init_process_group()
-    for part in (messages, objects, groups, gradients):
+    for part in (messages, objects, groups, methods, forms_of_groups, gradients):
         part(dist.get_world_size(), dist.get_rank())
         dist.barrier()
     dist.destroy_process_group()

@@ -10,7 +10,8 @@ Graph without_dead(const Graph& g) {
   for (Id v : g.outputs) need(v);
   for (Id n = static_cast<Id>(g.nodes.size()); n-- > 0;) {
     const Node& node = g.nodes[n];
-    bool stays = is_guard(node.size_op) || is_random(node) || (node.op && node.op->kind == OperatorKind::Opaque);
+    bool stays = is_guard(node.size_op) || is_random(node) || communicates(node) ||
+                 (node.op && node.op->kind == OperatorKind::Opaque);
     g.each_def(node, [&](Id v) { stays = stays || live[v]; });
     for (Id v : written(g, node)) stays = stays || live_memory[g.values[v].alias];
     keep[n] = stays;

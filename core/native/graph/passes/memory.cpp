@@ -22,6 +22,24 @@ bool writes_memory(const Graph& g) {
       g.nodes, [&](const Node& n) { return writes(g, n) || (n.op && n.op->kind == OperatorKind::Opaque); });
 }
 
+// The calls with effects that others see, in order.
+static std::vector<const Operator*> effects_of(const Graph& g) {
+  std::vector<const Operator*> out;
+  for (Id n = 0; n < g.nodes.size(); ++n) {
+    const Node& node = g.nodes[n];
+    if (communicates(node) || is_random(node) || (node.op && node.op->kind == OperatorKind::Opaque))
+      out.push_back(node.op);
+  }
+  return out;
+}
+
+void verify_effects(const Graph& before, const Graph& after) {
+  std::vector<const Operator*> was = effects_of(before), is = effects_of(after);
+  auto [a, b] = std::ranges::mismatch(was, is);
+  TS_CHECK(a == was.end() && b == is.end(), "graph: a pass changed what is done: expected ",
+           a == was.end() ? "the end" : (*a)->name(), " where there is ", b == is.end() ? "the end" : (*b)->name());
+}
+
 std::vector<Id> no_change(const Graph& g) {
   std::vector<Id> same(g.values.size());
   for (Id v = 0; v < same.size(); ++v) same[v] = v;
@@ -33,8 +51,10 @@ Graph optimised(Graph g, bool freeze) {
   for (size_t before = g.nodes.size() + 1; g.nodes.size() < before;) {
     before = g.nodes.size();
     for (auto* pass : {fold, share_equal, rewrite, without_dead}) {
-      g = pass(g);
-      verify(g);
+      Graph next = pass(g);
+      verify(next);
+      verify_effects(g, next);
+      g = std::move(next);
     }
   }
   return g;

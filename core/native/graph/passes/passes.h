@@ -20,6 +20,9 @@ Graph without_dead(const Graph& g);
 // All of them until nothing changes; verified after each. `freeze`: captures count as constants.
 Graph optimised(Graph g, bool freeze);
 bool writes_memory(const Graph& g);
+// RuntimeError where a pass left out, doubled or moved what may only be done once and in order: calls that
+// communicate, operators that nothing is known of, random numbers.
+void verify_effects(const Graph& before, const Graph& after);
 
 // Where memory is written, and who sees it.
 class Memory {

@@ -11,7 +11,8 @@ namespace {
 double largest_float8(DType t) {
   float most = 0;
   for (int code = 0; code < 256; ++code)
-    if (float v = tesserack::backend::float8_to_float(static_cast<int>(t), static_cast<uint8_t>(code)); std::isfinite(v))
+    if (float v = tesserack::backend::float8_to_float(static_cast<int>(t), static_cast<uint8_t>(code));
+        std::isfinite(v))
       most = std::max(most, v);
   return most;
 }

@@ -2,6 +2,7 @@
 #include "dispatch/watch.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
+#include "runtime/recording_state.h"
 #include "tensor/geometry.h"
 #include "tensor/thread_state.h"
 #include "tesserack/float8.hpp"
@@ -132,6 +133,7 @@ void check_same_dtype(const Tensor& a, const Tensor& b, const char* op) {
 }
 
 Scalar read_scalar(const void* at, DType dtype) {
+  note_hidden_dependence();
   switch (dtype) {
   case DType::Bool: return Scalar(read<uint8_t>(at) != 0);
   case DType::UInt8: return Scalar(int64_t{read<uint8_t>(at)});

@@ -1,5 +1,5 @@
 #include "ops/common/host_equal.h"
-#include "runtime/backend.h"
+#include "runtime/recording_state.h"
 #include "tensor/dtype.h"
 #include "tensor/keys.h"
 #include <algorithm>
@@ -37,6 +37,7 @@ template <uint16_t infinity> bool halves_equal(const void* a, const void* b, int
 const void* readable(const Tensor& t) {
   if (!t.is_contiguous() || (t->keys & pending_bits()) || !t->storage || !t->storage->host) return nullptr;
   if (backend_of(t.device()).is_async(t.device().index)) return nullptr;
+  note_hidden_dependence();
   return static_cast<const char*>(t->storage->host) + t->byte_offset;
 }
 

@@ -1,7 +1,7 @@
 #include "ops/linalg/lapack.h"
 #include "ops/common/arguments.h"
 #include "ops/common/copy.h"
-#include "runtime/backend.h"
+#include "runtime/recording_state.h"
 #include "tensor/geometry.h"
 #include <limits>
 
@@ -61,6 +61,7 @@ Tensor zeros_int32(IntSpan sizes, Device device) { return filled(sizes, Scalar(0
 
 void check_info(const Tensor& info, const char* op, const std::function<std::string(int32_t)>& says) {
   if (info.device().is_meta() || info.numel() == 0) return;
+  note_hidden_dependence();
   Tensor here = info.data() ? info : transfer(info, parse_device("cpu"));
   const auto* values = static_cast<const int32_t*>(here.data());
   for (int64_t k = 0; k < here.numel(); ++k) {

@@ -1,5 +1,6 @@
 // Optimizer steps over lists of parameters, in place.
 #include "dispatch/op_handles.h"
+#include "ops/common/arguments.h"
 #include "ops/common/check.h"
 #include "ops/common/declare.h"
 #include "ops/common/raw.h"
@@ -103,6 +104,16 @@ void adam_parts(TensorList params, TensorList grads, TensorList means, TensorLis
     adam.step(params[k], grads[k], means[k], squares[k], amsgrad ? tops[k] : Tensor());
 }
 
+// The count is read when the step is made: a graph of it is one of every step.
+void adam_counted(TensorList params, TensorList grads, TensorList means, TensorList squares, TensorList tops,
+                  const Tensor& step, double lr, double beta1, double beta2, double weight_decay, double eps,
+                  bool amsgrad, bool maximize, bool decoupled) {
+  static const Op once("adam_step_");
+  Results none;
+  once.invoke(none, params, grads, means, squares, tops, host_number(step), lr, beta1, beta2, weight_decay, eps,
+              amsgrad, maximize, decoupled);
+}
+
 } // namespace
 
 TS_OPERATORS(optim) {
@@ -127,6 +138,14 @@ TS_OPERATORS(optim) {
       .function_only()
       .doc("One step of Adam (Kingma and Ba, arXiv:1412.6980) on every parameter, as torch.optim.Adam; decoupled "
            "weight decay is AdamW (arXiv:1711.05101). step counts from 1.");
+  def("_adam_step_counted_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+      "Tensor(d!)[] max_exp_avg_sqs, Tensor step, float lr, float beta1, float beta2, float weight_decay, float eps, "
+      "bool amsgrad, bool maximize, bool decoupled) -> ()")
+      .body<adam_counted>()
+      .reads_host()
+      .not_differentiable()
+      .hidden()
+      .doc("adam_step_ where the count of steps is a tensor, as in programs that are traced.");
 }
 
 } // namespace ts

@@ -94,18 +94,22 @@ std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<
     p->outputs.push_back(reg);
     p->text += (p->text.empty() ? "" : "; ") + to_string(e, variables);
   }
-  p->c = {sizeof(ts_program),
-          program_id(*p),
-          static_cast<int32_t>(p->inputs.size()),
-          static_cast<int32_t>(p->constants.size()),
-          static_cast<int32_t>(p->instructions.size()),
-          static_cast<int32_t>(p->outputs.size()),
-          p->constants.data(),
-          p->instructions.data(),
-          p->outputs.data(),
-          p->text.c_str(),
-          p->integers.data()};
+  finish_program(*p);
   return p;
+}
+
+void finish_program(Program& p) {
+  p.c = {sizeof(ts_program),
+         program_id(p),
+         static_cast<int32_t>(p.inputs.size()),
+         static_cast<int32_t>(p.constants.size()),
+         static_cast<int32_t>(p.instructions.size()),
+         static_cast<int32_t>(p.outputs.size()),
+         p.constants.data(),
+         p.instructions.data(),
+         p.outputs.data(),
+         p.text.c_str(),
+         p.integers.data()};
 }
 
 } // namespace ts::pointwise

@@ -70,5 +70,7 @@ struct Program {
 // `all`: every variable is an input, used or not.
 std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<const std::string> variables,
                                        bool all = false);
+// Of one whose registers and text stand: `c` for kernels, with the number that equal programs share.
+void finish_program(Program& p);
 
 } // namespace ts::pointwise

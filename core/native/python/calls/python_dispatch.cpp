@@ -5,6 +5,7 @@
 #include "python/tensor/tensor_object.h"
 #include "python/types.h"
 #include "runtime/plugin.h"
+#include "runtime/recording_state.h"
 
 namespace ts::py {
 namespace {
@@ -94,6 +95,7 @@ void give_all(const Operator& op, Frame& f, PyObject* result) {
 // --- running -----------------------------------------------------------------------------------------------------
 
 void call_python(PyObject* function, const Operator& op, Frame& f, KeySet rest, KeySet hidden) {
+  note_hidden_dependence();
   GilGuard gil;
   auto* call = PyObject_New(CallObject, CallType);
   if (!call) throw_python();

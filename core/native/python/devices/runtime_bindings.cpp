@@ -290,7 +290,7 @@ pb::dict describe_effects(const Operator& op) {
   for (size_t k = 0; k < op.schema->args.size(); ++k)
     if (op.effects.mutates >> k & 1) mutates.append(op.schema->args[k].name);
   return pb::dict("mutates"_a = mutates, "random"_a = op.effects.random, "reads_host"_a = op.effects.reads_host,
-                  "data_dependent"_a = op.effects.data_dependent);
+                  "data_dependent"_a = op.effects.data_dependent, "communicates"_a = op.effects.communicates);
 }
 
 // The kernel that a declaration names, and with what it is called; None for what has none.

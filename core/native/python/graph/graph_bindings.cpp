@@ -6,6 +6,7 @@
 
 #include "graph/executor.h"
 #include "graph/passes/passes.h"
+#include "graph/plan/cache.h"
 #include "graph/tracer.h"
 #include "python/calls/python_dispatch.h"
 #include "python/devices/runtime_bindings.h"
@@ -201,23 +202,74 @@ void rename(Graph& g, Id v, const std::string& name) {
   g.values[v].name = g.intern(name);
 }
 
+graph::Plans plans_named(const std::string& when) {
+  if (when == "never") return graph::Plans::Never;
+  if (when == "at once") return graph::Plans::AtOnce;
+  TS_CHECK_VALUE(when == "again", "_GraphRunner: expected plans to be 'again', 'at once' or 'never', got '", when, "'");
+  return graph::Plans::Again;
+}
+
 class Runner {
 public:
-  explicit Runner(const Graph& g) : executor_(Graph(g)) {}
-  pb::list run(const pb::object& inputs, const pb::object& captures, const pb::object& on_guard) const {
-    std::vector<Tensor> in = tensors_of(inputs, "graph"), held = tensors_of(captures, "graph");
+  Runner(const Graph& g, const std::string& plans) : executor_(Graph(g), plans_named(plans)) {}
+  // None where `only_fitting`, and sizes, layouts or dtypes are others than were written down.
+  PyObject* run(PyObject* inputs, PyObject* captures, PyObject* on_guard, bool only_fitting) const {
+    std::vector<Tensor> in = tensors_of(inputs, "graph"), held;
+    if (captures) held = tensors_of(captures, "graph");
+    if (only_fitting && !executor_.fits(in, held)) Py_RETURN_NONE;
     std::function<void(Id)> told;
-    if (!on_guard.is_none()) told = [&](Id n) { on_guard(n); };
-    return objects_of(executor_.run(in, held, told));
+    if (on_guard && on_guard != Py_None) told = [on_guard](Id n) { pb::handle{on_guard}(n); };
+    return objects_of(executor_.run(in, held, told)).release().ptr();
   }
 
   bool fits(const pb::object& inputs, const pb::object& captures) const {
     return executor_.fits(tensors_of(inputs, "graph"), tensors_of(captures, "graph"));
   }
 
+  pb::list plans() const {
+    using namespace pybind11::literals;
+    pb::list out;
+    for (const graph::Plan::Summary& s : executor_.plans().summaries())
+      out.append(pb::dict("kernels"_a = s.kernels, "fused"_a = s.fused, "called"_a = s.called, "arena"_a = s.arena,
+                          "apart"_a = s.apart, "operators"_a = s.operators));
+    return out;
+  }
+
 private:
   graph::Executor executor_;
 };
+
+// Called by every run of a compiled or traced program: without what pybind11 asks of a call.
+template <bool only_fitting> PyObject* run_graph(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  return ts::py::guarded([&]() -> PyObject* {
+    constexpr const char* kNames[] = {"inputs", "captures", "on_guard"};
+    PyObject* given[3] = {};
+    TS_CHECK_TYPE(n <= 3, "run() takes at most 3 arguments, got ", n);
+    std::copy_n(args, n, given);
+    for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); ++k) {
+      const auto* at = std::ranges::find_if(kNames, [&](const char* name) {
+        return PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, k), name) == 0;
+      });
+      TS_CHECK_TYPE(at != std::end(kNames) && !given[at - kNames], "run() got an unexpected keyword argument '",
+                    ts::py::to_utf8(PyTuple_GET_ITEM(names, k)), "'");
+      given[at - kNames] = args[n + k];
+    }
+    TS_CHECK_TYPE(given[0], "run(): expected inputs, a list of tensors");
+    return pb::handle(self).cast<const Runner&>().run(given[0], given[1], given[2], only_fitting);
+  });
+}
+
+PyMethodDef g_run_methods[] = {{"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_graph<false>)),
+                                METH_FASTCALL | METH_KEYWORDS, nullptr},
+                               {"run_fitting", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_graph<true>)),
+                                METH_FASTCALL | METH_KEYWORDS, nullptr}};
+
+void add_methods(const pb::object& type, std::span<PyMethodDef> methods) {
+  for (PyMethodDef& method : methods) {
+    ts::py::PyRef made = ts::py::checked(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &method));
+    ts::py::checked_status(PyObject_SetAttrString(type.ptr(), method.ml_name, made.get()));
+  }
+}
 
 } // namespace
 
@@ -269,9 +321,10 @@ void define_graph(pb::module_& m) {
       .def("enter_module", [](Recorder& r, const std::string& path) { r.tracer().enter_module(path); })
       .def("leave_module", [](Recorder& r) { r.tracer().leave_module(); });
   pb::class_<Runner>(m, "_GraphRunner")
-      .def(pb::init<const Graph&>())
-      .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = pb::tuple())
-      .def("run", &Runner::run, pb::arg("inputs"), pb::arg("captures") = pb::tuple(), pb::arg("on_guard") = pb::none());
+      .def(pb::init<const Graph&, const std::string&>(), pb::arg("graph"), pb::arg("plans") = "again")
+      .def("plans", &Runner::plans)
+      .def("fits", &Runner::fits, pb::arg("inputs"), pb::arg("captures") = pb::tuple());
+  add_methods(m.attr("_GraphRunner"), g_run_methods);
 }
 
 } // namespace ts::py_runtime

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,13 +23,28 @@ __all__ = ["Event", "KernelEvent", "Recorder", "gather_kernels", "record_functio
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
+class Interval(NamedTuple):
+    """From a time to another, in microseconds."""
+
+    start: float
+    end: float
+
+    def elapsed_us(self) -> float:
+        """How long it is."""
+        return self.end - self.start
+
+
 class Event:
     """One call of an operator, or one named range. Times are in microseconds."""
 
-    __slots__ = ("children", "device", "end", "memory", "name", "own", "shapes", "stack", "start", "thread", "user")
+    __slots__ = (
+        *("children", "device", "end", "memory", "name", "own", "parent", "shapes", "stack", "start", "thread", "user"),
+        "__weakref__",
+    )
 
     def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
         self.name, self.start, self.thread, self.user = name, start, thread, user
+        self.parent: weakref.ref[Event] | None = None  # who holds it
         self.end = start
         self.own = 0.0
         self.children: list[Event] = []
@@ -51,6 +67,23 @@ class Event:
     def self_memory(self) -> int:
         """Bytes that stay allocated, without those of the calls inside."""
         return self.memory - sum(child.memory for child in self.children)
+
+    # What PyTorch calls them.
+    count, is_async, is_remote, is_legacy, sequence_nr, node_id = 1, False, False, False, -1, -1
+    device_time = device_time_total = self_device_time_total = 0.0
+    key = property(lambda self: self.name)
+    cpu_time = property(lambda self: self.cpu_time_total)
+    cpu_children = property(lambda self: self.children)
+    cpu_memory_usage = property(lambda self: self.memory)
+    self_cpu_memory_usage = property(lambda self: self.self_memory)
+    input_shapes = property(lambda self: self.shapes)
+    is_user_annotation = property(lambda self: self.user)
+    time_range = property(lambda self: Interval(self.start, self.end))
+
+    @property
+    def cpu_parent(self) -> Event | None:
+        """The event inside which it began; None for the outermost."""
+        return None if self.parent is None else self.parent()
 
 
 class KernelEvent(NamedTuple):
@@ -81,6 +114,7 @@ class Recorder:
         event = Event(name, line.charge(), thread, user)
         if line.open:
             line.open[-1].children.append(event)
+            event.parent = weakref.ref(line.open[-1])
         line.open.append(event)
         self.events.append(event)
         if self.stacks:

@@ -1,0 +1,37 @@
+#include "graph/plan/cache.h"
+#include <algorithm>
+
+namespace ts::graph {
+
+PlanCache::Found PlanCache::find(std::span<const Tensor> inputs, std::span<const Tensor> captures, bool at_once) {
+  std::lock_guard lock(mutex_);
+  for (size_t k = 0; k < entries_.size(); ++k) {
+    if (!entries_[k].key.fits(inputs, captures)) continue;
+    if (k > 0)
+      std::rotate(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(k),
+                  entries_.begin() + static_cast<ptrdiff_t>(k) + 1);
+    return {entries_[0].plan, !entries_[0].settled};
+  }
+  if (!PlanKey::plannable(inputs, captures)) return {};
+  if (at_once) return {nullptr, true};
+  if (entries_.size() == kMost) entries_.pop_back();
+  entries_.insert(entries_.begin(), {PlanKey(inputs, captures), nullptr, false});
+  return {};
+}
+
+void PlanCache::put(PlanKey key, std::shared_ptr<const Plan> plan) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [&](const Entry& e) { return e.key == key; });
+  if (entries_.size() == kMost) entries_.pop_back();
+  entries_.insert(entries_.begin(), {std::move(key), std::move(plan), true});
+}
+
+std::vector<Plan::Summary> PlanCache::summaries() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Plan::Summary> out;
+  for (const Entry& e : entries_)
+    if (e.plan) out.push_back(e.plan->summary());
+  return out;
+}
+
+} // namespace ts::graph

@@ -1,0 +1,48 @@
+// What a plan depends on: the tensors given, in all but their values and places, and the modes of the thread.
+#pragma once
+#include "graph/graph.h"
+
+namespace ts::graph {
+
+// Whether this thread may run plans: no mode, watcher or check wants to see operators or single kernels.
+bool may_plan();
+
+class PlanKey {
+public:
+  PlanKey(std::span<const Tensor> inputs, std::span<const Tensor> captures);
+  // Whether a plan for this key serves these tensors, now.
+  bool fits(std::span<const Tensor> inputs, std::span<const Tensor> captures) const;
+  // Whether there may be one at all: dense tensors of one device, none of which a gradient flows to.
+  static bool plannable(std::span<const Tensor> inputs, std::span<const Tensor> captures);
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+
+private:
+  struct Given {
+    DType dtype;
+    uint8_t ndim, flags;
+    bool own_version;
+    Device device;
+    KeySet keys;
+    uint32_t dims;    // in dims_: sizes, then strides
+    uint32_t shares;  // the first that has the same memory
+    int64_t distance; // from where that begins
+    uint64_t misaligned;
+    friend bool operator==(const Given&, const Given&) = default;
+  };
+  struct Modes {
+    bool grad, inference;
+    DType default_dtype;
+    int64_t default_device;
+    uint32_t flags;   // of every call
+    uint64_t kernels; // that there were
+    static Modes now();
+    friend bool operator==(const Modes&, const Modes&) = default;
+  };
+  bool fits(const Given& g, const TensorImpl& t) const;
+
+  std::vector<Given> given_;
+  std::vector<int64_t> dims_;
+  Modes modes_;
+};
+
+} // namespace ts::graph
