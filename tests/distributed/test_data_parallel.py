@@ -80,3 +80,8 @@ def test_the_example_prints_the_losses_of_one_process(launch: Any) -> None:
     assert shared.returncode == 0, shared.stderr
     losses = [line for line in alone.splitlines() if line.startswith("epoch")]
     assert losses and losses == [line for line in shared.stdout.splitlines() if line.startswith("epoch")]
+
+
+def test_gradients_are_reduced_by_each_kind_of_hook(launch: Any) -> None:
+    done = launch("hooks.py", 2)
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -48,6 +48,8 @@ class DeviceMesh:
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         if self.mesh_dim_names is not None and len(self.mesh_dim_names) != self.mesh.ndim:
             raise ValueError(f"DeviceMesh: expected {self.mesh.ndim} names of dims, got {self.mesh_dim_names}")
+        if len(set(self.mesh_dim_names or ())) != len(self.mesh_dim_names or ()):
+            raise RuntimeError(f"Each mesh_dim_name must be unique. Found repeated ones in {self.mesh_dim_names}")
         if not _world.is_initialized():
             _world.init_process_group()
         seen = self.mesh.flatten().tolist()
@@ -56,6 +58,8 @@ class DeviceMesh:
         self._ranks, self._shape = tuple(seen), tuple(self.mesh.shape)
         self._coordinate = self._place(_world.get_rank())
         self._root: DeviceMesh | None = None  # what this is a part of
+        self._flattened: dict[str, DeviceMesh] = {}  # of a root: dims made of several, by name
+        self._from_dims: list[int] = []  # of one of those: the root's dims
         self._groups = list(_groups) if _groups is not None else [self._made(dim) for dim in range(self.mesh.ndim)]
         _alive[id(self)] = self
 
@@ -127,17 +131,77 @@ class DeviceMesh:
 
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
         wanted = (names,) if isinstance(names, str) else tuple(names)
-        dims = [self._dim(name) for name in wanted]
+        if len(wanted) == 1 and wanted[0] in self.root._flattened:
+            return self.root._flattened[wanted[0]]
+        if any(name in self.root._flattened for name in wanted):
+            return self.root._part(wanted)
+        return self._part(wanted)
+
+    def _part(self, wanted: tuple[str, ...]) -> DeviceMesh:
+        """This rank's part along dims by name, those that were made of several too."""
+        made_of = {name: tuple(mesh._from_dims) for name, mesh in self._flattened.items()}
+        lists = [made_of.get(name) or (self._dim(name),) for name in wanted]
+        dims = [dim for each in lists for dim in each]
         at = self.get_coordinate()
         if at is None:
             raise RuntimeError("DeviceMesh: expected a rank of the mesh to take a part of it")
         index = tuple(slice(None) if dim in dims else at[dim] for dim in range(self.ndim))
-        part = self.mesh[index]
         order = [sorted(dims).index(dim) for dim in dims]
-        groups = [self.get_all_groups()[dim] for dim in dims]
-        made = DeviceMesh(self.device_type, part.permute(order), mesh_dim_names=wanted, _groups=groups)
+        sizes = [math.prod(self._shape[dim] for dim in each) for each in lists]
+        part = self.mesh[index].permute(order).reshape(sizes)
+        groups = [
+            self._flattened[name].get_group() if name in made_of else self.get_all_groups()[each[0]]
+            for name, each in zip(wanted, lists, strict=True)
+        ]
+        made = DeviceMesh(self.device_type, part, mesh_dim_names=wanted, _groups=groups)
         made._root = self.root
         return made
+
+    def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
+        """One dim of all of this mesh's, which the root then has by name. Every rank of the root calls this."""
+        root, names = self.root, self.mesh_dim_names
+        if not names:
+            raise RuntimeError("Cannot flatten a DeviceMesh without mesh_dim_names!")
+        name = mesh_dim_name or "_".join(names)
+        if self.ndim == 1 and name in names:
+            return self
+        dims = [root._dim(each) for each in names]
+        known = root._flattened.get(name)
+        if known is not None and known._from_dims == dims:
+            return known
+        if known is not None or name in (root.mesh_dim_names or ()):
+            raise ValueError(f"DeviceMesh: expected a name that no dim has, got {name!r}")
+        others = [dim for dim in range(root.ndim) if dim not in dims]
+        rows = root.mesh.permute(others + dims).reshape(-1, self.size()).tolist()
+        mine, _ = _world.new_subgroups_by_enumeration(rows)
+        made = DeviceMesh(self.device_type, self.mesh.flatten(), mesh_dim_names=(name,), _groups=[mine])
+        made._root, made._from_dims = root, dims
+        root._flattened[name] = made
+        return made
+
+    def _unflatten(
+        self,
+        dim: int | str,
+        mesh_sizes: Sequence[int],
+        mesh_dim_names: Sequence[str],
+        backend_override: Any = None,
+    ) -> DeviceMesh:
+        """The mesh with several dims in the place of one. Every rank of the root calls this."""
+        names = self.mesh_dim_names
+        if isinstance(dim, int) and dim >= self.ndim:
+            raise ValueError(f"dim {dim} specified in `_unflatten` is out of range {self.ndim}")
+        if isinstance(dim, str) and dim not in (names or ()):
+            raise ValueError(f"dim {dim} specified in `_unflatten` is not in {names}")
+        if len(mesh_sizes) != len(mesh_dim_names):
+            raise RuntimeError("mesh_dim_names must have same length as mesh_sizes in _unflatten!")
+        if names is None or self.root.mesh_dim_names is None:
+            raise RuntimeError("DeviceMesh: expected a mesh with names of dims to unflatten one")
+        at, root = self._dim(dim), self.root
+        there = root._dim(names[at])
+        whole = root.mesh.unflatten(there, tuple(mesh_sizes))
+        of_root = (*root.mesh_dim_names[:there], *mesh_dim_names, *root.mesh_dim_names[there + 1 :])
+        made = DeviceMesh(self.device_type, whole, mesh_dim_names=of_root)
+        return made if self is root else made[(*names[:at], *mesh_dim_names, *names[at + 1 :])]
 
     @property
     def root(self) -> DeviceMesh:
@@ -190,7 +254,7 @@ def mesh_of(device_type: str, ranks: Tensor, names: Any) -> DeviceMesh:
     made.device_type, made.mesh, made.mesh_dim_names = device_type, ranks, names
     made._ranks, made._shape, made._groups = tuple(made.mesh.flatten().tolist()), tuple(made.mesh.shape), []
     made._coordinate = made._place(_world.get_rank()) if _world.is_initialized() else None
-    made._root = None
+    made._root, made._flattened, made._from_dims = None, {}, []
     return next((mesh for mesh in list(_alive.values()) if mesh == made and mesh._is_open()), made)
 
 

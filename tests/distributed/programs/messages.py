@@ -108,6 +108,33 @@ def forms_of_groups(n: int, me: int) -> None:
     assert str(dist.ReduceOp.SUM) == "RedOpType.SUM"
 
 
+def dims_of_meshes(n: int, me: int) -> None:
+    mesh = dist.init_device_mesh("cpu", (1, n, 1), mesh_dim_names=("pp", "dp", "cp"))
+    joined = mesh["dp", "cp"]._flatten("dp_cp")
+    assert joined.mesh.tolist() == list(range(n)) and mesh["dp_cp"] is joined and joined.mesh_dim_names == ("dp_cp",)
+    assert mesh["dp", "cp"]._flatten("dp_cp") is joined and joined._flatten() is joined and joined.root is mesh
+    x = ts.tensor([me])
+    dist.all_reduce(x, group=mesh["dp_cp"].get_group())
+    assert x.item() == n * (n - 1) // 2
+    both = mesh["pp", "dp_cp"]
+    assert both.shape == (1, n) and both["dp_cp"].size() == n and both.get_group("dp_cp") is joined.get_group()
+    world = dist.init_device_mesh("cpu", (n,), mesh_dim_names=("world",))
+    cut = world._unflatten("world", (n, 1), ("dp", "tp"))
+    assert cut.mesh.tolist() == [[k] for k in range(n)] and cut["dp"].get_local_rank() == me
+    dist.all_reduce(x, group=cut["tp"].get_group())
+    assert x.item() == n * (n - 1) // 2
+    for wrong in (lambda: mesh["dp", "cp"]._flatten("pp"), lambda: world._unflatten(0, (n,), ("a", "b"))):
+        try:
+            wrong()
+        except (ValueError, RuntimeError):
+            continue
+        raise AssertionError
+    try:
+        dist.init_device_mesh("cpu", (1, n), mesh_dim_names=("a", "a"))
+    except RuntimeError as error:
+        assert "must be unique" in str(error)
+
+
 def gradients(n: int, me: int) -> None:
     from tesserack.distributed.nn import functional as F
 
@@ -121,7 +148,7 @@ def gradients(n: int, me: int) -> None:
 
 if __name__ == "__main__":
     dist.init_process_group()
-    for part in (messages, objects, groups, methods, forms_of_groups, gradients):
+    for part in (messages, objects, groups, methods, forms_of_groups, dims_of_meshes, gradients):
         part(dist.get_world_size(), dist.get_rank())
         dist.barrier()
     dist.destroy_process_group()
