@@ -6,6 +6,7 @@ from typing import Any
 
 from tesserack import Tensor, empty
 from tesserack._tensor.copying import deep_copy_of
+from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack._tensor.pickling import dtype_named, name_of
 from tesserack._tensor.subclass import no_override
 
@@ -109,7 +110,7 @@ def _plain(tensor: Tensor) -> Tensor:
 
 # What may be asked of a tensor that has no shape yet: where it is, and that another place or dtype be meant.
 _ALLOWED = frozenset(
-    ("bfloat16", "bool", "char", "copy_", "cpu", "cuda", "detach", "double", "float", "get_device", "half", "int")
+    ("bfloat16", "bool", "char", "copy_", "cpu", "cuda", "double", "float", "get_device", "half", "int")
     + ("is_complex", "is_floating_point", "long", "requires_grad_", "short", "size", "to", "type")
 )
 _REFUSED = (
@@ -137,9 +138,10 @@ class UninitializedTensorMixin:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(getattr(func, "__name__", func))
-        if name in _ALLOWED:
-            return NotImplemented
-        raise _refusal(name)
+        if name not in _ALLOWED:
+            raise _refusal(name)
+        with DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Take uninitialised memory of ``shape``; device and dtype are those of the placeholder if None."""
