@@ -49,7 +49,9 @@ def _name(group: Any) -> str | None:
     return None if made is None else made.group_name
 
 
-_of_ranks: dict[tuple[str, tuple[int, ...]], Any] = {}  # groups made of lists of ranks, by the world they are of
+_of_ranks: dict[
+    tuple[str, tuple[tuple[int, ...], ...]], Any
+] = {}  # groups made of lists of ranks, by the world they are of
 at_end.append(_of_ranks.clear)
 
 

@@ -194,12 +194,13 @@ class DeviceMesh:
             raise ValueError(f"dim {dim} specified in `_unflatten` is not in {names}")
         if len(mesh_sizes) != len(mesh_dim_names):
             raise RuntimeError("mesh_dim_names must have same length as mesh_sizes in _unflatten!")
-        if names is None or self.root.mesh_dim_names is None:
+        root, at = self.root, self._dim(dim)
+        of_root = root.mesh_dim_names
+        if names is None or of_root is None:
             raise RuntimeError("DeviceMesh: expected a mesh with names of dims to unflatten one")
-        at, root = self._dim(dim), self.root
         there = root._dim(names[at])
         whole = root.mesh.unflatten(there, tuple(mesh_sizes))
-        of_root = (*root.mesh_dim_names[:there], *mesh_dim_names, *root.mesh_dim_names[there + 1 :])
+        of_root = (*of_root[:there], *mesh_dim_names, *of_root[there + 1 :])
         made = DeviceMesh(self.device_type, whole, mesh_dim_names=of_root)
         return made if self is root else made[(*names[:at], *mesh_dim_names, *names[at + 1 :])]
 

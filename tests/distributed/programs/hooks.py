@@ -45,6 +45,13 @@ def main() -> None:
     model = nn.parallel.DistributedDataParallel(net())
     model.register_comm_hook(None, lambda g, b: quantization_hooks.quantization_perchannel_hook(g, b, 7))
     assert (gradients(model, me) - mean).abs().max() < 0.02 * mean.abs().max()
+    told = model._get_ddp_logging_data()
+    assert (told["world_size"], told["rank"], told["module_name"], told["num_parameter_tensors"]) == (
+        n,
+        me,
+        "Sequential",
+        4,
+    )
     for within, after in ((dist.new_group(), mean), (dist.new_subgroups(1)[0], own)):
         model = nn.parallel.DistributedDataParallel(net())
         state = post_localSGD_hook.PostLocalSGDState(None, within, 2)

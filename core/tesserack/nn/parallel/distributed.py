@@ -244,6 +244,24 @@ class DistributedDataParallel(Module, Joinable):
     def _set_static_graph(self) -> None:
         self.static_graph = self.reducer.static = True
 
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """What there is to tell of the module and its reductions."""
+        buckets = [bucket.buffer.numel() * bucket.buffer.element_size() for bucket in self.reducer.buckets]
+        return {
+            "world_size": dist.get_world_size(self.process_group),
+            "rank": dist.get_rank(self.process_group),
+            "module_name": type(self.module).__name__,
+            "backend_name": str(dist.get_backend(self.process_group)),
+            "broadcast_buffers": self.broadcast_buffers,
+            "bucket_cap_bytes": self.bucket_bytes_cap,
+            "find_unused_parameters": self.find_unused_parameters,
+            "gradient_as_bucket_view": self.gradient_as_bucket_view,
+            "static_graph": self.static_graph,
+            "bucket_sizes": ", ".join(map(str, buckets)),
+            "num_parameter_tensors": sum(len(bucket.parameters) for bucket in self.reducer.buckets),
+            "total_parameter_size_bytes": sum(buckets),
+        }
+
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Sequence[str]) -> None:
         module._ddp_params_and_buffers_to_ignore = list(names)
