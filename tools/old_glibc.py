@@ -32,7 +32,8 @@ def flags(folder: Path, machine: str = platform.machine(), compiler: str | None 
     calls = folder / f"old_glibc-{digest}.o"
     if not calls.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _stubs(folder, machine)
+        if not (folder / "libc.so.6").exists():
+            _stubs(folder, machine)
         for name, library in LIBRARIES.items():
             (folder / f"lib{name}.so").write_text(f"INPUT ( {folder / library} )\n")
         needed = " ".join(str(folder / name) for name in ("libpthread.so.0", "libdl.so.2", "libld.so.2"))

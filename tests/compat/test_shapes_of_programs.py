@@ -12,7 +12,7 @@ from tesserack.testing import seeds
 pytest.importorskip("sklearn")
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in (HERE / "programs").glob("*.py") if path.stem not in ("common", "utils"))
-# Some in one run, another choice with every seed; all with FULL=1: 58 programs, more than 700 modules and sizes.
+# Some in one run, another choice with every seed; all with FULL=1.
 CHOSEN = NAMES if seeds.full() else seeds.generator("shapes").sample(NAMES, 4)
 
 

@@ -24,7 +24,8 @@ met: dict[tuple[Any, ...], nn.Module] = {}
 
 def watch(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     result = call(self, *args, **kwargs)
-    if args and not kwargs and all(isinstance(x, Tensor) for x in args) and not ts.is_autocast_enabled():
+    casts = ts.is_autocast_enabled(ts.get_default_device().type)
+    if args and not kwargs and not casts and all(isinstance(x, Tensor) for x in args):
         key = (type(self).__qualname__, *((tuple(x.shape), x.dtype) for x in args))
         if sum(k[0] == key[0] for k in met) < EACH:
             met.setdefault(key, self)

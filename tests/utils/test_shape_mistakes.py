@@ -61,6 +61,16 @@ RIGHT: dict[str, tuple[Callable[[], Any], list[str], str]] = {
     "flat": (m.Flat, ["batch 3 h w"], "[batch, 3*h*w]"),
     "pool": (m.Pool, TEXT, "[batch, 32]"),
     "noise": (m.Noisy, ["batch 6"], "[batch, 6]"),
+    "a device by name": (
+        lambda: wrap(lambda _, x: ts.cat([x.to("cpu"), ts.zeros(x.shape[0], 1, device="cpu")], 1).cpu()),
+        ["batch 3"],
+        "[batch, 4]",
+    ),
+    "a constant with data": (
+        lambda: wrap(lambda _, x: x[:, ts.tensor([2, 0], device="cpu")] * ts.tensor([0.5, 2.0], device="cpu")),
+        ["batch 3"],
+        "[batch, 2]",
+    ),
     "rows": (m.Rows, ["batch time 7"], "[batch, time, 5]"),
     "a convolution of steps": (lambda: C(3, 4, 5, stride=3), ["batch 3 h w"], "[batch, 4, (h-2)//3, (w-2)//3]"),
     "several outputs": (lambda: nn.LSTM(3, 4), ["t n 3"], "([t, n, 4], ([1, n, 4], [1, n, 4]))"),

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tesserack import Tensor, no_grad
+from tesserack import Tensor, empty_like, no_grad
 from tesserack._native import device
 from tesserack.library import dispatch
 from tesserack.nn.modules.module import Module
-from tesserack.utils._pytree import tree_leaves
+from tesserack.utils._pytree import tree_leaves, tree_map
 from tesserack.utils.flop_counter import FlopCounterMode
 
 __all__ = ["Failure", "Trial", "run_trial"]
@@ -92,12 +92,24 @@ def _observe(call: Any, *args: Any) -> Any:
     global _depth
     _depth += 1
     try:
-        result = call.redispatch(*args)
+        result = call.redispatch(*_without_devices(args))
     finally:
         _depth -= 1
     if _depth == 0 and _observed:
         _observed[-1].note(result)
     return result
+
+
+def _without_devices(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a call, on meta where the model names a device, or meets a constant that has data."""
+    has_no_data = any(isinstance(x, Tensor) and x.is_meta for x in tree_leaves([*args]))
+
+    def moved(x: Any) -> Any:
+        if isinstance(x, device):
+            return device("meta")
+        return empty_like(x, device="meta") if has_no_data and isinstance(x, Tensor) and not x.is_meta else x
+
+    return tuple(tree_map(moved, arg) if isinstance(arg, (list, tuple)) else moved(arg) for arg in args)
 
 
 def run_trial(
