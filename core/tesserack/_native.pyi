@@ -229,6 +229,10 @@ class _Graph:
     @property
     def writes_memory(self) -> _bool: ...
     @property
+    def host_reader(self) -> str | None: ...
+    @property
+    def has_random(self) -> _bool: ...
+    @property
     def num_nodes(self) -> _int: ...
     @property
     def num_values(self) -> _int: ...
@@ -245,7 +249,9 @@ class _Graph:
 
 # Writes down what this thread does between begin() and end().
 class _Tracer:
-    def __init__(self, package: str, warn: Callable[[str], None]) -> None: ...
+    def __init__(self, package: str, warn: Callable[[str], None], whole: _bool = ...) -> None: ...
+    @property
+    def failed(self) -> str: ...
     def add_input(self, tensor: Tensor, name: str) -> None: ...
     def begin(self) -> None: ...
     def end(self, outputs: Sequence[Tensor]) -> _Graph: ...
@@ -1259,11 +1265,9 @@ class Tensor:
     def zero_(self) -> Tensor: ...
 
 _Communicator: Any
-_Guard: Any
 _LinAlgError: Any
 _LocalGroup: Any
 _Recording: Any
-_Replays: Any
 _SocketGroup: Any
 _abi_version: Any
 _add_generator_method: Any
@@ -1271,7 +1275,6 @@ _backend_kernels: Any
 _backend_reason: Any
 _backends: Any
 _call_flags: Any
-_call_signature: Any
 _can_pin_memory: Any
 _check_reduction: Any
 _clear_autocast_cache: Any
@@ -1357,7 +1360,6 @@ _set_nameable_devices: Any
 _set_num_threads: Any
 _set_override_modes: Any
 _set_overrides_disabled: Any
-_set_parameter_class: Any
 _set_shown_package: Any
 _set_sparse: Any
 _set_warn_always: Any

@@ -134,3 +134,38 @@ def test_functions_and_methods_are_exported(program):
         """
     )
     assert lines == ["True set()", "True set()", "0.0", "ExportError"]
+
+
+def test_names_of_the_compiler_that_programs_use(program):
+    lines = program.run(
+        """
+        import torch
+        import torch._dynamo
+
+        def step(x):
+            return x * 2 + 1
+
+        def count(limit):
+            made = []
+            torch._dynamo.reset()
+            compiled = torch.compile(step, backend=lambda gm, inputs: made.append(1) or gm.forward)
+            for n in range(1, limit + 5):
+                compiled(torch.ones(n))
+            return len(made)
+
+        x = torch.ones(2, 2)
+        torch._dynamo.mark_dynamic(x, 0), torch._dynamo.mark_static(x), torch._dynamo.maybe_mark_dynamic(x, 1)
+        print(count(8), torch._dynamo.config.recompile_limit)
+        with torch._dynamo.config.patch(cache_size_limit=3):
+            print(count(8), torch._dynamo.config.recompile_limit)
+        torch._dynamo.config.recompile_limit = 2
+        print(count(8), torch._dynamo.config.cache_size_limit)
+        print(torch.compiler.get_default_backend(), torch.compiler.save_cache_artifacts())
+        torch.compiler.set_default_backend("eager")
+        print(torch.compiler.get_default_backend(), torch.compiler.nested_compile_region(step) is step)
+        print(torch.compiler.skip_guard_on_globals_unsafe([1, 2]))
+        with torch._dynamo.error_on_graph_break(True):
+            print(torch.compile(torch._dynamo.nonstrict_trace(step))(x).sum().item())
+        """
+    )
+    assert lines == ["8 8", "3 3", "2 2", "inductor None", "eager True", "[True, True]", "12.0"]

@@ -25,15 +25,28 @@ __all__ = [
     "cudagraph_mark_step_end",
     "disable",
     "explain",
+    "get_default_backend",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
     "list_backends",
+    "load_cache_artifacts",
     "lookup_backend",
+    "nested_compile_region",
     "register_backend",
     "reset",
+    "save_cache_artifacts",
+    "set_default_backend",
+    "set_enable_guard_collectives",
     "set_stance",
+    "skip_all_guards_unsafe",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
     "substitute_in_graph",
+    "wrap_numpy",
 ]
 
 
@@ -60,7 +73,9 @@ class OptimizedModule(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """A call of the module, by its compiler if it has one."""
         call = self.__dict__.get("_compiled")
-        return self._orig_mod(*args, **kwargs) if call is None else call(*args, **kwargs)
+        if call is None or call.plain:
+            return self.__dict__["_modules"]["_orig_mod"](*args, **kwargs)
+        return call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         module = self.__dict__.get("_modules", {}).get("_orig_mod")
@@ -99,7 +114,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable[..., Any] = "inductor",
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
@@ -131,6 +146,7 @@ def compile(
     1.0
     """
     check_compile_options(mode=mode, options=options)
+    backend = get_default_backend() if backend is None else backend
     if model is None:
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
@@ -148,7 +164,7 @@ def compile(
 def compiled_call(
     module: Module,
     *,
-    backend: str | Callable[..., Any] = "inductor",
+    backend: str | Callable[..., Any] | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     disable: bool = False,
@@ -157,6 +173,7 @@ def compiled_call(
     """What runs a module's calls by a compiler; None where they run as they are."""
     if disable:
         return None
+    backend = get_default_backend() if backend is None else backend
     lookup_backend(backend)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -243,3 +260,70 @@ def cudagraph_mark_step_begin() -> None:
 
 def cudagraph_mark_step_end() -> None:
     """Nothing: there are no graphs to end."""
+
+
+_defaults: dict[str, Any] = {"backend": "inductor"}
+
+
+def get_default_backend() -> str | Callable[..., Any]:
+    """What ``compile`` has as its ``backend`` where none is given."""
+    return _defaults["backend"]  # type: ignore[no-any-return]
+
+
+def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
+    """Have ``compile`` take this backend where none is given; None is the usual one. ``InvalidBackend`` for an unknown
+    name.
+    """
+    lookup_backend(backend or "inductor")
+    _defaults["backend"] = backend or "inductor"
+
+
+def nested_compile_region(fn: Any = None, **options: Any) -> Any:
+    """The function itself, which is part of the graphs of what calls it; without one, a decorator."""
+    return fn if fn is not None else lambda function: function
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors by one of NumPy's arrays: it is given arrays of the tensors' values, and what it returns
+    becomes tensors. It runs as plain Python, and no gradient passes.
+
+    >>> import numpy, tesserack as ts
+    >>> wrap_numpy(numpy.cumsum)(ts.ones(3))
+    tensor([1., 2., 3.])
+    """
+    from tesserack import Tensor, as_tensor
+    from tesserack.utils import _pytree as pytree
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = pytree.tree_map(
+            lambda x: x.detach().cpu().numpy() if isinstance(x, Tensor) else x, (args, kwargs)
+        )
+        return pytree.tree_map(lambda x: as_tensor(x) if hasattr(x, "__array__") else x, fn(*args, **kwargs))
+
+    return call
+
+
+def save_cache_artifacts() -> tuple[bytes, Any] | None:
+    """None: nothing is kept between processes."""
+    return None
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
+    """None: nothing is kept between processes."""
+    return None
+
+
+def set_enable_guard_collectives(enabled: bool) -> bool:
+    """Nothing: ranks look for their graphs each by itself. Returns that it was off."""
+    return False
+
+
+def keep_portable_guards_unsafe(guard_entries: Any) -> list[bool]:
+    """That every guard is kept: none is ever left out here."""
+    return [True for _ in guard_entries]
+
+
+keep_tensor_guards_unsafe = skip_all_guards_unsafe = keep_portable_guards_unsafe
+skip_guard_on_all_nn_modules_unsafe = skip_guard_on_globals_unsafe = keep_portable_guards_unsafe
+skip_guard_on_inbuilt_nn_modules_unsafe = keep_portable_guards_unsafe

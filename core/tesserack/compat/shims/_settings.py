@@ -22,15 +22,15 @@ class Settings:
 @contextlib.contextmanager
 def patch_of(module: str, *args: Any, **changes: Any) -> Iterator[None]:
     """Within it, switches of a module have other values."""
-    target = vars(sys.modules[module])
+    target = sys.modules[module]
     given = {**(args[0] if args and isinstance(args[0], dict) else {}), **changes}
     if len(args) == 2:
         given[args[0]] = args[1]
-    before = {name: target[name] for name in given if name in target}
-    target.update(given)
+    before = {name: vars(target)[name] for name in given if name in vars(target)}
+    for name, value in given.items():
+        setattr(target, name, value)
     try:
         yield
     finally:
         for name in given:
-            target.pop(name, None)
-        target.update(before)
+            setattr(target, name, before[name]) if name in before else delattr(target, name)

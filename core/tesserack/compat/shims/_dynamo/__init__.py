@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -32,6 +34,8 @@ __all__ = [
     "config",
     "disable",
     "disallow_in_graph",
+    "dont_skip_tracing",
+    "error_on_graph_break",
     "exc",
     "explain",
     "export",
@@ -45,14 +49,20 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "mark_static_address",
+    "mark_unbacked",
     "maybe_mark_dynamic",
+    "nonstrict_trace",
     "optimize",
     "optimize_assert",
+    "patch_dynamo_config",
     "register_backend",
     "reset",
     "reset_code_caches",
+    "reset_recompile_user_contexts",
     "run",
+    "set_recursion_limit",
     "set_stance",
+    "skip_frame",
     "substitute_in_graph",
     "testing",
     "utils",
@@ -152,6 +162,47 @@ def mark_static(t: Any, index: Any = None) -> None:
 
 def mark_static_address(t: Any, guard: bool = False) -> None:
     """Nothing: no graph keeps addresses."""
+
+
+def mark_unbacked(t: Any, index: Any, **options: Any) -> None:
+    """Nothing: there is a graph for every shape."""
+
+
+def nonstrict_trace(traceable_fn: Any) -> Any:
+    """The function, whose code is trusted to only compute."""
+    return allow_in_graph(traceable_fn)
+
+
+def dont_skip_tracing(fn: Any = None) -> Any:
+    """The function itself; without one, a decorator."""
+    return fn if fn is not None else lambda function: function
+
+
+def skip_frame(msg: str = "") -> None:
+    """What calls it runs as plain Python."""
+    graph_break(msg)
+
+
+@contextlib.contextmanager
+def error_on_graph_break(error_on_graph_break: bool) -> Iterator[None]:
+    """A context that changes nothing: functions become one graph, or none."""
+    yield
+
+
+def patch_dynamo_config(*args: Any, **changes: Any) -> Any:
+    """A context, or decorator, with other switches of ``torch._dynamo.config``."""
+    return config.patch(*args, **changes)
+
+
+def set_recursion_limit(limit: int) -> None:
+    """Python's own limit. ``ValueError`` unless it is a positive number."""
+    if limit < 1:
+        raise ValueError(f"set_recursion_limit: expected a positive number, got {limit}")
+    sys.setrecursionlimit(limit)
+
+
+def reset_recompile_user_contexts() -> None:
+    """Nothing: there are none."""
 
 
 def run(fn: Any = None) -> Any:

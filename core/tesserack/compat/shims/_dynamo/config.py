@@ -1,10 +1,15 @@
-"""``torch._dynamo.config``: any switch can be set, and changes nothing; those that programs read are as in PyTorch."""
+"""``torch._dynamo.config``: any switch can be set, and changes nothing but how many graphs a function may have; those
+that programs read are as in PyTorch.
+"""
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 from tesserack.compat.shims._settings import Settings, patch_of
+from tesserack.jit._compile import compiled
 
 __all__ = ["patch"]
 
@@ -29,3 +34,18 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     return None
+
+
+_LIMITS = ("recompile_limit", "cache_size_limit")
+
+
+class _Config(ModuleType):
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a switch; both names of a limit mean the same."""
+        for each in _LIMITS if name in _LIMITS else (name,):
+            super().__setattr__(each, value)
+        if name in _LIMITS:
+            compiled.config["recompile_limit"] = int(value)
+
+
+sys.modules[__name__].__class__ = _Config
