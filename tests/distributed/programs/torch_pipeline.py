@@ -11,7 +11,9 @@ from torch.distributed.pipelining import (
     Schedule1F1B,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
     ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
     SplitPoint,
     pipeline,
 )
@@ -28,6 +30,8 @@ def followed(schedule_class, per_rank, microbatches):
     me, n = dist.get_rank(), dist.get_world_size()
     count = n * per_rank
     alone, model, mine = perceptron(count), perceptron(count), range(me, count, n)
+    first = schedule_class is ScheduleZBVZeroBubble  # the last stage is on the first rank, too
+    mine = [me, count - 1 - me] if first else mine
     stages = [PipelineStage(model[k], k, count, torch.device("cpu")) for k in mine]
     schedule = schedule_class(stages if per_rank > 1 else stages[0], microbatches, loss_fn=F.mse_loss)
     one = torch.optim.AdamW(alone.parameters(), lr=1e-2)
@@ -41,14 +45,11 @@ def followed(schedule_class, per_rank, microbatches):
         one.step()
         other.zero_grad()
         losses = []
-        if me == 0:
-            schedule.step(x)
-        elif me == n - 1:
-            out = schedule.step(target=y, losses=losses)
+        at_end = me == (0 if first else n - 1)
+        out = schedule.step(*([x] if me == 0 else []), target=y if at_end else None, losses=losses)
+        if at_end:
             assert out.shape == y.shape and len(losses) == microbatches
             assert abs(torch.stack(losses).mean() - expected).item() < 1e-5
-        else:
-            schedule.step()
         other.step()
     for k in mine:
         for p, q in zip(model[k].parameters(), alone[k].parameters(), strict=True):
@@ -99,6 +100,8 @@ def main():
     followed(Schedule1F1B, 1, 8)
     followed(ScheduleInterleaved1F1B, 2, 4)
     followed(ScheduleLoopedBFS, 2, 4)
+    followed(ScheduleInterleavedZeroBubble, 2, 4)
+    followed(ScheduleZBVZeroBubble, 2, 4)
     cut_by_names()
     if dist.get_rank() == 0:
         print("pipelines follow one process")

@@ -5,7 +5,9 @@ from tesserack.distributed.pipelining.schedules import (
     Schedule1F1B,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
     ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
 )
 from tesserack.distributed.pipelining.schedules import _ScheduleForwardOnly as _ScheduleForwardOnly
 from tesserack.distributed.pipelining.stage import PipelineStage, build_stage
@@ -16,7 +18,9 @@ __all__ = [
     "Schedule1F1B",
     "ScheduleGPipe",
     "ScheduleInterleaved1F1B",
+    "ScheduleInterleavedZeroBubble",
     "ScheduleLoopedBFS",
+    "ScheduleZBVZeroBubble",
     "SplitPoint",
     "build_stage",
     "pipe_split",

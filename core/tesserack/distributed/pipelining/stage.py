@@ -10,6 +10,7 @@ import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed._letters import isend, recv
 from tesserack.distributed._world import get_rank, get_world_size
+from tesserack.distributed.pipelining._split_backward import SplitBackward
 from tesserack.nn.parallel.distributed import DistributedDataParallel
 
 __all__ = ["PipelineStage", "build_stage"]
@@ -23,7 +24,8 @@ _KINDS = 4  # of messages, each with tags of its own: what describes tensors and
 
 
 class PipelineStage:
-    """A stage of a pipeline of ``num_stages``, on this rank: stage ``i`` is on rank ``i % ranks`` of the group.
+    """A stage of a pipeline of ``num_stages``, on this rank: stage ``i`` is on rank ``i % ranks`` of the group
+    (of :class:`ScheduleZBVZeroBubble`, on rank ``i`` or as far from the end).
 
     The first stage's ``submodule`` is called with the model's positional arguments, each other with what the stage
     before it returned: a tensor or several. Sizes need not be given; microbatches may differ in them.
@@ -52,13 +54,19 @@ class PipelineStage:
             raise RuntimeError(
                 f"Pipeline group size {self.group_size} cannot be larger than number of stages {num_stages}"
             )
-        if stage_index % self.group_size != self.group_rank:
+        # In turn, or in a V; which of them, the schedule says.
+        places = {stage_index % self.group_size}
+        if num_stages == 2 * self.group_size:
+            places.add(min(stage_index, num_stages - 1 - stage_index))
+        if self.group_rank not in places:
             raise ValueError(
                 f"PipelineStage: expected stage {stage_index} on rank {stage_index % self.group_size} of the group, "
                 f"got rank {self.group_rank}"
             )
         if dw_builder is not None:
-            raise NotImplementedError("PipelineStage: dw_builder is for zero-bubble schedules, which there are not")
+            raise NotImplementedError("PipelineStage: expected no dw_builder; the stage splits backward itself")
+        self.stage_index_to_group_rank = {k: k % self.group_size for k in range(num_stages)}
+        self._beside: dict[Any, Any] = {}  # what goes to another stage of this rank
         self.has_backward = False
         self.clear_runtime_states()
 
@@ -77,6 +85,7 @@ class PipelineStage:
         self.output_chunks: list[Any] = []
         self._held: dict[int, tuple[list[Tensor], list[Tensor]]] = {}  # inputs and outputs of each microbatch
         self._sent: list[Any] = []
+        self._split: dict[int, SplitBackward] = {}  # microbatches whose parameters' gradients are to come
 
     # --- one microbatch ---------------------------------------------------------------------------------------------
 
@@ -95,10 +104,15 @@ class PipelineStage:
             self._held[chunk] = ([x for x in given if isinstance(x, Tensor)], outputs)
         return output
 
-    def backward_one_chunk(self, chunk: int, loss: Tensor | None = None, last: bool = False) -> None:
+    def backward_one_chunk(
+        self, chunk: int, loss: Tensor | None = None, last: bool = False, split: bool = False
+    ) -> None:
         """The gradients of a microbatch, from its loss on the last stage and else from what the stage after it sends;
-        those of the inputs go to the stage before. ``last``: no other follows in this step."""
+        those of the inputs go to the stage before. ``last``: no other follows in this step. ``split``: those of the
+        parameters are left to :meth:`backward_weight_one_chunk`, but for modules that reduce them over ranks."""
         inputs, outputs = self._held.pop(chunk)
+        if split and not self._reduces():
+            return self._backward_inputs(chunk, inputs, outputs, loss)
         with self._synced(last, outputs):
             if loss is not None:
                 loss.backward()
@@ -109,6 +123,25 @@ class PipelineStage:
                     ts.autograd.backward(wanted, grads)
         if not self.is_first:
             self._send_grads(chunk, [x for x in inputs if x.requires_grad])
+
+    def _reduces(self) -> bool:
+        return isinstance(self.submod, DistributedDataParallel) or hasattr(self.submod, "set_requires_gradient_sync")
+
+    def _backward_inputs(self, chunk: int, inputs: list[Tensor], outputs: list[Tensor], loss: Tensor | None) -> None:
+        wanted = [loss] if loss is not None else [x for x in outputs if x.requires_grad]
+        grads = None if loss is not None else self._receive_grads(chunk, wanted)
+        self._split[chunk] = SplitBackward(wanted, grads)
+        given = [] if self.is_first else [x for x in inputs if x.requires_grad]
+        parameters = [p for p in self.submod.parameters() if p.requires_grad]
+        for x, grad in zip(given, self._split[chunk].of_inputs(given, parameters), strict=True):
+            x.grad = grad
+        if not self.is_first:
+            self._send_grads(chunk, given)
+
+    def backward_weight_one_chunk(self, chunk: int) -> None:
+        """The gradients of the parameters, of a microbatch whose backward was split."""
+        if (split := self._split.pop(chunk, None)) is not None:
+            split.of_parameters()
 
     @contextlib.contextmanager
     def _unsynced(self) -> Iterator[None]:
@@ -133,7 +166,7 @@ class PipelineStage:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def _rank_of(self, stage: int) -> int:
-        return stage % self.group_size
+        return self.stage_index_to_group_rank[stage]
 
     def _tag(self, receiver: int, chunk: int, kind: int) -> int:
         return (chunk * self.num_stages + receiver) * _KINDS + kind
@@ -141,10 +174,15 @@ class PipelineStage:
     def _post(self, tensor: Tensor, stage: int, chunk: int, kind: int) -> None:
         dense = tensor.detach().contiguous()
         tag = self._tag(stage, chunk, kind)
+        if self._rank_of(stage) == self.group_rank:
+            self._beside.setdefault(tag, []).append(dense)
+            return
         self._sent.append((isend(dense, group=self.group, group_dst=self._rank_of(stage), tag=tag), dense))
 
     def _take(self, tensor: Tensor, stage: int, chunk: int, kind: int) -> Tensor:
         tag = self._tag(self.stage_index, chunk, kind)
+        if self._rank_of(stage) == self.group_rank:
+            return tensor.copy_(self._beside[tag].pop(0))
         recv(tensor, group=self.group, group_src=self._rank_of(stage), tag=tag)
         return tensor
 
