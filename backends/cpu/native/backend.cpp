@@ -2,6 +2,7 @@
 #include <tesserack/backend.hpp>
 
 #include "isa.h"
+#include "isa_pick.h"
 #include "kept.h"
 #include "pages.h"
 #include "threads.h"
@@ -15,6 +16,9 @@
 #include <unistd.h>
 
 namespace tesserack::cpu {
+
+TS_ISA_FUNCTION(void, instruction_bits, (uint64_t * words));
+
 namespace {
 
 constexpr size_t kAlignment = 64;
@@ -55,7 +59,7 @@ int properties(void*, int32_t, ts_properties* out) {
   p.compute_units = num_threads();
   p.alignment = 1;
   p.flags = TS_P_HOST_MEMORY;
-  for (int i = 0; i < TS_NUM_INSTRUCTIONS; ++i) p.instructions[i / 64] |= uint64_t{1} << (i % 64);
+  pick_instruction_bits()(p.instructions);
   p.struct_size = out->struct_size < sizeof p ? out->struct_size : sizeof p;
   std::memcpy(out, &p, p.struct_size);
   return TS_OK;
