@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import tesserack as ts
-from tesserack import Tensor
+from tesserack import Tensor, _native
 from tesserack.serialization._files import Sink, read_exactly, read_into
 
 __all__ = [
@@ -44,12 +44,11 @@ _DTYPES = {
     "F32": "float32",
     "F64": "float64",
     "C64": "complex64",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F8_E8M0": "float8_e8m0fnu",
 }
+# Of floats of 8 bits the code follows from the name; the first ones were named without the ending.
+_EIGHT_BITS = [name for name in (str(t).rpartition(".")[2] for t in _native._dtypes) if name.startswith("float8_")]
+_SHORTER = {"float8_e4m3fn": "F8_E4M3", "float8_e8m0fnu": "F8_E8M0"}
+_DTYPES |= {_SHORTER.get(name, f"F8_{name.removeprefix('float8_').upper()}"): name for name in _EIGHT_BITS}
 
 
 class SerializationError(RuntimeError):
