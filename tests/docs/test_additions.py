@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy
 import pytest
 from tesserack.testing import seeds
 
@@ -105,7 +106,9 @@ def built(tree: Path, *options: str) -> Path:
 
 def run(python: Path, tree: Path, *command: str) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    environment["PYTHONPATH"] = os.pathsep.join(str(tree / "plugins" / name) for name in ("kernelgen", "reference"))
+    # The copy's package before any other that lies beside NumPy.
+    folders = (tree / "build/copy/py", tree / "plugins/kernelgen", Path(numpy.__file__).parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     done = subprocess.run([python, *command], cwd=tree, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout
