@@ -270,6 +270,45 @@ def test_errors_of_operators_are_those_that_python_has():
             run(X, ts.tensor([0, 9]))
 
 
+def test_warnings_come_as_often_as_without():
+    compiled = ts.compile(lambda x: F.softmax(x * 2) + 1)
+    for run in (compiled, lambda x: F.softmax(x * 2) + 1):
+        for _ in range(4):
+            with pytest.warns(UserWarning, match="dim"):
+                run(X)
+
+
+def test_side_effects_happen_each_time(capsys):
+    seen, made = [], {"calls": 0}
+
+    def noted(x):
+        seen.append(x.shape)
+        return x + 1
+
+    def counted(x):
+        made["calls"] += 1
+        return x * made["calls"]
+
+    def told(x):
+        print("called")
+        return x
+
+    class Own(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls = self.calls + 1
+            return x * self.calls
+
+    own = Own()
+    for function in (noted, counted, told, own):
+        compiled = ts.compile(function)
+        results = [compiled(X) for _ in range(4)]
+        assert len(results) == 4 and compiled._compiled._count == 0
+    assert len(seen) == 4 and made["calls"] == 4 and own.calls == 4 and capsys.readouterr().out == "called\n" * 4
+    assert same(results, [X * k for k in (1, 2, 3, 4)])
+
+
 def test_second_derivatives_and_hooks_on_gradients():
     def cubed(x):
         return (x * x * x).sum()

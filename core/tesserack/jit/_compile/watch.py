@@ -150,6 +150,8 @@ class Watch:
         owner = getattr(function, "__self__", None)
         if self.native and isinstance(owner, _native.no_grad):
             return
+        if name in ("warn", "warn_explicit") and getattr(function, "__module__", None) == "_warnings":
+            self.refuse(f"{_line(frame)} warns", passing=True)  # some do so once
         if name in _REFUSED or type(owner).__name__ in _SWITCHES:
             self.refuse(f"{_line(frame)} calls {name}")
         if frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code in _trusted or _is_help(frame):
