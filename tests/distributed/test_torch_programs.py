@@ -10,6 +10,14 @@ from typing import Any
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs" / "torch"
+LOSSES = [
+    ("0", "0.5002"),
+    ("1", "0.5002"),
+    ("2", "0.5002"),
+    ("3", "0.5002"),
+    ("4", "0.5002"),
+    ("5", "0.5002"),
+]
 
 
 def test_wrapped_models_train(launch: Any) -> None:
@@ -36,3 +44,13 @@ def test_processes_that_a_program_spawns_save_and_load(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tesserack", "run", str(PROGRAMS / "dcp_spawn.py"), str(tmp_path), port]
     done = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "resumed 3" in done.stdout, done.stderr[-3000:]
+
+
+def test_a_crashed_rank_goes_on_from_the_snapshot(launch: Any, tmp_path: Path) -> None:
+    options = ("--max-restarts", "2")
+    done = launch("torch/elastic_snapshot.py", 2, 6, 1, "--snapshot", tmp_path / "s.pt", torch=True, options=options)
+    assert done.returncode == 0 and "RuntimeError: crash" in done.stderr, done.stderr[-3000:]
+    assert done.stdout.count("Resuming training from snapshot at Epoch 4") == 2, done.stdout
+    # What PyTorch prints under torchrun.
+    told = re.findall(r"\[1\] Epoch (\d) \| Steps: 4 \| loss (\S+)", done.stdout)
+    assert told == LOSSES, told
