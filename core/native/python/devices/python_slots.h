@@ -10,12 +10,13 @@ namespace ts::py {
 #define TS_EACH_PLAIN_METHOD(X)                                                                                        \
   X(EventRecord, event_record)                                                                                         \
   X(EventSynchronize, event_synchronize)                                                                               \
-  X(StreamWaitEvent, stream_wait_event) X(SetNumThreads, set_num_threads) X(Shutdown, shutdown) X(Open, open)          \
-      X(Trim, trim)
+  X(StreamWaitEvent, stream_wait_event)                                                                                \
+  X(SetNumThreads, set_num_threads) X(Shutdown, shutdown) X(Open, open) X(Trim, trim)
 #define TS_EACH_METHOD(X)                                                                                              \
   X(Probe, _probe)                                                                                                     \
   X(Properties, _properties)                                                                                           \
-  X(Alloc, alloc) X(Free, free) X(CopyFromHost, copy_from_host) X(CopyToHost, copy_to_host) X(CopyWithin, copy_within) \
+  X(Alloc, alloc)                                                                                                      \
+  X(Free, free) X(CopyFromHost, copy_from_host) X(CopyToHost, copy_to_host) X(CopyWithin, copy_within)                 \
       X(Synchronize, synchronize) X(FindKernel, _find_kernel) X(HostPointer, host_pointer) X(CopyPeer, copy_peer)      \
           X(StreamCreate, stream_create) X(StreamDestroy, stream_destroy) X(EventCreate, event_create)                 \
               X(EventDestroy, event_destroy) X(EventQuery, event_query) X(EventElapsed, event_elapsed)                 \

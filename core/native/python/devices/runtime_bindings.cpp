@@ -23,7 +23,7 @@ namespace pb = pybind11;
 
 namespace ts::py_runtime {
 
-void define_watch(pb::module_& m); // watch_bindings.cpp
+void define_watch(pb::module_& m);  // watch_bindings.cpp
 void define_graph(pb::module_& m);  // graph/graph_bindings.cpp
 void define_guards(pb::module_& m); // graph/guards.cpp
 

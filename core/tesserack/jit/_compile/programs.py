@@ -62,7 +62,7 @@ class ProgramRecorder:
         return next(k for k, known in enumerate(self.returned) if known is output)
 
     def finish(self, dependencies: Dependencies, known: dict[int, Tensor]) -> Program:
-        """The program. ``NotProved``"""
+        """The program. ``NotProved`` where it uses what is not seen, or hands out values."""
         graph = self.graph
         if isinstance(graph, NotProved):
             raise graph
