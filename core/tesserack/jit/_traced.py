@@ -16,6 +16,8 @@ from tesserack.utils import _pytree as pytree
 
 __all__ = ["Program", "TopLevelTracedModule", "TracedFunction", "TracedModule"]
 
+_grad_enabled, _is_tracing = _native.is_grad_enabled, _native._is_tracing
+
 Slot = tuple[str, str]  # of a module by its path: the attribute
 
 
@@ -44,6 +46,7 @@ class Program:
         self._held = tuple(self.constants) if not any(self.slots) else None
         self._level, self._of_cards = self._levels()
         self._runner = _native._GraphRunner(self._level)
+        self._told = self._note_guard
         self._single = self.gave.is_leaf()
         self._special: Any = None
         self._tried = not self.frozen
@@ -103,8 +106,13 @@ class Program:
         plain = len(args) == self._flat and not kwargs
         inputs: Any = args if plain else self._leaves(args, kwargs)
         captures: Any = self.captures(modules) if self._held is None else self._held
+        exact = self._special is not None and not (_grad_enabled() or _is_tracing())
         try:
-            results = self._results(inputs, captures)
+            results = self._special.run_fitting(inputs, captures) if exact else None
+            if results is None and (self._bound or not self._tried):
+                results = self._results(inputs, captures)
+            elif results is None:
+                results = self._runner.run(inputs, captures, self._told)
         except TypeError:
             self._leaves(args, kwargs)  # says what is wrong with the arguments, if they are
             raise
@@ -118,15 +126,10 @@ class Program:
             )
         if not self._tried:
             self._specialise()
-        special = self._special
-        if special is not None and not ts.is_grad_enabled() and not _native._is_tracing():
-            results: list[Tensor] | None = special.run_fitting(inputs, captures)
-            if results is not None:
-                return results
         if self._of_cards:
             with ts.no_grad():
-                return self._runner.run(inputs, captures, self._note_guard)
-        return self._runner.run(inputs, captures, self._note_guard)
+                return self._runner.run(inputs, captures, self._told)
+        return self._runner.run(inputs, captures, self._told)
 
     def _note_guard(self, node: int) -> None:
         info = self._level.node(node)
@@ -191,6 +194,7 @@ class Program:
             "traced",
             "_level",
             "_of_cards",
+            "_told",
             "_runner",
             "_special",
             "_tried",

@@ -116,7 +116,8 @@ class Adam(Optimizer):
         beta1, beta2 = group["betas"]
         amsgrad = group["amsgrad"]
         counted = isinstance(step, Tensor)
-        (ops._adam_step_counted_ if counted else ts.adam_step_)(
+        make_step: Any = ops._adam_step_counted_ if counted else ts.adam_step_
+        make_step(
             as_reals(params),
             as_reals([cast("Tensor", param.grad) for param in params], read=True),
             as_reals([state["exp_avg"] for state in states]),

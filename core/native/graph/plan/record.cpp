@@ -160,6 +160,12 @@ void Recorder::count_versions() {
   }
 }
 
+// Whatever it looks at, the rule says what its results are like.
+bool Recorder::has_ruled_sizes(const Operator* op) const {
+  return op && op->kind == OperatorKind::Primitive && op->rule && !op->make && !op->effects.data_dependent &&
+         runs_body(*op, device.backend);
+}
+
 void Recorder::end(std::span<const Tensor> values) {
   const Node& n = g_.nodes[node_];
   bool gives = false;
@@ -173,7 +179,7 @@ void Recorder::end(std::span<const Tensor> values) {
   bool did = !work.empty() && work.back().node == node_;
   if (n.op && !gives && !did && !n.op->effects.mutates) opaque_now_ = true; // whatever it is for
   opaque[node_] = opaque_now_;
-  varies[node_] = varies_now_;
+  varies[node_] = varies_now_ && !has_ruled_sizes(n.op);
   if (opaque_now_)
     while (!work.empty() && work.back().node == node_) work.pop_back();
 }

@@ -91,6 +91,7 @@ private:
   bool note_geometry(Seen& s, const TensorImpl& t) const; // whether its memory is known
   Id value_of(const TensorImpl* t, std::span<const Tensor> values) const;
   bool moves_arguments(const Node& n, std::span<const Tensor> values) const;
+  bool has_ruled_sizes(const Operator* op) const;
   void count_versions();
 
   const Graph& g_;
