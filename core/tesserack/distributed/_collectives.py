@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tesserack as ts
 from tesserack import Tensor
 from tesserack.distributed._group import ProcessGroup
 from tesserack.distributed._memory import check, flat, given, shape_text, taken
@@ -83,7 +84,7 @@ def broadcast(
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Combine the tensors of all ranks elementwise, in place: the same bits on each.
+    """Combine the tensors of all ranks elementwise, in place: the same bits on each. Sparse ones take SUM and AVG.
 
     >>> import tesserack as ts
     >>> store = ts.distributed.HashStore()
@@ -97,6 +98,8 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     made = resolve(group)
     if made is None:
         return None
+    if isinstance(tensor, Tensor) and tensor.layout is ts.sparse_coo:
+        return _all_reduce_sparse(tensor, op, made, async_op)
     code, factor = _reduction("all_reduce", op, tensor)
     call = made.call()
     memory, finish = taken("all_reduce", tensor, read=True)
@@ -108,6 +111,31 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         finish()
 
     return made.run("all_reduce", call, job, async_op, [tensor], shape_text(tensor))
+
+
+def _all_reduce_sparse(tensor: Tensor, op: Any, made: ProcessGroup, async_op: bool) -> Work | None:
+    """The sum or average of sparse tensors, of which each rank gathers all elements."""
+    kind = op.op if isinstance(op, ReduceOp) else RedOpType(op)
+    if kind not in (RedOpType.SUM, RedOpType.AVG):
+        raise ValueError(f"all_reduce: expected SUM or AVG of a sparse tensor, got {kind.name}; try .to_dense()")
+    own = tensor.detach().coalesce()
+    places, values = own.indices().t().contiguous().cpu(), own.values().contiguous()
+    counts = [ts.zeros(1, dtype=ts.int64, device="cpu") for _ in range(made.size())]
+    all_gather(counts, ts.tensor([len(places)], device="cpu"), made)
+    sizes = [int(count.item()) for count in counts]
+    every_place = [places.new_empty((n, places.shape[1])) for n in sizes]
+    every_value = [values.new_empty((n, *values.shape[1:])) for n in sizes]
+    all_gather(every_place, places, made)
+    all_gather(every_value, values, made)
+    found = ts.cat(every_place).t().to(tensor.device), ts.cat(every_value)
+    total = ts.sparse_coo_tensor(*found, size=tensor.shape).coalesce()
+    with ts.no_grad():
+        tensor.copy_(total / made.size() if kind is RedOpType.AVG else total)
+    if not async_op:
+        return None
+    done = Work([tensor])
+    done._run(lambda: None)
+    return done
 
 
 def reduce(

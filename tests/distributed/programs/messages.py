@@ -135,6 +135,27 @@ def dims_of_meshes(n: int, me: int) -> None:
         assert "must be unique" in str(error)
 
 
+def sparse_sums(n: int, me: int) -> None:
+    def held() -> ts.Tensor:
+        return ts.sparse_coo_tensor([[me, me, n]], [[1.0, 2.0], [1.0, 0.0], [float(me), 1.0]], (n + 1, 2))
+
+    x, y = held(), held()
+    dist.all_reduce(x)
+    expected = ts.tensor([[2.0, 2.0]] * n + [[n * (n - 1) / 2, float(n)]])
+    assert x.is_sparse and x.to_dense().tolist() == expected.tolist()
+    work = dist.all_reduce(y, dist.ReduceOp.AVG, async_op=True)
+    assert work.wait() and ts.allclose(y.to_dense(), expected / n)
+    empty = ts.sparse_coo_tensor([[0]] if me else [[]], [5.0] if me else [], (3,))
+    dist.all_reduce(empty)
+    assert empty.to_dense().tolist() == [5.0 * (n - 1), 0, 0]
+    try:
+        dist.all_reduce(x, dist.ReduceOp.MAX)
+    except ValueError as error:
+        assert "of a sparse tensor, got MAX" in str(error)
+    else:
+        raise AssertionError
+
+
 def gradients(n: int, me: int) -> None:
     from tesserack.distributed.nn import functional as F
 
@@ -148,7 +169,7 @@ def gradients(n: int, me: int) -> None:
 
 if __name__ == "__main__":
     dist.init_process_group()
-    for part in (messages, objects, groups, methods, forms_of_groups, dims_of_meshes, gradients):
+    for part in (messages, objects, groups, methods, forms_of_groups, dims_of_meshes, sparse_sums, gradients):
         part(dist.get_world_size(), dist.get_rank())
         dist.barrier()
     dist.destroy_process_group()
