@@ -34,8 +34,11 @@ def default_generator(device: Any = None) -> Generator:
 def manual_seed(seed: int) -> Generator:
     """Start the default generators of all devices from one seed; returns that of the default device if there is one.
 
-    The same seed gives the same numbers on every backend.
+    The same seed gives the same numbers on every backend. Negative ones count from 2**64 down; ``ValueError`` for one
+    of more than 64 bits.
     """
+    if not -(2**63) <= int(seed) < 2**64:
+        raise ValueError(f"manual_seed: expected a seed of 64 bits, got {int(seed)}")
     _native._manual_seed_all(int(seed) & 0xFFFF_FFFF_FFFF_FFFF)
     return _native._default_generator(None)
 

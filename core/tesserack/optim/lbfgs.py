@@ -154,7 +154,7 @@ class _Run:
             weights.append(1.0 / curvature)
             state["H_diag"] = curvature / change.dot(change).item()
         q = self.grad.neg()
-        shares = [0.0] * len(changes)
+        shares = state.setdefault("al", [None] * self.group["history_size"])
         for i in reversed(range(len(changes))):
             shares[i] = steps[i].dot(q).item() * weights[i]
             q.add_(changes[i], alpha=-shares[i])

@@ -107,7 +107,7 @@ class Module(HookMixin, TraversalMixin, ConvertMixin, StateDictMixin):
     """
 
     training: bool
-    call_super_init = False
+    call_super_init = dump_patches = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
