@@ -68,7 +68,8 @@ def _pairs(eager: Callable[[], Any], graph: Callable[[], Any], seconds: float) -
     for f in (eager, graph) * 3:
         f()
     calls = max(1, int(0.002 / min(timeit.repeat(eager, number=1, repeat=5))))
-    ratios, end = [], time.perf_counter() + seconds
+    ratios: list[float] = []
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(ratios) < 5:
         times = []
         for f in (graph, eager):

@@ -99,8 +99,8 @@ def wheel(target: Target, project: Path, out: Path, build: Path, *settings: str)
 def gomp(scratch: Path, platform: str) -> bytes:
     """The OpenMP library, under the name that oneDNN asks for."""
     package, name = GOMP
-    which = ("--python-version", "3.12", "--only-binary=:all:", "--platform", platform)
-    which += ("--platform", platform.replace("_2_28", "2014"))
+    which = ["--python-version", "3.12", "--only-binary=:all:"]
+    which += ["--platform", platform, "--platform", platform.replace("_2_28", "2014")]
     run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", *which, "-d", scratch, package)
     (found,) = scratch.glob("scikit_learn-*.whl")
     with zipfile.ZipFile(found) as archive:
