@@ -70,6 +70,7 @@ class Meeting:
         nodes = self._gathered(prefix)
         if node >= nodes:
             raise DistError(f"launch: {nodes} machines are at work already; expected a place, got number {node}")
+        self._store.set(f"{config.rdzv_id}/machines", str(nodes))
         host, port = self._store.get(f"{prefix}/host").decode().split()
         return Place(node, nodes, host, int(port))
 
@@ -108,13 +109,22 @@ class Meeting:
 
     def give_up(self, why: str) -> None:
         """Ranks here are not started again: no other machine need wait for this one."""
-        if self._store is not None:
-            self._store.set(f"{self._config.rdzv_id}/ended", f"{socket.gethostname()} has given up: {why}")
+        if self._store is None:
+            return
+        name = f"{self._config.rdzv_id}/ended"
+        self._store.set(name, f"{socket.gethostname()} has given up: {why}")
+        others, end = int(self._store.get(f"{self._config.rdzv_id}/machines")) - 1, time.monotonic() + LAST_CALL
+        while self._store._server is not None and time.monotonic() < end:  # the store ends with its keeper
+            if int(self._store.add(f"{name}/heard", 0)) >= others:
+                return
+            time.sleep(0.02)
 
     def _look_for_ends(self) -> None:
         name = f"{self._config.rdzv_id}/ended"
         if self._store.check([name]):
-            raise DistError(f"launch: {self._store.get(name).decode()}")
+            why = self._store.get(name).decode()
+            self._store.add(f"{name}/heard", 1)
+            raise DistError(f"launch: {why}")
 
     def done(self) -> None:
         """This machine's ranks have ended well; the keeper of the store stays until all have."""
