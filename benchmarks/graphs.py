@@ -11,23 +11,33 @@ import time
 import timeit
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from models import build_gpt
 from rows import row
 
 
-def traced(fw: Any, program: Any, *args: Any) -> Callable[[], Any]:
-    """The program's trace, called without gradients."""
+def trace(fw: Any, program: Any, *args: Any) -> Any:
+    """The program's trace."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        graph = fw.jit.trace(program, args, check_trace=False)
+        return fw.jit.trace(program, args, check_trace=False)
+
+
+def without_gradients(fw: Any, program: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+    """A call of it."""
 
     def run() -> Any:
         with fw.no_grad():
-            return graph(*args)
+            return program(*args)
 
     return run
+
+
+def traced(fw: Any, program: Any, *args: Any) -> Callable[[], Any]:
+    """A call of the program's trace."""
+    return without_gradients(fw, trace(fw, program, *args), *args)
 
 
 def chain(x: Any) -> Any:
@@ -81,9 +91,14 @@ def _pairs(eager: Callable[[], Any], graph: Callable[[], Any], seconds: float) -
     return ratios
 
 
+def _alone(runner: Any, captured: Any, x: Any) -> Any:
+    return runner.run((x,), captured)
+
+
 def main() -> None:
     """Prints the ratios."""
     import tesserack as ts
+    from tesserack import _native
 
     ts.set_num_threads(1)
     ts.manual_seed(0)
@@ -93,13 +108,15 @@ def main() -> None:
         "GPT 6x64, 1x16": (*_gpt(ts, "cpu"), 4.0),
     }
     for name, (program, x, seconds) in cases.items():
-
-        def eager(program: Any = program, x: Any = x) -> Any:
-            with ts.no_grad():
-                return program(x)
-
-        low, middle, high = statistics.quantiles(_pairs(eager, traced(ts, program, x), seconds), n=4)
-        print(f"{name:20s} {middle:.3f}  ({low:.3f} to {high:.3f})")
+        graph = trace(ts, program, x)
+        level = graph.graph._native.outer_level()
+        runner, captured = _native._GraphRunner(level), level.captured
+        eager = without_gradients(ts, program, x)
+        runs = {name: graph, f"{name}, the graph alone": partial(_alone, runner, captured)}
+        for what, run in runs.items():
+            ratios = _pairs(eager, without_gradients(ts, run, x), seconds)
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            print(f"{what:34s} {middle:.3f}  ({low:.3f} to {high:.3f})")
 
 
 if __name__ == "__main__":
