@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import typing
 import weakref
 
 import pytest
@@ -276,6 +277,29 @@ def test_warnings_come_as_often_as_without():
         for _ in range(4):
             with pytest.warns(UserWarning, match="dim"):
                 run(X)
+
+
+def test_what_is_kept_in_the_first_run_is_read_by_graphs():
+    class Cached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kept = {}
+
+        def forward(self, x):
+            kind = typing.Sequence if x.dtype is ts.float32 else typing.Mapping
+            if x.shape not in self.kept:
+                self.kept[x.shape] = ts.arange(x.shape[1]) * 2.0
+            return x + self.kept[x.shape] + (kind is typing.Sequence)
+
+    net = Cached()
+    compiled = ts.compile(net)
+    for n in (2, 2, 2, 2, 3, 3, 3, 2):
+        assert same(compiled(ts.ones(2, n)), ts.ones(2, n) + ts.arange(n) * 2.0 + 1)
+    assert compiled._compiled._count >= 1 and not compiled._compiled.reasons
+    net.kept[ts.Size([2, 2])].fill_(7.0)
+    assert same(compiled(ts.ones(2, 2)), ts.full((2, 2), 9.0))
+    net.kept.clear()
+    assert same(compiled(ts.ones(2, 2)), ts.ones(2, 2) + ts.arange(2) * 2.0 + 1)
 
 
 def test_side_effects_happen_each_time(capsys):

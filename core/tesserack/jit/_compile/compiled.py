@@ -119,6 +119,7 @@ class Compiled:
             self.plain = True
             return result
         self._count += 1
+        self._attempts = 0
         inputs = _capture.Inputs.of(args, kwargs)
         call = found.module.run if kind is ProgramRecorder else self._lowered(backend, found, inputs.tensors)
         whole = kind is ProgramRecorder

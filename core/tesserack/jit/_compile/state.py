@@ -25,6 +25,7 @@ _ATOMS = frozenset((
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
 ))  # fmt: skip
+_ANNOTATIONS = (types.GenericAlias, types.UnionType)
 _CONTAINERS = frozenset((dict, OrderedDict, list, set))
 # Values that do not change, whoever holds them.
 PLAIN = (
@@ -87,6 +88,8 @@ class Tokens:
         if kind in _CONTAINERS and not value:
             self.watch("dict" if isinstance(value, dict) else "sequence", value)
             return (kind, self._same(value))
+        if kind.__module__ == "typing" or isinstance(value, _ANNOTATIONS):
+            return ("annotation", self._same(value))
         if isinstance(value, types.ModuleType):
             return self.module(value, whole=True)
         if isinstance(value, (float, complex)) and not getattr(value, "__dict__", None):
