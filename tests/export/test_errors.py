@@ -322,3 +322,18 @@ def test_other_files_are_refused() -> None:
     with pytest.raises(TypeError, match="ExportedProgram"):
         save(nn.ReLU(), io.BytesIO())  # type: ignore[arg-type]
     assert reread(saved()).module()(ts.ones(9, 3)).shape == (9, 2)
+
+
+def test_shapes_that_do_not_fit_are_the_users_errors():
+    from tesserack.fx.export._errors import UserError
+
+    class Sum(nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    x = ts.ones(2, 3)
+    for shapes in ({"x": 3, "y": None}, {"z": None}, (None,)):
+        with pytest.raises(UserError) as caught:
+            export(Sum(), (x, x), dynamic_shapes=shapes)
+        assert isinstance(caught.value, ValueError)
+    assert issubclass(ExportError, UserError)

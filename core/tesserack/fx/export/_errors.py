@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ExportError", "InputError", "ways_out"]
+from tesserack.jit._compile.errors import TorchDynamoException
+
+__all__ = ["ExportError", "InputError", "ShapesError", "UserError", "ways_out"]
 
 
-class ExportError(RuntimeError):
+class UserError(TorchDynamoException):
+    """A program asks for what cannot be, under the name that programs for PyTorch catch it by."""
+
+
+class ExportError(UserError):
     """A program that cannot be exported as it is."""
+
+
+class ShapesError(UserError, ValueError):
+    """What is said of sizes does not fit the inputs."""
 
 
 class InputError(AssertionError, RuntimeError):

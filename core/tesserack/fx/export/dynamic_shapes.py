@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Any
 
 from tesserack import Tensor
+from tesserack.fx.export._errors import ShapesError
 from tesserack.utils._pytree import SUPPORTED_NODES, tree_flatten
 
 __all__ = ["AdditionalInputs", "Axis", "Dim", "ShapesCollection", "bind", "combined", "dims"]
@@ -142,16 +143,16 @@ def bind(inputs: dict[str, Any], shapes: Any) -> Iterator[Axis]:
         return
     if isinstance(shapes, (tuple, list)):
         if len(shapes) != len(inputs):
-            raise ValueError(
+            raise ShapesError(
                 f"dynamic_shapes: expected one entry for each of the {len(inputs)} inputs {[*inputs]}, got "
                 f"{len(shapes)}"
             )
         shapes = dict(zip(inputs, shapes, strict=True))
     if not isinstance(shapes, dict):
-        raise ValueError(f"dynamic_shapes: expected a dict, tuple or list, got {type(shapes).__name__}")
+        raise ShapesError(f"dynamic_shapes: expected a dict, tuple or list, got {type(shapes).__name__}")
     unknown = [name for name in shapes if name not in inputs]
     if unknown or len(shapes) != len(inputs):
-        raise ValueError(
+        raise ShapesError(
             f"dynamic_shapes: When `dynamic_shapes` is specified as a dict, its top-level keys must be the arg names "
             f"{[*inputs]} of `inputs`, but here they are {[*shapes]}"
         )
@@ -169,7 +170,7 @@ def _walk(value: Any, spec: Any, name: str, count: list[int]) -> Iterator[Axis]:
     if node is None and not (isinstance(value, tuple) and hasattr(value, "_fields")):
         count[0] += 1
         if spec is not None:
-            raise ValueError(
+            raise ShapesError(
                 f"dynamic_shapes: expected None for {name}, which is no tensor but {value!r}, got {spec!r}"
             )
         return
@@ -178,14 +179,14 @@ def _walk(value: Any, spec: Any, name: str, count: list[int]) -> Iterator[Axis]:
         return
     if isinstance(value, dict):
         if not isinstance(spec, dict) or {*spec} != {*value}:
-            raise ValueError(f"dynamic_shapes: expected a dict with the keys {[*value]} for {name}, got {spec!r}")
+            raise ShapesError(f"dynamic_shapes: expected a dict with the keys {[*value]} for {name}, got {spec!r}")
         for key, item in value.items():
             yield from _walk(item, spec[key], f"{name}[{key!r}]", count)
         return
     children = list(value) if isinstance(value, (tuple, list)) or node is None else list(node.flatten_fn(value)[0])
     parts = spec if isinstance(spec, (tuple, list)) or node is None else list(node.flatten_fn(spec)[0])
     if len(parts) != len(children):
-        raise ValueError(f"dynamic_shapes: expected {len(children)} entries for {name}, got {spec!r}")
+        raise ShapesError(f"dynamic_shapes: expected {len(children)} entries for {name}, got {spec!r}")
     for place, (item, part) in enumerate(zip(children, parts, strict=True)):
         yield from _walk(item, part, f"{name}[{place}]", count)
 
@@ -198,23 +199,25 @@ def _sizes(value: Tensor, spec: Any, name: str, leaf: int) -> Iterator[Axis]:
         given = [*spec.items()]
     elif isinstance(spec, (tuple, list)):
         if len(spec) != value.ndim:
-            raise ValueError(f"dynamic_shapes: Expected dynamic shape spec {spec!r} for {name} to have the same length "
-                             f"as the actual tensor shape {tuple(value.shape)}")  # fmt: skip
+            raise ShapesError(
+                f"dynamic_shapes: Expected dynamic shape spec {spec!r} for {name} to have the same length as the "
+                f"actual tensor shape {tuple(value.shape)}"
+            )
         given = [*enumerate(spec)]
     else:
-        raise ValueError(f"dynamic_shapes: expected a dict of dims or a row of them for {name}, got {spec!r}")
+        raise ShapesError(f"dynamic_shapes: expected a dict of dims or a row of them for {name}, got {spec!r}")
     for dim, wanted in given:
         if not isinstance(dim, int) or not -value.ndim <= dim < value.ndim:
-            raise ValueError(f"dynamic_shapes: expected dims of a tensor of {value.ndim} for {name}, got {dim!r}")
+            raise ShapesError(f"dynamic_shapes: expected dims of a tensor of {value.ndim} for {name}, got {dim!r}")
         dim %= value.ndim
         if wanted is None or (isinstance(wanted, _DimHint) and wanted.type is _HintKind.STATIC):
             continue
         if isinstance(wanted, int):
             if wanted != value.shape[dim]:
-                raise ValueError(f"dynamic_shapes: {name} has size {value.shape[dim]} in dim {dim}, not {wanted}")
+                raise ShapesError(f"dynamic_shapes: {name} has size {value.shape[dim]} in dim {dim}, not {wanted}")
             continue
         if not isinstance(wanted, (Dim, _DimHint)):
-            raise ValueError(f"dynamic_shapes: expected Dims, hints as Dim.AUTO or None in {name}, got {wanted!r}")
+            raise ShapesError(f"dynamic_shapes: expected Dims, hints as Dim.AUTO or None in {name}, got {wanted!r}")
         yield Axis(leaf, dim, wanted, name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tesserack.fx.export._errors import UserError
 from tesserack.jit._compile.errors import BackendCompilerFailed, InvalidBackend, TorchDynamoException, Unsupported
 
 __all__ = [
@@ -26,7 +27,3 @@ class ResetRequired(TorchDynamoException):
 
 class TorchRuntimeError(TorchDynamoException):
     """A function failed while it was captured; here its own error is raised."""
-
-
-class UserError(Unsupported):
-    """A program asks for what cannot be; nothing here raises it."""
