@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -114,10 +115,17 @@ def gomp(scratch: Path, platform: str) -> bytes:
 def audited(built: Path, out: Path, platform: str) -> Path:
     """The wheel with its platform's name, if it keeps the platform's rules."""
     exclude = [word for name in (*FOREIGN, "libgomp.so.1") for word in ("--exclude", name)]
+    is_foreign = not platform.endswith(os.uname().machine)
     with tempfile.TemporaryDirectory(dir=out) as fresh:
-        command = (sys.executable, "-m", "auditwheel", "repair", *exclude, "--plat", platform, "-w", fresh, built)
+        # Of another processor it knows the names only as what it finds by itself.
+        asked = "auto" if is_foreign else platform
+        command = (sys.executable, "-m", "auditwheel", "repair", *exclude, "--plat", asked, "-w", fresh, built)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         run(*command, PATH=path)
+        (repaired,) = Path(fresh).glob("*.whl")
+        versions = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", repaired.name)]
+        if not versions or min(versions) > int(platform.split("_")[2]):
+            sys.exit(f"{built.name} is not for {platform}: auditwheel says {repaired.name}")
     return retag(built, platform).replace(out / f"{built.name.rpartition('-')[0]}-{platform}.whl")
 
 
