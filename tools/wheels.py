@@ -26,6 +26,7 @@ MEGABYTE = 1 << 20
 FOR_AUTHORS = (
     "tesserack/include/tesserack/abi.h",
     "tesserack/include/tesserack/backend.hpp",
+    "tesserack/include/tesserack/slots.hpp",
     "tesserack/include/tesserack/table.hpp",
     "tesserack/cmake/tesserackConfig.cmake",
     "tesserack/cmake/exports.map",

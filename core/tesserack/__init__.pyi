@@ -44,6 +44,7 @@ from tesserack import testing as testing
 from tesserack._tensor import types as types
 from tesserack import utils as utils
 from tesserack._native import BackendUnavailableError as BackendUnavailableError
+from tesserack._native import DeviceLostError as DeviceLostError
 from tesserack._native import Event as Event
 from tesserack._native import Generator as Generator
 from tesserack._native import OutOfBoundsError as OutOfBoundsError

@@ -20,6 +20,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 __version__: str
 
 class OutOfMemoryError(RuntimeError): ...
+class DeviceLostError(RuntimeError): ...
 class OutOfBoundsError(IndexError, RuntimeError): ...
 class BackendUnavailableError(RuntimeError): ...
 
@@ -1265,6 +1266,7 @@ class Tensor:
     def zero_(self) -> Tensor: ...
 
 _Communicator: Any
+_DeviceRange: Any
 _LinAlgError: Any
 _LocalGroup: Any
 _Recording: Any
@@ -1274,28 +1276,35 @@ _add_generator_method: Any
 _backend_kernels: Any
 _backend_reason: Any
 _backends: Any
+_begin_device_range: Any
 _call_flags: Any
 _can_pin_memory: Any
 _check_reduction: Any
 _clear_autocast_cache: Any
+_communicator_table: Any
 _current_index: Any
 _current_run: Any
 _custom_operators: Any
 _declared_default: Any
 _define_operator: Any
 _device_count: Any
+_device_identity: Any
+_device_link: Any
 _disable_saved_tensors_hooks: Any
 _dtypes: Any
 _edge_stand_in: Any
 _enable_key: Any
 _exclude_key: Any
+_export_memory: Any
 _external_stream: Any
 _facts: Any
 _fallback_mode: Any
 _fallbacks: Any
 _forget_chosen_device: Any
+_handle_of: Any
 _host_numbers: Any
 _host_table: Any
+_import_memory: Any
 _increment_version: Any
 _install_operators: Any
 _instructions: Any
@@ -1305,8 +1314,11 @@ _is_loaded: Any
 _is_pinned: Any
 _is_recording: Any
 _keep_autocast_casts: Any
+_keep_kernel: Any
 _keep_tensor: Any
 _kept_value: Any
+_kernel_cache_folder: Any
+_kernel_cache_name: Any
 _kernel_changed: Any
 _kernel_names: Any
 _kernel_signature: Any
@@ -1333,8 +1345,10 @@ _push_saved_tensors_hooks: Any
 _push_write_guard: Any
 _python_backend: Any
 _queue_callback: Any
+_read_kept_kernel: Any
 _real_device_name: Any
 _record_stream: Any
+_recover: Any
 _register_key: Any
 _register_python_backend: Any
 _required_kernels: Any
@@ -1364,8 +1378,11 @@ _set_shown_package: Any
 _set_sparse: Any
 _set_warn_always: Any
 _sparse_parts: Any
+_start_device_profile: Any
 _start_kernel_profile: Any
+_stop_device_profile: Any
 _stop_kernel_profile: Any
+_take_device_activities: Any
 _take_kernel_events: Any
 _take_last_error: Any
 _transfer_guard: Any

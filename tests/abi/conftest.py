@@ -49,7 +49,7 @@ def variants() -> dict[str, str]:
     major = headers.version(today)[0]
     all_of_major = [text for text in (*headers.kept().values(), today) if headers.version(text)[0] == major]
     later = today.replace(f"#define TS_ABI_MAJOR {major}", f"#define TS_ABI_MAJOR {major + 1}")
-    made = {"released": all_of_major[0], "grown": grown(all_of_major[0]), "later major": later}
+    made = {"released": all_of_major[0], "today": today, "grown": grown(today), "later major": later}
     return {**headers.kept(), **made}
 
 

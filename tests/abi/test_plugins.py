@@ -23,7 +23,8 @@ COMPUTED = "[2.0, 4.0, 6.0] [2.0, 4.0, 6.0] False"
 @pytest.mark.parametrize("variant", ["as it was", "SHORT_TABLE", "LONG_TABLE"])
 def test_a_released_plugin_works(variant, build, load):
     """Its table may be shorter than the core's, or longer: what is missing counts as NULL, what is new is not read."""
-    out = load(build("plugin.c", *([] if " " in variant else [f"-D{variant}"])), COMPUTE)
+    header = "today" if variant == "LONG_TABLE" else "released"  # what is longer ends beyond what this core knows
+    out = load(build("plugin.c", *([] if " " in variant else [f"-D{variant}"]), header=header), COMPUTE)
     assert out.startswith(f"loaded\n{COMPUTED}") and out.endswith("Elder\n")
 
 
@@ -78,7 +79,8 @@ OF_OPERATORS = [h for h, text in headers.kept().items() if "ts_plugin" in header
 @pytest.mark.parametrize("header", [*OF_OPERATORS, "released", "later major"])
 def test_libraries_of_operators_are_asked_the_same(header, build):
     library = str(build("operators.c", header=header))
-    if header == "released":
+    told = headers.kept().get(header)
+    if header == "released" or (told and headers.version(told)[0] == MAJOR):
         with pytest.raises(RuntimeError, match="the entry point ran"):
             ts.dispatch.load_library(library)
         return
@@ -167,7 +169,7 @@ def test_required_slots_are_named(slot, build, load):
 
 def test_a_name_is_taken_once(build, load):
     """The second is refused, the first goes on working."""
-    second = str(build("plugin.c", "-DLONG_TABLE"))
+    second = str(build("plugin.c", "-DLONG_TABLE", header="today"))
     again = f"""
 try:
     ts._native._load_backend({second!r}, "", "other-pkg 2.0")

@@ -1,4 +1,4 @@
-// The layout of abi.h 2.0 on 64-bit platforms. Lines are only ever added: changing one breaks every plugin
+// The layout of abi.h 2.1 on 64-bit platforms. Lines are only ever added: changing one breaks every plugin
 // built so far. Sizes may grow by appending, so they are checked from below.
 #include "tesserack/abi.h"
 #include <cstddef>
@@ -338,3 +338,43 @@ VALUE(TS_C_MATH_MEDIUM, 4);
 VALUE(TS_K_PROLOGUE, 1);
 VALUE(TS_K_EPILOGUE, 2);
 VALUE(TS_K_DEVICE_RANDOM, 4);
+
+VALUE(TS_DEVICE_LOST, 7);
+AT(ts_program, hash, 72);
+AT(ts_call, number, 144);
+SIZE(ts_activity, 64);
+AT(ts_activity, kind, 8);
+AT(ts_activity, name, 16);
+AT(ts_activity, call, 24);
+AT(ts_activity, stream, 32);
+AT(ts_activity, begin, 40);
+AT(ts_activity, end, 48);
+AT(ts_activity, value, 56);
+AT(ts_profiler, start, 8);
+AT(ts_profiler, collect, 16);
+AT(ts_profiler, stop, 24);
+AT(ts_profiler, push_range, 32);
+AT(ts_profiler, pop_range, 40);
+AT(ts_sharing, export_memory, 8);
+AT(ts_sharing, import_memory, 16);
+AT(ts_sharing, release, 24);
+SIZE(ts_identity, 64);
+AT(ts_identity, uuid, 8);
+AT(ts_identity, bus, 24);
+AT(ts_identity, numa_node, 56);
+SIZE(ts_link, 24);
+AT(ts_link, flags, 8);
+AT(ts_link, bandwidth, 16);
+AT(ts_backend, profiler, 320);
+AT(ts_backend, sharing, 328);
+AT(ts_backend, identify, 336);
+AT(ts_backend, link, 344);
+AT(ts_backend, recover, 352);
+AT(ts_host, cache_get, 72);
+AT(ts_host, cache_put, 80);
+VALUE(TS_A_KERNEL, 0);
+VALUE(TS_A_COPY, 1);
+VALUE(TS_A_MEMORY, 2);
+VALUE(TS_A_RANGE, 3);
+VALUE(TS_A_COUNTER, 4);
+VALUE(TS_LINK_DIRECT, 1);

@@ -35,7 +35,7 @@ TEST(a_copied_call_has_all_but_the_memory) {
   const int64_t integers[] = {INT64_MAX};
   const ts_instruction code[] = {{TS_I_ADD, 0, 1, 0}};
   const uint16_t stored[] = {2};
-  ts_program program{sizeof(ts_program), 5, 1, 1, 1, 1, constants, code, stored, "x + c", integers};
+  ts_program program{sizeof(ts_program), 5, 1, 1, 1, 1, constants, code, stored, "x + c", integers, {6, 7}};
   ts_call call{};
   call.struct_size = sizeof call;
   call.host = host_table();
@@ -58,6 +58,7 @@ TEST(a_copied_call_has_all_but_the_memory) {
   CHECK(copy->params[1].as.str != params[1].as.str && !std::strcmp(copy->params[1].as.str, "mean"));
   CHECK(copy->params[2].as.i == 42 && copy->prologue == nullptr);
   CHECK(copy->program != &program && copy->epilogue->integers[0] == INT64_MAX && copy->program->constants[0] == 0.5);
+  CHECK(copy->program->hash[0] == 6 && copy->program->hash[1] == 7);
   CHECK(copy->program->instructions[0].b == 1 && copy->program->id == 5);
   host_table()->free_call(copy);
   void* handle = nullptr;

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define TS_ABI_MAJOR 2
-#define TS_ABI_MINOR 0
+#define TS_ABI_MINOR 1
 
 /* The version of this header, in every library that is compiled with it: the core compares the major before it calls
  * anything of the library. One written in another language exports the same two numbers; a linker's version script
@@ -48,7 +48,9 @@ enum {
   TS_OUT_OF_MEMORY = 3,  /* OutOfMemoryError */
   TS_INDEX_ERROR = 4,    /* IndexError */
   TS_INTERRUPTED = 5,    /* ts_host.interrupted() said so; outputs are unspecified */
-  TS_VALUE_ERROR = 6     /* ValueError */
+  TS_VALUE_ERROR = 6,    /* ValueError */
+  TS_DEVICE_LOST = 7     /* Since 2.1. DeviceLostError: the device answers no more, or what it holds is gone. From then
+                            on every slot that is given the device says so, but for `recover` */
 };
 
 enum {
@@ -127,6 +129,8 @@ typedef struct ts_program {
   const char* text;        /* the expression, for messages and generated source */
   const int64_t* integers; /* Since 1.1. The same constants for registers of integers, where a double does not hold them
                               all (uint64: their bits); NULL: the constants, converted */
+  uint64_t hash[2]; /* Since 2.1. As `id`, but the same in every process, on every machine: part of the key under which
+                       compiled kernels are kept, see ts_host.cache_get. The text is no part of it */
 } ts_program;
 
 /* Tags of ts_value. */
@@ -204,6 +208,7 @@ typedef struct ts_call {
   const ts_program* epilogue; /* Since 1.1. Of matmul, for kernels with TS_K_EPILOGUE: what is stored is the program, in
                                  compute_dtype, of the product (with the third input added, if present) as its input 0, and of the inputs
                                  from the fourth on, which have out0's sizes; absent third: TS_T_NONE */
+  uint64_t number; /* Since 2.1. Of the calls that are profiled, for ts_activity.call; 0: nobody profiles */
 } ts_call;
 enum {
   TS_C_DETERMINISTIC = 1, /* the same results in every run were asked for; DECLINED where the kernel has no such way */
@@ -352,6 +357,68 @@ typedef struct ts_communicator { /* since 1.1 */
   int (*abort)(void* ctx, void* comm);       /* from any thread: what is under way ends with an error */
 } ts_communicator;
 
+/* --- what a device did, and when -------------------------------------------------------------------------------------- */
+enum { /* kinds of ts_activity */
+  TS_A_KERNEL = 0,  /* work of the call `call` */
+  TS_A_COPY = 1,    /* `value` bytes */
+  TS_A_MEMORY = 2,  /* `value` bytes taken from the device, below 0: given back; begin is end */
+  TS_A_RANGE = 3,   /* between push_range and pop_range, as the device came past them */
+  TS_A_COUNTER = 4, /* `value` at `begin`: occupancy, power, whatever `name` says */
+  TS_NUM_ACTIVITIES = 5
+};
+
+/* Times are nanoseconds of the host's clock that never goes back (CLOCK_MONOTONIC): who has a clock of its own converts. */
+typedef struct ts_activity { /* since 2.1 */
+  size_t struct_size;
+  int32_t kind;      /* TS_A_* */
+  uint32_t reserved;
+  const char* name;  /* valid while it is taken */
+  uint64_t call;     /* ts_call.number of the call it belongs to; 0: of none */
+  void* stream;
+  int64_t begin, end;
+  int64_t value;
+} ts_activity;
+
+typedef struct ts_profiler { /* since 2.1 */
+  size_t struct_size;
+  /* required */
+  int (*start)(void* ctx, int32_t device);
+  /* Waits for the device, then tells what it did since the start or the last time, each activity once, in any order. */
+  int (*collect)(void* ctx, int32_t device, void (*take)(void* to, const ts_activity* activity), void* to);
+  int (*stop)(void* ctx, int32_t device); /* what was not collected is forgotten */
+  /* optional, both or neither: ranges that the program names, on the stream its work goes to; they nest */
+  int (*push_range)(void* ctx, int32_t device, const char* name, void* stream);
+  int (*pop_range)(void* ctx, int32_t device, void* stream);
+} ts_profiler;
+
+/* --- memory that several processes use ---------------------------------------------------------------------------------- */
+typedef struct ts_sharing { /* since 2.1 */
+  size_t struct_size;
+  /* all three required */
+  /* A name under which other processes of this machine find the memory, as long as this one keeps it. *bytes is the
+   * capacity, then what was written; TS_OK with more than it: again. */
+  int (*export_memory)(void* ctx, int32_t device, void* handle, void* name, size_t* bytes);
+  int (*import_memory)(void* ctx, int32_t device, const void* name, size_t bytes, void** handle);
+  void (*release)(void* ctx, int32_t device, void* handle); /* of an imported one; the memory stays its owner's */
+} ts_sharing;
+
+/* --- the device among others ------------------------------------------------------------------------------------------ */
+typedef struct ts_identity { /* since 2.1 */
+  size_t struct_size;
+  uint8_t uuid[16];  /* the same in every process, and of no other device; all zero: unknown */
+  char bus[32];      /* where it is plugged in: "0000:3b:00.0"; "": unknown */
+  int32_t numa_node; /* whose processors and memory are near; -1: unknown */
+  uint32_t reserved;
+} ts_identity;
+
+typedef struct ts_link { /* since 2.1 */
+  size_t struct_size;
+  uint32_t flags;     /* TS_LINK_* */
+  uint32_t reserved;
+  uint64_t bandwidth; /* bytes a second, one way; 0: unknown */
+} ts_link;
+enum { TS_LINK_DIRECT = 1 /* copy_peer between the two does not pass through the host's memory */ };
+
 /* --- graph compilers ------------------------------------------------------------------------------------------------
  * A graph as the core gives it to a card: values by number, nodes in an order in which they may run. Read only, and
  * valid during the call. */
@@ -466,6 +533,14 @@ typedef struct ts_backend {
                         void* stream); /* since 1.1 */
   const ts_capture* capture; /* since 1.1 */
   void (*trim)(void* ctx, int32_t device); /* Since 1.1. Memory that the backend keeps for reuse goes back to the device */
+  const ts_profiler* profiler; /* since 2.1 */
+  const ts_sharing* sharing; /* since 2.1 */
+  int (*identify)(void* ctx, int32_t device, ts_identity* out); /* since 2.1 */
+  int (*link)(void* ctx, int32_t device, int32_t peer, ts_link* out); /* Since 2.1. From one of its devices to another */
+  /* After TS_DEVICE_LOST, or when the user asks: makes the device usable again, without anything that was on it. Memory,
+   * streams, events and recordings of before are gone: the core gives none of them to any slot from now on, to free
+   * them neither. Not for memory that the host addresses. NULL: the process has to be started anew. */
+  int (*recover)(void* ctx, int32_t device); /* since 2.1 */
 } ts_backend;
 enum { TS_B_OWN_ALLOCATOR = 1 /* alloc/free are pooled already: the core adds no cache */ };
 
@@ -484,6 +559,11 @@ struct ts_host {
    * has returned: by a thread of the backend, a recorder, a tuner. It has no workspace. Freed by free_call. */
   int (*copy_call)(const ts_call* call, ts_call** out); /* since 1.1 */
   void (*free_call)(ts_call* copy); /* since 1.1 */
+  /* Compiled kernels on the user's disk, for processes to come; any thread, any time. The key says all that they depend
+   * on: whose they are, the source or ts_program.hash, dtypes, device, driver, options. *bytes is the capacity, then the
+   * size of what is kept: TS_OK with more than the capacity: again. TS_DECLINED: nothing is kept, or not whole. */
+  int (*cache_get)(const void* key, size_t key_bytes, void* out, size_t* bytes); /* since 2.1 */
+  int (*cache_put)(const void* key, size_t key_bytes, const void* data, size_t bytes); /* since 2.1 */
 };
 
 /* The one symbol a native backend exports. Returns TS_OK and a table that outlives the process's use of it,

@@ -5,7 +5,8 @@
 //   TS_KERNEL("relu_like", relu_like);
 //
 // With it come elements.hpp (C++ types of dtypes, conversions), strided.hpp (walking tensors in host memory) and
-// table.hpp (the table of a backend made from a class with its runtime functions, and the entry point).
+// table.hpp (the table of a backend made from a class with its runtime functions, and the entry point), with slots.hpp
+// for the optional ones.
 //
 // A library that compiles one source for several instruction sets defines TESSERACK_VARIANT (a namespace name) and
 // TESSERACK_VARIANT_LEVEL (higher wins) per copy, so that no inline function is shared between the copies.

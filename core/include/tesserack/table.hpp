@@ -13,12 +13,13 @@
 //   };
 //   TESSERACK_BACKEND(Acme, "acme", "com.acme.npu", "1.0.0");
 //
-// Optional functions are picked up where the class has them: see optional_slots. Any of them may throw: an Error's
+// Optional functions are picked up where the class has them: see slots.hpp. Any of them may throw: an Error's
 // status and message, or another exception's message, reach the user.
 #ifndef TESSERACK_TABLE_HPP
 #define TESSERACK_TABLE_HPP
 
 #include <tesserack/backend.hpp>
+#include <tesserack/slots.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -28,28 +29,6 @@
 #pragma GCC visibility push(hidden)
 namespace tesserack::backend {
 inline namespace TESSERACK_VARIANT {
-
-// The core's side, from when the library was loaded.
-inline const ts_host*& host() {
-  static const ts_host* table = nullptr;
-  return table;
-}
-
-// Runs f(); what it throws becomes a status and a message.
-template <typename F> int guard(F&& f) noexcept {
-  try {
-    f();
-    return TS_OK;
-  } catch (const Error& error) {
-    return report(host(), error.status(), error.what());
-  } catch (const std::bad_alloc&) {
-    return report(host(), TS_OUT_OF_MEMORY, "out of host memory");
-  } catch (const std::exception& error) {
-    return report(host(), TS_ERROR, error.what());
-  } catch (...) {
-    return report(host(), TS_ERROR, "unknown C++ exception in a backend");
-  }
-}
 
 // The callbacks, for a class D.
 template <typename D> struct Slots {
@@ -109,41 +88,6 @@ template <typename D> struct Slots {
     return TS_OK;
   }
 };
-
-// Functions a class may have besides the required ones; a slot left empty means the core's default.
-template <typename D> void optional_slots(ts_backend& table) {
-  // void* host_pointer(int device, void* handle): where the host sees the memory, for a device that shares the host's
-  if constexpr (requires { &D::host_pointer; })
-    table.host_pointer = [](void*, int32_t device, void* handle) { return D::host_pointer(device, handle); };
-  // bool copy_peer(device, dst, dst_offset, src_backend, src_device, src, src_offset, bytes, stream): false declines
-  if constexpr (requires { &D::copy_peer; })
-    table.copy_peer = [](void*, int32_t device, void* dst, int64_t dst_offset, const char* src_backend,
-                         int32_t src_device, const void* src, int64_t src_offset, size_t bytes, void* stream) {
-      bool done = false;
-      const int status = guard([&] {
-        done = D::copy_peer(device, dst, dst_offset, src_backend, src_device, src, src_offset, bytes, stream);
-      });
-      return status == TS_OK && !done ? int{TS_DECLINED} : status;
-    };
-  // void* stream_create(int device, int priority); void stream_destroy(int device, void* stream)
-  if constexpr (requires { &D::stream_create; }) {
-    table.stream_create = [](void*, int32_t device, int32_t priority, void** stream) {
-      return guard([&] { *stream = D::stream_create(device, priority); });
-    };
-    table.stream_destroy = [](void*, int32_t device, void* stream) {
-      guard([&] { D::stream_destroy(device, stream); });
-    };
-  }
-  // void set_num_threads(int); int get_num_threads()
-  if constexpr (requires { &D::set_num_threads; }) {
-    table.set_num_threads = [](void*, int32_t n) { guard([&] { D::set_num_threads(n); }); };
-    table.get_num_threads = [](void*) -> int32_t { return D::get_num_threads(); };
-  }
-  // void shutdown()
-  if constexpr (requires { &D::shutdown; }) table.shutdown = [](void*) { guard([] { D::shutdown(); }); };
-  // constexpr bool own_allocator: allocate() draws from a pool already, so that the core adds none
-  if constexpr (requires { D::own_allocator; }) table.flags |= D::own_allocator ? TS_B_OWN_ALLOCATOR : 0;
-}
 
 template <typename D> ts_backend make_table(const char* name, const char* vendor, const char* version) {
   using S = Slots<D>;

@@ -175,6 +175,8 @@ int Launch::invoke(Backend& b, const ts_kernel& kernel, const Backend::Limits& d
   call_.n_inputs = static_cast<int32_t>(inputs_.size());
   call_.n_outputs = static_cast<int32_t>(outputs_.size());
   call_.n_params = static_cast<int32_t>(params_.size());
+  if (device.recovered.load(std::memory_order_relaxed)) [[unlikely]]
+    check_not_gone();
   if (!device.lowers) [[likely]]
     return call_kernel(b, kernel, device_, call_, work_);
   const ts_program* given[] = {call_.program, call_.prologue, call_.epilogue};
@@ -186,6 +188,12 @@ int Launch::invoke(Backend& b, const ts_kernel& kernel, const Backend::Limits& d
   call_.prologue = given[1];
   call_.epilogue = given[2];
   return status;
+}
+
+void Launch::check_not_gone() const {
+  for (const auto* tensors : {&input_tensors_, &output_tensors_})
+    for (const TensorImpl* t : *tensors)
+      if (t && t->storage) ts::check_not_gone(*t->storage);
 }
 
 bool Launch::run() {

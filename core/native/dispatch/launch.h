@@ -31,6 +31,7 @@ inline int call_kernel(Backend& b, const ts_kernel& kernel, Device device, ts_ca
   call.tensor_size = sizeof(ts_tensor);
   call.device_index = device.index;
   call.reserved = 0;
+  call.number = 0;
   call.core = &memory;
   call.backend_ctx = b.table().ctx;
   call.kernel_ctx = kernel.ctx;
@@ -90,6 +91,7 @@ private:
   void describe_seen(ts_tensor& d, const Tensor& t, IntSpan sizes, IntSpan strides);
   Tensor input(size_t k) const; // as the kernel is to see it; undefined for numbers and absent tensors
   Tensor output(size_t k) const;
+  void check_not_gone() const; // of a device that was recovered: all memory is of after that
   int invoke(Backend& backend, const ts_kernel& kernel, const Backend::Limits& device);
   bool by_element() const; // the kernel looks at one element of each operand at a time
   bool layouts_suit(const ts_kernel& kernel) const;

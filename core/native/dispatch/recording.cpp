@@ -41,6 +41,7 @@ int run_prepared(const ts_call* call) {
 
 Recording::Recording(Device d, uint64_t pool) : RecordingState(d), backend_(backend_of(d)) {
   backend_.allocator(d.index);
+  epoch_ = backend_.epoch(d.index);
   by_launches = backend_.table().capture != nullptr;
   if (by_launches) pool_ = RecordingPool::of(d, pool);
 }
@@ -48,7 +49,7 @@ Recording::Recording(Device d, uint64_t pool) : RecordingState(d), backend_(back
 Recording::~Recording() {
   cancel();
   const ts_backend& t = backend_.table();
-  if (recording_) t.capture->destroy(t.ctx, device.index, recording_);
+  if (recording_ && epoch_ == backend_.epoch(device.index)) t.capture->destroy(t.ctx, device.index, recording_);
 }
 
 void Recording::begin() {
@@ -166,6 +167,8 @@ void Recording::run(Step& step) {
 }
 
 void Recording::replay() {
+  if (epoch_ != backend_.epoch(device.index))
+    fail(ErrorKind::DeviceLost, "replay: expected a recording made since ", device, " was recovered; record again");
   TS_CHECK(complete_, "record: expected a recording that has ended");
   TS_CHECK(!RecordingState::current(), "record: a recording is not replayed within another");
   renew_draws();

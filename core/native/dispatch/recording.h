@@ -39,6 +39,7 @@ private:
   std::optional<RecordingPool::Use> use_;
   void* stream_ = nullptr;
   void* recording_ = nullptr;
+  uint32_t epoch_; // of the device
   bool recording_now_ = false, complete_ = false;
   std::vector<std::unique_ptr<Step>> steps_;
   int64_t prepared_ = 0;

@@ -74,11 +74,13 @@ void leave_recording() noexcept {
 int run_watched(Backend& b, const ts_kernel& kernel, Device device, ts_call& call, int64_t work) {
   uint32_t watchers = kernel_watchers.load(std::memory_order_acquire);
   bool profiled = watchers & kWatchProfile;
+  static std::atomic<uint64_t> count{0};
+  if (profiled) call.number = ++count;
   int64_t start = profiled ? now() : 0;
   int status = run_quietly(b, kernel, device, call, work);
   if ((watchers & kWatchChecks) && status == TS_OK) status = static_cast<CallMemory*>(call.core)->check(call.op);
   if (profiled && status != TS_DECLINED) {
-    KernelEvent event{call.op, device, static_cast<uint64_t>(pthread_self()), start, now(), work, status};
+    KernelEvent event{call.op, device, static_cast<uint64_t>(pthread_self()), start, now(), work, status, call.number};
     std::lock_guard lock(profile().mutex);
     profile().events.push_back(event);
   }

@@ -19,6 +19,7 @@ struct KernelEvent {
   int64_t start, end; // nanoseconds of the steady clock; on an asynchronous device of the queueing
   int64_t elements;
   int status;
+  uint64_t number; // ts_call.number: what devices tell of it comes with this
 };
 void start_kernel_profile();
 std::vector<KernelEvent> stop_kernel_profile(); // what was seen since the start

@@ -97,6 +97,7 @@ inline PyRef to_python(const std::string& s) {
 
 // Exception classes of the package.
 extern PyObject* OutOfMemoryError;
+extern PyObject* DeviceLostError;
 extern PyObject* BackendUnavailableError;
 extern PyObject* OutOfBoundsError; // tesserack.OutOfBoundsError
 extern PyObject* LinAlgError;      // tesserack.linalg.LinAlgError

@@ -12,6 +12,7 @@
 namespace ts::py {
 
 PyObject* OutOfMemoryError = nullptr;
+PyObject* DeviceLostError = nullptr;
 PyObject* BackendUnavailableError = nullptr;
 PyObject* LinAlgError = nullptr;
 PyObject* OutOfBoundsError = nullptr;
@@ -64,6 +65,7 @@ PyObject* exception_class(ErrorKind kind) {
   case ErrorKind::Index: return PyExc_IndexError;
   case ErrorKind::NotImplemented: return PyExc_NotImplementedError;
   case ErrorKind::OutOfMemory: return OutOfMemoryError;
+  case ErrorKind::DeviceLost: return DeviceLostError;
   case ErrorKind::BackendUnavailable: return BackendUnavailableError;
   case ErrorKind::Interrupted: return PyExc_KeyboardInterrupt;
   case ErrorKind::LinAlg: return LinAlgError;
@@ -302,6 +304,10 @@ void init_errors(PyObject* module) {
       checked(PyErr_NewExceptionWithDoc("tesserack.OutOfMemoryError", "A device has no memory left for an allocation.",
                                         PyExc_RuntimeError, nullptr))
           .release();
+  DeviceLostError = checked(PyErr_NewExceptionWithDoc("tesserack.DeviceLostError",
+                                                      "A device answers no more, or what it held is gone.",
+                                                      PyExc_RuntimeError, nullptr))
+                        .release();
   BackendUnavailableError =
       checked(PyErr_NewExceptionWithDoc("tesserack.BackendUnavailableError",
                                         "A device was named whose backend is not installed or failed to load.",
@@ -320,6 +326,7 @@ void init_errors(PyObject* module) {
                                                   PyExc_RuntimeError, nullptr))
                     .release();
   add_object(module, "OutOfMemoryError", OutOfMemoryError);
+  add_object(module, "DeviceLostError", DeviceLostError);
   add_object(module, "BackendUnavailableError", BackendUnavailableError);
   add_object(module, "_LinAlgError", LinAlgError);
   add_object(module, "OutOfBoundsError", OutOfBoundsError);

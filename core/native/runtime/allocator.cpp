@@ -58,8 +58,8 @@ struct DeviceAllocator::Waiting {
 DeviceAllocator::~DeviceAllocator() = default;
 
 DeviceAllocator::DeviceAllocator(Backend& backend, int16_t index)
-    : backend_(backend), index_(index), cached_(!(backend.table().flags & TS_B_OWN_ALLOCATOR)), thread_slot_(-1),
-      default_pool_(pools_[nullptr]) {
+    : backend_(backend), index_(index), cached_(!(backend.table().flags & TS_B_OWN_ALLOCATOR)),
+      epoch_(backend.epoch(index)), thread_slot_(-1), default_pool_(pools_[nullptr]) {
 #ifdef TESSERACK_SANITIZE
   cached_ = false; // every tensor its own allocation, so that the sanitizer sees each bound
 #endif
@@ -109,6 +109,7 @@ Storage* DeviceAllocator::make_storage(size_t nbytes, Block block, void* stream,
   Storage* s = noted(Storage::make({backend_.id(), index_}, nbytes, block.handle, host, release, this));
   s->capacity = block.bytes;
   s->stream = stream;
+  s->epoch = epoch_;
   return s;
 }
 
@@ -280,6 +281,7 @@ void DeviceAllocator::record_stream(Storage& s, void* stream) {
 
 // Marks where those streams are now. False when none of them is left: the memory may be used again at once.
 bool DeviceAllocator::waits_for_streams(Storage& s, size_t bytes, bool small) {
+  if (abandoned_.load(std::memory_order_relaxed)) return false;
   try {
     return marks_streams(s, bytes, small);
   } catch (const std::bad_alloc&) { // no memory for the marks
@@ -405,6 +407,7 @@ void DeviceAllocator::raw_free(std::span<const Block> blocks) {
   const ts_backend& t = backend_.table();
   size_t bytes = 0;
   for (const Block& block : blocks) {
+    if (abandoned_.load(std::memory_order_relaxed)) break; // the handle means nothing any more
     t.free(t.ctx, index_, block.handle, block.bytes, block.stream);
     bytes += block.bytes;
   }
@@ -440,6 +443,15 @@ void DeviceAllocator::reset_peak() {
   std::lock_guard lock(mutex_);
   stats_.allocated_peak = stats_.allocated;
   stats_.reserved_peak = stats_.reserved;
+}
+
+void DeviceAllocator::abandon() {
+  abandoned_ = true;
+  std::lock_guard lock(mutex_);
+  static_cast<void>(take_all());
+  waiting_.clear();
+  n_waiting_ = 0;
+  other_streams_.clear();
 }
 
 void DeviceAllocator::release_cached() {

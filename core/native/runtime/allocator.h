@@ -33,6 +33,7 @@ public:
   Storage* allocate(size_t nbytes);
   MemoryStats stats();
   void reset_peak();
+  void abandon();        // the device was lost: nothing goes back to it, and nothing is handed out any more
   void release_cached(); // everything no live tensor uses goes back to the device
   // A dying thread's cached blocks and counters join the shared pool.
   void adopt_thread(ThreadState& state);
@@ -83,7 +84,9 @@ private:
 
   Backend& backend_;
   int16_t index_;
-  bool cached_;      // false when the backend pools by itself
+  bool cached_;    // false when the backend pools by itself
+  uint32_t epoch_; // of the device, when this was made
+  std::atomic<bool> abandoned_{false};
   int thread_slot_;  // index into ThreadState::data, or -1
   std::mutex mutex_; // never held while the backend is called: its callbacks may wait for the interpreter
   std::map<void*, Pool> pools_;

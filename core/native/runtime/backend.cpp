@@ -3,6 +3,8 @@
 #include "runtime/interpreter.h"
 #include "runtime/plugin.h"
 #include "runtime/recording_state.h"
+#include "runtime/services/device_profile.h"
+#include "runtime/services/kernel_cache.h"
 #include "runtime/stream.h"
 #include <algorithm>
 #include <cstdlib>
@@ -72,9 +74,25 @@ static int copy_call_hook(const ts_call* call, ts_call** out) {
   *out = copy_call(*call);
   return *out ? TS_OK : TS_OUT_OF_MEMORY;
 }
-constinit ts_host host_functions = {sizeof(ts_host), TS_ABI_MAJOR, TS_ABI_MINOR,   set_last_error, interrupted_hook,
-                                    log_hook,        nullptr,      workspace_hook, copy_call_hook, free_call};
+constinit ts_host host_functions = {sizeof(ts_host),  TS_ABI_MAJOR, TS_ABI_MINOR,   set_last_error,
+                                    interrupted_hook, log_hook,     nullptr,        workspace_hook,
+                                    copy_call_hook,   free_call,    cache_get_hook, cache_put_hook};
 void set_dispatch_table(const ts_dispatch* table) { host_functions.dispatch = table; }
+
+// What to do when a device is lost.
+static std::string after_loss(const std::string& backend) {
+  const Backend* b = find_backend(backend);
+  if (b && b->table().recover)
+    return concat("what was on the device is lost: tesserack.backends.recover('", backend,
+                  ":INDEX') makes it usable again, then load a checkpoint");
+  return "what was on the device is lost, and its backend cannot recover it: start the process anew";
+}
+
+void check_not_gone(const Storage& s) {
+  if (!is_gone(s)) return;
+  fail(ErrorKind::DeviceLost, "expected a tensor made since ", s.device,
+       " was recovered, got one of before, whose values were lost with the device; load them from a checkpoint");
+}
 
 void fail_status(int status, const std::string& backend, const char* what) {
   std::string message = take_last_error();
@@ -86,6 +104,7 @@ void fail_status(int status, const std::string& backend, const char* what) {
   case TS_OUT_OF_MEMORY: throw Error(ErrorKind::OutOfMemory, message);
   case TS_INDEX_ERROR: throw Error(ErrorKind::Index, message);
   case TS_VALUE_ERROR: throw Error(ErrorKind::Value, message);
+  case TS_DEVICE_LOST: throw Error(ErrorKind::DeviceLost, concat(message, "; ", after_loss(backend)));
   case TS_INTERRUPTED: throw Error(ErrorKind::Interrupted, message);
   case TS_DECLINED:
     throw Error(ErrorKind::NotImplemented, concat(what, ": backend '", backend, "' has no kernel for this case"));
@@ -292,7 +311,29 @@ DeviceAllocator& Backend::open(int index) {
   note_instructions(name_, index, p, d.limits);
   d.owned = std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(index));
   d.allocator.store(d.owned.get(), std::memory_order_release);
+  profile_opened_device(*this, index);
   return *d.owned;
+}
+
+void Backend::recover(int index) {
+  check_index(index);
+  TS_CHECK(table_.recover, "recover: backend '", name_,
+           "' cannot make a lost device usable again; start the process anew");
+  TS_CHECK(!host_memory(index), "recover: ", Device{id_, static_cast<int16_t>(index)},
+           " computes in memory of the host, which is not lost");
+  DeviceEntry& d = devices_[static_cast<size_t>(index)];
+  SuspendInterpreter suspend(INT64_MAX);
+  std::lock_guard lock(d.opening);
+  check(table_.recover(table_.ctx, index), "recover");
+  ++d.epoch;
+  d.last_launch = nullptr;
+  forget_streams({id_, static_cast<int16_t>(index)});
+  if (!d.owned) return;
+  d.limits.recovered = true;
+  d.owned->abandon();
+  auto fresh = std::make_unique<DeviceAllocator>(*this, static_cast<int16_t>(index));
+  d.allocator.store(fresh.get(), std::memory_order_release);
+  d.abandoned.push_back(std::exchange(d.owned, std::move(fresh)));
 }
 
 void Backend::check_wait(int status, int index, const char* what) const {

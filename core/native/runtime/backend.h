@@ -60,10 +60,11 @@ public:
   void check_index(int index); // RuntimeError for one that does not exist
   // What the device says of itself that never changes; of one that is open.
   struct Limits {
-    uint64_t max_allocation = 0;  // 0: none
-    uint64_t misaligned = 0;      // bits that are 0 in every byte offset a kernel is given
-    int32_t max_ndim = INT32_MAX; // of what a kernel is given
-    bool lowers = false;          // programs are written with its instructions alone
+    uint64_t max_allocation = 0;        // 0: none
+    uint64_t misaligned = 0;            // bits that are 0 in every byte offset a kernel is given
+    int32_t max_ndim = INT32_MAX;       // of what a kernel is given
+    bool lowers = false;                // programs are written with its instructions alone
+    std::atomic<bool> recovered{false}; // memory of before it was lost may still be named
     uint64_t instructions[TS_INSTRUCTION_WORDS] = {};
   };
   const Limits& limits(int index) const { return devices_[static_cast<size_t>(index)].limits; }
@@ -72,6 +73,12 @@ public:
   // Work may be under way when a slot has returned.
   bool is_async(int index) const { return devices_[static_cast<size_t>(index)].async; }
   // The kernel that was queued last, which an error that arrives late is told with.
+  // A lost device is made usable again, without anything that was on it. RuntimeError where the backend cannot.
+  void recover(int index);
+  uint32_t epoch(int index) const { // times it was recovered
+    return index < device_count_ ? devices_[static_cast<size_t>(index)].epoch.load(std::memory_order_relaxed) : 0;
+  }
+  bool probed() const { return probed_.load(std::memory_order_acquire); }
   void note_launch(int index, const char* op) const {
     devices_[static_cast<size_t>(index)].last_launch.store(op, std::memory_order_relaxed);
   }
@@ -106,6 +113,8 @@ private:
     std::atomic<DeviceAllocator*> allocator{nullptr};
     mutable std::atomic<const char*> last_launch{nullptr};
     Limits limits;
+    std::atomic<uint32_t> epoch{0};
+    std::vector<std::unique_ptr<DeviceAllocator>> abandoned; // whose memory is gone, but not the tensors
     bool host = false, async = false;
     std::array<std::atomic<Chunk*>, KernelId::kMax / KernelId::kChunk> kernels{}; // by index of the name
   };
@@ -169,6 +178,9 @@ inline Backend& backend_of(Device device) {
     fail_no_backend(device);
   return *b;
 }
+// Whether the device has been recovered since: what the memory held is gone.
+inline bool is_gone(const Storage& s) { return backend_of(s.device).epoch(s.device.index) != s.epoch; }
+void check_not_gone(const Storage& s); // DeviceLost error
 std::vector<Backend*> backends();
 
 // Called with the name of a backend not registered yet: loads it or raises what to install.

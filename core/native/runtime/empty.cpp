@@ -85,6 +85,13 @@ Tensor from_external(void* handle, IntSpan sizes, IntSpan strides, DType dtype, 
   t->storage =
       noted(Storage::make(device, static_cast<size_t>(high - low), start, host ? start : nullptr, deleter, ctx));
   t->byte_offset = host ? -low : 0;
+  t->storage->epoch = b.epoch(device.index);
+  return t;
+}
+
+Tensor tensor_over(Storage* s, IntSpan sizes, DType dtype) {
+  Tensor t = outline(sizes, dtype, s->device);
+  t->storage = s;
   return t;
 }
 

@@ -19,5 +19,7 @@ Tensor empty_like_tensor(const Tensor& like, DType dtype);
 // A tensor over memory owned elsewhere; `release(ctx)` runs when the last user is gone.
 Tensor from_external(void* handle, IntSpan sizes, IntSpan strides, DType dtype, Device device,
                      void (*deleter)(Storage&), void* ctx);
+// All of a storage of its own.
+Tensor tensor_over(Storage* s, IntSpan sizes, DType dtype);
 
 } // namespace ts

@@ -76,6 +76,20 @@ void check_extensions(const ts_backend& given, const std::string& source) {
              " tells communicator.dtypes ", c.dtypes, "; expected bits of the ", int{TS_NUM_DTYPES},
              " dtypes, one at least");
   }
+  if (t.profiler) {
+    Extension x{t.name, source, "profiler"};
+    x.at_least(t.profiler->struct_size, offsetof(ts_profiler, push_range));
+    ts_profiler p = known_part(t.profiler);
+    x.require({{"start", p.start != nullptr}, {"collect", p.collect != nullptr}, {"stop", p.stop != nullptr}});
+    x.together({"push_range", p.push_range != nullptr}, {"pop_range", p.pop_range != nullptr});
+  }
+  if (t.sharing) {
+    Extension x{t.name, source, "sharing"};
+    x.at_least(t.sharing->struct_size, sizeof(ts_sharing));
+    x.require({{"export_memory", t.sharing->export_memory != nullptr},
+               {"import_memory", t.sharing->import_memory != nullptr},
+               {"release", t.sharing->release != nullptr}});
+  }
   if (t.compiler) {
     Extension x{t.name, source, "compiler"};
     x.at_least(t.compiler->struct_size, offsetof(ts_compiler, serialize));

@@ -116,6 +116,7 @@ Tensor pin_memory(const Tensor& t, Backend& backend) {
 bool copy_from_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
   Pinned* block = pinned_block(src);
   if (!block || !dst->storage || &block->backend != &backend_of(dst.device())) return false;
+  check_not_gone(*dst->storage);
   check_recordable(dst.device(), "a copy from the host");
   const ts_backend& t = block->backend.table();
   int index = dst.device().index;
@@ -129,6 +130,7 @@ bool copy_from_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
 bool copy_to_pinned(const Tensor& dst, const Tensor& src, size_t bytes) {
   Pinned* block = pinned_block(dst);
   if (!block || !src->storage || &block->backend != &backend_of(src.device())) return false;
+  check_not_gone(*src->storage);
   check_recordable(src.device(), "a copy to the host");
   const ts_backend& t = block->backend.table();
   int index = src.device().index;

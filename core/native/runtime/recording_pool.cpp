@@ -75,6 +75,7 @@ Storage* RecordingPool::lease(Storage* block, size_t nbytes, size_t bytes, void*
   Storage* s = noted(Storage::make(device_, nbytes, block->handle, block->host, release, lease.release()));
   s->capacity = bytes;
   s->stream = stream;
+  s->epoch = block->epoch;
   return s;
 }
 

@@ -182,6 +182,7 @@ static void check_plain(const Tensor& t) {
            " without; use .to_dense() if it is sparse, or have its class unwrap it");
   TS_CHECK(!t.pending(), "expected plain memory, got a tensor whose ", t.is_conj() ? "conjugation" : "negation",
            " is pending; use resolve_conj(), resolve_neg()");
+  check_not_gone(*t->storage);
 }
 
 void copy_bytes_from_host(const Tensor& dst, const void* src, size_t bytes) {

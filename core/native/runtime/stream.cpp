@@ -33,6 +33,16 @@ void wait_for(Device device, void* handle) {
 
 } // namespace
 
+Stream::Stream(Device device, void* handle, bool owned)
+    : device_(device), handle_(handle), owned_(owned), epoch_(backend_of(device).epoch(device.index)) {}
+
+void Stream::check_not_gone() const {
+  if (!handle_ || epoch_ == backend_of(device_).epoch(device_.index)) [[likely]]
+    return;
+  fail(ErrorKind::DeviceLost, "expected a stream made since ", device_,
+       " was recovered, got one of before; make another");
+}
+
 std::shared_ptr<Stream> Stream::make(Device device, int priority) {
   Backend& b = backend_of(device);
   b.allocator(device.index);
@@ -76,14 +86,15 @@ Stream::~Stream() {
     auto found = std::find(l.streams.begin(), l.streams.end(), std::pair(device_, handle_));
     if (found != l.streams.end()) l.streams.erase(found);
   }
-  if (!owned_) return;
   Backend& b = backend_of(device_);
+  if (!owned_ || epoch_ != b.epoch(device_.index)) return;
   b.table().synchronize(b.table().ctx, device_.index, handle_);
   b.allocator(device_.index).retire_stream(handle_);
   if (b.table().stream_destroy) b.table().stream_destroy(b.table().ctx, device_.index, handle_);
 }
 
 bool Stream::query() const {
+  check_not_gone();
   Backend& b = backend_of(device_);
   if (!b.table().stream_query) {
     Event now(device_, false);
@@ -95,10 +106,14 @@ bool Stream::query() const {
   return done != 0;
 }
 
-void Stream::synchronize() const { wait_for(device_, handle_); }
+void Stream::synchronize() const {
+  check_not_gone();
+  wait_for(device_, handle_);
+}
 
 Event::Event(Device device, bool timing) : device_(device), timing_(timing) {
   Backend& b = backend_of(device);
+  epoch_ = b.epoch(device.index);
   b.allocator(device.index);
   const ts_backend& t = b.table();
   if (t.event_create && t.event_record)
@@ -107,10 +122,13 @@ Event::Event(Device device, bool timing) : device_(device), timing_(timing) {
 
 Event::~Event() {
   const ts_backend& t = backend_of(device_).table();
-  if (handle_ && t.event_destroy) t.event_destroy(t.ctx, device_.index, handle_);
+  if (handle_ && t.event_destroy && !gone()) t.event_destroy(t.ctx, device_.index, handle_);
 }
 
+bool Event::gone() const { return epoch_ != backend_of(device_).epoch(device_.index); }
+
 void Event::record(const Stream& stream) {
+  stream.check_not_gone();
   TS_CHECK(stream.device() == device_, "Event.record: expected a stream of ", device_, ", got one of ",
            stream.device());
   record(stream.handle());
@@ -118,6 +136,9 @@ void Event::record(const Stream& stream) {
 
 void Event::record(void* stream) {
   Backend& b = backend_of(device_);
+  if (gone())
+    fail(ErrorKind::DeviceLost, "Event.record: expected an event made since ", device_,
+         " was recovered, got one of before; make another");
   if (handle_) {
     b.check(b.table().event_record(b.table().ctx, device_.index, handle_, stream), "Event.record");
   } else {
@@ -128,8 +149,9 @@ void Event::record(void* stream) {
 }
 
 void Event::wait_on(const Stream& stream) const {
-  if (!recorded_ || !handle_) return;
+  if (!recorded_ || !handle_ || gone()) return; // nothing of before is under way
   const ts_backend& t = backend_of(device_).table();
+  stream.check_not_gone();
   if (stream.device() == device_ && t.stream_wait_event)
     make_wait(stream.handle());
   else
@@ -138,14 +160,14 @@ void Event::wait_on(const Stream& stream) const {
 
 void Event::make_wait(void* stream) const {
   const ts_backend& t = backend_of(device_).table();
-  if (!recorded_ || !handle_) return;
+  if (!recorded_ || !handle_ || gone()) return;
   if (!t.stream_wait_event) return synchronize();
   backend_of(device_).check(t.stream_wait_event(t.ctx, device_.index, stream, handle_), "Event.wait");
 }
 
 bool Event::query() const {
   const ts_backend& t = backend_of(device_).table();
-  if (!recorded_ || !handle_) return true;
+  if (!recorded_ || !handle_ || gone()) return true;
   if (!t.event_query) {
     synchronize();
     return true;
@@ -156,7 +178,7 @@ bool Event::query() const {
 }
 
 void Event::synchronize() const {
-  if (!recorded_ || !handle_) return;
+  if (!recorded_ || !handle_ || gone()) return;
   const ts_backend& t = backend_of(device_).table();
   if (!t.event_synchronize) return synchronize_device(device_);
   backend_of(device_).check_wait(t.event_synchronize(t.ctx, device_.index, handle_), device_.index,
@@ -169,6 +191,8 @@ double Event::elapsed_ms(const Event& end) const {
   TS_CHECK_VALUE(device_ == end.device_, "Event.elapsed_time: expected events of one device, got ", device_, " and ",
                  end.device_);
   const ts_backend& t = backend_of(device_).table();
+  if (gone() || end.gone())
+    fail(ErrorKind::DeviceLost, "Event.elapsed_time: the times were lost with ", device_, "; measure again");
   if (!handle_) return std::chrono::duration<double, std::milli>(end.reached_ - reached_).count();
   TS_CHECK(t.event_elapsed, "Event.elapsed_time: backend '", backend_of(device_).name(), "' does not time its events");
   double ms = 0;
@@ -190,7 +214,9 @@ std::shared_ptr<Stream> current_stream(Device device) {
 
 void* handle_in(const StreamChoice& choice, Device device) {
   auto* s = chosen(choice, device);
-  return s ? (*s)->handle() : nullptr;
+  if (!s) return nullptr;
+  (*s)->check_not_gone();
+  return (*s)->handle();
 }
 
 void* current_stream_handle(Device device) { return handle_in(t_current, device); }
@@ -225,6 +251,12 @@ void order_streams(const StreamChoice& later, const StreamChoice& earlier) {
   if (earlier)
     for (auto& s : *earlier)
       if (!chosen(later, s->device())) order(s->device());
+}
+
+void forget_streams(Device device) {
+  Live& l = live();
+  std::lock_guard lock(l.mutex);
+  std::erase_if(l.streams, [&](const auto& s) { return s.first == device; });
 }
 
 void synchronize_device(Device device) {

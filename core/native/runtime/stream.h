@@ -22,14 +22,16 @@ public:
 
   Device device() const { return device_; }
   void* handle() const { return handle_; } // NULL: the default stream
+  void check_not_gone() const;             // DeviceLost error for one of before its device was recovered
   void synchronize() const;
   bool query() const; // whether everything given to it is done
 
 private:
-  Stream(Device device, void* handle, bool owned = true) : device_(device), handle_(handle), owned_(owned) {}
+  Stream(Device device, void* handle, bool owned = true);
   Device device_;
   void* handle_;
   bool owned_;
+  uint32_t epoch_; // of the device
 };
 
 class Event {
@@ -50,8 +52,10 @@ public:
   double elapsed_ms(const Event& end) const; // RuntimeError unless both were recorded with timing
 
 private:
+  bool gone() const; // made before its device was recovered
   Device device_;
   bool timing_;
+  uint32_t epoch_; // of the device
   std::atomic<bool> recorded_{false};
   void* handle_ = nullptr;                        // NULL where the backend has no events
   std::chrono::steady_clock::time_point reached_; // used instead
@@ -67,6 +71,9 @@ void set_stream_choice(StreamChoice choice);
 // What is queued under `later` from now on begins when all that was queued under `earlier` so far is done.
 void order_streams(const StreamChoice& later, const StreamChoice& earlier);
 void* handle_in(const StreamChoice& choice, Device device);
+
+// Of a device that was recovered: none of its streams is there any more.
+void forget_streams(Device device);
 
 // Waits for the default stream and every other stream of the device.
 void synchronize_device(Device device);

@@ -17,6 +17,7 @@ enum class ErrorKind {
   Index,
   NotImplemented,
   OutOfMemory,
+  DeviceLost,
   BackendUnavailable,
   Interrupted,
   Python,

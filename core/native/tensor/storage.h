@@ -11,6 +11,7 @@ struct Storage {
   std::atomic<int32_t> refs{1};
   Device device;
   std::atomic<uint32_t> version{0}; // counts in-place changes, shared by all views
+  uint32_t epoch = 0;               // how often the device had been recovered when it was made
   size_t nbytes = 0;
   size_t capacity = 0;             // bytes really held, where the allocator rounds up
   void* handle = nullptr;          // NULL when nbytes is 0 or the device is meta

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from tesserack.backends._activity import Activity
     from tesserack.backends._info import BackendInfo, DeviceProperties
+    from tesserack.backends._kernel_cache import KernelCache
+    from tesserack.backends._place import Identity, Link, identity, link, recover
     from tesserack.backends._plan import WORKSPACE, Block, Buffer, Launch, LaunchPlan, Patch
     from tesserack.backends._python import Backend, Operand, Program
 
@@ -32,13 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WORKSPACE",
+    "Activity",
     "Backend",
     "BackendInfo",
     "Block",
     "Buffer",
     "DeviceProperties",
+    "Identity",
+    "KernelCache",
     "Launch",
     "LaunchPlan",
+    "Link",
     "Operand",
     "Patch",
     "Program",
@@ -48,11 +55,14 @@ __all__ = [
     "get",
     "get_fallback",
     "has_module",
+    "identity",
     "install",
     "installed",
+    "link",
     "list",
     "load",
     "properties",
+    "recover",
     "reload",
     "reset_fallbacks",
     "set_checked",
@@ -171,6 +181,18 @@ def __getattr__(name: str) -> Any:
         from tesserack.backends import _plan
 
         return getattr(_plan, name)
+    if name in ("Identity", "Link", "identity", "link", "recover"):
+        from tesserack.backends import _place
+
+        return getattr(_place, name)
+    if name == "Activity":
+        from tesserack.backends._activity import Activity
+
+        return Activity
+    if name == "KernelCache":
+        from tesserack.backends._kernel_cache import KernelCache
+
+        return KernelCache
     raise AttributeError(f"module 'tesserack.backends' has no attribute {name!r}")
 
 

@@ -12,6 +12,7 @@ from tesserack._native import BackendUnavailableError
 from tesserack.backends._discovery import Claim, claims
 from tesserack.backends._loader import failures, list_backends
 from tesserack.backends._loader import load as load_backend
+from tesserack.backends._place import identity, links
 
 __all__ = ["BackendInfo", "DeviceProperties", "capabilities", "device_properties", "get"]
 
@@ -135,9 +136,10 @@ def capabilities(name: str) -> dict[str, Any]:
     ``max_ndim`` (0: any); ``kernels``, a dict from the name of each kernel the core may ask for and the backend
     answers to the dtypes it takes; ``missing``, required kernels it does not answer; ``unused``, a dict from the
     names of kernels that nothing ever calls (known of backends in Python only) to why; ``streams events peer_copies
-    host_memory own_allocator``; ``devices``, the properties of each as a dict; ``launches``, None but for backends in
-    Python: how many launch ``plans`` were made, how many kernel calls ran ``by_plan``, and how many calls of kernels
-    and of other methods entered Python (``kernels_in_python``, ``slots_in_python``).
+    host_memory own_allocator profiler sharing recovery``; ``devices``, the properties of each as a dict, with what
+    :func:`tesserack.backends.identity` tells; ``links``, what :func:`tesserack.backends.link` does; ``launches``,
+    None but for backends in Python: how many launch ``plans`` were made, how many kernel calls ran ``by_plan``, and
+    how many calls of kernels and of other methods entered Python (``kernels_in_python``, ``slots_in_python``).
 
     Raises ``BackendUnavailableError`` if the backend has no device.
 
@@ -146,7 +148,8 @@ def capabilities(name: str) -> dict[str, Any]:
     """
     _native._resolve_device(name)
     info, record = get(name), _record(name)
-    devices = [vars(device_properties(f"{name}:{index}")) for index in range(record["device_count"])]
+    places = [f"{name}:{index}" for index in range(record["device_count"])]
+    devices = [{**vars(device_properties(place)), **_identity(place)} for place in places]
     kernels = {kernel: _dtype_names(mask) for kernel, mask in _native._backend_kernels(name).items()}
     return {
         **{key: getattr(info, key) for key in ("name", "vendor", "version", "package", "package_version")},
@@ -157,9 +160,16 @@ def capabilities(name: str) -> dict[str, Any]:
         "unused": unused_kernels(name),
         "missing": [kernel for kernel in _native._required_kernels() if kernel not in kernels],
         **{key: record[key] for key in ("streams", "events", "peer_copies", "host_memory", "own_allocator")},
+        **{key: record[key] for key in ("profiler", "sharing", "recovery")},
+        "links": [one._asdict() for one in links(name)],
         "launches": _native._launch_counters(name),
         "devices": [{**properties, "dtypes": [*properties["dtypes"]]} for properties in devices],
     }
+
+
+def _identity(device: str) -> dict[str, Any]:
+    found = identity(device)
+    return {"uuid": found.uuid and str(found.uuid), "bus": found.bus, "numa_node": found.numa_node}
 
 
 def unused_kernels(name: str) -> dict[str, str]:

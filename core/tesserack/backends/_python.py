@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tesserack import _native
 from tesserack._native import _Operand as Operand
 from tesserack._native import _Program as Program
+from tesserack.backends._activity import activity_tuple
 from tesserack.backends._info import DTYPES, USUAL_DTYPES
 
 __all__ = ["LAYOUTS", "Backend", "Operand", "Program"]
@@ -110,6 +111,17 @@ class Backend:
       between the first two is written down instead of done, and done by every replay. Without them the core records
       kernel calls itself.
     - ``trim(device)``: memory that the backend itself keeps for reuse goes back to the device, as ``empty_cache`` asks.
+    - ``profile_start(device)``, ``profile_collect(device) -> activities``, which waits for the device and tells what it
+      did since as :class:`tesserack.backends.Activity`, each once, ``profile_stop(device)``, and, both or neither,
+      ``profile_push(device, name, stream)`` and ``profile_pop(device, stream)``: what ``tesserack.profiler`` shows of
+      devices. Kernels see the number that an activity belongs to as the field ``number``.
+    - ``export_memory(device, handle) -> bytes``, a name by which other processes of the machine find the memory,
+      ``import_memory(device, name) -> handle`` and ``release_imported(device, handle)``, all three: tensors then go to
+      other processes without a copy. ``export_memory`` may decline with NotImplemented.
+    - ``identify(device) -> {"uuid": 16 bytes, "bus": "0000:3b:00.0", "numa_node": 0}``; what is not known is left out.
+    - ``link(device, peer) -> {"direct": True, "bandwidth": bytes a second}``: from one of its devices to another.
+    - ``recover(device)``: after a slot raised ``tesserack.DeviceLostError``: the device is usable again, without
+      anything that was on it, none of whose handles it sees again.
     - ``shutdown()``: the process ends.
 
     >>> from tesserack.backends import Backend
@@ -161,7 +173,8 @@ class Backend:
         It is called with the outputs, the inputs and the parameters, in this order, and fills the outputs. Tensors are
         :class:`Operand` objects, tensors without storage plain numbers, absent ones None. Keyword-only parameters named
         ``op``, ``opcode``, ``compute_dtype``, ``program``, ``prologue``, ``epilogue``, ``deterministic``,
-        ``precision`` (of products of float32: "highest", "high" or "medium"), ``stream`` or ``device`` receive these;
+        ``precision`` (of products of float32: "highest", "high" or "medium"), ``stream``, ``device`` or ``number`` (of
+        the call, while somebody profiles; else 0) receive these;
         ``outputs``, ``inputs`` or ``params`` receive the tensors or parameters as a tuple instead of one by one. It
         returns None, or NotImplemented to decline: the core then decomposes the operator, or runs it on the cpu and
         counts that. Or it returns a :class:`tesserack.backends.LaunchPlan`, which the core runs now and for later calls
@@ -287,6 +300,17 @@ class Backend:
     capture_replay: Any = None
     capture_destroy: Any = None
     trim: Any = None
+    profile_start: Any = None
+    profile_collect: Any = None
+    profile_stop: Any = None
+    profile_push: Any = None
+    profile_pop: Any = None
+    export_memory: Any = None
+    import_memory: Any = None
+    release_imported: Any = None
+    identify: Any = None
+    link: Any = None
+    recover: Any = None
 
     # --- for the native table -------------------------------------------------------------------------------------
 
@@ -312,6 +336,34 @@ class Backend:
         if "instructions" in given:
             merged["instructions"] = instruction_words(given["instructions"])
         return tuple(merged.values())
+
+    @property
+    def _profile_collect(self) -> Any:
+        if self.profile_collect is None:
+            return None
+        return lambda device: [activity_tuple(activity) for activity in self.profile_collect(device)]
+
+    @property
+    def _identify(self) -> Any:
+        if self.identify is None:
+            return None
+
+        def identify(device: int) -> tuple[bytes, str, int]:
+            told = {"uuid": bytes(16), "bus": "", "numa_node": -1, **self.identify(device)}
+            return told["uuid"], told["bus"], told["numa_node"]
+
+        return identify
+
+    @property
+    def _link(self) -> Any:
+        if self.link is None:
+            return None
+
+        def link(device: int, peer: int) -> tuple[bool, int]:
+            told = {"direct": False, "bandwidth": 0, **self.link(device, peer)}
+            return told["direct"], told["bandwidth"]
+
+        return link
 
 
 def _fields(function: Callable[..., Any]) -> tuple[str, ...]:

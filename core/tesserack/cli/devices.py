@@ -10,9 +10,12 @@ from tesserack.backends._discovery import claims
 from tesserack.backends._info import all_backends, get
 from tesserack.backends._loader import load
 from tesserack.cli._checks import backends
+from tesserack.cli._checks.backends import link_text
 from tesserack.cli._output import add_json_option, print_json, print_table, size
 
 __all__ = ["configure", "run"]
+
+_OFFERED = ["streams", "events", "peer_copies", "host_memory", "own_allocator", "profiler", "sharing", "recovery"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,9 +82,15 @@ def _device(index: int, properties: dict[str, Any]) -> str:
 
 
 def _print_capabilities(can: dict[str, Any]) -> None:
-    switches = [key for key in ("streams", "events", "peer_copies", "host_memory", "own_allocator") if can[key]]
+    switches = [key for key in _OFFERED if can.get(key)]
     print(f"\nvendor    {can['vendor'] or '-'}, version {can['version'] or '-'}")
     print(f"dtypes    {' '.join(can['dtypes'])}")
     print(f"max ndim  {can['max_ndim'] or 'any'}")
     print(f"offers    {' '.join(switches) or '-'}")
+    for k, device in enumerate(can["devices"]):
+        told = [f"{key} {device[key]}" for key in ("uuid", "bus", "numa_node") if device.get(key) is not None]
+        if told:
+            print(f"device {k}  {', '.join(told)}")
+    for link in can["links"]:
+        print(f"link      {link_text(link)}")
     print(f"kernels   {' '.join(can['kernels'])}")

@@ -11,7 +11,7 @@ from tesserack import _native
 from tesserack._native import Tensor
 from tesserack._tensor.pending import bits_of, with_bits
 from tesserack._tensor.pickling import dtype_named, name_of
-from tesserack.multiprocessing import _shared
+from tesserack.multiprocessing import _on_device, _shared
 
 __all__ = ["install"]
 
@@ -53,14 +53,16 @@ def _descriptor(fd: int) -> Any:
 
 
 def _reduce(tensor: Tensor) -> tuple[Any, ...]:
-    """A tensor whose memory the receiver shares; by value where it is on a device, or has no memory."""
+    """A tensor whose memory the receiver shares; by value where it has none, or its device shares none."""
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(
             "multiprocessing: expected a leaf tensor, got the result of recorded operations, whose graph does not "
             "cross processes; use tensor.detach()"
         )
-    if not tensor.numel() or tensor.device.type != _native._declared_default():
+    if not tensor.numel():
         return tensor.__reduce_ex__(4)  # type: ignore[return-value]
+    if tensor.device.type != _native._declared_default():
+        return _on_device.reduce(tensor) or tensor.__reduce_ex__(4)
     _shared.share(tensor)
     segment = _shared.segment_of(tensor)
     assert segment is not None

@@ -12,7 +12,16 @@ from tesserack import _native
 from tesserack._native import Tensor
 from tesserack._tensor.pending import physical
 
-__all__ = ["Segment", "attach", "get_sharing_strategy", "is_shared", "segment_of", "set_sharing_strategy", "share"]
+__all__ = [
+    "Segment",
+    "attach",
+    "bytes_of",
+    "get_sharing_strategy",
+    "is_shared",
+    "segment_of",
+    "set_sharing_strategy",
+    "share",
+]
 
 STRATEGIES = ("file_descriptor", "file_system")
 _FOLDER = "/dev/shm"
@@ -110,7 +119,7 @@ def is_shared(tensor: Tensor) -> bool:
     return segment_of(tensor) is not None
 
 
-def _bytes_of(tensor: Tensor, nbytes: int) -> Tensor:
+def bytes_of(tensor: Tensor, nbytes: int) -> Tensor:
     """The whole storage of a tensor."""
     return physical(tensor.detach()).as_strided((1,), (1,), 0).view(_native.uint8).as_strided((nbytes,), (1,), 0)
 
@@ -126,7 +135,7 @@ def share(tensor: Tensor) -> Tensor:
         return tensor
     segment = attach(*_new_file(nbytes))
     fresh = whole(segment)
-    fresh.copy_(_bytes_of(tensor, nbytes))
+    fresh.copy_(bytes_of(tensor, nbytes))
     if tensor._swap_storage(fresh):
         segment.before = fresh  # which has the old memory now
     return tensor

@@ -1,5 +1,6 @@
 // Expressions to register programs, with common subexpressions computed once.
 #include "ops/pointwise/expr.h"
+#include "runtime/services/sha256.h"
 #include "tensor/error.h"
 #include <algorithm>
 #include <bit>
@@ -74,6 +75,27 @@ uint64_t program_id(const Program& p) {
   return ids.try_emplace(std::move(key), ids.size() + 1).first->second;
 }
 
+// Written out number by number, so that every machine and every version of the core agrees.
+void hash_program(ts_program& c) {
+  std::string text;
+  auto put = [&](uint64_t v) {
+    for (int k = 0; k < 8; ++k) text += static_cast<char>(v >> 8 * k);
+  };
+  for (int32_t n : {c.n_inputs, c.n_constants, c.n_instructions, c.n_outputs}) put(static_cast<uint64_t>(n));
+  for (int32_t k = 0; k < c.n_constants; ++k) {
+    put(std::bit_cast<uint64_t>(c.constants[k]));
+    put(static_cast<uint64_t>(c.integers[k]));
+  }
+  for (int32_t k = 0; k < c.n_instructions; ++k) {
+    const ts_instruction& i = c.instructions[k];
+    put(uint64_t{i.op} << 48 | uint64_t{i.a} << 32 | uint64_t{i.b} << 16 | i.c);
+  }
+  for (int32_t k = 0; k < c.n_outputs; ++k) put(c.outputs[k]);
+  const Sha256 digest = sha256(text);
+  for (int half = 0; half < 2; ++half)
+    for (int k = 0; k < 8; ++k) c.hash[half] |= uint64_t{digest[static_cast<size_t>(8 * half + k)]} << 8 * k;
+}
+
 } // namespace
 
 std::unique_ptr<const Program> compile(std::span<const Expr> outputs, std::span<const std::string> variables,
@@ -109,7 +131,9 @@ void finish_program(Program& p) {
          p.instructions.data(),
          p.outputs.data(),
          p.text.c_str(),
-         p.integers.data()};
+         p.integers.data(),
+         {0, 0}};
+  hash_program(p.c);
 }
 
 } // namespace ts::pointwise

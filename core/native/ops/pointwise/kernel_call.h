@@ -48,9 +48,10 @@ inline int run_kernel(Device device, const pointwise::Program& p, DType compute,
   const ts_kernel* kernel = b.kernel(kPointwise, device.index);
   if (!kernel || !takes(*kernel, shape)) return TS_DECLINED;
   const Backend::Limits& limits = b.limits(device.index);
-  if (out->ndim > limits.max_ndim || (limits.misaligned && is_misaligned(limits, out, in, n_in))) [[unlikely]]
-    return TS_DECLINED;
-  ts_call call; // call_kernel sets the rest
+  if (out->ndim > limits.max_ndim || (limits.misaligned && is_misaligned(limits, out, in, n_in)) ||
+      limits.recovered.load(std::memory_order_relaxed)) [[unlikely]]
+    return TS_DECLINED; // Launch brings them into form, or refuses what is gone
+  ts_call call;         // call_kernel sets the rest
   call.op = kPointwise.name();
   call.opcode = 0;
   call.compute_dtype = static_cast<int32_t>(compute);

@@ -214,6 +214,7 @@ void fill_optional(PythonBackend& b) {
   if (has(CopyPeer)) t.copy_peer = copy_peer;
   if (has(GetNumThreads)) t.get_num_threads = get_num_threads;
   fill_optional_slots(b);
+  fill_service_slots(b);
 }
 
 void fill_table(PythonBackend& b, bool own_allocator) {
@@ -306,6 +307,8 @@ int failed_status() noexcept {
   int status = TS_ERROR;
   if (PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(OutOfMemoryError))
     status = TS_OUT_OF_MEMORY;
+  else if (PyErr_ExceptionMatches(DeviceLostError))
+    status = TS_DEVICE_LOST;
   else if (PyErr_ExceptionMatches(PyExc_IndexError))
     status = TS_INDEX_ERROR;
   else if (PyErr_ExceptionMatches(PyExc_ValueError))

@@ -22,13 +22,14 @@ enum class Field : uint8_t {
   Epilogue,
   Deterministic,
   Precision,
+  Number,
   Outputs,
   Inputs,
   Params
 };
-constexpr const char* kFields[] = {"op",      "opcode",   "compute_dtype", "program",       "stream",
-                                   "device",  "prologue", "epilogue",      "deterministic", "precision",
-                                   "outputs", "inputs",   "params"};
+constexpr const char* kFields[] = {"op",     "opcode",   "compute_dtype", "program",       "stream",
+                                   "device", "prologue", "epilogue",      "deterministic", "precision",
+                                   "number", "outputs",  "inputs",        "params"};
 constexpr const char* kReductions[] = {"sum", "prod", "max", "min", "argmax", "argmin", "any", "all"};
 constexpr const char* kScatters[] = {"set", "add", "prod", "max", "min"};
 
@@ -75,6 +76,10 @@ PyRef make_program(const ts_program& p) {
   set(6, tuple_of(p.n_constants, [&](int32_t k) {
         return checked(PyLong_FromLongLong(p.integers ? p.integers[k] : static_cast<int64_t>(p.constants[k])));
       }));
+  char hash[33];
+  std::snprintf(hash, sizeof hash, "%016llx%016llx", static_cast<unsigned long long>(p.hash[0]),
+                static_cast<unsigned long long>(p.hash[1]));
+  set(7, to_python(std::string(hash)));
   return program;
 }
 
@@ -155,6 +160,7 @@ PyObject* field_object(const KernelOwner& owner, const ts_call& call, Field fiel
                                               : call.flags & TS_C_MATH_HIGH ? "high"
                                                                             : "highest"))
         .release();
+  case Field::Number: return checked(PyLong_FromUnsignedLongLong(call.number)).release();
   case Field::Stream: return handle_ref(owner, call.stream).release();
   case Field::Device: return checked(PyLong_FromLong(call.device_index)).release();
   case Field::Outputs:
@@ -230,7 +236,7 @@ Field field_named(const std::string& name) {
     if (name == kFields[k]) return static_cast<Field>(k);
   fail(ErrorKind::Type, "kernel: no field of a call is named '", name,
        "'; keyword-only parameters may be op, opcode, compute_dtype, program, stream, device, prologue, epilogue, "
-       "deterministic, precision, outputs, inputs, params");
+       "deterministic, precision, number, outputs, inputs, params");
 }
 
 } // namespace
@@ -269,8 +275,9 @@ void init_python_kernel(PyObject* module) {
       {"outputs", "The register stored to each output."},
       {"text", "The expression."},
       {"integers", "The constants for registers of integers, exact where a float is not."},
+      {"hash", "As id, but the same in every process: 32 hexadecimal digits."},
       {nullptr, nullptr}};
-  static PyStructSequence_Desc desc = {"tesserack.backends.Program", "A pointwise program.", fields, 7};
+  static PyStructSequence_Desc desc = {"tesserack.backends.Program", "A pointwise program.", fields, 8};
   PyRef type = checked(reinterpret_cast<PyObject*>(PyStructSequence_NewType(&desc)));
   ProgramType = reinterpret_cast<PyTypeObject*>(type.get());
   add_object(module, "_Program", type.release());

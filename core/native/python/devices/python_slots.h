@@ -10,8 +10,14 @@ namespace ts::py {
 #define TS_EACH_PLAIN_METHOD(X)                                                                                        \
   X(EventRecord, event_record)                                                                                         \
   X(EventSynchronize, event_synchronize)                                                                               \
-  X(StreamWaitEvent, stream_wait_event)                                                                                \
-  X(SetNumThreads, set_num_threads) X(Shutdown, shutdown) X(Open, open) X(Trim, trim)
+  X(StreamWaitEvent, stream_wait_event) X(SetNumThreads, set_num_threads) X(Shutdown, shutdown) X(Open, open)          \
+      X(Trim, trim)
+#define TS_EACH_SERVICE_METHOD(X)                                                                                      \
+  X(ProfileStart, profile_start)                                                                                       \
+  X(ProfileCollect, _profile_collect)                                                                                  \
+  X(ProfileStop, profile_stop) X(ProfilePush, profile_push) X(ProfilePop, profile_pop)                                 \
+      X(ExportMemory, export_memory) X(ImportMemory, import_memory) X(ReleaseImported, release_imported)               \
+          X(Identify, _identify) X(Link, _link) X(Recover, recover)
 #define TS_EACH_METHOD(X)                                                                                              \
   X(Probe, _probe)                                                                                                     \
   X(Properties, _properties)                                                                                           \
@@ -23,7 +29,7 @@ namespace ts::py {
                   X(GetNumThreads, get_num_threads) X(StreamQuery, stream_query) X(HostAlloc, host_alloc)              \
                       X(HostFree, host_free) X(CopyFromPinned, copy_from_pinned) X(CopyToPinned, copy_to_pinned)       \
                           X(CaptureBegin, capture_begin) X(CaptureEnd, capture_end) X(CaptureReplay, capture_replay)   \
-                              X(CaptureDestroy, capture_destroy) TS_EACH_PLAIN_METHOD(X)
+                              X(CaptureDestroy, capture_destroy) TS_EACH_SERVICE_METHOD(X) TS_EACH_PLAIN_METHOD(X)
 
 enum Method {
 #define TS_ENUMERATOR(id, name) id,
@@ -42,11 +48,15 @@ struct PythonBackend : KernelOwner {
   std::string vendor, version;
   ts_backend table{};
   ts_capture capture{};
+  ts_profiler profiler{};
+  ts_sharing sharing{};
 };
 inline PythonBackend& self(void* ctx) { return *static_cast<PythonBackend*>(ctx); }
 
 // Plain slots, streams, events and pinned memory, where the class has the methods.
 void fill_optional_slots(PythonBackend& b);
+// Profiling, shared memory, identity and recovery, likewise.
+void fill_service_slots(PythonBackend& b);
 
 inline PyRef number(long long v) { return checked(PyLong_FromLongLong(v)); }
 

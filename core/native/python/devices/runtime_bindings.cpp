@@ -23,9 +23,10 @@ namespace pb = pybind11;
 
 namespace ts::py_runtime {
 
-void define_watch(pb::module_& m);  // watch_bindings.cpp
-void define_graph(pb::module_& m);  // graph/graph_bindings.cpp
-void define_guards(pb::module_& m); // graph/guards.cpp
+void define_watch(pb::module_& m);    // watch_bindings.cpp
+void define_services(pb::module_& m); // service_bindings.cpp
+void define_graph(pb::module_& m);    // graph/graph_bindings.cpp
+void define_guards(pb::module_& m);   // graph/guards.cpp
 
 namespace {
 
@@ -54,7 +55,8 @@ pb::dict describe_backend(Backend& b) {
   return pb::dict("name"_a = b.name(), "vendor"_a = b.vendor(), "version"_a = b.version(), "source"_a = b.source(),
                   "device_count"_a = b.device_count(), "reason"_a = b.reason(), "host_memory"_a = b.host_memory(),
                   "streams"_a = b.table().stream_create != nullptr, "events"_a = b.table().event_create != nullptr,
-                  "peer_copies"_a = b.table().copy_peer != nullptr,
+                  "peer_copies"_a = b.table().copy_peer != nullptr, "profiler"_a = b.table().profiler != nullptr,
+                  "sharing"_a = b.table().sharing != nullptr, "recovery"_a = b.table().recover != nullptr,
                   "own_allocator"_a = (b.table().flags & TS_B_OWN_ALLOCATOR) != 0);
 }
 
@@ -394,6 +396,7 @@ void define_all(PyObject* module) {
   define_random(m);
   define_operators(m);
   define_watch(m);
+  define_services(m);
   define_graph(m);
   define_guards(m);
 }

@@ -6,17 +6,31 @@
 #include "ops/pointwise/expr.h"
 #include "python/devices/runtime_bindings.h"
 #include "python/types.h"
+#include "runtime/services/device_profile.h"
 
 namespace pb = pybind11;
+
+PYBIND11_MAKE_OPAQUE(std::vector<ts::DeviceRange>)
 
 namespace ts::py_runtime {
 namespace {
 
-// (operator, device, thread, start, end, elements): times in nanoseconds of time.perf_counter_ns's clock.
+// (operator, device, thread, start, end, elements, number): times in nanoseconds of time.perf_counter_ns's clock.
 pb::list event_tuples(const std::vector<KernelEvent>& events) {
   pb::list all;
   for (const KernelEvent& e : events)
-    all.append(pb::make_tuple(e.op, to_string(e.device), e.thread, e.start, e.end, e.elements));
+    all.append(pb::make_tuple(e.op, to_string(e.device), e.thread, e.start, e.end, e.elements, e.number));
+  return all;
+}
+
+// (kind, name, device, stream, start, end, value, number of the kernel call), times as above.
+pb::list activity_tuples(const std::vector<DeviceActivity>& activities) {
+  pb::list all;
+  for (const DeviceActivity& a : activities) {
+    pb::object name = pb::reinterpret_steal<pb::object>(
+        PyUnicode_DecodeUTF8(a.name.data(), static_cast<Py_ssize_t>(a.name.size()), "replace"));
+    all.append(pb::make_tuple(a.kind, name, to_string(a.device), a.stream, a.begin, a.end, a.value, a.call));
+  }
   return all;
 }
 
@@ -26,6 +40,11 @@ void define_watch(pb::module_& m) {
   m.def("_start_kernel_profile", start_kernel_profile);
   m.def("_stop_kernel_profile", [] { return event_tuples(stop_kernel_profile()); });
   m.def("_take_kernel_events", [] { return event_tuples(take_kernel_events()); });
+  m.def("_start_device_profile", start_device_profile);
+  m.def("_take_device_activities", [] { return activity_tuples(collect_device_profile()); });
+  m.def("_stop_device_profile", stop_device_profile);
+  pb::class_<std::vector<DeviceRange>>(m, "_DeviceRange").def("end", end_device_range);
+  m.def("_begin_device_range", [](const std::string& name) { return begin_device_range(name.c_str()); });
   m.def("_set_call_flags", [](uint32_t flags) { call_flags.store(flags); });
   m.def("_set_determinism", [](int asked, bool fill) {
     determinism.store(static_cast<Determinism>(asked));

@@ -18,7 +18,7 @@ from tesserack import _native
 from tesserack.backends._discovery import SettingError, claims
 from tesserack.plugins import Finding
 
-__all__ = ["Probe", "check", "probe", "probe_all"]
+__all__ = ["Probe", "check", "link_text", "probe", "probe_all"]
 
 _PROGRAM = """
 import dataclasses, json, sys
@@ -111,6 +111,13 @@ def _unused(record: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", f"backend {record['name']}", message, why)
 
 
+def link_text(link: dict[str, Any]) -> str:
+    """One of ``capabilities["links"]``, for people."""
+    way = "directly" if link["direct"] else "through the host"
+    speed = f" at {link['bandwidth'] / 1e9:.1f} GB/s" if link["bandwidth"] else ""
+    return f"{link['source']} copies to {link['target']} {way}{speed}"
+
+
 def _judge(tried: Probe) -> Finding:
     record = tried.record
     subject = f"backend {record['name']}"
@@ -123,7 +130,8 @@ def _judge(tried: Probe) -> Finding:
         if record["capabilities"]["missing"]:
             missing = f"{package} lacks required kernels: {', '.join(record['capabilities']['missing'])}"
             return Finding("warning", subject, missing, "they run on the cpu; see tesserack ops --device")
-        return Finding("ok", subject, f"{package}, {count}")
+        told = "; ".join(map(link_text, record["capabilities"].get("links", [])))
+        return Finding("ok", subject, f"{package}, {count}{f'; {told}' if told else ''}")
     if status == "no device":
         return Finding("warning", subject, f"{package} finds no device: {reason}", "install the device's driver")
     if status == "conflict":

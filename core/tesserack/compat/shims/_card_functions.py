@@ -32,6 +32,12 @@ _QUIET: dict[str, Any] = {
 }
 
 
+def _collect_shared() -> None:
+    from tesserack.multiprocessing import _on_device
+
+    _on_device.collect()
+
+
 def functions(name: str) -> dict[str, Any]:
     """The members of ``torch.<name>`` as a dict."""
     card = Card(name)
@@ -56,7 +62,7 @@ def functions(name: str) -> dict[str, Any]:
         "reset_max_memory_cached": quiet("reset_peak_memory_stats", None),
         "reset_accumulated_memory_stats": lambda device=None: None,
         "memory_summary": lambda device=None, abbreviated=False: _summary(card, device),
-        "ipc_collect": lambda: None,
+        "ipc_collect": _collect_shared,
         "seed": lambda: _seed(card),
         "seed_all": lambda: _seed(card),
         "Stream": _device_streams.bind("Stream", name),

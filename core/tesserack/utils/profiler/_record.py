@@ -10,14 +10,25 @@ import threading
 import time
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tesserack import _native
 from tesserack._native import Tensor
+from tesserack.backends._activity import KINDS
 from tesserack.library import dispatch
 
-__all__ = ["Event", "KernelEvent", "Recorder", "gather_kernels", "record_function", "recording"]
+__all__ = [
+    "DeviceEvent",
+    "Event",
+    "KernelEvent",
+    "Recorder",
+    "gather_devices",
+    "gather_kernels",
+    "record_function",
+    "recording",
+]
 
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -38,15 +49,15 @@ class Event:
     """One call of an operator, or one named range. Times are in microseconds."""
 
     __slots__ = (
-        *("children", "device", "end", "memory", "name", "own", "parent", "shapes", "stack", "start", "thread", "user"),
-        "__weakref__",
+        *("children", "device", "device_own", "end", "memory", "name", "own", "parent", "shapes", "stack", "start"),
+        *("thread", "user", "__weakref__"),
     )
 
     def __init__(self, name: str, start: float, thread: int, user: bool) -> None:
         self.name, self.start, self.thread, self.user = name, start, thread, user
         self.parent: weakref.ref[Event] | None = None  # who holds it
         self.end = start
-        self.own = 0.0
+        self.own = self.device_own = 0.0
         self.children: list[Event] = []
         self.shapes: list[list[int]] = []
         self.stack: list[str] = []
@@ -62,6 +73,16 @@ class Event:
     def self_cpu_time_total(self) -> float:
         """The time in which it was the innermost of those open: over all events of a thread, the time recorded."""
         return self.own
+
+    @property
+    def device_time_total(self) -> float:
+        """What devices took for the kernels called within it, by their own clocks; 0 where they do not tell."""
+        return self.device_own + sum(child.device_time_total for child in self.children)
+
+    @property
+    def self_device_time_total(self) -> float:
+        """The same without the calls inside."""
+        return self.device_own
 
     @property
     def self_memory(self) -> int:
@@ -95,6 +116,20 @@ class KernelEvent(NamedTuple):
     start: float  # microseconds, as those of events
     end: float
     elements: int
+    number: int = 0  # what a device tells of the call comes with it
+
+
+class DeviceEvent(NamedTuple):
+    """Something that a device did, by its own account: see :class:`tesserack.backends.Activity`."""
+
+    kind: str
+    name: str
+    device: str
+    stream: int
+    start: float  # microseconds, as those of events
+    end: float
+    value: int
+    call: int  # number of the KernelEvent that it is work of; 0: of none
 
 
 class Recorder:
@@ -105,6 +140,7 @@ class Recorder:
         self.namespace = namespace  # written before the names of built-in operators
         self.events: list[Event] = []
         self.kernels: list[KernelEvent] = []
+        self.devices: list[DeviceEvent] = []
         self._lines: dict[int, _Line] = {}
 
     def begin(self, name: str, user: bool = False) -> Event:
@@ -131,11 +167,39 @@ class Recorder:
         event.end = line.charge()
         line.open.remove(event)
 
+    def charge_devices(self) -> None:
+        """Give what devices took for kernels to the innermost call that each kernel was called in."""
+        took: dict[int, float] = {}
+        for done in self.devices:
+            if done.kind == "kernel" and done.call:
+                took[done.call] = took.get(done.call, 0.0) + done.end - done.start
+        threads: dict[int, list[Event]] = {}
+        for event in self.events:
+            event.device_own = 0.0
+            threads.setdefault(event.thread, []).append(event)
+        for thread, events in threads.items():
+            calls = [k for k in self.kernels if k.thread == thread and k.number in took]
+            _charge(events, sorted((call.start, took[call.number]) for call in calls))
+
     def finish_all(self) -> None:
         """End what is open."""
         for line in self._lines.values():
             while line.open:
                 self.finish(line.open[-1])
+
+
+def _charge(events: list[Event], work: list[tuple[float, float]]) -> None:
+    """Give each time, of work that was called for at a moment, to the innermost event that was open then."""
+    waiting, inside = deque(events), list[Event]()
+    for moment, took in work:
+        while waiting and waiting[0].start <= moment:
+            while inside and inside[-1].end < waiting[0].start:
+                inside.pop()
+            inside.append(waiting.popleft())
+        while inside and inside[-1].end < moment:
+            inside.pop()
+        if inside:
+            inside[-1].device_own += took
 
 
 class _Line:
@@ -206,23 +270,42 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
     _active.append(recorder)
     if len(_active) == 1:
         _native._start_kernel_profile()
+        _native._start_device_profile()
     try:
         with _key().enabled():
             yield recorder
     finally:
         recorder.finish_all()
         gather_kernels()
-        _active.remove(recorder)
-        if not _active:
-            _native._stop_kernel_profile()
+        try:
+            gather_devices()
+        finally:
+            _active.remove(recorder)
+            if not _active:
+                _native._stop_kernel_profile()
+                _native._stop_device_profile()
 
 
 def gather_kernels() -> None:
     """Hand the kernels seen so far to whoever records."""
     seen = _native._take_kernel_events() if _active else []
-    kernels = [KernelEvent(op, on, thread, start / 1e3, end / 1e3, n) for op, on, thread, start, end, n in seen]
+    kernels = [
+        KernelEvent(op, on, thread, start / 1e3, end / 1e3, n, number) for op, on, thread, start, end, n, number in seen
+    ]
     for recorder in _active:
         recorder.kernels.extend(kernels)
+
+
+def gather_devices() -> None:
+    """Wait for the devices that tell what they do, and hand that to whoever records."""
+    seen = _native._take_device_activities() if _active else []
+    done = [
+        DeviceEvent(KINDS[kind], name, on, stream, start / 1e3, end / 1e3, value, call)
+        for kind, name, on, stream, start, end, value, call in seen
+    ]
+    for recorder in _active:
+        recorder.devices.extend(done)
+        recorder.charge_devices()
 
 
 class record_function:
@@ -230,16 +313,21 @@ class record_function:
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
-        self._events: list[tuple[Recorder, Event] | None] = []
+        self._events: list[tuple[Recorder, Event, Any] | None] = []
 
     def __enter__(self) -> record_function:
-        self._events.append((_active[-1], _active[-1].begin(self.name, user=True)) if _active else None)
+        if not _active:
+            self._events.append(None)
+            return self
+        on_devices = _native._begin_device_range(self.name)
+        self._events.append((_active[-1], _active[-1].begin(self.name, user=True), on_devices))
         return self
 
     def __exit__(self, *exc: object) -> None:
         entered = self._events.pop()
         if entered is not None and entered[0] in _active:  # otherwise it ended with the recording
             entered[0].finish(entered[1])
+            entered[2].end()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

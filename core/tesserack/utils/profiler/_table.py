@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Iterable
 from typing import Any
 
-from tesserack.utils.profiler._record import Event, KernelEvent
+from tesserack.utils.profiler._record import DeviceEvent, Event, KernelEvent
+from tesserack.utils.profiler._trace import device_records
 
 __all__ = ["Average", "EventList", "write_trace"]
 
 _KEYS = ("cpu_time_total", "self_cpu_time_total", "cpu_time", "count", "cpu_memory_usage", "self_cpu_memory_usage")
+_DEVICE_KEYS = ("device_time_total", "self_device_time_total", "device_time")
 
 
 class Average:
@@ -21,6 +24,7 @@ class Average:
         self.key, self.input_shapes = key, input_shapes
         self.count = 0
         self.cpu_time_total = self.self_cpu_time_total = 0.0
+        self.device_time_total = self.self_device_time_total = 0.0
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
         self.device_type = ""
         self.is_user_annotation = False
@@ -30,6 +34,8 @@ class Average:
         self.count += 1
         self.cpu_time_total += event.cpu_time_total
         self.self_cpu_time_total += event.self_cpu_time_total
+        self.device_time_total += event.device_time_total
+        self.self_device_time_total += event.self_device_time_total
         self.cpu_memory_usage += event.memory
         self.self_cpu_memory_usage += event.self_memory
         self.device_type = self.device_type or event.device
@@ -40,7 +46,25 @@ class Average:
         """The mean time."""
         return self.cpu_time_total / max(self.count, 1)
 
-    device_time = device_time_total = self_device_time_total = cuda_time = cuda_time_total = self_cuda_time_total = 0.0
+    @property
+    def device_time(self) -> float:
+        """The mean time of devices."""
+        return self.device_time_total / max(self.count, 1)
+
+    @property
+    def cuda_time(self) -> float:
+        """``device_time`` under its older name; so are the next two."""
+        return self.device_time
+
+    @property
+    def cuda_time_total(self) -> float:
+        """``device_time_total``."""
+        return self.device_time_total
+
+    @property
+    def self_cuda_time_total(self) -> float:
+        """``self_device_time_total``."""
+        return self.self_device_time_total
 
     def __repr__(self) -> str:
         return f"<Average key={self.key} count={self.count} cpu_time={_time(self.cpu_time)}>"
@@ -63,6 +87,8 @@ class EventList(list[Any]):
         for item in self:
             total.count += item.count
             total.self_cpu_time_total += item.self_cpu_time_total
+            total.self_device_time_total += item.self_device_time_total
+        total.device_time_total = total.self_device_time_total
         total.cpu_time_total = total.self_cpu_time_total
         return total
 
@@ -79,15 +105,15 @@ class EventList(list[Any]):
         header: str | None = None,
         **options: Any,
     ) -> str:
-        """The averages as text. ``sort_by`` is such as ``"cpu_time_total"``; times of devices count as the cpu's."""
+        """The averages as text. ``sort_by`` is such as ``"cpu_time_total"`` or ``"device_time_total"``; where no device
+        tells its times, they count as the cpu's."""
         rows = [*self]
+        on_devices = any(row.self_device_time_total for row in rows)
         if sort_by is not None:
-            key = sort_by.replace("cuda", "cpu").replace("device", "cpu")
-            if key not in _KEYS:
-                raise AttributeError(f"table: expected sort_by to be one of {', '.join(_KEYS)}, got {sort_by!r}")
-            rows.sort(key=lambda row: getattr(row, key), reverse=True)
+            rows.sort(key=operator.attrgetter(_sort_key(sort_by, on_devices)), reverse=True)
         total = self.self_cpu_time_total or 1.0
         titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "CPU Mem", "# of Calls"]
+        titles += ["Self Device", "Device total"] if on_devices else []
         with_shapes = any(row.input_shapes for row in rows)
         lines = [[*titles, *(["Input Shapes"] if with_shapes else [])]]
         for row in rows[: row_limit if row_limit >= 0 else None]:
@@ -100,10 +126,13 @@ class EventList(list[Any]):
                 _time(row.cpu_time),
                 _bytes(row.cpu_memory_usage),
                 str(row.count),
+                *([_time(row.self_device_time_total), _time(row.device_time_total)] if on_devices else []),
             ]
             lines.append([*cells, *([str(row.input_shapes)] if with_shapes else [])])
         outside = sum(row.self_cpu_time_total for row in rows if getattr(row, "is_user_annotation", False))
         footer = f"\nSelf CPU time total: {_time(self.self_cpu_time_total)}\n"
+        if on_devices:
+            footer += f"Self device time total: {_time(sum(row.self_device_time_total for row in rows))}\n"
         # Ranges are no work: their own time is what the program does between its operators.
         return _layout(lines, header) + footer + (f"of which between operators: {_time(outside)}\n" if outside else "")
 
@@ -113,6 +142,16 @@ class EventList(list[Any]):
     def export_chrome_trace(self, path: str) -> None:
         """Write the events as a trace."""
         write_trace(path, self)
+
+
+def _sort_key(sort_by: str, on_devices: bool) -> str:
+    key = sort_by.replace("cuda", "device")
+    if not on_devices:
+        key = key.replace("device", "cpu")
+    if key not in (*_KEYS, *_DEVICE_KEYS):
+        known = ", ".join((*_KEYS, *_DEVICE_KEYS))
+        raise AttributeError(f"table: expected sort_by to be one of {known}, got {sort_by!r}")
+    return key
 
 
 def _layout(lines: list[list[str]], header: str | None) -> str:
@@ -140,6 +179,7 @@ def write_trace(
     events: Iterable[Event],
     metadata: dict[str, Any] | None = None,
     kernels: Iterable[KernelEvent] = (),
+    devices: Iterable[DeviceEvent] = (),
 ) -> None:
     """Write events in Chrome's trace format; compressed where the name ends in ``.gz``."""
     events, kernels, process = [*events], [*kernels], os.getpid()
@@ -162,6 +202,7 @@ def write_trace(
         record = {"cat": "kernel", "name": kernel.name, "pid": process, "tid": kernel.thread, "ts": kernel.start}
         arguments = {"Device": kernel.device, "Elements": kernel.elements}
         records.append({**record, "ph": "X", "dur": kernel.end - kernel.start, "args": arguments})
+    records += device_records([*devices], {kernel.number: kernel for kernel in kernels}, process)
     text = json.dumps({"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": records})
     if path.endswith(".gz"):
         import gzip

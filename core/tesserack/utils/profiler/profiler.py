@@ -10,7 +10,16 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import Any
 
-from tesserack.utils.profiler._record import Event, KernelEvent, Recorder, gather_kernels, record_function, recording
+from tesserack.utils.profiler._record import (
+    DeviceEvent,
+    Event,
+    KernelEvent,
+    Recorder,
+    gather_devices,
+    gather_kernels,
+    record_function,
+    recording,
+)
 from tesserack.utils.profiler._table import EventList, write_trace
 
 __all__ = [
@@ -44,7 +53,7 @@ class ProfilerAction(Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What can be recorded: calls on the host."""
+    """What can be recorded: calls on the host. What devices do is recorded where their backends tell it."""
     return {ProfilerActivity.CPU}
 
 
@@ -94,7 +103,8 @@ def tensorboard_trace_handler(
 
 
 class profile:
-    """Records the operators that this thread calls, ranges of :class:`record_function`, and the kernels of all threads.
+    """Records the operators that this thread calls, ranges of :class:`record_function`, the kernels of all threads, and
+    what devices did, by their own clocks, where their backends tell it.
 
     Args:
         activities: kept for programs that give them; see :class:`ProfilerActivity`.
@@ -135,6 +145,7 @@ class profile:
         self._running: ExitStack | None = None
         self._events: list[Event] = []
         self._kernels: list[KernelEvent] = []
+        self._devices: list[DeviceEvent] = []
         self._metadata: dict[str, Any] = {}
         self.step_num = 0
         self.current_action = ProfilerAction.NONE
@@ -192,6 +203,7 @@ class profile:
             self._running.close()
             self._running = None
             self._events, self._kernels = self._recorder.events, self._recorder.kernels
+            self._devices = self._recorder.devices
 
     # --- results -----------------------------------------------------------------------------------------------------
 
@@ -214,13 +226,31 @@ class profile:
         gather_kernels()
         return list(self._recorder.kernels)
 
+    def device_events(self) -> list[DeviceEvent]:
+        """Kernels, copies, memory, ranges and counters of devices whose backends tell them; waits for the devices.
+
+        An event's ``call`` is the ``number`` of the kernel call that it is work of, in :meth:`kernels`.
+
+        >>> import tesserack as ts
+        >>> with profile() as prof:
+        ...     _ = ts.ones(4).exp()
+        >>> prof.device_events()  # the cpu backend works when it is called: see kernels()
+        []
+        """
+        if self._running is None or self._recorder is None:
+            return list(self._devices)
+        gather_kernels()
+        gather_devices()
+        return list(self._recorder.devices)
+
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **options: Any) -> EventList:
         """Calls gathered by name."""
         return self.events().key_averages(group_by_input_shape)
 
     def export_chrome_trace(self, path: str) -> None:
         """Write a trace for Chrome's and Perfetto's viewers."""
-        write_trace(path, self.events(), self._metadata, self.kernels())
+        kernels, devices = self.kernels(), self.device_events()
+        write_trace(path, self.events(), self._metadata, kernels, devices)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write where time is spent, for flame graphs: a line ``outer;inner microseconds`` for each place that calls.
@@ -234,7 +264,7 @@ class profile:
             raise RuntimeError("export_stacks: nothing was noted; profile with with_stack=True")
         times: dict[str, float] = {}
         for event in self.events():
-            time = event.self_cpu_time_total if metric == "self_cpu_time_total" else 0.0
+            time = event.self_cpu_time_total if metric == "self_cpu_time_total" else event.self_device_time_total
             if event.stack and time > 0:
                 place = ";".join(part.replace(";", ":").replace(" ", "_") for part in reversed(event.stack))
                 times[place] = times.get(place, 0.0) + time
