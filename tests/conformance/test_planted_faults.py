@@ -13,6 +13,8 @@ from typing import Any
 import faults
 import pytest
 from faults import Fault
+from faults_ranks import RANKS
+from faults_services import SERVICES
 from tesserack.testing import seeds
 from tesserack.testing.conformance.areas import REQUIRED
 
@@ -21,7 +23,8 @@ Conform = Callable[..., tuple[str, Any]]
 
 # The whole catalogue takes minutes: a tenth of it, another with every commit; FULL=1 runs all.
 SHARE = 10
-IN_PYTHON = seeds.turn([*faults.PYTHON], SHARE)
+ALL_IN_PYTHON = faults.PYTHON | SERVICES | RANKS
+IN_PYTHON = seeds.turn([*ALL_IN_PYTHON], SHARE)
 IN_C = seeds.turn([*faults.NATIVE, *faults.STREAMS], SHARE)
 KERNELS = seeds.turn(REQUIRED, SHARE)
 
@@ -40,6 +43,10 @@ def parent(name: str) -> str:
     """The sound card that a faulty one was made from."""
     if name in ("slowclock", "fastclock", "microseconds", "seconds", "hasty"):
         return "queued"
+    if name in SERVICES:
+        return "served"
+    if name in RANKS:
+        return "joined"
     late = ("onewait", "hurried", "eager", "delayed", "elsewhere", "peers")
     return "latehealthy" if name in late else "healthy"
 
@@ -47,7 +54,7 @@ def parent(name: str) -> str:
 @pytest.mark.parametrize("name", IN_PYTHON)
 def test_fault_in_python_is_found_and_named(name: str, conform_mutant: Conform) -> None:
     """In a backend written in Python; its parent passes the same tests."""
-    planted = faults.PYTHON[name]
+    planted = ALL_IN_PYTHON[name]
     check(planted, *conform_mutant(planted.card or name, *planted.arguments, **planted.environment))
     text, found = conform_mutant(parent(name), *planted.arguments)
     assert {case["outcome"] for case in found["cases"]} <= {"passed", "skipped"}, text

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 from tesserack.testing import conform
-from tesserack.testing.conformance import progress, run
+from tesserack.testing.conformance import run
+from tesserack.testing.conformance.report import progress
 
 HEAD = """
 import json, os, sys, time

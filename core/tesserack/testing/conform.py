@@ -123,7 +123,7 @@ def _conform(arguments: argparse.Namespace) -> int:
 
     from tesserack.testing.conformance import run
     from tesserack.testing.conformance.areas import LEVELS
-    from tesserack.testing.conformance.progress import progress
+    from tesserack.testing.conformance.report.progress import progress
 
     # Results on standard output leave it to them alone.
     console = Console(stderr=str(arguments.json) == "-")
@@ -155,8 +155,7 @@ def _conform(arguments: argparse.Namespace) -> int:
 
 def _tell(arguments: argparse.Namespace, results: Results, console: Console, level: str) -> None:
     """The table, and the files that were asked for."""
-    from tesserack.testing.conformance import terminal
-    from tesserack.testing.conformance.report import to_json, write_json, write_report
+    from tesserack.testing.conformance.report import terminal, to_json, write_json, write_report
 
     terminal.show(console, results, level)
     if str(arguments.json) == "-":

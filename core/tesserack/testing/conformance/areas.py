@@ -48,6 +48,8 @@ AREAS: dict[str, Area] = {
         Area("sizes", "complete", "operators at sizes that programs use, timed", "test_sizes.py"),
         Area("streams", "complete", "streams and events order work", "test_streams.py"),
         Area("threads", "complete", "threads computing at once", "test_threads.py"),
+        Area("ranks", "complete", "the communicator, where the card has one", "test_ranks.py"),
+        Area("services", "complete", "profiles, identity, shared memory, recovery, where offered", "test_services.py"),
         Area("saving", "complete", "files written from the device", "test_saving.py"),
     )
 }

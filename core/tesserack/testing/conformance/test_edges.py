@@ -268,6 +268,8 @@ def test_products(dtype: str, card: Card, record: Record) -> None:
         expect(ts.mm(x, y), rounded(a @ b, dtype), subject, what, card)
         expect(ts.addmm(z, x, y), rounded(a @ b + bias, dtype), subject, f"{what}, with a third operand", card, ulp=1)
         expect(ts.bmm(x[None], y[None])[0], rounded(a @ b, dtype), subject, f"{what}, batched", card)
+        kept = there(np.full((m, n), 7.0), dtype, card)
+        expect(ts.mm(x, y, out=kept), rounded(a @ b, dtype), subject, f"{what}, over other values", card)
         turned = there(np.ascontiguousarray(b.T), dtype, card).t()
         expect(ts.mm(x, turned), rounded(a @ b, dtype), subject, what.replace("contiguous", "transposed"), card)
 

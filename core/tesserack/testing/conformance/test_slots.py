@@ -11,10 +11,10 @@ import pytest
 
 from tesserack.backends._discovery import claims
 from tesserack.testing.conformance.card import Card
-from tesserack.testing.conformance.rehearsal import CHECKS
+from tesserack.testing.conformance.direct.rehearsal import CHECKS
 
 _SECONDS = 120
-_PROGRAM = "tesserack.testing.conformance.rehearsal"
+_PROGRAM = "tesserack.testing.conformance.direct.rehearsal"
 
 
 @pytest.fixture(scope="module")

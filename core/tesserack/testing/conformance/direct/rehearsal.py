@@ -1,7 +1,7 @@
 """What is asked of runtime slots, called one by one: each check gives what is wrong in one line, or None.
 
-Run as a program (``python -m tesserack.testing.conformance.rehearsal NAME ANSWER``) it goes through :data:`CHECKS` and
-writes down what each found: a table of one's own belongs in a process of its own.
+Run as a program (``python -m tesserack.testing.conformance.direct.rehearsal NAME ANSWER``) it goes through
+:data:`CHECKS` and writes down what each found: a table of one's own belongs in a process of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 import sys
 from collections.abc import Callable
 
-from tesserack.testing.conformance.slots import Slots, open_slots
+from tesserack.testing.conformance.direct.slots import Slots, open_slots
 
 __all__ = ["CHECKS"]
 

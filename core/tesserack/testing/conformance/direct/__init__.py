@@ -1,0 +1,1 @@
+"""What calls the slots of a card as the core would, without the core."""

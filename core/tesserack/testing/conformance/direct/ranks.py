@@ -1,0 +1,180 @@
+"""A card's communicator, called as the core would: every rank in a thread of its own, on a device of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tesserack as ts
+from tesserack import _native
+from tesserack.backends._info import DTYPES
+
+__all__ = ["AVERAGE", "DECLINED", "KINDS", "REDUCTIONS", "Collective", "Ranks", "Table"]
+
+_P, _I, _L, _S = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
+_STATUS = ctypes.c_int
+
+KINDS = (
+    *("broadcast", "all_reduce", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"),
+    *("send", "recv", "barrier"),
+)
+AVERAGE = 100
+REDUCTIONS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "average": AVERAGE}
+OK, DECLINED = 0, 1
+_SECONDS = 60  # after which a rank hangs
+
+
+class Collective(ctypes.Structure):
+    """``ts_collective``."""
+
+    _fields_ = (
+        ("struct_size", _S),
+        ("host", _P),
+        ("kind", _I),
+        ("reduction", _I),
+        ("dtype", _I),
+        ("peer", _I),
+        ("sequence", ctypes.c_uint64),
+        ("count", _L),
+        ("counts", ctypes.POINTER(_L)),
+        ("gotten", ctypes.POINTER(_L)),
+        ("src", _P),
+        ("src_offset", _L),
+        ("dst", _P),
+        ("dst_offset", _L),
+        ("stream", _P),
+    )
+
+
+OPEN = ctypes.CFUNCTYPE(_STATUS, _P, _I, _P, _S, _I, _I, ctypes.POINTER(_P))
+COLLECTIVE = ctypes.CFUNCTYPE(_STATUS, _P, _P, ctypes.POINTER(Collective))
+CLOSE = ctypes.CFUNCTYPE(None, _P, _P)
+UNIQUE_ID = ctypes.CFUNCTYPE(_STATUS, _P, _P, _S, ctypes.POINTER(_S))
+
+
+class Table(ctypes.Structure):
+    """The head of ``ts_communicator``, up to the last slot used here."""
+
+    _fields_ = (
+        ("struct_size", _S),
+        ("collectives", ctypes.c_uint64),
+        ("dtypes", ctypes.c_uint64),
+        ("flags", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("open", OPEN),
+        ("collective", COLLECTIVE),
+        ("close", CLOSE),
+        ("unique_id", UNIQUE_ID),
+    )
+
+
+class Ranks:
+    """One communicator of a card's devices, a rank on each."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size = name, size
+        table, self.ctx = _native._communicator_table(name)
+        self.table = Table.from_address(table)
+        self.sequence = 0
+        identity, told = self._identity()
+        self.handles: list[Any] = [_P() for _ in range(size)]
+
+        def open_(rank: int) -> None:
+            out = ctypes.byref(self.handles[rank])
+            self._check("open", self.table.open(self.ctx, rank, identity, told, rank, size, out))
+
+        self.each(open_)
+
+    def _identity(self) -> tuple[Any, int]:
+        space = ctypes.create_string_buffer(b"tesserack conformance", 4096)
+        if self.table.struct_size < Table.unique_id.offset + Table.unique_id.size or not self.table.unique_id:
+            return space, 21
+        told = _S()
+        self._check("unique_id", self.table.unique_id(self.ctx, space, len(space), ctypes.byref(told)))
+        return space, told.value
+
+    def _check(self, slot: str, status: int) -> None:
+        if status:
+            raise RuntimeError(f"{slot} gave status {status}: {_native._take_last_error() or 'no message'}")
+
+    def close(self) -> None:
+        """Let go of the communicator, on every rank."""
+        self.each(lambda rank: self.table.close(self.ctx, self.handles[rank]))
+
+    def takes(self, kind: str, dtype: str) -> bool:
+        """Whether the table says that it has the collective, and takes the dtype."""
+        return bool(self.table.collectives >> KINDS.index(kind) & 1 and self.table.dtypes >> DTYPES.index(dtype) & 1)
+
+    def each(self, work: Callable[[int], Any]) -> list[Any]:
+        """Run it for every rank at once. ``TimeoutError`` names the ranks that did not end, else the first error."""
+        results: list[Any] = [None] * self.size
+        errors: list[BaseException] = []
+
+        def run(rank: int) -> None:
+            try:
+                results[rank] = work(rank)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(_SECONDS)
+        late = [str(rank) for rank, thread in enumerate(threads) if thread.is_alive()]
+        if late:
+            raise TimeoutError(f"rank {' and '.join(late)} of {self.size} did not end within {_SECONDS} s")
+        if errors:
+            raise errors[0]
+        return results
+
+    def call(self, rank: int, kind: str, src: Any, dst: Any, **fields: Any) -> int:
+        """One rank's collective, and its wait; the status. Tensors are dense."""
+        like = src if src is not None else dst
+        dtype = "int32" if like is None else str(like.dtype).rpartition(".")[2]
+        for name in ("counts", "gotten"):
+            if fields.get(name) is not None:
+                fields[name] = (_L * self.size)(*fields[name])
+        place = {}
+        for name, x in (("src", src), ("dst", dst)):
+            handle, offset = _native._handle_of(x) if x is not None else (None, 0)
+            place |= {name: handle, f"{name}_offset": offset}
+        given = Collective(
+            ctypes.sizeof(Collective),
+            _native._host_table(),
+            KINDS.index(kind),
+            dtype=DTYPES.index(dtype),
+            sequence=self.sequence,
+            **place,
+            **fields,
+        )
+        status = int(self.table.collective(self.ctx, self.handles[rank], ctypes.byref(given)))
+        if status == OK:
+            ts.synchronize(f"{self.name}:{rank}")
+        elif status != DECLINED:
+            self._check(kind, status)
+        return status
+
+    def all(
+        self,
+        kind: str,
+        sources: Sequence[Any] | None,
+        targets: Sequence[Any] | None,
+        before: Callable[[int], None] = lambda rank: None,
+        **fields: Any,
+    ) -> bool:
+        """Every rank calls, after ``before``; fields that are tuples differ by rank. False where all declined."""
+        self.sequence += 1
+
+        def call(rank: int) -> int:
+            before(rank)
+            own = {key: value[rank] if isinstance(value, tuple) else value for key, value in fields.items()}
+            src, dst = (None if x is None else x[rank] for x in (sources, targets))
+            return self.call(rank, kind, src, dst, **own)
+
+        statuses = set(self.each(call))
+        if len(statuses) != 1:
+            raise RuntimeError(f"{kind}: some ranks declined and others did not")
+        return statuses == {OK}

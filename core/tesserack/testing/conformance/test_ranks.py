@@ -1,0 +1,301 @@
+"""A card's communicator: collectives in every dtype it takes, uneven parts, ranks that are late, places in memory."""
+
+# The names of tesserack and tesserack.nn are collected, which type checkers do not see.
+# mypy: disable-error-code="attr-defined,no-any-return"
+from __future__ import annotations
+
+import functools
+import operator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tesserack as ts
+from tesserack import _native
+from tesserack.testing.conformance.card import Card
+from tesserack.testing.conformance.direct.ranks import REDUCTIONS, Ranks
+
+_SIZES = (4, 2, 1)
+_LATE = 0.2  # seconds
+COUNT = 1000
+DTYPES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+)
+FLOATING = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+
+
+@pytest.fixture(scope="module")
+def ranks(card: Card) -> Iterator[Ranks]:
+    """On as many devices as the card has of four or two: averages are exact."""
+    if not _native._communicator_table(card.name)[0]:
+        pytest.skip("has no communicator")
+    made = Ranks(card.name, next(n for n in _SIZES if n <= card.capabilities["device_count"]))
+    yield made
+    made.close()
+
+
+def values(rank: int, count: int, dtype: str, card: Card) -> Any:
+    """Small whole numbers, different on every rank: sums and products of a few are exact in each dtype."""
+    plain = (np.arange(count) * 5 + rank * 3) % 4
+    if dtype.startswith("complex"):
+        plain = plain + 1j * ((np.arange(count) + rank) % 3)
+    elif dtype == "bool":
+        plain = (np.arange(count) >> rank) % 2  # every pair of values occurs
+    return ts.tensor(plain.tolist(), dtype=getattr(ts, dtype)).to(f"{card.name}:{rank}")
+
+
+def room(ranks: Ranks, counts: Any, dtype: str) -> list[Any]:
+    """Outputs full of something else; ``counts`` is one for all, or one for each rank."""
+    each = counts if isinstance(counts, list) else [counts] * ranks.size
+    return [ts.ones(n, dtype=getattr(ts, dtype), device=f"{ranks.name}:{rank}") for rank, n in enumerate(each)]
+
+
+def there(x: Any) -> Any:
+    """On the host, with booleans as the bytes they are."""
+    return x.view(ts.uint8).cpu().numpy() if x.dtype is ts.bool else x.cpu().to(_wide(x.dtype)).numpy()
+
+
+def _wide(dtype: Any) -> Any:
+    return {ts.bfloat16: ts.float32, ts.float16: ts.float32}.get(dtype, dtype)
+
+
+def agree(found: Any, wanted: Any, subject: str, rank: int) -> None:
+    """Element by element, exactly."""
+    got = there(found)
+    wrong = np.flatnonzero(got != wanted)
+    if got.shape != wanted.shape or wrong.size:
+        at = int(wrong[0])
+        pytest.fail(
+            f"{subject}: rank {rank}, element {at} of {got.size}: expected {wanted[at]}, got {got[at]}", pytrace=False
+        )
+
+
+def reduced(parts: list[Any], how: str, dtype: str) -> Any:
+    """What the contract says: of truth values, sum and max mean any, prod and min all."""
+    if dtype == "bool":
+        join: Any = np.maximum if how in ("sum", "max") else np.minimum
+        return functools.reduce(join, parts)
+    if how in ("sum", "average"):
+        total = functools.reduce(operator.add, parts)
+        return total / len(parts) if how == "average" else total
+    return functools.reduce({"prod": operator.mul, "max": np.maximum, "min": np.minimum}[how], parts)
+
+
+def skip_unless(ranks: Ranks, kind: str, dtype: str) -> None:
+    if not ranks.takes(kind, dtype):
+        pytest.skip(f"its table leaves out {kind} or {dtype}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("how", [*REDUCTIONS])
+def test_reductions(how: str, dtype: str, ranks: Ranks, card: Card) -> None:
+    """all_reduce, reduce and reduce_scatter. What has no meaning is declined: averages of whole numbers."""
+    skip_unless(ranks, "all_reduce", dtype)
+    card.needs(dtype)
+    subject = f"all_reduce, {how} of {dtype} on {card.name}"
+    meaningless = (how == "average" and dtype not in FLOATING) or (
+        how in ("max", "min") and dtype.startswith("complex")
+    )
+    sources = [values(rank, COUNT, dtype, card) for rank in range(ranks.size)]
+    targets = room(ranks, COUNT, dtype)
+    done = ranks.all("all_reduce", sources, targets, count=COUNT, reduction=REDUCTIONS[how])
+    if meaningless:
+        assert not done, f"{subject}: has no meaning; the core asks elsewhere where it is declined"
+    if not done:
+        return
+    wanted = reduced([there(x) for x in sources], how, dtype).astype(there(targets[0]).dtype)
+    for rank in range(ranks.size):
+        agree(targets[rank], wanted, subject, rank)
+    scattered = [x.clone() for x in sources]
+    if ranks.takes("reduce", dtype) and ranks.all(
+        "reduce",
+        sources,
+        kept := room(ranks, COUNT, dtype),
+        count=COUNT,
+        reduction=REDUCTIONS[how],
+        peer=ranks.size - 1,
+    ):
+        agree(kept[-1], wanted, subject.replace("all_reduce", "reduce"), ranks.size - 1)
+    each = COUNT // ranks.size
+    if ranks.takes("reduce_scatter", dtype) and ranks.all(
+        "reduce_scatter", scattered, kept := room(ranks, each, dtype), count=each, reduction=REDUCTIONS[how]
+    ):
+        for rank in range(ranks.size):
+            part = wanted[rank * each : (rank + 1) * each]
+            agree(kept[rank], part, subject.replace("all_reduce", "reduce_scatter"), rank)
+    for rank in range(ranks.size):  # what is read is not written
+        agree(sources[rank], there(values(rank, COUNT, dtype, card)), f"the source of {subject}", rank)
+
+
+def test_whole_numbers_stay_exact(ranks: Ranks, card: Card) -> None:
+    """Beyond what a double holds."""
+    skip_unless(ranks, "all_reduce", "int64")
+    sources = [ts.tensor([2**53 + 1 + rank, -(2**60) - 1], device=f"{card.name}:{rank}") for rank in range(ranks.size)]
+    targets = room(ranks, 2, "int64")
+    if ranks.all("all_reduce", sources, targets, count=2, reduction=REDUCTIONS["sum"]):
+        wanted = sum(there(x) for x in sources)
+        for rank in range(ranks.size):
+            agree(targets[rank], wanted, f"all_reduce, sum of int64 beyond 2^53 on {card.name}", rank)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_moves(dtype: str, ranks: Ranks, card: Card) -> None:
+    """Broadcast from each rank, gather, scatter, all_gather, all_to_all: every element in its place."""
+    card.needs(dtype)
+    each = 37
+    size = ranks.size
+    whole = [values(rank, each * size, dtype, card) for rank in range(size)]
+    parts = [x[:each].contiguous() for x in whole]
+    joined = np.concatenate([there(x) for x in parts])
+    for root in range(size):
+        _broadcast(dtype, ranks, root, parts)
+        if ranks.takes("gather", dtype) and ranks.all(
+            "gather", parts, got := room(ranks, each * size, dtype), count=each, peer=root
+        ):
+            agree(got[root], joined, f"gather of {dtype} to rank {root} on {card.name}", root)
+        if ranks.takes("scatter", dtype) and ranks.all(
+            "scatter", whole, got := room(ranks, each, dtype), count=each, peer=root
+        ):
+            for rank in range(size):
+                part = there(whole[root])[rank * each : (rank + 1) * each]
+                agree(got[rank], part, f"scatter of {dtype} from rank {root} on {card.name}", rank)
+    if ranks.takes("all_gather", dtype) and ranks.all(
+        "all_gather", parts, got := room(ranks, each * size, dtype), count=each
+    ):
+        for rank in range(size):
+            agree(got[rank], joined, f"all_gather of {dtype} on {card.name}", rank)
+    if ranks.takes("all_to_all", dtype) and ranks.all(
+        "all_to_all", whole, got := room(ranks, each * size, dtype), count=each * size
+    ):
+        for rank in range(size):
+            wanted = np.concatenate([there(x)[rank * each : (rank + 1) * each] for x in whole])
+            agree(got[rank], wanted, f"all_to_all of {dtype} on {card.name}", rank)
+
+
+def _broadcast(dtype: str, ranks: Ranks, root: int, parts: list[Any]) -> None:
+    got = room(ranks, parts[0].numel(), dtype)
+    if ranks.takes("broadcast", dtype) and ranks.all("broadcast", parts, got, count=parts[0].numel(), peer=root):
+        for rank in range(ranks.size):
+            agree(got[rank], there(parts[root]), f"broadcast of {dtype} from rank {root} on {ranks.name}", rank)
+
+
+@pytest.mark.parametrize("least", [2, 0])
+def test_uneven_parts(least: int, ranks: Ranks, card: Card) -> None:
+    """Counts that differ by rank, one of them nothing."""
+    size, dtype = ranks.size, "float32"
+    counts = [least + 3 * rank for rank in range(size)]
+    starts = np.cumsum([0, *counts]).tolist()
+    parts = [values(rank, n, dtype, card) for rank, n in enumerate(counts)]
+    joined = np.concatenate([there(x) for x in parts])
+    if ranks.takes("all_gather", dtype) and ranks.all(
+        "all_gather", parts, got := room(ranks, sum(counts), dtype), count=tuple(counts), counts=counts
+    ):
+        for rank in range(size):
+            agree(got[rank], joined, f"all_gather of uneven parts on {card.name}", rank)
+    whole = [values(rank, sum(counts), dtype, card) for rank in range(size)]
+    total = sum(there(x) for x in whole)
+    if ranks.takes("reduce_scatter", dtype) and ranks.all(
+        "reduce_scatter", whole, got := room(ranks, counts, dtype), count=tuple(counts), counts=counts, reduction=0
+    ):
+        for rank in range(size):
+            wanted = total[starts[rank] : starts[rank + 1]]
+            agree(got[rank], wanted, f"reduce_scatter of uneven parts on {card.name}", rank)
+
+
+def test_uneven_exchanges(ranks: Ranks, card: Card) -> None:
+    """all_to_all with counts of each rank's own, some of them nothing."""
+    size, dtype = ranks.size, "float32"
+    skip_unless(ranks, "all_to_all", dtype)
+    given = [[(rank + to) % 3 for to in range(size)] for rank in range(size)]
+    gotten = [[given[rank][to] for rank in range(size)] for to in range(size)]
+    sent = [values(rank, sum(given[rank]) + 1, dtype, card) for rank in range(size)]
+    got = room(ranks, [sum(n) + 1 for n in gotten], dtype)
+    counts = tuple(sum(n) for n in given)
+    if not ranks.all("all_to_all", sent, got, count=counts, counts=tuple(given), gotten=tuple(gotten)):
+        pytest.skip("declines it")
+    for to in range(size):
+        pieces = [there(sent[rank])[sum(given[rank][:to]) :][: given[rank][to]] for rank in range(size)]
+        agree(got[to], np.concatenate([*pieces, [1]]), f"all_to_all of uneven parts on {card.name}", to)
+
+
+@pytest.mark.parametrize("late", ["first", "last"])
+def test_a_rank_that_is_late(late: str, ranks: Ranks, card: Card) -> None:
+    """The others wait for it, and get what it has when it comes, not what its memory held before."""
+    if ranks.size < 2:
+        pytest.skip("has one device")
+    skip_unless(ranks, "all_reduce", "float32")
+    slow = 0 if late == "first" else ranks.size - 1
+    for kind, count in (("all_reduce", COUNT), ("all_gather", COUNT), ("broadcast", COUNT)):
+        sources = [ts.zeros(COUNT, device=f"{card.name}:{rank}") for rank in range(ranks.size)]
+        targets = room(ranks, COUNT * (ranks.size if kind == "all_gather" else 1), "float32")
+
+        def before(rank: int, sources: list[Any] = sources) -> None:
+            if rank == slow:
+                time.sleep(_LATE)
+            sources[rank].fill_(rank + 1.0)
+
+        if not ranks.takes(kind, "float32") or not ranks.all(kind, sources, targets, before, count=count, peer=slow):
+            continue
+        plain = np.arange(1.0, ranks.size + 1, dtype=np.float32)
+        wanted = {
+            "all_reduce": np.full(COUNT, plain.sum(), np.float32),
+            "all_gather": np.repeat(plain, COUNT),
+            "broadcast": np.full(COUNT, slow + 1.0, np.float32),
+        }[kind]
+        for rank in range(ranks.size):
+            agree(targets[rank], wanted, f"{kind} with rank {slow} {_LATE} s late on {card.name}", rank)
+
+
+def test_places_in_memory(ranks: Ranks, card: Card) -> None:
+    """Offsets of source and target, results in the place of the source, and nothing beside."""
+    skip_unless(ranks, "all_reduce", "float32")
+    size = ranks.size
+    wide = [values(rank, COUNT + 30, "float32", card) for rank in range(size)]
+    kept = [there(x) for x in wide]
+    inside = [x[7 : COUNT + 7] for x in wide]
+    around = room(ranks, COUNT + 30, "float32")
+    if not ranks.all("all_reduce", inside, [x[11 : COUNT + 11] for x in around], count=COUNT, reduction=0):
+        pytest.skip("declines sums")
+    total = sum(x[7 : COUNT + 7] for x in kept)
+    for rank in range(size):
+        wanted = np.concatenate([np.ones(11), total, np.ones(19)]).astype(np.float32)
+        agree(around[rank], wanted, f"all_reduce between offsets on {card.name}", rank)
+    ranks.all("all_reduce", inside, inside, count=COUNT, reduction=0)
+    for rank in range(size):
+        wanted = np.concatenate([kept[rank][:7], total, kept[rank][COUNT + 7 :]])
+        agree(wide[rank], wanted, f"all_reduce in place on {card.name}", rank)
+
+
+def test_messages_and_barriers(ranks: Ranks, card: Card) -> None:
+    """From each rank to the next, and a barrier that nobody leaves before all came."""
+    if ranks.size < 2:
+        pytest.skip("has one device")
+    if ranks.takes("send", "int32") and ranks.takes("recv", "int32"):
+        sent, got = values(0, COUNT, "int32", card), room(ranks, COUNT, "int32")
+        ranks.sequence += 1
+        pair: dict[int, Callable[[], int]] = {
+            0: lambda: ranks.call(0, "send", sent, None, count=COUNT, peer=1),
+            1: lambda: ranks.call(1, "recv", None, got[1], count=COUNT, peer=0),
+        }
+        statuses = ranks.each(lambda rank: pair[rank]() if rank in pair else None)
+        if statuses[:2] == [0, 0]:
+            agree(got[1], there(sent), f"a message from rank 0 to 1 on {card.name}", 1)
+    came: list[float] = [0.0] * ranks.size
+    left: list[float] = [0.0] * ranks.size
+    if not ranks.takes("barrier", "int32"):
+        return
+    ranks.sequence += 1
+
+    def meet(rank: int) -> None:
+        time.sleep(_LATE if rank == ranks.size - 1 else 0)
+        came[rank] = time.monotonic()
+        ranks.call(rank, "barrier", None, None)
+        left[rank] = time.monotonic()
+
+    ranks.each(meet)
+    early = [rank for rank in range(ranks.size) if left[rank] < max(came)]
+    assert not early, f"barrier on {card.name}: rank {early[0]} left {max(came) - left[early[0]]:.3f} s before all came"
