@@ -87,6 +87,8 @@ class Joined(Mutant):
     # --- memory ------------------------------------------------------------------------------------------------------
 
     def at(self, handle: int | None, offset: int, c: Any, count: int) -> Array:
+        if not handle:
+            return np.empty(0, _DTYPES[c.dtype])  # nothing to give or to get
         array: Array = ctypes.cast(handle, ctypes.py_object).value
         dtype = np.dtype(_DTYPES[c.dtype])
         return array[offset : offset + count * dtype.itemsize].view(dtype)

@@ -28,7 +28,7 @@ class KernelCache:
         >>> len(KernelCache.key("text", "device"))
         40
         """
-        return _native._kernel_cache_name("\0".join(parts).encode())
+        return str(_native._kernel_cache_name("\0".join(parts).encode()))
 
     def get(self, key: str) -> bytes | None:
         """The binary, or None. What cannot be read, or was cut short, is not there."""

@@ -49,8 +49,8 @@ def link(source: Any, target: Any) -> Link | None:
     """
     a, b = (_native._resolve_device(str(device)) for device in (source, target))
     told = _native._device_link(a, b.index or 0) if a.type == b.type else None
-    names = (f"{place.type}:{place.index or 0}" for place in (a, b))
-    return None if told is None else Link(*names, told["direct"], told["bandwidth"])
+    here, there = (f"{place.type}:{place.index or 0}" for place in (a, b))
+    return None if told is None else Link(here, there, told["direct"], told["bandwidth"])
 
 
 def links(name: str) -> list[Link]:

@@ -78,7 +78,8 @@ def _memory(owner: int, number: int, device: str, name: bytes, nbytes: int, hand
     if owner == os.getpid() and number in _lent:  # back where it came from
         os.close(fd)
         return _lent[number][0]
-    return _native._import_memory(_native._resolve_device(device), name, nbytes, fd)
+    memory: Tensor = _native._import_memory(_native._resolve_device(device), name, nbytes, fd)
+    return memory
 
 
 def _rebuild(

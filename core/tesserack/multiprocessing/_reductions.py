@@ -62,7 +62,7 @@ def _reduce(tensor: Tensor) -> tuple[Any, ...]:
     if not tensor.numel():
         return tensor.__reduce_ex__(4)  # type: ignore[return-value]
     if tensor.device.type != _native._declared_default():
-        return _on_device.reduce(tensor) or tensor.__reduce_ex__(4)
+        return _on_device.reduce(tensor) or tensor.__reduce_ex__(4)  # type: ignore[return-value]
     _shared.share(tensor)
     segment = _shared.segment_of(tensor)
     assert segment is not None

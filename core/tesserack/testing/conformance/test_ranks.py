@@ -77,12 +77,12 @@ def agree(found: Any, wanted: Any, subject: str, rank: int) -> None:
 def reduced(parts: list[Any], how: str, dtype: str) -> Any:
     """What the contract says: of truth values, sum and max mean any, prod and min all."""
     if dtype == "bool":
-        join: Any = np.maximum if how in ("sum", "max") else np.minimum
-        return functools.reduce(join, parts)
+        return functools.reduce(np.maximum if how in ("sum", "max") else np.minimum, parts)
     if how in ("sum", "average"):
         total = functools.reduce(operator.add, parts)
         return total / len(parts) if how == "average" else total
-    return functools.reduce({"prod": operator.mul, "max": np.maximum, "min": np.minimum}[how], parts)
+    join: Any = {"prod": operator.mul, "max": np.maximum, "min": np.minimum}[how]
+    return functools.reduce(join, parts)
 
 
 def skip_unless(ranks: Ranks, kind: str, dtype: str) -> None:

@@ -137,7 +137,7 @@ class Ranks:
         for name in ("counts", "gotten"):
             if fields.get(name) is not None:
                 fields[name] = (_L * self.size)(*fields[name])
-        place = {}
+        place: dict[str, Any] = {}
         for name, x in (("src", src), ("dst", dst)):
             handle, offset = _native._handle_of(x) if x is not None else (None, 0)
             place |= {name: handle, f"{name}_offset": offset}
