@@ -10,14 +10,15 @@ namespace ts::py {
 #define TS_EACH_PLAIN_METHOD(X)                                                                                        \
   X(EventRecord, event_record)                                                                                         \
   X(EventSynchronize, event_synchronize)                                                                               \
-  X(StreamWaitEvent, stream_wait_event) X(SetNumThreads, set_num_threads) X(Shutdown, shutdown) X(Open, open)          \
-      X(Trim, trim)
+  X(StreamWaitEvent, stream_wait_event)                                                                                \
+  X(SetNumThreads, set_num_threads) X(Shutdown, shutdown) X(Open, open) X(Trim, trim)
 #define TS_EACH_SERVICE_METHOD(X)                                                                                      \
   X(ProfileStart, profile_start)                                                                                       \
   X(ProfileCollect, _profile_collect)                                                                                  \
-  X(ProfileStop, profile_stop) X(ProfilePush, profile_push) X(ProfilePop, profile_pop)                                 \
-      X(ExportMemory, export_memory) X(ImportMemory, import_memory) X(ReleaseImported, release_imported)               \
-          X(Identify, _identify) X(Link, _link) X(Recover, recover)
+  X(ProfileStop, profile_stop)                                                                                         \
+  X(ProfilePush, profile_push) X(ProfilePop, profile_pop) X(ExportMemory, export_memory)                               \
+      X(ImportMemory, import_memory) X(ReleaseImported, release_imported) X(Identify, _identify) X(Link, _link)        \
+          X(Recover, recover)
 #define TS_EACH_METHOD(X)                                                                                              \
   X(Probe, _probe)                                                                                                     \
   X(Properties, _properties)                                                                                           \

@@ -1,9 +1,9 @@
 #include "runtime/services/sharing.h"
 #include "runtime/backend.h"
-#include "runtime/recording_state.h"
 #include "runtime/empty.h"
 #include "runtime/interpreter.h"
 #include "runtime/new_storage.h"
+#include "runtime/recording_state.h"
 #include "runtime/stream.h"
 #include <unistd.h>
 
