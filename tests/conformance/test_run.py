@@ -80,6 +80,24 @@ def test_a_hang_is_a_failure(play: Any) -> None:
     assert [(c.id, c.title) for c in results.cases] == [("slow", "the test did not end within 1 s")]
 
 
+def test_a_hang_that_takes_no_signal_is_a_failure(play: Any, monkeypatch: Any) -> None:
+    """A driver may have taken the signal that asks where the process stands."""
+    monkeypatch.setattr(run, "_ABORTING", 1.0)
+    results, _ = play(
+        """
+        import signal
+        signal.signal(signal.SIGABRT, lambda *_: None)
+        if not done:
+            start("slow")
+            for _ in range(100):
+                time.sleep(1)
+        write("finished", status=1)
+        """,
+        timeout=1.0,
+    )
+    assert [(c.id, c.title) for c in results.cases] == [("slow", "the test did not end within 1 s")]
+
+
 def test_a_line_cut_short_by_the_crash(play: Any) -> None:
     """What was written last may be incomplete."""
     results, _ = play(

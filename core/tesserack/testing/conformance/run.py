@@ -24,6 +24,7 @@ __all__ = ["KitError", "Options", "Stopped", "run"]
 
 _FOLDER = Path(__file__).parent
 _MOST_CRASHES = 25
+_ABORTING = 20.0  # seconds that a process has to say where it hangs
 _TELLING = 5.0  # seconds between two words about what is running
 _COLLECTING = 600.0  # seconds; importing the tests takes a while on a busy machine
 
@@ -165,13 +166,15 @@ def _run_once(
         while process.poll() is None:
             time.sleep(0.1)
             reader.read()
-            if min(reader.idle(), time.monotonic() - told) >= _TELLING:
+            if not hung and min(reader.idle(), time.monotonic() - told) >= _TELLING:
                 told = time.monotonic()
                 watch({"event": "waiting", "doing": str(doing)})
             allowed = options.timeout if reader.running else max(options.timeout, _COLLECTING)
             if reader.idle() > allowed and not hung:
-                hung = True
+                hung, told = True, time.monotonic()
                 process.send_signal(signal.SIGABRT)  # pytest prints where every thread stands
+            elif hung and time.monotonic() - told > _ABORTING:
+                process.kill()  # a driver's handler, or a wait within one, took the signal
     finally:
         if process.poll() is None:
             process.kill()

@@ -61,6 +61,9 @@ def test_values(name: str, dtype: str, card: Card, record: Record) -> None:
             check_sample(name, sample, dtype, card, findings)
     record.case(error=findings.error, ulp=findings.ulp, waits=findings.waits.count)
     verdict = findings.verdict()
+    entry = entry_point(name)
+    if entry in ts.backends.fallbacks():
+        verdict = verdict or f"the required kernel {entry!r} ran on the cpu instead, for {name} of {dtype}"
     if verdict:
         pytest.fail(verdict, pytrace=False)
 
