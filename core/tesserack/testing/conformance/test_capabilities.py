@@ -56,8 +56,8 @@ REPRESENTATIVE = {"pointwise": ("neg", "add", "lt", "where.self")}
 
 @pytest.mark.parametrize("entry", REQUIRED)
 def test_required_kernel(entry: str, card: Card, record: Record) -> None:
-    """The backend has the kernel, and takes every layout and declared dtype without the cpu. A few operators here: of the
-    others the tests of values ask the same."""
+    """The backend has the kernel, and takes every layout and declared dtype without the cpu. A few operators here: the
+    tests of values ask the same of the others."""
     record.case(op=entry, dtype="", direction="required")
     assert entry not in card.capabilities["missing"], f"{card.name} has no kernel {entry!r}, which is required"
     helped: dict[str, str] = {}
