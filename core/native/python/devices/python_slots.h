@@ -16,19 +16,20 @@ namespace ts::py {
   X(ProfileStart, profile_start)                                                                                       \
   X(ProfileCollect, _profile_collect)                                                                                  \
   X(ProfileStop, profile_stop)                                                                                         \
-  X(ProfilePush, profile_push) X(ProfilePop, profile_pop) X(ExportMemory, export_memory)                               \
-      X(ImportMemory, import_memory) X(ReleaseImported, release_imported) X(Identify, _identify) X(Link, _link)        \
-          X(Recover, recover)
+  X(ProfilePush, profile_push)                                                                                         \
+  X(ProfilePop, profile_pop) X(ExportMemory, export_memory) X(ImportMemory, import_memory)                             \
+      X(ReleaseImported, release_imported) X(Identify, _identify) X(Link, _link) X(Recover, recover)
 #define TS_EACH_METHOD(X)                                                                                              \
   X(Probe, _probe)                                                                                                     \
   X(Properties, _properties)                                                                                           \
   X(Alloc, alloc)                                                                                                      \
-  X(Free, free) X(CopyFromHost, copy_from_host) X(CopyToHost, copy_to_host) X(CopyWithin, copy_within)                 \
-      X(Synchronize, synchronize) X(FindKernel, _find_kernel) X(HostPointer, host_pointer) X(CopyPeer, copy_peer)      \
-          X(StreamCreate, stream_create) X(StreamDestroy, stream_destroy) X(EventCreate, event_create)                 \
-              X(EventDestroy, event_destroy) X(EventQuery, event_query) X(EventElapsed, event_elapsed)                 \
-                  X(GetNumThreads, get_num_threads) X(StreamQuery, stream_query) X(HostAlloc, host_alloc)              \
-                      X(HostFree, host_free) X(CopyFromPinned, copy_from_pinned) X(CopyToPinned, copy_to_pinned)       \
+  X(Free, free)                                                                                                        \
+  X(CopyFromHost, copy_from_host) X(CopyToHost, copy_to_host) X(CopyWithin, copy_within) X(Synchronize, synchronize)   \
+      X(FindKernel, _find_kernel) X(HostPointer, host_pointer) X(CopyPeer, copy_peer) X(StreamCreate, stream_create)   \
+          X(StreamDestroy, stream_destroy) X(EventCreate, event_create) X(EventDestroy, event_destroy)                 \
+              X(EventQuery, event_query) X(EventElapsed, event_elapsed) X(GetNumThreads, get_num_threads)              \
+                  X(StreamQuery, stream_query) X(HostAlloc, host_alloc) X(HostFree, host_free)                         \
+                      X(CopyFromPinned, copy_from_pinned) X(CopyToPinned, copy_to_pinned)                              \
                           X(CaptureBegin, capture_begin) X(CaptureEnd, capture_end) X(CaptureReplay, capture_replay)   \
                               X(CaptureDestroy, capture_destroy) TS_EACH_SERVICE_METHOD(X) TS_EACH_PLAIN_METHOD(X)
 
