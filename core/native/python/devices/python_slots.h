@@ -7,31 +7,27 @@ namespace ts::py {
 
 // Methods of tesserack.backends.Backend, each with its enumerator. Plain ones have the slot's name, take its arguments
 // and return nothing: a slot of that kind is one line here. What is made, asked or measured has a function of its own.
+// Its layout of these lists would change with each run of it.
+// clang-format off
 #define TS_EACH_PLAIN_METHOD(X)                                                                                        \
-  X(EventRecord, event_record)                                                                                         \
-  X(EventSynchronize, event_synchronize)                                                                               \
-  X(StreamWaitEvent, stream_wait_event)                                                                                \
+  X(EventRecord, event_record) X(EventSynchronize, event_synchronize) X(StreamWaitEvent, stream_wait_event)            \
   X(SetNumThreads, set_num_threads) X(Shutdown, shutdown) X(Open, open) X(Trim, trim)
 #define TS_EACH_SERVICE_METHOD(X)                                                                                      \
-  X(ProfileStart, profile_start)                                                                                       \
-  X(ProfileCollect, _profile_collect)                                                                                  \
-  X(ProfileStop, profile_stop)                                                                                         \
-  X(ProfilePush, profile_push)                                                                                         \
-  X(ProfilePop, profile_pop) X(ExportMemory, export_memory) X(ImportMemory, import_memory)                             \
-      X(ReleaseImported, release_imported) X(Identify, _identify) X(Link, _link) X(Recover, recover)
+  X(ProfileStart, profile_start) X(ProfileCollect, _profile_collect) X(ProfileStop, profile_stop)                      \
+  X(ProfilePush, profile_push) X(ProfilePop, profile_pop) X(ExportMemory, export_memory)                               \
+  X(ImportMemory, import_memory) X(ReleaseImported, release_imported) X(Identify, _identify) X(Link, _link)            \
+  X(Recover, recover)
 #define TS_EACH_METHOD(X)                                                                                              \
-  X(Probe, _probe)                                                                                                     \
-  X(Properties, _properties)                                                                                           \
-  X(Alloc, alloc)                                                                                                      \
-  X(Free, free)                                                                                                        \
-  X(CopyFromHost, copy_from_host) X(CopyToHost, copy_to_host) X(CopyWithin, copy_within) X(Synchronize, synchronize)   \
-      X(FindKernel, _find_kernel) X(HostPointer, host_pointer) X(CopyPeer, copy_peer) X(StreamCreate, stream_create)   \
-          X(StreamDestroy, stream_destroy) X(EventCreate, event_create) X(EventDestroy, event_destroy)                 \
-              X(EventQuery, event_query) X(EventElapsed, event_elapsed) X(GetNumThreads, get_num_threads)              \
-                  X(StreamQuery, stream_query) X(HostAlloc, host_alloc) X(HostFree, host_free)                         \
-                      X(CopyFromPinned, copy_from_pinned) X(CopyToPinned, copy_to_pinned)                              \
-                          X(CaptureBegin, capture_begin) X(CaptureEnd, capture_end) X(CaptureReplay, capture_replay)   \
-                              X(CaptureDestroy, capture_destroy) TS_EACH_SERVICE_METHOD(X) TS_EACH_PLAIN_METHOD(X)
+  X(Probe, _probe) X(Properties, _properties) X(Alloc, alloc) X(Free, free) X(CopyFromHost, copy_from_host)            \
+  X(CopyToHost, copy_to_host) X(CopyWithin, copy_within) X(Synchronize, synchronize) X(FindKernel, _find_kernel)       \
+  X(HostPointer, host_pointer) X(CopyPeer, copy_peer) X(StreamCreate, stream_create)                                   \
+  X(StreamDestroy, stream_destroy) X(EventCreate, event_create) X(EventDestroy, event_destroy)                         \
+  X(EventQuery, event_query) X(EventElapsed, event_elapsed) X(GetNumThreads, get_num_threads)                          \
+  X(StreamQuery, stream_query) X(HostAlloc, host_alloc) X(HostFree, host_free) X(CopyFromPinned, copy_from_pinned)     \
+  X(CopyToPinned, copy_to_pinned) X(CaptureBegin, capture_begin) X(CaptureEnd, capture_end)                            \
+  X(CaptureReplay, capture_replay) X(CaptureDestroy, capture_destroy) TS_EACH_SERVICE_METHOD(X)                        \
+  TS_EACH_PLAIN_METHOD(X)
+// clang-format on
 
 enum Method {
 #define TS_ENUMERATOR(id, name) id,
