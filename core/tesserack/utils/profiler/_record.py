@@ -91,7 +91,7 @@ class Event:
 
     # What PyTorch calls them.
     count, is_async, is_remote, is_legacy, sequence_nr, node_id = 1, False, False, False, -1, -1
-    device_time = device_time_total = self_device_time_total = 0.0
+    device_time = property(lambda self: self.device_time_total)
     key = property(lambda self: self.name)
     cpu_time = property(lambda self: self.cpu_time_total)
     cpu_children = property(lambda self: self.children)
