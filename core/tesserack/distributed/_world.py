@@ -213,11 +213,11 @@ def init_process_group(
         store = HashStore()
         told = launched(os.environ) or (-1, -1)
         rank, world_size = (rank if rank >= 0 else told[0]), (world_size if world_size >= 0 else told[1])
-    meeting = _own_meeting(chosen, bound) if store is None and init_method is None else None
-    meeting = meeting or store_for(init_method, store, rank, world_size, bound)
+    met = _own_meeting(chosen, bound) if store is None and init_method is None else None
+    meeting = met or store_for(init_method, store, rank, world_size, bound)
     # Programs may begin, end and begin again over one store: keys of each start are its own.
     name = f"world{next(_world.starts)}"
-    if not alone:
+    if not (alone or met):  # engines that meet by themselves have met
         gather(PrefixStore(name, meeting.store), meeting.rank, meeting.size, bound)
     _world.default = GroupMember.WORLD = _make(meeting, range(meeting.size), chosen, name, bound)
     _world.default.group_desc = group_name or "default_pg"
