@@ -24,7 +24,6 @@ EXCEPTIONS = (
     "only supported on CUDA inputs",  # as PyTorch says it
     '"torch.cuda"',  # a module that files of PyTorch name
     *("def cuda(self, device", "is_cuda: _bool"),  # PyTorch's names, in the stubs
-    '"cpu", "cuda", "detach"',  # PyTorch's methods of a parameter
     *('_default_device_type = "cuda"', 'device: str = "cuda"'),  # PyTorch's default of a setting
     'device_for_folded_attrs: str = "cuda"',  # likewise
     '"CPU", "CUDA"',  # keys of PyTorch's dispatcher

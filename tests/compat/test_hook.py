@@ -176,7 +176,7 @@ def test_the_report_names_every_cause_at_once(program):
 def test_missing_in_reads_sources():
     assert missing_in("import torch\ntorch.ones(1)\nx = torch.nn.Linear(1, 1)") == []
     found = missing_in("import torch\n\ntorch.distributed.rpc.BackendType\n")
-    assert found == [("torch.distributed.rpc", 3)]
+    assert found == [("torch.distributed.rpc.BackendType", 3)]
     assert missing_in("no python(") == [] and missing_in("import numpy") == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # faults
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # rank_faults
 PROGRAMS = Path(__file__).parent / "programs"
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 

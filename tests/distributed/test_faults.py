@@ -5,16 +5,16 @@ A sample of the cases, by the run's seed; ``FULL=1``: all.
 
 import random
 
-import faults
 import pytest
+import rank_faults
 from tesserack.testing import seeds
 
-SAMPLE = faults.CASES if seeds.full() else random.Random(seeds.seed()).sample(faults.CASES, 3)
+SAMPLE = rank_faults.CASES if seeds.full() else random.Random(seeds.seed()).sample(rank_faults.CASES, 3)
 
 
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: "-".join(map(str, case)))
-def test_the_others_end_and_nothing_stays(case: faults.Case) -> None:
-    outcome = faults.run(case)
+def test_the_others_end_and_nothing_stays(case: rank_faults.Case) -> None:
+    outcome = rank_faults.run(case)
     others = {0, 1, 2} - {case.rank}
     assert outcome.seconds.keys() == others and not outcome.left, (outcome.left, outcome.shown)
     # Ranks that end because of others' ends say so; one that waited in vain names who did not come.

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import faults
+import rank_faults
 from tesserack.testing import seeds
 
 WAYS = ("killed", "stopped", "raising", "leaving")
@@ -42,4 +42,4 @@ def test_training_survives_ranks_that_fail(launch: Any, tmp_path: Path) -> None:
         assert done.returncode == 0 and time.monotonic() - began < 120, told
         assert re.findall(r"CAME TO (\d+)", done.stdout) == [expected(ranks)] * ranks, told
         assert "starting again" in done.stderr, told
-        assert not faults.marked(f"FAULT_RUN={folder}") and not list(temporary.iterdir()), told
+        assert not rank_faults.marked(f"FAULT_RUN={folder}") and not list(temporary.iterdir()), told

@@ -52,5 +52,5 @@ def test_a_crashed_rank_goes_on_from_the_snapshot(launch: Any, tmp_path: Path) -
     assert done.returncode == 0 and "RuntimeError: crash" in done.stderr, done.stderr[-3000:]
     assert done.stdout.count("Resuming training from snapshot at Epoch 4") == 2, done.stdout
     # What PyTorch prints under torchrun.
-    told = re.findall(r"\[1\] Epoch (\d) \| Steps: 4 \| loss (\S+)", done.stdout)
+    told = re.findall(r"\[1\] Epoch (\d) \| Steps: 4 \| loss (\d\.\d{4})", done.stdout)
     assert told == LOSSES, told

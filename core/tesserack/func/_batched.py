@@ -401,7 +401,7 @@ def by_rule(function: Any, args: tuple[Any, ...]) -> Any:
     """What the ``vmap`` of a custom function makes of its arguments, batched again; NotImplemented if none is."""
     if not any(_is_batched(arg) for arg in args):
         return NotImplemented
-    if function.vmap is not Function.vmap and function.generate_vmap_rule:
+    if function.vmap is not Function.vmap and getattr(function, "generate_vmap_rule", False):
         raise BadOutput(
             f"{function.__name__}: expected either generate_vmap_rule=True or a staticmethod vmap, got both; remove one"
         )

@@ -9,6 +9,7 @@ from tesserack._tensor.copying import deep_copy_of
 from tesserack._tensor.overrides import DisableTorchFunctionSubclass
 from tesserack._tensor.pickling import dtype_named, name_of
 from tesserack._tensor.subclass import no_override
+from tesserack.backends._discovery import claims
 
 __all__ = [
     "Buffer",
@@ -110,7 +111,7 @@ def _plain(tensor: Tensor) -> Tensor:
 
 # What may be asked of a tensor that has no shape yet: where it is, and that another place or dtype be meant.
 _ALLOWED = frozenset(
-    ("bfloat16", "bool", "char", "copy_", "cpu", "cuda", "double", "float", "get_device", "half", "int")
+    ("bfloat16", "bool", "char", "copy_", "cpu", "double", "float", "get_device", "half", "int")
     + ("is_complex", "is_floating_point", "long", "requires_grad_", "short", "size", "to", "type")
 )
 _REFUSED = (
@@ -138,7 +139,7 @@ class UninitializedTensorMixin:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(getattr(func, "__name__", func))
-        if name not in _ALLOWED:
+        if name not in _ALLOWED and name not in claims():
             raise _refusal(name)
         with DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
