@@ -140,6 +140,7 @@ class Program(ct.Structure):
         ("outputs", ct.POINTER(ct.c_uint16)),
         ("text", ct.c_char_p),
         ("integers", ct.POINTER(ct.c_int64)),
+        ("hash", ct.c_uint64 * 2),
     ]
 
 
@@ -183,6 +184,7 @@ class Call(ct.Structure):
         ("reserved", ct.c_uint32),
         ("prologue", ct.POINTER(Program)),
         ("epilogue", ct.POINTER(Program)),
+        ("number", ct.c_uint64),
     ]
 
 
