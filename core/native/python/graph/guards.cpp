@@ -182,8 +182,10 @@ struct Watched {
 // Classes have a version, which changes with any attribute of theirs or of their bases. 0: it has none.
 uint64_t version_of(PyObject* type) {
   auto* t = reinterpret_cast<PyTypeObject*>(type);
-  bool valid = PyType_HasFeature(t, Py_TPFLAGS_VALID_VERSION_TAG);
-  return valid ? t->tp_version_tag : 0;
+#if PY_VERSION_HEX < 0x030d0000
+  if (!PyType_HasFeature(t, Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+  return t->tp_version_tag; // 0 after a change, from 3.13 on without a flag beside it
 }
 
 template <class F> bool Watched::each_part(Kind kind, PyObject* object, PyObject* key, F visit) {
