@@ -16,9 +16,10 @@ from tesserack.jit._compile.errors import NotProved
 
 __all__ = ["PACKAGE", "Watch", "computes", "is_trusted", "tell", "trust"]
 
-PACKAGE = str(Path(__file__).resolve().parents[2])
-_OWN = str(Path(__file__).resolve().parent)  # whose calls are those of the program
-_LIBRARY = str(Path(types.__file__).resolve().parent)
+# As codes name their files, so without following links.
+PACKAGE = str(Path(__file__).parents[2])
+_OWN = str(Path(__file__).parent)  # whose calls are those of the program
+_LIBRARY = str(Path(types.__file__).parent)
 # Folders of this package whose functions only compute; what others do is not repeated by a graph.
 _COMPUTE = (
     "nn", "ops", "_tensor", "aten", "jit", "fx", "utils/_pytree.py", "func", "_subclasses", "__init__.py", "compat",
