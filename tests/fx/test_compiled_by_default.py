@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import cProfile
 import gc
+import sys
+import threading
 import typing
 import weakref
 
@@ -407,6 +410,72 @@ def test_modules_go_when_nobody_needs_them():
         del net, compiled
         gc.collect()
         assert gone() is None
+
+
+def test_parameters_and_arguments_go_with_their_graph():
+    net = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(2, 2), nn.ReLU())])
+    compiled, x = ts.compile(net, fullgraph=True), ts.randn(3, 2)
+    for _ in range(4):
+        compiled(x)
+    gone = [weakref.ref(t) for t in (x, *net.parameters())]
+    del net, compiled, x
+    gc.collect()
+    assert not [t for t in gone if t() is not None]
+
+
+def test_threads_call_what_another_resets():
+    net = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(4, 4), nn.ReLU())])
+    given = [ts.randn(n, 4) for n in range(1, 7)]
+    with ts.no_grad():
+        expected = [net(x) for x in given]
+    compiled, wrong, over = ts.compile(net), [], threading.Event()
+
+    def call(first):
+        try:
+            with ts.no_grad():
+                for k in range(20):
+                    n = (first + k) % len(given)
+                    if not same(compiled(given[n]), expected[n]):
+                        wrong.append(n)
+        except Exception as error:
+            wrong.append(error)
+
+    def forget():
+        while not over.wait(0.01):
+            ts.compiler.reset()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        callers = [threading.Thread(target=call, args=(k,)) for k in range(3)]
+        other = threading.Thread(target=forget)
+        for thread in (other, *callers):
+            thread.start()
+        for thread in callers:
+            thread.join()
+        over.set()
+        other.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+def test_profilers_in_c_stay_where_they_are():
+    compiled = ts.compile(chain)
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        for _ in range(3):
+            assert same(compiled(X), chain(X))
+        if sys.version_info < (3, 12):
+            assert sys.getprofile() is profile
+    finally:
+        profile.disable()
+    assert same(compiled(X), chain(X)) and not compiled._compiled.reasons
+
+
+def chain(x):
+    return (((x * 2 + 1).relu() * x - 0.5).abs() + x) * 0.25 + x.sin()
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated")

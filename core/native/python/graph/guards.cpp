@@ -378,13 +378,15 @@ public:
     if (!read_call(given, args.ptr(), kwargs.ptr())) return pb::none();
     auto found = entries_.find(given.key);
     if (found == entries_.end()) return pb::bool_(false);
-    for (const Entry& entry : found->second)
+    for (size_t at = 0; at < found->second.size(); ++at) {
+      const Entry entry = found->second[at]; // comparing may collect garbage, and that may run anything
       if (entry.guard->holds(given.tensors)) {
         pb::list tensors(given.tensors.size());
         for (size_t k = 0; k < given.tensors.size(); ++k)
           PyList_SET_ITEM(tensors.ptr(), static_cast<Py_ssize_t>(k), Py_NewRef(given.tensors[k]));
         return pb::make_tuple(entry.place, tensors);
       }
+    }
     return pb::none();
   }
 

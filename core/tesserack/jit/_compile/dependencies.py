@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import threading
 import types
 from typing import Any
 
@@ -42,31 +43,48 @@ class Dependencies:
         self._check_calls()
 
     def _settle(self) -> None:
-        self.tokens = Tokens()
-        self.token = self._token(self.tokens)
-        self._guard: Any = None
+        tokens = Tokens()
+        self.token = self._token(tokens)
+        self._settled = tokens, self._guard_of(tokens)
+        if threading.active_count() > 1 and not self._equal(Tokens()):
+            raise NotProved("another thread changes what the run reads", passing=True)
+
+    @staticmethod
+    def _guard_of(tokens: Tokens) -> Any:
+        return _native._Guard(_once(tokens.watched), [*tokens.tensors.values()])
+
+    @property
+    def tokens(self) -> Tokens:
+        """What was looked at."""
+        return self._settled[0]
 
     @property
     def guard(self) -> Any:
         """What compares by identity."""
-        if self._guard is None:
-            self._guard = _native._Guard(self.watched(), [*self.tokens.tensors.values()])
-        return self._guard
+        return self._settled[1]
 
-    def hold(self, tensors: list[Tensor]) -> bool:
-        """Whether all is as it was, for a call with these tensors."""
-        if self.guard.holds(tensors):
-            return True
-        if any(id(tensor) in self.tokens.tensors for tensor in tensors):
-            return False  # an argument that the program holds as well: Python may tell that
+    def hold(self, tensors: list[Tensor]) -> Any:
+        """The guard, if all is as it was, for a call with these tensors; else None."""
+        tokens, guard = self._settled
+        if guard.holds(tensors):
+            return guard
+        if any(id(tensor) in tokens.tensors for tensor in tensors):
+            return None  # an argument that the program holds as well: Python may tell that
         tokens = Tokens()
+        if not self._equal(tokens):
+            return None
+        guard = self._guard_of(tokens)
+        # What another thread has changed before the guard was made it would take as it found it.
+        if threading.active_count() > 1 and not self._equal(Tokens()):
+            return None
+        self._settled = tokens, guard  # equal, but not the same: these are what is looked at from now on
+        return guard
+
+    def _equal(self, tokens: Tokens) -> bool:
         try:
-            if self._token(tokens) != self.token:
-                return False
+            return bool(self._token(tokens) == self.token)
         except NotProved:
             return False
-        self.tokens, self._guard = tokens, None  # equal, but not the same: these are what is looked at from now on
-        return True
 
     def watched(self) -> list[tuple[Any, ...]]:
         """What the guard looks at: a kind and an object each."""
@@ -74,6 +92,7 @@ class Dependencies:
 
     def _token(self, tokens: Tokens) -> Any:
         found = [tokens.of(root) for root in self.roots]
+        self.of_roots, self.after_roots = [*found], tokens.split()
         for code, space in self.codes.items():
             for read in self.reads[code].globals:
                 found.append(self._of_global(tokens, space, read))

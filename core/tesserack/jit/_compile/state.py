@@ -18,9 +18,10 @@ from tesserack.jit._compile.errors import NotProved
 from tesserack.nn.modules.module import Module
 from tesserack.nn.parameter import Buffer, Parameter
 
-__all__ = ["PLAIN", "Tokens", "is_ours", "is_written", "modes", "quick_settings", "settings"]
+__all__ = ["ATOMS", "PLAIN", "TENSORS", "Tokens", "is_ours", "is_written", "modes", "quick_settings", "settings"]
 
-_ATOMS = frozenset((
+# Classes of objects whose tokens they are themselves.
+ATOMS = frozenset((
     type(None), bool, int, str, bytes, type(...), types.BuiltinFunctionType, ts.dtype, ts.device,
     range, type(ts.strided), type(ts.contiguous_format), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, _native.Operator, _native.OperatorMethod,
@@ -39,8 +40,8 @@ _PRIVATE = frozenset({
 })  # fmt: skip
 
 
-_TENSORS = (Tensor, Parameter, Buffer)
-for _class in _TENSORS[1:]:
+TENSORS = (Tensor, Parameter, Buffer)
+for _class in TENSORS[1:]:
     _native._add_plain_class(_class)
 
 
@@ -81,13 +82,17 @@ class Tokens:
     def of(self, value: Any) -> Any:
         """The token of a value. ``NotProved`` for one whose changes cannot be seen."""
         kind = type(value)
-        if kind in _ATOMS:
+        if kind in ATOMS:
             if kind is types.BuiltinFunctionType:
                 self.builtins[id(value)] = value
             return (kind, value)
         if kind in _CONTAINERS and not value:
             self.watch("dict" if isinstance(value, dict) else "sequence", value)
             return (kind, self._same(value))
+        if kind in TENSORS:
+            return self.tensor(value)
+        if id(value) in self._open:
+            return ("again", self._open[id(value)])
         if kind.__module__ == "typing" or isinstance(value, _ANNOTATIONS):
             return ("annotation", self._same(value))
         if isinstance(value, types.ModuleType):
@@ -96,13 +101,17 @@ class Tokens:
             return (kind.__name__, self._same(kind), repr(value))
         if isinstance(value, Tensor):
             return self.tensor(value)
-        if id(value) in self._open:
-            return ("again", self._open[id(value)])
         self._open[id(value)] = len(self._open)
         if len(self._open) > _MOST or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
             raise NotProved("so much is held, in long lists or dicts, that comparing it would take longer than a run")
         self._same(value)
         return self._compound(value)
+
+    def split(self) -> Tokens:
+        """One that has made the same tokens, and goes on by itself."""
+        made = Tokens()
+        made._open = dict(self._open)
+        return made
 
     def watch(self, kind: str, *what: Any) -> None:
         """Note what was looked at."""
@@ -127,7 +136,7 @@ class Tokens:
 
     def tensor(self, x: Tensor, identity: bool = True) -> Any:
         """The token of a tensor: which it is, if asked, and what it is like."""
-        if type(x) not in _TENSORS or x.layout is not ts.strided:
+        if type(x) not in TENSORS or x.layout is not ts.strided:
             raise NotProved(f"a tensor of class {type(x).__name__} and layout {x.layout} is used")
         own = getattr(x, "__dict__", None)
         attributes = tuple((name, self.of(item)) for name, item in own.items()) if own else None
@@ -152,7 +161,8 @@ class Tokens:
             return self._member_of_enum(value)
         if isinstance(value, dict):
             self.watch("dict", value)
-            pairs = tuple((self.of(key), self.of(item)) for key, item in value.items())
+            of = self.of
+            pairs = tuple([(key if type(key) is str else of(key), of(item)) for key, item in value.items()])
             return (type(value), id(value), pairs, self._of_subclass(value))
         if isinstance(value, (list, tuple, set, frozenset)):
             if not isinstance(value, (tuple, frozenset)):
@@ -215,7 +225,8 @@ class Tokens:
             self.watch("dict", found)
         else:
             self.watch("attributes", value)
-        return tuple((name, self.of(item)) for name, item in found.items() if name not in _PRIVATE)
+        of = self.of
+        return tuple([(name, of(item)) for name, item in found.items() if name not in _PRIVATE])
 
     def _object(self, value: Any) -> Any:
         """A plain object of a class written in Python: its attributes."""
@@ -259,6 +270,8 @@ def modes() -> bool:
 
     if _modes or stack() or GLOBAL or _native._is_tracing():
         return True
+    if not callable(sys.getprofile() or callable):
+        return True  # one in C sees the thread's calls, and nothing could put it back
     # A region keeps casts of parameters from one call to the next, and gradients meet in them, in half precision.
     return any(_autocast._state.enabled.values()) and _autocast._state.cache and ts.is_grad_enabled()
 
