@@ -94,6 +94,14 @@ def test_appending_is_allowed() -> None:
     check_compatible(TODAY, longer.replace("TS_NUM_INSTRUCTIONS = 66", "TS_I_NEW = 66, TS_NUM_INSTRUCTIONS = 67"))
 
 
+def test_each_instruction_is_named_in_its_place() -> None:
+    """Names and numbers of operands stand once, in the order of the codes, and the core has them from there."""
+    rows = re.findall(r"X\((\w+), (\w+), ([123])\)", TODAY[TODAY.index("#define TS_EACH_INSTRUCTION") :])
+    codes = {name: int(value) for name, value in constants(TODAY).items() if name.startswith("TS_I_")}
+    assert [codes[f"TS_I_{code}"] for code, _, _ in rows] == list(range(int(constants(TODAY)["TS_NUM_INSTRUCTIONS"])))
+    assert [name for _, name, _ in rows] == ts._native._instructions()
+
+
 @pytest.mark.parametrize("language", ["c -std=c99", "c -std=c17", "c++ -std=c++11", "c++ -std=c++20"])
 def test_plain_in_every_language(language: str, compiler: str, tmp_path: Path) -> None:
     source = tmp_path / "source"

@@ -1,4 +1,4 @@
-// The layout of abi.h 2.1 on 64-bit platforms. Lines are only ever added: changing one breaks every plugin
+// The layout of abi.h 2.2 on 64-bit platforms. Lines are only ever added: changing one breaks every plugin
 // built so far. Sizes may grow by appending, so they are checked from below.
 #include "tesserack/abi.h"
 #include <cstddef>

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define TS_ABI_MAJOR 2
-#define TS_ABI_MINOR 1
+#define TS_ABI_MINOR 2
 
 /* The version of this header, in every library that is compiled with it: the core compares the major before it calls
  * anything of the library. One written in another language exports the same two numbers; a linker's version script
@@ -103,6 +103,22 @@ enum {
   TS_I_ROUND_FLOAT16 = 64, TS_I_ROUND_BFLOAT16 = 65, /* since 1.1 */
   TS_NUM_INSTRUCTIONS = 66
 };
+
+/* X(code without TS_I_, name, operands) for every instruction in the order of the codes: names and numbers of operands
+ * in C and C++ come from here. Since 2.2 */
+#define TS_EACH_INSTRUCTION(X)                                                                                    \
+  X(COPY, copy, 1) X(NEG, neg, 1) X(ABS, abs, 1) X(SIGN, sign, 1) X(RECIP, recip, 1) X(SQRT, sqrt, 1)             \
+  X(RSQRT, rsqrt, 1) X(EXP, exp, 1) X(EXP2, exp2, 1) X(EXPM1, expm1, 1) X(LOG, log, 1) X(LOG2, log2, 1)           \
+  X(LOG10, log10, 1) X(LOG1P, log1p, 1) X(SIN, sin, 1) X(COS, cos, 1) X(TAN, tan, 1) X(ASIN, asin, 1)             \
+  X(ACOS, acos, 1) X(ATAN, atan, 1) X(SINH, sinh, 1) X(COSH, cosh, 1) X(TANH, tanh, 1) X(ASINH, asinh, 1)         \
+  X(ACOSH, acosh, 1) X(ATANH, atanh, 1) X(ERF, erf, 1) X(ERFC, erfc, 1) X(ERFINV, erfinv, 1)                      \
+  X(LGAMMA, lgamma, 1) X(DIGAMMA, digamma, 1) X(SIGMOID, sigmoid, 1) X(FLOOR, floor, 1) X(CEIL, ceil, 1)          \
+  X(TRUNC, trunc, 1) X(ROUND, round, 1) X(BITNOT, bitnot, 1) X(NOT, not, 1) X(ADD, add, 2) X(SUB, sub, 2)         \
+  X(MUL, mul, 2) X(DIV, div, 2) X(FLOORDIV, floordiv, 2) X(MOD, mod, 2) X(FMOD, fmod, 2) X(POW, pow, 2)           \
+  X(MAX, max, 2) X(MIN, min, 2) X(ATAN2, atan2, 2) X(HYPOT, hypot, 2) X(COPYSIGN, copysign, 2) X(EQ, eq, 2)       \
+  X(NE, ne, 2) X(LT, lt, 2) X(LE, le, 2) X(GT, gt, 2) X(GE, ge, 2) X(AND, and, 2) X(OR, or, 2) X(XOR, xor, 2)     \
+  X(SHL, shl, 2) X(SHR, shr, 2) X(SELECT, select, 3) X(FMA, fma, 3) X(ROUND_FLOAT16, round_float16, 1)            \
+  X(ROUND_BFLOAT16, round_bfloat16, 1)
 
 /* ts_properties.instructions says which of them a device has, a bit each; the core writes programs for the device with
  * those alone. All zero: what TS_I_COPY to TS_I_FMA name, and none that is appended later. Every device has COPY, ADD,

@@ -186,74 +186,20 @@ template <typename F> inline auto with_compute(int32_t dtype, F&& f) {
 }
 
 // What instruction `op` of a pointwise program does, for messages: "add".
-inline const char* instruction_name(int op) {
-  constexpr const char* names[TS_NUM_INSTRUCTIONS] = {"copy",
-                                                      "neg",
-                                                      "abs",
-                                                      "sign",
-                                                      "recip",
-                                                      "sqrt",
-                                                      "rsqrt",
-                                                      "exp",
-                                                      "exp2",
-                                                      "expm1",
-                                                      "log",
-                                                      "log2",
-                                                      "log10",
-                                                      "log1p",
-                                                      "sin",
-                                                      "cos",
-                                                      "tan",
-                                                      "asin",
-                                                      "acos",
-                                                      "atan",
-                                                      "sinh",
-                                                      "cosh",
-                                                      "tanh",
-                                                      "asinh",
-                                                      "acosh",
-                                                      "atanh",
-                                                      "erf",
-                                                      "erfc",
-                                                      "erfinv",
-                                                      "lgamma",
-                                                      "digamma",
-                                                      "sigmoid",
-                                                      "floor",
-                                                      "ceil",
-                                                      "trunc",
-                                                      "round",
-                                                      "bitnot",
-                                                      "not",
-                                                      "add",
-                                                      "sub",
-                                                      "mul",
-                                                      "div",
-                                                      "floordiv",
-                                                      "mod",
-                                                      "fmod",
-                                                      "pow",
-                                                      "max",
-                                                      "min",
-                                                      "atan2",
-                                                      "hypot",
-                                                      "copysign",
-                                                      "eq",
-                                                      "ne",
-                                                      "lt",
-                                                      "le",
-                                                      "gt",
-                                                      "ge",
-                                                      "and",
-                                                      "or",
-                                                      "xor",
-                                                      "shl",
-                                                      "shr",
-                                                      "select",
-                                                      "fma",
-                                                      "round_float16",
-                                                      "round_bfloat16"};
+constexpr const char* instruction_name(int op) {
+#define TS_NAMED(code, name, operands) #name,
+  constexpr const char* names[] = {TS_EACH_INSTRUCTION(TS_NAMED)};
+#undef TS_NAMED
+  static_assert(sizeof names / sizeof *names == TS_NUM_INSTRUCTIONS, "TS_EACH_INSTRUCTION lacks some");
   return op >= 0 && op < TS_NUM_INSTRUCTIONS ? names[op] : "unknown";
+}
+
+// How many operands it has; 0: it is none.
+constexpr int instruction_arity(int op) {
+#define TS_COUNTED(code, name, operands) operands,
+  constexpr unsigned char arities[] = {TS_EACH_INSTRUCTION(TS_COUNTED)};
+#undef TS_COUNTED
+  return op >= 0 && op < TS_NUM_INSTRUCTIONS ? arities[op] : 0;
 }
 
 } // namespace TESSERACK_VARIANT

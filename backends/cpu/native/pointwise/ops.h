@@ -52,8 +52,7 @@ template <typename T> const OpTable<T>& op_table();
 // Operand count, and the cost of one element relative to an addition.
 constexpr int arity(int op) {
   if (op >= TS_NUM_INSTRUCTIONS) return op < kLeakyRelu ? 1 : 3;
-  if (op < TS_I_ADD) return 1;
-  return op < TS_I_SELECT ? 2 : 3;
+  return backend::instruction_arity(op);
 }
 
 inline int cost(int op) {

@@ -1,4 +1,4 @@
-// The 64 scalar instructions, each as a loop over a tile. Integers wrap (the build has -fwrapv) and never trap.
+// The scalar instructions, each as a loop over a tile. Integers wrap (the build has -fwrapv) and never trap.
 #ifndef TESSERACK_HOST_INSTRUCTIONS_HPP
 #define TESSERACK_HOST_INSTRUCTIONS_HPP
 

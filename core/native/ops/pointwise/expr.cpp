@@ -16,75 +16,16 @@ namespace ts::pointwise {
 namespace {
 
 struct Info {
+  uint16_t op;
   std::string_view name;
   int arity;
 };
-constexpr Info kInstructions[TS_NUM_INSTRUCTIONS] = {{"copy", 1},
-                                                     {"neg", 1},
-                                                     {"abs", 1},
-                                                     {"sign", 1},
-                                                     {"recip", 1},
-                                                     {"sqrt", 1},
-                                                     {"rsqrt", 1},
-                                                     {"exp", 1},
-                                                     {"exp2", 1},
-                                                     {"expm1", 1},
-                                                     {"log", 1},
-                                                     {"log2", 1},
-                                                     {"log10", 1},
-                                                     {"log1p", 1},
-                                                     {"sin", 1},
-                                                     {"cos", 1},
-                                                     {"tan", 1},
-                                                     {"asin", 1},
-                                                     {"acos", 1},
-                                                     {"atan", 1},
-                                                     {"sinh", 1},
-                                                     {"cosh", 1},
-                                                     {"tanh", 1},
-                                                     {"asinh", 1},
-                                                     {"acosh", 1},
-                                                     {"atanh", 1},
-                                                     {"erf", 1},
-                                                     {"erfc", 1},
-                                                     {"erfinv", 1},
-                                                     {"lgamma", 1},
-                                                     {"digamma", 1},
-                                                     {"sigmoid", 1},
-                                                     {"floor", 1},
-                                                     {"ceil", 1},
-                                                     {"trunc", 1},
-                                                     {"round", 1},
-                                                     {"bitnot", 1},
-                                                     {"not", 1},
-                                                     {"add", 2},
-                                                     {"sub", 2},
-                                                     {"mul", 2},
-                                                     {"div", 2},
-                                                     {"floordiv", 2},
-                                                     {"mod", 2},
-                                                     {"fmod", 2},
-                                                     {"pow", 2},
-                                                     {"max", 2},
-                                                     {"min", 2},
-                                                     {"atan2", 2},
-                                                     {"hypot", 2},
-                                                     {"copysign", 2},
-                                                     {"eq", 2},
-                                                     {"ne", 2},
-                                                     {"lt", 2},
-                                                     {"le", 2},
-                                                     {"gt", 2},
-                                                     {"ge", 2},
-                                                     {"and", 2},
-                                                     {"or", 2},
-                                                     {"xor", 2},
-                                                     {"shl", 2},
-                                                     {"shr", 2},
-                                                     {"select", 3},
-                                                     {"fma", 3},
-                                                     {"round_float16", 1},
-                                                     {"round_bfloat16", 1}};
+#define TS_INFO(code, name, operands) {TS_I_##code, #name, operands},
+constexpr Info kInstructions[] = {TS_EACH_INSTRUCTION(TS_INFO)};
+#undef TS_INFO
+static_assert(std::size(kInstructions) == TS_NUM_INSTRUCTIONS);
+static_assert(std::ranges::all_of(kInstructions, [](const Info& i) { return &i == kInstructions + i.op; }),
+              "TS_EACH_INSTRUCTION is not in the order of the codes");
 
 bool is_constant(const Expr& e) { return e && e->kind == ExprNode::Constant; }
 bool is_constant(const Expr& e, double v) { return is_constant(e) && e->value == v; }
