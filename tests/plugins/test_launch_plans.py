@@ -287,3 +287,25 @@ def test_raw_handles_are_numbers() -> None:
 def test_changing_parameters_are_checked() -> None:
     with pytest.raises(ValueError, match="changing parameters among 0 to 63"):
         Planned(next(names)).kernel("fill", changing=[64])
+
+
+def test_plans_of_before_a_recovery_serve_no_call_after_it() -> None:
+    """Their kernels were lost with the device."""
+
+    class Recovering(Planned):
+        def recover(self, device: int) -> None:
+            self.recovered = True
+
+    made = Recovering(next(names))
+    native._register_python_backend(made, __file__)
+    one = ts.ones(3, device=made.name)
+    assert (one + one).tolist() == [2.0] * 3
+    known = counters(made)["plans"]
+    ts.ones(3, device=made.name).add(1)
+    compiled_once = made.compilations
+    ts.ones(3, device=made.name).add(1)
+    assert made.compilations == compiled_once and counters(made)["plans"] >= known
+    ts.backends.recover(f"{made.name}:0")
+    assert made.recovered
+    assert ts.ones(3, device=made.name).add(1).tolist() == [2.0] * 3
+    assert made.compilations > compiled_once

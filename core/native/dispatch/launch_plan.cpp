@@ -1,4 +1,5 @@
 #include "dispatch/launch_plan.h"
+#include "runtime/border.h"
 #include "runtime/recording_state.h"
 #include <algorithm>
 #include <bit>
@@ -34,7 +35,7 @@ size_t length_of(const ts_value& v) {
 
 // At most: what a call's words are.
 size_t room_for(const ts_call& call) {
-  size_t n = 5;
+  size_t n = 6;
   for (int32_t k = 0; k < call.n_outputs; ++k) n += 1 + 2 * static_cast<size_t>(TS_OUT(&call, k)->ndim);
   for (int32_t k = 0; k < call.n_inputs; ++k) n += 1 + 2 * static_cast<size_t>(TS_IN(&call, k)->ndim);
   for (int32_t k = 0; k < call.n_params; ++k) n += 3 + length_of(call.params[k]);
@@ -130,11 +131,9 @@ struct ReleaseStorage {
   void operator()(Storage* s) const { let_go(s); }
 };
 
-int status_of(ErrorKind kind) { return kind == ErrorKind::OutOfMemory ? TS_OUT_OF_MEMORY : TS_ERROR; }
-
 } // namespace
 
-void LaunchSignature::sign(const ts_call& call, uint64_t changing) {
+void LaunchSignature::sign(const ts_call& call, uint64_t changing, uint32_t epoch) {
   room_.reserve(room_for(call));
   Words out{room_.data()};
   out.put(call.program ? call.program->id : 0);
@@ -151,6 +150,8 @@ void LaunchSignature::sign(const ts_call& call, uint64_t changing) {
   for (int32_t k = 0; k < call.n_outputs; ++k) sign_tensor(*TS_OUT(&call, k), out);
   for (int32_t k = 0; k < call.n_inputs; ++k) sign_tensor(*TS_IN(&call, k), out);
   for (int32_t k = 0; k < call.n_params; ++k) sign_value(call.params[k], k < 64 && (changing >> k & 1), out);
+  if (epoch) [[unlikely]]
+    out.put(epoch);
   size_ = static_cast<size_t>(out.at - room_.data());
   hash_ = hash_words(words());
 }

@@ -47,8 +47,9 @@ struct LaunchPlan {
 // What two calls have in common when one plan serves both, as words.
 class LaunchSignature {
 public:
-  // Numbers among the parameters of `changing` (a bit each) count by their kind alone.
-  void sign(const ts_call& call, uint64_t changing);
+  // Numbers among the parameters of `changing` (a bit each) count by their kind alone. What was compiled before the
+  // device was recovered, `epoch` times so far, serves no call after it.
+  void sign(const ts_call& call, uint64_t changing, uint32_t epoch);
   std::span<const uint64_t> words() const { return {room_.data(), size_}; }
   uint64_t hash() const { return hash_; }
 

@@ -33,6 +33,7 @@ public:
   Storage* allocate(size_t nbytes);
   MemoryStats stats();
   void reset_peak();
+  void hold_back(bool on) { abandoned_ = on; } // while it is, nothing goes back to the device
   void abandon();        // the device was lost: nothing goes back to it, and nothing is handed out any more
   void release_cached(); // everything no live tensor uses goes back to the device
   // A dying thread's cached blocks and counters join the shared pool.

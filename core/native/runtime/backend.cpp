@@ -324,8 +324,14 @@ void Backend::recover(int index) {
   DeviceEntry& d = devices_[static_cast<size_t>(index)];
   SuspendInterpreter suspend(INT64_MAX);
   std::lock_guard lock(d.opening);
-  check(table_.recover(table_.ctx, index), "recover");
+  // From before the device is usable again nothing of it goes back: other threads may let go of it meanwhile.
   ++d.epoch;
+  if (d.owned) d.owned->hold_back(true);
+  if (int status = table_.recover(table_.ctx, index); status != TS_OK) {
+    --d.epoch;
+    if (d.owned) d.owned->hold_back(false);
+    check(status, "recover");
+  }
   d.last_launch = nullptr;
   forget_streams({id_, static_cast<int16_t>(index)});
   if (!d.owned) return;

@@ -72,13 +72,13 @@ public:
   bool host_memory(int index = 0) const { return index < device_count_ && devices_[static_cast<size_t>(index)].host; }
   // Work may be under way when a slot has returned.
   bool is_async(int index) const { return devices_[static_cast<size_t>(index)].async; }
-  // The kernel that was queued last, which an error that arrives late is told with.
   // A lost device is made usable again, without anything that was on it. RuntimeError where the backend cannot.
   void recover(int index);
   uint32_t epoch(int index) const { // times it was recovered
     return index < device_count_ ? devices_[static_cast<size_t>(index)].epoch.load(std::memory_order_relaxed) : 0;
   }
   bool probed() const { return probed_.load(std::memory_order_acquire); }
+  // The kernel that was queued last, which an error that arrives late is told with.
   void note_launch(int index, const char* op) const {
     devices_[static_cast<size_t>(index)].last_launch.store(op, std::memory_order_relaxed);
   }

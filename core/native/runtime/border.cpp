@@ -4,19 +4,21 @@
 #include <new>
 
 namespace ts {
-namespace {
-
-thread_local Border* t_border = nullptr;
 
 int status_of(ErrorKind kind) {
   switch (kind) {
   case ErrorKind::Value: return TS_VALUE_ERROR;
   case ErrorKind::Index: return TS_INDEX_ERROR;
   case ErrorKind::OutOfMemory: return TS_OUT_OF_MEMORY;
+  case ErrorKind::DeviceLost: return TS_DEVICE_LOST;
   case ErrorKind::Interrupted: return TS_INTERRUPTED;
   default: return TS_ERROR;
   }
 }
+
+namespace {
+
+thread_local Border* t_border = nullptr;
 
 struct Failure {
   int status = TS_ERROR;

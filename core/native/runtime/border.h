@@ -26,6 +26,9 @@ private:
   std::string message_;
 };
 
+enum class ErrorKind;
+int status_of(ErrorKind kind); // TS_OUT_OF_MEMORY and so on
+
 // In a catch block: the status of the exception, whose text becomes the last error.
 int keep_failure() noexcept;
 

@@ -33,9 +33,12 @@ std::shared_ptr<RecordingPool> RecordingPool::of(Device device, uint64_t number)
   std::lock_guard lock(g_mutex);
   std::weak_ptr<RecordingPool>& at = known()[{{device.backend, device.index}, number}];
   std::shared_ptr<RecordingPool> pool = at.lock();
-  if (!pool) at = pool = std::shared_ptr<RecordingPool>(new RecordingPool(device));
+  if (!pool || pool->epoch_ != backend_of(device).epoch(device.index))
+    at = pool = std::shared_ptr<RecordingPool>(new RecordingPool(device));
   return pool;
 }
+
+RecordingPool::RecordingPool(Device device) : device_(device), epoch_(backend_of(device).epoch(device.index)) {}
 
 RecordingPool::~RecordingPool() {
   for (Storage* block : blocks_) let_go(block);

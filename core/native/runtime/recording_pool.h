@@ -48,13 +48,14 @@ public:
 
 private:
   struct Lease;
-  explicit RecordingPool(Device device) : device_(device) {}
+  explicit RecordingPool(Device device);
   static size_t rounded(size_t nbytes);
   Storage* take(size_t& bytes, void* stream);
   Storage* keep(Storage* block);
   Storage* lease(Storage* block, size_t nbytes, size_t bytes, void* stream);
 
   Device device_;
+  uint32_t epoch_; // of the device: its memory is of then
   std::mutex mutex_;
   std::vector<Storage*> blocks_; // all of them
   std::map<void*, std::multimap<size_t, Storage*>> free_;

@@ -215,7 +215,8 @@ int run_kernel(const ts_call* call) {
   LaunchSignature signature;
   int status = TS_OK;
   if (kernel.owner->raw_handles) {
-    signature.sign(*call, kernel.changing);
+    const auto* memory = static_cast<const CallMemory*>(call->core); // none of a copied call
+    signature.sign(*call, kernel.changing, memory ? memory->backend.epoch(call->device_index) : 0);
     if (kernel.plans.run(signature, *call, status)) return status;
   }
   count(counters.kernels);

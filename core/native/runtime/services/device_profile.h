@@ -25,6 +25,7 @@ void profile_opened_device(Backend& b, int index);
 struct DeviceRange {
   Device device;
   void* stream;
+  uint64_t profile; // number of
 };
 std::vector<DeviceRange> begin_device_range(const char* name);
 void end_device_range(const std::vector<DeviceRange>& range);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <unistd.h>
 
@@ -58,9 +59,14 @@ bool keep_kernel(const std::string& folder, const std::string& name, std::string
   std::error_code trouble;
   std::filesystem::create_directories(folder, trouble);
   std::string draft = path_of(folder, ".draft-XXXXXX");
-  int fd = mkstemp(draft.data());
-  std::FILE* file = fd < 0 ? nullptr : fdopen(fd, "wb");
-  if (!file) return false;
+  int fd = mkostemp(draft.data(), O_CLOEXEC);
+  if (fd < 0) return false;
+  std::FILE* file = fdopen(fd, "wb");
+  if (!file) {
+    close(fd);
+    std::remove(draft.c_str());
+    return false;
+  }
   const Sha256 sum = sha256(data);
   bool written = std::fwrite(sum.data(), 1, sum.size(), file) == sum.size() &&
                  std::fwrite(data.data(), 1, data.size(), file) == data.size();

@@ -267,10 +267,10 @@ def _observe(call: Any, *args: Any) -> Any:
 @contextlib.contextmanager
 def recording(recorder: Recorder) -> Iterator[Recorder]:
     """Within it, this thread's operators and ranges are written down."""
-    _active.append(recorder)
-    if len(_active) == 1:
+    if not _active:
+        _native._start_device_profile()  # which may fail: then nothing is recorded
         _native._start_kernel_profile()
-        _native._start_device_profile()
+    _active.append(recorder)
     try:
         with _key().enabled():
             yield recorder
