@@ -263,6 +263,7 @@ TS_OPERATORS(vector_norm) {
       .facts("stored:complex32 autocast:-/float32")
       .rule<vector_norm_rule>()
       .computation<vector_norm>(kCode)
+      .reads_host()
       .saves("self result")
       .gradient(norm_gradient)
       .hidden()
